@@ -139,6 +139,12 @@ fn page_of<'a>(span: &'a Seen<'_>) -> Option<PageRow<'a>> {
     PageRow::of(span.row)
 }
 
+/// Calls a function with each span and the number of its context.
+pub(crate) fn each_row(batch: &SpansBatch, mut f: impl FnMut(&SpanRow<'_>, usize)) {
+    let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
+    each(batch, |row, seen, _| f(seen.row, contexts[row] as usize));
+}
+
 /// Calls a function with each span and its start.
 fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
     let (spans, contexts) = (&batch.spans, &batch.contexts);

@@ -9,7 +9,9 @@ mod convert;
 mod logs;
 mod lower;
 mod metrics;
+mod keys;
 mod named;
+pub mod processes;
 mod spans;
 mod views;
 

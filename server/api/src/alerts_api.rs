@@ -3,6 +3,7 @@
 //! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string. Unknown
 //! parameters are ignored.
 
+mod fields;
 mod rows;
 mod silences;
 
@@ -215,7 +216,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
             .map(|a| format!("no right to write alerts of service `{}`", a.labels.service(router.service_labels()))),
     );
     state.alertd.metrics.invalid.fetch_add(refused.len() as u64, Relaxed);
-    router.insert(mine).await?;
+    router.insert(fields::extract(state, mine)).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
 }
 

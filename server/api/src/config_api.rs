@@ -29,11 +29,13 @@ mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod processes;
 mod resources;
 mod rule_groups;
 mod rules;
 pub(crate) mod special;
 mod steps;
+mod telemetry;
 mod transactions;
 mod window;
 mod yaml;
@@ -62,6 +64,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         detection::routes,
         apply::routes,
         transactions::routes,
+        processes::routes,
         steps::routes,
         apdex::routes,
         extraction::routes,

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::state::AppState;
 use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
 
@@ -28,9 +29,37 @@ pub(crate) mod configured;
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// What data-extraction rules are applied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Log records.
+    Logs,
+    /// Spans.
+    Spans,
+    /// Spans and log records of browsers.
+    Rum,
+    /// Alerts that are posted.
+    Alerts,
+}
+
+impl Signal {
+    /// All.
+    pub(crate) const ALL: [Self; 4] = [Self::Logs, Self::Spans, Self::Rum, Self::Alerts];
+
+    /// As rules name it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Logs => "logs",
+            Self::Spans => "spans",
+            Self::Rum => "rum",
+            Self::Alerts => "alerts",
+        }
+    }
+}
+
 /// Compiled forms; readers never wait.
 pub struct Effects {
-    extraction: ArcSwap<ExtractionRules>,
+    extraction: [ArcSwap<ExtractionRules>; 4],
     detector: ArcSwap<Detector>,
     pages: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
@@ -52,7 +81,7 @@ impl fmt::Debug for Effects {
 impl Default for Effects {
     fn default() -> Self {
         Self {
-            extraction: ArcSwap::from_pointee(ExtractionRules::default()),
+            extraction: std::array::from_fn(|_| ArcSwap::from_pointee(ExtractionRules::default())),
             detector: ArcSwap::from_pointee(Detector::default()),
             pages: ArcSwap::from_pointee(Detector::default()),
             segments: ArcSwap::from_pointee(Vec::new()),
@@ -85,7 +114,9 @@ impl Effects {
         if *made_of == Some(revision) {
             return Ok(());
         }
-        self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
+        for (signal, rules) in Signal::ALL.into_iter().zip(&self.extraction) {
+            rules.store(Arc::new(extraction_rules(config, signal, &rules.load()).await?));
+        }
         for (family, detector) in [(&DETECTION_RULES, &self.detector), (&RUM_DETECTION_RULES, &self.pages)] {
             detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
         }
@@ -123,9 +154,9 @@ impl Effects {
         }
     }
 
-    /// Rules that take fields out of logs.
-    pub(crate) fn extraction(&self) -> Arc<ExtractionRules> {
-        self.extraction.load_full()
+    /// Rules that take fields out of what comes in.
+    pub(crate) fn extraction(&self, signal: Signal) -> Arc<ExtractionRules> {
+        self.extraction[signal as usize].load_full()
     }
 
     /// Rules that say which spans begin a business transaction.
@@ -168,6 +199,19 @@ impl Effects {
     }
 }
 
+/// Notes rules that took too long: they are left out from now on, here at once.
+pub(crate) fn suspend(state: &AppState, ids: Vec<String>) {
+    for id in ids {
+        tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
+        let config = state.config.clone();
+        tokio::spawn(async move {
+            if let Err(problem) = config.suspend_rule(&id).await {
+                tracing::error!(cause = problem.cause, "a slow rule cannot be noted; this node leaves it out");
+            }
+        });
+    }
+}
+
 /// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
 ///
 /// # Errors
@@ -189,11 +233,11 @@ pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Res
     Ok(Detector::new(rules, keys.collect()))
 }
 
-/// Enabled rules of logs: higher priorities first, then by position.
-async fn extraction_rules(config: &Config, earlier: &ExtractionRules) -> Result<ExtractionRules> {
+/// Enabled rules of a signal: higher priorities first, then by position.
+async fn extraction_rules(config: &Config, signal: Signal, earlier: &ExtractionRules) -> Result<ExtractionRules> {
     let mut all = config.all(&EXTRACTION_RULES).await?;
     let is = |e: &Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
-    all.retain(|e| is_enabled(&e.body) && is(e, "signal", "logs") && !is(e, "health", "suspended"));
+    all.retain(|e| is_enabled(&e.body) && is(e, "signal", signal.word()) && !is(e, "health", "suspended"));
     let number = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
     all.sort_by_key(|e| (-number(e, "priority"), number(e, "position")));
     let mut rules = Vec::with_capacity(all.len());

@@ -193,6 +193,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
     Row(By::Get, "/business-processes", Need::Has(Right::View, Domain::Processes)),
     Row(By::Get, "/business-processes/**", Need::Has(Right::View, Domain::Processes)),
+    Row(By::Any, "/business-processes/test", Need::Has(Right::View, Domain::Processes)),
     Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
     Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
     // One's own private segments need no more; the handlers tell whose they are.

@@ -16,8 +16,10 @@ use quiver_types::spans::{SpanSnapshot, SpanSource};
 use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::{Access, Clock, Domain, Result, SeriesSnapshot, SeriesSource};
 
+use super::keys::KeyTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
+use super::processes::{About, ProcessTable};
 use super::spans::{Each, SpanTable};
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use super::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -63,6 +65,10 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ExemplarTable,
     &SERVICE_EDGES,
     &OPERATIONS,
+    &KeyTable,
+    &ProcessTable(About::Instances),
+    &ProcessTable(About::Steps),
+    &ProcessTable(About::Funnel),
 ];
 
 /// What tables read from, at one moment.

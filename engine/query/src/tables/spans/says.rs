@@ -138,7 +138,12 @@ pub(super) fn column(says: &Says, at: &Places, batch: &RecordBatch) -> Result<Ar
             Arc::new(out.finish())
         }
         Says::When(condition) => {
-            let holds = |row: usize| Some(i64::from(condition.matches(&stored.row(row))));
+            let holds = |row: usize| {
+                let span = stored.row(row);
+                // Fields of pages are known by several names.
+                let holds = PageRow::of(&span).map_or_else(|| condition.matches(&span), |page| condition.matches(&page));
+                Some(i64::from(holds))
+            };
             Arc::new(rows.map(holds).collect::<Int64Array>())
         }
         Says::Name(rule) => {
