@@ -133,14 +133,6 @@ impl Judging {
     }
 
     fn of_names(&self, service: &str, operation: Option<&str>) -> Effective<'_> {
-        let of = |found: Option<&'_ ApdexThreshold>, source| {
-            found.map(|t| Effective {
-                threshold_ms: t.threshold_ms,
-                errors_frustrate: t.errors_frustrate,
-                source,
-                id: Some(t.id.as_str()),
-            })
-        };
         let of_service = |name: &str| {
             let own = || self.thresholds.iter().filter(|t| t.service == name);
             let fits = |t: &&ApdexThreshold| {
@@ -152,10 +144,10 @@ impl Judging {
         };
         let find = |id: Option<&str>| id.and_then(|id| self.thresholds.iter().find(|t| t.id == id));
         let ((own_operation, own), (any_operation, any)) = (of_service(service), of_service("*"));
-        of(find(own_operation), "operation")
-            .or_else(|| of(find(own), "service"))
-            .or_else(|| of(find(any_operation), "operation"))
-            .or_else(|| of(find(any), "default"))
+        effective(find(own_operation), "operation")
+            .or_else(|| effective(find(own), "service"))
+            .or_else(|| effective(find(any_operation), "operation"))
+            .or_else(|| effective(find(any), "default"))
             .unwrap_or(Effective {
                 threshold_ms: (if self.is_rum { RUM_MS } else { SERVICE_MS }) as f64,
                 errors_frustrate: true,
@@ -163,6 +155,16 @@ impl Judging {
                 id: None,
             })
     }
+}
+
+fn effective<'t>(found: Option<&'t ApdexThreshold>, source: &'static str) -> Option<Effective<'t>> {
+    let threshold = found?;
+    Some(Effective {
+        threshold_ms: threshold.threshold_ms,
+        errors_frustrate: threshold.errors_frustrate,
+        source,
+        id: Some(&threshold.id),
+    })
 }
 
 /// A business process.

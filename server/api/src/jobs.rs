@@ -117,11 +117,11 @@ pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
 
 async fn carry_out(state: &Arc<AppState>, mut job: Job) {
     tracing::info!(job = job.id, kind = job.kind, "a job begins or goes on");
-    let mut tries = 0;
+    let (mut tries, id) = (0, job.id.clone());
     let outcome = loop {
         let done = tokio::select! {
             done = step(state, &mut job) => done,
-            () = cancelled(state, &job.id) => Err(Stopped::Cancelled),
+            () = cancelled(state, &id) => Err(Stopped::Cancelled),
         };
         match done {
             Ok(()) => break None,

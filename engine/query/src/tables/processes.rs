@@ -237,7 +237,7 @@ fn funnel(process: &Process, runs: &str, stamp: &dyn Fn(&str) -> String) -> Stri
         run['last_position'] AS last_position, {start} AS start_time FROM ({runs}) AS runs) AS i \
         CROSS JOIN (VALUES {places}) AS d(step_position, step_id, step_name, is_last) \
         LEFT JOIN (SELECT instance_id, step['position'] AS position, step['time'] AS time, step['gap'] AS gap, \
-        step['is_error'] AS is_error FROM (SELECT instance_id, unnest(run['steps']) AS step FROM ({runs}) AS runs) AS each) AS s \
+        step['is_error'] AS is_error FROM (SELECT instance_id, unnest(run['steps']) AS step FROM ({runs}) AS runs) AS taken) AS s \
         ON s.instance_id = i.instance_id AND s.position = d.step_position) AS placed",
         places = places.collect::<Vec<_>>().join(", "),
         start = stamp("run['start']"),

@@ -38,15 +38,12 @@ pub(super) fn count(row: &Row, key: &str) -> u64 {
 }
 
 fn problem_of(error: Error) -> Problem {
-    let kind = error.kind;
-    match kind {
-        ErrorKind::Invalid | ErrorKind::TooLarge => {
-            Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", error.message)
-        }
-        ErrorKind::Unavailable | ErrorKind::Cancelled | ErrorKind::Timeout => {
+    match error.kind {
+        ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
             Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message)
         }
-        _ => Problem::internal(error),
+        ErrorKind::Internal => Problem::internal(error),
+        _ => Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", error.message),
     }
 }
 

@@ -93,7 +93,7 @@ impl Transactions {
             name: text(body, "name").to_owned(),
             version,
             correlation: text(body, "correlationField").to_owned(),
-            timeout_ms: duration_ms(text(body, "timeout")).unwrap_or(86_400_000),
+            timeout_ms: duration_ms(text(body, "timeout")).and_then(|ms| i64::try_from(ms).ok()).unwrap_or(86_400_000),
             sla_ms: body.get("slaMs").and_then(Value::as_f64),
             services,
             steps,
