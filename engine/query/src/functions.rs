@@ -6,6 +6,7 @@ mod attr;
 mod distinct;
 mod gauges;
 mod mode;
+mod processes;
 mod quantile;
 mod quoting;
 mod spans;
@@ -63,6 +64,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
         "span_tree(id, parent, kind, service, name, start, end, is_error, mark)",
         "of each span of a trace its caller, entry and self time",
     ),
+    ("process_runs(definition, now, events)", "instances of a business process that one value went through"),
     ("trace_shape(id, parent, kind, service, name, start, end, is_error, mark)", "a trace as a whole"),
 ];
 
@@ -94,6 +96,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
+    state.register_udf(processes::function())?;
     for (name, arity, gives) in OF_TEXTS {
         state.register_udf(texts::function(name, *arity, *gives))?;
     }

@@ -4,13 +4,16 @@
 //! looked up in `public` first.
 
 mod cells;
+pub mod configured;
 mod convert;
 mod episodes;
 mod history;
+mod keys;
 mod logs;
 mod lower;
 mod metrics;
 mod named;
+pub mod processes;
 mod spans;
 mod views;
 

@@ -53,6 +53,7 @@ pub mod writer;
 
 pub use backup::{BackupReport, BackupRequest, RestoreReport};
 pub use check::{CheckReport, check};
+pub use compact::rewrite::{Rewritten, SpanRewriter};
 pub use error::{Error, ErrorKind, Result};
 pub use logs::{LogsExec, logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};

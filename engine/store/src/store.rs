@@ -41,6 +41,8 @@ use crate::wal::disk::{LocalDisk, WalDisk};
 use crate::writer::{Refusal, WriteOutcome, WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
 
+mod rewrite;
+
 /// Those who wait for background work give up when nothing at all got done for so long.
 const STALL: Duration = Duration::from_secs(120);
 /// The catalog answers in milliseconds; when it does not within this time it hangs.

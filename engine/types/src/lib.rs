@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod condition;
+pub mod configured;
 pub mod detection;
 pub mod error;
 pub mod extraction;

@@ -12,6 +12,7 @@ mod filter;
 mod model;
 mod nested;
 mod rollup;
+mod row;
 mod source;
 mod tags;
 mod typed;
@@ -30,6 +31,7 @@ pub use rollup::{
     RollupRow, RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
     rollup_columns, rollup_schema,
 };
+pub use row::{SpanRow, find_text, is_entry};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{
     TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema,

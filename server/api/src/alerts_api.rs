@@ -3,6 +3,7 @@
 //! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string. Unknown
 //! parameters are ignored.
 
+mod fields;
 mod rows;
 pub(crate) mod silences;
 
@@ -237,7 +238,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     if let (Some(first), true, true) = (others.first(), mine.is_empty(), refused.is_empty()) {
         return Err(crate::refused::error(Domain::Alerts, Some(first.labels.service(router.service_labels()))));
     }
-    router.insert_posted(mine).await?;
+    router.insert_posted(fields::extract(state, mine)).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
 }
 

@@ -23,12 +23,14 @@ use crate::state::AppState;
 
 mod answer;
 mod apdex;
+mod apply;
 mod deploy;
 mod detection;
 mod extraction;
 mod many;
 mod policy;
 mod policy_revisions;
+mod processes;
 mod resource_summary;
 mod resources;
 mod rule_groups;
@@ -36,7 +38,9 @@ mod rules;
 mod segments;
 pub(crate) mod special;
 mod steps;
+mod telemetry;
 mod transactions;
+mod window;
 mod yaml;
 
 pub(crate) use answer::Answer;
@@ -63,7 +67,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     }
     for routes in [
         detection::routes,
+        apply::routes,
         transactions::routes,
+        processes::routes,
         steps::routes,
         apdex::routes,
         segments::routes,

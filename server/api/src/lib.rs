@@ -30,6 +30,7 @@ mod guard;
 pub mod identity;
 mod import_api;
 pub mod ingest_api;
+pub mod jobs;
 mod labels_api;
 pub mod languages;
 pub mod live;

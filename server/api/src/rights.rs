@@ -180,6 +180,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    // Whose a job is its handler knows.
+    Row(By::Any, "/platform-api/jobs/{id}", Need::Anyone),
     Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
     Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
     Row(By::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),
@@ -198,6 +202,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
     Row(By::Get, "/business-processes", Need::Has(Right::View, Domain::Processes)),
     Row(By::Get, "/business-processes/**", Need::Has(Right::View, Domain::Processes)),
+    Row(By::Any, "/business-processes/test", Need::Has(Right::View, Domain::Processes)),
     Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
     Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
     // One's own private segments need no more; the handlers tell whose they are.

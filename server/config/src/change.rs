@@ -190,10 +190,19 @@ impl Config {
         caller: &Caller,
         body: Map<String, Value>,
     ) -> Result<Map<String, Value>> {
+        let body = self.read_as_new(family, body)?;
+        let service = (family.service)(&body);
+        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
+        Ok(body)
+    }
+
+    /// As [`Self::checked`], whoever asks.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`.
+    pub fn read_as_new(&self, family: &'static Family, body: Map<String, Value>) -> Result<Map<String, Value>> {
         let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
         self.fits(family, &draft.body)?;
-        let service = (family.service)(&draft.body);
-        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
         Ok(draft.body)
     }
 

@@ -9,7 +9,7 @@ use futures::TryStreamExt;
 use quiver_database::{Connection, Database, Row, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::change::{Checks, NoChecks, Sealer};
 use crate::db;
@@ -109,6 +109,11 @@ impl Entity {
         }
     }
 
+    /// When it was changed, in Unix milliseconds.
+    pub fn updated_ms(&self) -> i64 {
+        self.updated_ms
+    }
+
     /// Its ETag, with the quotes.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.version)
@@ -138,6 +143,7 @@ pub struct Config {
     pub(crate) revision: Arc<watch::Sender<u64>>,
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
+    pub(crate) jobs: Arc<Notify>,
 }
 
 impl fmt::Debug for Config {
@@ -189,8 +195,17 @@ impl Config {
         db::migrate_own(&pool, clock.now_ms()).await?;
         let number: i64 = statement("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config =
-            Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, lost_ms: Arc::default() };
+        let config = Self {
+            pool,
+            clock,
+            random,
+            vault,
+            sealer,
+            checks: Arc::new(NoChecks),
+            revision,
+            lost_ms: Arc::default(),
+            jobs: Arc::default(),
+        };
         config.put_builtin().await?;
         Ok(config)
     }

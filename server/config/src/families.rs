@@ -27,7 +27,7 @@ mod standing;
 mod transactions;
 mod users;
 
-pub use apdex_thresholds::{APDEX_THRESHOLDS, RUM_MS, SERVICE_MS};
+pub use apdex_thresholds::APDEX_THRESHOLDS;
 pub use bindings::BINDINGS;
 pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
 pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
@@ -38,7 +38,7 @@ pub use policy::{
     EMPTY_RECEIVER, EMPTY_RECEIVER_ID, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES,
     TEMPLATES, TIME_INTERVALS,
 };
-pub use processes::PROCESSES;
+pub use processes::{PROCESSES, steps};
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;

@@ -1,5 +1,6 @@
 //! When keys were used. That is no change of a key: its version stays, and nobody need look at it anew.
 
+use quiver_database::statement;
 use serde_json::json;
 
 use crate::audit::AuditEvent;
@@ -33,7 +34,7 @@ impl Config {
             let before = key.body.insert("lastUsedAt".to_owned(), json!(time_text(used.at_ms)));
             let body = serde_json::Value::Object(key.body.clone()).to_string();
             let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
-            sqlx::query(sql).bind(body).bind(KEYS.name).bind(&used.id).execute(&mut *tx).await?;
+            statement(sql).bind(body).bind(KEYS.name).bind(&used.id).execute(&mut *tx).await?;
             if before.is_some_and(|at| !at.is_null()) {
                 continue;
             }

@@ -24,6 +24,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:spans.yml", include_str!("../../../schemas/olap/spans.yml")),
     ("builtin:span_trees.yml", include_str!("../../../schemas/olap/span_trees.yml")),
     ("builtin:traces.yml", include_str!("../../../schemas/olap/traces.yml")),
+    ("builtin:business.yml", include_str!("../../../schemas/olap/business.yml")),
     ("builtin:services.yml", include_str!("../../../schemas/olap/services.yml")),
     ("builtin:calls.yml", include_str!("../../../schemas/olap/calls.yml")),
     ("builtin:http.yml", include_str!("../../../schemas/olap/http.yml")),

@@ -245,6 +245,7 @@ impl Bound {
         }
         // Nobody else sets it.
         let _ = postgres.set(Arc::clone(&app));
+        tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
         follow(&app, &self.settings, &serving);
         let service_labels = app.alertd.router.service_labels().to_vec();
         app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);

@@ -29,6 +29,7 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
+use quiver_types::configured::ConfiguredSource;
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
@@ -313,7 +314,13 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
 }
 
 /// The tables that statements and models name.
-fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEngine>) -> Arc<TableSources> {
+fn product_tables(
+    settings: &Settings,
+    store: &Arc<Store>,
+    engine: &Arc<QueryEngine>,
+    effects: &Arc<Effects>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<TableSources> {
     Arc::new(TableSources {
         engine: Arc::clone(engine),
         series: store.source(),
@@ -324,6 +331,8 @@ fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEng
         span_tables: Arc::new(StoreSpans),
         rows: store.row_source(),
         service_labels: settings.ingest.service_labels.clone().into(),
+        configured: Arc::clone(effects) as Arc<dyn ConfiguredSource>,
+        clock: Arc::clone(clock),
     })
 }
 
@@ -394,7 +403,9 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
-    let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
+    let effects = Arc::<Effects>::default();
+    let tables = product_tables(settings, &store, &engine, &effects, &clock);
+    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),
         Arc::clone(&analytics.tables) as Arc<dyn Tables>,
@@ -408,7 +419,6 @@ async fn assemble(
         Some(identities) => identities.config.clone(),
         None => identity::open_config(settings, &clock).await?,
     };
-    let effects = Arc::<Effects>::default();
     let engines = alerting::StoreEngines {
         promql: Arc::clone(&promql),
         logsql: Arc::clone(&logsql),

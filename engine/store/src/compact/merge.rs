@@ -42,7 +42,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
 
 /// Reads what was written back, as a reader will: every sum, and the rows that its index knows. The inputs are deleted
 /// on its word.
-async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
+pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
     part.verify().await?;
     let found = if output.table == metrics::TABLE.name {

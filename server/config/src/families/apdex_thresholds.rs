@@ -3,6 +3,7 @@
 use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::condition::Glob;
+use quiver_types::configured::{RUM_MS, SERVICE_MS};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
@@ -11,11 +12,6 @@ use crate::change::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
-
-/// The threshold of services, and of pages, where nothing else is said, in milliseconds.
-pub const SERVICE_MS: i64 = 500;
-/// See [`SERVICE_MS`].
-pub const RUM_MS: i64 = 3000;
 
 /// Apdex thresholds.
 pub const APDEX_THRESHOLDS: Family = Family {

@@ -58,7 +58,7 @@ pub const PROCESSES: Family = Family {
 };
 
 /// The steps of a process.
-pub(crate) fn steps(body: &Map<String, Value>) -> &[Value] {
+pub fn steps(body: &Map<String, Value>) -> &[Value] {
     body.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 

@@ -11,12 +11,15 @@ use arrow::array::{
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Fields, Int64Type, Schema, SchemaRef, UInt8Type};
+use quiver_types::configured::Configured;
 use quiver_types::spans::{AttributeKind, Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
 use quiver_types::{Error, Result};
 
 use super::conventions::{self, Form, Step};
+use super::says::{self, Places};
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
-use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts, uncoded};
+use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 use coded::{bytes_field, coded_column, coded_field, id_bytes};
 
@@ -56,6 +59,8 @@ enum Cell {
     },
     /// A column of the event or link itself.
     Own(&'static str),
+    /// What follows from configuration.
+    Says(Says, Places),
 }
 
 /// One of several attributes that a column may be.
@@ -83,9 +88,15 @@ pub(super) struct SpanRows {
 
 impl SpanRows {
     /// Plans the columns of a table that are asked for.
-    pub(super) fn new(each: Each, schema: &SchemaRef, projection: &[usize], kinds: &Kinds) -> Result<Self> {
+    pub(super) fn new(
+        each: Each,
+        schema: &SchemaRef,
+        projection: &[usize],
+        kinds: &Kinds,
+        configured: &Arc<Configured>,
+    ) -> Result<Self> {
         let mut stored = Vec::new();
-        let cells = projection.iter().map(|&at| cell(each, schema.field(at).name(), kinds, &mut stored));
+        let cells = projection.iter().map(|&at| cell(each, schema.field(at).name(), (kinds, configured), &mut stored));
         let cells = cells.collect::<Result<Vec<_>>>()?;
         let nested = match each {
             Each::Span => None,
@@ -114,7 +125,12 @@ fn text(column: SpanColumn) -> SpanColumn {
     SpanColumn::Coded(Box::new(column))
 }
 
-fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> Result<Cell> {
+fn cell(
+    each: Each,
+    name: &str,
+    (kinds, configured): (&Kinds, &Arc<Configured>),
+    stored: &mut Vec<SpanColumn>,
+) -> Result<Cell> {
     use SpanColumn::{Context, Own};
     let mut at = |column| place(stored, column);
     if each != Each::Span {
@@ -147,6 +163,7 @@ fn cell(each: Each, name: &str, kinds: &Kinds, stored: &mut Vec<SpanColumn>) -> 
         "scope" => Cell::Map(at(Context("scope_attributes"))),
         "events" => Cell::Events(at(Own("events"))),
         "links" => Cell::Links(at(Own("links"))),
+        found if is_configured(found) => Cell::Says(configured::read(found, configured)?, Places::new(&mut at)),
         found if conventions::kind_of(found).is_some() => first(found, &mut at)?,
         found => {
             let unknown = || Error::internal(format!("spans have no column `{found}`"));
@@ -235,12 +252,12 @@ impl Convert for SpanRows {
     }
 }
 
-fn other_type(what: &str) -> Error {
+pub(super) fn other_type(what: &str) -> Error {
     Error::internal(format!("{what} of a scan of spans is of another type"))
 }
 
 /// The bytes of a row of a column of bytes.
-fn bytes<'c>(column: &'c ArrayRef) -> Result<Box<dyn Fn(usize) -> &'c [u8] + 'c>> {
+pub(super) fn bytes<'c>(column: &'c ArrayRef) -> Result<Box<dyn Fn(usize) -> &'c [u8] + 'c>> {
     if let Some(bytes) = column.as_binary_opt::<i32>() {
         return Ok(Box::new(|row| bytes.value(row)));
     }
@@ -342,6 +359,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             let columns = steps.iter().map(|step| Ok((step, texts(step.column)?, step.before.map(texts).transpose()?)));
             first_of(&columns.collect::<Result<Vec<_>>>()?, kinds, *kind, stored.num_rows())
         }
+        Cell::Says(says, at) => says::column(says, at, stored)?,
         Cell::Own(name) => return Err(Error::internal(format!("a span has no `{name}`"))),
     })
 }

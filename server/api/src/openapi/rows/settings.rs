@@ -13,15 +13,41 @@ pub(super) const GROUPS: &[Group] = &[
         rows: &[
             row(By::Post, "/test-pattern", "Tries a pattern on texts", "").takes(&[JSON]),
             row(By::Post, "/test", "Tries rules on examples or stored spans", "").takes(&[JSON]),
+            row(By::Post, "/apply-to-all", "Puts rules to stored spans, as a job", "dryRun")
+                .takes(&[JSON])
+                .gives("202", JSON),
+            row(By::Post, "/{id}/apply-to-all", "Puts a rule to stored spans, as a job", "dryRun")
+                .takes(&[JSON])
+                .gives("202", JSON),
         ],
     },
     Group {
         tag: "transactions",
         at: &["/transactions", "/rum-key-business-transactions"],
         errors: Errors::Problem,
-        rows: &[row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
-            .takes(&[JSON])
-            .gives("201", JSON)],
+        rows: &[
+            row(By::Get, "/candidates", "Lists what was detected and is no key transaction", "start end sort limit"),
+            row(By::Get, "/{id}/summary", "Gives figures of a key transaction", "start end"),
+            row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
+                .takes(&[JSON])
+                .gives("201", JSON),
+        ],
+    },
+    Group {
+        tag: "business-processes",
+        at: &["/business-processes"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Post, "/test", "Follows a process through what is stored", "").takes(&[JSON]),
+            row(By::Get, "/{id}/stats", "Gives figures of a process and its steps", "start end"),
+            row(By::Get, "/{id}/instances", "Lists instances of a process", "start end state limit"),
+        ],
+    },
+    Group {
+        tag: "jobs",
+        at: &["/platform-api/jobs"],
+        errors: Errors::Problem,
+        rows: &[row(By::Get, "/{id}", "Says how far a job is", ""), row(By::Delete, "/{id}", "Cancels a job", "")],
     },
     Group {
         tag: "business-processes",
