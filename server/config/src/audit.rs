@@ -190,7 +190,7 @@ impl Config {
     /// Notes something that happened within a transaction that writes.
     pub(crate) async fn audit_within(
         &self,
-        db: &mut SqliteConnection,
+        db: &mut Connection,
         caller: &Caller,
         event: AuditEvent,
     ) -> Result<()> {
