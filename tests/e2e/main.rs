@@ -29,6 +29,7 @@ mod observed;
 mod olap;
 mod olap_rows;
 mod olap_spans;
+mod plans;
 mod promql_hostile;
 mod queries;
 mod readiness;

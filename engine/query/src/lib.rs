@@ -2,7 +2,7 @@
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
 //! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible; `relational` is the session of SQL and analytics, `tables` what they may name.
+//! plans visible, `explaining` notes those of a request; `grouping` is the session of lists, `index` the leaf of look-ups; `relational` is the session of SQL and analytics, `tables` what they may name.
 //!
 //! Invariant: knows no query language and no store.
 
@@ -10,9 +10,12 @@ mod context;
 mod engine;
 mod error;
 mod explain;
+mod explaining;
 pub mod failpoint;
 pub mod functions;
 mod gate;
+mod grouping;
+pub mod index;
 mod logs;
 mod names;
 mod operator;
@@ -28,6 +31,7 @@ mod underway;
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
 pub use error::{from_datafusion, to_datafusion};
+pub use explaining::Explaining;
 pub use logs::LogTables;
 pub use names::Names;
 pub use operator::{Operator, operator_plan, write_operator};
