@@ -36,6 +36,7 @@ mod olap;
 mod olap_rows;
 mod olap_spans;
 mod oracle;
+mod plans;
 mod postgres;
 mod promql_hostile;
 mod queries;

@@ -96,7 +96,10 @@ impl QueryEngine {
         ctx: &QueryContext,
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let (_, physical) = self.plan_relational(plan).await?;
+        let (optimized, physical) = self.plan_relational(plan).await?;
+        if let Some(no_rows) = ctx.planned(&optimized, &physical) {
+            return Ok(no_rows);
+        }
         ctx.query().enter(Phase::Execute);
         execute_stream(physical, self.relational_task(ctx)).map_err(from_datafusion)
     }
@@ -115,7 +118,11 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        Ok(explain::to_json(&optimized, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
+        let mut shown = explain::to_json(&optimized, &physical, analyze);
+        if analyze {
+            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
+        }
+        Ok(shown)
     }
 
     /// The context of a run, with the functions of the session.

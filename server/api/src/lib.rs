@@ -22,6 +22,7 @@ pub mod effects;
 mod encode;
 pub mod error;
 mod exemplars_api;
+mod explained;
 mod families;
 mod federate_api;
 pub mod fuzz;

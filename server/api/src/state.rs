@@ -24,6 +24,7 @@ use crate::around::Proxies;
 use crate::around::admission::{ANYONE, NOBODY};
 use crate::bodies::BodyBudget;
 use crate::effects::Effects;
+use crate::explained::noting;
 use crate::identity::Identities;
 use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
@@ -214,7 +215,7 @@ impl AppState {
     /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
     pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
         let access = self.access(Language::domain_of(asked.language));
-        let ctx = QueryContext::asked(access, limits, asked);
+        let ctx = noting(QueryContext::asked(access, limits, asked));
         self.engine.begin(&ctx);
         ctx
     }

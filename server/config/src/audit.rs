@@ -188,12 +188,7 @@ impl Config {
     }
 
     /// Notes something that happened within a transaction that writes.
-    pub(crate) async fn audit_within(
-        &self,
-        db: &mut Connection,
-        caller: &Caller,
-        event: AuditEvent,
-    ) -> Result<()> {
+    pub(crate) async fn audit_within(&self, db: &mut Connection, caller: &Caller, event: AuditEvent) -> Result<()> {
         let mut row = caller.audit_members();
         row.extend(members(json!({
             "action": event.action, "family": event.family, "entityId": event.entity_id,
