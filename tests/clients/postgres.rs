@@ -114,10 +114,7 @@ async fn psql_lists_and_asks() {
     assert_eq!(lines(&place, "\\d"), tables);
     assert_eq!(lines(&place, "\\dt s*"), tables.iter().filter(|t| t.contains("|s")).cloned().collect::<Vec<_>>());
     let spans = lines(&place, "\\d spans");
-    assert_eq!(
-        spans[0],
-        "trace_id|text||not null|".replace("not null", if spans[0].contains("not null") { "not null" } else { "" })
-    );
+    assert!(spans[0].starts_with("trace_id|text|"), "{spans:?}");
     assert!(spans.iter().any(|line| line.starts_with("start_time|timestamp with time zone|")), "{spans:?}");
     assert!(spans.iter().any(|line| line.starts_with("attributes|json|")), "{spans:?}");
     assert!(lines(&place, "\\l").iter().any(|line| line.starts_with("quiver|ann|UTF8|")));
@@ -173,12 +170,9 @@ async fn drivers_and_reflection() {
     assert_eq!(*value("params"), json!([["app0", 30], ["app2", 30]]));
     assert_eq!(*value("types"), json!(["datetime", "float", "bool", "NoneType"]));
     assert_eq!(*value("time"), "2025-03-10T00:01:00+00:00");
-    let fields = json!(["level", "n", "ratio", "service.name"]);
-    assert_eq!(
-        value("binary").as_array().map(|row| row[..4].to_vec()),
-        json!([START_S as f64, 0, 0.0, "request 0 served"]).as_array().cloned()
-    );
-    assert!(value("binary")[4].as_array().is_some_and(|names| names.contains(&fields[0])), "{}", value("binary"));
+    let row = value("binary").as_array().cloned().unwrap_or_default();
+    assert_eq!(row[..4], [json!(START_S as f64), json!(0), json!(0.0), json!("request 0 served")]);
+    assert!(row[4].as_array().is_some_and(|names| names.contains(&json!("level"))), "{row:?}");
     assert_eq!(*value("cursor"), 44_850);
     assert_eq!(*value("read only"), "25006");
     assert_eq!(*value("column"), json!(["42703", "8"]));
