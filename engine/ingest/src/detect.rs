@@ -1,6 +1,5 @@
 //! Business transactions at ingest: spans that begin one get `bt.id`, `bt.name` and `bt.rule` (`config-api` 3.1, 6).
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
@@ -21,24 +20,39 @@ pub fn detect(batch: &mut SpansBatch, detector: &Detector, pages: &Detector) {
         let page = page_of(span).filter(|_| !pages.is_empty());
         let of_page = page.and_then(|page| pages.decide(&page.candidate(span.service)));
         let decided = of_page.map_or_else(|| detector.detect(&span.candidate), |(_, found)| found);
-        found.push(decided.map(Some));
+        found.push(decided.map_or(Mark::Keep, |found| Mark::To(Some(found))));
     });
-    if found.iter().all(Option::is_none) {
+    if found.iter().all(Mark::is_kept) {
         return;
     }
     mark(batch, &found);
 }
 
-/// Writes what spans belong to from now on; `None`: as it was, `Some(None)`: to nothing.
-fn mark(batch: &mut SpansBatch, found: &[Option<Option<Detected>>]) {
+/// What becomes of what a span belongs to.
+#[derive(Debug)]
+enum Mark {
+    /// As it was.
+    Keep,
+    /// To this from now on, or to nothing.
+    To(Option<Detected>),
+}
+
+impl Mark {
+    fn is_kept(&self) -> bool {
+        matches!(self, Self::Keep)
+    }
+}
+
+/// Writes what spans belong to from now on.
+fn mark(batch: &mut SpansBatch, found: &[Mark]) {
     let (place, field) = batch.spans.schema_ref().column_with_name("attributes").expect("a column of all spans");
     debug_assert_eq!(field.data_type(), &arrow::datatypes::DataType::Binary);
     let old = batch.spans.column(place).as_binary::<i32>();
     let mut new = BinaryBuilder::with_capacity(old.len(), old.value_data().len() + found.len() * 64);
     for (row, detected) in found.iter().enumerate() {
         match detected {
-            None => new.append_value(old.value(row)),
-            Some(detected) => {
+            Mark::Keep => new.append_value(old.value(row)),
+            Mark::To(detected) => {
                 let own = detected.as_ref().map(|found| {
                     [
                         (BT_ID, Value::Text(&found.id)),
@@ -88,10 +102,10 @@ impl Redetect {
 pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -> (u64, u64) {
     let attributes = batch.spans["attributes"].as_binary::<i32>();
     let mut scanned = 0;
-    let mut changed: Vec<Option<Option<Detected>>> = Vec::with_capacity(batch.len());
+    let mut changed: Vec<Mark> = Vec::with_capacity(batch.len());
     each(batch, |row, span, start| {
         if start < scope.range.0 || start >= scope.range.1 || !scope.is_for(span.service) {
-            return changed.push(None);
+            return changed.push(Mark::Keep);
         }
         let own = attributes.value(row);
         let old = [BT_ID, BT_NAME, BT_RULE].map(|key| find(own, key));
@@ -99,7 +113,7 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
         let page = page_of(span).filter(|_| scope.pages);
         // What rules of the other kind said stays.
         if if scope.pages { page.is_none() } else { of_page } {
-            return changed.push(None);
+            return changed.push(Mark::Keep);
         }
         scanned += 1;
         let old_rule = if scope.pages && !of_page { "" } else { old[2].as_deref().unwrap_or_default() };
@@ -108,7 +122,7 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
             None => detector.decide(&span.candidate),
         };
         if scope.pages && !of_page && decided.is_none() {
-            return changed.push(None);
+            return changed.push(Mark::Keep);
         }
         let ours = scope.is_of(old_rule) || decided.as_ref().is_some_and(|(rule, _)| scope.is_of(rule));
         let new = decided.and_then(|(_, found)| found);
@@ -119,9 +133,9 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
                 (id, name, rule) == (Some(new.id.as_str()), Some(new.name.as_str()), Some(new.rule.as_str()))
             }
         };
-        changed.push((ours && !same).then_some(new));
+        changed.push(if ours && !same { Mark::To(new) } else { Mark::Keep });
     });
-    let count = changed.iter().filter(|c| c.is_some()).count() as u64;
+    let count = changed.iter().filter(|mark| !mark.is_kept()).count() as u64;
     if count > 0 {
         mark(batch, &changed);
     }

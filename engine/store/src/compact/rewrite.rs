@@ -31,7 +31,7 @@ pub trait SpanRewriter: Send + Sync + Debug {
     fn attributes(&self) -> &[&'static str];
 
     /// Says whether spans of any of these services may change; an empty name: no service.
-    fn concerns(&self, services: &mut dyn Iterator<Item = &str>) -> bool;
+    fn concerns(&self, services: &[String]) -> bool;
 
     /// Changes attributes, and nothing else; says how many spans it looked at and how many it changed.
     fn rewrite(&self, batch: &mut SpansBatch) -> Rewritten;
@@ -69,7 +69,7 @@ pub(super) async fn rewrite(core: &Arc<Core>, id: PartId, rewriter: &dyn SpanRew
     let found = core.shared.visible().parts.iter().find(|p| p.meta.id == id).map(Arc::clone);
     let Some(part) = found else { return Ok(Outcome::Gone) };
     let listed = !part.meta.services_all && !part.meta.services.is_empty();
-    if listed && !rewriter.concerns(&mut part.meta.services.iter().map(String::as_str)) {
+    if listed && !rewriter.concerns(&part.meta.services) {
         return Ok(Outcome::Done(Vec::new(), Rewritten::default()));
     }
     let mut seen = Rewritten::default();

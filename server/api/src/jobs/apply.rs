@@ -62,8 +62,8 @@ impl SpanRewriter for Applied {
         &[BT_ID, BT_NAME, BT_RULE]
     }
 
-    fn concerns(&self, services: &mut dyn Iterator<Item = &str>) -> bool {
-        services.any(|service| self.scope.is_for(service))
+    fn concerns(&self, services: &[String]) -> bool {
+        services.iter().any(|service| self.scope.is_for(service))
     }
 
     fn rewrite(&self, batch: &mut SpansBatch) -> Rewritten {
