@@ -39,7 +39,7 @@ pub struct Addresses {
 /// A server whose sockets are bound; connections already wait for their answers.
 #[derive(Debug)]
 pub struct Bound {
-    settings: Settings,
+    settings: Box<Settings>,
     http: TcpListener,
     otlp_http: Option<TcpListener>,
     otlp_grpc: Option<TcpListener>,
@@ -166,7 +166,7 @@ impl Bound {
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
             zipkin: zipkin.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
+        Ok(Self { settings: Box::new(s.clone()), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
     }
 
     /// Says what to do once the store is open, before the first request is served: what requests count on.
