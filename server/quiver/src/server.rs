@@ -166,7 +166,16 @@ impl Bound {
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
             zipkin: zipkin.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: Box::new(s.clone()), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
+        Ok(Self {
+            settings: Box::new(s.clone()),
+            http,
+            otlp_http,
+            otlp_grpc,
+            zipkin,
+            addresses,
+            tls,
+            before_requests: None,
+        })
     }
 
     /// Says what to do once the store is open, before the first request is served: what requests count on.
