@@ -1,6 +1,6 @@
 //! Segments below the scans of every language, for callers of all and of few rights.
 
-use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::server::{Answer, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
@@ -128,8 +128,9 @@ async fn metrics() {
         let path = format!("/metrics-api/api/v1/query?query=req&{wrong}");
         assert_eq!(shop.server.get_as(&path, &[("authorization", admin)]).await.status, 400, "{wrong}");
     }
-    let hidden = shop.server.get_as("/metrics-api/api/v1/query?query=req&segment=own", &[("authorization", carol)]);
-    assert_eq!(hidden.await.status, 400, "a private segment of another");
+    let path = "/metrics-api/api/v1/query?query=req&segment=own";
+    let hidden = shop.server.get_as(path, &[("authorization", carol)]).await;
+    assert_eq!(hidden.status, 400, "a private segment of another");
     for path in ["/metrics-api/api/v1/metadata", "/metrics-api/api/v1/rules"] {
         let refused = shop.server.get_as(&format!("{path}?segment=a"), &[("authorization", admin)]).await;
         assert_eq!(refused.status, 400, "{path}: {}", refused.text());

@@ -2,10 +2,10 @@ use super::*;
 
 async fn both(run: impl AsyncFn(Database)) {
     let dir = tempfile::tempdir().unwrap();
-    run(Database::sqlite(&dir.path().join("a.db")).await.unwrap()).await;
+    Box::pin(run(Database::sqlite(&dir.path().join("a.db")).await.unwrap())).await;
     let server = quiver_testpg::Postgres::start();
     let base = Database::postgres(&server.create("one")).await.unwrap();
-    run(base.clone()).await;
+    Box::pin(run(base.clone())).await;
     base.close().await;
 }
 

@@ -43,7 +43,7 @@ pub struct Addresses {
 /// A server whose sockets are bound; connections already wait for their answers.
 #[derive(Debug)]
 pub struct Bound {
-    settings: Settings,
+    settings: Box<Settings>,
     http: TcpListener,
     otlp_http: Option<TcpListener>,
     otlp_grpc: Option<TcpListener>,
@@ -173,7 +173,7 @@ impl Bound {
             zipkin: zipkin.as_ref().map(of).transpose()?,
             postgres: postgres.as_ref().map(of).transpose()?,
         };
-        let (settings, before_requests) = (s.clone(), None);
+        let (settings, before_requests) = (Box::new(s.clone()), None);
         Ok(Self { settings, http, otlp_http, otlp_grpc, zipkin, postgres, addresses, tls, before_requests })
     }
 
