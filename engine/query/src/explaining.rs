@@ -100,15 +100,18 @@ impl Explaining {
 impl QueryContext {
     /// Makes a context whose plans are noted instead of answered.
     #[must_use]
-    pub fn explaining(self, explaining: Option<Arc<Explaining>>) -> Self {
-        Self { explaining, ..self }
+    pub fn explaining(mut self, explaining: Option<Arc<Explaining>>) -> Self {
+        self.explaining = explaining;
+        self
     }
 
     /// Makes the context of plans that must run before others can be made: they run under a plain `explain`, too, and are
     /// shown.
     #[must_use]
     pub fn planning(&self) -> Self {
-        Self { needed: true, ..self.clone() }
+        let mut ctx = self.clone();
+        ctx.needed = true;
+        ctx
     }
 
     /// Says whether plans are only shown, so that no rows come.

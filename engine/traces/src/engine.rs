@@ -6,7 +6,6 @@ use std::sync::Arc;
 use arrow::array::{Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
-use datafusion::execution::memory_pool::MemoryReservation;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::{Collected, QueryContext, QueryEngine, SpanTables, from_datafusion};
@@ -165,11 +164,6 @@ impl Reader {
     /// Reserves bytes of what the read collects until it ends.
     pub(crate) fn collect(&self, bytes: usize) -> Result<(), TraceError> {
         Ok(self.memory.add(bytes)?)
-    }
-
-    /// Begins to reserve memory of the query's share.
-    pub(crate) fn reservation(&self, name: &str) -> MemoryReservation {
-        self.traces.engine.reservation(name, &self.ctx)
     }
 
     /// Makes the plan of a request of roll-ups.

@@ -99,6 +99,7 @@ impl Sketch {
         }
     }
 
+    #[cfg(test)]
     pub(crate) fn count(&self) -> u64 {
         self.count
     }

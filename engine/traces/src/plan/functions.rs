@@ -97,7 +97,7 @@ impl ScalarUDFImpl for SpanFunction {
         }
     }
 
-    fn display_name(&self, args: &[Expr]) -> Result<String> {
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
         let mut shown: Vec<String> = args.iter().map(ToString::to_string).collect();
         match &self.what {
             What::Step { origin, step } => shown.extend([origin.to_string(), step.to_string()]),
@@ -105,10 +105,6 @@ impl ScalarUDFImpl for SpanFunction {
             _ => {}
         }
         Ok(format!("{}({})", self.name(), shown.join(", ")))
-    }
-
-    fn schema_name(&self, args: &[Expr]) -> Result<String> {
-        self.display_name(args)
     }
 
     fn signature(&self) -> &Signature {
