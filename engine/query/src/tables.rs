@@ -6,10 +6,10 @@
 mod cells;
 pub mod configured;
 mod convert;
+mod keys;
 mod logs;
 mod lower;
 mod metrics;
-mod keys;
 mod named;
 pub mod processes;
 mod spans;

@@ -275,7 +275,13 @@ mod tests {
 
     fn threshold(id: &str, service: &str, operation: Option<&str>, threshold_ms: f64) -> ApdexThreshold {
         let operation = operation.map(NamePattern::new);
-        ApdexThreshold { id: id.to_owned(), service: service.to_owned(), operation, threshold_ms, errors_frustrate: true }
+        ApdexThreshold {
+            id: id.to_owned(),
+            service: service.to_owned(),
+            operation,
+            threshold_ms,
+            errors_frustrate: true,
+        }
     }
 
     #[test]

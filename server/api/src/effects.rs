@@ -217,8 +217,11 @@ pub(crate) fn suspend(state: &AppState, ids: Vec<String>) {
 /// # Errors
 /// When the database is gone.
 pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Result<Detector> {
-    let (owner, keys) =
-        if family.name == RUM_DETECTION_RULES.name { ("application", &RUM_TRANSACTIONS) } else { ("service", &TRANSACTIONS) };
+    let (owner, keys) = if family.name == RUM_DETECTION_RULES.name {
+        ("application", &RUM_TRANSACTIONS)
+    } else {
+        ("service", &TRANSACTIONS)
+    };
     let mut rules = Vec::new();
     // Ids grow with time.
     for entity in config.all(family).await?.iter().filter(|e| is_enabled(&e.body)) {

@@ -21,10 +21,10 @@ use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, jobs, labels_api, logs_api,
-    logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api,
-    rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api, traces_compat, traces_ingest,
-    tsdb_api,
+    admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, jobs, labels_api,
+    logs_api, logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, read_api,
+    rules_api, rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api, traces_compat,
+    traces_ingest, tsdb_api,
 };
 
 /// The path of OTLP on its own port.

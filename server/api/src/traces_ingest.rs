@@ -15,9 +15,9 @@ use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
+use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::ingest_api::status_message;
-use crate::effects::{Signal, suspend};
 use crate::metrics::phases::{Signal as Phase, Step};
 use crate::state::AppState;
 

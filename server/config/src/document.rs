@@ -176,7 +176,8 @@ impl Config {
         db::migrate_own(&pool, clock.now_ms()).await?;
         let number: i64 = sqlx::query("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, jobs: Arc::default() };
+        let config =
+            Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision, jobs: Arc::default() };
         config.put_builtin().await?;
         Ok(config)
     }

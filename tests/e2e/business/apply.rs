@@ -10,7 +10,9 @@ fn rule(name: &str, prefix: &str, template: &str) -> Value {
 async fn members(server: &Server) -> Vec<(String, String)> {
     let text = "SELECT \"attributes.bt.name\" AS n, span_id AS s FROM quiver.spans WHERE \"attributes.bt.name\" IS NOT NULL ORDER BY s";
     let all = rows(server, "", text).await;
-    all.iter().map(|r| (r["s"].as_str().unwrap_or_default().to_owned(), r["n"].as_str().unwrap_or_default().to_owned())).collect()
+    all.iter()
+        .map(|r| (r["s"].as_str().unwrap_or_default().to_owned(), r["n"].as_str().unwrap_or_default().to_owned()))
+        .collect()
 }
 
 async fn apply(server: &Server, who: &str, path: &str, body: Value) -> String {
@@ -57,7 +59,11 @@ async fn rules_reach_what_is_stored() {
 
     let job = apply(&server, "", "/bt-detection-rules/apply-to-all", json!({})).await;
     let job = ended(&server, "", &job).await;
-    assert_eq!((&job["state"], &job["progress"], &job["error"]), (&json!("succeeded"), &json!(1.0), &Value::Null), "{job}");
+    assert_eq!(
+        (&job["state"], &job["progress"], &job["error"]),
+        (&json!("succeeded"), &json!(1.0), &Value::Null),
+        "{job}"
+    );
     assert_eq!((&job["counters"]["scanned"], &job["counters"]["changed"]), (&json!(5), &json!(4)), "{job}");
     let all = of(&[(1, "cart"), (2, "cart"), (4, "cart"), (5, "cart")]);
     assert_eq!(members(&server).await, all);

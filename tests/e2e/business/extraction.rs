@@ -12,7 +12,8 @@ async fn spans_alerts_and_tests_over_history() {
     send(&server, &[old]).await;
     let rule = json!({"name": "order", "signal": "spans", "service": "cart", "source": "url.path", "method": "regex",
         "expression": "/orders/(?P<id>[0-9]+)", "targets": [{"field": "order.id", "from": "id", "type": "int"}]});
-    let test = json!({"rule": rule, "query": {"filter": {"field": "http.route", "op": "eq", "value": "/o"}, "limit": 5}});
+    let test =
+        json!({"rule": rule, "query": {"filter": {"field": "http.route", "op": "eq", "value": "/o"}, "limit": 5}});
     let tried = asked(&server, "", "POST", &format!("{PATH}/test"), &test).await;
     let result = &tried["results"][0];
     assert_eq!((&result["matched"], &result["fields"]), (&json!(true), &json!({"order.id": 16})), "{tried}");
@@ -20,10 +21,13 @@ async fn spans_alerts_and_tests_over_history() {
     // Rules of transactions see what was taken out.
     let detection = json!({"name": "orders", "nameTemplate": "order {order.id}", "condition": {"field": "order.id", "op": "gt", "value": 1}});
     made(&server, "", "/bt-detection-rules", detection).await;
-    send(&server, &[
-        Sent::new("cart", 2, 10).with("url.path", "/orders/17"),
-        Sent::new("pay", 3, 10).with("url.path", "/orders/18"),
-    ])
+    send(
+        &server,
+        &[
+            Sent::new("cart", 2, 10).with("url.path", "/orders/17"),
+            Sent::new("pay", 3, 10).with("url.path", "/orders/18"),
+        ],
+    )
     .await;
     let text = "SELECT \"attributes.order.id\" + 1 AS n, \"attributes.bt.name\" AS t FROM quiver.spans \
         WHERE \"attributes.order.id\" IS NOT NULL";
@@ -37,10 +41,15 @@ async fn spans_alerts_and_tests_over_history() {
     let alert = json!([{"labels": {"alertname": "Full", "instance": "db-1:9100"}}]);
     assert_eq!(call(&server, "", "POST", "/api/v2/alerts", &alert).await.status, 200);
     let alerts = asked(&server, "", "GET", "/api/v2/alerts", &Value::Null).await;
-    assert_eq!((&alerts[0]["labels"]["kind"], &alerts[0]["annotations"]["note"]), (&json!("db"), &json!("DB")), "{alerts}");
+    assert_eq!(
+        (&alerts[0]["labels"]["kind"], &alerts[0]["annotations"]["note"]),
+        (&json!("db"), &json!("DB")),
+        "{alerts}"
+    );
     // Logs that are stored.
     let record = json!({"_msg": "took 12 ms", "service.name": "cart"}).to_string();
-    let sent = server.post("/insert/jsonline", &[("content-type", "application/stream+json")], record.into_bytes()).await;
+    let sent =
+        server.post("/insert/jsonline", &[("content-type", "application/stream+json")], record.into_bytes()).await;
     assert!(sent.status < 300);
     let took = json!({"name": "took", "signal": "logs", "method": "pattern", "expression": "took <ms> ms",
         "targets": [{"field": "took", "from": "ms", "type": "int"}]});

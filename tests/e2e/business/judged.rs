@@ -30,7 +30,8 @@ async fn key_transactions_judge_history() {
         "{found}"
     );
     assert_eq!(found["items"].as_array().map(Vec::len), Some(2));
-    let by_name = asked(&server, "", "GET", "/transactions/candidates?sort=transactionName&limit=1", &Value::Null).await;
+    let by_name =
+        asked(&server, "", "GET", "/transactions/candidates?sort=transactionName&limit=1", &Value::Null).await;
     assert_eq!(by_name["items"][0]["transactionName"], json!("/cart"));
     assert_eq!(call(&server, "", "GET", "/transactions/candidates?sort=x", &Value::Null).await.status, 400);
     let items = json!({"items": [{"service": "cart", "transactionName": "/pay"}]});
@@ -47,8 +48,10 @@ async fn key_transactions_judge_history() {
             measure.split('.').next().unwrap_or_default()), "dateRange": "last 1 hour"}]});
         load(&server, "", query).await[0][measure].clone()
     };
-    let close = |value: &Value, expected: f64| value.as_f64().is_some_and(|v| (v - expected).abs() < 1e-9)
-        || value.as_str().and_then(|t| t.parse::<f64>().ok()).is_some_and(|v| (v - expected).abs() < 1e-9);
+    let close = |value: &Value, expected: f64| {
+        value.as_f64().is_some_and(|v| (v - expected).abs() < 1e-9)
+            || value.as_str().and_then(|t| t.parse::<f64>().ok()).is_some_and(|v| (v - expected).abs() < 1e-9)
+    };
     let of_pay = json!({"measures": ["BusinessTransactions.apdex", "BusinessTransactions.count"],
         "dimensions": ["BusinessTransactions.btName", "BusinessTransactions.isKey", "BusinessTransactions.tier",
             "BusinessTransactions.owner", "BusinessTransactions.apdexT"],
@@ -58,7 +61,8 @@ async fn key_transactions_judge_history() {
     // Each threshold is more specific than the one before, and scores what is stored anew.
     let thresholds = "/platform-api/apdex-thresholds";
     let effective = async |operation: &str| {
-        asked(&server, "", "GET", &format!("{thresholds}/effective?service=cart&operation={operation}"), &Value::Null).await
+        asked(&server, "", "GET", &format!("{thresholds}/effective?service=cart&operation={operation}"), &Value::Null)
+            .await
     };
     made(&server, "", thresholds, json!({"service": "*", "thresholdMs": 50})).await;
     // 50 ms: none satisfied, one tolerating (100 ≤ 200).
@@ -77,7 +81,11 @@ async fn key_transactions_judge_history() {
     // 1000 ms: three satisfied, one tolerating (3000 ≤ 4000).
     let figures = summary(&server, "", &key).await;
     assert!(close(&figures["apdex"], 0.7), "{figures}");
-    assert_eq!((&figures["slo"]["latencyMet"], &figures["slo"]["errorRateMet"]), (&json!(true), &json!(false)), "{figures}");
+    assert_eq!(
+        (&figures["slo"]["latencyMet"], &figures["slo"]["errorRateMet"]),
+        (&json!(true), &json!(false)),
+        "{figures}"
+    );
     let after = load(&server, "", of_pay).await;
     let row = &after[0];
     assert!(close(&row["BusinessTransactions.apdex"], 0.7), "{after:?}");
@@ -89,16 +97,21 @@ async fn key_transactions_judge_history() {
     assert!(row["BusinessTransactions.isKey"] == json!(true) || row["BusinessTransactions.isKey"] == json!("true"));
     // Entry spans of the service are scored by the same thresholds: /cart by its operation, /pay as a key transaction.
     assert!(close(&apdex("ServiceRequests.apdex").await, (0.7 * 5.0 + 1.0) / 6.0));
-    let health = load(&server, "", json!({"dimensions": ["KeyBusinessTransactions.name", "KeyBusinessTransactions.health"],
-        "measures": ["KeyBusinessTransactions.executions"]})).await;
+    let health = load(
+        &server,
+        "",
+        json!({"dimensions": ["KeyBusinessTransactions.name", "KeyBusinessTransactions.health"],
+        "measures": ["KeyBusinessTransactions.executions"]}),
+    )
+    .await;
     assert_eq!(health[0]["KeyBusinessTransactions.health"], json!("warning"), "{health:?}");
     // Names beyond the rule's bound fold, those of key transactions do not.
     let key = json!({"name": "late", "service": "cart", "transactionName": "/late/**"});
     made(&server, "", "/transactions", key).await;
-    send(&server, &[
-        Sent::new("cart", 7, 10).with("http.route", "/more"),
-        Sent::new("cart", 8, 10).with("http.route", "/late/1"),
-    ])
+    send(
+        &server,
+        &[Sent::new("cart", 7, 10).with("http.route", "/more"), Sent::new("cart", 8, 10).with("http.route", "/late/1")],
+    )
     .await;
     let names = rows(&server, "", "SELECT DISTINCT \"attributes.bt.name\" AS n FROM quiver.spans ORDER BY n").await;
     let names: Vec<&str> = names.iter().filter_map(|r| r["n"].as_str()).collect();
@@ -133,7 +146,10 @@ async fn figures_are_of_what_the_caller_sees() {
     let account = made(&server, &admin, "/platform-api/rbac/service-accounts", json!({"clientId": "bot"})).await;
     let binding = json!({"subject": {"type": "serviceAccount", "id": account["id"]}, "roleId": role["id"]});
     made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
-    let text = format!("grant_type=client_credentials&client_id=bot&client_secret={}", account["secret"].as_str().expect("one"));
+    let text = format!(
+        "grant_type=client_credentials&client_id=bot&client_secret={}",
+        account["secret"].as_str().expect("one")
+    );
     let headers = [("content-type", "application/x-www-form-urlencoded")];
     let token = server.post("/realms/platform/protocol/openid-connect/token", &headers, text.into_bytes()).await;
     let bot = format!("Bearer {}", token.json()["access_token"].as_str().expect("a token"));

@@ -6,7 +6,10 @@ use super::*;
 async fn orders(server: &Server, now: i64) {
     let second = 1_000_000_000;
     let span = |service: &'static str, number: u64, order: u64, at: i64, route: &str| {
-        Sent::new(service, number, 10).with("http.route", route).with("order.id", order).at(now - 600 * second + at * second)
+        Sent::new(service, number, 10)
+            .with("http.route", route)
+            .with("order.id", order)
+            .at(now - 600 * second + at * second)
     };
     let spans = [
         // Order 1 goes through, order 2 stops after its payment, order 3 fails, order 4 never pays.
@@ -91,11 +94,14 @@ async fn instances_follow_the_steps() {
     // The same in statements and analytics.
     let text = "SELECT state, count(*) AS n FROM quiver.process_instances GROUP BY state ORDER BY state";
     let states = rows(&server, "", text).await;
-    assert_eq!(states, [
-        json!({"state": "completed", "n": 1}),
-        json!({"state": "failed", "n": 1}),
-        json!({"state": "running", "n": 2}),
-    ]);
+    assert_eq!(
+        states,
+        [
+            json!({"state": "completed", "n": 1}),
+            json!({"state": "failed", "n": 1}),
+            json!({"state": "running", "n": 2}),
+        ]
+    );
     let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
     let query = json!({"measures": ["BusinessProcesses.count", "BusinessProcesses.completionRate"],
         "dimensions": ["BusinessProcesses.processName"]});

@@ -152,7 +152,10 @@ mod tests {
         assert!(rules.apply_to_spans(&mut batch, false, 1).is_empty());
         assert!(batch.is_sound());
         let attributes = batch.spans["attributes"].as_binary::<i32>();
-        assert_eq!(Attributes::read(attributes.value(0)).find(|(k, _)| *k == "order.id").map(|(_, v)| v), Some(Value::Int(17)));
+        assert_eq!(
+            Attributes::read(attributes.value(0)).find(|(k, _)| *k == "order.id").map(|(_, v)| v),
+            Some(Value::Int(17))
+        );
         assert_eq!(find_text(attributes.value(1), "order.id"), None, "another service");
         assert_eq!(find_text(attributes.value(2), "url.path").as_deref(), Some("/orders/17"));
         assert_eq!(rules.figures("r").seen, 2);

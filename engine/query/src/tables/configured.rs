@@ -131,7 +131,9 @@ mod tests {
         assert_eq!(kind_of("config@apdex_t"), Some(Kind::Float));
         assert_eq!(kind_of(&when(&condition)), Some(Kind::Int));
         assert_eq!((kind_of("config@other"), kind_of("@http.route")), (None, None));
-        for wrong in ["config@when:zz", "config@when:", "config@name.service:7b7d", "config@when:7b7d", "config@first:7b"] {
+        for wrong in
+            ["config@when:zz", "config@when:", "config@name.service:7b7d", "config@when:7b7d", "config@first:7b"]
+        {
             assert!(read(wrong, &configured).is_err(), "{wrong}");
         }
     }

@@ -2,9 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{
-    ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, TimestampMillisecondArray,
-};
+use arrow::array::{ArrayRef, BooleanArray, Float64Array, RecordBatch, StringViewArray, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, TableProvider};

@@ -11,9 +11,9 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
-use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::{Access, Clock, Domain, Result, SeriesSnapshot, SeriesSource};
 
 use super::keys::KeyTable;

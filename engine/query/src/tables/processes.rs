@@ -155,9 +155,10 @@ impl Statement {
     fn runs(&mut self, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> String {
         let steps = process.steps.iter().enumerate().map(|(at, step)| self.step(process, at, step, window));
         let events = steps.collect::<Vec<_>>().join(" UNION ALL ");
-        let asked = process.steps.iter().map(|step| {
-            json!({"optional": step.optional, "outcome": step.outcome, "maxGapMs": step.max_gap_ms})
-        });
+        let asked = process
+            .steps
+            .iter()
+            .map(|step| json!({"optional": step.optional, "outcome": step.outcome, "maxGapMs": step.max_gap_ms}));
         let definition = json!({"timeoutMs": process.timeout_ms, "steps": asked.collect::<Vec<_>>()}).to_string();
         format!(
             "SELECT {id} AS process_id, {name} AS process_name, CAST({version} AS BIGINT) AS process_version, \

@@ -198,8 +198,9 @@ impl TableProvider for SpanProvider {
             filter = filter.and(SpanFilter::Once);
         }
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let rows = SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
-            .map_err(to_datafusion)?;
+        let rows =
+            SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
+                .map_err(to_datafusion)?;
         let request = SpanRequest { filter, columns: rows.stored().to_vec() };
         let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
         // Of events and links a span may have none.

@@ -12,8 +12,8 @@ use serde_json::{Map, Value};
 
 use super::detection::{list, only_members, owner_of};
 use super::{Answer, Ask, special_at};
-use crate::jobs::apply::{KIND, Params, RUM_KIND};
 use crate::jobs::accepted;
+use crate::jobs::apply::{KIND, Params, RUM_KIND};
 use crate::state::AppState;
 
 /// Most rules and services that are named.
@@ -46,7 +46,12 @@ impl Ask {
         if self.body.is_empty() { Ok(Map::new()) } else { self.object() }
     }
 
-    async fn apply(&self, body: &Map<String, Value>, rules: Option<Vec<String>>, services: Vec<String>) -> Result<Answer> {
+    async fn apply(
+        &self,
+        body: &Map<String, Value>,
+        rules: Option<Vec<String>>,
+        services: Vec<String>,
+    ) -> Result<Answer> {
         for service in &services {
             must_have(&self.caller, Right::Operate, Domain::Transactions, service)?;
         }

@@ -8,9 +8,9 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES};
 use quiver_config::{Family, FieldError, Problem, Result};
-use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_query::tables::configured::{first_of, name_by};
 use quiver_types::Domain;
+use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};
 use serde_json::{Map, Value, json};
 
@@ -140,7 +140,11 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             return ask.test_stored(&body, &tested, &rule).await;
         }
         if let Some(key) = ["start", "end", "limit"].into_iter().find(|key| body.contains_key(*key)) {
-            return Err(Problem::field(format!("/{key}"), "INVALID_VALUE", "goes with stored spans, not with `samples`"));
+            return Err(Problem::field(
+                format!("/{key}"),
+                "INVALID_VALUE",
+                "goes with stored spans, not with `samples`",
+            ));
         }
         let mut samples = Vec::new();
         for (n, sample) in list(&body, "samples", SAMPLES_MAX)?.iter().enumerate() {
@@ -187,10 +191,15 @@ fn count(into: &mut Vec<(String, u64)>, key: String) {
 
 impl Ask {
     /// Puts a rule to stored spans, as if it were the only one, and says which others are asked before it.
-    async fn test_stored(&self, body: &Map<String, Value>, tested: &Map<String, Value>, rule: &DetectionRule) -> Result<Answer> {
+    async fn test_stored(
+        &self,
+        body: &Map<String, Value>,
+        tested: &Map<String, Value>,
+        rule: &DetectionRule,
+    ) -> Result<Answer> {
         self.must_see(Domain::Traces)?;
         let owner = owner_of(self.place.family);
-        let ((start, end), limit) = (self.window_of(body)?.sql(), self.limit(body.get("limit"), 100)?);
+        let ((start, end), limit) = (self.window_of(body)?.sql(), telemetry::limit(body.get("limit"), 100)?);
         let others: Vec<Value> = self.earlier_rules(rule).await?.into_iter().map(|(_, body)| body).collect();
         let name = name_of(&name_by(&Value::Object(slim(tested)), owner));
         let in_window = format!("quiver.spans WHERE start_time >= {start} AND start_time < {end}");
@@ -212,7 +221,8 @@ impl Ask {
         let shadowed = if others.is_empty() {
             Vec::new()
         } else {
-            let others: Vec<Value> = others.iter().filter_map(|o| o.as_object().map(|o| Value::Object(slim(o)))).collect();
+            let others: Vec<Value> =
+                others.iter().filter_map(|o| o.as_object().map(|o| Value::Object(slim(o)))).collect();
             let first = name_of(&first_of(&others, owner));
             let text = format!(
                 "SELECT {first} AS \"ruleId\", count(*) AS count FROM {in_window} AND {name} IS NOT NULL \

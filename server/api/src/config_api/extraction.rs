@@ -99,7 +99,7 @@ impl Ask {
     /// Stored records that a test is about, each with all its fields.
     async fn stored(&self, rule: &Map<String, Value>, query: &Map<String, Value>) -> Result<Vec<Value>> {
         only_members(query, &["start", "end", "filter", "limit"])?;
-        let (window, limit) = (self.window_of(query)?, self.limit(query.get("limit"), 100)?);
+        let (window, limit) = (self.window_of(query)?, telemetry::limit(query.get("limit"), 100)?);
         match rule.get("signal").and_then(Value::as_str) {
             Some("logs") => {
                 self.must_see(Domain::Logs)?;
@@ -110,9 +110,7 @@ impl Ask {
                 };
                 self.stored_logs(filter, window, limit).await
             }
-            Some("alerts") => {
-                Err(Problem::field("", "UNSUPPORTED", "alerts are no stored records; send `samples`"))
-            }
+            Some("alerts") => Err(Problem::field("", "UNSUPPORTED", "alerts are no stored records; send `samples`")),
             signal => {
                 self.must_see(Domain::Traces)?;
                 let filter = query.get("filter").filter(|f| !f.is_null());
@@ -146,7 +144,13 @@ impl Ask {
         Ok(records)
     }
 
-    async fn stored_spans(&self, filter: Option<&Value>, of_browsers: bool, window: Window, limit: u64) -> Result<Vec<Value>> {
+    async fn stored_spans(
+        &self,
+        filter: Option<&Value>,
+        of_browsers: bool,
+        window: Window,
+        limit: u64,
+    ) -> Result<Vec<Value>> {
         let (start, end) = window.sql();
         let filter = filter.map(|f| format!(" AND {} = 1", name_of(&when(f)))).unwrap_or_default();
         let browsers = format!(" AND {} = 'webjs'", name_of("resource.telemetry.sdk.language"));

@@ -13,7 +13,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
 use super::detection::only_members;
-use super::telemetry::{Row, count, number, quoted};
+use super::telemetry::{self, Row, count, number, quoted};
 use super::window::{Window, sql_time};
 use super::{Answer, Ask, special_at};
 use crate::effects::configured::Transactions;
@@ -99,7 +99,10 @@ impl Over<'_> {
             ))
             .await?;
         let at = |rows: &[Row], key: &str, place: usize| -> Row {
-            rows.iter().find(|row| count(row, key) == place as u64 && row.contains_key(key)).cloned().unwrap_or_default()
+            rows.iter()
+                .find(|row| count(row, key) == place as u64 && row.contains_key(key))
+                .cloned()
+                .unwrap_or_default()
         };
         let steps = self.process.steps.iter().enumerate().map(|(n, step)| {
             let row = at(&reached, "step_position", n);
@@ -214,7 +217,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         for domain in domains(&process) {
             ask.must_see(domain)?;
         }
-        let (window, limit) = (ask.window_of(&body)?, ask.limit(body.get("limit"), 20)?);
+        let (window, limit) = (ask.window_of(&body)?, telemetry::limit(body.get("limit"), 20)?);
         let over = Over { ask, process, window };
         let (stats, instances) = (over.stats().await?, over.instances(None, limit).await?);
         Ok(Answer::ok(json!({"stats": stats, "instances": instances})))

@@ -88,8 +88,10 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         let (start, end) = ask.window()?.sql();
         let row = if ask.sees(Domain::Traces) {
             let (t, frustrates) = (name_of("config@apdex_t"), name_of("config@errors_frustrate"));
-            let judged = format!("CASE WHEN {IS_ERROR} AND {frustrates} = 1 THEN 0.0 WHEN duration / 1e6 <= {t} THEN 1.0 \
-                WHEN duration / 1e6 <= 4 * {t} THEN 0.5 ELSE 0.0 END");
+            let judged = format!(
+                "CASE WHEN {IS_ERROR} AND {frustrates} = 1 THEN 0.0 WHEN duration / 1e6 <= {t} THEN 1.0 \
+                WHEN duration / 1e6 <= 4 * {t} THEN 0.5 ELSE 0.0 END"
+            );
             let text = format!(
                 "SELECT count(*) AS count, avg(CASE WHEN {IS_ERROR} THEN 1.0 ELSE 0.0 END) AS \"errorRate\", \
                 quantile(duration / 1e6, 0.5) AS \"p50Ms\", quantile(duration / 1e6, 0.95) AS \"p95Ms\", \

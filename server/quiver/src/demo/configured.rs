@@ -3,8 +3,7 @@
 
 use quiver_api::AppState;
 use quiver_config::families::{
-    APDEX_THRESHOLDS, DETECTION_RULES, EXTRACTION_RULES, PROCESSES, RUM_DETECTION_RULES, RUM_TRANSACTIONS,
-    TRANSACTIONS,
+    APDEX_THRESHOLDS, DETECTION_RULES, EXTRACTION_RULES, PROCESSES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, TRANSACTIONS,
 };
 use quiver_config::{Caller, Family, Place, Result};
 use serde_json::{Value, json};
@@ -16,8 +15,10 @@ fn entities() -> Vec<(&'static Family, Vec<Value>)> {
             "condition": {"field": "http.route", "op": "exists"}})
     };
     let mut detection: Vec<Value> = ["gateway", "checkout", "payment", "cart"].map(of_service).into();
-    detection.push(json!({"name": "Work on orders", "service": "orders", "nameTemplate": "{messaging.destination.name} work",
-        "condition": {"field": "messaging.destination.name", "op": "eq", "value": "orders"}}));
+    detection.push(
+        json!({"name": "Work on orders", "service": "orders", "nameTemplate": "{messaging.destination.name} work",
+        "condition": {"field": "messaging.destination.name", "op": "eq", "value": "orders"}}),
+    );
     vec![
         (&DETECTION_RULES, detection),
         (
@@ -67,23 +68,21 @@ fn entities() -> Vec<(&'static Family, Vec<Value>)> {
 
 /// From the order to its confirmation: one trace is one order.
 fn process() -> Value {
-    let server = |name: &str, more: Value| {
-        json!({"all": [{"field": "span.kind", "op": "eq", "value": "server"}, {"field": "span.name", "op": "eq", "value": name}, more]})
-    };
+    let server = |name: &str, more: Value| json!({"all": [{"field": "span.kind", "op": "eq", "value": "server"}, {"field": "span.name", "op": "eq", "value": name}, more]});
     let failed = |yes: bool| json!({"field": "span.status", "op": if yes { "eq" } else { "ne" }, "value": "error"});
     let any = json!({"field": "span.name", "op": "exists"});
     json!({"name": "Order to confirmation", "owner": "orders", "correlationField": "trace_id", "timeout": "5m", "slaMs": 400,
-        "steps": [
-            {"name": "Order placed", "kind": "span", "service": "checkout", "condition": server("POST /checkout", any)},
-            {"name": "Card charged", "kind": "span", "service": "payment", "optional": true,
-                "condition": server("POST /charges", failed(false))},
-            {"name": "Card refused", "kind": "span", "service": "payment", "optional": true, "outcome": "failure",
-                "condition": server("POST /charges", failed(true))},
-            {"name": "Order taken", "kind": "span", "service": "orders",
-                "condition": {"field": "span.kind", "op": "eq", "value": "consumer"}},
-            {"name": "Confirmation sent", "kind": "log", "service": "notification",
-                "condition": {"field": "_msg", "op": "startsWith", "value": "confirmation sent"}},
-        ]})
+    "steps": [
+        {"name": "Order placed", "kind": "span", "service": "checkout", "condition": server("POST /checkout", any)},
+        {"name": "Card charged", "kind": "span", "service": "payment", "optional": true,
+            "condition": server("POST /charges", failed(false))},
+        {"name": "Card refused", "kind": "span", "service": "payment", "optional": true, "outcome": "failure",
+            "condition": server("POST /charges", failed(true))},
+        {"name": "Order taken", "kind": "span", "service": "orders",
+            "condition": {"field": "span.kind", "op": "eq", "value": "consumer"}},
+        {"name": "Confirmation sent", "kind": "log", "service": "notification",
+            "condition": {"field": "_msg", "op": "startsWith", "value": "confirmation sent"}},
+    ]})
 }
 
 /// Makes what is not there yet, family by family; it acts on all that is fed from then on.

@@ -65,25 +65,25 @@ impl LogRows {
                 return Ok(Cell::When(LogWhen::new(condition, &mut column)));
             }
             Ok(match (name, field_of(name)) {
-            ("time", _) => Cell::Same(place(LogColumn::text(TIME))),
-            ("observed_time", _) => Cell::Same(place(LogColumn::text(OBSERVED_TIME))),
-            ("service_name", _) => Cell::Text(place(LogColumn::text(SERVICE))),
-            ("severity_number", _) => Cell::Severity(place(LogColumn::text(SEVERITY_NUMBER))),
-            ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
-            ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
-            ("fields", _) => Cell::Fields,
-            (ROW_ID, _) => Cell::RowId,
-            (name, field) => {
-                let field = field.unwrap_or(name);
-                let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
-                if rest {
-                    Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
-                } else if kind == Kind::Text {
-                    Cell::Text(place(LogColumn::text(field)))
-                } else {
-                    Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
+                ("time", _) => Cell::Same(place(LogColumn::text(TIME))),
+                ("observed_time", _) => Cell::Same(place(LogColumn::text(OBSERVED_TIME))),
+                ("service_name", _) => Cell::Text(place(LogColumn::text(SERVICE))),
+                ("severity_number", _) => Cell::Severity(place(LogColumn::text(SEVERITY_NUMBER))),
+                ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
+                ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
+                ("fields", _) => Cell::Fields,
+                (ROW_ID, _) => Cell::RowId,
+                (name, field) => {
+                    let field = field.unwrap_or(name);
+                    let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+                    if rest {
+                        Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
+                    } else if kind == Kind::Text {
+                        Cell::Text(place(LogColumn::text(field)))
+                    } else {
+                        Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
+                    }
                 }
-            }
             })
         };
         let cells = projection.iter().map(|&at| cell(schema.field(at).name())).collect::<Result<Vec<_>>>()?;

@@ -3,8 +3,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, StringViewArray};
 use arrow::array::AsArray as _;
+use arrow::array::{Array, ArrayRef, Int64Array, MapArray, RecordBatch, StringArray, StringViewArray};
 use quiver_types::condition::{Condition, FieldName, Fields};
 use quiver_types::logs::REST;
 use quiver_types::tables::logs::SERVICE;
@@ -61,9 +61,8 @@ impl LogWhen {
         };
         let columns = self.columns.iter().map(column).collect::<Result<Vec<_>>>()?;
         let map = stored.column_by_name(REST).and_then(|column| column.as_map_opt());
-        let map = map.and_then(|map| {
-            Some((map, map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?))
-        });
+        let map =
+            map.and_then(|map| Some((map, map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?)));
         let holds = |row: usize| Some(i64::from(self.condition.matches(&LogRow { columns: &columns, map, row })));
         Ok(Arc::new((0..stored.num_rows()).map(holds).collect::<Int64Array>()))
     }

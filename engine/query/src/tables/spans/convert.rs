@@ -9,8 +9,8 @@ use arrow::array::{
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Fields, Int64Type, SchemaRef, UInt8Type};
-use quiver_types::spans::{AttributeKind, Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
 use quiver_types::configured::Configured;
+use quiver_types::spans::{AttributeKind, Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
 use quiver_types::{Error, Result};
 
 use super::conventions::{self, Form, Step};

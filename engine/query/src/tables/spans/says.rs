@@ -5,10 +5,10 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, RecordBatch, StringViewArray};
 use arrow::array::{FixedSizeBinaryArray, StringViewBuilder, UInt8Array, UInt32Array};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
+use quiver_types::Result;
 use quiver_types::configured::{Configured, Judging};
 use quiver_types::detection::{BT_KIND, BT_NAME, Candidate, DetectionRule, PageRow};
 use quiver_types::spans::{SpanColumn, SpanRow, find_text, is_entry};
-use quiver_types::Result;
 
 use super::convert::{bytes, other_type};
 use crate::tables::cells::texts;
@@ -141,7 +141,8 @@ pub(super) fn column(says: &Says, at: &Places, batch: &RecordBatch) -> Result<Ar
             let holds = |row: usize| {
                 let span = stored.row(row);
                 // Fields of pages are known by several names.
-                let holds = PageRow::of(&span).map_or_else(|| condition.matches(&span), |page| condition.matches(&page));
+                let holds =
+                    PageRow::of(&span).map_or_else(|| condition.matches(&span), |page| condition.matches(&page));
                 Some(i64::from(holds))
             };
             Arc::new(rows.map(holds).collect::<Int64Array>())

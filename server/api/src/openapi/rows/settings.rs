@@ -44,10 +44,7 @@ pub(super) const GROUPS: &[Group] = &[
         tag: "jobs",
         at: &["/platform-api/jobs"],
         errors: Errors::Problem,
-        rows: &[
-            row(By::Get, "/{id}", "Says how far a job is", ""),
-            row(By::Delete, "/{id}", "Cancels a job", ""),
-        ],
+        rows: &[row(By::Get, "/{id}", "Says how far a job is", ""), row(By::Delete, "/{id}", "Cancels a job", "")],
     },
     Group {
         tag: "business-processes",
