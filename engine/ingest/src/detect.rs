@@ -190,6 +190,7 @@ fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::collections::HashSet;
 
     use quiver_types::detection::DetectionRule;

@@ -199,7 +199,7 @@ impl Ask {
     ) -> Result<Answer> {
         self.must_see(Domain::Traces)?;
         let owner = owner_of(self.place.family);
-        let ((start, end), limit) = (self.window_of(body)?.sql(), self.limit(body.get("limit"), 100)?);
+        let ((start, end), limit) = (self.window_of(body)?.sql(), telemetry::limit(body.get("limit"), 100)?);
         let others: Vec<Value> = self.earlier_rules(rule).await?.into_iter().map(|(_, body)| body).collect();
         let name = name_of(&name_by(&Value::Object(slim(tested)), owner));
         let in_window = format!("quiver.spans WHERE start_time >= {start} AND start_time < {end}");

@@ -99,7 +99,7 @@ impl Ask {
     /// Stored records that a test is about, each with all its fields.
     async fn stored(&self, rule: &Map<String, Value>, query: &Map<String, Value>) -> Result<Vec<Value>> {
         only_members(query, &["start", "end", "filter", "limit"])?;
-        let (window, limit) = (self.window_of(query)?, self.limit(query.get("limit"), 100)?);
+        let (window, limit) = (self.window_of(query)?, telemetry::limit(query.get("limit"), 100)?);
         match rule.get("signal").and_then(Value::as_str) {
             Some("logs") => {
                 self.must_see(Domain::Logs)?;

@@ -13,7 +13,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Value, json};
 
 use super::detection::only_members;
-use super::telemetry::{Row, count, number, quoted};
+use super::telemetry::{self, Row, count, number, quoted};
 use super::window::{Window, sql_time};
 use super::{Answer, Ask, special_at};
 use crate::effects::configured::Transactions;
@@ -217,7 +217,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         for domain in domains(&process) {
             ask.must_see(domain)?;
         }
-        let (window, limit) = (ask.window_of(&body)?, ask.limit(body.get("limit"), 20)?);
+        let (window, limit) = (ask.window_of(&body)?, telemetry::limit(body.get("limit"), 20)?);
         let over = Over { ask, process, window };
         let (stats, instances) = (over.stats().await?, over.instances(None, limit).await?);
         Ok(Answer::ok(json!({"stats": stats, "instances": instances})))

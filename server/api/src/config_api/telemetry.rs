@@ -47,6 +47,13 @@ fn problem_of(error: Error) -> Problem {
     }
 }
 
+/// A number of rows at most that a body gives, from 1 to 1000.
+pub(super) fn limit(given: Option<&Value>, default: u64) -> Result<u64> {
+    let Some(value) = given.filter(|value| !value.is_null()) else { return Ok(default) };
+    let limit = value.as_u64().filter(|n| (1..=1000).contains(n));
+    limit.ok_or_else(|| Problem::field("/limit", "OUT_OF_RANGE", "must be a number from 1 to 1000"))
+}
+
 impl Ask {
     /// Whether the caller sees anything of a domain.
     pub(super) fn sees(&self, domain: Domain) -> bool {
@@ -88,17 +95,6 @@ impl Ask {
     }
 
     /// A number of rows at most, from 1 to 1000.
-    pub(super) fn limit(&self, given: Option<&Value>, default: u64) -> Result<u64> {
-        match given {
-            None | Some(Value::Null) => Ok(default),
-            Some(value) => value
-                .as_u64()
-                .filter(|n| (1..=1000).contains(n))
-                .ok_or_else(|| Problem::field("/limit", "OUT_OF_RANGE", "must be a number from 1 to 1000")),
-        }
-    }
-
-    /// The same of a parameter.
     pub(super) fn limit_parameter(&self, default: u64) -> Result<u64> {
         let Some(text) = self.parameter("limit")? else { return Ok(default) };
         let limit = text.parse().ok().filter(|n| (1..=1000).contains(n));

@@ -18,7 +18,7 @@ use quiver_types::{Error, Result};
 use super::conventions::{self, Form, Step};
 use super::says::{self, Places};
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
-use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, texts, uncoded};
+use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
 use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
 use coded::{bytes_field, coded_column, coded_field, id_bytes};
@@ -550,7 +550,7 @@ mod tests {
     #[test]
     fn events_become_rows() {
         let schema: SchemaRef = Arc::new(Schema::new(vec![text("name"), time("span_start", TimeUnit::Nanosecond)]));
-        let rows = SpanRows::new(Each::Event, &schema, &[0, 1], &Vec::new()).unwrap();
+        let rows = SpanRows::new(Each::Event, &schema, &[0, 1], &Vec::new(), &Arc::default()).unwrap();
         assert_eq!(rows.stored(), [SpanColumn::Own("start"), SpanColumn::Own("events")]);
         let attributes = Attributes::of([("k", Value::Int(1))]);
         let mut two = Vec::new();
@@ -572,7 +572,7 @@ mod tests {
     #[test]
     fn counting_needs_no_column() {
         let schema: SchemaRef = Arc::new(Schema::new(vec![text("name")]));
-        let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new()).unwrap();
+        let rows = SpanRows::new(Each::Span, &schema, &[], &Vec::new(), &Arc::default()).unwrap();
         assert_eq!(rows.stored(), []);
         let stored = batch(&Arc::new(Schema::empty()), Vec::new(), 10_000);
         let out = Arc::new(rows).convert(stored.unwrap()).map(|b| b.unwrap().num_rows());
