@@ -15,7 +15,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning, ReplaceChildrenOptions};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions};
 
 use crate::tables::ConvertExec;
 
@@ -61,9 +61,9 @@ fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<A
         return Ok(None);
     }
     match (with_bytes(left, of_left)?, with_bytes(right, of_right)?) {
-        (Some(left), Some(right)) => {
-            Arc::clone(node).replace_children(vec![left, right], ReplaceChildrenOptions::default()).map(Some)
-        }
+        (Some(left), Some(right)) => Arc::clone(node)
+            .replace_children(vec![left, right], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+            .map(Some),
         _ => Ok(None),
     }
 }
@@ -118,5 +118,7 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
         let made = ProjectionExec::try_new(project.expr().to_vec(), child)?;
         return Ok(Some(Arc::new(made)));
     }
-    Arc::clone(node).replace_children(vec![child], ReplaceChildrenOptions::default()).map(Some)
+    Arc::clone(node)
+        .replace_children(vec![child], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+        .map(Some)
 }
