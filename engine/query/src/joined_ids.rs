@@ -15,7 +15,7 @@ use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::HashJoinExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
-use datafusion::physical_plan::{ExecutionPlan, Partitioning};
+use datafusion::physical_plan::{ChildrenPropertiesMode, ExecutionPlan, Partitioning, ReplaceChildrenOptions};
 
 use crate::tables::ConvertExec;
 
@@ -62,7 +62,7 @@ fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<A
         return Ok(None);
     }
     match (with_bytes(left, of_left)?, with_bytes(right, of_right)?) {
-        (Some(left), Some(right)) => Arc::clone(node).with_new_children(vec![left, right]).map(Some),
+        (Some(left), Some(right)) => over(node, vec![left, right]).map(Some),
         _ => Ok(None),
     }
 }
@@ -101,7 +101,8 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
         return Ok(convert.with_bytes(columns).map(|made| Arc::new(made) as Arc<dyn ExecutionPlan>));
     }
     let places: Option<Vec<usize>> = columns.iter().map(|at| below(node, *at)).collect();
-    let (Some(places), [child]) = (places, node.children().as_slice()) else { return Ok(None) };
+    let children = node.children();
+    let (Some(places), [child]) = (places, children.as_slice()) else { return Ok(None) };
     // A column that is handed on twice would be bytes in one place and text in the other.
     if let Some(project) = node.downcast_ref::<ProjectionExec>() {
         let others = (0..project.expr().len()).filter(|at| !columns.contains(at));
@@ -115,5 +116,10 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
         let made = ProjectionExec::try_new(project.expr().to_vec(), child)?;
         return Ok(Some(Arc::new(made)));
     }
-    Arc::clone(node).with_new_children(vec![child]).map(Some)
+    over(node, vec![child]).map(Some)
+}
+
+/// The same node over nodes that give other types.
+fn over(node: &Arc<dyn ExecutionPlan>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    Arc::clone(node).replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }

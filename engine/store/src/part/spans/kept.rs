@@ -10,7 +10,8 @@ use arrow::datatypes::{Field, Schema, SchemaRef};
 use quiver_types::ReadStats;
 
 use super::read::Texts;
-use super::rows::{SpanRows, coded};
+use super::rows::SpanRows;
+use super::texts::coded;
 use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
 use crate::part::reader::Part;

@@ -4,13 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
-    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StringViewArray, StructArray, UInt32Array, new_null_array,
+    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
 use quiver_types::spans::{
     AttributeKind, AttributeTest, AttributeValues, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn,
-    TextTest, Value, code_each, push_event, push_link, push_typed, schema_of,
+    TextTest, Value, push_event, push_link, push_typed, schema_of,
 };
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
