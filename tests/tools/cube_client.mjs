@@ -106,5 +106,5 @@ point('Continue wait');
 const { annotation } = (await api.load({ measures: ['Orders.share', 'Orders.price'] })).loadResponse.results[0];
 const shown = (member, value) => formatValue(value, { ...annotation.measures[member], locale: 'en-US' });
 assert.equal(shown('Orders.share', 0.25), '25%');
-assert.equal(shown('Orders.price', 12.5), '$12.50');
+assert.equal(shown('Orders.price', 12.25), '$12.25');
 point('format');
