@@ -136,7 +136,8 @@ impl Frame<'_> {
         let mut of: HashMap<String, Vec<Value>> = HashMap::new();
         for row in 0..all.num_rows() {
             let key: Vec<&Value> = cells[..groups].iter().map(|column| &column[row]).collect();
-            let own = COLUMNS.iter().zip(&cells[groups..]).map(|(name, column)| ((*name).to_owned(), column[row].clone()));
+            let own =
+                COLUMNS.iter().zip(&cells[groups..]).map(|(name, column)| ((*name).to_owned(), column[row].clone()));
             of.entry(json!(key).to_string()).or_default().push(Value::Object(own.collect()));
         }
         let columns: Vec<&Vec<Value>> = set.columns[..groups]

@@ -26,7 +26,8 @@ impl AnalyzerRule for DistinctCounts {
             if counted.iter().all(Option::is_none) {
                 return Ok(Transformed::no(node));
             }
-            let exprs = counted.into_iter().zip(&aggregate.aggr_expr).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
+            let exprs =
+                counted.into_iter().zip(&aggregate.aggr_expr).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
             let made = Aggregate::try_new(aggregate.input.clone(), aggregate.group_expr.clone(), exprs.collect())?;
             Ok(Transformed::new(LogicalPlan::Aggregate(made), true, TreeNodeRecursion::Continue))
         });

@@ -108,7 +108,8 @@ fn grouped(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
             }
             if let Some(kept) = filter.projection() {
                 let schema = filter.input().schema();
-                let column = |at: &usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(schema.field(*at).name(), *at)) };
+                let column =
+                    |at: &usize| -> Arc<dyn PhysicalExpr> { Arc::new(Column::new(schema.field(*at).name(), *at)) };
                 asked.over(&kept.iter().map(column).collect::<Exprs>())?;
             }
             let own = Arc::clone(filter.predicate());

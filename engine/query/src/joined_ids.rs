@@ -50,8 +50,7 @@ fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<A
             continue;
         };
         let (a, b) = (a.index(), b.index());
-        let only_keys =
-            !shown(a) && !shown(width + b) && !tested(JoinSide::Left, a) && !tested(JoinSide::Right, b);
+        let only_keys = !shown(a) && !shown(width + b) && !tested(JoinSide::Left, a) && !tested(JoinSide::Right, b);
         if only_keys && is_id(left, a) && is_id(right, b) {
             keys[0].push(a);
             keys[1].push(b);
@@ -80,7 +79,8 @@ fn below(node: &Arc<dyn ExecutionPlan>, at: usize) -> Option<usize> {
         return (!collect_columns(filter.predicate()).iter().any(|column| column.index() == at)).then_some(at);
     }
     if let Some(repartition) = node.downcast_ref::<RepartitionExec>() {
-        return matches!(repartition.partitioning(), Partitioning::Hash(..) | Partitioning::RoundRobinBatch(_)).then_some(at);
+        return matches!(repartition.partitioning(), Partitioning::Hash(..) | Partitioning::RoundRobinBatch(_))
+            .then_some(at);
     }
     node.downcast_ref::<CooperativeExec>().map(|_| at)
 }

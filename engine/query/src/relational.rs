@@ -21,10 +21,10 @@ use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
 use crate::context::QueryContext;
+use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::running::Phase;
-use crate::distinct_counts::DistinctCounts;
 use crate::{explain, functions, grouping, joined_ids};
 
 /// Makes the session.

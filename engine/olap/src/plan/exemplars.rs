@@ -50,7 +50,8 @@ impl Planner<'_> {
         let own = |name: &str| column(format!("__exemplar.{name}"));
         let rows = LogicalPlanBuilder::from(rows).project(out)?.filter(own("traceId").is_not_null())?;
         let partition: Vec<Expr> = names.iter().map(|name| column(name.clone())).collect();
-        let order = vec![own("value").sort(false, false), own("traceId").sort(true, false), own("spanId").sort(true, false)];
+        let order =
+            vec![own("value").sort(false, false), own("traceId").sort(true, false), own("spanId").sort(true, false)];
         let place = Expr::from(WindowFunction::new(row_number_udwf(), Vec::new()));
         let place = place.partition_by(partition).order_by(order).build()?.alias("__exemplar.place");
         let rows = rows.window(vec![place])?.filter(own("place").lt_eq(lit(query.exemplars)))?;

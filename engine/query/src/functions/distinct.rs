@@ -6,9 +6,7 @@ use std::hash::BuildHasher as _;
 use std::mem::size_of;
 use std::sync::Arc;
 
-use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32DictionaryArray, Int64Array, ListArray,
-};
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32DictionaryArray, Int64Array, ListArray};
 use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, exec_err, not_impl_err};
@@ -218,7 +216,8 @@ impl Counted {
         self.pairs = rest;
         for (at, pair) in self.pairs.iter().enumerate() {
             let pairs = &self.pairs;
-            self.known.insert_unique(self.hasher.hash_one(pair), at as u32, |at| self.hasher.hash_one(pairs[*at as usize]));
+            self.known
+                .insert_unique(self.hasher.hash_one(pair), at as u32, |at| self.hasher.hash_one(pairs[*at as usize]));
         }
         (counts, values)
     }

@@ -229,7 +229,8 @@ impl OfText {
         let count = values.len();
         // What NULL gives stands behind what the texts give.
         let nulls = keys.null_count() > 0;
-        let texts = if nulls { concat(&[&**values, &*new_null_array(values.data_type(), 1)])? } else { Arc::clone(values) };
+        let texts =
+            if nulls { concat(&[&**values, &*new_null_array(values.data_type(), 1)])? } else { Arc::clone(values) };
         // A text that no row has any longer must not fail the rows that are there.
         let Ok(given) = self.over(texts) else {
             return Ok(Found::Plain(self.over(Found::Coded(coded).plain()?)?));

@@ -15,8 +15,8 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
-use datafusion::physical_expr::{EquivalenceProperties, GroupsAccumulatorAdapter, PhysicalExpr};
 use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, GroupsAccumulatorAdapter, PhysicalExpr};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
@@ -113,7 +113,8 @@ impl CodedGroupExec {
             let places: Vec<_> = all.fields().iter().enumerate().map(place).collect();
             Prepared::new(&super::with_columns(expr, &places)?, &plain, &coded)
         };
-        let kinds = |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();
+        let kinds =
+            |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();
         let aggregates = aggregate.aggr_expr().to_vec();
         let work = Work {
             predicate,
@@ -202,7 +203,8 @@ impl ExecutionPlan for CodedGroupExec {
         let memory = MemoryConsumer::new("CodedGroupExec").register(context.memory_pool());
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let run = Run::new(Arc::clone(&self.work), memory)?;
-        let batches = futures::stream::try_unfold(Some((run, input, baseline)), step).try_filter_map(futures::future::ok);
+        let batches =
+            futures::stream::try_unfold(Some((run, input, baseline)), step).try_filter_map(futures::future::ok);
         let cut = batches.map_ok(|batch| {
             let pieces = (0..batch.num_rows()).step_by(BATCH_ROWS);
             let piece = move |at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)));

@@ -116,7 +116,8 @@ fn batches() -> Vec<RecordBatch> {
         (seed >> 33) % below
     };
     // A code may be there twice, and texts that no row has.
-    let names = [Some("a"), Some("b"), None, Some("a text that is longer than twelve"), Some("b"), Some("7"), Some("x,y")];
+    let names =
+        [Some("a"), Some("b"), None, Some("a text that is longer than twelve"), Some("b"), Some("7"), Some("x,y")];
     let one = |rows: usize, next: &mut dyn FnMut(u64) -> u64, shift: usize| {
         let texts = |next: &mut dyn FnMut(u64) -> u64, used: u64| -> ArrayRef {
             let values: StringViewArray = (0..names.len()).map(|i| names[(i + shift) % names.len()]).collect();

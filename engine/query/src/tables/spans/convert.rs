@@ -199,7 +199,8 @@ impl Convert for SpanRows {
             return Box::new(std::iter::once_with(move || self.piece(&batch)));
         }
         // What a text becomes is found once for all of its rows.
-        let is_flat = |cell: &Cell| !matches!(cell, Cell::Map(_) | Cell::Resource { .. } | Cell::Events(_) | Cell::Links(_));
+        let is_flat =
+            |cell: &Cell| !matches!(cell, Cell::Map(_) | Cell::Resource { .. } | Cell::Events(_) | Cell::Links(_));
         if self.nested.is_none() && self.cells.iter().all(is_flat) {
             return match self.piece(&batch) {
                 Ok(batch) => Box::new(pieces(batch).map(Ok)),
@@ -275,7 +276,14 @@ impl SpanRows {
             cells[*at] = Cell::Bytes(place, or_none);
         }
         let schema = Arc::new(Schema::new(fields));
-        Self { each: self.each, schema, stored: self.stored.clone(), cells, nested: self.nested, is_coded: self.is_coded }
+        Self {
+            each: self.each,
+            schema,
+            stored: self.stored.clone(),
+            cells,
+            nested: self.nested,
+            is_coded: self.is_coded,
+        }
     }
 
     fn piece(&self, stored: &RecordBatch) -> Result<RecordBatch> {

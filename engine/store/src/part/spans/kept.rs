@@ -115,7 +115,8 @@ impl Part {
             }
         }
         let arrays: Vec<ArrayRef> = found.into_iter().flatten().collect();
-        let fields = columns.iter().zip(&arrays).map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
+        let fields =
+            columns.iter().zip(&arrays).map(|(name, array)| Field::new(*name, array.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
         RecordBatch::try_new(schema, arrays).map(SpanRows).internal("cannot read columns of spans")
     }

@@ -97,7 +97,6 @@ pub(super) fn narrow<'t>(value: impl Fn(usize) -> &'t str, keep: &mut [bool], te
     }
 }
 
-
 /// Gives texts by codes as texts of their own; other columns as they are.
 pub(super) fn plain(column: &ArrayRef) -> ArrayRef {
     let Some(coded) = column.as_any().downcast_ref::<Int32DictionaryArray>() else { return Arc::clone(column) };

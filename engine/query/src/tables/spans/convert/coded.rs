@@ -88,4 +88,3 @@ fn one_of(steps: &[First], stored: &RecordBatch) -> Option<ArrayRef> {
     let formed: StringViewArray = formed.collect();
     Some(Arc::new(texts.with_values(Arc::new(formed))))
 }
-
