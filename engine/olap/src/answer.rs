@@ -128,7 +128,11 @@ impl Frame<'_> {
             .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))?;
         let groups = set.columns.len() - COLUMNS.len();
         let named = set.columns.iter().zip(all.columns());
-        let cells = named.map(|(name, column)| self.column(query, name, column)).collect::<OlapResult<Vec<_>>>()?;
+        let written = |(name, column): (&String, &ArrayRef)| match name.as_str() {
+            "time" => cells(column, query.tz),
+            name => self.column(query, name, column),
+        };
+        let cells = named.map(written).collect::<OlapResult<Vec<_>>>()?;
         let mut of: HashMap<String, Vec<Value>> = HashMap::new();
         for row in 0..all.num_rows() {
             let key: Vec<&Value> = cells[..groups].iter().map(|column| &column[row]).collect();

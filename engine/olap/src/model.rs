@@ -6,6 +6,7 @@
 pub mod catalog;
 mod check;
 pub mod load;
+mod open;
 mod read;
 pub mod template;
 mod views;
@@ -16,6 +17,7 @@ use quiver_alerting::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
+pub use open::OpenMembers;
 pub use template::{Piece, Template};
 
 /// A member of a model by both names.
@@ -232,27 +234,6 @@ pub struct Dimension {
     pub values: Vec<String>,
 }
 
-impl Dimension {
-    /// A text that an expression gives.
-    fn of_text(common: Common, sql: Template) -> Self {
-        Self {
-            common,
-            ty: DimensionType::String,
-            sql: Some(sql),
-            case: None,
-            geo: None,
-            primary_key: false,
-            suggest: true,
-            sub_query: false,
-            propagate_filters: false,
-            propagate_range: false,
-            since: None,
-            granularities: Vec::new(),
-            values: Vec::new(),
-        }
-    }
-}
-
 /// Reach of a rolling window.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Reach {
@@ -443,28 +424,6 @@ pub struct PreAggregation {
     pub segments: Vec<MemberId>,
     /// Time dimension and granularity.
     pub time: Option<(MemberId, String)>,
-}
-
-/// Dimensions that are made of their names: any attribute or label, which no list could hold.
-#[derive(Debug, Clone)]
-pub struct OpenMembers {
-    /// What their names begin with; behind it stands the key, with `__` for a dot.
-    pub prefix: String,
-    /// Expression; `:key` is the key, `:flat_key` the key with `_` for all but letters and digits.
-    pub sql: Template,
-}
-
-impl OpenMembers {
-    /// The dimension of a name, if there is one of it.
-    pub fn dimension(&self, name: &str) -> Option<Dimension> {
-        let key = name.strip_prefix(&self.prefix).filter(|key| !key.is_empty())?.replace("__", ".");
-        let flat: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
-        let sql = self.sql.text.replace(":flat_key", &flat).replace(":key", &key);
-        let title = Some(key);
-        let common = Common { name: name.to_owned(), title, place: self.sql.place.clone(), ..Common::default() };
-        let sql = Template::parse(&sql, self.sql.place.clone());
-        Some(Dimension::of_text(common, sql))
-    }
 }
 
 /// A cube.

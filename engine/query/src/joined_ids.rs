@@ -61,9 +61,7 @@ fn joined(join: &HashJoinExec, node: &Arc<dyn ExecutionPlan>) -> Result<Option<A
         return Ok(None);
     }
     match (with_bytes(left, of_left)?, with_bytes(right, of_right)?) {
-        (Some(left), Some(right)) => Arc::clone(node)
-            .replace_children(vec![left, right], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-            .map(Some),
+        (Some(left), Some(right)) => over(node, vec![left, right]).map(Some),
         _ => Ok(None),
     }
 }
@@ -118,7 +116,10 @@ fn with_bytes(node: &Arc<dyn ExecutionPlan>, columns: &[usize]) -> Result<Option
         let made = ProjectionExec::try_new(project.expr().to_vec(), child)?;
         return Ok(Some(Arc::new(made)));
     }
-    Arc::clone(node)
-        .replace_children(vec![child], ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
-        .map(Some)
+    over(node, vec![child]).map(Some)
+}
+
+/// The same node over nodes that give other types.
+fn over(node: &Arc<dyn ExecutionPlan>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+    Arc::clone(node).replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::template::Template;
 use super::{
     Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure, MeasureType,
-    MemberId, Model, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight, Segment, Source,
-    TimeShift, View, ViewPart, is_name,
+    MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight,
+    Segment, Source, TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
 use crate::error::nearest;

@@ -5,7 +5,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_empty_array};
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Schema, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
@@ -347,9 +347,11 @@ impl Run {
             if !self.work.groups.is_empty() {
                 return Ok(RecordBatch::new_empty(Arc::clone(&self.work.schema)));
             }
+            // A row that is left out: some aggregates take a group that they are told of without rows for one with values.
+            let none = BooleanArray::from(vec![false]);
             for (kinds, state) in self.work.arg_types.iter().zip(&mut self.aggregates) {
-                let none: Vec<ArrayRef> = kinds.iter().map(new_empty_array).collect();
-                state.update_batch(&none, &[], None, 1)?;
+                let nulls: Vec<ArrayRef> = kinds.iter().map(|kind| new_null_array(kind, 1)).collect();
+                state.update_batch(&nulls, &[0], Some(&none), 1)?;
             }
         }
         self.give()

@@ -16,7 +16,6 @@ mod write;
 
 pub(crate) use filters::without;
 pub(crate) use groups::{SpanGroup, can_hold};
-pub(crate) use kept::GroupRows;
 pub(crate) use own::{OwnColumn, own_columns};
 pub(crate) use read::{SpanIndex, needed};
 pub(crate) use rows::{AttributeColumn, PartRows, SpanRows};

@@ -532,7 +532,7 @@ impl NestedColumns {
         };
         let failed = |e| Error::internal("cannot build a list of a span").with_source(e);
         let structs = StructArray::try_new(fields.clone(), columns, None).map_err(failed)?;
-        let item = Arc::new(arrow::datatypes::Field::new("item", DataType::Struct(fields), true));
+        let item = Arc::new(Field::new("item", DataType::Struct(fields), true));
         let offsets = OffsetBuffer::new(ScalarBuffer::from(ends));
         Ok(Arc::new(ListArray::try_new(item, offsets, Arc::new(structs), None).map_err(failed)?))
     }
