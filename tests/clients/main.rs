@@ -2,6 +2,7 @@
 //! OpenTelemetry's SDK as a sender. `tests/tools/install.sh` installs them.
 
 mod answers;
+mod cube;
 mod differential;
 mod logs_clients;
 mod open_data;

