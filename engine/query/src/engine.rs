@@ -298,14 +298,16 @@ impl QueryEngine {
         shared: &(dyn Fn() -> RunShared + Sync),
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let physical = self.plan(plan).await?;
+        let mut physical = self.plan(plan).await?;
         if ctx.rehearse {
             let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared())?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
             }
+            physical = rehearsal::again(physical).map_err(from_datafusion)?;
             let in_turn = rehearsal::by_partition(&physical, || self.task(ctx, shared()));
             in_turn.await.map_err(from_datafusion)?;
+            physical = rehearsal::again(physical).map_err(from_datafusion)?;
         }
         self.execute_physical(physical, ctx, shared())
     }
