@@ -47,7 +47,7 @@ async fn server(dir: &Path) -> Server {
     let numbers: String = (0..120).map(|n| format!("{n}\n")).collect();
     std::fs::write(tables.join("numbers.csv"), format!("n\n{numbers}")).unwrap();
     let (models, tables) = (models.display().to_string(), tables.display().to_string());
-    let options = Options::default().args(&["--rbac", "off", "--olap-models", &models, "--olap-tables", &tables]);
+    let options = Options::default().args(&["--olap-models", &models, "--olap-tables", &tables]);
     Server::start(&dir.join("data"), &options).await
 }
 

@@ -203,7 +203,7 @@ pipes! {
 
 impl fmt::Display for Pipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.kind().fmt(f)
+        fmt::Display::fmt(self.kind(), f)
     }
 }
 
@@ -279,7 +279,7 @@ mod tests {
     #[test]
     fn what_is_no_pipe_by_name_is_a_filter_or_stats() {
         testing::reads(&[
-            ("len:5", "filter len:5"),
+            ("len:5", "filter \"len\":5"),
             ("format-x", "filter \"format-x\""),
             ("count() x", "stats count(*) as x"),
             ("(host) count() rows", "stats by (host) count(*) as rows"),

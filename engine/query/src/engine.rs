@@ -301,7 +301,7 @@ impl QueryEngine {
         shared: &(dyn Fn() -> RunShared + Sync),
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let physical = self.plan(plan).await?;
+        let mut physical = self.plan(plan).await?;
         if let Some(no_rows) = ctx.planned(plan, &physical) {
             return Ok(no_rows);
         }
@@ -310,8 +310,10 @@ impl QueryEngine {
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
             }
+            physical = rehearsal::again(physical).map_err(from_datafusion)?;
             let in_turn = rehearsal::by_partition(&physical, || self.task(ctx, shared()));
             in_turn.await.map_err(from_datafusion)?;
+            physical = rehearsal::again(physical).map_err(from_datafusion)?;
         }
         self.execute_physical(physical, ctx, shared())
     }

@@ -4,8 +4,15 @@ use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
+use datafusion::physical_plan::execution_plan::reset_plan_states;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
 use futures::StreamExt as _;
+
+/// Makes a plan ready for another run. Nodes of ours keep nothing; some of DataFusion's do (the sort with a limit, the
+/// build side of joins), and say how to begin anew.
+pub(crate) fn again(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    reset_plan_states(plan)
+}
 
 /// Runs the parts of a plan that have several partitions, one partition after the other and the last one first, as other
 /// machines might.

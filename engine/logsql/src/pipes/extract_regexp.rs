@@ -93,11 +93,11 @@ mod tests {
     #[test]
     fn cases() {
         reads(&[
-            ("extract_regexp '(?P<n>\\d+)' from x", "extract_regexp \"(?P<n>\\\\d+)\" from x"),
+            ("extract_regexp '(?P<n>\\\\d+)' from x", "extract_regexp \"(?P<n>\\\\d+)\" from x"),
             ("extract_regexp '(?P<n>a)' skip_empty_results", "extract_regexp \"(?P<n>a)\" skip_empty_results"),
         ]);
         refuses(&[("extract_regexp 'a'", "no named group"), ("extract_regexp '(?P<n>'", "(?P<n>")]);
-        gives("extract_regexp '(?P<n>\\d+)(?P<u>ms|s)' from a", &["a='in 15ms' n=1"], &["a='in 15ms' n=15 u=ms"]);
-        gives("extract_regexp '(?P<n>\\d+)' from a keep_original_fields", &["a=5 n=1"], &["a=5 n=1"]);
+        gives("extract_regexp '(?P<n>\\\\d+)(?P<u>ms|s)' from a", &["a='in 15ms' n=1"], &["a='in 15ms' n=15 u=ms"]);
+        gives("extract_regexp '(?P<n>\\\\d+)' from a keep_original_fields", &["a=5 n=1"], &["a=5 n=1"]);
     }
 }

@@ -70,7 +70,7 @@ mod tests {
         gives(
             "pack_json fields (b, a) as x | fields x",
             &["a=1 b='\"'", "a=2"],
-            &[r#"x='{"b":"\"","a":"1"}'"#, r#"x='{"a":"2"}'"#],
+            &[r#"x=`{"b":"\"","a":"1"}`"#, r#"x='{"a":"2"}'"#],
         );
         gives("pack_json as x | fields x", &["a=1 b=2"], &[r#"x='{"a":"1","b":"2"}'"#]);
     }

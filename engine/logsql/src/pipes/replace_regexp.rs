@@ -87,6 +87,6 @@ mod tests {
             ("replace_regexp if (a:b) ('(x)', '$1',)", "replace_regexp if (a:b) (\"(x)\", \"$1\")"),
         ]);
         refuses(&[("replace_regexp ('(', b)", "("), ("replace_regexp ('a')", "`,` expected")]);
-        gives("replace_regexp ('(\\w+)@(\\w+)', '$2 at ${1}') at a", &["a='x@y'"], &["a='y at x'"]);
+        gives("replace_regexp ('(\\\\w+)@(\\\\w+)', '$2 at ${1}') at a", &["a='x@y'"], &["a='y at x'"]);
     }
 }

@@ -108,7 +108,7 @@ mod tests {
     #[test]
     fn cases() {
         reads(&[("union rows({a:1, b:'x y'}, {})", "union rows({\"a\":\"1\", \"b\":\"x y\"}, {})")]);
-        refuses(&[("union rows(a)", "`{` expected"), ("rows({a:1})", "expected")]);
+        refuses(&[("union rows(a)", "`{` expected"), ("rows({a:1})", "unknown pipe `rows`")]);
         gives("union rows({a:1}, {b:2,}) | sort by (a, b)", &[], &["b=2", "a=1"]);
     }
 }

@@ -76,7 +76,7 @@ mod tests {
     fn cases() {
         reads(&[
             ("union (a:b | fields c)", "union (a:b | fields c)"),
-            ("union (uniq (x) | limit 10)", "union (uniq (x) | limit 10)"),
+            ("union (a | uniq (x) | limit 10)", "union (a | uniq by (x) limit 10)"),
         ]);
         refuses(&[("union", "`(` expected"), ("union (a", "`)` expected")]);
         gives("union rows({a:2, c:3}) | sort by (a)", &["a=1 b=x"], &["a=1 b=x", "a=2 c=3"]);

@@ -182,7 +182,8 @@ impl PipeKind for WindowStats {
 
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let output = rows.shape.with_texts(self.calls.iter().map(|call| call.name.as_str()));
-        rows.then(Window { of: self.clone(), input: rows.shape.clone(), output: output.clone() }, output)
+        let step = Window { of: self.clone(), input: rows.shape.clone(), output: output.clone() };
+        rows.then(step, output)
     }
 }
 
