@@ -102,11 +102,12 @@ async fn send(server: &Server, spans: &[Sent]) {
     assert_eq!(sent.status, 200, "{}", sent.text());
 }
 
-/// Rows of a statement.
+/// Rows of a statement, each by the names of its columns.
 async fn rows(server: &Server, who: &str, statement: &str) -> Vec<Value> {
-    let body = json!({"query": statement});
-    let answer = asked(server, who, "POST", "/sql-api/v1/query", &body).await;
-    answer["data"].as_array().or_else(|| answer["rows"].as_array()).expect("rows").clone()
+    let body = json!({"query": statement, "format": "ndjson"});
+    let answer = call(server, who, "POST", "/sql-api/v1/query", &body).await;
+    assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
+    answer.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
 }
 
 /// The rows of a query of analytics.
