@@ -1,6 +1,8 @@
 //! `count(DISTINCT x)` of relational plans is counted by [`functions::COUNT_DISTINCT`], beside any other measure and for any
 //! number of groups.
 
+use std::sync::Arc;
+
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNodeRecursion};
@@ -28,7 +30,7 @@ impl AnalyzerRule for DistinctCounts {
             }
             let exprs =
                 counted.into_iter().zip(&aggregate.aggr_expr).map(|(new, old)| new.unwrap_or_else(|| old.clone()));
-            let made = Aggregate::try_new(aggregate.input.clone(), aggregate.group_expr.clone(), exprs.collect())?;
+            let made = Aggregate::try_new(Arc::clone(&aggregate.input), aggregate.group_expr.clone(), exprs.collect())?;
             Ok(Transformed::new(LogicalPlan::Aggregate(made), true, TreeNodeRecursion::Continue))
         });
         Ok(changed?.data)

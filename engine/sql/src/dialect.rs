@@ -167,14 +167,11 @@ impl Translator<'_> {
 fn aggregated(query: &mut Query, function: &str) -> Result<()> {
     query.order_by = None;
     let SetExpr::Select(select) = &mut *query.body else { return Ok(()) };
-    if let [item] = select.projection.as_mut_slice() {
-        match item {
-            SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. } => {
-                let inner = take(value);
-                *value = expr(&format!("{function}({inner})"))?;
-            }
-            _ => {}
-        }
+    if let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_mut_slice()
+    {
+        let inner = take(value);
+        *value = expr(&format!("{function}({inner})"))?;
     }
     Ok(())
 }

@@ -64,7 +64,7 @@ pub(crate) fn of_day(batches: &[RecordBatch], day: i32) -> Result<RecordBatch> {
 }
 
 /// Gives snapshots to whoever reads such tables.
-pub struct RowSnapshots(Arc<Shared>);
+pub(crate) struct RowSnapshots(Arc<Shared>);
 
 impl RowSnapshots {
     pub(crate) fn new(shared: Arc<Shared>) -> Self {

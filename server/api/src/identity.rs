@@ -150,7 +150,7 @@ impl Identities {
     }
 
     /// Lets a key ask once more; or says how many seconds it has to wait.
-    pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> std::result::Result<(), u64> {
+    pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> Result<(), u64> {
         identity.key().map_or(Ok(()), |key| self.rates.take(key, now_ms))
     }
 

@@ -123,11 +123,6 @@ impl Params {
             Ok(n) => Ok(n as usize),
         }
     }
-
-    /// Says whether a switch is on: `1` or `true`.
-    pub(crate) fn switch(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("1" | "true"))
-    }
 }
 
 /// Makes the error of a bad parameter.

@@ -56,20 +56,20 @@ impl Sealer for Hashing {
 }
 
 async fn open(url: &str, clock: &Arc<TestClock>, seed: u64) -> Config {
-    let base = Database::postgres(url).await.unwrap();
+    let base = Database::postgres(url).await.expect("a database");
     let random = Arc::new(Counting(AtomicU64::new(seed)));
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
-    Config::open(base, clock, random, Arc::new(Turned), Arc::new(Hashing)).await.unwrap()
+    Config::open(base, clock, random, Arc::new(Turned), Arc::new(Hashing)).await.expect("opened")
 }
 
 fn map(value: Value) -> Map<String, Value> {
-    value.as_object().cloned().unwrap()
+    value.as_object().cloned().expect("an object")
 }
 
 async fn create(config: &Config, family: &'static Family, body: Value) -> Result<Entity> {
     let op = Op::Create { id: None, body: map(body) };
     let done = config.change(&Place::of(family), &Caller::system(), op, System::default(), false).await?;
-    Ok(done.after.unwrap())
+    Ok(done.after.expect("an entity"))
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -29,7 +29,7 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
-use quiver_types::configured::ConfiguredSource;
+use quiver_types::configured::{ConfiguredSource, NothingConfigured};
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
@@ -318,7 +318,7 @@ fn product_tables(
     settings: &Settings,
     store: &Arc<Store>,
     engine: &Arc<QueryEngine>,
-    effects: &Arc<Effects>,
+    configured: Arc<dyn ConfiguredSource>,
     clock: &Arc<dyn Clock>,
 ) -> Arc<TableSources> {
     Arc::new(TableSources {
@@ -331,7 +331,7 @@ fn product_tables(
         span_tables: Arc::new(StoreSpans),
         rows: store.row_source(),
         service_labels: settings.ingest.service_labels.clone().into(),
-        configured: Arc::clone(effects) as Arc<dyn ConfiguredSource>,
+        configured,
         clock: Arc::clone(clock),
     })
 }
@@ -361,7 +361,9 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     let promql =
         PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
     let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
-    let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
+    // Configuration stands in a database of its own, which belongs to its server.
+    let tables = product_tables(settings, &store, &engine, Arc::new(NothingConfigured), &clock);
+    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
     let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };
     let sql = SqlEngine::new(engine, Arc::clone(&analytics.tables) as Arc<dyn Tables>, Arc::new(languages));
     Ok(AtRest { sql, limits })
@@ -404,7 +406,7 @@ async fn assemble(
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
     let effects = Arc::<Effects>::default();
-    let tables = product_tables(settings, &store, &engine, &effects, &clock);
+    let tables = product_tables(settings, &store, &engine, Arc::clone(&effects) as _, &clock);
     let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),

@@ -18,8 +18,8 @@ impl OpenMembers {
         let flat: String = key.chars().map(|c| if c.is_ascii_alphanumeric() { c } else { '_' }).collect();
         let sql = self.sql.text.replace(":flat_key", &flat).replace(":key", &key);
         let title = Some(key);
-        let common = Common { name: name.to_owned(), title, place: self.sql.place.clone(), ..Common::default() };
-        let sql = Template::parse(&sql, self.sql.place.clone());
+        let common = Common { name: name.to_owned(), title, place: self.sql.place, ..Common::default() };
+        let sql = Template::parse(&sql, self.sql.place);
         Some(Dimension::of_text(common, sql))
     }
 }

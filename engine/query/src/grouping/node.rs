@@ -303,7 +303,7 @@ impl Run {
             };
             let values = args.iter().map(value).collect::<Result<Vec<_>>>()?;
             let filter = filter.as_ref().map(|f| f.evaluate(batch)?.plain()).transpose()?;
-            let filter: Option<&BooleanArray> = filter.as_ref().map(|f| f.as_boolean());
+            let filter: Option<&BooleanArray> = filter.as_ref().map(AsArray::as_boolean);
             state.update_batch(&values, &groups, filter, self.groups.len())?;
         }
         self.has_rows = true;

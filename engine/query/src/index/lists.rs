@@ -100,7 +100,7 @@ pub fn metadata(
         let ranked = sorted.window(vec![of_all])?.window(vec![of_metric.build()?.alias("nth_of_metric")])?;
         let bounds = [("nth_metric", metrics), ("nth_of_metric", each)];
         let bounds = bounds.into_iter().filter_map(|(name, most)| Some(col(name).lt_eq(lit(most? as u64))));
-        let kept = bounds.fold(Ok(ranked), |plan, bound| plan.and_then(|plan| plan.filter(bound)))?;
+        let kept = bounds.into_iter().try_fold(ranked, LogicalPlanBuilder::filter)?;
         kept.project(["metric", "type", "unit", "help"].map(col))?.build()
     };
     built(plan())

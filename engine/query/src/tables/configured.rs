@@ -123,7 +123,7 @@ mod tests {
         let condition = json!({"field": "a.\"b", "op": "eq", "value": "ü"});
         assert!(matches!(read(&when(&condition), &configured), Ok(Says::When(_))));
         let rule = json!({"id": "r", "name": "n", "service": "*", "condition": condition});
-        match read(&first_of(&[rule.clone()], "service"), &configured) {
+        match read(&first_of(std::slice::from_ref(&rule), "service"), &configured) {
             Ok(Says::First(rules)) => assert_eq!(rules[0].id, "r"),
             other => panic!("{other:?}"),
         }

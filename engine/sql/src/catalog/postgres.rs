@@ -214,7 +214,7 @@ impl Catalog {
             "pg_attribute" => self.attributes(),
             "pg_type" => types(),
             "pg_database" => vec![vec![("oid", number(&[DATABASE]).into()), ("datname", DATABASE.into())]],
-            "pg_proc" => self.procedures(),
+            "pg_proc" => Self::procedures(),
             "pg_language" => vec![vec![("oid", 12_i64.into()), ("lanname", "internal".into())]],
             "pg_roles" => vec![vec![("oid", OWNER.into()), ("rolname", session.user.as_str().into())]],
             "pg_user" => vec![vec![("usesysid", OWNER.into()), ("usename", session.user.as_str().into())]],
@@ -284,7 +284,7 @@ impl Catalog {
         rows
     }
 
-    fn procedures(&self) -> Vec<Row> {
+    fn procedures() -> Vec<Row> {
         let row = |function: &super::functions::Known| -> Row {
             vec![
                 ("oid", function.oid.into()),

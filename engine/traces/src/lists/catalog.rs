@@ -434,7 +434,7 @@ impl TracesEngine {
                     let is = |column: &str, value: Expr| col(column).eq(value).or(col("unlisted").gt(lit(0i64)));
                     let of_service = service.as_deref().map(|service| is("service", lit(service)));
                     let conditions = of_service.into_iter().chain(kind.map(|kind| is("kind", lit(kind))));
-                    let rows = conditions.fold(Ok(rows), |rows: Plan, condition| rows?.filter(condition))?;
+                    let rows = conditions.into_iter().try_fold(rows, LogicalPlanBuilder::filter)?;
                     let once = rows.aggregate(["name", "kind"].map(col), vec![latest("unlisted")])?;
                     once.sort(ascending(["name", "kind"]))
                 };

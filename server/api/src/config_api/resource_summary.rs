@@ -69,7 +69,14 @@ impl Ask {
         let params = Params::of_json(&Value::Array(values)).map_err(Problem::internal)?;
         let state = &self.state;
         let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-        let request = Request { text, params, limit: None, time_zone: None, explain: None };
+        let request = Request {
+            text,
+            params,
+            limit: None,
+            time_zone: None,
+            explain: None,
+            session: quiver_sql::Session::default(),
+        };
         let access = DomainAccess::of(|domain| state.access(domain));
         let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(failed)? else {
             return Ok(Traffic::default());

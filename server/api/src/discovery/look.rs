@@ -29,7 +29,14 @@ fn failed(error: Error) -> Problem {
 /// Runs a statement that may see everything.
 async fn rows(state: &AppState, text: String) -> Result<Option<Rows>> {
     let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-    let request = Request { text, params: Params::default(), limit: None, time_zone: None, explain: None };
+    let request = Request {
+        text,
+        params: Params::default(),
+        limit: None,
+        time_zone: None,
+        explain: None,
+        session: quiver_sql::Session::default(),
+    };
     match state.sql.query(request, &DomainAccess::full(), &ctx).await.map_err(failed)? {
         Answer::Rows(rows) => Ok(Some(rows)),
         Answer::Plan(_) => Ok(None),

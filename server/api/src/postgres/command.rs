@@ -284,6 +284,7 @@ fn modes(words: &mut Words) -> Result<bool, Fault> {
     Ok(true)
 }
 
+#[allow(clippy::option_option, reason = "none: neither; none within: all")]
 fn all_or_name(words: &mut Words) -> Option<Option<String>> {
     let name = if words.takes(&["all"]) { None } else { Some(words.name()?) };
     words.ends().then_some(name)

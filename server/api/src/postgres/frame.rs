@@ -121,6 +121,7 @@ impl Body {
         (0..count).map(|_| self.u16().map(|format| format as i16)).collect()
     }
 
+    #[allow(clippy::option_option, reason = "none: the message is cut; none within: NULL")]
     fn value(&mut self) -> Option<Option<Bytes>> {
         match self.i32()? {
             -1 => Some(None),

@@ -138,7 +138,7 @@ fn numeric(mut rest: Bytes) -> Option<String> {
     }
     if scale > 0 {
         let first = i32::from(weight) + 1;
-        let fours = (0..i32::from(scale).div_euclid(4) + 1).map(|at| format!("{:04}", digit(first + at)));
+        let fours = (0..=i32::from(scale).div_euclid(4)).map(|at| format!("{:04}", digit(first + at)));
         let fraction: String = fours.collect();
         text.push('.');
         text.push_str(&fraction[..usize::from(scale)]);

@@ -279,7 +279,7 @@ impl Connection {
         for statement in statements {
             let command = command::read(&statement)?;
             let mut portal = Portal::new(statement, command);
-            if self.gives_rows(&portal.command) {
+            if Self::gives_rows(&portal.command) {
                 self.describe_portal(&mut portal).await?;
             }
             self.execute(&mut portal, 0).await?;
@@ -288,7 +288,7 @@ impl Connection {
     }
 
     /// Whether a statement has rows as its answer.
-    fn gives_rows(&self, command: &Command) -> bool {
+    fn gives_rows(command: &Command) -> bool {
         matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..))
     }
 

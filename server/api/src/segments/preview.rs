@@ -166,7 +166,14 @@ async fn counts(
         }
     });
     let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
-    let request = SqlRequest { text, params: SqlParams::default(), limit: None, time_zone: None, explain: None };
+    let request = SqlRequest {
+        text,
+        params: SqlParams::default(),
+        limit: None,
+        time_zone: None,
+        explain: None,
+        session: quiver_sql::Session::default(),
+    };
     let mut found = Vec::new();
     let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(refused)? else {
         return Ok(found);

@@ -6,7 +6,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::export::internal::write_trace;
 use quiver_traces::stats::{GroupBy, statistics as figures};
-use quiver_traces::{Selection, Trace, TraceError, Tree, summarize};
+use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::{Value, json};
 

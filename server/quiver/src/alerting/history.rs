@@ -74,9 +74,12 @@ impl Columns {
     fn lists<I: Iterator<Item = String>>(&mut self, values: impl Iterator<Item = I>) -> Result<()> {
         let (mut texts, mut lengths) = (StringBuilder::new(), Vec::new());
         for list in values {
-            let before = texts.len();
-            list.for_each(|text| texts.append_value(text));
-            lengths.push(texts.len() - before);
+            let mut length = 0;
+            list.for_each(|text| {
+                texts.append_value(text);
+                length += 1;
+            });
+            lengths.push(length);
         }
         let place = self.columns.len();
         let DataType::List(item) = self.schema.field(place).data_type().clone() else {

@@ -182,7 +182,7 @@ impl GroupsAccumulator for Sketches {
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
-        let rows = values.first().map_or(0, |v| v.len());
+        let rows = values.first().map_or(0, Array::len);
         let mut each = Self { of: self.of, groups: Vec::new(), bytes: 0 };
         let groups: Vec<usize> = (0..rows).collect();
         each.update_batch(values, &groups, filter, rows)?;
