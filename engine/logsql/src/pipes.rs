@@ -285,6 +285,6 @@ mod tests {
             ("(host) count() rows", "stats by (host) count(*) as rows"),
             ("foo", "filter foo"),
         ]);
-        testing::refuses(&[("", "a pipe expected"), ("limt 5", "did you mean `limit`?")]);
+        testing::refuses(&[("", "a pipe expected"), ("sotr(x)", "did you mean `sort`?")]);
     }
 }
