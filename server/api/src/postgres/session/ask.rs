@@ -132,7 +132,7 @@ impl Connection {
             self.kept.put(&name, cursor);
             return described;
         }
-        if !self.gives_rows(&portal.command) {
+        if !Self::gives_rows(&portal.command) {
             self.say(b'n');
             return Ok(());
         }
