@@ -86,13 +86,13 @@ fn metrics(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> V
         let counts = labels[0].1.contains("total") || labels[0].1.starts_with("latency");
         let mut value = (n * 7 + round * 1000) as f64;
         let samples: Vec<(i64, f64)> = times(round, 30_000)
-            .map(|ts| {
+            .filter_map(|ts| {
                 let late = if labels[0].1.starts_with("grid") { 0 } else { random.random_range(40..460) };
                 value +=
                     if counts { f64::from(random.random_range(0..9)) } else { f64::from(random.random_range(-4..5)) };
-                (ts + late, value + if counts { 0.0 } else { n as f64 * 1000.0 })
+                let kept = labels[0].1 != "sparse" || random.random_bool(0.2);
+                kept.then_some((ts + late, value + if counts { 0.0 } else { n as f64 * 1000.0 }))
             })
-            .filter(|_| labels[0].1 != "sparse" || random.random_bool(0.2))
             .collect();
         if taken && !samples.is_empty() {
             series.push((labels, samples));
@@ -148,8 +148,9 @@ fn spans(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> Vec
             if random.random_bool(0.5) {
                 attributes.push(attribute("user", json!({"stringValue": format!("u{}", random.random_range(0..5))})));
             }
+            let name = ["GET /", "POST /", "query"].choose(random).expect("some");
             let mut span = json!({"traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"),
-                "name": ["GET /", "POST /", "query"].choose(random).expect("some"), "kind": random.random_range(1..6),
+                "name": name, "kind": random.random_range(1..6),
                 "startTimeUnixNano": start.to_string(),
                 "endTimeUnixNano": (start + random.random_range(1..400) * 1_000_000).to_string(),
                 "status": {"code": random.random_range(0..3)}, "attributes": attributes});
