@@ -41,7 +41,6 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:edges.yml", include_str!("../../../schemas/olap/edges.yml")),
     ("builtin:rum.yml", include_str!("../../../schemas/olap/rum.yml")),
     ("builtin:sessions.yml", include_str!("../../../schemas/olap/sessions.yml")),
-    ("builtin:business.yml", include_str!("../../../schemas/olap/business.yml")),
     ("builtin:alerts.yml", include_str!("../../../schemas/olap/alerts.yml")),
     ("builtin:changes.yml", include_str!("../../../schemas/olap/changes.yml")),
     ("builtin:resources.yml", include_str!("../../../schemas/olap/resources.yml")),
