@@ -9,6 +9,7 @@ pub(crate) mod log_streams;
 pub(crate) mod logs;
 pub(crate) mod order;
 mod requests;
+mod rows;
 pub(crate) mod series;
 pub(crate) mod spans;
 #[cfg(test)]
@@ -23,10 +24,12 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use arrow::array::RecordBatch;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use quiver_types::metrics::MetricMetadata;
+use quiver_types::tables::history::TableRows;
 use quiver_types::time::DAY_MS;
 use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId, SpansBatch};
 use roaring::RoaringBitmap;
@@ -34,6 +37,7 @@ use uuid::Uuid;
 
 use crate::memtable::logs::{LiveLogs, LogRows, LogsView};
 use crate::memtable::order::Order;
+use crate::memtable::rows::LiveRows;
 use crate::memtable::series::{Pushed, SeriesData};
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
@@ -93,6 +97,7 @@ pub struct Generation {
     log_rows: AtomicU64,
     spans: LiveSpans,
     span_rows: AtomicU64,
+    table_rows: LiveRows,
     requests: RwLock<Vec<Arc<AnsweredRequest>>>,
     days: RwLock<BTreeSet<i32>>,
     min_ts: AtomicI64,
@@ -182,6 +187,7 @@ impl Generation {
             log_rows: AtomicU64::new(0),
             spans: LiveSpans::default(),
             span_rows: AtomicU64::new(0),
+            table_rows: LiveRows::default(),
             requests: RwLock::default(),
             days: RwLock::default(),
             min_ts: AtomicI64::new(i64::MAX),
@@ -560,6 +566,18 @@ impl Generation {
         self.rows.fetch_add(batch.len() as u64, Release);
         self.span_rows.fetch_add(batch.len() as u64, Relaxed);
         self.account(self.spans.insert(batch, seq));
+    }
+
+    /// Inserts rows of a table that keeps them as they came.
+    pub(crate) fn insert_rows(&self, seq: u64, rows: TableRows) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.rows.num_rows() as u64, Release);
+        self.account(self.table_rows.insert(rows, seq));
+    }
+
+    /// Gives the batches of such a table of writes up to `seq`.
+    pub(crate) fn table_rows(&self, table: &str, seq: u64) -> Vec<RecordBatch> {
+        self.cut(seq).map_or_else(Vec::new, |cut| self.table_rows.of(table, cut))
     }
 
     /// Inserts log rows; their slots are defined.

@@ -17,7 +17,7 @@ mod values;
 
 pub use oidc::OidcIssuer;
 use values::Shown;
-pub use values::{OwnSpan, Size, Span};
+pub use values::{Hidden, OwnSpan, Size, Span};
 
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,8 @@ settings! {
         /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
         /// `/admin` answers whoever is on this machine and comes through no proxy.
         admin_token_file: String = "\"\"";
+        /// Whether `/rulesapi/swagger` is shown to whoever asks; `false`: to those who are let in.
+        docs_public: bool = "true";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
     }
@@ -167,6 +169,13 @@ settings! {
         export_spans_max: usize = "500000";
         /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. It is on the main port too.
         zipkin_listen: String = "\"\"";
+    }
+    /// PostgreSQL's wire protocol, for `psql`, drivers and tools that speak it; see `docs/sql.md`.
+    postgres: Postgres {
+        /// Address and port (usually `127.0.0.1:5432`); empty switches it off.
+        listen: String = "\"\"";
+        /// How long a connection may stay without a statement.
+        idle_timeout: Span = "\"1h\"";
     }
     /// Where and how long data is kept.
     store: Store {
@@ -288,8 +297,21 @@ settings! {
         /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
         /// everybody may do everything.
         mode: String = "\"on\"";
+        /// Requests per second that one API key may send, ingest apart; more get 429. 0: any number.
+        key_requests_per_second: usize = "100";
+        /// Requests that it may send at once after it was quiet.
+        key_requests_burst: usize = "200";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
+    }
+    /// Where configuration and accounts are kept.
+    config: Configuration {
+        /// PostgreSQL that keeps them, for one server or several: `postgres://user:password@host:5432/database`, with
+        /// `?sslmode=verify-full` (and `&sslrootcert=…`) where the network is not trusted. Servers that share a database
+        /// share its accounts, and need the same master key. Empty: `config.db`, a file of SQLite in the data directory.
+        database_url: Hidden = "\"\"";
+        /// File with that URL; wins over `config.database_url`.
+        database_url_file: String = "\"\"";
     }
     /// Accounts and tokens.
     auth: Auth {
@@ -345,6 +367,11 @@ settings! {
         /// Whether calls may go to private networks.
         allow_private: bool = "true";
     }
+    /// Managed resources.
+    resources: Resources {
+        /// How often resources and their relationships are looked for in what came in; `0s`: never.
+        discovery_interval: Span = "\"30s\"";
+    }
     /// The log of the service itself.
     log: Log {
         /// Filter by area and level (`info`, `quiver=debug,info`, `off`); the environment variable `RUST_LOG` overrides it.
@@ -374,11 +401,17 @@ pub enum SettingsError {
 }
 
 /// Settings and where they differ from the defaults.
-#[derive(Debug)]
 pub struct Loaded {
     /// The values.
     pub settings: Settings,
     given: Table,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was given may hold passwords.
+        f.debug_struct("Loaded").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 impl Loaded {
@@ -545,6 +578,7 @@ mod tests {
         check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
         check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
         check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
+        check(&[("QUIVER_CONFIG__DATABASE_URL", "mysql://x")], "config.database_url");
         check(&[("QUIVER_HTTP__TRUSTED_PROXIES", "['10.0.0.0/33']")], "10.0.0.0/33");
         check(&[("QUIVER_TLS__KEY_FILE", "x")], "tls.certificate_file");
         check(&[("QUIVER_TLS__CLIENT_CA_FILE", "x")], "tls.client_ca_file");
