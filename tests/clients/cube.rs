@@ -39,13 +39,13 @@ const ORDERS: &str = "id,kind,made_at,amount\n\
 
 async fn server(dir: &Path) -> Server {
     let (models, tables) = (dir.join("models"), dir.join("tables"));
-    std::fs::create_dir_all(&models).unwrap();
-    std::fs::create_dir_all(&tables).unwrap();
-    std::fs::write(models.join("orders.yml"), MODELS).unwrap();
-    std::fs::write(tables.join("orders.csv"), ORDERS).unwrap();
-    std::fs::write(tables.join("orders.types.json"), r#"{"made_at":"timestamptz","amount":"float8"}"#).unwrap();
+    std::fs::create_dir_all(&models).expect("a folder");
+    std::fs::create_dir_all(&tables).expect("a folder");
+    std::fs::write(models.join("orders.yml"), MODELS).expect("writable");
+    std::fs::write(tables.join("orders.csv"), ORDERS).expect("writable");
+    std::fs::write(tables.join("orders.types.json"), r#"{"made_at":"timestamptz","amount":"float8"}"#).expect("writable");
     let numbers: String = (0..120).map(|n| format!("{n}\n")).collect();
-    std::fs::write(tables.join("numbers.csv"), format!("n\n{numbers}")).unwrap();
+    std::fs::write(tables.join("numbers.csv"), format!("n\n{numbers}")).expect("writable");
     let (models, tables) = (models.display().to_string(), tables.display().to_string());
     let options = Options::default().args(&["--olap-models", &models, "--olap-tables", &tables]);
     Server::start(&dir.join("data"), &options).await

@@ -15,7 +15,7 @@ use quiver_tests::server::{Options, Server};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::arena::{busy, comes_up, kill};
+use crate::arena::{busy, comes_up};
 use crate::power_cut::content::{self, Content};
 use crate::power_cut::senders::Senders;
 use crate::power_cut::{judge_cuts, scratch};
@@ -42,7 +42,7 @@ impl Bench<'_> {
     }
 
     async fn restart(&mut self) {
-        kill(&mut self.server);
+        self.watch.kill(&mut self.server);
         self.server = Server::spawn(self.data, &self.options).expect("it starts on a whole disk");
         let caller = self.caller();
         assert!(comes_up(&mut self.server, &caller).await, "it starts on a whole disk");
@@ -144,7 +144,7 @@ async fn every_nth_call_may_fail() {
             }
         }
     }
-    kill(&mut bench.server);
+    watch.kill(&mut bench.server);
     println!("{fired} of {tried} faults met, the server ended itself {} times", bench.ended);
     assert!(fired * 2 > tried, "{fired} of {tried} faults met");
     judge_cuts("io_errors", &watch, &Arc::new(bench.senders), if soak() { 1000 } else { 100 }, &mut random).await;

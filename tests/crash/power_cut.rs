@@ -23,7 +23,7 @@ use quiver_types::SystemClock;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 
-use crate::arena::{busy, chores, comes_up, kill};
+use crate::arena::{busy, chores, comes_up};
 use crate::plan::{self, Load, Round};
 use content::Content;
 use senders::Senders;
@@ -91,12 +91,12 @@ async fn one_life(
             while began.elapsed() < patience && server.runs() {
                 tokio::time::sleep(Duration::from_millis(2)).await;
             }
-            kill(&mut server);
+            watch.kill(&mut server);
         };
         tokio::join!(sending, dying);
         chores.abort();
     }
-    kill(&mut server);
+    watch.kill(&mut server);
 }
 
 /// Compares the model of the disk with the disk: what the shim has not seen would show here.

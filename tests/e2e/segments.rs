@@ -86,7 +86,7 @@ impl Shop {
         body.as_object_mut().expect("an object").extend(more.as_object().expect("an object").clone());
         let answer = call(&self.server, who, "POST", "/sql-api/v1/query", &body).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
-        answer.json()["data"].clone()
+        answer.json()["rows"].clone()
     }
 }
 
@@ -157,7 +157,7 @@ async fn sql_and_analytics() {
         assert_eq!(n(admin, web).await, json!(both), "{table}");
     }
     let path = "/sql-api/v1/query?query=SELECT%20count(*)%20AS%20n%20FROM%20spans&segment=a";
-    assert_eq!(shop.get(admin, path).await["data"][0][0], 3);
+    assert_eq!(shop.get(admin, path).await["rows"][0][0], 3);
     let load = async |who: &str, segments: Value, url: &str| {
         let query = json!({"query": {"measures": ["Spans.count"], "segments": segments}});
         let answer = call(&shop.server, who, "POST", &format!("/olap-api/v1/load{url}"), &query).await;

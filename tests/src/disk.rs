@@ -14,7 +14,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::LazyLock;
 
-use crate::server::Options;
+use crate::server::{Options, Server};
 use crate::shim;
 
 /// The compiled shim, made once per test process.
@@ -58,7 +58,8 @@ pub const EIO: i32 = 5;
 
 const COUNTS_AT: u64 = 32;
 const AREAS: u64 = 4;
-const CONTROL_BYTES: u64 = COUNTS_AT + 6 * AREAS * 8;
+const BUSY_AT: u64 = COUNTS_AT + 6 * AREAS * 8;
+const CONTROL_BYTES: u64 = BUSY_AT + 8;
 
 /// The page that test and shim share; `struct control` of the shim.
 #[derive(Debug)]
@@ -127,6 +128,22 @@ impl Watch {
             .env("QUIVER_DISK_ROOT", self.root.display())
             .env("QUIVER_DISK_CONTROL", self.folder.path().join("control").display());
         if traced { options.env("QUIVER_DISK_TRACE", self.trace_path().display()) } else { options }
+    }
+
+    /// Kills a server that runs over the shim. It is held still first, and killed unless one of its threads is between a
+    /// change and its line in the trace: a death there is one of the shim, not of a server.
+    pub fn kill(&self, server: &mut Server) {
+        while server.runs() {
+            server.hold();
+            let mut busy = [0; 8];
+            self.faults.0.read_exact_at(&mut busy, BUSY_AT).expect("readable");
+            if busy == [0; 8] {
+                server.signal("KILL");
+                server.ended();
+            } else {
+                server.signal("CONT");
+            }
+        }
     }
 
     /// Gives the length of the trace: whatever was done before this call stands before that place.

@@ -145,10 +145,7 @@ pub fn command(data: &Path, options: &Options) -> Command {
         command.arg("--failpoints");
     }
     command.args(&options.args);
-    // A suite that runs over PostgreSQL: a database for each data directory.
-    if let Some(url) = quiver_testpg::given() {
-        command.env("QUIVER_CONFIG__DATABASE_URL", quiver_testpg::database_of(&url, data));
-    }
+    over_given_database(&mut command, data);
     command.envs(options.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(file) = &options.log {
@@ -374,7 +371,32 @@ impl Server {
 
     /// Asks it to stop.
     pub fn terminate(&self) {
-        let _ = Command::new("kill").args(["-TERM", &self.pid().to_string()]).status();
+        self.signal("TERM");
+    }
+
+    /// Sends a signal, by its name.
+    pub fn signal(&self, name: &str) {
+        let _ = Command::new("kill").args([&format!("-{name}"), &self.pid().to_string()]).status();
+    }
+
+    /// Stops all of its threads where they are (SIGSTOP), system calls under way ended; returns when they stand, or when
+    /// it has ended. Signal `CONT` lets it go on.
+    pub fn hold(&mut self) {
+        self.signal("STOP");
+        let began = Instant::now();
+        while self.runs() && !self.stands() {
+            assert!(began.elapsed() < PATIENCE, "the server does not stand still");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    fn stands(&self) -> bool {
+        let Ok(threads) = std::fs::read_dir(format!("/proc/{}/task", self.pid())) else { return true };
+        threads.flatten().all(|thread| {
+            // A thread that has ended meanwhile changes nothing.
+            let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
+            stat.rsplit(')').next().is_none_or(|rest| matches!(rest.trim_start().chars().next(), None | Some('T' | 'Z' | 'X')))
+        })
     }
 
     /// Asks it to stop and waits; gives the exit code.
@@ -390,6 +412,13 @@ impl Drop for Server {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+/// A suite that runs over PostgreSQL has a database for each data directory; each program over one must be told.
+pub fn over_given_database(command: &mut Command, data: &Path) {
+    if let Some(url) = quiver_testpg::given() {
+        command.env("QUIVER_CONFIG__DATABASE_URL", quiver_testpg::database_of(&url, data));
     }
 }
 

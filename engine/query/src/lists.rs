@@ -1,8 +1,9 @@
 //! The session of lists: plans of DataFusion's nodes that are written down as they are to run, with groups, order and joins
 //! over many partitions.
 //!
-//! The one rule it has is the one that such plans cannot do without: it brings rows together where a node needs it (by hash
-//! for groups, sorted for windows, in one partition for limits). All others would cost more than a small list takes.
+//! It has the two rules that such plans cannot do without: one says how each join divides its rows, and one brings rows
+//! together where a node needs it (by hash for groups, sorted for windows, in one partition for limits). All others would
+//! cost more than a small list takes.
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
@@ -28,7 +30,7 @@ pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> Se
         .with_runtime_env(runtime_env)
         .with_analyzer_rules(vec![])
         .with_optimizer_rules(vec![])
-        .with_physical_optimizer_rules(vec![Arc::new(EnsureRequirements::new())])
+        .with_physical_optimizer_rules(vec![Arc::new(JoinSelection::new()), Arc::new(EnsureRequirements::new())])
         .build()
 }
 

@@ -152,7 +152,7 @@ impl SqlEngine {
         let limit = request.limit;
         let snapshot = self.tables.snapshot();
         let ready = self.ready(request, &snapshot, access, ctx).await?;
-        let (send, mut batches) = mpsc::channel(WAITING_MAX);
+        let (send, batches) = mpsc::channel(WAITING_MAX);
         let (own, access, ctx) = (self.clone(), access.clone(), ctx.clone());
         let run = async move {
             let out = send.clone();
@@ -162,9 +162,13 @@ impl SqlEngine {
                 let _ = send.send(Err(error)).await;
             }
         };
-        let task = tokio::spawn(run.in_current_span());
-        match batches.recv().await {
-            Some(Ok(Piece::Begin(schema))) => Ok(Answer::Rows(Rows { schema, batches, task })),
+        // Who goes away before the first row takes the query along, too.
+        let mut rows = Rows { schema: Arc::new(Schema::empty()), batches, task: tokio::spawn(run.in_current_span()) };
+        match rows.batches.recv().await {
+            Some(Ok(Piece::Begin(schema))) => {
+                rows.schema = schema;
+                Ok(Answer::Rows(rows))
+            }
             Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
             Some(Err(error)) => Err(error),
             Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a statement ended without an answer")),

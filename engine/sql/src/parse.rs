@@ -133,7 +133,11 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let statements = parser.parse_statements();
     // Some errors do not say where; the parser stands behind what it could not read.
-    let statements = statements.map_err(|e| of_parser(&e, Some(parser.parser.get_current_token().span.start)))?;
+    let statements = statements.map_err(|e| match text.split_whitespace().next() {
+        // DataFusion has a `COPY` of its own, so PostgreSQL's would be told of a slip within it.
+        Some(word) if word.eq_ignore_ascii_case("copy") => not_reading("COPY"),
+        _ => of_parser(&e, Some(parser.parser.get_current_token().span.start)),
+    })?;
     let mut statements = statements.into_iter();
     let statement = statements.next().ok_or_else(|| Error::invalid("there is no statement"))?;
     if statements.next().is_some() {

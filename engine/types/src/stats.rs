@@ -108,13 +108,14 @@ counters! {
     cache_misses,
     /// Pages of series and of their index that were decoded; nothing counts that a cache answered.
     index_pages_read,
-    /// Series of the parts and of the live data that the selectors were asked of.
+    /// Series of the parts and of the live data that the selectors were asked of; 0 where the caller may not see all of them,
+    /// and is not told how many there are.
     series_considered,
     /// Series that the selectors gave.
     series,
-    /// Streams of logs among which conditions on streams chose.
+    /// Streams of logs among which conditions on streams chose, likewise.
     streams,
-    /// Streams that they chose.
+    /// Streams that they chose, likewise.
     streams_chosen,
     /// Blocks of streams, and pages of what is known of their labels, that were read.
     stream_blocks_read,

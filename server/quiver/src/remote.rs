@@ -66,7 +66,7 @@ impl Remote<'_> {
             answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
         if status == StatusCode::OK && !is_json {
             let (decoder, schema) = (StreamDecoder::new(), None);
-            return Ok(RemoteRows::Rows(Rows { answer, decoder, left: Buffer::default(), schema }));
+            return Ok(RemoteRows::Rows(Box::new(Rows { answer, decoder, left: Buffer::default(), schema })));
         }
         let text = answer.text().await.map_err(|e| self.unreached(e))?;
         let json: Value = serde_json::from_str(&text).unwrap_or_default();
@@ -112,7 +112,7 @@ impl Remote<'_> {
 #[derive(Debug)]
 pub enum RemoteRows {
     /// Rows on their way.
-    Rows(Rows),
+    Rows(Box<Rows>),
     /// Its plan.
     Plan(Value),
 }

@@ -8,14 +8,14 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::reload::is_live;
-
 mod checks;
 mod oidc;
+mod printed;
 mod tls;
 mod values;
 
 pub use oidc::OidcIssuer;
+pub use printed::{print_settings, settings_document};
 use values::Shown;
 pub use values::{Hidden, OwnSpan, Size, Span};
 
@@ -450,7 +450,7 @@ impl Loaded {
                 },
             );
         }
-        let mut all: Table = defaults().parse().expect("the defaults are valid");
+        let mut all: Table = printed::defaults().parse().expect("the defaults are valid");
         for (section, values) in &given {
             match (all.get_mut(section), values) {
                 (Some(Value::Table(into)), Value::Table(values)) => into.extend(values.clone()),
@@ -481,63 +481,6 @@ fn put(table: &mut Table, section: &str, key: &str, value: Value) {
     if let Value::Table(values) = entry {
         values.insert(key.to_owned(), value);
     }
-}
-
-fn defaults() -> String {
-    render(|_| {})
-}
-
-/// Writes all settings with their documentation, each at its default: a settings file to start from.
-pub fn print_settings() -> String {
-    let head =
-        "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
-    let body = render(|docs| {
-        let text = docs.trim_end().to_owned();
-        *docs = text.lines().map(|l| format!("#{l}\n")).collect();
-    });
-    format!("{head}{body}")
-}
-
-fn render(mut doc: impl FnMut(&mut String)) -> String {
-    use fmt::Write;
-    let mut out = String::new();
-    for (section, text) in SECTIONS {
-        let mut text = (*text).to_owned();
-        doc(&mut text);
-        if text.starts_with('#') {
-            out.push_str(&text);
-        }
-        let _ = writeln!(out, "[{section}]");
-        for d in DOCS.iter().filter(|d| d.section == *section) {
-            let mut text = d.doc.to_owned();
-            doc(&mut text);
-            if text.starts_with('#') {
-                out.push_str(&text);
-            }
-            let _ = writeln!(out, "{} = {}", d.key, d.default);
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// Writes `docs/settings.md`.
-pub fn settings_document() -> String {
-    use fmt::Write;
-    let mut out = String::from(
-        "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \
-         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n\nSettings marked ↻ are read anew by SIGHUP and by \
-         `POST /admin/reload`; the others need a restart. A file that is not valid changes nothing.\n",
-    );
-    for (section, text) in SECTIONS {
-        let _ = write!(out, "\n## {section}\n\n{}\n\n| Setting | Default | Effect |\n|---|---|---|\n", text.trim());
-        for d in DOCS.iter().filter(|d| d.section == *section) {
-            let doc = d.doc.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-            let mark = if is_live(section, d.key) { " ↻" } else { "" };
-            let _ = writeln!(out, "| `{section}.{}`{mark} | `{}` | {doc} |", d.key, d.default);
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -592,7 +535,7 @@ mod tests {
     #[test]
     fn printed_settings_are_settings() {
         let printed: Table = print_settings().parse().unwrap();
-        assert_eq!(printed, defaults().parse::<Table>().unwrap());
+        assert_eq!(printed, printed::defaults().parse::<Table>().unwrap());
         assert!(print_settings().contains("# Address and port; port 0"));
     }
 

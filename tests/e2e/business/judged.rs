@@ -96,7 +96,8 @@ async fn key_transactions_judge_history() {
     );
     assert!(row["BusinessTransactions.isKey"] == json!(true) || row["BusinessTransactions.isKey"] == json!("true"));
     // Entry spans of the service are scored by the same thresholds: /cart by its operation, /pay as a key transaction.
-    assert!(close(&apdex("ServiceRequests.apdex").await, (0.7 * 5.0 + 1.0) / 6.0));
+    let of_service = apdex("ServiceRequests.apdex").await;
+    assert!(close(&of_service, (0.7 * 5.0 + 1.0) / 6.0), "{of_service}");
     let health = load(
         &server,
         "",

@@ -16,7 +16,7 @@ use super::logsql_query::{filter, query};
 /// A question.
 #[derive(Debug, Clone)]
 pub(super) struct Case {
-    path: String,
+    pub(super) path: String,
     parameters: Vec<(String, String)>,
     body: Option<Value>,
     /// Whether the order of an answer counts.

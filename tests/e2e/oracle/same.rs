@@ -6,8 +6,9 @@ use serde_json::Value;
 
 use super::ask::Case;
 
-/// Members that tell of the server, not of data.
-const OWN: [&str; 12] = [
+/// Members that tell of the server and of its work, not of data. The last three are told only to who sees all.
+const OWN: [&str; 16] = [
+    "timings",
     "elapsedMs",
     "scannedBytes",
     "requestId",
@@ -20,6 +21,9 @@ const OWN: [&str; 12] = [
     "totalBlocks",
     "dataSource",
     "lastRefreshTime",
+    "chunkCount",
+    "minTime",
+    "maxTime",
 ];
 
 fn cleaned(value: &mut Value, ordered: bool) {
@@ -85,20 +89,31 @@ fn equal(a: &Value, b: &Value) -> bool {
 }
 
 /// An answer as a value: a document, lines of documents, or lines of text.
-fn value(answer: &Answer, ordered: bool) -> Value {
+fn value(case: &Case, answer: &Answer) -> Value {
     let mut value = serde_json::from_slice::<Value>(&answer.body).unwrap_or_else(|_| {
         let text = answer.text();
         let line = |l: &str| serde_json::from_str(l).unwrap_or_else(|_| Value::String(l.to_owned()));
         Value::Array(text.lines().map(line).collect())
     });
-    cleaned(&mut value, ordered);
+    if case.path.starts_with("/sql-api/")
+        && let Value::Object(members) = &mut value
+    {
+        // What was read, which is more where others have rows, too.
+        members.remove("stats");
+    }
+    cleaned(&mut value, case.ordered);
     value
 }
 
 /// Says how two answers differ; none: they are the same.
 pub(super) fn differs(case: &Case, seen: &Answer, expected: &Answer) -> Option<String> {
-    let (a, b) = (value(seen, case.ordered), value(expected, case.ordered));
+    let (a, b) = (value(case, seen), value(case, expected));
     if seen.status == expected.status && equal(&a, &b) {
+        return None;
+    }
+    // Of a trace these two say that it is there (`traces-api` 2.5).
+    let says_hidden = a["detail"] == "no access to any service of this trace";
+    if (seen.status, expected.status) == (403, 404) && says_hidden && case.path.starts_with("/traces/") {
         return None;
     }
     let cut = |v: &Value| v.to_string().chars().take(700).collect::<String>();

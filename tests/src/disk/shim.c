@@ -6,7 +6,9 @@
  * QUIVER_DISK_CONTROL  a file of `struct control`, shared with the test, which arms faults in it; optional
  *
  * A change and its line in the trace are one step under a lock, so that the order of the trace is the order on disk. A
- * sync is two lines, before and after, outside of the lock: what others write meanwhile is not promised by it. */
+ * sync is two lines, before and after, outside of the lock: what others write meanwhile is not promised by it. A process
+ * that dies within that step would leave half a line, or a change that no line tells: `abort` waits for the lock, and who
+ * kills from outside looks at `busy` of the control page first. */
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <errno.h>
@@ -40,6 +42,7 @@ struct control {
     int64_t before;   /* calls that still succeed */
     int64_t failing;  /* calls that fail then */
     uint64_t counts[CALLS][4];
+    uint64_t busy;    /* a change is made and not yet written down: no moment to be killed at */
 };
 
 #define FDS 65536
@@ -54,6 +57,29 @@ static uint64_t tokens;
 #define REAL(result, name, ...)                                                                                        \
     static result (*real_##name)(__VA_ARGS__);                                                                         \
     if (!real_##name) real_##name = (result(*)(__VA_ARGS__))dlsym(RTLD_NEXT, #name)
+
+static void enter(void) {
+    pthread_mutex_lock(&lock);
+    if (control) __atomic_store_n(&control->busy, 1, __ATOMIC_SEQ_CST);
+}
+static void leave(void) {
+    if (control) __atomic_store_n(&control->busy, 0, __ATOMIC_SEQ_CST);
+    pthread_mutex_unlock(&lock);
+}
+
+/* The process ends itself between changes, as the test ends it: see `Watch::kill`. The lock is not given back. */
+__attribute__((noreturn)) static void give_up(void) {
+    REAL(void, abort, void);
+    real_abort();
+    __builtin_unreachable();
+}
+__attribute__((noreturn)) void abort(void) {
+    enter();
+    give_up();
+}
+
+/* An orderly end ends other threads just as suddenly. */
+__attribute__((destructor)) static void end(void) { enter(); }
 
 static ssize_t raw_write(int fd, const void *bytes, size_t n) {
     REAL(ssize_t, write, int, const void *, size_t);
@@ -73,7 +99,7 @@ static void put(enum op op, uint64_t node, uint64_t place, const char *path, con
         size_t n = data[i].iov_len < bytes ? data[i].iov_len : bytes;
         memcpy(at, data[i].iov_base, n), at += n, bytes -= n;
     }
-    if (raw_write(trace, all, total) != (ssize_t)total) abort();
+    if (raw_write(trace, all, total) != (ssize_t)total) give_up();
     free(all);
 }
 
@@ -117,13 +143,15 @@ __attribute__((constructor)) static void begin(void) {
     if (by) {
         int fd = real_open64(by, O_RDWR | O_CLOEXEC);
         void *page = fd < 0 ? MAP_FAILED : mmap(NULL, sizeof *control, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
-        if (page == MAP_FAILED) abort();
+        if (page == MAP_FAILED) give_up();
         control = page;
     }
     struct stat found;
-    if (stat(given, &found)) abort();
+    if (stat(given, &found)) give_up();
     snprintf(root, sizeof root, "%s", given);
+    enter();
     put(ROOT, found.st_ino, 0, root, NULL, NULL, 0, 0);
+    leave();
     root_len = strlen(root);
 }
 
@@ -140,22 +168,22 @@ static int open_any(int dir, const char *path, int flags, mode_t mode) {
         if (fd >= 0 && fd < FDS) areas[fd] = 0;
         return fd;
     }
-    pthread_mutex_lock(&lock);
+    enter();
     struct stat found;
     int creates = (flags & O_CREAT) && lstat(path, &found) != 0;
     if (creates && fails(CALL_CREATE, area)) {
-        pthread_mutex_unlock(&lock);
+        leave();
         return -1;
     }
     int fd = real_openat_any(dir, path, flags, mode);
     int error = errno;
     if (fd >= 0) {
-        if (fd >= FDS) abort();
+        if (fd >= FDS) give_up();
         areas[fd] = area;
         if (creates) put(CREATE, node_of(fd), 0, path, NULL, NULL, 0, 0);
         else if (flags & O_TRUNC) put(TRUNCATE, node_of(fd), 0, NULL, NULL, NULL, 0, 0);
     }
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return fd;
 }
@@ -231,9 +259,9 @@ static ssize_t write_any(int fd, const struct iovec *data, int pieces, off64_t p
     REAL(ssize_t, writev, int, const struct iovec *, int);
     REAL(ssize_t, pwritev64, int, const struct iovec *, int, off64_t);
     if (!is_tracked(fd)) return place < 0 ? real_writev(fd, data, pieces) : real_pwritev64(fd, data, pieces, place);
-    pthread_mutex_lock(&lock);
+    enter();
     if (fails(CALL_WRITE, areas[fd])) {
-        pthread_mutex_unlock(&lock);
+        leave();
         return -1;
     }
     ssize_t n = place < 0 ? real_writev(fd, data, pieces) : real_pwritev64(fd, data, pieces, place);
@@ -242,7 +270,7 @@ static ssize_t write_any(int fd, const struct iovec *data, int pieces, off64_t p
         uint64_t at = place < 0 ? (uint64_t)(lseek64(fd, 0, SEEK_CUR) - n) : (uint64_t)place;
         put(WRITE, node_of(fd), at, NULL, NULL, data, pieces, n);
     }
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return n;
 }
@@ -280,9 +308,9 @@ ssize_t sendfile64(int to, int from, off64_t *at, size_t n) {
 
 static int read_fails(int fd) {
     if (!control || !is_tracked(fd)) return 0;
-    pthread_mutex_lock(&lock);
+    enter();
     int bad = fails(CALL_READ, areas[fd]);
-    pthread_mutex_unlock(&lock);
+    leave();
     return bad;
 }
 ssize_t read(int fd, void *bytes, size_t n) {
@@ -299,12 +327,12 @@ static int sync_any(int fd, int data_only) {
     REAL(int, fsync, int);
     REAL(int, fdatasync, int);
     if (!is_tracked(fd)) return data_only ? real_fdatasync(fd) : real_fsync(fd);
-    pthread_mutex_lock(&lock);
+    enter();
     uint64_t node = node_of(fd), token = ((uint64_t)getpid() << 32) | ++tokens;
     int bad = fails(CALL_SYNC, areas[fd]);
     int error = errno;
     put(bad ? SYNC_FAILED : SYNC_BEGIN, node, token, NULL, NULL, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     if (bad) {
         errno = error;
         return -1;
@@ -312,9 +340,9 @@ static int sync_any(int fd, int data_only) {
     /* The disk of the test is as safe as the machine that runs it; the trace says what was asked of it. */
     int answer = getenv("QUIVER_DISK_REAL_SYNC") ? (data_only ? real_fdatasync(fd) : real_fsync(fd)) : 0;
     error = errno;
-    pthread_mutex_lock(&lock);
+    enter();
     if (!answer) put(SYNC_END, node, token, NULL, NULL, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }
@@ -324,10 +352,10 @@ int fdatasync(int fd) { return sync_any(fd, 1); }
 int ftruncate64(int fd, off64_t length) {
     REAL(int, ftruncate64, int, off64_t);
     if (!is_tracked(fd)) return real_ftruncate64(fd, length);
-    pthread_mutex_lock(&lock);
+    enter();
     int answer = fails(CALL_WRITE, areas[fd]) ? -1 : real_ftruncate64(fd, length), error = errno;
     if (!answer) put(TRUNCATE, node_of(fd), length, NULL, NULL, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }
@@ -337,10 +365,10 @@ int renameat(int from_dir, const char *from, int to_dir, const char *to) {
     REAL(int, renameat, int, const char *, int, const char *);
     int area = area_of(from);
     if (!area) return real_renameat(from_dir, from, to_dir, to);
-    pthread_mutex_lock(&lock);
+    enter();
     int answer = fails(CALL_RENAME, area) ? -1 : real_renameat(from_dir, from, to_dir, to), error = errno;
     if (!answer) put(RENAME, 0, 0, from, to, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }
@@ -350,10 +378,10 @@ int linkat(int from_dir, const char *from, int to_dir, const char *to, int flags
     REAL(int, linkat, int, const char *, int, const char *, int);
     int area = area_of(to);
     if (!area) return real_linkat(from_dir, from, to_dir, to, flags);
-    pthread_mutex_lock(&lock);
+    enter();
     int answer = fails(CALL_RENAME, area) ? -1 : real_linkat(from_dir, from, to_dir, to, flags), error = errno;
     if (!answer) put(LINK, 0, 0, from, to, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }
@@ -363,10 +391,10 @@ int unlinkat(int dir, const char *path, int flags) {
     REAL(int, unlinkat, int, const char *, int);
     int area = area_of(path);
     if (!area) return real_unlinkat(dir, path, flags);
-    pthread_mutex_lock(&lock);
+    enter();
     int answer = fails(CALL_UNLINK, area) ? -1 : real_unlinkat(dir, path, flags), error = errno;
     if (!answer) put(flags & AT_REMOVEDIR ? RMDIR : UNLINK, 0, 0, path, NULL, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }
@@ -377,11 +405,11 @@ int mkdir(const char *path, mode_t mode) {
     REAL(int, mkdir, const char *, mode_t);
     int area = area_of(path);
     if (!area) return real_mkdir(path, mode);
-    pthread_mutex_lock(&lock);
+    enter();
     int answer = fails(CALL_CREATE, area) ? -1 : real_mkdir(path, mode), error = errno;
     struct stat found;
     if (!answer && !stat(path, &found)) put(MKDIR, found.st_ino, 0, path, NULL, NULL, 0, 0);
-    pthread_mutex_unlock(&lock);
+    leave();
     errno = error;
     return answer;
 }

@@ -22,7 +22,7 @@ fn model_of(catalog: &Catalog, query: &Query) -> Option<String> {
     let id = query.measures.first().or(query.dimensions.first())?;
     let model = catalog.find(id)?.model;
     let has = |name: &&str| model.dimension(name).is_some();
-    MEMBERS.iter().all(|name| has(name)).then(|| model.common.name.clone())
+    MEMBERS.iter().all(has).then(|| model.common.name.clone())
 }
 
 impl Planner<'_> {

@@ -249,8 +249,13 @@ struct Run {
     has_rows: bool,
 }
 
-fn accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
-    if aggregate.groups_accumulator_supported() {
+/// Without groups, DataFusion's final aggregation merges what single accumulators give; with some functions that is not
+/// what those of groups give (`approx_distinct`: registers there, a list of hashes here).
+const OWN_STATE_IN_GROUPS: &str = "approx_distinct";
+
+fn accumulator(work: &Work, aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    let is_alone = work.groups.is_empty() && aggregate.fun().name() == OWN_STATE_IN_GROUPS;
+    if aggregate.groups_accumulator_supported() && !is_alone {
         return aggregate.create_groups_accumulator();
     }
     let aggregate = Arc::clone(aggregate);
@@ -259,7 +264,7 @@ fn accumulator(aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsA
 
 impl Run {
     fn new(work: Arc<Work>, memory: MemoryReservation) -> Result<Self> {
-        let aggregates = work.aggregates.iter().map(accumulator).collect::<Result<_>>()?;
+        let aggregates = work.aggregates.iter().map(|a| accumulator(&work, a)).collect::<Result<_>>()?;
         let groups = Self::no_groups(&work);
         Ok(Self { work, groups, aggregates, memory, has_rows: false })
     }

@@ -1,9 +1,12 @@
 //! What a statement would give, and of what types its parameters are, without running it.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::Query;
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
@@ -21,6 +24,8 @@ const PARAMS_MAX: usize = 1_000;
 const TEXT: u32 = 25;
 /// What clients declare who leave it to the server.
 const UNKNOWN: u32 = 705;
+/// Type of numbers of rows.
+const INT8: u32 = 20;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -76,10 +81,13 @@ impl SqlEngine {
             let params = Params::positional(open.collect());
             let found = self.planned(&read.statement, &params, &request, seen, ctx).await;
             // Where the planner cannot do without a type, the others must do.
-            let found = found.ok().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
+            let plan = found.ok();
+            let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
+            let places = plan.as_ref().map(said_by_place).unwrap_or_default();
             for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
-                let said = found.get(&format!("${}", at + 1)).and_then(Option::as_ref);
-                *known = said.map(type_oid);
+                let name = format!("${}", at + 1);
+                let said = found.get(&name).and_then(Option::as_ref);
+                *known = said.map(type_oid).or_else(|| places.get(&name).copied());
             }
         }
         let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
@@ -96,7 +104,7 @@ impl SqlEngine {
         request: &Request,
         (snapshot, access): (&dyn TableSnapshot, &DomainAccess),
         ctx: &QueryContext,
-    ) -> Result<datafusion::logical_expr::LogicalPlan> {
+    ) -> Result<LogicalPlan> {
         let mut read = crate::parse::Read { statement: statement.clone(), explain: None };
         if let Parsed::Query(query) = &mut read.statement {
             put_params(query, params)?;
@@ -111,6 +119,37 @@ impl SqlEngine {
         }
         plan_named(query, names, &request.session, (snapshot, access), ctx).await
     }
+}
+
+/// Parameters that the planner gives no type although their places say it: numbers of rows, and what is cast.
+fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    let walked = plan.apply_with_subqueries(|node| {
+        let bounds = match node {
+            LogicalPlan::Limit(limit) => [&limit.skip, &limit.fetch].map(Option::as_deref),
+            _ => [None, None],
+        };
+        for bound in bounds.into_iter().flatten() {
+            bound.apply(|expr| {
+                if let Expr::Placeholder(placeholder) = expr {
+                    found.insert(placeholder.id.clone(), INT8);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Cast(cast) = expr
+                    && let Expr::Placeholder(placeholder) = &*cast.expr
+                {
+                    found.entry(placeholder.id.clone()).or_insert_with(|| type_oid(cast.field.data_type()));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    // The visitors never fail.
+    walked.map(|_| found).unwrap_or_default()
 }
 
 /// NULL of a type; of a type of lists, a list of it.

@@ -74,7 +74,7 @@ impl Opened {
     /// Streams of which alone rows may be given; `None`: all of them may.
     async fn wanted(&self, slots: &PartSlots, request: &LogRequest, stats: &ReadStats) -> Result<Option<StreamSet>> {
         let chosen = slots.may_match(&request.filter, &|name| self.any_of_stream(name)).await?;
-        if let Some(chosen) = &chosen {
+        if let (Some(chosen), None) = (&chosen, &self.allowed) {
             add(&stats.streams, self.part.meta.series);
             add(&stats.streams_chosen, chosen.count());
         }

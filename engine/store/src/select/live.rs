@@ -46,7 +46,9 @@ pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &Read
     let mut numbers: Option<(&Arc<Registry>, RoaringBitmap)> = None;
     for generation in generations {
         let registry = generation.registry();
-        add(&stats.series_considered, generation.series() as u64);
+        if question.access.is_full() {
+            add(&stats.series_considered, generation.series() as u64);
+        }
         let known = numbers.take().filter(|(of, _)| Arc::ptr_eq(of, registry));
         let (_, matching) = numbers.insert(known.unwrap_or_else(|| (registry, matching(registry, question.selectors))));
         let found = generation.held_slots(matching, question.access, question.range, snapshot.seq);

@@ -44,7 +44,9 @@ impl Question<'_> {
         };
         add(&stats.parts_total, pruned.total as u64);
         add(&stats.parts_read, kept.len() as u64);
-        add(&stats.series_considered, kept.iter().map(|part| part.meta.series).sum());
+        if self.access.is_full() {
+            add(&stats.series_considered, kept.iter().map(|part| part.meta.series).sum());
+        }
         (kept, pruned)
     }
 

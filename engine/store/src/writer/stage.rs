@@ -402,6 +402,7 @@ impl Staged {
             && self.metadata.is_empty()
             && self.logs.is_none()
             && self.spans.is_none()
+            && self.rows.is_empty()
             && self.request.is_none()
     }
 }

@@ -174,17 +174,23 @@ impl Rows {
     fn of(walk: &Walk, runs: &[Run], with_starts: bool, increases_from: Option<i64>, from_ms: i64) -> Self {
         let mut rows = Self::default();
         for (n, run) in runs.iter().enumerate() {
+            // Series that were scraped together share their times, so values have places of their own.
             let list = if run.histograms {
-                walk.histograms.as_ref().map(|(times, values, _)| (times.values(), values.values()))
+                let list = walk.histograms.as_ref();
+                list.map(|(times, values, _)| (times.values(), values.value_offsets()[run.row], values.values()))
             } else {
-                walk.floats.as_ref().map(|(times, values)| (times.values(), values.values()))
+                let list = walk.floats.as_ref();
+                list.map(|(times, values)| (times.values(), values.value_offset(run.row), values.values()))
             };
-            let Some((times, values)) = list else { continue };
+            let Some((times, first, values)) = list else { continue };
             let times = times.as_primitive::<Int64Type>();
             let floats = values.as_primitive_opt::<Float64Type>();
             let sums = values.as_struct_opt().and_then(|h| h.column_by_name("sum")?.as_primitive_opt::<Float64Type>());
-            for at in run.at.clone() {
-                if times.value(at) < from_ms {
+            let (all, first) = (walk.all_of(run), first as usize);
+            for time_at in run.at.clone() {
+                let at = first + (time_at - all.start);
+                let time = times.value(time_at);
+                if time < from_ms {
                     continue;
                 }
                 // Of a histogram its sum is the marker.
@@ -192,13 +198,15 @@ impl Rows {
                     continue;
                 }
                 rows.runs.push(n as u32);
-                rows.times.push(times.value(at));
+                rows.times.push(time);
                 if with_starts {
-                    rows.starts.push(walk.start(run, at));
+                    rows.starts.push(walk.start(run, time_at));
                 }
-                if let Some(first) = increases_from {
-                    rows.increases
-                        .push(floats.and_then(|floats| increase(times, floats, walk.all_of(run).start, at, first)));
+                if let Some(reach) = increases_from {
+                    let until = |floats: &Float64Array| {
+                        increase(&times.values()[all.start..=time_at], &floats.values()[first..=at], reach)
+                    };
+                    rows.increases.push(floats.and_then(until));
                 }
                 rows.values.push(floats.map(|values| values.value(at)));
                 rows.histograms.push(run.histograms.then_some(at as u32));
@@ -236,15 +244,15 @@ impl SampleRows {
     }
 }
 
-/// How much a counter rose at a sample since the one before, which is `reach` ms old at most; from a reset on it rose from 0.
-/// `first` is where the samples of its series begin.
-fn increase(times: &Int64Array, values: &Float64Array, first: usize, at: usize, reach: i64) -> Option<f64> {
-    let before = (first..at).rev().find(|before| !is_stale(values.value(*before)))?;
-    if times.value(at) - times.value(before) > reach {
+/// How much a counter rose at the last of the samples of its series since the one before, which is `reach` ms old at most;
+/// from a reset on it rose from 0.
+fn increase(times: &[i64], values: &[f64], reach: i64) -> Option<f64> {
+    let (last, before) = values.split_last()?;
+    let at = before.iter().rposition(|value| !is_stale(*value))?;
+    if times.last()? - times.get(at)? > reach {
         return None;
     }
-    let (value, before) = (values.value(at), values.value(before));
-    Some(if value < before { value } else { value - before })
+    Some(if *last < before[at] { *last } else { last - before[at] })
 }
 
 /// Gives the histogram of each row, NULL for float samples.
@@ -270,12 +278,39 @@ mod tests {
 
     #[test]
     fn counters_rise_from_the_sample_before() {
-        let times = Int64Array::from(vec![0, 10, 20, 30, 4_000_000]);
-        let values = Float64Array::from(vec![5.0, 7.0, stale_nan(), 3.0, 9.0]);
-        let at = |at| increase(&times, &values, 0, at, BEFORE_MS);
+        let (times, values) = ([0, 10, 20, 30, 4_000_000], [5.0, 7.0, stale_nan(), 3.0, 9.0]);
+        let at = |at: usize| increase(&times[..=at], &values[..=at], BEFORE_MS);
         assert_eq!((at(0), at(1), at(3)), (None, Some(2.0), Some(3.0)), "a reset begins at 0");
         assert_eq!(at(4), None, "too old to rise from");
-        assert_eq!(increase(&times, &values, 1, 1, BEFORE_MS), None, "another series stands before");
+    }
+
+    #[test]
+    fn series_of_the_same_times_have_their_own_values() {
+        let schema: SchemaRef = Arc::new(Schema::new(vec![
+            time("time", TimeUnit::Millisecond),
+            Field::new("value", DataType::Float64, true),
+            Field::new(INCREASE, DataType::Float64, true),
+            text("name"),
+        ]));
+        let mut table = SeriesTableBuilder::default();
+        table.push([("__name__", "a")]);
+        table.push([("__name__", "b")]);
+        let cells = LabelCells::new(&schema, &Vec::new().into());
+        let rows =
+            SampleRows { schema, cells, table: Arc::new(table.finish()), filter: String::new(), from_ms: i64::MIN };
+        let views = |offsets: Vec<i32>, values: ArrayRef| {
+            let item = Arc::new(Field::new_list_field(values.data_type().clone(), true));
+            Arc::new(ListViewArray::new(item, offsets.into(), vec![2, 2].into(), values, None)) as ArrayRef
+        };
+        let stored = RecordBatch::try_from_iter([
+            ("row", Arc::new(UInt32Array::from(vec![0, 1])) as ArrayRef),
+            ("ts", views(vec![0, 0], Arc::new(Int64Array::from(vec![1, 2])))),
+            ("v", views(vec![0, 2], Arc::new(Float64Array::from(vec![1.0, 2.0, 5.0, 9.0])))),
+        ]);
+        let out: Vec<_> = Arc::new(rows).convert(stored.unwrap()).map(Result::unwrap).collect();
+        let floats = |at: usize| out[0].column(at).as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
+        assert_eq!(floats(1), [1.0, 2.0, 5.0, 9.0].map(Some));
+        assert_eq!(floats(2), [None, Some(1.0), None, Some(4.0)]);
     }
 
     #[test]
