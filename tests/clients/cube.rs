@@ -43,7 +43,8 @@ async fn server(dir: &Path) -> Server {
     std::fs::create_dir_all(&tables).expect("a folder");
     std::fs::write(models.join("orders.yml"), MODELS).expect("writable");
     std::fs::write(tables.join("orders.csv"), ORDERS).expect("writable");
-    std::fs::write(tables.join("orders.types.json"), r#"{"made_at":"timestamptz","amount":"float8"}"#).expect("writable");
+    std::fs::write(tables.join("orders.types.json"), r#"{"made_at":"timestamptz","amount":"float8"}"#)
+        .expect("writable");
     let numbers: String = (0..120).map(|n| format!("{n}\n")).collect();
     std::fs::write(tables.join("numbers.csv"), format!("n\n{numbers}")).expect("writable");
     let (models, tables) = (models.display().to_string(), tables.display().to_string());

@@ -49,7 +49,7 @@ async fn write_logs(server: &Server, headers: &[(&str, &str)], rows: i64) {
             "ratio": (n as f64 / 4.0).to_string(),
         })
     };
-    for piece in 0..rows.div_euclid(50_000) + 1 {
+    for piece in 0..=rows.div_euclid(50_000) {
         let lines: Vec<String> =
             (piece * 50_000..rows.min((piece + 1) * 50_000)).map(|n| line(n).to_string()).collect();
         let path = "/insert/jsonline?_stream_fields=service.name";

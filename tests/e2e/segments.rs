@@ -153,7 +153,7 @@ async fn sql_and_analytics() {
         assert_eq!(n(admin, json!({"segment": "a"})).await, json!(within), "{table}");
         assert_eq!(n(carol, json!({"segment": ["a"]})).await, json!(of_carol), "{table}");
         let web = json!({"segment": ["a", "of"], "segment.service": "web"});
-        let both = if table == "metric_series" { 1 } else { 0 };
+        let both = u8::from(table == "metric_series");
         assert_eq!(n(admin, web).await, json!(both), "{table}");
     }
     let path = "/sql-api/v1/query?query=SELECT%20count(*)%20AS%20n%20FROM%20spans&segment=a";

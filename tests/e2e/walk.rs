@@ -22,9 +22,8 @@ async fn fill(server: &Server, admin: &str, service: &str, digit: char) -> BTree
         answer
     };
     let text = format!(
-        "# TYPE up_{service} gauge\n# HELP up_{service} Of {service}.\nup_{service}{{service_name=\"{service}\"}} 1 {0}\n\
-         common{{service_name=\"{service}\"}} 1 {0} # {{trace_id=\"{service}\"}} 1\n",
-        AT
+        "# TYPE up_{service} gauge\n# HELP up_{service} Of {service}.\nup_{service}{{service_name=\"{service}\"}} 1 {AT}\n\
+         common{{service_name=\"{service}\"}} 1 {AT} # {{trace_id=\"{service}\"}} 1\n"
     );
     post(
         "/metrics-api/api/v1/import/prometheus",

@@ -395,7 +395,9 @@ impl Server {
         threads.flatten().all(|thread| {
             // A thread that has ended meanwhile changes nothing.
             let stat = std::fs::read_to_string(thread.path().join("stat")).unwrap_or_default();
-            stat.rsplit(')').next().is_none_or(|rest| matches!(rest.trim_start().chars().next(), None | Some('T' | 'Z' | 'X')))
+            stat.rsplit(')')
+                .next()
+                .is_none_or(|rest| matches!(rest.trim_start().chars().next(), None | Some('T' | 'Z' | 'X')))
         })
     }
 

@@ -76,6 +76,10 @@ const LOGS: &str = "/logs-api/select/logsql/";
 
 /// Each endpoint that reads telemetry, and answers that must not tell of others.
 pub(super) fn fixed() -> Vec<Case> {
+    [metrics(), logs(), traces(), statements()].concat()
+}
+
+fn metrics() -> Vec<Case> {
     let mut all = Vec::new();
     let everything = || "{__name__=~\".+\"}".to_owned();
     let at = || (START_MS / 1000 + 1500).to_string();
@@ -118,6 +122,11 @@ pub(super) fn fixed() -> Vec<Case> {
             ],
         ));
     }
+    all
+}
+
+fn logs() -> Vec<Case> {
+    let mut all = Vec::new();
     for (path, more) in [
         ("query", ""),
         ("query", " | sort by (n) limit 3"),
@@ -143,6 +152,11 @@ pub(super) fn fixed() -> Vec<Case> {
             [("query", "*".into()), ("field", field.into()), ("start", start()), ("end", end()), ("step", "1h".into())],
         ));
     }
+    all
+}
+
+fn traces() -> Vec<Case> {
+    let mut all = Vec::new();
     for path in [
         "",
         "/services",
@@ -175,7 +189,11 @@ pub(super) fn fixed() -> Vec<Case> {
     for path in ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values"] {
         all.push(case(format!("/tempo/api/{path}"), [("start", start()), ("end", end())]));
     }
-    for text in [
+    all
+}
+
+fn statements() -> Vec<Case> {
+    let texts = [
         "select table_name from information_schema.tables order by 1",
         "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
         "select count(*), max(n) from logs",
@@ -187,10 +205,8 @@ pub(super) fn fixed() -> Vec<Case> {
         "select count(*) from traces",
         "explain select * from logs",
         "select service_name, name, calls from operations order by 1, 2",
-    ] {
-        all.push(case("/sql-api/v1/query", [("query", text.into())]));
-    }
-    all
+    ];
+    texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()
 }
 
 /// Draws questions of all languages in turn.

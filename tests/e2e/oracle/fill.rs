@@ -165,7 +165,7 @@ fn spans(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> Vec
                 span["links"] = json!([{"traceId": format!("{:032x}", random.random_range(1..trace + 1)),
                     "spanId": format!("{:016x}", 1)}]);
             }
-            let taken = services.contains(&service) || (all && service.is_empty());
+            let taken = services.contains(service) || (all && service.is_empty());
             if taken {
                 let named = (!service.is_empty()).then(|| attribute("service.name", json!({"stringValue": service})));
                 let resource: Vec<Value> = named

@@ -173,8 +173,7 @@ fn what_is_long_is_cut() {
 fn services_outside_of_the_rights_are_refused() {
     let access = Access::services(["other"]);
     let decoded = |resource: &str| {
-        let body =
-            format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"spans":[{{{IDS}}}]}}]}}]}}"#);
+        let body = format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"spans":[{{{IDS}}}]}}]}}]}}"#);
         with(|ctx| {
             let ctx = TraceContext { access: &access, ..ctx.clone() };
             decode(TraceFormat::OtlpJson, None, body.as_bytes(), &ctx).unwrap()

@@ -4,8 +4,8 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
-    ArrayRef, AsArray, Float64Array, Int64Array, ListArray, ListViewArray, RecordBatch, TimestampMillisecondArray,
-    UInt32Array, new_null_array,
+    ArrayRef, AsArray, Float64Array, ListArray, ListViewArray, RecordBatch, TimestampMillisecondArray, UInt32Array,
+    new_null_array,
 };
 use arrow::compute::take;
 use arrow::datatypes::{Float64Type, Int64Type, SchemaRef, UInt32Type};
@@ -268,7 +268,7 @@ fn histograms(walk: &Walk, rows: &Rows, data_type: &arrow::datatypes::DataType) 
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{Float64Builder, Int64Builder, ListViewBuilder};
+    use arrow::array::{Float64Builder, Int64Array, Int64Builder, ListViewBuilder};
     use arrow::datatypes::{DataType, Field, Schema, TimeUnit};
     use quiver_types::series::SeriesTableBuilder;
     use quiver_types::stale_nan;
