@@ -44,7 +44,7 @@ impl Setup {
         let kind = [("content-type", "application/x-www-form-urlencoded")];
         let token = server.post(TOKEN, &kind, form.into_bytes()).await.json();
         let admin = format!("Bearer {}", token["access_token"].as_str().expect("a token"));
-        let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent:1/x"})).await;
+        let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent-1.x@y+z"})).await;
         for (role, services) in [("ingest", json!(["shop*", "prometheus"])), ("viewer", json!(["shop*", "prometheus"]))]
         {
             let roles = call(&server, &admin, &format!("roles?name={role}"), None).await.json();
@@ -64,7 +64,7 @@ impl Setup {
 }
 
 /// The name of the account: with signs that clients encode before base64, or do not.
-const AGENT: &str = "agent:1/x";
+const AGENT: &str = "agent-1.x@y+z";
 
 #[tokio::test(flavor = "multi_thread")]
 async fn of_npm() {

@@ -8,6 +8,9 @@ use quiver_types::{Error, ErrorKind};
 
 use crate::error::public_text;
 
+/// How much of a message is sent.
+const MESSAGE_CHARS_MAX: usize = 1000;
+
 /// An error on its way to the client.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Fault {
@@ -52,24 +55,13 @@ impl Fault {
             (b'V', self.severity.to_owned()),
             (b'C', self.code.to_owned()),
             // A NUL would end the text for the client, and begin a field that there is none of.
-            (b'M', self.message.replace('\0', "\u{fffd}")),
+            (b'M', self.message.chars().take(MESSAGE_CHARS_MAX).collect::<String>().replace('\0', "\u{fffd}")),
         ];
         if let Some(position) = self.position {
             fields.push((b'P', position.to_string()));
         }
-        let mut whole = BytesMut::new();
-        if ErrorResponse::new(fields).encode(&mut whole).is_err() {
-            whole.clear();
-            // A message that is too long to be sent.
-            let short = vec![
-                (b'S', self.severity.to_owned()),
-                (b'V', self.severity.to_owned()),
-                (b'C', self.code.to_owned()),
-                (b'M', self.message.chars().take(1000).collect()),
-            ];
-            let _ = ErrorResponse::new(short).encode(&mut whole);
-        }
-        out.extend_from_slice(&whole);
+        // It is too short to be refused.
+        let _ = ErrorResponse::new(fields).encode(out);
     }
 }
 

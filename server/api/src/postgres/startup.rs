@@ -104,7 +104,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
 
 /// What a client says of itself: names and values, each ended by a NUL.
 fn parameters(body: &Bytes) -> Option<Vec<(String, String)>> {
-    let text = std::str::from_utf8(body).ok()?;
+    let text = std::str::from_utf8(body).ok()?.strip_suffix('\0')?;
     let mut parts = text.split('\0');
     let mut found = Vec::new();
     loop {
