@@ -116,7 +116,12 @@ impl AsyncDB for Asker {
         let mut rows = Vec::new();
         for message in self.0.simple_query(sql).await? {
             if let SimpleQueryMessage::Row(row) = message {
-                let cell = |at: usize| shown(row.get(at), types[at] == DefaultColumnType::FloatingPoint);
+                let cell = |at: usize| {
+                    let value = row.get(at);
+                    // Counts are NUMERIC, for they may be larger than a signed number.
+                    let is_whole = columns[at] == Type::NUMERIC && value.is_some_and(|text| !text.contains('.'));
+                    shown(value, types[at] == DefaultColumnType::FloatingPoint && !is_whole)
+                };
                 rows.push((0..types.len()).map(cell).collect());
             }
         }

@@ -1,7 +1,7 @@
 //! What configuration does to telemetry: compiled forms of rules, made anew after each change.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use quiver_alertd::Alertd;
@@ -65,7 +65,8 @@ pub struct Effects {
     segments: ArcSwap<Vec<Entity>>,
     configured: ArcSwap<Configured>,
     /// Who evaluates stored rules and routes by the stored policy; and template files that it names.
-    alertd: OnceLock<(Arc<Alertd>, Box<TemplateFiles>)>,
+    /// Weak: rules read tables, and tables what is configured here.
+    alertd: OnceLock<(Weak<Alertd>, Box<TemplateFiles>)>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
@@ -122,10 +123,12 @@ impl Effects {
         }
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
         self.configured.store(Arc::new(configured::read(config).await?));
-        if let Some((alertd, files)) = self.alertd.get() {
+        if let Some((alertd, files)) = self.alertd.get()
+            && let Some(alertd) = alertd.upgrade()
+        {
             alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
             alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
-            stored_policy::note_revision(config, alertd, alertd.router.now() / 1_000_000).await?;
+            stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
         }
         *made_of = Some(revision);
         Ok(())
@@ -137,7 +140,7 @@ impl Effects {
     /// When the database is gone.
     pub async fn bind(&self, alertd: &Arc<Alertd>, files: Box<TemplateFiles>, config: &Config) -> Result<()> {
         // Only the first one counts: a server has one.
-        let _ = self.alertd.set((Arc::clone(alertd), files));
+        let _ = self.alertd.set((Arc::downgrade(alertd), files));
         *self.made_of.lock().await = None;
         self.refresh(config).await
     }

@@ -16,6 +16,7 @@ use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
 use quiver_query::from_datafusion;
 use quiver_types::spans::{STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
+use quiver_types::{Error, ErrorKind};
 
 use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
 use crate::assemble::{Trace, assemble_all};
@@ -99,6 +100,9 @@ impl Pages<'_> {
     }
 }
 
+/// Most conditions of a search that may hold on different spans. Planning cannot be cancelled, and takes the square of them.
+const JOINED_MAX: usize = 100;
+
 impl Reader {
     /// With `whole` the traces of the page are put there.
     pub(super) async fn search(
@@ -107,6 +111,13 @@ impl Reader {
         now: i64,
         whole: &mut Option<Whole>,
     ) -> Result<Page, TraceError> {
+        if search.is_joined() && search.conditions.len() > JOINED_MAX {
+            let text = format!(
+                "a search over any spans has at most {JOINED_MAX} conditions, not {}: each is a join of its own",
+                search.conditions.len()
+            );
+            return Err(Error::new(ErrorKind::LimitExceeded, text).into());
+        }
         let mut page = Pages { search, rows: Vec::new(), enough: (search.limit + usize::from(whole.is_none())).max(1) };
         if search.sort == Sort::Start && search.descending && search.ids.is_empty() && !search.is_joined() {
             self.newest(&mut page, now, whole).await?;
