@@ -66,6 +66,20 @@ fn pipes_document() {
     document("docs/logsql-pipes.md", &out);
 }
 
+/// Texts of DataFusion's link to pages of its own: what is said there is left out, and names stay without their link.
+fn without_links(text: &str) -> String {
+    let sentences = text.split_inclusive(". ").filter(|sentence| !sentence.contains(".md#"));
+    let mut out: String = sentences.collect();
+    while let Some(from) = out.find("](") {
+        let Some(length) = out[from..].find(')') else { break };
+        out.replace_range(from..=from + length, "");
+        if let Some(open) = out[..from].rfind('[') {
+            out.remove(open);
+        }
+    }
+    out.trim_end().to_owned()
+}
+
 /// A function of SQL: how it is called, what it gives.
 fn sql_row(out: &mut String, form: &str, gives: &str) {
     let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
@@ -79,7 +93,7 @@ fn sql_section(out: &mut String, title: &str, functions: Vec<(String, Vec<String
     functions.sort_by(|a, b| a.0.cmp(&b.0));
     for (name, aliases, doc) in functions {
         let form = doc.map_or_else(|| format!("{name}(…)"), |doc| doc.syntax_example.clone());
-        let mut gives = doc.map_or_else(String::new, |doc| doc.description.clone());
+        let mut gives = doc.map_or_else(String::new, |doc| without_links(&doc.description));
         if !aliases.is_empty() {
             let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
             write!(gives, " Also {}.", aliases.join(", ")).expect("a text");
