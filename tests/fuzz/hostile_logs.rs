@@ -21,7 +21,6 @@ fn context() -> LogsContext {
         limits: LogsLimits::default(),
         now_ns: 1,
         future_max_ns: i64::MAX,
-        sender: None,
     }
 }
 

@@ -19,7 +19,6 @@ pub mod labels;
 pub mod logs;
 pub mod otlp;
 pub mod rules;
-mod sender;
 pub mod traces;
 pub mod wire;
 
@@ -29,4 +28,3 @@ pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::{Context, Format, Limits};
 pub use otlp::{DeltaState, OtlpOptions};
-pub use sender::Sender;

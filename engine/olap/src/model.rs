@@ -6,7 +6,6 @@
 pub mod catalog;
 mod check;
 pub mod load;
-mod open;
 mod read;
 pub mod template;
 mod views;
@@ -17,7 +16,6 @@ use quiver_alerting::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
-pub use open::OpenMembers;
 pub use template::{Piece, Template};
 
 /// A member of a model by both names.
@@ -447,8 +445,6 @@ pub struct Model {
     pub measures: Vec<Measure>,
     /// Segments.
     pub segments: Vec<Segment>,
-    /// Dimensions that are made of their names.
-    pub open: Option<OpenMembers>,
     /// Hierarchies.
     pub hierarchies: Vec<Hierarchy>,
     /// Rollups.

@@ -21,11 +21,10 @@ use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
 use crate::context::QueryContext;
-use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::running::Phase;
-use crate::{explain, functions, grouping, joined_ids};
+use crate::{explain, functions};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -34,7 +33,7 @@ pub(crate) fn session(
     languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
-    let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
+    let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
@@ -82,7 +81,6 @@ impl QueryEngine {
         let optimized = self.relational.optimize(plan).map_err(from_datafusion)?;
         let physical =
             self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(from_datafusion)?;
-        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -96,10 +94,7 @@ impl QueryEngine {
         ctx: &QueryContext,
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let (optimized, physical) = self.plan_relational(plan).await?;
-        if let Some(no_rows) = ctx.planned(&optimized, &physical) {
-            return Ok(no_rows);
-        }
+        let (_, physical) = self.plan_relational(plan).await?;
         ctx.query().enter(Phase::Execute);
         execute_stream(physical, self.relational_task(ctx)).map_err(from_datafusion)
     }
@@ -118,11 +113,7 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        let mut shown = explain::to_json(&optimized, &physical, analyze);
-        if analyze {
-            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
-        }
-        Ok(shown)
+        Ok(explain::to_json(&optimized, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
     }
 
     /// The context of a run, with the functions of the session.

@@ -6,7 +6,6 @@
 
 pub mod access;
 pub mod condition;
-pub mod configured;
 pub mod detection;
 pub mod error;
 pub mod extraction;
@@ -30,7 +29,7 @@ pub mod tables;
 pub mod text;
 pub mod time;
 
-pub use access::{Access, Narrowed, Within};
+pub use access::Access;
 pub use error::{Error, ErrorKind, Result};
 pub use histogram::{Histogram, ResetHint, Span};
 pub use id::SeriesId;

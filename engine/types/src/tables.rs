@@ -4,7 +4,6 @@
 
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 
-pub mod history;
 pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
@@ -41,16 +40,7 @@ pub struct FileDef {
 }
 
 /// All tables.
-pub const TABLES: &[TableDef] = &[
-    metrics::TABLE,
-    metric_metadata::TABLE,
-    logs::TABLE,
-    spans::TABLE,
-    history::ALERT_EVENTS,
-    history::ALERT_ACTIONS,
-    history::RULE_EVALUATIONS,
-    history::NOTIFICATIONS,
-];
+pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE, logs::TABLE, spans::TABLE];
 
 /// Finds a table by name.
 pub fn table(name: &str) -> Option<&'static TableDef> {

@@ -105,9 +105,8 @@ impl<'a> Walker<'a, '_> {
             }
             self.sink.builder.write_attributes(list, &mut shared.resource)
         });
-        match self.sink.service(&shared.service).map(str::to_owned) {
-            Ok(service) => shared.service = service,
-            Err(reason) => shared.blocked = shared.blocked.or(Some(reason)),
+        if !self.sink.ctx.access.allows(&shared.service) {
+            shared.blocked = shared.blocked.or(Some(SpanReason::Service));
         }
         each(message, 2, &[2], |scope| self.scope(scope, &shared))
     }
@@ -157,11 +156,7 @@ impl<'a> Walker<'a, '_> {
             };
             if let Err(fault) = fault {
                 let reason = fatal(fault)?;
-                self.sink.refuse(reason, || match reason {
-                    // Who may write them is asked by service.
-                    SpanReason::Service => shared.service.clone(),
-                    _ => span_name(span),
-                });
+                self.sink.refuse(reason, || span_name(span));
             }
             self.sink.check_size()
         })

@@ -2,7 +2,6 @@
 
 mod convert;
 mod filter;
-mod says;
 
 use std::sync::Arc;
 
@@ -19,7 +18,6 @@ use quiver_types::logs::{
 use quiver_types::{Access, Domain, ReadStats, Result};
 
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
-use super::configured;
 use super::convert::{ConvertExec, ROW_ID};
 use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
@@ -42,8 +40,6 @@ fn field_of(column: &str) -> Option<&str> {
         "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" | ROW_ID => {
             None
         }
-        // What follows from configuration.
-        other if configured::is_configured(other) => None,
         other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
     }
 }
@@ -84,11 +80,7 @@ impl NamedTable for LogTable {
         let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
         let mut kinds = Vec::new();
         for name in ask.found.iter().filter(|name| *name != ROW_ID) {
-            let kind = match configured::kind_of(name) {
-                Some(kind) => kind,
-                None => kind(ask, name).await?,
-            };
-            kinds.push((name.clone(), kind));
+            kinds.push((name.clone(), kind(ask, name).await?));
         }
         fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
         if ask.found.iter().any(|name| name == ROW_ID) {
@@ -163,9 +155,7 @@ impl TableProvider for LogProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let mut parts = lower_all(&self.lower, filters);
-        parts.extend(self.access.logs().cloned());
-        let filter = LogLower::all_of(parts);
+        let filter = LogLower::all_of(lower_all(&self.lower, filters));
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let rows = LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
         let request = LogRequest {

@@ -1,7 +1,6 @@
 //! What each kind of integration sends. One file per kind.
 
 mod discord;
-mod email;
 mod mattermost;
 mod msteamsv2;
 mod opsgenie;
@@ -17,8 +16,6 @@ use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
 use super::{Call, Failure, Files, Message};
-
-pub(super) use email::{Mail, mail};
 
 /// A kind: its name, and what makes its calls, which are made one after the other.
 struct Kind {
@@ -38,25 +35,22 @@ const KINDS: &[Kind] = &[
     Kind { name: "mattermost", calls: mattermost::calls },
 ];
 
-/// The kind that is told by mail.
-pub(super) const EMAIL: &str = "email";
-
 /// Names of all kinds that are told.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|kind| kind.name).chain([EMAIL])
+    KINDS.iter().map(|kind| kind.name)
 }
 
 /// Says why an integration cannot be told, whatever it is told.
 pub(crate) fn unsupported(integration: &Integration) -> Option<String> {
     let kind = integration.kind;
-    if !names().any(|known| known == kind.name) {
+    if !KINDS.iter().any(|known| known.name == kind.name) {
         return Some(format!("{} is not supported", kind.field));
     }
     let updates = kind.name == "slack" && integration.options.truth("update_message");
     updates.then(|| "`update_message` of slack_configs is not supported".to_owned())
 }
 
-/// Makes the calls that tell an integration over HTTP.
+/// Makes the calls that tell an integration.
 ///
 /// # Errors
 /// A template or secret cannot be had; nobody knows how to tell this kind.
@@ -64,7 +58,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     if let Some(why) = unsupported(integration) {
         return Err(Failure::lasting(why));
     }
-    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
+    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is supported");
     (kind.calls)(message, integration, files)
 }
 
@@ -77,11 +71,7 @@ fn put(map: &mut Map<String, Json>, name: &str, text: String) {
 
 /// The name of a group for others, who know it again by it: SHA-256 of its key in hex.
 fn key_hash(message: &Message) -> String {
-    text_hash(&message.group_key)
-}
-
-fn text_hash(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    digest(&SHA256, message.group_key.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Labels that all alerts of a message share.
