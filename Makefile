@@ -32,7 +32,7 @@ lint: compiler ## formatting and lints, warnings are errors
 fmt: ## format
 	cargo fmt --all
 
-conformance: compiler ## the open conformance cases: make conformance SUITE=promql|logsql|traces|olap|alerting
+conformance: compiler ## the open conformance cases: make conformance SUITE=promql|logsql|traces|olap|alerting|sql
 	cargo test -p quiver-tests --test conformance -- $(SUITE)
 
 e2e: compiler tools ## the tests of the real binary alone

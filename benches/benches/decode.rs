@@ -16,7 +16,7 @@ type Make = fn(usize, usize) -> Vec<u8>;
 
 fn ours(format: &Format, encoding: Option<&str>, body: &[u8]) -> u64 {
     let (options, delta) = (OtlpOptions::default(), Mutex::new(DeltaState::new(1 << 20, 1_000)));
-    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     format.decode_request(encoding, body, &ctx, &mut |_| true).expect("a valid body").samples
 }
 

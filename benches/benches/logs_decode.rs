@@ -18,7 +18,13 @@ fn context() -> LogsContext {
         service: Arc::from(names(&quiver_ingest::logs::SERVICE_FIELDS)),
         ..FieldOptions::default()
     };
-    LogsContext { options: Arc::new(options), limits: LogsLimits::default(), now_ns: 1, future_max_ns: i64::MAX }
+    LogsContext {
+        options: Arc::new(options),
+        limits: LogsLimits::default(),
+        now_ns: 1,
+        future_max_ns: i64::MAX,
+        sender: None,
+    }
 }
 
 fn json_lines(body: &[u8], ctx: &LogsContext) -> u64 {

@@ -1,12 +1,18 @@
 //! Real clients against the real binary: DuckDB on the files, S3 under the store, Prometheus and promtool on the API,
-//! OpenTelemetry's SDK as a sender. `tests/tools/install.sh` installs them.
+//! OpenTelemetry's SDK as a sender, Alertmanager beside it. `tests/tools/install.sh` installs them.
 
+mod alertmanager;
+mod amtool;
 mod answers;
+mod cube;
 mod differential;
+mod identity;
 mod logs_clients;
 mod open_data;
+mod openapi;
 mod otlp_sdk;
 mod packaging;
+mod postgres;
 mod prometheus;
 mod prometheus_queries;
 mod prometheus_reads;

@@ -45,6 +45,7 @@ pub(crate) fn context(query: &Map<String, Value>, headers: &Map<String, Value>) 
         limits: LogsLimits::default(),
         now_ns: NOW_NS,
         future_max_ns: NOW_NS + 2 * 86_400_000_000_000,
+        sender: None,
     })
 }
 

@@ -8,6 +8,7 @@ mod logsql;
 mod logsql_ingest;
 mod olap;
 mod promql;
+mod sql;
 mod traces;
 
 use std::path::PathBuf;
@@ -17,14 +18,18 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance");
     let root = std::env::var_os("CONFORMANCE_DIR").map_or(default, PathBuf::from);
+    let mut report = Vec::new();
+    let mut good = true;
+    // Its statements are ours.
+    if args.is_empty() || args.iter().any(|a| a == "sql") {
+        good &= sql::run(&mut report);
+    }
     if !root.is_dir() {
         println!(
             "CONFORMANCE DATA IS MISSING: set CONFORMANCE_DIR; nothing was checked\n0 passed, 0 failed, 1 skipped"
         );
-        return ExitCode::SUCCESS;
+        return if good { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
-    let mut report = Vec::new();
-    let mut good = true;
     if args.is_empty() || args.iter().any(|a| a == "promql") {
         good &= promql::run(&root.join("promql/prometheus-tests"), &mut report);
     }

@@ -8,7 +8,7 @@ const SERVICE: &str = "00000000-0000-7000-8000-000000000101";
 const CALLS: &str = "00000000-0000-7000-8000-000000000202";
 
 /// Families with a body that each takes; `#` stands for a number.
-fn families() -> Vec<(&'static str, Value)> {
+pub(crate) fn families() -> Vec<(&'static str, Value)> {
     let leaf = json!({"field": "http.route", "op": "glob", "value": "/cart/*"});
     let steps =
         json!([{"name": "a", "kind": "span", "condition": leaf}, {"name": "b", "kind": "log", "condition": leaf}]);
@@ -38,11 +38,11 @@ fn families() -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn numbered(body: &Value, n: usize) -> Value {
+pub(crate) fn numbered(body: &Value, n: usize) -> Value {
     serde_json::from_str(&body.to_string().replace('#', &n.to_string())).expect("JSON")
 }
 
-async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
+pub(crate) async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
     let json = [("content-type", "application/json")];
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     server.send(method, path, &[&json, headers].concat(), body).await

@@ -95,11 +95,11 @@ async fn spans_become_transactions() {
     for wrong in ["&segment=no", "&segment=carts", "&segment=carts&segment.route=/&segment.x=1", "&segment.route=1"] {
         assert_eq!(server.get(&format!("/traces?limit=1{wrong}")).await.status, 400, "{wrong}");
     }
-    for path in ["/sql-api/v1/query?query=select+1", "/olap-api/v1/meta?x=1", "/jaeger/api/services?x=1"] {
+    for path in ["/metrics-api/api/v1/metadata?x=1", "/olap-api/v1/meta?x=1", "/jaeger/api/services?x=1"] {
         let answer = server.get(&format!("{path}&segment=carts")).await;
         assert_eq!(answer.status, 400, "{path} would ignore it: {}", answer.text());
     }
-    let metrics = server.get("/metrics-api/api/v1/query?query=up&segment=carts").await;
+    let metrics = server.get("/metrics-api/api/v1/query?query=up&segment=no").await;
     assert_eq!((metrics.status, metrics.json()["errorType"].clone()), (400, json!("bad_data")));
 }
 

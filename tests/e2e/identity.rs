@@ -95,12 +95,11 @@ async fn first_start() {
     assert!(!new.contains("first start") && !new.contains(PASSWORD), "{new}");
     drop(server);
     // An operator who lost the password.
-    let reset = std::process::Command::new(quiver_tests::server::binary())
-        .args(["admin", "reset-password", "--data"])
-        .arg(&data)
-        .env("QUIVER_ADMIN_PASSWORD", "another horse battery")
-        .output()
-        .expect("the binary runs");
+    let mut command = std::process::Command::new(quiver_tests::server::binary());
+    command.args(["admin", "reset-password", "--data"]).arg(&data);
+    command.env("QUIVER_ADMIN_PASSWORD", "another horse battery");
+    quiver_tests::server::over_given_database(&mut command, &data);
+    let reset = command.output().expect("the binary runs");
     assert!(reset.status.success(), "{}", String::from_utf8_lossy(&reset.stderr));
     let server = Server::start(&data, &on()).await;
     let admin = bearer(&login(&server, "admin", "another horse battery").await);

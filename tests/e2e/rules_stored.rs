@@ -85,7 +85,8 @@ async fn what_is_refused() {
         assert!(answer.status == 422 && found, "{rule}: {}", answer.text());
     };
     check(json!({"alert": "A", "group": "g", "expr": "up =="}), "/expr", "INVALID_EXPR").await;
-    check(json!({"alert": "A", "group": "g", "expr": "{}", "language": "olap"}), "/language", "UNSUPPORTED").await;
+    check(json!({"alert": "A", "group": "g", "expr": "{}", "language": "olap"}), "/expr", "INVALID_EXPR").await;
+    check(json!({"alert": "A", "group": "g", "expr": "1", "language": "basic"}), "/language", "INVALID_VALUE").await;
     check(json!({"group": "g", "expr": "up"}), "/alert", "REQUIRED").await;
     check(json!({"record": "a", "group": "g", "expr": "up", "for": "1m"}), "/for", "INVALID_VALUE").await;
     check(json!({"alert": "A", "group": "g", "expr": "up", "runbook_url": "x"}), "/runbook_url", "PATTERN").await;

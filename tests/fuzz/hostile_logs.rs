@@ -21,6 +21,7 @@ fn context() -> LogsContext {
         limits: LogsLimits::default(),
         now_ns: 1,
         future_max_ns: i64::MAX,
+        sender: None,
     }
 }
 

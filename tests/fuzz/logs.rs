@@ -44,6 +44,7 @@ fn context() -> LogsContext {
         limits: LogsLimits { total_bytes_max: 8 << 20, ..LogsLimits::default() },
         now_ns: 1,
         future_max_ns: i64::MAX,
+        sender: None,
     }
 }
 

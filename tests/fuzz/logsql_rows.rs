@@ -75,6 +75,7 @@ fn batch(rows: &[Map<String, Value>]) -> Vec<LogsBatch> {
         limits: LogsLimits::default(),
         now_ns: NOW_NS,
         future_max_ns: i64::MAX,
+        sender: None,
     };
     let mut decoder = JsonLines::new(&ctx);
     for row in rows {

@@ -5,6 +5,8 @@ use std::fmt::Write;
 use std::sync::Arc;
 use std::time::Duration;
 
+use datafusion::execution::SessionStateDefaults;
+use datafusion::logical_expr::Documentation;
 use quiver::settings::Loaded;
 use quiver::wiring;
 use quiver_promql::functions::{FUNCTIONS, FunctionDef};
@@ -62,6 +64,68 @@ fn pipes_document() {
         writeln!(out, "| `{name}` | {doc} |").expect("a text");
     }
     document("docs/logsql-pipes.md", &out);
+}
+
+/// Texts of DataFusion's link to pages of its own: what is said there is left out, and names stay without their link.
+fn without_links(text: &str) -> String {
+    let sentences = text.split_inclusive(". ").filter(|sentence| !sentence.contains(".md#"));
+    let mut out: String = sentences.collect();
+    while let Some(from) = out.find("](") {
+        let Some(length) = out[from..].find(')') else { break };
+        out.replace_range(from..=from + length, "");
+        if let Some(open) = out[..from].rfind('[') {
+            out.remove(open);
+        }
+    }
+    out.trim_end().to_owned()
+}
+
+/// A function of SQL: how it is called, what it gives.
+fn sql_row(out: &mut String, form: &str, gives: &str) {
+    let line = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+    writeln!(out, "| `{}` | {} |", line(form), line(gives)).expect("a text");
+}
+
+/// The section of those that DataFusion brings along, by name.
+fn sql_section(out: &mut String, title: &str, functions: Vec<(String, Vec<String>, Option<&Documentation>)>) {
+    writeln!(out, "\n## {title}\n\n| Function | Gives |\n|---|---|").expect("a text");
+    let mut functions = functions;
+    functions.sort_by(|a, b| a.0.cmp(&b.0));
+    for (name, aliases, doc) in functions {
+        let form = doc.map_or_else(|| format!("{name}(…)"), |doc| doc.syntax_example.clone());
+        let mut gives = doc.map_or_else(String::new, |doc| without_links(&doc.description));
+        if !aliases.is_empty() {
+            let aliases: Vec<String> = aliases.iter().map(|alias| format!("`{alias}`")).collect();
+            write!(gives, " Also {}.", aliases.join(", ")).expect("a text");
+        }
+        sql_row(out, &form, &gives);
+    }
+}
+
+#[test]
+fn sql_functions_document() {
+    let mut out = String::from(
+        "# SQL functions\n\nGenerated from the registries: `engine/query/src/functions.rs`, `engine/sql/src/calls.rs`, and \
+         DataFusion's.\n\n## Of the product\n\n| Function | Gives |\n|---|---|\n",
+    );
+    for (form, gives) in quiver_query::functions::FUNCTIONS {
+        sql_row(&mut out, form, gives);
+    }
+    out.push_str("\n## Table functions of the product\n\n| Function | Gives |\n|---|---|\n");
+    for (name, form) in quiver_sql::CALLS {
+        let language = if name == "logsql" { "LogsQL" } else { "PromQL" };
+        sql_row(&mut out, form, &format!("rows of {language}; see `docs/sql.md`"));
+    }
+    let scalar = SessionStateDefaults::default_scalar_functions();
+    let scalar = scalar.iter().map(|f| (f.name().to_owned(), f.aliases().to_vec(), f.documentation()));
+    sql_section(&mut out, "Scalar functions of DataFusion", scalar.collect());
+    let aggregate = SessionStateDefaults::default_aggregate_functions();
+    let aggregate = aggregate.iter().map(|f| (f.name().to_owned(), f.aliases().to_vec(), f.documentation()));
+    sql_section(&mut out, "Aggregates of DataFusion", aggregate.collect());
+    let window = SessionStateDefaults::default_window_functions();
+    let window = window.iter().map(|f| (f.name().to_owned(), f.aliases().to_vec(), f.documentation()));
+    sql_section(&mut out, "Window functions of DataFusion", window.collect());
+    document("docs/sql-functions.md", &out);
 }
 
 /// Gives name → (type, help, names of labels) out of exposition text.

@@ -32,6 +32,7 @@ const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ("KubernetesWorkloads", &["cpuUsage", "memoryWorkingSet", "restarts"], PODS),
     ("MetricSeries", &["labelCardinality"], "a query cannot name any label as a dimension yet"),
     ("HostFilesystems", &["daysUntilFull"], "there are no slopes of series yet"),
+    ("DatabaseSessions", &["clientService"], "no address tells a service yet"),
 ];
 const OF_ENTITY: &str = "a value of an entity in a bucket is no dimension yet";
 const PODS: &str = "models of a row per bucket have no joins yet";
@@ -135,6 +136,18 @@ fn models_have_the_members_of_the_catalogue() {
         found.extend(extra.map(|c| format!("{name}: the catalogue has no `{}`", c.name)));
     }
     none("members that differ from the catalogue", &found);
+}
+
+/// Models that are not there: whose rows no query can give yet.
+const MISSING: &[(&str, &str)] = &[("SyntheticChecks", "samples of several metrics are not one row yet")];
+
+#[test]
+fn all_models_of_the_catalogue_are_there() {
+    let (catalog, rows) = (catalog(), rows(&read("tests/house/models.csv")));
+    let is_left_out = |name: &str| MISSING.iter().any(|(missing, _)| *missing == name);
+    let there = |name: &str| catalog.models.contains_key(name);
+    let wrong = rows.keys().filter(|name| there(name) == is_left_out(name)).cloned().collect::<Vec<_>>();
+    none("models that are missing, or said to be", &wrong);
 }
 
 #[test]

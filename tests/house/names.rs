@@ -73,7 +73,8 @@ fn settings_that_are_named_exist() {
             let named = quoted.filter_map(|q| {
                 let (section, key) = q.split_once('.')?;
                 let plain = !key.is_empty() && key.chars().all(|c| c.is_ascii_lowercase() || c == '_');
-                (plain && is_section(section)).then(|| q.to_owned())
+                // `config.db` is a file.
+                (plain && key != "db" && is_section(section)).then(|| q.to_owned())
             });
             // QUIVER_SECTION__KEY anywhere.
             let variables = line.split("QUIVER_").skip(1).filter_map(|rest| {

@@ -10,6 +10,8 @@ const PLACES: &[&str] = &[
     "engine/logsql/src/ops",
     "engine/logsql/src/pipes",
     "engine/logsql/src/plan",
+    "engine/query/src/grouping/node.rs",
+    "engine/query/src/index.rs",
     "engine/query/src/operator.rs",
     "engine/query/src/tables/convert.rs",
     "engine/store/src/scan/exec.rs",

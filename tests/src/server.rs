@@ -76,6 +76,8 @@ pub struct Server {
     pub otlp_grpc: String,
     /// Of Zipkin's API; empty where it is off.
     pub zipkin: String,
+    /// Of PostgreSQL's protocol; empty where it is off.
+    pub postgres: String,
     scheme: &'static str,
     client: reqwest::Client,
 }
@@ -143,6 +145,7 @@ pub fn command(data: &Path, options: &Options) -> Command {
         command.arg("--failpoints");
     }
     command.args(&options.args);
+    over_given_database(&mut command, data);
     command.envs(options.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(file) = &options.log {
@@ -187,7 +190,8 @@ impl Server {
             rest.split([',', '\n']).next().unwrap_or_default().trim().to_owned()
         };
         let (http, otlp_http, otlp_grpc) = (after("http"), after("otlp-http"), after("otlp-grpc"));
-        let zipkin = line.split("zipkin ").nth(1).unwrap_or_default().trim().to_owned();
+        let extra = |name: &str| if line.contains(&format!(", {name} ")) { after(name) } else { String::new() };
+        let (zipkin, postgres) = (extra("zipkin"), extra("postgres"));
         let client = reqwest::Client::builder().timeout(Duration::from_secs(300));
         let (scheme, client) = match &options.authority {
             None => ("http", client),
@@ -197,7 +201,7 @@ impl Server {
             }
         };
         let client = client.build().expect("a client");
-        Some(Self { child, http, otlp_http, otlp_grpc, zipkin, scheme, client })
+        Some(Self { child, http, otlp_http, otlp_grpc, zipkin, postgres, scheme, client })
     }
 
     /// Process id.
@@ -410,6 +414,13 @@ impl Drop for Server {
             let _ = self.child.kill();
             let _ = self.child.wait();
         }
+    }
+}
+
+/// A suite that runs over PostgreSQL has a database for each data directory; each program over one must be told.
+pub fn over_given_database(command: &mut Command, data: &Path) {
+    if let Some(url) = quiver_testpg::given() {
+        command.env("QUIVER_CONFIG__DATABASE_URL", quiver_testpg::database_of(&url, data));
     }
 }
 

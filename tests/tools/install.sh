@@ -1,7 +1,8 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter and rsyslog from Debian's packages, DuckDB, OpenTelemetry's SDK, clients
-# that send logs, and the linter of container files from PyPI.
+# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
+# OpenTelemetry's SDK, clients that send logs, fetch tokens or ask in SQL, a mail server, schemathesis, and the linter of
+# container files from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
 tools=$1
 requirements=$(dirname "$0")/requirements.txt
@@ -16,9 +17,40 @@ if [ ! -x "$tools/usr/bin/promtool" ] || [ ! -x "$tools/usr/bin/prometheus-node-
   rm -f "$tools"/*.deb
 fi
 
+if [ ! -x "$tools/usr/bin/amtool" ]; then
+  echo "fetching prometheus-alertmanager"
+  (cd "$tools" && { apt-get download -q prometheus-alertmanager ||
+    { $sudo apt-get update -q && apt-get download -q prometheus-alertmanager; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
 if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then
   echo "fetching rsyslog"
   packages="rsyslog rsyslog-elasticsearch libestr0 libfastjson4 liblognorm5"
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if ! ls {"$tools",}/usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+  echo "fetching postgresql"
+  server() { apt-cache depends postgresql | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -1; }
+  [ -n "$(server)" ] || $sudo apt-get update -q
+  # With the libraries that this machine lacks, all unpacked and none installed.
+  packages="$(server) $(apt-get install -qs --no-install-recommends "$(server)" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')"
+  packages=$(printf '%s\n' $packages | sort -u)
+  (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  rm -f "$tools"/*.deb
+fi
+
+if ! ls "$tools"/usr/lib/postgresql/*/bin/psql >/dev/null 2>&1; then
+  echo "fetching psql"
+  apt-cache show postgresql-client >/dev/null 2>&1 || $sudo apt-get update -q
+  depends() { apt-cache depends "$1" | sed -n 's/^ *Depends: \(lib[a-z0-9.+-]*\|postgresql-client-[0-9]*\)$/\1/p' | grep -v '^libc6$'; }
+  client=$(depends postgresql-client | grep -m1 postgresql-client)
+  packages="$client $(depends "$client") libpq5 $(depends libpq5) $(depends "$(depends libpq5 | grep -m1 libldap)")"
   (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
@@ -29,4 +61,15 @@ if ! cmp -s "$requirements" "$tools/requirements.installed"; then
   python3 -m venv "$tools/venv" || { $sudo apt-get update -q; $sudo apt-get install -qy python3-venv; python3 -m venv "$tools/venv"; }
   "$tools/venv/bin/pip" install -q --disable-pip-version-check -r "$requirements"
   cp "$requirements" "$tools/requirements.installed"
+fi
+
+# Modules are read from there by path; nothing is run at installation.
+package=$(dirname "$0")/package.json
+if ! cmp -s "$package" "$tools/node/package.installed"; then
+  echo "installing npm clients"
+  command -v npm > /dev/null || { $sudo apt-get update -q; $sudo apt-get install -qy nodejs npm; }
+  mkdir -p "$tools/node"
+  cp "$package" "$tools/node/package.json"
+  (cd "$tools/node" && npm install --no-audit --no-fund --ignore-scripts --loglevel=error)
+  cp "$tools/node/package.json" "$tools/node/package.installed"
 fi

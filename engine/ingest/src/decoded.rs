@@ -1,12 +1,15 @@
 //! What a decoder gives: the batch to store, and what it left out with the reason. And the sink through which all
 //! decoders fill it, where the memory bound holds.
 
+use std::sync::Arc;
+
 use quiver_types::label::Pairs;
 use quiver_types::metrics::{BatchSeries, Exemplar, HistogramSample, MetricMetadata};
 use quiver_types::{Histogram, MetricsBatch, Millis, SeriesId};
 
 use crate::error::{Error, Result};
 use crate::labels::LabelBuilder;
+use crate::sender::{Gate, Sender, Verdict};
 
 /// Why something was left out. A closed set, fit for a metric's label.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -47,6 +50,8 @@ pub enum Reason {
     BadLine,
     /// Metadata that is not UTF-8 or too long. Never fails a request.
     InvalidMetadata,
+    /// Of a service that the sender may not write.
+    Service,
 }
 
 impl Reason {
@@ -71,6 +76,7 @@ impl Reason {
             Self::DeltaLimit => "delta_limit",
             Self::BadLine => "bad_line",
             Self::InvalidMetadata => "invalid_metadata",
+            Self::Service => "service",
         }
     }
 
@@ -95,6 +101,7 @@ impl Reason {
             Self::DeltaLimit => "too many delta series",
             Self::BadLine => "bad line",
             Self::InvalidMetadata => "invalid metadata",
+            Self::Service => "no right to write this service",
         }
     }
 
@@ -137,6 +144,16 @@ pub struct Decoded {
 }
 
 impl Decoded {
+    /// Counts records that are not the sender's to write.
+    pub fn forbidden(&self) -> u64 {
+        self.rejected_count(|r| r == Reason::Service)
+    }
+
+    /// The service of the first of them.
+    pub fn first_forbidden(&self) -> Option<&str> {
+        self.rejected.iter().find(|r| r.reason == Reason::Service).map(|r| &*r.example)
+    }
+
     /// Counts what was left out for reasons that the predicate likes.
     pub fn rejected_count(&self, like: impl Fn(Reason) -> bool) -> u64 {
         self.rejected.iter().filter(|r| like(r.reason)).map(|r| r.count).sum()
@@ -177,6 +194,12 @@ pub(crate) struct Sink {
     bytes_max: usize,
     samples_max: usize,
     other_bytes: usize,
+    /// Whose series are taken; none: all.
+    gate: Option<Gate>,
+    /// Whether the last series got the service that it lacked.
+    was_named: bool,
+    /// A series with its service.
+    named: Vec<u8>,
 }
 
 /// Bytes of a float sample in the columns, with its start time.
@@ -193,7 +216,67 @@ impl Sink {
         batch.sample_series.reserve(series);
         batch.ts.reserve(series);
         batch.values.reserve(series);
-        Self { batch, rejected: Vec::new(), bytes_max, samples_max: bytes_max / SAMPLE_BYTES, other_bytes: 0 }
+        Self {
+            batch,
+            rejected: Vec::new(),
+            bytes_max,
+            samples_max: bytes_max / SAMPLE_BYTES,
+            other_bytes: 0,
+            gate: None,
+            was_named: false,
+            named: Vec::new(),
+        }
+    }
+
+    /// Takes what a sender may write, and no more.
+    pub(crate) fn of_sender(mut self, sender: Option<&Arc<Sender>>) -> Self {
+        self.gate = sender.map(|sender| Gate::new(Arc::clone(sender)));
+        self
+    }
+
+    /// Says whether only some services are taken.
+    pub(crate) fn is_gated(&self) -> bool {
+        self.gate.is_some()
+    }
+
+    /// Says whether the last series got the service that it lacked.
+    pub(crate) fn was_named(&self) -> bool {
+        self.was_named
+    }
+
+    /// Gives the id under which a series will be kept.
+    pub(crate) fn id_of(&mut self, canonical: &[u8], id: SeriesId) -> Result<SeriesId, Reason> {
+        let Some(gate) = &mut self.gate else { return Ok(id) };
+        match gate.judge_series(canonical) {
+            Verdict::Take => Ok(id),
+            Verdict::Name => {
+                self.named.clear();
+                Ok(gate.name_series(canonical, &mut self.named))
+            }
+            Verdict::Refuse => Err(Reason::Service),
+        }
+    }
+
+    /// Judges the series whose bytes end the batch; gives it the service that it lacks.
+    fn judge_last(&mut self, start: usize) -> Result<(), Reason> {
+        self.was_named = false;
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let bytes = &mut self.batch.label_bytes;
+        match gate.judge_series(&bytes[start..]) {
+            Verdict::Take => Ok(()),
+            Verdict::Name => {
+                self.named.clear();
+                gate.name_series(&bytes[start..], &mut self.named);
+                bytes.truncate(start);
+                bytes.extend_from_slice(&self.named);
+                self.was_named = true;
+                Ok(())
+            }
+            Verdict::Refuse => {
+                bytes.truncate(start);
+                Err(Reason::Service)
+            }
+        }
     }
 
     fn too_large(&self) -> Error {
@@ -257,6 +340,10 @@ impl Sink {
         if let Err(reason) = write(&mut b.label_bytes) {
             return Ok(Err(reason));
         }
+        if let Err(reason) = self.judge_last(start) {
+            return Ok(Err(reason));
+        }
+        let b = &mut self.batch;
         let id = SeriesId::of(&b.label_bytes[start..]);
         b.series.push(BatchSeries { start: start as u32, end: b.label_bytes.len() as u32, id });
         self.check()?;
@@ -265,13 +352,22 @@ impl Sink {
 
     /// Appends a series that is known to be valid.
     #[inline]
-    pub(crate) fn push_known(&mut self, canonical: &[u8], id: SeriesId) -> Result<u32> {
+    pub(crate) fn push_known(&mut self, canonical: &[u8], id: SeriesId) -> Result<Result<u32, Reason>> {
+        let start = self.batch.label_bytes.len();
+        self.batch.label_bytes.extend_from_slice(canonical);
+        let mut id = id;
+        if self.gate.is_some() {
+            if let Err(reason) = self.judge_last(start) {
+                return Ok(Err(reason));
+            }
+            if self.was_named {
+                id = SeriesId::of(&self.batch.label_bytes[start..]);
+            }
+        }
         let b = &mut self.batch;
-        let start = b.label_bytes.len();
-        b.label_bytes.extend_from_slice(canonical);
         b.series.push(BatchSeries { start: start as u32, end: b.label_bytes.len() as u32, id });
         self.check()?;
-        Ok((self.batch.series.len() - 1) as u32)
+        Ok(Ok((self.batch.series.len() - 1) as u32))
     }
 
     /// Gives canonical bytes and id of the last series.
@@ -351,7 +447,12 @@ impl Sink {
             known.count += count;
             return;
         }
-        let example = example().chars().take(EXAMPLE_MAX_CHARS).collect();
+        let example = match (&self.gate, reason) {
+            // Who may write them is asked by service.
+            (Some(gate), Reason::Service) => gate.first_refused().to_owned(),
+            _ => example(),
+        };
+        let example = example.chars().take(EXAMPLE_MAX_CHARS).collect();
         self.rejected.push(Rejected { reason, count, example });
     }
 

@@ -1,94 +1,70 @@
 //! Business transactions at ingest: spans that begin one get `bt.id`, `bt.name` and `bt.rule` (`config-api` 3.1, 6).
 
-use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
-use quiver_types::condition::{FieldName, Fields};
-use quiver_types::detection::{BT_ID, BT_NAME, BT_RULE, Candidate, Detected, Detector};
-use quiver_types::spans::{Attributes, Value, kind_name};
+use quiver_types::condition::glob_of_services;
+use quiver_types::detection::{BT_ID, BT_KIND, BT_NAME, BT_RULE, Candidate, Detected, Detector, PageRow};
+use quiver_types::spans::{Attributes, SpanRow, Value, find_text as find, is_entry};
 
-/// Kinds of spans that take a call in: server, consumer.
-const TAKES: [u8; 2] = [2, 5];
-/// OTLP's flags of a span: the sender says whether the parent is remote, and it is.
-const REMOTE_KNOWN: u32 = 0x100;
-const REMOTE: u32 = 0x200;
-/// Words of a status, by number.
-const STATUS: [&str; 3] = ["unset", "ok", "error"];
-
-/// A span as conditions look at it.
-#[derive(Debug, Clone, Copy)]
-pub struct SpanRow<'a> {
-    /// Its service; empty: none.
-    pub service: &'a str,
-    /// Its name.
-    pub name: &'a str,
-    /// Its kind.
-    pub kind: u8,
-    /// Its status.
-    pub status: u8,
-    /// How long it took, in nanoseconds.
-    pub duration_ns: i64,
-    /// Bytes of its attributes.
-    pub attributes: &'a [u8],
-    /// Bytes of the attributes of its resource.
-    pub resource: &'a [u8],
-}
-
-fn find<'a>(bytes: &'a [u8], key: &str) -> Option<Cow<'a, str>> {
-    Attributes::raw(bytes).find(|a| a.key == key.as_bytes())?.value().map(Value::text)
-}
-
-impl Fields for SpanRow<'_> {
-    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
-        let text = |text: &'static str| (!text.is_empty()).then_some(Cow::Borrowed(text));
-        match name {
-            FieldName::Intrinsic("span.name") => Some(Cow::Borrowed(self.name)),
-            FieldName::Intrinsic("span.kind") => text(kind_name(self.kind)),
-            FieldName::Intrinsic("span.status") => text(STATUS.get(usize::from(self.status)).copied().unwrap_or("")),
-            FieldName::Intrinsic("span.durationMs") => Some(Cow::Owned((self.duration_ns as f64 / 1e6).to_string())),
-            FieldName::Intrinsic("service.name") => (!self.service.is_empty()).then_some(Cow::Borrowed(self.service)),
-            FieldName::Intrinsic(other) => find(self.attributes, other),
-            FieldName::Resource(key) if key == "service.name" => self.get(&FieldName::Intrinsic("service.name")),
-            FieldName::Resource(key) => find(self.resource, key),
-            FieldName::Attribute(key) => find(self.attributes, key),
-            FieldName::Bare(key) => find(self.attributes, key).or_else(|| find(self.resource, key)),
-        }
-    }
-}
-
-/// Says whether a span is the entry to its service: a root, or a server's or consumer's span whose parent is not known to
-/// be of the same process.
-pub fn is_entry(has_parent: bool, kind: u8, flags: u32) -> bool {
-    let remote = flags & REMOTE_KNOWN == 0 || flags & REMOTE != 0;
-    !has_parent || TAKES.contains(&kind) && remote
-}
-
-/// Puts the transaction that it begins on each span that begins one.
-pub fn detect(batch: &mut SpansBatch, detector: &Detector) {
-    if detector.is_empty() || batch.is_empty() {
+/// Puts the transaction that it begins on each span that begins one; of what happens in browsers the rules of pages decide
+/// first.
+pub fn detect(batch: &mut SpansBatch, detector: &Detector, pages: &Detector) {
+    if detector.is_empty() && pages.is_empty() || batch.is_empty() {
         return;
     }
-    let found = found(batch, detector);
-    if found.iter().all(Option::is_none) {
+    let mut found = Vec::with_capacity(batch.len());
+    each(batch, |_, span, _| {
+        let page = page_of(span).filter(|_| !pages.is_empty());
+        let of_page = page.and_then(|page| pages.decide(&page.candidate(span.service)));
+        let decided = of_page.map_or_else(|| detector.detect(&span.candidate), |(_, found)| found);
+        found.push(decided.map_or(Mark::Keep, |found| Mark::To(Some(found))));
+    });
+    if found.iter().all(Mark::is_kept) {
         return;
     }
+    mark(batch, &found);
+}
+
+/// What becomes of what a span belongs to.
+#[derive(Debug)]
+enum Mark {
+    /// As it was.
+    Keep,
+    /// To this from now on, or to nothing.
+    To(Option<Detected>),
+}
+
+impl Mark {
+    fn is_kept(&self) -> bool {
+        matches!(self, Self::Keep)
+    }
+}
+
+/// Writes what spans belong to from now on.
+fn mark(batch: &mut SpansBatch, found: &[Mark]) {
     let (place, field) = batch.spans.schema_ref().column_with_name("attributes").expect("a column of all spans");
     debug_assert_eq!(field.data_type(), &arrow::datatypes::DataType::Binary);
     let old = batch.spans.column(place).as_binary::<i32>();
     let mut new = BinaryBuilder::with_capacity(old.len(), old.value_data().len() + found.len() * 64);
     for (row, detected) in found.iter().enumerate() {
         match detected {
-            None => new.append_value(old.value(row)),
-            Some(detected) => {
-                let own = [
-                    (BT_ID, Value::Text(&detected.id)),
-                    (BT_NAME, Value::Text(&detected.name)),
-                    (BT_RULE, Value::Text(&detected.rule)),
-                ];
-                let united = Attributes::of(Attributes::read(old.value(row)).chain(own));
+            Mark::Keep => new.append_value(old.value(row)),
+            Mark::To(detected) => {
+                let own = detected.as_ref().map(|found| {
+                    [
+                        (BT_ID, Value::Text(&found.id)),
+                        (BT_NAME, Value::Text(&found.name)),
+                        (BT_RULE, Value::Text(&found.rule)),
+                        (BT_KIND, Value::Text(&found.kind)),
+                    ]
+                });
+                let own = own.into_iter().flatten().filter(|(key, value)| *key != BT_KIND || *value != Value::Text(""));
+                let known = |key: &str| [BT_ID, BT_NAME, BT_RULE, BT_KIND].contains(&key);
+                let others = Attributes::read(old.value(row)).filter(|(key, _)| !known(key));
+                let united = Attributes::of(others.chain(own));
                 new.append_value(united.bytes());
             }
         }
@@ -98,7 +74,93 @@ pub fn detect(batch: &mut SpansBatch, detector: &Detector) {
     batch.spans = RecordBatch::try_new(batch.spans.schema(), columns).expect("the same columns, one with other values");
 }
 
-fn found(batch: &SpansBatch, detector: &Detector) -> Vec<Option<Detected>> {
+/// Which membership of stored spans is replaced.
+#[derive(Debug, Clone, Default)]
+pub struct Redetect {
+    /// Membership by these rules only, and by whatever rules spans of them belong to now; none: by all.
+    pub rules: Option<Vec<String>>,
+    /// Services, as names or globs; none: all.
+    pub services: Vec<String>,
+    /// First start of a span, Unix nanoseconds, and the first after the last.
+    pub range: (i64, i64),
+    /// Whether it is about what happens in browsers, by the rules of pages.
+    pub pages: bool,
+}
+
+impl Redetect {
+    /// Says whether spans of a service are looked at.
+    pub fn is_for(&self, service: &str) -> bool {
+        self.services.is_empty() || self.services.iter().any(|pattern| glob_of_services(pattern, service))
+    }
+
+    fn is_of(&self, rule: &str) -> bool {
+        self.rules.as_ref().is_none_or(|rules| rules.iter().any(|known| known == rule))
+    }
+}
+
+/// Replaces what spans belong to by what the rules say now; gives how many were looked at, and how many changed.
+pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -> (u64, u64) {
+    let attributes = batch.spans["attributes"].as_binary::<i32>();
+    let mut scanned = 0;
+    let mut changed: Vec<Mark> = Vec::with_capacity(batch.len());
+    each(batch, |row, span, start| {
+        if start < scope.range.0 || start >= scope.range.1 || !scope.is_for(span.service) {
+            return changed.push(Mark::Keep);
+        }
+        let own = attributes.value(row);
+        let old = [BT_ID, BT_NAME, BT_RULE].map(|key| find(own, key));
+        let of_page = find(own, BT_KIND).is_some();
+        let page = page_of(span).filter(|_| scope.pages);
+        // What rules of the other kind said stays.
+        if if scope.pages { page.is_none() } else { of_page } {
+            return changed.push(Mark::Keep);
+        }
+        scanned += 1;
+        let old_rule = if scope.pages && !of_page { "" } else { old[2].as_deref().unwrap_or_default() };
+        let decided = match &page {
+            Some(page) => detector.decide(&page.candidate(span.service)),
+            None => detector.decide(&span.candidate),
+        };
+        if scope.pages && !of_page && decided.is_none() {
+            return changed.push(Mark::Keep);
+        }
+        let ours = scope.is_of(old_rule) || decided.as_ref().is_some_and(|(rule, _)| scope.is_of(rule));
+        let new = decided.and_then(|(_, found)| found);
+        let same = match &new {
+            None => old.iter().all(Option::is_none),
+            Some(new) => {
+                let [id, name, rule] = old.each_ref().map(Option::as_deref);
+                (id, name, rule) == (Some(new.id.as_str()), Some(new.name.as_str()), Some(new.rule.as_str()))
+            }
+        };
+        changed.push(if ours && !same { Mark::To(new) } else { Mark::Keep });
+    });
+    let count = changed.iter().filter(|mark| !mark.is_kept()).count() as u64;
+    if count > 0 {
+        mark(batch, &changed);
+    }
+    (scanned, count)
+}
+
+/// A span that is looked at.
+struct Seen<'a> {
+    candidate: Candidate<'a>,
+    service: &'a str,
+    row: &'a SpanRow<'a>,
+}
+
+fn page_of<'a>(span: &'a Seen<'_>) -> Option<PageRow<'a>> {
+    PageRow::of(span.row)
+}
+
+/// Calls a function with each span and the number of its context.
+pub(crate) fn each_row(batch: &SpansBatch, mut f: impl FnMut(&SpanRow<'_>, usize)) {
+    let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
+    each(batch, |row, seen, _| f(seen.row, contexts[row] as usize));
+}
+
+/// Calls a function with each span and its start.
+fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
     let (spans, contexts) = (&batch.spans, &batch.contexts);
     let numbers = |name: &str| spans[name].as_primitive::<UInt32Type>().values();
     let small = |name: &str| spans[name].as_primitive::<UInt8Type>().values();
@@ -108,7 +170,7 @@ fn found(batch: &SpansBatch, detector: &Detector) -> Vec<Option<Detected>> {
     let (names, attributes) = (spans["name"].as_string::<i32>(), spans["attributes"].as_binary::<i32>());
     let parents = spans["parent_span_id"].as_fixed_size_binary();
     let (services, resources) = (contexts["service"].as_string::<i32>(), contexts["resource"].as_binary::<i32>());
-    let each = (0..batch.len()).map(|row| {
+    for row in 0..batch.len() {
         let of = context[row] as usize;
         let fields = SpanRow {
             service: services.value(of),
@@ -121,13 +183,14 @@ fn found(batch: &SpansBatch, detector: &Detector) -> Vec<Option<Detected>> {
         };
         let has_parent = parents.value(row).iter().any(|b| *b != 0);
         let is_entry = is_entry(has_parent, kinds[row], flags[row]);
-        detector.detect(&Candidate { service: fields.service, is_entry, fields: &fields })
-    });
-    each.collect()
+        let candidate = Candidate { service: fields.service, kind: "", is_entry, fields: &fields };
+        f(row, &Seen { candidate, service: fields.service, row: &fields }, starts[row]);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::borrow::Cow;
     use std::collections::HashSet;
 
     use quiver_types::detection::DetectionRule;
@@ -135,50 +198,6 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-
-    #[test]
-    fn entries() {
-        for (has_parent, kind, flags, expected) in [
-            (false, 3, 0, true),
-            (true, 3, 0, false),
-            (true, 2, 0, true),
-            (true, 5, REMOTE_KNOWN | REMOTE, true),
-            (true, 2, REMOTE_KNOWN, false),
-        ] {
-            assert_eq!(is_entry(has_parent, kind, flags), expected, "{has_parent} {kind} {flags}");
-        }
-    }
-
-    #[test]
-    fn fields_of_spans() {
-        let attributes = Attributes::of([("http.route", Value::Text("/a")), ("n", Value::Int(7))]);
-        let resource = Attributes::of([("pod", Value::Text("p"))]);
-        let row = SpanRow {
-            service: "cart",
-            name: "GET",
-            kind: 2,
-            status: 2,
-            duration_ns: 1_500_000,
-            attributes: attributes.bytes(),
-            resource: resource.bytes(),
-        };
-        for (name, expected) in [
-            ("span.name", Some("GET")),
-            ("span.kind", Some("server")),
-            ("span.status", Some("error")),
-            ("span.durationMs", Some("1.5")),
-            ("service.name", Some("cart")),
-            ("resource.service.name", Some("cart")),
-            ("http.route", Some("/a")),
-            ("attributes.n", Some("7")),
-            ("resource.pod", Some("p")),
-            ("pod", Some("p")),
-            ("attributes.pod", None),
-            ("_msg", None),
-        ] {
-            assert_eq!(row.get(&FieldName::parse(name)).as_deref(), expected, "{name}");
-        }
-    }
 
     #[test]
     fn spans_are_marked() {
@@ -203,7 +222,8 @@ mod tests {
         let body = json!({"name": "cart", "service": "*", "nameTemplate": "{http.route}",
             "condition": {"field": "http.route", "op": "startsWith", "value": "/cart"}});
         let rule = DetectionRule::of_json("r1", body.as_object().unwrap(), "service").unwrap();
-        detect(&mut batch, &Detector::new(vec![rule], HashSet::new()));
+        let detector = Detector::new(vec![rule], HashSet::new());
+        detect(&mut batch, &detector, &Detector::default());
         assert!(batch.is_sound());
         let attributes = batch.spans["attributes"].as_binary::<i32>();
         let of = |row: usize, key: &str| find(attributes.value(row), key).map(Cow::into_owned);
@@ -211,5 +231,16 @@ mod tests {
         assert_eq!((of(0, BT_RULE).as_deref(), of(0, "zz").as_deref()), (Some("r1"), Some("1")));
         assert_eq!(of(0, BT_ID), Some(quiver_types::detection::transaction_id("cart", "/cart/1")));
         assert_eq!((of(1, BT_NAME), of(2, BT_NAME)), (None, None), "no match, and no entry");
+        let all = Redetect { range: (i64::MIN, i64::MAX), ..Redetect::default() };
+        assert_eq!(redetect(&mut batch, &detector, &all), (3, 0), "nothing is new");
+        let none = Detector::default();
+        let other = Redetect { rules: Some(vec!["r2".to_owned()]), ..all.clone() };
+        assert_eq!(redetect(&mut batch, &none, &other), (3, 0), "another rule's membership stays");
+        assert_eq!(redetect(&mut batch, &none, &Redetect { services: vec!["x*".into()], ..all.clone() }), (0, 0));
+        assert_eq!(redetect(&mut batch, &none, &Redetect { range: (2, 9), ..all.clone() }), (0, 0));
+        assert_eq!(redetect(&mut batch, &none, &all), (3, 1));
+        let attributes = batch.spans["attributes"].as_binary::<i32>();
+        assert_eq!((find(attributes.value(0), BT_ID), find(attributes.value(0), "zz").is_some()), (None, true));
+        assert_eq!(redetect(&mut batch, &detector, &all), (3, 1), "and back");
     }
 }

@@ -3,6 +3,8 @@
 //! A line that cannot be read is skipped and counted; the first is named with its number. Nothing is allocated per
 //! line. The caller takes what has gathered whenever it likes, so a body has no size limit, only its lines have.
 
+use std::sync::Arc;
+
 use memchr::memchr;
 use quiver_types::Millis;
 use quiver_types::metrics::MetricMetadata;
@@ -10,6 +12,7 @@ use quiver_types::metrics::MetricMetadata;
 use crate::decoded::{Decoded, Reason, Sink};
 use crate::error::Result;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
+use crate::sender::Sender;
 
 /// How text is read.
 #[derive(Debug, Clone, Default)]
@@ -20,6 +23,8 @@ pub struct ExpositionOptions {
     pub now_ms: Millis,
     /// Labels that each series gets; they win over labels of the same name.
     pub extra_labels: Vec<(String, String)>,
+    /// Whose series are taken; none: all.
+    pub sender: Option<Arc<Sender>>,
 }
 
 /// Reads exposition text in chunks.
@@ -33,6 +38,8 @@ pub struct ExpositionDecoder {
     skipping: bool,
     line: u64,
     family: MetricMetadata,
+    /// Whether a series of the family was taken.
+    family_taken: bool,
     scratch: Scratch,
     pairs: LabelBuilder<'static>,
     exemplar_pairs: LabelBuilder<'static>,
@@ -72,12 +79,13 @@ impl ExpositionDecoder {
     /// Makes a decoder.
     pub fn new(options: ExpositionOptions) -> Self {
         Self {
+            sink: Sink::new(0, GATHER_MAX_BYTES).of_sender(options.sender.as_ref()),
             options,
-            sink: Sink::new(0, GATHER_MAX_BYTES),
             partial: Vec::new(),
             skipping: false,
             line: 0,
             family: empty_metadata(),
+            family_taken: false,
             scratch: Scratch::default(),
             pairs: LabelBuilder::default(),
             exemplar_pairs: LabelBuilder::default(),
@@ -115,7 +123,8 @@ impl ExpositionDecoder {
 
     /// Takes what has gathered. Counts of bad lines start anew with each call; line numbers go on.
     pub fn take(&mut self) -> Decoded {
-        std::mem::replace(&mut self.sink, Sink::new(0, GATHER_MAX_BYTES)).finish()
+        let next = Sink::new(0, GATHER_MAX_BYTES).of_sender(self.options.sender.as_ref());
+        std::mem::replace(&mut self.sink, next).finish()
     }
 
     /// Reads a last line without line break, and gives what has gathered.
@@ -229,7 +238,10 @@ impl ExpositionDecoder {
 
     fn end_family(&mut self) -> Result<()> {
         let family = std::mem::replace(&mut self.family, empty_metadata());
-        if family.metric.is_empty() { Ok(()) } else { self.sink.push_metadata(family) }
+        let taken = std::mem::take(&mut self.family_taken);
+        // Who may write none of a family's series does not say what it is, either.
+        let told = !family.metric.is_empty() && (taken || !self.sink.is_gated());
+        if told { self.sink.push_metadata(family) } else { Ok(()) }
     }
 
     fn sample(&mut self, line: &[u8]) -> Result<(), Bad> {
@@ -283,7 +295,18 @@ impl ExpositionDecoder {
         extra.iter().for_each(|(name, value)| pairs.push(name.as_bytes(), value.as_bytes()));
         let pushed = self.sink.push_series(|out| pairs.write_series(out));
         self.pairs = pairs.reuse();
-        let series = pushed.map_err(Bad::Fatal)?.map_err(|reason| Bad::Line(reason.message()))?;
+        let series = match pushed.map_err(Bad::Fatal)? {
+            Ok(series) => series,
+            Err(Reason::Service) => {
+                self.sink.reject(Reason::Service, 1, String::new);
+                return Ok(());
+            }
+            Err(reason) => return Err(Bad::Line(reason.message())),
+        };
+        self.family_taken |= match scratch.labels.first() {
+            Some((Piece::Line(0, 0), name)) => scratch.get(line, *name).starts_with(self.family.metric.as_bytes()),
+            _ => false,
+        };
         self.sink.push_sample(series, ts, value, 0).map_err(Bad::Fatal)?;
         if let Some((ts, value)) = exemplar {
             let mut pairs = std::mem::take(&mut self.exemplar_pairs).reuse();
@@ -465,7 +488,8 @@ mod tests {
 
     fn decode(text: &str, open_metrics: bool, extra: &[(&str, &str)]) -> Decoded {
         let extra_labels = extra.iter().map(|(n, v)| ((*n).to_owned(), (*v).to_owned())).collect();
-        let mut decoder = ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels });
+        let mut decoder =
+            ExpositionDecoder::new(ExpositionOptions { open_metrics, now_ms: 77, extra_labels, sender: None });
         // The smallest chunks: every line is cut everywhere.
         text.as_bytes().chunks(1).for_each(|chunk| decoder.feed(chunk).unwrap());
         let decoded = decoder.finish().unwrap();

@@ -10,7 +10,7 @@ pub mod remote_write2;
 #[cfg(test)]
 pub(crate) mod testproto;
 
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 
 use quiver_types::Millis;
 
@@ -18,6 +18,7 @@ use crate::codec::{self, Encoding, Room};
 use crate::decoded::Decoded;
 use crate::error::{Error, Result};
 use crate::otlp::{DeltaState, OtlpOptions};
+use crate::sender::Sender;
 
 /// All formats.
 pub static FORMATS: &[Format] = &[remote_write::FORMAT, remote_write2::FORMAT, otlp_metrics::FORMAT, otlp_json::FORMAT];
@@ -48,6 +49,8 @@ pub struct Context<'a> {
     pub delta: &'a Mutex<DeltaState>,
     /// The time of the request.
     pub now_ms: Millis,
+    /// Whose series are taken; none: all.
+    pub sender: Option<&'a Arc<Sender>>,
 }
 
 /// A content type that a format reads.
@@ -160,7 +163,7 @@ mod tests {
     #[test]
     fn encodings() {
         let (options, delta) = (OtlpOptions::default(), Mutex::default());
-        let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
+        let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
         let check = |f: &Format, encoding, body: &[u8], expected: Result<(), ErrorKind>| {
             let got = f.decode_request(encoding, body, &ctx, &mut |_| true).map(drop).map_err(|e| e.kind());
             assert_eq!(got, expected, "{} {encoding:?}", f.name);

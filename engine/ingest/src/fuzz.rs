@@ -160,6 +160,7 @@ fn log_contexts() -> [LogsContext; 2] {
         limits: LogsLimits { batch_bytes: 1 << 12, total_bytes_max: 4 << 20, ..LogsLimits::default() },
         now_ns: 1_700_000_000_000_000_000,
         future_max_ns: 1_800_000_000_000_000_000,
+        sender: None,
     };
     let names = |list: &[&str]| list.iter().map(|n| (*n).to_owned()).collect::<Vec<_>>();
     let options = FieldOptions {
@@ -257,7 +258,7 @@ fn decode(format: &Format, body: &[u8]) {
             promoted: Promoted::of(&["host.*".to_owned()]),
         };
         let delta = Mutex::new(DeltaState::new(1 << 20, 1000));
-        let ctx = Context { limits, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000 };
+        let ctx = Context { limits, otlp: &options, delta: &delta, now_ms: 1_700_000_000_000, sender: None };
         if let Ok(decoded) = (format.decode)(body, &ctx) {
             check(&decoded.batch);
         }

@@ -19,6 +19,7 @@ pub mod labels;
 pub mod logs;
 pub mod otlp;
 pub mod rules;
+mod sender;
 pub mod traces;
 pub mod wire;
 
@@ -28,3 +29,4 @@ pub use error::{Error, Result};
 pub use exposition::ExpositionDecoder;
 pub use formats::{Context, Format, Limits};
 pub use otlp::{DeltaState, OtlpOptions};
+pub use sender::Sender;

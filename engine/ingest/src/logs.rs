@@ -30,6 +30,8 @@ pub use options::{FieldOptions, KEEP_MESSAGES, PARAMETERS, Parameter};
 pub use report::{Dropped, Report};
 pub use rows::Rows;
 
+use crate::sender::Sender;
+
 /// Gives bytes as text; what is no UTF-8 in them becomes the replacement character.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
     match std::str::from_utf8(bytes) {
@@ -81,6 +83,8 @@ pub struct LogsContext {
     pub now_ns: i64,
     /// Latest time that is taken.
     pub future_max_ns: i64,
+    /// Whose rows are taken; none: all.
+    pub sender: Option<Arc<Sender>>,
 }
 
 /// A request that was read as a whole.

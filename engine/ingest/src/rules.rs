@@ -1,4 +1,5 @@
-//! Data-extraction rules on their way through a batch of logs: after decoding, before the store (`config-api` 3.7).
+//! Data-extraction rules on their way through what came in: after decoding, before the store (`config-api` 3.7). Batches of
+//! logs are here; `spans` does the same for spans.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
@@ -11,6 +12,8 @@ use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::{ExtractionRule, Record};
 use quiver_types::logs::{RecordMarks, RowFields};
 use serde_json::Value;
+
+mod spans;
 
 /// Mean time per record above which a rule is too slow, in nanoseconds.
 const BUDGET_NS: u64 = 20_000;
@@ -56,7 +59,7 @@ struct Running {
     suspended: AtomicBool,
 }
 
-/// All enabled rules of logs, in their order.
+/// All enabled rules of a signal, in their order.
 #[derive(Debug, Default)]
 pub struct ExtractionRules {
     rules: Vec<Arc<Running>>,
@@ -96,30 +99,37 @@ impl ExtractionRules {
         found.map(|r| r.figures()).unwrap_or_default()
     }
 
-    /// Applies the rules to a batch. Gives the ids of rules that took too long for a minute and are left out from now on.
-    pub fn apply(&self, batch: &mut LogsBatch, now_ms: i64) -> Vec<String> {
+    /// The rules for records of a service.
+    fn wanted(&self, service: &str) -> Vec<&Running> {
+        let running = self.rules.iter().map(|r| &**r);
+        running.filter(|r| !r.suspended.load(Relaxed) && r.rule.is_for(service)).collect()
+    }
+
+    /// Applies the rules to a record of a service, whatever it is.
+    pub fn apply_to(&self, record: &mut dyn Record, service: &str) {
+        run(&self.wanted(service), record);
+    }
+
+    /// Gives the ids of rules that took too long for a minute and are left out from now on.
+    pub fn over_budget(&self, now_ms: i64) -> Vec<String> {
+        self.rules.iter().filter(|r| r.is_over(now_ms)).map(|r| r.rule.id.clone()).collect()
+    }
+
+    /// Applies the rules to a batch of logs: to records of browsers only, or to all. Gives what [`Self::over_budget`] does.
+    pub fn apply(&self, batch: &mut LogsBatch, of_browsers: bool, now_ms: i64) -> Vec<String> {
         if self.is_empty() || batch.is_empty() {
             return Vec::new();
         }
         // Which rules are for a service is asked once per service.
-        let wanted: Vec<Vec<&Running>> = batch
-            .services
-            .iter()
-            .map(|service| {
-                let running = self.rules.iter().map(|r| &**r);
-                running.filter(|r| !r.suspended.load(Relaxed) && r.rule.is_for(service)).collect()
-            })
-            .collect();
+        let wanted: Vec<Vec<&Running>> = batch.services.iter().map(|service| self.wanted(service)).collect();
         if wanted.iter().all(Vec::is_empty) {
             return Vec::new();
         }
         let mut rewritten: Option<Rewritten> = None;
         for row in 0..batch.len() {
             let mut record = Row { row: batch.row(row), set: Vec::new() };
-            for running in &wanted[batch.row_services[row] as usize] {
-                if running.apply(&mut record) && running.rule.stop {
-                    break;
-                }
+            if !of_browsers || is_of_browser(&record) {
+                run(&wanted[batch.row_services[row] as usize], &mut record);
             }
             let set = record.set;
             if rewritten.is_none() && !set.is_empty() {
@@ -134,8 +144,22 @@ impl ExtractionRules {
         if let Some(rewritten) = rewritten {
             *batch = rewritten.batch;
         }
-        self.rules.iter().filter(|r| r.is_over(now_ms)).map(|r| r.rule.id.clone()).collect()
+        self.over_budget(now_ms)
     }
+}
+
+/// Runs rules in their order, until one that matched ends the chain.
+fn run(rules: &[&Running], record: &mut dyn Record) {
+    for running in rules {
+        if running.apply(record) && running.rule.stop {
+            return;
+        }
+    }
+}
+
+/// Whether a record was sent by an instrumentation of browsers.
+fn is_of_browser(record: &Row<'_>) -> bool {
+    record.get(&FieldName::Bare("telemetry.sdk.language".to_owned())).is_some_and(|language| language == "webjs")
 }
 
 impl Running {
@@ -150,7 +174,7 @@ impl Running {
     }
 
     /// Applies the rule; says whether it matched.
-    fn apply(&self, record: &mut Row<'_>) -> bool {
+    fn apply(&self, record: &mut dyn Record) -> bool {
         let began = Instant::now();
         let applied = self.rule.apply(record);
         self.ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
@@ -304,7 +328,7 @@ mod tests {
             "targets": [{"field": "ms", "from": "ms", "type": "int"}]});
         let rules = ExtractionRules::new(vec![rule("r", took)], &ExtractionRules::default());
         let mut batch = batch();
-        assert!(rules.apply(&mut batch, 1).is_empty());
+        assert!(rules.apply(&mut batch, false, 1).is_empty());
         let expected = [
             vec![("_msg", "took 12 ms"), ("level", "info"), ("ms", "12")],
             vec![("_msg", "no figure"), ("level", "info")],
@@ -324,7 +348,7 @@ mod tests {
         };
         let rules = vec![rule("a", constant("first", true)), rule("b", constant("second", false))];
         let mut batch = batch();
-        ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, 1);
+        ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, false, 1);
         assert!(rows(&batch).iter().all(|row| row.contains(&("level", "first"))), "{:?}", rows(&batch));
     }
 
@@ -334,13 +358,13 @@ mod tests {
             vec![rule("r", json!({"method": "constant", "expression": "x", "targets": [{"field": "y"}]}))],
             &ExtractionRules::default(),
         );
-        rules.apply(&mut batch(), 1);
+        rules.apply(&mut batch(), false, 1);
         rules.rules[0].ns.store(1_000_000_000, Relaxed);
         rules.rules[0].seen.store(1000, Relaxed);
-        assert_eq!(rules.apply(&mut batch(), 30_000), Vec::<String>::new());
-        assert_eq!(rules.apply(&mut batch(), 61_000), ["r"]);
+        assert_eq!(rules.apply(&mut batch(), false, 30_000), Vec::<String>::new());
+        assert_eq!(rules.apply(&mut batch(), false, 61_000), ["r"]);
         let mut after = batch();
-        rules.apply(&mut after, 62_000);
+        rules.apply(&mut after, false, 62_000);
         assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
     }
 }

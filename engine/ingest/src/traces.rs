@@ -162,6 +162,16 @@ impl DecodedSpans {
         self.refused.iter().map(|r| r.count).sum()
     }
 
+    /// Counts the spans that are not the sender's to write.
+    pub fn forbidden(&self) -> u64 {
+        self.refused.iter().filter(|r| r.reason == SpanReason::Service).map(|r| r.count).sum()
+    }
+
+    /// The service of the first of them.
+    pub fn first_forbidden(&self) -> Option<&str> {
+        self.refused.iter().find(|r| r.reason == SpanReason::Service).map(|r| &*r.first)
+    }
+
     /// Says what was refused and cut; empty when all is well.
     pub fn text(&self) -> String {
         let spans = |n: u64| if n == 1 { "1 span".to_owned() } else { format!("{n} spans") };
@@ -198,6 +208,13 @@ impl<'c> Sink<'c> {
                 self.refused.push(Refused { reason, count: 1, first });
             }
         }
+    }
+
+    /// Gives the service under which spans of a service are kept: a missing one is that of the sender, if it has one only.
+    pub(crate) fn service<'s>(&'s self, named: &'s str) -> Result<&'s str, SpanReason> {
+        let access = self.ctx.access;
+        let only = access.only_service().filter(|_| named.is_empty());
+        Some(only.unwrap_or(named)).filter(|service| access.allows(service)).ok_or(SpanReason::Service)
     }
 
     /// Checks when a span starts.

@@ -1,5 +1,7 @@
 //! Answers of `load`: rows in three formats, annotation, totals (`olap-api.md` 6).
 
+use std::collections::HashMap;
+
 use arrow::array::ArrayRef;
 use arrow::compute::concat_batches;
 use serde_json::{Map, Value, json};
@@ -10,6 +12,7 @@ use crate::meta::annotation;
 use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Kind};
 use crate::plan::answer::cells;
+use crate::plan::exemplars::COLUMNS;
 use crate::query::request::Request;
 use crate::query::{Format, Query};
 
@@ -111,7 +114,40 @@ impl Frame<'_> {
             table.members.push(name);
             table.columns.push(column);
         }
+        if let Some(exemplars) = &set.exemplars {
+            let column = self.exemplars(query, &table, exemplars)?;
+            table.members.push("_exemplars".to_owned());
+            table.columns.push(column);
+        }
         Ok(table)
+    }
+
+    /// The exemplars of each row: those whose groups are the row's.
+    fn exemplars(&self, query: &Query, table: &Table, set: &ResultSet) -> OlapResult<Vec<Value>> {
+        let all = concat_batches(&set.schema, &set.batches)
+            .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))?;
+        let groups = set.columns.len() - COLUMNS.len();
+        let named = set.columns.iter().zip(all.columns());
+        let written = |(name, column): (&String, &ArrayRef)| match name.as_str() {
+            "time" => cells(column, query.tz),
+            name => self.column(query, name, column),
+        };
+        let cells = named.map(written).collect::<OlapResult<Vec<_>>>()?;
+        let mut of: HashMap<String, Vec<Value>> = HashMap::new();
+        for row in 0..all.num_rows() {
+            let key: Vec<&Value> = cells[..groups].iter().map(|column| &column[row]).collect();
+            let own =
+                COLUMNS.iter().zip(&cells[groups..]).map(|(name, column)| ((*name).to_owned(), column[row].clone()));
+            of.entry(json!(key).to_string()).or_default().push(Value::Object(own.collect()));
+        }
+        let columns: Vec<&Vec<Value>> = set.columns[..groups]
+            .iter()
+            .filter_map(|name| table.members.iter().position(|member| member == name))
+            .map(|at| &table.columns[at])
+            .collect();
+        let rows = table.columns.first().map_or(0, Vec::len);
+        let key = |row: usize| json!(columns.iter().map(|column| &column[row]).collect::<Vec<_>>()).to_string();
+        Ok((0..rows).map(|row| of.get(&key(row)).cloned().unwrap_or_default().into()).collect())
     }
 
     fn column(&self, query: &Query, name: &str, column: &ArrayRef) -> OlapResult<Vec<Value>> {

@@ -107,7 +107,7 @@ pub fn query(
 ) -> OlapResult<Query> {
     known(query, asked)?;
     let (measures, dimensions) = members(catalog, measure)?;
-    let mut out = Query { format: None, ..query.clone() }.to_json();
+    let mut out = Query { format: None, exemplars: 0, ..query.clone() }.to_json();
     let mut filters: Vec<Value> = Vec::new();
     for (filter, shown) in query.filters.iter().zip(out["filters"].as_array().into_iter().flatten()) {
         if !filter.is_about_measures() {
@@ -159,7 +159,7 @@ pub fn query(
 
 /// The rows of a model that others multiply: one for each key.
 pub fn by_key(catalog: &Catalog, query: &Query, model: &str) -> Query {
-    let mut grouped = Query { ungrouped: false, order: Some(Vec::new()), ..query.clone() };
+    let mut grouped = Query { ungrouped: false, exemplars: 0, order: Some(Vec::new()), ..query.clone() };
     for key in catalog.model(model).key() {
         let id = MemberId::new(model, &key.common.name);
         if !grouped.dimensions.contains(&id) {

@@ -18,7 +18,7 @@ use crate::drill;
 use crate::error::OlapResult;
 use crate::model::MemberId;
 use crate::model::catalog::Catalog;
-use crate::plan::{Planned, Planner, Sources, Tree};
+use crate::plan::{Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::request::Request;
@@ -43,6 +43,8 @@ pub struct ResultSet {
     pub batches: Vec<RecordBatch>,
     /// Number of groups, where it is asked for.
     pub total: Option<i64>,
+    /// Spans behind the rows, where they are asked for.
+    pub exemplars: Option<Box<ResultSet>>,
     /// Memory that the rows take, given back with them.
     pub memory: Arc<Collected>,
 }
@@ -109,6 +111,7 @@ impl OlapEngine {
         marks_values: bool,
     ) -> OlapResult<Planned> {
         let mut members = members(query);
+        members.extend(exemplars::members(catalog, query));
         members.dedup();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
@@ -207,7 +210,15 @@ impl OlapEngine {
                 counted.first().map(|b| b.column(0).as_primitive::<Int64Type>().value(0))
             }
         };
-        Ok(ResultSet { columns: planned.columns.clone(), schema, batches, total, memory })
+        let exemplars = match &planned.exemplars {
+            None => None,
+            Some(inner) => {
+                let (schema, batches) = self.collect(&inner.rows, ctx, &memory).await?;
+                let (columns, memory) = (inner.columns.clone(), Arc::clone(&memory));
+                Some(Box::new(ResultSet { columns, schema, batches, total: None, exemplars: None, memory }))
+            }
+        };
+        Ok(ResultSet { columns: planned.columns.clone(), schema, batches, total, exemplars, memory })
     }
 
     async fn collect(

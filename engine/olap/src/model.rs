@@ -6,6 +6,7 @@
 pub mod catalog;
 mod check;
 pub mod load;
+mod open;
 mod read;
 pub mod template;
 mod views;
@@ -16,6 +17,7 @@ use quiver_alerting::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
+pub use open::OpenMembers;
 pub use template::{Piece, Template};
 
 /// A member of a model by both names.
@@ -445,6 +447,8 @@ pub struct Model {
     pub measures: Vec<Measure>,
     /// Segments.
     pub segments: Vec<Segment>,
+    /// Dimensions that are made of their names.
+    pub open: Option<OpenMembers>,
     /// Hierarchies.
     pub hierarchies: Vec<Hierarchy>,
     /// Rollups.

@@ -1,13 +1,14 @@
 //! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
 //!
 //! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
-//! of models into expressions; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
+//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
 //! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
 //! measures of other models in queries of their own; `stages` puts it all together, and what
 //! is computed over results.
 
 pub mod answer;
 mod apart;
+pub mod exemplars;
 mod exprs;
 mod filters;
 mod parts;
@@ -119,6 +120,8 @@ pub struct Planned {
     pub tree: Option<Tree>,
     /// Texts of the models whose rows are a SELECT.
     pub selects: BTreeMap<String, String>,
+    /// Gives the exemplars of the rows, where they are asked for.
+    pub exemplars: Option<Box<Planned>>,
 }
 
 /// The first time dimension that queries may name of the model or view of a member.
@@ -165,7 +168,7 @@ impl Planner<'_> {
         let rows = LogicalPlanBuilder::from(rows).aggregate(groups, vec![count])?.sort(order)?;
         let rows = rows.limit(query.offset as usize, query.limit.map(|n| n as usize))?.build()?;
         let columns = columns.into_iter().chain(["count".to_owned()]).collect();
-        Ok(Planned { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new() })
+        Ok(Planned { rows, total: None, columns, tree: Some(tree), selects: BTreeMap::new(), exemplars: None })
     }
 
     /// Plans a query.
@@ -175,6 +178,10 @@ impl Planner<'_> {
     pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
         let stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query).ok();
+        if query.ungrouped && query.exemplars > 0 {
+            let text = "rows that are not grouped are no groups that could have exemplars";
+            return Err(QueryError::new(Reason::BadValue, "/exemplars", text).into());
+        }
         if query.ungrouped {
             return self.ungrouped(query, &stage, tree);
         }
@@ -193,12 +200,13 @@ impl Planner<'_> {
                 measures.push(id);
             }
         }
+        let exemplars = (query.exemplars > 0).then(|| self.exemplars(query)).transpose()?.map(Box::new);
         let mut plan = self.stage(&stage, &measures)?;
         for filter in having {
             let condition = self.having(filter)?;
             plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         }
-        self.finish(query, plan, tree)
+        Ok(Planned { exemplars, ..self.finish(query, plan, tree)? })
     }
 
     /// Total, order, limit, and the columns of the answer.
@@ -217,7 +225,7 @@ impl Planner<'_> {
             columns.push(id.to_string());
         }
         let rows = builder.project(out)?.build()?;
-        Ok(Planned { rows, total, columns, tree, selects: BTreeMap::new() })
+        Ok(Planned { rows, total, columns, tree, selects: BTreeMap::new(), exemplars: None })
     }
 
     fn count_of(&self, plan: LogicalPlan) -> OlapResult<LogicalPlan> {

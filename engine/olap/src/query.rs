@@ -134,6 +134,8 @@ pub struct Query {
     pub cache: Option<CacheMode>,
     /// Ways over joins.
     pub hints: Vec<Vec<String>>,
+    /// How many spans each row shows that are behind it.
+    pub exemplars: u64,
     /// The time at which it is asked, in ns.
     pub now_ns: i64,
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
+use quiver_query::{Explaining, Pace, Phase, QueryContext, QueryEngine, QueryMemory, SampleTables, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesSnapshot, SeriesSource};
 use serde_json::Value;
 
@@ -340,7 +340,9 @@ impl PromqlEngine {
         ctx: &QueryContext,
     ) -> Result<Value, PromqlError> {
         let text = Text { text: query.to_owned(), _memory: self.reserve_text(query, TREE_BYTES, ctx)? };
-        let (engine, options, inner) = (self.clone(), *options, ctx.clone());
+        // What `count_values` and `info` ask while the plan is made has to run, and is shown below it.
+        let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
+        let (engine, options) = (self.clone(), *options);
         let work = async move {
             let expr = engine.parse_at(&text, times, &inner)?;
             let snapshot = engine.source.snapshot();

@@ -28,7 +28,7 @@ pub struct RawReader {
 pub struct RawSeries {
     /// Labels.
     pub table: Arc<SeriesTable>,
-    plan: Option<LogicalPlan>,
+    plan: LogicalPlan,
     engine: Arc<QueryEngine>,
     ctx: QueryContext,
 }
@@ -42,18 +42,14 @@ impl RawReader {
         let selector = SeriesSelector { matchers, range, labels: None };
         let selected = self.snapshot.select(&self.ctx.access, &selector, &self.ctx.stats).await?;
         self.ctx.check("query preparation")?;
-        let plan = if selected.table.is_empty() {
-            None
-        } else {
-            let request = SampleRequest {
-                range,
-                histograms: selected.has_histograms,
-                floats: true,
-                start_times: false,
-                again: false,
-            };
-            Some(sample_scan(&*self.tables, "samples", &selected, &request, &self.ctx.stats)?)
+        let request = SampleRequest {
+            range,
+            histograms: selected.has_histograms,
+            floats: true,
+            start_times: false,
+            again: false,
         };
+        let plan = sample_scan(&*self.tables, "samples", &selected, &request, &self.ctx.stats)?;
         let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));
         Ok(RawSeries { table, plan, engine, ctx: self.ctx.clone() })
     }
@@ -73,8 +69,7 @@ impl RawSeries {
     /// # Errors
     /// Those of the visitor; LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn each(&self, mut visit: impl FnMut(u32, &SeriesSamples<'_>) -> Result<()>) -> Result<()> {
-        let Some(plan) = &self.plan else { return Ok(()) };
-        let mut batches = self.engine.execute(plan, &self.ctx).await?;
+        let mut batches = self.engine.execute(&self.plan, &self.ctx).await?;
         let mut buffers = SampleBuffers::default();
         while let Some(batch) = batches.next().await {
             let batch = SampleBatch::new(&batch.map_err(from_datafusion)?).map_err(from_datafusion)?;

@@ -9,6 +9,7 @@ use quiver_types::stats::get;
 use quiver_types::{Access, Error, ErrorKind, ReadStats, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::explaining::Explaining;
 use crate::failpoint;
 use crate::gate::QueryGate;
 use crate::running::{Asked, Query};
@@ -64,6 +65,10 @@ pub struct QueryContext {
     query: Arc<Query>,
     /// See [`Self::rehearsed`].
     pub(crate) rehearse: bool,
+    /// Where its plans are noted, when they are to be shown.
+    pub(crate) explaining: Option<Arc<Explaining>>,
+    /// See [`Self::planning`].
+    pub(crate) needed: bool,
     /// What its nodes made and have not given on.
     pub(crate) underway: Arc<Underway>,
     /// Memory of what was collected and is held as long as the context is.
@@ -111,6 +116,8 @@ impl QueryContext {
             waited_nanos: Arc::default(),
             gate: Arc::default(),
             rehearse: false,
+            explaining: None,
+            needed: false,
             query: Arc::new(query),
             underway: Arc::default(),
             kept: Arc::default(),

@@ -33,7 +33,7 @@ use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
 use crate::running::{Phase, Running};
 use crate::underway::AllUnderway;
-use crate::{explain, failpoint, rehearsal, relational};
+use crate::{explain, failpoint, lists, rehearsal, relational};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -90,6 +90,7 @@ pub struct QueryUse {
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
+    pub(crate) lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
     pool: Arc<dyn MemoryPool>,
@@ -143,6 +144,7 @@ impl QueryEngine {
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions);
+        let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(Arc::clone(&runtime_env))
@@ -161,6 +163,7 @@ impl QueryEngine {
         Ok(Arc::new(Self {
             state,
             relational,
+            lists,
             planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
             pool,
@@ -299,6 +302,9 @@ impl QueryEngine {
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
         let mut physical = self.plan(plan).await?;
+        if let Some(no_rows) = ctx.planned(plan, &physical) {
+            return Ok(no_rows);
+        }
         if ctx.rehearse {
             let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared())?;
             while let Some(batch) = rows.next().await {
@@ -312,7 +318,7 @@ impl QueryEngine {
         self.execute_physical(physical, ctx, shared())
     }
 
-    fn execute_physical(
+    pub(crate) fn execute_physical(
         &self,
         physical: Arc<dyn ExecutionPlan>,
         ctx: &QueryContext,
@@ -385,7 +391,15 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        Ok(explain::to_json(plan, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
+        let mut shown = explain::to_json(plan, &physical, analyze);
+        if analyze {
+            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
+        }
+        let children = ctx.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
+        if !children.is_empty() {
+            shown["children"] = children.into();
+        }
+        Ok(shown)
     }
 
     /// Lists a query before it runs, so that what comes first (parsing, waiting for another) shows too.

@@ -8,27 +8,39 @@ use datafusion::physical_plan::metrics::{MetricValue, MetricsSet};
 use datafusion::physical_plan::{ExecutionPlan, displayable};
 use quiver_types::ReadStats;
 use serde_json::{Map, Value, json};
+use xxhash_rust::xxh3::xxh3_64;
 
-/// Renders both plans and one entry per physical node, parents first. With `analyzed`, nodes show their metrics, and
-/// `totals` what the whole query read, its label phase included.
-pub(crate) fn to_json(
-    logical: &LogicalPlan,
-    physical: &Arc<dyn ExecutionPlan>,
-    analyzed: Option<(&ReadStats, Duration)>,
-) -> Value {
+/// Renders both plans, a digest of the physical one and one entry per physical node, parents first. Nodes of a plan that
+/// ran show their metrics.
+pub(crate) fn to_json(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>, ran: bool) -> Value {
     let mut nodes = Vec::new();
-    walk(physical, 0, analyzed.is_some(), &mut nodes);
-    let mut out = json!({
+    walk(physical, 0, ran, &mut nodes);
+    json!({
         "logical": logical.display_indent().to_string(),
-        "physical": displayable(&**physical).indent(false).to_string(),
+        "physical": text(physical),
+        "digest": digest(physical),
         "nodes": nodes,
-    });
-    if let Some((stats, elapsed)) = analyzed {
-        let mut totals: Map<String, Value> = stats.list().into_iter().map(|(k, v)| (k.into(), v.into())).collect();
-        totals.insert("time_ms".into(), json!(elapsed.as_secs_f64() * 1e3));
-        out["totals"] = Value::Object(totals);
+    })
+}
+
+/// What a whole query read, its label phase included.
+pub(crate) fn totals(stats: &[&Arc<ReadStats>], elapsed: Duration) -> Value {
+    let mut totals: Map<String, Value> = Map::new();
+    for (name, value) in stats.iter().flat_map(|stats| stats.list()) {
+        let known = totals.get(name).and_then(Value::as_u64).unwrap_or_default();
+        totals.insert(name.into(), (known + value).into());
     }
-    out
+    totals.insert("time_ms".into(), json!(elapsed.as_secs_f64() * 1e3));
+    Value::Object(totals)
+}
+
+fn text(physical: &Arc<dyn ExecutionPlan>) -> String {
+    displayable(&**physical).indent(false).to_string()
+}
+
+/// Gives a digest of a physical plan as it is shown: plans that read the same in the same way have the same one.
+pub(crate) fn digest(physical: &Arc<dyn ExecutionPlan>) -> String {
+    format!("{:016x}", xxh3_64(text(physical).as_bytes()))
 }
 
 fn walk(node: &Arc<dyn ExecutionPlan>, depth: usize, analyzed: bool, out: &mut Vec<Value>) {

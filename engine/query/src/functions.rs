@@ -3,9 +3,12 @@
 
 mod addresses;
 mod attr;
+mod distinct;
 mod gauges;
 mod mode;
+mod processes;
 mod quantile;
+mod quoting;
 mod spans;
 mod stacks;
 mod statements;
@@ -23,6 +26,7 @@ use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_c
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub use quantile::quantile;
 use texts::Gives;
 
@@ -34,6 +38,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quantile(x, q)", "the q-quantile of all values, interpolated between two of them"),
     ("quantile_approx(x, q)", "the same by a t-digest, in bounded memory"),
     ("count_distinct_approx(x)", "the number of different values by HyperLogLog"),
+    ("count_distinct(x)", "the number of different values; `count(DISTINCT x)` becomes it"),
     ("gauge_avg(series_id, time, value)", "the mean over series of the mean of their samples"),
     ("gauge_sum(series_id, time, value)", "the sum over series of the mean of their samples"),
     ("gauge_first(series_id, time, value)", "the sum over series of their first sample"),
@@ -52,11 +57,14 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("fingerprint(type, frames)", "hash of an error"),
     ("first_event(events, key)", "attribute of a span's first event that is named `exception`"),
     ("sample_weight(trace_state)", "how many spans one stands for, by the sampling threshold of its trace state"),
+    ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
+    ("quote_literal(text)", "a text as a literal of a statement"),
     ("severity_bucket(n, text)", "`trace`, `debug`, `info`, `warn`, `error` or `fatal` of a log record"),
     (
         "span_tree(id, parent, kind, service, name, start, end, is_error, mark)",
         "of each span of a trace its caller, entry and self time",
     ),
+    ("process_runs(definition, now, events)", "instances of a business process that one value went through"),
     ("trace_shape(id, parent, kind, service, name, start, end, is_error, mark)", "a trace as a whole"),
 ];
 
@@ -75,6 +83,8 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("fingerprint", 2, Gives::Text(stacks::fingerprint)),
     ("sample_weight", 1, Gives::Number(spans::sample_weight)),
     ("severity_bucket", 2, Gives::Text(spans::severity_bucket)),
+    ("quote_ident", 1, Gives::Text(quoting::quote_ident)),
+    ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
 /// Adds the functions to a session.
@@ -86,6 +96,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
+    state.register_udf(processes::function())?;
     for (name, arity, gives) in OF_TEXTS {
         state.register_udf(texts::function(name, *arity, *gives))?;
     }
@@ -93,6 +104,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(function)?;
     }
     state.register_udaf(mode::function())?;
+    state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
     state.register_udaf(quantile())?;

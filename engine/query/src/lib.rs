@@ -2,17 +2,23 @@
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
 //! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible; `relational` is the session of SQL and analytics, `tables` what they may name.
+//! plans visible, `explaining` notes those of a request; `lists` is the session of lists, `index` the leaf of look-ups; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
 //!
 //! Invariant: knows no query language and no store.
 
 mod context;
+mod distinct_counts;
 mod engine;
 mod error;
 mod explain;
+mod explaining;
 pub mod failpoint;
 pub mod functions;
 mod gate;
+mod grouping;
+pub mod index;
+mod joined_ids;
+mod lists;
 mod logs;
 mod names;
 mod operator;
@@ -29,6 +35,7 @@ mod underway;
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
 pub use error::{from_datafusion, to_datafusion};
+pub use explaining::Explaining;
 pub use logs::LogTables;
 pub use names::Names;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};

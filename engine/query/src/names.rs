@@ -10,12 +10,14 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{TableReference, not_impl_err, plan_err};
+use datafusion::common::{DFSchema, TableReference, not_impl_err, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
+use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::parser::{DFParser, Statement};
 use datafusion::sql::planner::{ParserOptions, SqlToRel};
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
@@ -97,6 +99,10 @@ impl ContextProvider for Names<'_> {
         let Some(function) = self.state.table_functions().get(name) else {
             return plan_err!("there is no table function `{name}`");
         };
+        // It takes literals only; what is made of some is as good.
+        let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
+        let simple = |arg: Expr| simplifier.simplify(simplifier.coerce(arg, &DFSchema::empty())?);
+        let args = args.into_iter().map(simple).collect::<DataFusionResult<Vec<_>>>()?;
         Ok(provider_as_source(function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?))
     }
 

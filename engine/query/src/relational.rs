@@ -21,10 +21,11 @@ use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
 use crate::context::QueryContext;
+use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 use crate::running::Phase;
-use crate::{explain, functions};
+use crate::{explain, functions, grouping, joined_ids};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -33,7 +34,7 @@ pub(crate) fn session(
     languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
-    let mut state = state.build();
+    let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
@@ -81,6 +82,7 @@ impl QueryEngine {
         let optimized = self.relational.optimize(plan).map_err(from_datafusion)?;
         let physical =
             self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(from_datafusion)?;
+        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -94,7 +96,10 @@ impl QueryEngine {
         ctx: &QueryContext,
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let (_, physical) = self.plan_relational(plan).await?;
+        let (optimized, physical) = self.plan_relational(plan).await?;
+        if let Some(no_rows) = ctx.planned(&optimized, &physical) {
+            return Ok(no_rows);
+        }
         ctx.query().enter(Phase::Execute);
         execute_stream(physical, self.relational_task(ctx)).map_err(from_datafusion)
     }
@@ -113,7 +118,11 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        Ok(explain::to_json(&optimized, &physical, analyze.then(|| (&*ctx.stats, began.elapsed()))))
+        let mut shown = explain::to_json(&optimized, &physical, analyze);
+        if analyze {
+            shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
+        }
+        Ok(shown)
     }
 
     /// The context of a run, with the functions of the session.

@@ -86,6 +86,8 @@ pub struct Query {
     /// Ends all that belongs to it; only an operator does so.
     pub(crate) stop: CancellationToken,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
+    /// Plans that were made for it.
+    plans: AtomicU64,
     phase: AtomicU8,
     /// When it came to its phase, in nanoseconds since it began.
     entered: AtomicU64,
@@ -108,11 +110,22 @@ impl Query {
             stats: Arc::default(),
             stop: CancellationToken::new(),
             memory: OnceLock::new(),
+            plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
             entered: AtomicU64::new(0),
             nanos: Default::default(),
             listed: OnceLock::new(),
         }
+    }
+
+    /// Counts a plan.
+    pub(crate) fn count_plan(&self) {
+        self.plans.fetch_add(1, Relaxed);
+    }
+
+    /// Plans that were made for it so far.
+    pub fn plans(&self) -> u64 {
+        self.plans.load(Relaxed)
     }
 
     /// Goes on to a phase.

@@ -4,11 +4,16 @@
 //! looked up in `public` first.
 
 mod cells;
+pub mod configured;
 mod convert;
+mod episodes;
+mod history;
+mod keys;
 mod logs;
 mod lower;
 mod metrics;
 mod named;
+pub mod processes;
 mod spans;
 mod views;
 
@@ -23,6 +28,10 @@ use quiver_types::{Access, Domain, Result};
 use crate::context::QueryContext;
 
 pub use cells::TextMaps;
+pub(crate) use cells::hex_ids;
+#[cfg(test)]
+pub(crate) use convert::{Convert, Converted};
+pub(crate) use convert::{ConvertExec, HEX};
 pub use named::TableSources;
 
 /// Schema of the tables of the product.

@@ -7,6 +7,7 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::simplify::SimplifyContext;
@@ -64,6 +65,9 @@ pub trait Languages: Send + Sync + Debug {
     /// # Errors
     /// Those of the language.
     async fn call(&self, call: &Call, access: &DomainAccess, ctx: &QueryContext) -> Result<Vec<RecordBatch>>;
+
+    /// The columns of what a function of [`CALLS`] gives, which is known without calling it.
+    fn columns(&self, name: &str) -> SchemaRef;
 }
 
 /// A call as it stands in a statement: what the planner will ask for, and what it means.
@@ -100,17 +104,39 @@ pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
     finder.0.into_iter().map(|(name, args)| found(name, args, names)).collect()
 }
 
-fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
-    let form = CALLS.iter().find(|(known, _)| *known == name).map_or("", |(_, form)| form);
+/// Finds the calls of a query without looking at the values of their arguments: name, arguments.
+///
+/// # Errors
+/// Invalid: an argument cannot be read.
+pub(crate) fn shapes(query: &Query, names: &Names<'_>) -> Result<Vec<(String, Vec<datafusion::logical_expr::Expr>)>> {
+    let mut finder = Finder(Vec::new());
+    let _ = query.visit(&mut finder);
+    let read = |(name, args): (String, _)| exprs(&name, args, names).map(|exprs| (name, exprs));
+    finder.0.into_iter().map(read).collect()
+}
+
+fn form_of(name: &str) -> &'static str {
+    CALLS.iter().find(|(known, _)| *known == name).map_or("", |(_, form)| form)
+}
+
+/// The arguments of a call as the planner reads them.
+fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<datafusion::logical_expr::Expr>> {
     let planner = SqlToRel::new(names);
     let schema = DFSchema::empty();
     let mut exprs = Vec::new();
     for arg in args {
         let FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) = arg else {
-            return Err(Error::invalid(format!("arguments of `{name}` have no names: `{form}`")));
+            return Err(Error::invalid(format!("arguments of `{name}` have no names: `{}`", form_of(name))));
         };
         exprs.push(planner.sql_to_expr(expr, &schema, &mut PlannerContext::new()).map_err(of_planner)?);
     }
+    Ok(exprs)
+}
+
+fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
+    let form = form_of(&name);
+    let schema = DFSchema::empty();
+    let exprs = exprs(&name, args, names)?;
     let context = SimplifyContext::builder().with_current_time().build();
     let simplifier = ExprSimplifier::new(context);
     let mut values = Vec::new();

@@ -2,49 +2,67 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Int64Array, RecordBatch, StringViewArray};
-use arrow::datatypes::{DataType, Field, Schema};
-use datafusion::catalog::{MemTable, TableProvider};
-use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry};
+use arrow::datatypes::DataType;
+use datafusion::catalog::TableProvider;
+use quiver_query::tables::TableEntry;
 use quiver_types::{Error, Result};
 
-use crate::error::nearest;
+use crate::error::{NO_TABLE, nearest};
 use crate::scope::Named;
+use crate::session::Session;
+
+mod about;
+pub(crate) mod functions;
+pub(crate) mod postgres;
+mod rows;
+pub(crate) mod types;
+
+use postgres::PG_CATALOG;
+use rows::Shape;
 
 /// The schema of tables about tables.
 pub(crate) const INFORMATION_SCHEMA: &str = "information_schema";
-/// The one database.
-const CATALOG: &str = "quiver";
-
-/// Names of tables about tables, and their columns.
-const ABOUT: [(&str, &[&str]); 3] = [
-    ("schemata", &["catalog_name", "schema_name"]),
-    ("tables", &["table_catalog", "table_schema", "table_name", "table_type"]),
-    (
-        "columns",
-        &["table_catalog", "table_schema", "table_name", "column_name", "ordinal_position", "is_nullable", "data_type"],
-    ),
-];
 
 /// What a caller may name.
 #[derive(Debug)]
-pub(crate) struct Catalog(pub(crate) Vec<TableEntry>);
+pub(crate) struct Catalog {
+    pub(crate) entries: Vec<TableEntry>,
+    /// Where a name without a schema is looked up.
+    path: Vec<String>,
+}
+
+/// A table about tables, with its schema.
+fn shape_of((schema, name): &Named) -> Option<(&'static str, Shape)> {
+    let of = |shapes: &'static [Shape]| shapes.iter().find(|shape| shape.name == *name).copied();
+    let postgres = || of(&postgres::FILLED).or_else(|| of(&postgres::EMPTY)).map(|shape| (PG_CATALOG, shape));
+    match schema.as_deref() {
+        Some(INFORMATION_SCHEMA) => of(&about::ALL).map(|shape| (INFORMATION_SCHEMA, shape)),
+        // Its schema is looked in first, as PostgreSQL does.
+        Some(PG_CATALOG) | None => postgres(),
+        Some(_) => None,
+    }
+}
 
 impl Catalog {
-    /// Finds a table: of a schema, or the operator's before the product's.
+    /// The tables that a session may name.
+    pub(crate) fn new(entries: Vec<TableEntry>, session: &Session) -> Self {
+        let path = session.settings.get("search_path").map_or("public, quiver", String::as_str);
+        Self { entries, path: path.split(',').map(|schema| schema.trim().to_owned()).collect() }
+    }
+
+    /// Finds a table: of a schema, or of the first of the path; the operator's come before the product's by default.
     pub(crate) fn find(&self, (schema, name): &Named) -> Option<&TableEntry> {
-        let of = |wanted: &str| self.0.iter().find(|entry| entry.schema == wanted && entry.name == *name);
+        let of = |wanted: &str| self.entries.iter().find(|entry| entry.schema == wanted && entry.name == *name);
         match schema {
             Some(schema) => of(schema),
-            None => of(PUBLIC_SCHEMA).or_else(|| of(QUIVER_SCHEMA)),
+            None => self.path.iter().find_map(|schema| of(schema)),
         }
     }
 
     /// Fixed columns of a table.
     pub(crate) fn fixed(&self, named: &Named) -> Option<Vec<String>> {
-        if named.0.as_deref() == Some(INFORMATION_SCHEMA) {
-            let (_, columns) = ABOUT.iter().find(|(name, _)| *name == named.1)?;
-            return Some(columns.iter().map(|name| (*name).to_owned()).collect());
+        if let Some((_, shape)) = shape_of(named) {
+            return Some(shape.names());
         }
         let entry = self.find(named)?;
         Some(entry.columns.fields().iter().map(|field| field.name().clone()).collect())
@@ -53,57 +71,39 @@ impl Catalog {
     /// Says that there is no such table, and which may have been meant.
     pub(crate) fn unknown(&self, name: &str) -> Error {
         let bare = name.rsplit('.').next().unwrap_or(name);
-        let meant = nearest(bare, self.0.iter().map(|entry| entry.name.as_str()));
+        let meant = nearest(bare, self.entries.iter().map(|entry| entry.name.as_str()));
         let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
-        Error::invalid(format!("there is no table `{name}`{meant}"))
+        Error::invalid(format!("{NO_TABLE} `{name}`{meant}"))
     }
 
-    /// Makes a table about tables.
+    /// Makes a table about tables; none: it is no such table.
     ///
     /// # Errors
     /// Internal: only by a fault of ours.
-    pub(crate) fn about(&self, name: &str) -> Result<Option<Arc<dyn TableProvider>>> {
-        let Some((_, names)) = ABOUT.iter().find(|(known, _)| *known == name) else { return Ok(None) };
-        let rows = match name {
-            "schemata" => {
-                [PUBLIC_SCHEMA, QUIVER_SCHEMA, INFORMATION_SCHEMA].map(|s| vec![CATALOG.into(), s.into()]).to_vec()
-            }
-            "tables" => {
-                let own = ABOUT.iter().map(|(name, _)| (INFORMATION_SCHEMA, *name, "VIEW"));
-                let all = self.0.iter().map(|entry| (entry.schema, entry.name.as_str(), "BASE TABLE")).chain(own);
-                all.map(|(schema, name, kind)| [CATALOG, schema, name, kind].map(str::to_owned).to_vec()).collect()
-            }
-            _ => self.0.iter().flat_map(columns_of).collect::<Vec<Vec<String>>>(),
+    pub(crate) fn about(&self, named: &Named, session: &Session) -> Result<Option<Arc<dyn TableProvider>>> {
+        let Some((schema, shape)) = shape_of(named) else { return Ok(None) };
+        let rows = match schema {
+            PG_CATALOG => self.postgres_rows(shape.name, session),
+            _ => self.about_rows(shape.name, session),
         };
-        let column = |(at, name): (usize, &&str)| -> (Field, ArrayRef) {
-            if *name == "ordinal_position" {
-                let numbers: Int64Array = rows.iter().map(|row| row[at].parse::<i64>().ok()).collect();
-                return (Field::new(*name, DataType::Int64, false), Arc::new(numbers));
-            }
-            let texts = StringViewArray::from_iter_values(rows.iter().map(|row| row[at].as_str()));
-            (Field::new(*name, DataType::Utf8View, false), Arc::new(texts))
-        };
-        let (fields, columns): (Vec<Field>, Vec<ArrayRef>) = names.iter().enumerate().map(column).unzip();
-        let failed = |e| Error::internal("cannot list tables").with_source(e);
-        let schema = Arc::new(Schema::new(fields));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?;
-        let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(quiver_query::from_datafusion)?;
-        Ok(Some(Arc::new(table)))
+        shape.table(&rows).map(Some)
     }
-}
 
-fn columns_of(entry: &TableEntry) -> impl Iterator<Item = Vec<String>> + '_ {
-    entry.columns.fields().iter().enumerate().map(move |(at, field)| {
-        vec![
-            CATALOG.to_owned(),
-            entry.schema.to_owned(),
-            entry.name.clone(),
-            field.name().clone(),
-            (at + 1).to_string(),
-            if field.is_nullable() { "YES" } else { "NO" }.to_owned(),
-            type_name(field.data_type()),
-        ]
-    })
+    /// Whether a table is one of those about tables.
+    pub(crate) fn is_about(named: &Named) -> bool {
+        shape_of(named).is_some()
+    }
+
+    /// Whether a table never has a row: it is about what there is none of here.
+    pub(crate) fn is_empty(named: &Named) -> bool {
+        match shape_of(named) {
+            Some((PG_CATALOG, shape)) => {
+                postgres::EMPTY.iter().any(|empty| empty.name == shape.name) || shape.name == "pg_am"
+            }
+            Some((_, shape)) => about::is_empty(shape.name),
+            None => false,
+        }
+    }
 }
 
 /// The name of a type as SQL writes it.
@@ -150,12 +150,16 @@ pub fn type_name(data_type: &DataType) -> String {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{Field, Schema};
+    use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
+
     use super::*;
 
     fn catalog() -> Catalog {
         let columns = Arc::new(Schema::new(vec![Field::new("time", DataType::Int64, false)]));
         let entry = |schema, name: &str| TableEntry { schema, name: name.to_owned(), columns: Arc::clone(&columns) };
-        Catalog(vec![entry(QUIVER_SCHEMA, "logs"), entry(PUBLIC_SCHEMA, "hosts"), entry(QUIVER_SCHEMA, "hosts")])
+        let entries = vec![entry(QUIVER_SCHEMA, "logs"), entry(PUBLIC_SCHEMA, "hosts"), entry(QUIVER_SCHEMA, "hosts")];
+        Catalog::new(entries, &Session::default())
     }
 
     #[test]
@@ -169,12 +173,39 @@ mod tests {
 
     #[test]
     fn tables_about_tables_have_their_columns() {
-        for (name, columns) in ABOUT {
-            let table = catalog().about(name).unwrap().expect("one of them");
+        let shapes =
+            [(INFORMATION_SCHEMA, &about::ALL[..]), (PG_CATALOG, &postgres::FILLED), (PG_CATALOG, &postgres::EMPTY)];
+        for (schema, shape) in shapes.into_iter().flat_map(|(schema, all)| all.iter().map(move |shape| (schema, shape)))
+        {
+            let named = (Some(schema.to_owned()), shape.name.to_owned());
+            let table = catalog().about(&named, &Session::default()).unwrap().expect("one of them");
             let names: Vec<String> = table.schema().fields().iter().map(|f| f.name().clone()).collect();
-            assert_eq!(names, columns);
+            assert_eq!(names, shape.names());
+            let mut once = names.clone();
+            once.sort_unstable();
+            once.dedup();
+            assert_eq!(once.len(), names.len(), "{}", shape.name);
         }
-        assert!(catalog().about("nothing").unwrap().is_none());
+        assert!(
+            catalog()
+                .about(&(Some(PG_CATALOG.to_owned()), "nothing".to_owned()), &Session::default())
+                .unwrap()
+                .is_none()
+        );
+    }
+
+    #[test]
+    fn relations_have_numbers_of_their_own() {
+        let mut oids: Vec<i64> = catalog().relations().iter().map(|relation| relation.oid).collect();
+        oids.extend(functions::known().iter().map(|function| function.oid));
+        let count = oids.len();
+        oids.sort_unstable();
+        oids.dedup();
+        assert_eq!(oids.len(), count);
+    }
+
+    #[test]
+    fn names_of_types() {
         let map = quiver_types::tables::spans::map();
         assert_eq!(type_name(&map), "map(text, text)");
     }

@@ -20,10 +20,17 @@ use tokio::sync::mpsc;
 use tracing::Instrument as _;
 
 use crate::calls::{self, Languages};
-use crate::catalog::{Catalog, INFORMATION_SCHEMA};
+use crate::catalog::Catalog;
+use crate::dialect;
 use crate::error::{of_planner, of_run};
-use crate::parse::{Param, Params, Parsed, parse};
+use crate::lacking;
+use crate::parse::{Param, Params, Parsed, Read, parse};
 use crate::scope::{Wanted, expand_wildcards, wanted};
+use crate::session::Session;
+
+mod describe;
+
+pub use describe::Described;
 
 /// Batches that wait for their reader.
 const WAITING_MAX: usize = 2;
@@ -43,6 +50,8 @@ pub struct Request {
     pub time_zone: Option<String>,
     /// Give the plan instead of rows.
     pub explain: Option<Explain>,
+    /// What it may ask about where it comes from.
+    pub session: Session,
 }
 
 /// How a plan is shown.
@@ -117,6 +126,7 @@ struct Ready {
     query: Query,
     explain: Option<Explain>,
     calls: Vec<(calls::Found, Vec<RecordBatch>)>,
+    session: Session,
 }
 
 impl SqlEngine {
@@ -142,7 +152,7 @@ impl SqlEngine {
         let limit = request.limit;
         let snapshot = self.tables.snapshot();
         let ready = self.ready(request, &snapshot, access, ctx).await?;
-        let (send, mut batches) = mpsc::channel(WAITING_MAX);
+        let (send, batches) = mpsc::channel(WAITING_MAX);
         let (own, access, ctx) = (self.clone(), access.clone(), ctx.clone());
         let run = async move {
             let out = send.clone();
@@ -152,9 +162,13 @@ impl SqlEngine {
                 let _ = send.send(Err(error)).await;
             }
         };
-        let task = tokio::spawn(run.in_current_span());
-        match batches.recv().await {
-            Some(Ok(Piece::Begin(schema))) => Ok(Answer::Rows(Rows { schema, batches, task })),
+        // Who goes away before the first row takes the query along, too.
+        let mut rows = Rows { schema: Arc::new(Schema::empty()), batches, task: tokio::spawn(run.in_current_span()) };
+        match rows.batches.recv().await {
+            Some(Ok(Piece::Begin(schema))) => {
+                rows.schema = schema;
+                Ok(Answer::Rows(rows))
+            }
             Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
             Some(Err(error)) => Err(error),
             Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a statement ended without an answer")),
@@ -172,6 +186,7 @@ impl SqlEngine {
     ) -> Result<Ready> {
         let (engine, snapshot, seen) = (Arc::clone(&self.engine), Arc::clone(snapshot), access.clone());
         let reading = ctx.again();
+        let session = request.session.clone();
         // On the threads of the engine, whose stacks are made for what nests.
         let work = async move {
             let read = parse(&request.text, &request.params)?;
@@ -180,24 +195,22 @@ impl SqlEngine {
                 Some(false) => Some(request.explain.unwrap_or(Explain::Plan)),
                 None => request.explain,
             };
-            let query = match read.statement {
-                Parsed::Query(query) => *query,
-                Parsed::ShowTables => own(SHOW_TABLES, Vec::new())?,
-                Parsed::Describe(parts) => described(&parts, &Catalog(snapshot.list(&seen)))?,
-            };
+            let catalog = Catalog::new(snapshot.list(&seen), &request.session);
+            let query = translated(&engine, read, &catalog, &request.session)?;
             let found = calls::find(&query, &Names::new(engine.relational()))?;
             Ok((query, explain, found))
         };
         let (query, explain, found) = self.engine.run(&reading, work).await?;
         let mut calls = Vec::new();
         for found in found {
+            lacking::for_call(&found.call, access)?;
             let rows = self.languages.call(&found.call, access, ctx).await?;
             let memory = self.engine.collected("rows of a table function", ctx);
             memory.add(rows.iter().map(RecordBatch::get_array_memory_size).sum())?;
             ctx.keep(memory);
             calls.push((found, rows));
         }
-        Ok(Ready { query, explain, calls })
+        Ok(Ready { query, explain, calls, session })
     }
 
     #[allow(clippy::too_many_arguments, reason = "what a statement brings along")]
@@ -240,10 +253,7 @@ impl SqlEngine {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
-        let Ready { mut query, calls, .. } = ready;
-        let catalog = Catalog(snapshot.list(access));
-        let fixed = |named: &_| catalog.fixed(named);
-        let mut wanted: Wanted = wanted(&query, &fixed);
+        let Ready { query, calls, session, .. } = ready;
         let mut names = Names::new(self.engine.relational());
         for (found, rows) in calls {
             let schema = rows.first().map(RecordBatch::schema);
@@ -251,26 +261,7 @@ impl SqlEngine {
             let table = MemTable::try_new(schema, vec![rows]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&found.name, &found.args, Arc::new(table));
         }
-        for ((schema, name), columns) in &mut wanted {
-            if schema.as_deref() == Some(INFORMATION_SCHEMA) {
-                columns.clear();
-                if let Some(table) = catalog.about(name)? {
-                    names.add(Some(INFORMATION_SCHEMA), name, table);
-                }
-                continue;
-            }
-            let Some(entry) = catalog.find(&(schema.clone(), name.clone())) else { continue };
-            let asked: Vec<String> = columns.iter().cloned().collect();
-            let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
-            if let Some(table) = snapshot.table(&request, ctx).await? {
-                let given = table.schema();
-                columns.retain(|column| given.column_with_name(column).is_some());
-                names.add(schema.as_deref(), name, table);
-            }
-        }
-        expand_wildcards(&mut query, &wanted, &fixed);
-        let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
-        let plan = names.plan_statement(statement).map_err(|error| named_error(error, &catalog))?;
+        let plan = plan_named(query, names, &session, (snapshot, access), ctx).await?;
         match limit {
             None => Ok(plan),
             Some(limit) => LogicalPlanBuilder::from(plan)
@@ -281,12 +272,56 @@ impl SqlEngine {
     }
 }
 
+/// Finds the tables of a query, and plans it.
+async fn plan_named(
+    mut query: Query,
+    mut names: Names<'_>,
+    session: &Session,
+    (snapshot, access): (&dyn TableSnapshot, &DomainAccess),
+    ctx: &QueryContext,
+) -> Result<LogicalPlan> {
+    let catalog = Catalog::new(snapshot.list(access), session);
+    let fixed = |named: &_| catalog.fixed(named);
+    let mut wanted: Wanted = wanted(&query, &fixed);
+    for (named, columns) in &mut wanted {
+        let (schema, name) = named;
+        if let Some(table) = catalog.about(named, session)? {
+            columns.clear();
+            names.add(schema.as_deref(), name, table);
+            continue;
+        }
+        let Some(entry) = catalog.find(named) else { continue };
+        let asked: Vec<String> = columns.iter().cloned().collect();
+        let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
+        if let Some(table) = snapshot.table(&request, ctx).await? {
+            let given = table.schema();
+            columns.retain(|column| given.column_with_name(column).is_some());
+            names.add(schema.as_deref(), name, table);
+        }
+    }
+    expand_wildcards(&mut query, &wanted, &fixed);
+    let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+    names.plan_statement(statement).map_err(|error| named_error(error, &catalog, snapshot))
+}
+
+/// The query of a statement, as the planner knows it.
+fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Session) -> Result<Query> {
+    let mut query = match read.statement {
+        Parsed::Query(query) => *query,
+        Parsed::ShowTables => own(SHOW_TABLES, Vec::new())?,
+        Parsed::Describe(parts) => described(&parts, catalog)?,
+    };
+    let aggregates = |name: &str| engine.relational().aggregate_functions().contains_key(name);
+    dialect::translate(&mut query, catalog, session, &aggregates)?;
+    Ok(query)
+}
+
 /// An error of planning; of a table that is not there, with the one that may have been meant.
-fn named_error(error: DataFusionError, catalog: &Catalog) -> Error {
+fn named_error(error: DataFusionError, catalog: &Catalog, snapshot: &dyn TableSnapshot) -> Error {
     if let DataFusionError::Plan(text) = error.find_root()
         && let Some((name, _)) = text.strip_prefix("table `").and_then(|rest| rest.split_once("` not found"))
     {
-        return catalog.unknown(name);
+        return lacking::for_table(name, snapshot).unwrap_or_else(|| catalog.unknown(name));
     }
     of_planner(error)
 }
@@ -301,7 +336,7 @@ async fn next_of(rows: &mut SendableRecordBatchStream) -> Result<Option<RecordBa
 }
 
 const SHOW_TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \
-    WHERE table_schema <> 'information_schema' ORDER BY table_schema, table_name";
+    WHERE table_schema NOT IN ('information_schema', 'pg_catalog') ORDER BY table_schema, table_name";
 const DESCRIBE: &str = "SELECT column_name, data_type, is_nullable FROM information_schema.columns \
     WHERE table_schema = $1 AND table_name = $2 ORDER BY ordinal_position";
 

@@ -22,7 +22,60 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
     if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {
         text.push_str(&format!(" at line {}, column {}", at.line, at.column));
     }
-    Error::invalid(format!("cannot read the statement: {text}"))
+    Error::invalid(format!("{UNREADABLE}: {text}"))
+}
+
+/// What of a statement is wrong, as far as clients tell faults apart.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Fault {
+    /// It cannot be read.
+    Syntax,
+    /// It would write.
+    Writes,
+    /// There is no such table.
+    Table,
+    /// There is no such column.
+    Column,
+    /// There is no such function.
+    Function,
+    /// Something else.
+    Other,
+}
+
+impl Fault {
+    /// That of an error of this crate, by how each begins.
+    pub fn of(error: &Error) -> Self {
+        let text = error.message.as_str();
+        if text.starts_with(UNREADABLE) {
+            Self::Syntax
+        } else if text.contains(READS_ONLY) {
+            Self::Writes
+        } else if text.starts_with(NO_TABLE) {
+            Self::Table
+        } else if text.starts_with(NO_COLUMN) {
+            Self::Column
+        } else if text.starts_with(NO_FUNCTION) {
+            Self::Function
+        } else {
+            Self::Other
+        }
+    }
+}
+
+const UNREADABLE: &str = "cannot read the statement";
+/// What each error of a statement that writes says.
+pub(crate) const READS_ONLY: &str = "statements only read";
+/// How errors begin that say which table, column, function is not there.
+pub(crate) const NO_TABLE: &str = "there is no table";
+const NO_COLUMN: &str = "there is no column";
+const NO_FUNCTION: &str = "Invalid function";
+
+/// Line and column that an error of this crate names, from 1.
+pub fn place_of(error: &Error) -> Option<(usize, usize)> {
+    let rest = error.message.rsplit_once(" at line ")?.1;
+    let (line, rest) = rest.split_once(", column ")?;
+    let column: String = rest.chars().take_while(char::is_ascii_digit).collect();
+    Some((line.parse().ok()?, column.parse().ok()?))
 }
 
 /// ` at Line: 1, Column: 5` as `at line 1, column 5`.
@@ -46,7 +99,7 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
             text.clone()
         }
         DataFusionError::SchemaError(inner, _) => match &**inner {
-            SchemaError::FieldNotFound { field, .. } => format!("there is no column `{}`", field.flat_name()),
+            SchemaError::FieldNotFound { field, .. } => format!("{NO_COLUMN} `{}`", field.flat_name()),
             other => other.to_string(),
         },
         other => other.strip_backtrace(),

@@ -1,19 +1,25 @@
 //! SQL over all telemetry: a statement becomes one plan over the named tables of `quiver_query::tables`.
 //!
 //! `parse` reads a statement and says what is not allowed, `scope` finds which column names it speaks of and of which
-//! table, `calls` evaluates table functions (PromQL and LogsQL as tables), `catalog` is `information_schema`, `engine` plans
-//! and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
+//! table, `calls` evaluates table functions (PromQL and LogsQL as tables), `catalog` is `information_schema` and
+//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `engine` plans and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
 //!
 //! Invariant: statements only read, and know no store: tables and languages come in through traits.
 
 mod calls;
 mod catalog;
+mod dialect;
 mod engine;
 mod error;
+mod lacking;
 mod parse;
 mod scope;
+mod session;
 
 pub use calls::{CALLS, Call, Languages};
 pub use catalog::type_name;
-pub use engine::{Answer, Explain, Request, Rows, SqlEngine};
+pub use catalog::types::{PG_TYPES, PgType, pg_type, type_oid};
+pub use engine::{Answer, Described, Explain, Request, Rows, SqlEngine};
+pub use error::{Fault, place_of};
 pub use parse::{Param, Params, TEXT_BYTES_MAX};
+pub use session::{DATABASE, SERVER_VERSION, Session};

@@ -5,14 +5,16 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    Query, SetExpr, Statement as SqlStatement, Value, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+    Array, CastKind, DataType as SqlType, Expr, Query, SetExpr, Statement as SqlStatement, TimezoneInfo, Value,
+    ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
 use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
-use crate::error::of_parser;
+use crate::catalog::types::PgType;
+use crate::error::{READS_ONLY, of_parser};
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -34,6 +36,12 @@ pub enum Param {
     Number(String),
     /// A text.
     Text(String),
+    /// A value of a type, as text; none: NULL.
+    Typed(Option<String>, &'static PgType),
+    /// A list of values.
+    List(Vec<Param>),
+    /// None yet: the statement is planned to find of what type it is.
+    Open,
 }
 
 /// Values of `$1`, `$2`, … and of `$name`.
@@ -107,13 +115,29 @@ pub(crate) struct Read {
 /// Invalid: it cannot be read (with line and column), writes, is none or several, lacks a parameter. LimitExceeded: it
 /// is too long or too deep.
 pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
+    let mut read = parse_open(text)?;
+    if let Parsed::Query(query) = &mut read.statement {
+        put_params(query, params)?;
+    }
+    Ok(read)
+}
+
+/// Reads a statement whose parameters have no values.
+///
+/// # Errors
+/// As [`parse`].
+pub(crate) fn parse_open(text: &str) -> Result<Read> {
     bounded(text)?;
     let dialect = PostgreSqlDialect {};
     let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
     let statements = parser.parse_statements();
     // Some errors do not say where; the parser stands behind what it could not read.
-    let statements = statements.map_err(|e| of_parser(&e, Some(parser.parser.get_current_token().span.start)))?;
+    let statements = statements.map_err(|e| match text.split_whitespace().next() {
+        // DataFusion has a `COPY` of its own, so PostgreSQL's would be told of a slip within it.
+        Some(word) if word.eq_ignore_ascii_case("copy") => not_reading("COPY"),
+        _ => of_parser(&e, Some(parser.parser.get_current_token().span.start)),
+    })?;
     let mut statements = statements.into_iter();
     let statement = statements.next().ok_or_else(|| Error::invalid("there is no statement"))?;
     if statements.next().is_some() {
@@ -126,9 +150,28 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
     let mut statement = reading(statement)?;
     if let Parsed::Query(query) = &mut statement {
         only_reads(query)?;
-        put_params(query, params)?;
     }
     Ok(Read { statement, explain })
+}
+
+/// Counts the parameters `$1`, `$2`, … of a query: the largest number.
+pub(crate) fn params_of(query: &Query) -> usize {
+    struct Counter(usize);
+    impl Visitor for Counter {
+        type Break = ();
+
+        fn pre_visit_value(&mut self, value: &ValueWithSpan) -> ControlFlow<()> {
+            if let Value::Placeholder(name) = &value.value
+                && let Some(number) = name.strip_prefix('$').and_then(|n| n.parse::<usize>().ok())
+            {
+                self.0 = self.0.max(number);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut counter = Counter(0);
+    let _ = query.visit(&mut counter);
+    counter.0
 }
 
 /// Refuses what would nest too deeply before anything is built of it.
@@ -166,7 +209,7 @@ fn bounded(text: &str) -> Result<()> {
 
 fn not_reading(what: &str) -> Error {
     Error::invalid(format!(
-        "`{what}` is not allowed: statements only read; write `SELECT`, `WITH`, `VALUES`, `EXPLAIN`, `SHOW TABLES` or `DESCRIBE`"
+        "`{what}` is not allowed: {READS_ONLY}; write `SELECT`, `WITH`, `VALUES`, `EXPLAIN`, `SHOW TABLES` or `DESCRIBE`"
     ))
 }
 
@@ -248,27 +291,88 @@ fn only_reads(query: &Query) -> Result<()> {
 /// Puts values in place of `$1` and `$name`.
 struct Filler<'p>(&'p Params);
 
+/// A value as an expression, where it is more than a literal.
+fn expression(param: &Param) -> Result<Option<Expr>> {
+    let literal = |value: Value| Expr::Value(value.into());
+    Ok(match param {
+        Param::Typed(value, pg_type) => {
+            let value = value.as_ref().map_or(Value::Null, |text| Value::SingleQuotedString(text.clone()));
+            let Some(data_type) = sql_type(pg_type.oid) else { return Ok(Some(literal(value))) };
+            let expr = Box::new(literal(value));
+            Some(Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None })
+        }
+        Param::List(items) => {
+            let item = |item: &Param| match expression(item)? {
+                Some(expr) => Ok(expr),
+                None => plain(item).map(literal).ok_or_else(|| Error::internal("a list holds no open parameter")),
+            };
+            let elem = items.iter().map(item).collect::<Result<_>>()?;
+            Some(Expr::Array(Array { elem, named: true }))
+        }
+        _ => None,
+    })
+}
+
+/// A value as a literal; none: it has none.
+fn plain(param: &Param) -> Option<Value> {
+    Some(match param {
+        Param::Null | Param::Typed(None, _) => Value::Null,
+        Param::Bool(b) => Value::Boolean(*b),
+        Param::Number(number) => Value::Number(number.clone(), false),
+        Param::Text(text) | Param::Typed(Some(text), _) => Value::SingleQuotedString(text.clone()),
+        Param::List(_) | Param::Open => return None,
+    })
+}
+
+/// The type that a value is cast to; none: it stays a text.
+fn sql_type(oid: u32) -> Option<SqlType> {
+    Some(match oid {
+        16 => SqlType::Boolean,
+        20 | 26 => SqlType::BigInt(None),
+        21 => SqlType::SmallInt(None),
+        23 => SqlType::Integer(None),
+        700 => SqlType::Real,
+        701 | 1700 => SqlType::DoublePrecision,
+        18 | 19 | 25 | 114 | 1042 | 1043 | 2950 | 3802 => SqlType::Text,
+        1082 => SqlType::Date,
+        1083 => SqlType::Time(None, TimezoneInfo::None),
+        1114 => SqlType::Timestamp(None, TimezoneInfo::None),
+        1184 => SqlType::Timestamp(None, TimezoneInfo::WithTimeZone),
+        1186 => SqlType::Interval { fields: None, precision: None },
+        _ => return None,
+    })
+}
+
 impl VisitorMut for Filler<'_> {
     type Break = Box<Error>;
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        let Expr::Value(ValueWithSpan { value: Value::Placeholder(name), .. }) = &*place else {
+            return ControlFlow::Continue(());
+        };
+        match self.0.get(name).and_then(expression) {
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+            Ok(Some(expr)) => *place = expr,
+            Ok(None) => {}
+        }
+        ControlFlow::Continue(())
+    }
 
     fn pre_visit_value(&mut self, value: &mut ValueWithSpan) -> ControlFlow<Self::Break> {
         let Value::Placeholder(name) = &value.value else { return ControlFlow::Continue(()) };
         match self.0.get(name) {
-            Err(error) => ControlFlow::Break(Box::new(error)),
-            Ok(param) => {
-                value.value = match param {
-                    Param::Null => Value::Null,
-                    Param::Bool(b) => Value::Boolean(*b),
-                    Param::Number(number) => Value::Number(number.clone(), false),
-                    Param::Text(text) => Value::SingleQuotedString(text.clone()),
-                };
-                ControlFlow::Continue(())
-            }
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+            Ok(param) => value.value = plain(param).unwrap_or_else(|| value.value.clone()),
         }
+        ControlFlow::Continue(())
     }
 }
 
-fn put_params(query: &mut Query, params: &Params) -> Result<()> {
+/// Puts values in place of parameters.
+///
+/// # Errors
+/// Invalid: one lacks.
+pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
     match query.visit(&mut Filler(params)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),

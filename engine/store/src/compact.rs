@@ -10,22 +10,24 @@ use tokio::sync::{mpsc, oneshot};
 
 use crate::catalog::Change;
 use crate::cleaner;
-use crate::core::{Core, commit};
+use crate::core::{Core, Job, commit};
 use crate::error::{Context as _, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::metrics::METRICS;
-use crate::part::{Part, Place};
+use crate::part::{Part, PartId, PartMeta, Place};
 
 mod logs;
 mod merge;
 mod plan;
 mod rest;
+pub(crate) mod rewrite;
 mod spans;
 #[cfg(test)]
 mod tests;
 
 use plan::{Context, Plan, plan};
 use rest::Resting;
+use rewrite::{Outcome, SpanRewriter};
 
 /// How much less than others the thread gets of a busy processor.
 const NICENESS: i32 = 10;
@@ -43,9 +45,11 @@ pub(crate) struct Compactor {
 }
 
 #[derive(Debug)]
-struct Request {
-    force: bool,
-    done: oneshot::Sender<Result<()>>,
+enum Request {
+    /// Compacts what is due, or everything.
+    Compact { force: bool, done: oneshot::Sender<Result<()>> },
+    /// Rewrites a part of spans.
+    Rewrite { part: PartId, rewriter: Arc<dyn SpanRewriter>, done: oneshot::Sender<Result<Outcome>> },
 }
 
 impl Compactor {
@@ -70,9 +74,19 @@ impl Compactor {
     /// # Errors
     /// What the compaction met; [`ErrorKind::Cancelled`] when the store closes.
     pub(crate) async fn request(&self, force: bool) -> Result<()> {
-        let closed = || Error::new(ErrorKind::Cancelled, "the store closes");
         let (done, answer) = oneshot::channel();
-        self.requests.send(Request { force, done }).await.map_err(|_| closed())?;
+        self.requests.send(Request::Compact { force, done }).await.map_err(|_| closed())?;
+        answer.await.map_err(|_| closed())?
+    }
+
+    /// Rewrites a part of spans, between compactions, and waits for it.
+    ///
+    /// # Errors
+    /// As [`Self::request`].
+    pub(crate) async fn rewrite(&self, part: PartId, rewriter: &Arc<dyn SpanRewriter>) -> Result<Outcome> {
+        let (done, answer) = oneshot::channel();
+        let request = Request::Rewrite { part, rewriter: Arc::clone(rewriter), done };
+        self.requests.send(request).await.map_err(|_| closed())?;
         answer.await.map_err(|_| closed())?
     }
 
@@ -91,6 +105,10 @@ impl Compactor {
     }
 }
 
+fn closed() -> Error {
+    Error::new(ErrorKind::Cancelled, "the store closes")
+}
+
 async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
     let settings = core.settings.compaction.clone();
     let mut resting = Resting::default();
@@ -99,10 +117,12 @@ async fn run(core: Arc<Core>, mut requests: mpsc::Receiver<Request>) {
             biased;
             () = core.stop.cancelled() => return,
             request = requests.recv() => match request {
-                Some(request) => {
-                    let answer = compact(&core, request.force, &mut resting).await;
-                    // Who asked may have gone; the work is done all the same.
-                    let _ = request.done.send(answer);
+                // Who asked may have gone; the work is done all the same.
+                Some(Request::Compact { force, done }) => {
+                    let _ = done.send(compact(&core, force, &mut resting).await);
+                }
+                Some(Request::Rewrite { part, rewriter, done }) => {
+                    let _ = done.send(rewrite::rewrite(&core, part, &*rewriter).await);
                 }
                 None => return,
             },
@@ -206,6 +226,18 @@ async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Resu
     let started = Instant::now();
     let job = core.begin_job();
     let added = merge::merge(core, &job, plan, &inputs).await?;
+    replace(core, plan, job, inputs, added, started).await
+}
+
+/// Commits new parts in the place of those that they were made of.
+async fn replace(
+    core: &Arc<Core>,
+    plan: &Plan,
+    job: Job,
+    inputs: Vec<Arc<Part>>,
+    added: Vec<PartMeta>,
+    started: Instant,
+) -> Result<()> {
     failpoint::hit("compact.before-commit");
     let sum = |parts: &mut dyn Iterator<Item = u64>| parts.sum::<u64>();
     let (read, written) = (sum(&mut inputs.iter().map(|p| p.meta.bytes)), sum(&mut added.iter().map(|p| p.bytes)));

@@ -6,6 +6,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::{Array as _, ArrayRef};
 use hashbrown::HashSet;
 
 use crate::cache::{CacheStats, Lru};
@@ -25,10 +26,28 @@ const SEEN_MAX: u64 = 64 * 1024;
 /// A column of a part may fill this part of the budget.
 const COLUMN_SHARE: u64 = 4;
 
+/// A column as those who read it take it.
+#[derive(Debug, Clone)]
+enum Kept {
+    /// Of logs.
+    Values(Values),
+    /// Of spans.
+    Array(ArrayRef),
+}
+
+impl Kept {
+    fn values(self) -> Option<Values> {
+        match self {
+            Self::Values(values) => Some(values),
+            Self::Array(_) => None,
+        }
+    }
+}
+
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct DecodedCache {
-    columns: Lru<Key, Values>,
+    columns: Lru<Key, Kept>,
     seen: Lru<Key, ()>,
     bytes_max: u64,
 }
@@ -44,7 +63,27 @@ impl DecodedCache {
         if self.bytes_max == 0 {
             return None;
         }
-        self.columns.get(&(part, group as u32, column.into(), WHOLE))
+        self.columns.get(&(part, group as u32, column.into(), WHOLE)).and_then(Kept::values)
+    }
+
+    /// Gives a column of a row group of spans.
+    pub(crate) fn array(&self, part: PartId, group: usize, column: &str) -> Option<ArrayRef> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        match self.columns.get(&(part, group as u32, column.into(), WHOLE)) {
+            Some(Kept::Array(array)) => Some(array),
+            _ => None,
+        }
+    }
+
+    /// Keeps a column of one of so many row groups of spans.
+    pub(crate) fn insert_array(&self, part: PartId, group: usize, column: &str, array: &ArrayRef, groups: usize) {
+        let bytes = array.get_array_memory_size() as u64;
+        if self.has_room(bytes, groups) {
+            let key = (part, group as u32, column.into(), WHOLE);
+            self.columns.insert(key, Kept::Array(Arc::clone(array)), bytes);
+        }
     }
 
     /// Says whether a column that is about to be read should be kept; notes its use.
@@ -74,7 +113,8 @@ impl DecodedCache {
     pub(crate) fn insert(&self, part: PartId, group: usize, column: &str, values: &Values, groups: usize) {
         let bytes = values.memory_bytes() as u64;
         if self.has_room(bytes, groups) {
-            self.columns.insert((part, group as u32, column.into(), WHOLE), values.clone(), bytes);
+            let key = (part, group as u32, column.into(), WHOLE);
+            self.columns.insert(key, Kept::Values(values.clone()), bytes);
         }
     }
 
@@ -83,14 +123,15 @@ impl DecodedCache {
         if self.bytes_max == 0 {
             return None;
         }
-        self.columns.get(&(part, group as u32, column.into(), page))
+        self.columns.get(&(part, group as u32, column.into(), page)).and_then(Kept::values)
     }
 
     /// Keeps a page.
     pub(crate) fn insert_page(&self, part: PartId, group: usize, column: &str, page: u32, values: &Values) {
         let bytes = values.memory_bytes() as u64;
         if bytes <= PAGE_BYTES_MAX {
-            self.columns.insert((part, group as u32, column.into(), page), values.clone(), bytes);
+            let key = (part, group as u32, column.into(), page);
+            self.columns.insert(key, Kept::Values(values.clone()), bytes);
         }
     }
 

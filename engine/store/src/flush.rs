@@ -12,7 +12,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quiver_types::SpansBatch;
-use quiver_types::tables::{self, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{self, history, logs, metric_metadata, metrics, spans};
 use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
 use uuid::Uuid;
@@ -281,6 +281,10 @@ fn plan(generation: &Generation) -> Vec<Output> {
     outputs.extend(generation.logs().days().into_iter().map(|day| output(logs::TABLE.name, day, Vec::new())));
     outputs.extend(plan_spans(generation));
     outputs.extend(metadata.into_iter().map(|(day, rows)| output(metric_metadata::TABLE.name, day, newest_rows(rows))));
+    for table in history::TABLES {
+        let days = crate::rows::all_days(&generation.table_rows(table.name, u64::MAX));
+        outputs.extend(days.into_iter().map(|day| output(table.name, day, Vec::new())));
+    }
     outputs
 }
 
@@ -345,8 +349,11 @@ fn write(
             crate::logs::flush::write_day(root, spec, &generation.log_view(range, u64::MAX))?
         } else if planned.table == spans::TABLE.name {
             write_spans(root, spec, &planned.spans)?
-        } else {
+        } else if planned.table == metric_metadata::TABLE.name {
             write_rows_part(root, spec, &metadata_batch(&planned.rows)?)?
+        } else {
+            let rows = crate::rows::of_day(&generation.table_rows(planned.table, u64::MAX), planned.day)?;
+            write_rows_part(root, spec, &rows)?
         };
         written.push(meta);
         core.flush_health.moves();

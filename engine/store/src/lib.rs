@@ -36,6 +36,7 @@ pub mod registry;
 pub mod requests;
 mod retention;
 mod room;
+mod rows;
 pub mod run;
 mod sample_blocks;
 pub mod scan;
@@ -52,6 +53,7 @@ pub mod writer;
 
 pub use backup::{BackupReport, BackupRequest, RestoreReport};
 pub use check::{CheckReport, check};
+pub use compact::rewrite::{Rewritten, SpanRewriter};
 pub use error::{Error, ErrorKind, Result};
 pub use logs::{LogsExec, logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};

@@ -5,10 +5,12 @@
 //! snapshot. Labels stand in the [`Registry`], shared by all generations; a generation refers to its series by *slot*,
 //! which is also their number in its WAL records.
 
+mod inserts;
 pub(crate) mod log_streams;
 pub(crate) mod logs;
 pub(crate) mod order;
 mod requests;
+mod rows;
 pub(crate) mod series;
 pub(crate) mod spans;
 #[cfg(test)]
@@ -23,18 +25,20 @@ use std::sync::atomic::{
 };
 use std::sync::{Arc, OnceLock};
 
+use arrow::array::RecordBatch;
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use parking_lot::RwLock;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::time::DAY_MS;
-use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId, SpansBatch};
+use quiver_types::{Access, Histogram, LabelSet, Matcher, Millis, MillisRange, SeriesId};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
-use crate::memtable::logs::{LiveLogs, LogRows, LogsView};
+use crate::memtable::logs::{LiveLogs, LogsView};
 use crate::memtable::order::Order;
-use crate::memtable::series::{Pushed, SeriesData};
+use crate::memtable::rows::LiveRows;
+use crate::memtable::series::SeriesData;
 use crate::memtable::spans::{LiveSpans, SpanChunk};
 use crate::registry::Registry;
 use crate::registry::paged::Paged;
@@ -93,6 +97,7 @@ pub struct Generation {
     log_rows: AtomicU64,
     spans: LiveSpans,
     span_rows: AtomicU64,
+    table_rows: LiveRows,
     requests: RwLock<Vec<Arc<AnsweredRequest>>>,
     days: RwLock<BTreeSet<i32>>,
     min_ts: AtomicI64,
@@ -182,6 +187,7 @@ impl Generation {
             log_rows: AtomicU64::new(0),
             spans: LiveSpans::default(),
             span_rows: AtomicU64::new(0),
+            table_rows: LiveRows::default(),
             requests: RwLock::default(),
             days: RwLock::default(),
             min_ts: AtomicI64::new(i64::MAX),
@@ -484,102 +490,9 @@ impl Generation {
         self.rows.fetch_add(rows as u64, Release);
     }
 
-    /// Notes the days of rows about to be inserted.
-    pub(crate) fn touch_days(&self, days: &[i32]) {
-        if self.days_with(days) > self.days.read().len() {
-            self.days.write().extend(days);
-        }
-    }
-
-    /// Inserts float samples; their slots are defined.
-    pub(crate) fn insert_samples(&self, seq: u64, rows: SampleRows<'_>) -> Repeats {
-        let seq = self.relative(seq);
-        let mut repeats = Repeats::default();
-        let mut grown = 0;
-        let (mut shard_at, mut shard) = (usize::MAX, None);
-        for (i, &slot) in rows.slots.iter().enumerate() {
-            let (at, item) = place(slot);
-            if at != shard_at {
-                drop(shard.take());
-                (shard_at, shard) = (at, Some(self.shards[at].write()));
-            }
-            let data = &mut shard.as_mut().expect("just taken")[item];
-            let start_ts = if rows.start_ts.is_empty() { 0 } else { rows.start_ts[i] };
-            match data.push(rows.ts[i], rows.values[i], start_ts, seq, &mut grown) {
-                Pushed::Stored => {}
-                Pushed::Repeated => repeats.duplicates += 1,
-                Pushed::Conflicting => repeats.conflicts += 1,
-            }
-        }
-        drop(shard);
-        self.samples.fetch_add(rows.ts.len() as u64 - repeats.duplicates, Relaxed);
-        self.widen(rows.ts.iter().copied(), rows.ts.len());
-        self.account(grown);
-        repeats
-    }
-
-    /// Inserts histograms.
-    pub(crate) fn insert_histograms(&self, seq: u64, rows: Vec<HistogramRow>) {
-        let seq = self.relative(seq);
-        let mut grown = 0;
-        self.widen(rows.iter().map(|r| r.ts), rows.len());
-        self.samples.fetch_add(rows.len() as u64, Relaxed);
-        for row in rows {
-            let (shard, at) = place(row.slot);
-            let mut shard = self.shards[shard].write();
-            shard[at].push_histogram(row.ts, row.start_ts, row.histogram, seq, &mut grown);
-        }
-        self.account(grown);
-    }
-
-    /// Inserts exemplars.
-    pub(crate) fn insert_exemplars(&self, seq: u64, rows: Vec<(u32, RunExemplar)>) {
-        let seq = self.relative(seq);
-        let mut grown = 0;
-        self.widen(rows.iter().map(|r| r.1.ts), rows.len());
-        for (slot, exemplar) in rows {
-            let (shard, at) = place(slot);
-            self.shards[shard].write()[at].push_exemplar(exemplar, seq, &mut grown);
-        }
-        self.account(grown);
-    }
-
-    /// Inserts metadata.
-    pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
-        let seq = self.relative(seq);
-        self.rows.fetch_add(rows.len() as u64, Release);
-        let text = |m: &MetricMetadata| m.metric.len() + m.metric_type.len() + m.help.len() + m.unit.len();
-        self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
-        let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
-        self.metadata.write().extend(rows);
-    }
-
-    /// Inserts spans.
-    pub(crate) fn insert_spans(&self, seq: u64, batch: SpansBatch) {
-        let seq = self.relative(seq);
-        self.rows.fetch_add(batch.len() as u64, Release);
-        self.span_rows.fetch_add(batch.len() as u64, Relaxed);
-        self.account(self.spans.insert(batch, seq));
-    }
-
-    /// Inserts log rows; their slots are defined.
-    pub(crate) fn insert_logs(&self, seq: u64, rows: LogRows, days: &[i32]) {
-        let seq = self.relative(seq);
-        self.rows.fetch_add(rows.len() as u64, Release);
-        self.log_rows.fetch_add(rows.len() as u64, Relaxed);
-        let (grown, freed) = self.logs.insert(rows, seq, days);
-        self.account(grown);
-        self.bytes.fetch_sub(freed, Relaxed);
-        self.registry.sub_generation_bytes(freed);
-    }
-
-    /// Gives a stream with a service its place among the log rows; `true`: it is new.
-    pub(crate) fn define_log_stream(&self, stream: &logs::LiveStream) -> (u32, bool) {
-        let (slot, new) = self.logs.slot(stream);
-        if new {
-            self.account(stream.labels.canonical().len() + stream.service.len() + 160);
-        }
-        (slot, new)
+    /// Gives the batches of a table that keeps its rows as they came, of writes up to `seq`.
+    pub(crate) fn table_rows(&self, table: &str, seq: u64) -> Vec<RecordBatch> {
+        self.cut(seq).map_or_else(Vec::new, |cut| self.table_rows.of(table, cut))
     }
 
     /// Ends it.

@@ -27,8 +27,8 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
 use quiver_types::stats::add;
 use quiver_types::{
-    Access, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesSnapshot,
-    SeriesSource, SeriesTable, Version,
+    Access, Error, ErrorKind, Matcher, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector,
+    SeriesSnapshot, SeriesSource, SeriesTable, Version,
 };
 
 pub(crate) use handle::{LiveRows, PartRows, Selection};
@@ -161,8 +161,9 @@ impl SeriesSnapshot for StoreSnapshot {
     }
 
     async fn select(&self, access: &Access, selector: &SeriesSelector, stats: &ReadStats) -> Result<SelectedSeries> {
-        let selectors = std::slice::from_ref(&selector.matchers);
-        let question = Question { access, selectors, range: selector.range, labels: selector.labels.as_ref() };
+        let selectors = access.selectors(std::slice::from_ref(&selector.matchers));
+        let labels = selector.labels.as_ref();
+        let question = Question { access, selectors: &selectors, range: selector.range, labels };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
         Ok(SelectedSeries { table, has_histograms, keep: Arc::default(), handle: Arc::new(selection) })
@@ -175,6 +176,7 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
+        let selectors = &access.selectors(selectors);
         labels(&Question { access, selectors, range, labels: None }, Wanted::Names, &self.snapshot, stats).await
     }
 
@@ -186,10 +188,17 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<String>> {
+        let selectors = &access.selectors(selectors);
         labels(&Question { access, selectors, range, labels: None }, Wanted::Values(name), &self.snapshot, stats).await
     }
 
     async fn metadata(&self, access: &Access, metric: Option<&str>, stats: &ReadStats) -> Result<Vec<MetricMetadata>> {
+        if access.is_narrowed() {
+            return Err(Error::new(
+                ErrorKind::Unsupported,
+                "metadata of metrics has no labels that a segment could narrow",
+            ));
+        }
         self.caches.metadata.newest(&self.snapshot, access, metric, stats).await
     }
 
@@ -200,6 +209,7 @@ impl SeriesSnapshot for StoreSnapshot {
         range: MillisRange,
         stats: &ReadStats,
     ) -> Result<Vec<SeriesExemplars>> {
+        let selectors = &access.selectors(selectors);
         let (table, selection) = self.resolve(&Question { access, selectors, range, labels: None }, stats).await?;
         exemplars::read(&table, &selection, range, stats).await
     }

@@ -29,6 +29,8 @@ pub enum WalLevel {
 pub struct StoreSettings {
     /// Data directory: `LOCK`, `quiver.db`, `wal/`, `store/`, `parts/`.
     pub data_dir: PathBuf,
+    /// Whether the store is opened to be looked at: what it holds stays as it is, and nothing is written.
+    pub look_only: bool,
     /// URL of the object store (`file:///…`, `s3://bucket/prefix`); none = `store/` in the data directory.
     pub store_url: Option<String>,
     /// How long data is kept; none = for ever.
@@ -100,6 +102,7 @@ impl Default for StoreSettings {
     fn default() -> Self {
         Self {
             data_dir: PathBuf::from("quiver-data"),
+            look_only: false,
             store_url: None,
             retention: Some(Duration::from_secs(30 * 86_400)),
             table_retention: BTreeMap::new(),

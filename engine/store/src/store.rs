@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quiver_types::logs::LogSource;
+use quiver_types::source::RowSource;
 use quiver_types::spans::SpanSource;
+use quiver_types::tables::history::TableRows;
 use quiver_types::{Clock, LogsBatch, MetricsBatch, Millis, SeriesSource, SpansBatch};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
@@ -21,15 +23,16 @@ use crate::compact::Compactor;
 use crate::core::{Core, Parts};
 use crate::decoded::DecodedCache;
 use crate::error::{Context, Error, ErrorKind, Result, chain};
-use crate::flush::{Flushing, Retire, held_id};
+use crate::flush::{Flushing, Found, Retire, held_id};
 use crate::layout::DataDir;
 use crate::logs::StoreLogs;
-use crate::memtable::GenerationId;
+use crate::memtable::{Generation, GenerationId};
 use crate::metrics::{METRICS, MetricLine};
 use crate::object::Storage;
 use crate::offline::part_io;
 use crate::registry::Registry;
 use crate::requests::{Answer, KEPT_MS, Once, RequestId};
+use crate::rows::RowSnapshots;
 use crate::select::StoreSource;
 use crate::settings::StoreSettings;
 use crate::snapshot::{Shared, Visible};
@@ -37,6 +40,8 @@ use crate::spans::SpanSnapshots;
 use crate::wal::disk::{LocalDisk, WalDisk};
 use crate::writer::{Refusal, WriteOutcome, WritePath, WritePathParts};
 use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
+
+mod rewrite;
 
 /// Those who wait for background work give up when nothing at all got done for so long.
 const STALL: Duration = Duration::from_secs(120);
@@ -108,7 +113,11 @@ impl Store {
             Some(storage) => storage,
             None => Storage::open(&settings, &dir.store())?,
         };
-        let (installation, epoch) = installation(&catalog, &storage, clock.now_ms()).await?;
+        let look_only = settings.look_only;
+        let (installation, epoch) = match look_only {
+            true => (looked_at(&catalog).await?, None),
+            false => installation(&catalog, &storage, clock.now_ms()).await?,
+        };
         let cache_bytes = settings.cache_memory_bytes();
         let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
         if !settings.decoded_cache {
@@ -174,18 +183,12 @@ impl Store {
         let write_path = Arc::new(write_path);
         let held = found.aside.iter().map(|g| held_id(g.id()).writer);
         let writers = found.replayed.iter().map(|g| g.writer).chain(held).chain([writer]).collect();
-        forget_writers(&core, &write_path, writers).await?;
-
         let flushing = Arc::new(Flushing::default());
         let retire: Arc<dyn Retire> = Arc::clone(&write_path) as Arc<dyn Retire>;
-        let mut tasks = vec![
-            ("flush", tokio::spawn(flush::run(Arc::clone(&core), retire, found, sealed, Arc::clone(&flushing)))),
-            ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(&core)))),
-            ("retention", tokio::spawn(retention::run(Arc::clone(&core)))),
-            ("cleaner", tokio::spawn(cleaner::run(Arc::clone(&core)))),
-        ];
-        if core.storage.local_root().is_none() {
-            tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(&core)))));
+        let mut tasks = Vec::new();
+        if !look_only {
+            forget_writers(&core, &write_path, writers).await?;
+            tasks = background(&core, retire, found, sealed, &flushing);
         }
         let compactor = Compactor::start(Arc::clone(&core), tokio::runtime::Handle::current())?;
         let source_bytes = usize::try_from(cache_bytes / 4).unwrap_or(usize::MAX);
@@ -198,7 +201,8 @@ impl Store {
             flushing,
             compactor,
             tasks: Mutex::new(tasks),
-            closing: AtomicBool::new(false),
+            // What is looked at takes no writes.
+            closing: AtomicBool::new(look_only),
             _dir: dir,
         }))
     }
@@ -247,6 +251,20 @@ impl Store {
     pub async fn write_spans(&self, batch: SpansBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_spans(batch).await
+    }
+
+    /// Writes rows of tables that keep them as they came (`tables::history`), all or nothing.
+    ///
+    /// # Errors
+    /// As [`Store::write_metrics`].
+    pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
+        self.takes_writes()?;
+        self.write_path.write_rows(rows).await
+    }
+
+    /// Gives what queries of such tables read from.
+    pub fn row_source(&self) -> Arc<dyn RowSource> {
+        Arc::new(RowSnapshots::new(Arc::clone(&self.core.shared)))
     }
 
     /// Gives what queries of spans read from.
@@ -469,6 +487,34 @@ impl Drop for Store {
         // Without `close`: as after a kill, only tidier.
         self.core.stop.cancel();
     }
+}
+
+/// Starts what goes on beside reading and writing.
+fn background(
+    core: &Arc<Core>,
+    retire: Arc<dyn Retire>,
+    found: Found,
+    sealed: mpsc::UnboundedReceiver<Arc<Generation>>,
+    flushing: &Arc<Flushing>,
+) -> Vec<(&'static str, JoinHandle<()>)> {
+    let mut tasks = vec![
+        ("flush", tokio::spawn(flush::run(Arc::clone(core), retire, found, sealed, Arc::clone(flushing)))),
+        ("writer of commit objects", tokio::spawn(outbox::run(Arc::clone(core)))),
+        ("retention", tokio::spawn(retention::run(Arc::clone(core)))),
+        ("cleaner", tokio::spawn(cleaner::run(Arc::clone(core)))),
+    ];
+    if core.storage.local_root().is_none() {
+        tasks.push(("upload", tokio::spawn(upload::run(Arc::clone(core)))));
+    }
+    tasks
+}
+
+/// The installation of a directory that is there already.
+async fn looked_at(catalog: &Catalog) -> Result<Uuid> {
+    let known = catalog.installation().await?;
+    known.ok_or_else(|| {
+        Error::new(ErrorKind::NotFound, "the data directory holds no installation: no server ever ran on it")
+    })
 }
 
 /// Gives the installation, and the epoch if the object store answers. One that is down stops only a new installation:

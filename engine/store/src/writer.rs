@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 
 use hashbrown::{HashMap, HashSet};
 use parking_lot::Mutex;
+use quiver_types::tables::history::TableRows;
 use quiver_types::{Clock, Error, ErrorKind, LogsBatch, MetricsBatch, Result, SpansBatch};
 use tokio::sync::{mpsc::UnboundedSender, oneshot};
 use uuid::Uuid;
@@ -328,6 +329,27 @@ impl WritePath {
         let bytes = batch.memory_bytes();
         let written = self.enqueue(Batch::Spans(batch), bytes, admitted.days)?.await.map_err(|_| stopped())??;
         Ok(WriteOutcome { spans: written.spans, ..WriteOutcome::default() })
+    }
+
+    /// Writes rows of tables that keep them as they came, all or nothing.
+    ///
+    /// # Errors
+    /// As [`WritePath::write_metrics`]; Internal: columns that are not the table's.
+    pub async fn write_rows(&self, rows: Vec<TableRows>) -> Result<()> {
+        let (mut bytes, mut days) = (0, Vec::new());
+        for rows in &rows {
+            days.extend(crate::rows::days(rows)?);
+            bytes += rows.rows.get_array_memory_size();
+        }
+        let rows: Vec<TableRows> = rows.into_iter().filter(|rows| rows.rows.num_rows() > 0).collect();
+        if rows.is_empty() {
+            return Ok(());
+        }
+        self.wait_for_memory().await?;
+        days.sort_unstable();
+        days.dedup();
+        self.enqueue(Batch::Rows(rows), bytes, days)?.await.map_err(|_| stopped())??;
+        Ok(())
     }
 
     fn enqueue(&self, batch: Batch, bytes: usize, days: Vec<i32>) -> Result<oneshot::Receiver<Result<Written>>> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
 use datafusion::datasource::provider_as_source;
-use datafusion::execution::memory_pool::MemoryReservation;
+use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use futures::StreamExt;
 use quiver_query::{Collected, QueryContext, QueryEngine, SpanTables, from_datafusion};
@@ -14,7 +14,6 @@ use quiver_types::spans::{
     all_columns, hex, parse_hex, read_spans,
 };
 use quiver_types::{Access, Error, ErrorKind};
-use serde_json::Value;
 
 use crate::assemble::{Trace, assemble, assemble_all, retain};
 use crate::params::ParamError;
@@ -152,63 +151,6 @@ impl TracesEngine {
     pub async fn traces(self: &Arc<Self>, ctx: &QueryContext, ids: Vec<TraceId>) -> Result<Vec<Trace>, TraceError> {
         self.read(ctx, move |reader| async move { reader.traces(ids).await }).await
     }
-
-    /// Shows the plan of a request; with `analyze` runs it.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn explain(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        request: SpanRequest,
-        analyze: bool,
-    ) -> Result<Value, TraceError> {
-        self.show(ctx, analyze, move |reader| reader.plan(&request)).await
-    }
-
-    /// Shows the plan of a request of roll-ups; with `analyze` runs it.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn explain_rollup(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        request: RollupRequest,
-        analyze: bool,
-    ) -> Result<Value, TraceError> {
-        self.show(ctx, analyze, move |reader| reader.rollup_plan(&request)).await
-    }
-
-    /// Shows the plan of a list of keys or values; with `analyze` runs it.
-    ///
-    /// # Errors
-    /// Those of the engine.
-    pub async fn explain_tags(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        request: TagRequest,
-        analyze: bool,
-    ) -> Result<Value, TraceError> {
-        self.show(ctx, analyze, move |reader| reader.tags_plan(&request)).await
-    }
-
-    async fn show(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        analyze: bool,
-        plan: impl FnOnce(&Reader) -> Result<LogicalPlan, Error> + Send + 'static,
-    ) -> Result<Value, TraceError> {
-        self.read(ctx, move |reader| async move {
-            let plan = plan(&reader)?;
-            Ok(reader.traces.engine.explain(&plan, &reader.ctx, analyze).await?)
-        })
-        .await
-    }
-
-    /// Gives the request that a look-up makes, for [`TracesEngine::explain`].
-    pub fn lookup_request(selection: &Selection) -> SpanRequest {
-        SpanRequest { filter: lookup_filter(vec![selection.id], selection.window), columns: all_columns() }
-    }
 }
 
 fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
@@ -222,11 +164,6 @@ impl Reader {
     /// Reserves bytes of what the read collects until it ends.
     pub(crate) fn collect(&self, bytes: usize) -> Result<(), TraceError> {
         Ok(self.memory.add(bytes)?)
-    }
-
-    /// Begins to reserve memory of the query's share.
-    pub(crate) fn reservation(&self, name: &str) -> MemoryReservation {
-        self.traces.engine.reservation(name, &self.ctx)
     }
 
     /// Makes the plan of a request of roll-ups.
@@ -254,8 +191,14 @@ impl Reader {
             .map_err(from_datafusion)
     }
 
-    fn plan(&self, request: &SpanRequest) -> Result<LogicalPlan, Error> {
+    /// Makes the plan of a scan of spans.
+    pub(crate) fn plan(&self, request: &SpanRequest) -> Result<LogicalPlan, Error> {
         self.plan_as(&self.ctx.access, request)
+    }
+
+    /// Starts a plan of groups, order or joins over many partitions.
+    pub(crate) async fn grouped(&self, plan: &LogicalPlan) -> Result<SendableRecordBatchStream, TraceError> {
+        Ok(self.traces.engine.execute_grouping(plan, &self.ctx).await?)
     }
 
     /// Runs a request, and hands each batch to a function; it says whether it wants more.

@@ -1,5 +1,6 @@
 //! Lists over many spans: services, operations, instances, tags and their values, the service graph, and the figures of
-//! the search page. Each is one scan with just the columns that it needs, folded as batches come.
+//! the search page. Each is a plan over a scan with just the columns that it needs; where a loop of ours is in its place, its
+//! file says why.
 
 pub mod catalog;
 pub mod dependencies;
@@ -9,21 +10,21 @@ pub mod rates;
 pub(crate) mod sketch;
 pub mod tags;
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray,
-    StringViewArray, UInt8Array,
+    Array, AsArray, BinaryArray, BinaryViewArray, FixedSizeBinaryArray, Int32Array, Int64Array, RecordBatch,
+    StringArray, StringViewArray, UInt8Array, UInt64Array,
 };
-use arrow::datatypes::{Int64Type, UInt8Type};
+use arrow::datatypes::{Int32Type, Int64Type, UInt8Type, UInt64Type};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, col};
 use quiver_query::QueryContext;
 use quiver_types::Error;
-use quiver_types::spans::{Attributes, SpanColumn, SpanFilter, kind_name};
+use quiver_types::spans::{Attributes, SpanColumn, SpanFilter, SpanRequest, kind_name};
 use serde_json::{Value, json};
 
 use crate::engine::{TraceError, TracesEngine};
-use crate::export::spanarray::remote_of;
+use crate::plan::{ascending, built, functions};
 use crate::search::INSTANCE_KEYS;
 
 /// Columns of a batch by name and type.
@@ -41,6 +42,14 @@ impl<'b> Columns<'b> {
 
     pub(crate) fn times(&self, name: &str) -> Result<&'b Int64Array, Error> {
         Ok(self.column(name)?.as_primitive::<Int64Type>())
+    }
+
+    pub(crate) fn scales(&self, name: &str) -> Result<&'b Int32Array, Error> {
+        Ok(self.column(name)?.as_primitive::<Int32Type>())
+    }
+
+    pub(crate) fn sizes(&self, name: &str) -> Result<&'b UInt64Array, Error> {
+        Ok(self.column(name)?.as_primitive::<UInt64Type>())
     }
 
     pub(crate) fn small(&self, name: &str) -> Result<&'b UInt8Array, Error> {
@@ -190,42 +199,22 @@ impl TracesEngine {
     ) -> Result<Vec<String>, TraceError> {
         let filter = filter.and(SpanFilter::Kinds(vec![3, 4]));
         self.read(ctx, move |reader| async move {
-            let mut names: BTreeSet<String> = BTreeSet::new();
+            let request = SpanRequest { filter, columns: columns(&["attributes"], &[]) };
+            let scan = LogicalPlanBuilder::from(reader.plan(&request)?);
+            let plan = scan.project(vec![functions::remote(col("attributes")).alias("name")]).and_then(|names| {
+                let said = names.filter(col("name").is_not_null())?;
+                said.aggregate([col("name")], Vec::<Expr>::new())?.sort(ascending(["name"]))
+            });
+            let mut names = Vec::new();
             reader
-                .scan(filter, columns(&["attributes"], &[]), |batch| {
-                    let attributes = Columns(batch).bytes("attributes")?;
-                    for i in 0..batch.num_rows() {
-                        if let Some(name) = remote_of(attributes.value(i)) {
-                            add_name(&mut names, &name);
-                        }
-                    }
-                    Ok(true)
+                .list(&built(plan)?, |batch| {
+                    let column = Columns(batch).text("name")?;
+                    names.extend(column.iter().flatten().map(str::to_owned));
+                    Ok(())
                 })
                 .await?;
-            Ok(names.into_iter().collect())
+            Ok(names)
         })
         .await
-    }
-}
-
-/// Adds a name without a copy of one that is known.
-pub(crate) fn add_name(names: &mut BTreeSet<String>, name: &str) {
-    if !names.contains(name) {
-        names.insert(name.to_owned());
-    }
-}
-
-/// `entry` without a copy of a key that is known.
-pub(crate) trait EntryRef<V> {
-    /// Finds or makes an entry.
-    fn entry_ref_or_default(&mut self, key: &str) -> &mut V;
-}
-
-impl<V: Default> EntryRef<V> for BTreeMap<String, V> {
-    fn entry_ref_or_default(&mut self, key: &str) -> &mut V {
-        if !self.contains_key(key) {
-            self.insert(key.to_owned(), V::default());
-        }
-        self.get_mut(key).expect("it was put there above")
     }
 }

@@ -1,39 +1,23 @@
 //! Search: spans that match give traces, traces give summaries, summaries are sorted and cut (`traces-api` 3.1).
 
 mod cursor;
+mod run;
 
-use std::cmp::Reverse;
 use std::sync::Arc;
 
-use arrow::array::AsArray;
-use arrow::datatypes::{Int64Type, UInt8Type};
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
 use quiver_query::QueryContext;
-use quiver_types::Error;
-use quiver_types::spans::{
-    AttributeTest, Place, STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TextTest, TraceId, all_columns,
-    parse_hex,
-};
+use quiver_types::spans::{AttributeTest, Place, STATUS_ERROR, SpanFilter, TextTest, TraceId, parse_hex};
 
-use crate::assemble::{Trace, assemble_all};
+use crate::assemble::Trace;
 use crate::condition;
-use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
+use crate::engine::{TraceError, TracesEngine};
 use crate::params::{ParamError, Params, any_text, kind, tag};
-use crate::summary::{Matched, Summary, summarize};
+use crate::summary::Summary;
 use crate::traceql::Query;
+use run::Whole;
 
-/// Traces whose spans are read at once for their summaries.
-const CHUNK: usize = 500;
-/// Most traces that a search looks at.
-const CANDIDATES_MAX: usize = 1_000_000;
-/// What a span that was seen takes, and a trace that was found, about.
-const SEEN_BYTES: usize = 24;
-const FOUND_BYTES: usize = 256;
 /// Spans that a row names.
 const FIRST_MAX: usize = 3;
-/// How far a search looks back first, in nanoseconds.
-const SLICE: i64 = 120_000_000_000;
 /// The default window, in nanoseconds.
 pub(crate) const HOUR: i64 = 3_600_000_000_000;
 
@@ -302,9 +286,28 @@ impl Search {
         self.conditions.iter().cloned().fold(self.base(range), SpanFilter::and)
     }
 
-    /// Gives the request of its first step, for `explain`.
-    pub fn request(&self) -> SpanRequest {
-        SpanRequest { filter: self.filter(), columns: matched_columns() }
+    /// Says whether its conditions may hold on different spans, so that each has a plan of its own.
+    fn is_joined(&self) -> bool {
+        self.any_span && self.conditions.len() > 1
+    }
+
+    /// Gives the filter of spans that match, of traces that are known to.
+    fn matching(&self) -> SpanFilter {
+        if self.is_joined() {
+            return self.base(self.range).and(SpanFilter::Or(self.conditions.clone()));
+        }
+        self.filter()
+    }
+
+    /// Gives the filter of all spans of some traces, as the first page saw them.
+    fn of_traces(&self, ids: impl Iterator<Item = TraceId>) -> SpanFilter {
+        let mut ids: Vec<TraceId> = ids.collect();
+        ids.sort_unstable();
+        let traces = SpanFilter::Traces(Arc::new(ids));
+        match &self.after {
+            Some(cursor) => traces.and(SpanFilter::Received(cursor.received)),
+            None => traces,
+        }
     }
 
     fn takes(&self, s: &Summary) -> bool {
@@ -325,43 +328,6 @@ impl Search {
         (if self.descending { !value } else { value }, s.id)
     }
 }
-
-fn matched_columns() -> Vec<SpanColumn> {
-    let own = ["trace_id", "span_id", "start", "end", "status", "name"];
-    own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]).collect()
-}
-
-/// What a trace's matching spans are.
-#[derive(Debug, Default)]
-struct Found {
-    newest: i64,
-    seen: HashSet<SpanId, FixedState>,
-    first: Vec<Matched>,
-}
-
-impl Found {
-    fn add(&mut self, more: Self) {
-        self.newest = self.newest.max(more.newest);
-        let new: Vec<Matched> = more.first.into_iter().filter(|m| !self.seen.contains(&m.span_id)).collect();
-        self.first.extend(new);
-        self.first.truncate(FIRST_MAX);
-        self.seen.extend(more.seen);
-    }
-}
-
-/// Notes in rows which of their spans were found.
-fn note_matches(found: &FoundTraces, rows: &mut [Summary]) {
-    for row in rows {
-        if let Some(found) = found.get(&row.id) {
-            row.matched = found.seen.len() as u64;
-            row.first.clone_from(&found.first);
-        }
-    }
-}
-
-type FoundTraces = HashMap<TraceId, Found, FixedState>;
-/// Traces of a page.
-type Whole = HashMap<TraceId, Trace, FixedState>;
 
 impl TracesEngine {
     /// Runs a search.
@@ -390,193 +356,5 @@ impl TracesEngine {
             Ok(page.rows.iter().filter_map(|row| whole.remove(&row.id)).collect())
         })
         .await
-    }
-}
-
-impl Reader {
-    /// With `whole` the traces of the page are put there.
-    async fn search(&self, search: &Search, now: i64, whole: &mut Option<Whole>) -> Result<Page, TraceError> {
-        let received = search.after.as_ref().map(|c| c.received);
-        let mut rows: Vec<Summary> = Vec::new();
-        let one_by_one = !search.any_span || search.conditions.len() < 2;
-        if search.sort == Sort::Start && search.descending && search.ids.is_empty() && one_by_one {
-            self.newest(search, now, &mut rows, whole).await?;
-        } else {
-            let found = self.candidates(search, search.range).await?;
-            self.summaries(search, &found, None, &mut rows, whole).await?;
-        }
-        let more = rows.len() > search.limit;
-        rows.truncate(search.limit);
-        let cursor = rows.last().filter(|_| more).map(|last| {
-            let (key, trace) = search.key(last);
-            let received = received.unwrap_or(now);
-            cursor::Cursor { binds: search.binds(), key, trace, received, range: search.range }.to_string()
-        });
-        Ok(Page { rows, cursor })
-    }
-
-    /// Looks from the newest spans to the oldest, a little further each time, until a page is full.
-    async fn newest(
-        &self,
-        search: &Search,
-        now: i64,
-        rows: &mut Vec<Summary>,
-        whole: &mut Option<Whole>,
-    ) -> Result<(), TraceError> {
-        let mut found: FoundTraces = HashMap::default();
-        let mut known: HashSet<TraceId, FixedState> = HashSet::default();
-        let (mut upper, mut width) = (search.range.1, SLICE);
-        // What is said to lie ahead is one slice.
-        let ahead = now.saturating_add(HOUR);
-        let mut lower = if upper > ahead { ahead.max(search.range.0) } else { upper.saturating_sub(width) };
-        loop {
-            lower = lower.max(search.range.0);
-            for (id, more) in self.candidates(search, (lower, upper)).await? {
-                found.entry(id).or_default().add(more);
-            }
-            let full = self.summaries(search, &found, Some(&mut known), rows, whole).await?;
-            // No trace that is found further on begins at or after this slice.
-            if full || lower <= search.range.0 || rows.get(search.limit).is_some_and(|row| row.start >= lower) {
-                return Ok(());
-            }
-            upper = lower - 1;
-            lower = upper.saturating_sub(width);
-            width = width.saturating_mul(4);
-        }
-    }
-
-    /// Adds the summaries of found traces, in order, no more than tell that there is a next page; those that are known
-    /// already are left out. Says whether the page cannot change any more, whatever else is found among older spans.
-    async fn summaries(
-        &self,
-        search: &Search,
-        found: &FoundTraces,
-        mut known: Option<&mut HashSet<TraceId, FixedState>>,
-        rows: &mut Vec<Summary>,
-        whole: &mut Option<Whole>,
-    ) -> Result<bool, TraceError> {
-        // Newest matching span first: no trace begins after any of its spans, so that reading can stop.
-        let is_known = |id: &TraceId| known.as_ref().is_some_and(|known| known.contains(id));
-        let mut order: Vec<TraceId> = found.keys().filter(|id| !is_known(id)).copied().collect();
-        order.sort_by_key(|id| (Reverse(found[id].newest), *id));
-        let after = search.after.as_ref().map(|c| (c.key, c.trace));
-        let received = search.after.as_ref().map(|c| c.received);
-        let chunk = match (&known, &whole) {
-            (None, _) => CHUNK,
-            (Some(_), None) => (search.limit * 2).min(CHUNK),
-            // Whole traces are dear.
-            (Some(_), Some(_)) => (search.limit + search.limit / 2).min(CHUNK),
-        };
-        for ids in order.chunks(chunk.max(1)) {
-            if known.is_some() && rows.get(search.limit).is_some_and(|row| row.start > found[&ids[0]].newest) {
-                note_matches(found, rows);
-                return Ok(true);
-            }
-            if let Some(known) = &mut known {
-                known.extend(ids);
-            }
-            let mut filter = SpanFilter::Traces(Arc::new({
-                let mut ids = ids.to_vec();
-                ids.sort_unstable();
-                ids
-            }));
-            if let Some(received) = received {
-                filter = filter.and(SpanFilter::Received(received));
-            }
-            let columns = if whole.is_some() { all_columns() } else { summary_columns() };
-            let (reports, memory) = self.spans(filter, columns).await?;
-            if whole.is_some() {
-                self.ctx.keep(memory);
-            }
-            for trace in assemble_all(reports) {
-                let Some(row) = summarize(&trace).filter(|row| search.takes(row)) else { continue };
-                if search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
-                    continue;
-                }
-                if after.is_none_or(|after| search.key(&row) > after) {
-                    rows.push(row);
-                    if let Some(whole) = whole {
-                        whole.insert(trace.id, trace);
-                    }
-                }
-            }
-            rows.sort_by_key(|row| search.key(row));
-            // One more than the page says whether there is a next one.
-            rows.truncate(search.limit + 1);
-            if let Some(whole) = whole.as_mut().filter(|whole| whole.len() > rows.len()) {
-                let kept: HashSet<TraceId, FixedState> = rows.iter().map(|row| row.id).collect();
-                whole.retain(|id, _| kept.contains(id));
-            }
-        }
-        note_matches(found, rows);
-        Ok(false)
-    }
-
-    /// Finds the traces whose spans match.
-    async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<FoundTraces, TraceError> {
-        if !search.any_span || search.conditions.len() < 2 {
-            return self.matching(search.filter_in(range)).await;
-        }
-        let mut all: Option<FoundTraces> = None;
-        for condition in &search.conditions {
-            let mut found = self.matching(search.base(search.range).and(condition.clone())).await?;
-            all = Some(match all {
-                None => found,
-                Some(mut known) => {
-                    known.retain(|id, of| match found.remove(id) {
-                        Some(more) => {
-                            of.add(more);
-                            true
-                        }
-                        None => false,
-                    });
-                    known
-                }
-            });
-        }
-        Ok(all.unwrap_or_default())
-    }
-
-    async fn matching(&self, filter: SpanFilter) -> Result<FoundTraces, TraceError> {
-        let mut found: FoundTraces = HashMap::default();
-        self.scan(filter, matched_columns(), |batch| {
-            // Each row may bring a span that was not seen.
-            self.collect(batch.num_rows() * SEEN_BYTES)?;
-            let (mut grown, known) = (0, found.len());
-            let missing = || Error::internal("a scan of spans lacks a column");
-            let column = |name: &str| batch.column_by_name(name).ok_or_else(missing);
-            let ids = column("trace_id")?.as_fixed_size_binary();
-            let span_ids = column("span_id")?.as_fixed_size_binary();
-            let starts = column("start")?.as_primitive::<Int64Type>();
-            let ends = column("end")?.as_primitive::<Int64Type>();
-            let statuses = column("status")?.as_primitive::<UInt8Type>();
-            let names = column("name")?.as_string::<i32>();
-            let services = column("service")?.as_string_view();
-            for i in 0..batch.num_rows() {
-                let id: TraceId = ids.value(i).try_into().unwrap_or_default();
-                let span_id: SpanId = span_ids.value(i).try_into().unwrap_or_default();
-                let of = found.entry(id).or_default();
-                of.newest = of.newest.max(starts.value(i));
-                if of.seen.insert(span_id) && of.first.len() < FIRST_MAX {
-                    let service = services.value(i);
-                    grown += size_of::<Matched>() + service.len() + names.value(i).len();
-                    of.first.push(Matched {
-                        span_id,
-                        service: if service.is_empty() { "unknown_service" } else { service }.to_owned(),
-                        name: names.value(i).to_owned(),
-                        duration: ends.value(i).saturating_sub(starts.value(i)),
-                        error: statuses.value(i) == STATUS_ERROR,
-                    });
-                }
-            }
-            self.collect(grown + (found.len() - known) * FOUND_BYTES)?;
-            if found.len() > CANDIDATES_MAX {
-                let text = format!("more than {CANDIDATES_MAX} traces match; narrow the search");
-                return Err(Error::new(quiver_types::ErrorKind::LimitExceeded, text).into());
-            }
-            Ok(true)
-        })
-        .await?;
-        Ok(found)
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use crate::Matcher;
+use crate::logs::LogFilter;
 use crate::rights::Services;
+use crate::spans::SpanFilter;
 
 /// The services whose telemetry a caller may read (`identity-and-access` section 4).
 ///
@@ -11,6 +14,41 @@ use crate::rights::Services;
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Access {
     services: Option<Arc<Visible>>,
+    within: Option<Arc<Within>>,
+}
+
+/// What a caller narrows a query to below its scans, within what he may see: a segment.
+#[derive(Debug, Clone)]
+pub struct Within {
+    /// Tells it from others: caches key on it.
+    pub identity: String,
+    /// What is left.
+    pub rows: Narrowed,
+}
+
+/// The rows of a signal that are left.
+#[derive(Debug, Clone)]
+pub enum Narrowed {
+    /// Series that all matchers of one of these lists match.
+    Series(Vec<Vec<Matcher>>),
+    /// Log rows.
+    Logs(LogFilter),
+    /// Spans.
+    Spans(SpanFilter),
+}
+
+impl PartialEq for Within {
+    fn eq(&self, other: &Self) -> bool {
+        self.identity == other.identity
+    }
+}
+
+impl Eq for Within {}
+
+impl std::hash::Hash for Within {
+    fn hash<H: std::hash::Hasher>(&self, state: &mut H) {
+        self.identity.hash(state);
+    }
 }
 
 /// Services by name, and beginnings of names.
@@ -23,7 +61,7 @@ struct Visible {
 impl Access {
     /// Sees everything.
     pub fn full() -> Self {
-        Self { services: None }
+        Self { services: None, within: None }
     }
 
     /// Sees only rows of the named services.
@@ -33,7 +71,7 @@ impl Access {
         S: Into<String>,
     {
         let names = services.into_iter().map(Into::into).collect();
-        Self { services: Some(Arc::new(Visible { names, ..Visible::default() })) }
+        Self { services: Some(Arc::new(Visible { names, ..Visible::default() })), within: None }
     }
 
     /// Sees the services of some triples.
@@ -46,7 +84,54 @@ impl Access {
                 None => visible.names.insert(one.as_str().to_owned()),
             };
         }
-        Self { services: Some(Arc::new(visible)) }
+        Self { services: Some(Arc::new(visible)), within: None }
+    }
+
+    /// The same, narrowed further.
+    #[must_use]
+    pub fn narrowed(self, within: Within) -> Self {
+        Self { within: Some(Arc::new(within)), ..self }
+    }
+
+    /// Says whether a segment narrows it: what knows services alone must not answer then.
+    pub fn is_narrowed(&self) -> bool {
+        self.within.is_some()
+    }
+
+    /// What tells two segments from one another; empty: there is none.
+    pub fn segment(&self) -> &str {
+        self.within.as_ref().map_or("", |within| &within.identity)
+    }
+
+    /// Narrows selectors of series (any of them; none: all series) to the segment.
+    pub fn selectors(&self, selectors: &[Vec<Matcher>]) -> Vec<Vec<Matcher>> {
+        let Some(Narrowed::Series(lists)) = self.within.as_ref().map(|within| &within.rows) else {
+            return selectors.to_vec();
+        };
+        if lists.is_empty() {
+            // No series has two names.
+            return vec![["", "none"].map(|name| Matcher::equal(crate::label::METRIC_NAME, name)).to_vec()];
+        }
+        let all = [Vec::new()];
+        let selectors = if selectors.is_empty() { &all } else { selectors };
+        let both = |own: &Vec<Matcher>| lists.iter().map(|list| [&own[..], list].concat()).collect::<Vec<_>>();
+        selectors.iter().flat_map(both).collect()
+    }
+
+    /// The log rows of the segment, if one narrows them.
+    pub fn logs(&self) -> Option<&LogFilter> {
+        match &self.within.as_ref()?.rows {
+            Narrowed::Logs(filter) => Some(filter),
+            _ => None,
+        }
+    }
+
+    /// The spans of the segment, if one narrows them.
+    pub fn spans(&self) -> Option<&SpanFilter> {
+        match &self.within.as_ref()?.rows {
+            Narrowed::Spans(filter) => Some(filter),
+            _ => None,
+        }
     }
 
     /// Names and patterns of the visible services, `*` for all.
@@ -83,6 +168,21 @@ impl Access {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn segments_narrow_selectors() {
+        let one = |name: &str| vec![Matcher::equal(name, "x")];
+        let within = |lists| Within { identity: "s".to_owned(), rows: Narrowed::Series(lists) };
+        let access = Access::full().narrowed(within(vec![one("a"), one("b")]));
+        assert_eq!(access.selectors(&[]), [one("a"), one("b")]);
+        let both = access.selectors(&[one("c"), one("d")]);
+        assert_eq!(both.len(), 4);
+        assert_eq!(both[1], [one("c"), one("b")].concat());
+        assert_eq!(Access::full().selectors(&[one("c")]), [one("c")]);
+        let nothing = Access::full().narrowed(within(Vec::new())).selectors(&[]);
+        assert!(!nothing[0].iter().all(|m| m.matches("")) && !nothing[0].iter().all(|m| m.matches("none")));
+        assert_ne!(access, Access::full());
+    }
 
     #[test]
     fn rows_without_service_need_full_access() {

@@ -7,10 +7,12 @@ use std::sync::Mutex;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::condition::{Captures, Condition, ConditionError, Fields, NameTemplate, glob_of_services};
+use crate::condition::{Captures, Condition, ConditionError, Fields, Glob, NameTemplate, glob_of_services};
 
+mod pages;
 mod sample;
 
+pub use pages::PageRow;
 pub use sample::Sample;
 
 /// What further names of a rule count as.
@@ -21,6 +23,8 @@ pub const BT_ID: &str = "bt.id";
 pub const BT_NAME: &str = "bt.name";
 /// The attribute that holds the id of the rule.
 pub const BT_RULE: &str = "bt.rule";
+/// The attribute that holds what happened, for transactions of pages.
+pub const BT_KIND: &str = "bt.kind";
 
 /// A compiled rule.
 #[derive(Debug, Clone)]
@@ -36,6 +40,9 @@ pub struct DetectionRule {
     /// Most names; further ones count as [`OTHER`].
     pub names_max: usize,
     service: String,
+    /// Of pages: what must have happened; empty: anything.
+    kind: String,
+    pages: bool,
     condition: Condition,
     template: NameTemplate,
 }
@@ -44,6 +51,8 @@ pub struct DetectionRule {
 pub struct Candidate<'a> {
     /// Its service; empty: none.
     pub service: &'a str,
+    /// Of pages: what happened (`pageLoad` …); empty for all other spans.
+    pub kind: &'a str,
     /// Whether it is a root, or a server's or consumer's span whose parent is remote or absent.
     pub is_entry: bool,
     /// Its fields.
@@ -95,11 +104,18 @@ impl DetectionRule {
                 entries_only: text(body, "scope") != "any",
                 names_max: body.get("maxNames").and_then(Value::as_u64).unwrap_or(500) as usize,
                 service: text(body, owner).to_owned(),
+                pages: owner == "application",
+                kind: if owner == "application" { text(body, "kind").to_owned() } else { String::new() },
                 condition,
                 template,
             }),
             _ => Err(errors),
         }
+    }
+
+    /// Says whether it is about what happens in browsers.
+    pub fn is_of_pages(&self) -> bool {
+        self.pages
     }
 
     /// Says whether the rule may be about spans of a service.
@@ -110,7 +126,8 @@ impl DetectionRule {
     /// Gives the name under which an example belongs to the rule, if it does. It counts as a root span, and what it leaves
     /// out fits.
     pub fn name_of_sample(&self, sample: &Sample) -> Option<String> {
-        let fits = sample.service.as_deref().is_none_or(|service| self.is_for(service));
+        let fits = sample.service.as_deref().is_none_or(|service| self.is_for(service))
+            && (self.kind.is_empty() || sample.is_of_kind(&self.kind));
         let mut captures = Captures::new();
         let matches = fits && self.condition.captures(sample, &mut captures);
         matches.then(|| self.template.render(sample, &captures))
@@ -118,7 +135,9 @@ impl DetectionRule {
 
     /// Gives the name under which a span belongs to the rule, if it does.
     pub fn name_of(&self, span: &Candidate<'_>) -> Option<String> {
-        let fits = (span.is_entry || !self.entries_only) && self.is_for(span.service);
+        let fits = (span.is_entry || !self.entries_only)
+            && (self.kind.is_empty() || self.kind == span.kind)
+            && self.is_for(span.service);
         if !fits {
             return None;
         }
@@ -136,6 +155,8 @@ pub struct Detected {
     pub name: String,
     /// The rule's id.
     pub rule: String,
+    /// Of pages: what happened; else empty.
+    pub kind: String,
 }
 
 /// Gives the id of a transaction: it follows from its service and its name.
@@ -149,6 +170,8 @@ pub struct Detector {
     rules: Vec<DetectionRule>,
     /// Names of key transactions with their services: they are never folded.
     keys: HashSet<(String, String)>,
+    /// Those that are patterns.
+    key_patterns: Vec<(String, Glob)>,
     names: Mutex<HashMap<String, HashSet<String>>>,
 }
 
@@ -156,7 +179,23 @@ impl Detector {
     /// Puts rules in order: higher priorities first, then older ones (the order in which they come).
     pub fn new(mut rules: Vec<DetectionRule>, keys: HashSet<(String, String)>) -> Self {
         rules.sort_by_key(|rule| -rule.priority);
-        Self { rules, keys, names: Mutex::default() }
+        let patterns = keys.iter().filter(|(_, name)| name.contains(['*', '{']));
+        let key_patterns =
+            patterns.filter_map(|(service, name)| Some((service.clone(), Glob::parse(name, false).ok()?))).collect();
+        Self { rules, keys, key_patterns, names: Mutex::default() }
+    }
+
+    /// Takes note of names that were given elsewhere, as far as there is room for them.
+    pub fn learn(&self, names: &HashMap<String, HashSet<String>>) {
+        let Ok(mut known) = self.names.lock() else { return };
+        for rule in &self.rules {
+            let own = known.entry(rule.id.clone()).or_default();
+            for name in names.get(&rule.id).into_iter().flatten() {
+                if own.len() < rule.names_max {
+                    own.insert(name.clone());
+                }
+            }
+        }
     }
 
     /// Goes on counting the names that another one met.
@@ -179,16 +218,41 @@ impl Detector {
 
     /// Finds what a span belongs to: the first rule that matches decides.
     pub fn detect(&self, span: &Candidate<'_>) -> Option<Detected> {
+        self.decide(span)?.1
+    }
+
+    /// Finds the rule that decides about a span, by its id, and what the span belongs to by it; nothing where the rule
+    /// excludes it.
+    pub fn decide(&self, span: &Candidate<'_>) -> Option<(&str, Option<Detected>)> {
         let (rule, name) = self.rules.iter().find_map(|rule| rule.name_of(span).map(|name| (rule, name)))?;
         if rule.excludes {
-            return None;
+            return Some((&rule.id, None));
         }
         let name = self.folded(rule, span.service, name);
-        Some(Detected { id: transaction_id(span.service, &name), name, rule: rule.id.clone() })
+        let found = Detected {
+            id: transaction_id(span.service, &name),
+            name,
+            rule: rule.id.clone(),
+            kind: span.kind.to_owned(),
+        };
+        Some((&rule.id, Some(found)))
+    }
+
+    /// The names that rules gave so far, by rule: what another one goes on from ([`Self::knowing`]).
+    pub fn names(&self) -> HashMap<String, HashSet<String>> {
+        self.names.lock().map(|names| names.clone()).unwrap_or_default()
+    }
+
+    /// Goes on counting names that were given before.
+    #[must_use]
+    pub fn knowing(self, names: HashMap<String, HashSet<String>>) -> Self {
+        Self { names: Mutex::new(names), ..self }
     }
 
     fn folded(&self, rule: &DetectionRule, service: &str, name: String) -> String {
-        if self.keys.contains(&(service.to_owned(), name.clone())) {
+        let is_key = self.keys.contains(&(service.to_owned(), name.clone()))
+            || self.key_patterns.iter().any(|(of, glob)| of == service && glob.matches(&name));
+        if is_key {
             return name;
         }
         let Ok(mut names) = self.names.lock() else { return name };
@@ -229,7 +293,7 @@ mod tests {
     }
 
     fn found(detector: &Detector, service: &str, route: &'static str, is_entry: bool) -> Option<(String, String)> {
-        let span = Candidate { service, is_entry, fields: &Route(route) };
+        let span = Candidate { service, kind: "", is_entry, fields: &Route(route) };
         detector.detect(&span).map(|d| (d.rule, d.name))
     }
 

@@ -6,6 +6,7 @@
 
 pub mod access;
 pub mod condition;
+pub mod configured;
 pub mod detection;
 pub mod error;
 pub mod extraction;
@@ -29,7 +30,7 @@ pub mod tables;
 pub mod text;
 pub mod time;
 
-pub use access::Access;
+pub use access::{Access, Narrowed, Within};
 pub use error::{Error, ErrorKind, Result};
 pub use histogram::{Histogram, ResetHint, Span};
 pub use id::SeriesId;

@@ -6,9 +6,11 @@ use std::any::Any;
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
+use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
 
 use crate::metrics::MetricMetadata;
+use crate::tables::TableDef;
 use crate::{Access, LabelSet, Matcher, Millis, MillisRange, ReadStats, Result, SeriesTable};
 
 /// Matchers and the time that the answer needs.
@@ -133,4 +135,25 @@ pub struct SeriesExemplars {
     pub labels: LabelSet,
     /// Time, value, labels of the exemplar.
     pub exemplars: Vec<(Millis, f64, LabelSet)>,
+}
+
+/// Gives snapshots of the tables of one file whose rows are kept as they came (`tables::history`).
+pub trait RowSource: Send + Sync + fmt::Debug {
+    /// Pins what is visible now.
+    fn snapshot(&self) -> Arc<dyn RowSnapshot>;
+}
+
+/// Rows that were visible at one moment.
+#[async_trait]
+pub trait RowSnapshot: Send + Sync + fmt::Debug {
+    /// Gives the rows of a closed range of time that the caller may see, with the named columns in their order. What
+    /// they take counts in the memory of `stats`.
+    async fn rows(
+        &self,
+        table: &'static TableDef,
+        columns: &[&str],
+        access: &Access,
+        range: MillisRange,
+        stats: &ReadStats,
+    ) -> Result<Vec<RecordBatch>>;
 }

@@ -12,6 +12,7 @@ mod filter;
 mod model;
 mod nested;
 mod rollup;
+mod row;
 mod source;
 mod tags;
 mod typed;
@@ -21,7 +22,7 @@ pub use attributes::{
 };
 pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
-pub use columns::{SpanColumn, all_columns, read_spans, schema_of};
+pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
 pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
@@ -30,6 +31,7 @@ pub use rollup::{
     RollupRow, RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
     rollup_columns, rollup_schema,
 };
+pub use row::{SpanRow, find_text, is_entry};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{
     TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema,

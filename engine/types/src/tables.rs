@@ -4,6 +4,7 @@
 
 use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
 
+pub mod history;
 pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
@@ -40,7 +41,16 @@ pub struct FileDef {
 }
 
 /// All tables.
-pub const TABLES: &[TableDef] = &[metrics::TABLE, metric_metadata::TABLE, logs::TABLE, spans::TABLE];
+pub const TABLES: &[TableDef] = &[
+    metrics::TABLE,
+    metric_metadata::TABLE,
+    logs::TABLE,
+    spans::TABLE,
+    history::ALERT_EVENTS,
+    history::ALERT_ACTIONS,
+    history::RULE_EVALUATIONS,
+    history::NOTIFICATIONS,
+];
 
 /// Finds a table by name.
 pub fn table(name: &str) -> Option<&'static TableDef> {

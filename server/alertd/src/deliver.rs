@@ -1,10 +1,12 @@
-//! Telling receivers: what a kind sends (`http` kinds as calls, e-mail over SMTP), over clients that go only where
+//! Telling receivers: what a kind sends (calls over HTTP, e-mail over SMTP), over clients that go only where
 //! `egress` lets them, again and again within a budget.
 
 mod call;
 mod client;
 mod files;
 mod kinds;
+mod mime;
+mod smtp;
 mod text;
 
 use std::collections::BTreeMap;
@@ -15,7 +17,7 @@ use std::time::Duration;
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::template::Templates;
-use quiver_types::LabelSet;
+use quiver_types::{Clock, LabelSet};
 use rand::RngExt as _;
 use tokio::time::Instant;
 
@@ -25,6 +27,7 @@ pub(crate) use kinds::{names, unsupported};
 
 use crate::deliver::client::Clients;
 use crate::egress::Egress;
+use crate::history::{Attempt, Record};
 use crate::metrics::AlertMetrics;
 
 /// What a receiver is told.
@@ -53,6 +56,26 @@ pub struct Message {
 }
 
 impl Message {
+    /// What the history says of it, whatever becomes of it.
+    fn record(&self, integration: &Integration) -> Attempt {
+        Attempt {
+            at: 0,
+            id: String::new(),
+            receiver: self.receiver.clone(),
+            integration: integration.kind.name,
+            index: integration.idx,
+            group_key: self.group_key.clone(),
+            reason: self.reason.clone(),
+            attempt: 0,
+            failure: None,
+            status: 0,
+            alert_status: if self.fires() { "firing" } else { "resolved" },
+            took: Duration::ZERO,
+            first_alert_at: self.alerts.iter().map(|a| a.starts_at / 1_000_000).min().unwrap_or(0),
+            alerts: self.alerts.iter().map(|a| a.labels.clone()).collect(),
+        }
+    }
+
     /// Says whether anything in it fires.
     pub fn fires(&self) -> bool {
         self.alerts.iter().any(|a| !a.is_resolved(self.now))
@@ -96,6 +119,7 @@ impl fmt::Display for Failure {
 #[derive(Debug)]
 pub struct Sender {
     clients: Clients,
+    clock: Arc<dyn Clock>,
     metrics: Arc<AlertMetrics>,
 }
 
@@ -110,8 +134,8 @@ const WAIT_MAX: Duration = Duration::from_secs(60);
 
 impl Sender {
     /// Makes one.
-    pub fn new(egress: Egress, metrics: Arc<AlertMetrics>) -> Self {
-        Self { clients: Clients::new(egress), metrics }
+    pub fn new(egress: Egress, clock: Arc<dyn Clock>, metrics: Arc<AlertMetrics>) -> Self {
+        Self { clients: Clients::new(egress), clock, metrics }
     }
 
     /// Tells one integration of a receiver, within a budget of time; gives the status of the answer.
@@ -145,15 +169,27 @@ impl Sender {
     ) -> Result<Option<u16>, Failure> {
         let deadline = Instant::now() + budget;
         let mut wait = WAIT_FIRST;
-        loop {
-            let began = Instant::now();
+        let id = uuid::Uuid::now_v7().to_string();
+        for number in 1.. {
+            let (began, at) = (Instant::now(), self.clock.now_ms());
             let attempt = tokio::time::timeout_at(deadline, self.attempt(message, integration, files)).await;
             self.metrics.of(integration.kind.name, |figures| figures.latency.observe(began.elapsed()));
             let late = || Failure {
                 reason: "contextDeadlineExceeded",
                 ..Failure::lasting(format!("no answer within {}s", budget.as_secs()))
             };
-            let failure = match attempt.unwrap_or_else(|_| Err(late())) {
+            let outcome = attempt.unwrap_or_else(|_| Err(late()));
+            let record = Attempt {
+                at,
+                id: id.clone(),
+                attempt: number,
+                took: began.elapsed(),
+                status: outcome.as_ref().map_or_else(|failure| failure.status, |status| *status).unwrap_or(0),
+                failure: outcome.as_ref().err().map(|failure| (failure.reason, failure.text.clone())),
+                ..message.record(integration)
+            };
+            self.metrics.history.note(vec![Record::Attempt(record)]);
+            let failure = match outcome {
                 Ok(status) => return Ok(status),
                 Err(failure) => failure,
             };
@@ -166,6 +202,7 @@ impl Sender {
             tokio::time::sleep(pause).await;
             wait = wait.mul_f64(1.5).min(WAIT_MAX);
         }
+        unreachable!("each way out of the loop returns")
     }
 
     /// Makes one attempt.
@@ -179,23 +216,27 @@ impl Sender {
         files: &Files,
     ) -> Result<Option<u16>, Failure> {
         let options = &integration.options;
-        let calls = kinds::calls(message, integration, files)?;
         let sending = async {
-            let mut status = 0;
-            for call in &calls {
-                status = self.clients.send(call, options.object("http_config"), files).await?;
+            if integration.kind.name == kinds::EMAIL {
+                let mail = kinds::mail(message, integration)?;
+                smtp::send(&mail, options, files, self.clients.egress()).await?;
+                return Ok(None);
+            }
+            let mut status = None;
+            for call in &kinds::calls(message, integration, files)? {
+                status = Some(self.clients.send(call, options.object("http_config"), files).await?);
             }
             Ok::<_, Failure>(status)
         };
         match options.duration_ns("timeout").filter(|ns| *ns > 0) {
-            None => sending.await.map(Some),
+            None => sending.await,
             Some(ns) => {
                 let within = Duration::from_nanos(ns.unsigned_abs());
                 let late = |_| Failure {
                     reason: "contextDeadlineExceeded",
                     ..Failure::passing(format!("no answer within its `timeout` of {within:?}"))
                 };
-                tokio::time::timeout(within, sending).await.map_err(late)?.map(Some)
+                tokio::time::timeout(within, sending).await.map_err(late)?
             }
         }
     }

@@ -26,6 +26,8 @@ pub enum Kind {
     Timer,
     /// Alerts of a rule; key: group and identity of the rule.
     Rule,
+    /// A policy that was live; key: its number.
+    Revision,
     /// The service itself.
     Service,
 }
@@ -38,6 +40,7 @@ impl Kind {
             Self::Told => "told",
             Self::Timer => "timer",
             Self::Rule => "rule",
+            Self::Revision => "revision",
             Self::Service => "service",
         }
     }

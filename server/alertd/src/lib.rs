@@ -2,16 +2,19 @@
 //!
 //! `rules` evaluates groups when they are due and hands alerts to the `router`, which also takes those that others post;
 //! it groups, mutes and flushes by the `policy`, and `deliver` tells receivers. `kept` is what a restart must find again:
-//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go.
+//! alerts, silences, timers, the log of what was told, states of rules. `egress` says where calls may go, and `history`
+//! hands records of what was done to whoever stores them.
 //!
 //! Invariants: no query language and no store (the engine of rules comes in through a trait), and nothing goes out but
 //! through `egress`.
 
 pub mod deliver;
 pub mod egress;
+pub mod history;
 pub mod kept;
 pub mod metrics;
 pub mod policy;
+pub mod revisions;
 pub mod router;
 pub mod rules;
 
@@ -23,8 +26,10 @@ use tokio_util::sync::CancellationToken;
 
 use crate::deliver::Sender;
 use crate::egress::Egress;
+use crate::history::HistoryStore;
 use crate::kept::Kept;
 use crate::metrics::AlertMetrics;
+use crate::revisions::Revisions;
 use crate::router::{Given, Router, RouterSettings};
 use crate::rules::{Engines, RuleSettings, Rules};
 
@@ -46,6 +51,8 @@ pub struct Alertd {
     pub rules: Arc<Rules>,
     /// Alerts and who is told of them.
     pub router: Arc<Router>,
+    /// Policies that were live.
+    pub revisions: Revisions,
     /// Figures.
     pub metrics: Arc<AlertMetrics>,
 }
@@ -64,17 +71,19 @@ impl Alertd {
     ) -> Result<Arc<Self>> {
         let kept = Kept::open(file).await?;
         let metrics = Arc::<AlertMetrics>::default();
-        let sender = Sender::new(settings.egress, Arc::clone(&metrics));
+        let sender = Sender::new(settings.egress, Arc::clone(&clock), Arc::clone(&metrics));
         let router =
             Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;
+        let revisions = Revisions::load(Arc::clone(&kept)).await?;
         let rules =
             Rules::open(settings.rules, engines, Arc::clone(&router), kept, clock, Arc::clone(&metrics)).await?;
-        Ok(Arc::new(Self { rules, router, metrics }))
+        Ok(Arc::new(Self { rules, router, revisions, metrics }))
     }
 
-    /// Begins to evaluate rules and to tell receivers, until `stop`.
-    pub fn start(&self, stop: &CancellationToken) {
+    /// Begins to evaluate rules, to tell receivers and to hand records to `history`, until `stop`.
+    pub fn start(&self, history: Arc<dyn HistoryStore>, stop: &CancellationToken) {
+        self.metrics.history.start(history, stop);
         self.rules.start(stop);
         self.router.start(stop);
     }

@@ -2,12 +2,14 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 
 use crate::deliver::{REASONS, names};
+use crate::history::History;
 
 /// Upper bounds of buckets, in seconds.
 const BOUNDS: [f64; 10] = [0.005, 0.02, 0.05, 0.1, 0.25, 0.5, 1.0, 5.0, 15.0, 60.0];
@@ -74,6 +76,8 @@ pub struct AlertMetrics {
     pub alerts: AtomicU64,
     /// Notifications under way.
     pub queue: AtomicU64,
+    /// Records of what was done; it counts those that are lost.
+    pub history: Arc<History>,
     pub(crate) integrations: Mutex<BTreeMap<&'static str, Integration>>,
 }
 
@@ -92,6 +96,7 @@ impl Default for AlertMetrics {
             invalid: AtomicU64::default(),
             alerts: AtomicU64::default(),
             queue: AtomicU64::default(),
+            history: Arc::default(),
             integrations: Mutex::new(names().map(|name| (name, none())).collect()),
         }
     }
@@ -122,6 +127,9 @@ impl AlertMetrics {
         for (name, kind, help, value) in plain {
             let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}\n{name} {}", value.load(Relaxed));
         }
+        let name = "quiver_alert_history_lost_total";
+        let help = "Records of what alerting did that could not be stored.";
+        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {}", self.history.lost());
         let times = [
             ("quiver_rule_group_start_delay_seconds", "From when a group was due to its beginning.", &self.start_delay),
             ("quiver_rule_group_duration_seconds", "How long evaluations of groups take.", &self.group_time),

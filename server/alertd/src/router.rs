@@ -4,6 +4,7 @@
 //! the lock, so that they are made in the order in which they happened.
 
 mod flush;
+mod history;
 mod intake;
 mod records;
 mod silencing;
@@ -56,6 +57,8 @@ struct State {
     log: NotificationLog,
     /// Timers as they are kept, to see which have changed.
     timers: BTreeMap<String, i64>,
+    /// Alerts of others that fire, by their labels, and since when.
+    posted: BTreeMap<Vec<u8>, (Alert, i64)>,
 }
 
 /// Policies by where they come from.
@@ -120,8 +123,12 @@ impl Router {
         let now = clock.now_ms().saturating_mul(MS);
         let policy = given.live();
         let mut dispatcher = Dispatcher::new(policy.config.routes());
+        let mut posted = BTreeMap::new();
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
+                if let Some(since) = value["posted"].as_i64() {
+                    posted.insert(alert.labels.canonical().to_vec(), (alert.clone(), since));
+                }
                 dispatcher.insert(alert, now);
             }
         }
@@ -148,7 +155,7 @@ impl Router {
             settings,
             policy: ArcSwap::from_pointee(policy),
             given: Mutex::new(given),
-            state: Mutex::new(State { dispatcher, silences, log, timers }),
+            state: Mutex::new(State { dispatcher, silences, log, timers, posted }),
             kept,
             sender,
             clock,
@@ -225,6 +232,18 @@ impl Router {
     /// # Errors
     /// Unavailable: there are too many alerts, or they cannot be stored.
     pub async fn insert(&self, alerts: Vec<Alert>) -> Result<()> {
+        self.take(alerts, false).await
+    }
+
+    /// Takes alerts in that others posted, likewise; their changes go into the history.
+    ///
+    /// # Errors
+    /// As [`Self::insert`].
+    pub async fn insert_posted(&self, alerts: Vec<Alert>) -> Result<()> {
+        self.take(alerts, true).await
+    }
+
+    async fn take(&self, alerts: Vec<Alert>, posted: bool) -> Result<()> {
         if alerts.is_empty() {
             return Ok(());
         }
@@ -240,7 +259,12 @@ impl Router {
                     continue;
                 }
                 let known = state.dispatcher.insert(alert, now);
-                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &records::alert(&known)));
+                let since = posted.then(|| state.note_posted(&known, now, &self.metrics.history)).flatten();
+                let mut row = records::alert(&known);
+                if let Some(since) = since {
+                    row["posted"] = since.into();
+                }
+                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &row));
             }
             self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
             self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
@@ -295,6 +319,7 @@ impl Router {
                 _ = every.tick() => {}
             }
             self.keep_timers();
+            self.note_ended();
             if forgotten.elapsed() >= FORGET_EVERY {
                 forgotten = tokio::time::Instant::now();
                 self.forget();

@@ -4,6 +4,7 @@
 //! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
 //! changes, and the time of the service each few seconds.
 
+mod records;
 mod remember;
 mod runner;
 
@@ -70,13 +71,15 @@ pub struct Source {
     /// Whose rights the queries of each rule have: those of the last editors of stored rules; rules of files are the
     /// operator's.
     pub rights: Vec<Rights>,
+    /// Ids of stored rules; none for those of files.
+    pub ids: Vec<String>,
 }
 
 impl Source {
     /// A group of a file: its rules see everything.
     pub fn of_file(file: impl Into<String>, group: RuleGroup) -> Self {
         let rights = vec![Rights::full(); group.rules.len()];
-        Self { file: file.into(), group, rights }
+        Self { file: file.into(), group, rights, ids: Vec::new() }
     }
 }
 
@@ -217,6 +220,7 @@ impl Rules {
             memory: Arc::clone(&self.memory),
             view: Arc::clone(&slot.view),
             rights: slot.source.rights.clone(),
+            ids: slot.source.ids.clone(),
         };
         tokio::spawn(runner.run(inbox, stop));
     }

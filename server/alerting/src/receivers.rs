@@ -3,7 +3,7 @@
 //! One file per kind: its fields with their defaults, its checks, what it inherits from the globals.
 
 mod discord;
-mod email;
+pub mod email;
 mod incidentio;
 mod jira;
 mod mattermost;

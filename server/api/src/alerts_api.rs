@@ -3,8 +3,9 @@
 //! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string. Unknown
 //! parameters are ignored.
 
+mod fields;
 mod rows;
-mod silences;
+pub(crate) mod silences;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -50,6 +51,9 @@ fn json_answer(status: StatusCode, value: &Value) -> Response {
 
 fn refusal(error: &Error) -> Response {
     log(error, "/api/v2");
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
 }
 
@@ -66,8 +70,18 @@ fn time(ns: i64) -> String {
 }
 
 /// Gives the service of labels, and whether the caller may see it.
-fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
+pub(crate) fn allows(state: &AppState, access: &Access, labels: &LabelSet) -> bool {
     access.is_full() || access.allows(labels.service(state.alertd.router.service_labels()))
+}
+
+/// Labels with the service that they lack, where the sender can mean one only.
+fn with_service(names: &[String], access: &Access, labels: LabelSet) -> LabelSet {
+    let Some((only, name)) = access.only_service().zip(names.first()) else { return labels };
+    if !labels.service(names).is_empty() {
+        return labels;
+    }
+    let others = labels.iter().filter(|(label, _)| *label != name.as_str());
+    LabelSet::from_pairs(others.chain([(name.as_str(), only)]))
 }
 
 /// What a list of alerts is asked for.
@@ -86,7 +100,7 @@ fn truth(params: &Params, name: &str) -> Result<bool> {
     }
 }
 
-fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
         let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
@@ -145,6 +159,12 @@ async fn listed(state: &AppState, request: Request, by_group: bool) -> Result<Va
     })
 }
 
+/// Gives alerts as rows, as far as the caller sees what mutes them.
+pub(crate) fn alert_rows(state: &AppState, access: &Access, asked: &Asked<'_>) -> Vec<Value> {
+    let sight = rows::Sight::new(state, access);
+    state.alertd.router.alerts(asked).iter().map(|row| rows::alert(row, &sight)).collect()
+}
+
 async fn alerts(State(state): State<Arc<AppState>>, request: Request) -> Response {
     answer(listed(&state, request, false).await)
 }
@@ -200,7 +220,7 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
-    let Posted { alerts, mut refused, external_url } =
+    let Posted { alerts, refused, external_url } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
     let own = headers.get("x-quiver-instance").is_some_and(|id| id.as_bytes() == router.instance().as_bytes());
     if own || (form == AlertForm::Envelope && !external_url.is_empty() && external_url == router.external_url()) {
@@ -208,14 +228,17 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
         return Ok(());
     }
     let access = state.ingest_access(Domain::Alerts);
-    let (mine, others): (Vec<_>, Vec<_>) = alerts.into_iter().partition(|a| allows(state, &access, &a.labels));
-    refused.extend(
-        others
-            .iter()
-            .map(|a| format!("no right to write alerts of service `{}`", a.labels.service(router.service_labels()))),
-    );
-    state.alertd.metrics.invalid.fetch_add(refused.len() as u64, Relaxed);
-    router.insert(mine).await?;
+    let named = alerts.into_iter().map(|mut alert| {
+        alert.labels = with_service(router.service_labels(), &access, alert.labels);
+        alert
+    });
+    let (mine, others): (Vec<_>, Vec<_>) = named.partition(|a| allows(state, &access, &a.labels));
+    state.alertd.metrics.invalid.fetch_add((refused.len() + others.len()) as u64, Relaxed);
+    crate::refused::note(others.len() as u64);
+    if let (Some(first), true, true) = (others.first(), mine.is_empty(), refused.is_empty()) {
+        return Err(crate::refused::error(Domain::Alerts, Some(first.labels.service(router.service_labels()))));
+    }
+    router.insert_posted(fields::extract(state, mine)).await?;
     if refused.is_empty() { Ok(()) } else { Err(Error::invalid(refused.join("; "))) }
 }
 

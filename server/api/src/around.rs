@@ -24,8 +24,10 @@ use crate::tenancy;
 pub(crate) mod admission;
 mod proxy;
 mod safety;
+mod sent;
 
 pub use proxy::Proxies;
+use sent::Sent;
 
 /// Serves a request.
 pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request, next: Next) -> Response {
@@ -77,6 +79,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(entry) = &mut entry {
         entry.caller = info.identity.subject.text();
     }
+    let sent = Sent::of(&info, &request);
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
         Some(response) => response,
@@ -86,6 +89,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             info.scope(next.run(request)).instrument(span).await
         }
     };
+    sent.tell_refused(&state, &mut response);
     if let Some(origin) = origin {
         allow(&live, origin, response.headers_mut());
     }
@@ -114,6 +118,9 @@ static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     HeaderValue::from_str(&all).expect("names of headers")
 });
 
+/// Headers that such a page may read.
+const EXPOSED_HEADERS: &str = "Date, Quiver-Partial, X-Quiver-Refused, X-Request-Id";
+
 /// Lets a page read the answer, if its origin may.
 fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     if !live.cors_origins.iter().any(|o| o == "*" || o.as_bytes() == origin.as_bytes()) {
@@ -123,6 +130,5 @@ fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
     headers.insert(header::VARY, HeaderValue::from_static("Origin"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS.clone());
-    headers
-        .insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static("Date, Quiver-Partial, X-Request-Id"));
+    headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
 }

@@ -23,20 +23,29 @@ use crate::state::AppState;
 
 mod answer;
 mod apdex;
+mod apply;
 mod deploy;
 mod detection;
 mod extraction;
 mod many;
 mod policy;
+mod policy_revisions;
+mod processes;
+mod resource_summary;
 mod resources;
 mod rule_groups;
 mod rules;
+mod segments;
 pub(crate) mod special;
 mod steps;
+mod telemetry;
 mod transactions;
+mod window;
 mod yaml;
 
 pub(crate) use answer::Answer;
+pub(crate) use deploy::refused;
+pub(crate) use detection::only_members;
 pub(crate) use yaml::write as yaml_text;
 
 /// Largest body, and that of an import.
@@ -58,15 +67,19 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     }
     for routes in [
         detection::routes,
+        apply::routes,
         transactions::routes,
+        processes::routes,
         steps::routes,
         apdex::routes,
+        segments::routes,
         extraction::routes,
         resources::routes,
         rules::routes,
         rule_groups::routes,
         deploy::routes,
         policy::routes,
+        policy_revisions::routes,
     ] {
         router = router.merge(routes());
     }

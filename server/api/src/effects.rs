@@ -1,34 +1,72 @@
 //! What configuration does to telemetry: compiled forms of rules, made anew after each change.
 
 use std::fmt;
-use std::sync::{Arc, OnceLock};
+use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
 use quiver_alertd::Alertd;
 use quiver_alertd::rules::Origin;
-use quiver_config::families::{DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, SEGMENTS, TRANSACTIONS};
+use quiver_config::families::{
+    DETECTION_RULES, EXTRACTION_RULES, RELATIONSHIPS, RESOURCES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
+    TRANSACTIONS,
+};
 use quiver_config::graph::Graph;
-use quiver_config::{Config, Entity, Result};
+use quiver_config::{Config, Entity, Family, Result};
 use quiver_ingest::rules::ExtractionRules;
+use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
 use serde_json::{Map, Value};
 use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
+use crate::state::AppState;
 use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
+
+pub(crate) mod configured;
 
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
 
+/// What data-extraction rules are applied to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Signal {
+    /// Log records.
+    Logs,
+    /// Spans.
+    Spans,
+    /// Spans and log records of browsers.
+    Rum,
+    /// Alerts that are posted.
+    Alerts,
+}
+
+impl Signal {
+    /// All.
+    pub(crate) const ALL: [Self; 4] = [Self::Logs, Self::Spans, Self::Rum, Self::Alerts];
+
+    /// As rules name it.
+    pub(crate) fn word(self) -> &'static str {
+        match self {
+            Self::Logs => "logs",
+            Self::Spans => "spans",
+            Self::Rum => "rum",
+            Self::Alerts => "alerts",
+        }
+    }
+}
+
 /// Compiled forms; readers never wait.
 pub struct Effects {
-    extraction: ArcSwap<ExtractionRules>,
+    extraction: [ArcSwap<ExtractionRules>; 4],
     detector: ArcSwap<Detector>,
+    pages: ArcSwap<Detector>,
     segments: ArcSwap<Vec<Entity>>,
+    configured: ArcSwap<Configured>,
     /// Who evaluates stored rules and routes by the stored policy; and template files that it names.
-    alertd: OnceLock<(Arc<Alertd>, Box<TemplateFiles>)>,
+    /// Weak: rules read tables, and tables what is configured here.
+    alertd: OnceLock<(Weak<Alertd>, Box<TemplateFiles>)>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
@@ -44,13 +82,21 @@ impl fmt::Debug for Effects {
 impl Default for Effects {
     fn default() -> Self {
         Self {
-            extraction: ArcSwap::from_pointee(ExtractionRules::default()),
+            extraction: std::array::from_fn(|_| ArcSwap::from_pointee(ExtractionRules::default())),
             detector: ArcSwap::from_pointee(Detector::default()),
+            pages: ArcSwap::from_pointee(Detector::default()),
             segments: ArcSwap::from_pointee(Vec::new()),
+            configured: ArcSwap::from_pointee(Configured::default()),
             alertd: OnceLock::new(),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
         }
+    }
+}
+
+impl ConfiguredSource for Effects {
+    fn configured(&self) -> Arc<Configured> {
+        self.configured.load_full()
     }
 }
 
@@ -69,12 +115,20 @@ impl Effects {
         if *made_of == Some(revision) {
             return Ok(());
         }
-        self.extraction.store(Arc::new(extraction_rules(config, &self.extraction.load()).await?));
-        self.detector.store(Arc::new(detector(config).await?.after(&self.detector.load())));
+        for (signal, rules) in Signal::ALL.into_iter().zip(&self.extraction) {
+            rules.store(Arc::new(extraction_rules(config, signal, &rules.load()).await?));
+        }
+        for (family, detector) in [(&DETECTION_RULES, &self.detector), (&RUM_DETECTION_RULES, &self.pages)] {
+            detector.store(Arc::new(detector_of(config, family).await?.after(&detector.load())));
+        }
         self.segments.store(Arc::new(config.all(&SEGMENTS).await?));
-        if let Some((alertd, files)) = self.alertd.get() {
+        self.configured.store(Arc::new(configured::read(config).await?));
+        if let Some((alertd, files)) = self.alertd.get()
+            && let Some(alertd) = alertd.upgrade()
+        {
             alertd.rules.set(Origin::Stored, stored_rules::sources(config).await?);
             alertd.router.set_policy(Origin::Stored, Some(stored_policy::policy(config, files).await?));
+            stored_policy::note_revision(config, &alertd, alertd.router.now() / 1_000_000).await?;
         }
         *made_of = Some(revision);
         Ok(())
@@ -86,7 +140,7 @@ impl Effects {
     /// When the database is gone.
     pub async fn bind(&self, alertd: &Arc<Alertd>, files: Box<TemplateFiles>, config: &Config) -> Result<()> {
         // Only the first one counts: a server has one.
-        let _ = self.alertd.set((Arc::clone(alertd), files));
+        let _ = self.alertd.set((Arc::downgrade(alertd), files));
         *self.made_of.lock().await = None;
         self.refresh(config).await
     }
@@ -104,14 +158,24 @@ impl Effects {
         }
     }
 
-    /// Rules that take fields out of logs.
-    pub(crate) fn extraction(&self) -> Arc<ExtractionRules> {
-        self.extraction.load_full()
+    /// Rules that take fields out of what comes in.
+    pub(crate) fn extraction(&self, signal: Signal) -> Arc<ExtractionRules> {
+        self.extraction[signal as usize].load_full()
     }
 
     /// Rules that say which spans begin a business transaction.
     pub(crate) fn detector(&self) -> Arc<Detector> {
         self.detector.load_full()
+    }
+
+    /// Those of pages.
+    pub(crate) fn pages(&self) -> Arc<Detector> {
+        self.pages.load_full()
+    }
+
+    /// Those of a family.
+    pub(crate) fn detector_for(&self, family: &Family) -> Arc<Detector> {
+        if family.name == RUM_DETECTION_RULES.name { self.pages() } else { self.detector() }
     }
 
     /// All segments, whoever may see them.
@@ -139,27 +203,48 @@ impl Effects {
     }
 }
 
+/// Notes rules that took too long: they are left out from now on, here at once.
+pub(crate) fn suspend(state: &AppState, ids: Vec<String>) {
+    for id in ids {
+        tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
+        let config = state.config.clone();
+        tokio::spawn(async move {
+            if let Err(problem) = config.suspend_rule(&id).await {
+                tracing::error!(cause = problem.cause, "a slow rule cannot be noted; this node leaves it out");
+            }
+        });
+    }
+}
+
 /// Enabled detection rules, older ones first, and the key transactions whose names are never folded.
-async fn detector(config: &Config) -> Result<Detector> {
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn detector_of(config: &Config, family: &'static Family) -> Result<Detector> {
+    let (owner, keys) = if family.name == RUM_DETECTION_RULES.name {
+        ("application", &RUM_TRANSACTIONS)
+    } else {
+        ("service", &TRANSACTIONS)
+    };
     let mut rules = Vec::new();
     // Ids grow with time.
-    for entity in config.all(&DETECTION_RULES).await?.iter().filter(|e| is_enabled(&e.body)) {
-        match DetectionRule::of_json(&entity.id, &entity.body, "service") {
+    for entity in config.all(family).await?.iter().filter(|e| is_enabled(&e.body)) {
+        match DetectionRule::of_json(&entity.id, &entity.body, owner) {
             Ok(rule) => rules.push(rule),
             Err(errors) => tracing::error!(id = entity.id, ?errors, "a rule that was stored does not compile"),
         }
     }
     let text = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_str).unwrap_or_default().to_owned();
-    let keys = config.all(&TRANSACTIONS).await?;
-    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, "service"), text(e, "transactionName")));
+    let keys = config.all(keys).await?;
+    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| (text(e, owner), text(e, "transactionName")));
     Ok(Detector::new(rules, keys.collect()))
 }
 
-/// Enabled rules of logs: higher priorities first, then by position.
-async fn extraction_rules(config: &Config, earlier: &ExtractionRules) -> Result<ExtractionRules> {
+/// Enabled rules of a signal: higher priorities first, then by position.
+async fn extraction_rules(config: &Config, signal: Signal, earlier: &ExtractionRules) -> Result<ExtractionRules> {
     let mut all = config.all(&EXTRACTION_RULES).await?;
     let is = |e: &Entity, key: &str, word: &str| e.body.get(key).and_then(Value::as_str) == Some(word);
-    all.retain(|e| is_enabled(&e.body) && is(e, "signal", "logs") && !is(e, "health", "suspended"));
+    all.retain(|e| is_enabled(&e.body) && is(e, "signal", signal.word()) && !is(e, "health", "suspended"));
     let number = |e: &Entity, key: &str| e.body.get(key).and_then(Value::as_i64).unwrap_or_default();
     all.sort_by_key(|e| (-number(e, "priority"), number(e, "position")));
     let mut rules = Vec::with_capacity(all.len());

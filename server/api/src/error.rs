@@ -78,9 +78,12 @@ pub fn plain(status: StatusCode, text: impl Into<String>) -> Response {
     with_retry_after((status, content_type, Body::from(text)).into_response())
 }
 
-/// Makes a plain-text answer of an error, and logs it.
+/// Makes a plain-text answer of an error, and logs it. Want of a right is told as everywhere.
 pub fn plain_error(error: &Error, route: &str) -> Response {
     log(error, route);
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     plain(status_of(error.kind), public_text(error))
 }
 

@@ -4,21 +4,25 @@
 
 use std::sync::Arc;
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
+use datafusion::execution::memory_pool::MemoryReservation;
+use futures::StreamExt;
 use http::StatusCode;
 use quiver_promql::query::TREE_BYTES;
 use quiver_promql::selectors::selectors;
 use quiver_query::from_datafusion;
-use quiver_types::source::SeriesExemplars;
+use quiver_query::index::{self, IndexSource};
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 
 use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
-use crate::labels_api::labels_json;
+use crate::labels_api::explain;
 use crate::metrics::phases::Language;
 use crate::metrics_api::query_error;
 use crate::params::Params;
@@ -37,70 +41,93 @@ async fn query_exemplars(State(state): State<Arc<AppState>>, request: Request) -
     let route = "/api/v1/query_exemplars";
     let looked_up = async {
         let params = Params::of(&state, request).await?;
+        explain(&params);
         let (start, end) = (params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
         if end < start {
             return Err(Error::invalid("end timestamp must not be before start timestamp"));
         }
         let text = params.get("query").unwrap_or_default().to_owned();
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let (promql, source, inner) = (Arc::clone(&state.promql), Arc::clone(&state.source), ctx.clone());
+        let (promql, inner) = (Arc::clone(&state.promql), ctx.clone());
         let _text = promql.reserve_text(&text, TREE_BYTES, &ctx)?;
+        let source = IndexSource::new(state.source.snapshot(), &ctx);
         let range = MillisRange::new(start, end);
+        let (engine, bytes_max) = (Arc::clone(&state.engine), state.settings.answer_bytes_max);
         let work = async move {
             let expr = promql.parse(&text, &inner).map_err(query_error)?;
             let wanted: Vec<Vec<Matcher>> = selectors(&expr).into_iter().map(<[Matcher]>::to_vec).collect();
             if wanted.is_empty() {
                 return Ok(None);
             }
-            source.snapshot().exemplars(&inner.access, &wanted, range, &inner.stats).await.map(Some)
+            let plan = index::exemplars(&source, wanted, range)?;
+            let mut answer = Answer::begin(engine.reservation("exemplars", &inner), bytes_max);
+            let mut rows = engine.execute(&plan, &inner).await?;
+            while let Some(batch) = rows.next().await {
+                answer.add(&batch.map_err(from_datafusion)?)?;
+            }
+            Ok(Some(answer))
         };
-        let Some(found) = state.engine.run(&ctx, work).await? else {
+        let Some(answer) = state.engine.run(&ctx, work).await? else {
             return Ok(StatusCode::NO_CONTENT.into_response());
         };
-        let memory = state.engine.reservation("exemplars", &ctx);
-        let grow = |bytes| memory.try_resize(bytes).map_err(from_datafusion);
-        write(&found, &Envelope::lacking(&ctx), state.settings.answer_bytes_max, grow)
+        Ok(answer.finish(&Envelope::lacking(&ctx)))
     };
     looked_up.await.unwrap_or_else(|e| error_response(&e, route))
 }
 
-/// Writes the answer; `grow` is asked for the bytes that it has next.
-fn write(
-    found: &[SeriesExemplars],
-    envelope: &Envelope,
+/// The text of an answer, within the memory of its query.
+struct Answer {
+    out: Vec<u8>,
+    /// Number of the series whose exemplars stand last.
+    series: Option<u64>,
+    memory: MemoryReservation,
     bytes_max: usize,
-    grow: impl Fn(usize) -> Result<()>,
-) -> Result<Response> {
-    let mut out = begin_success();
-    out.push(b'[');
-    for (i, series) in found.iter().filter(|s| !s.exemplars.is_empty()).enumerate() {
-        // The text of an exemplar is longer than its labels by names, quotes and numbers; the answer grows by doubling.
-        let labels: usize = series.exemplars.iter().map(|e| e.2.canonical().len() + TEXT_BYTES).sum();
-        grow(2 * (out.len() + labels + series.labels.canonical().len() + TEXT_BYTES))?;
-        if i > 0 {
-            out.push(b',');
-        }
-        out.extend_from_slice(b"{\"seriesLabels\":");
-        out.extend_from_slice(labels_json(series.labels.iter()).as_bytes());
-        out.extend_from_slice(b",\"exemplars\":[");
-        for (i, (ts, value, labels)) in series.exemplars.iter().enumerate() {
-            if i > 0 {
+}
+
+impl Answer {
+    fn begin(memory: MemoryReservation, bytes_max: usize) -> Self {
+        let mut out = begin_success();
+        out.push(b'[');
+        Self { out, series: None, memory, bytes_max }
+    }
+
+    /// Adds rows of the plan; those of a series come one after the other.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let numbers = batch.column(0).as_primitive::<UInt64Type>();
+        let (series, labels) = (batch.column(1).as_string::<i32>(), batch.column(4).as_string::<i32>());
+        let times = batch.column(2).as_primitive::<Int64Type>();
+        let values = batch.column(3).as_primitive::<Float64Type>();
+        for row in 0..batch.num_rows() {
+            // The answer grows by doubling.
+            let next = series.value(row).len() + labels.value(row).len() + TEXT_BYTES;
+            self.memory.try_resize(2 * (self.out.len() + next)).map_err(from_datafusion)?;
+            let out = &mut self.out;
+            if self.series == Some(numbers.value(row)) {
                 out.push(b',');
+            } else {
+                out.extend_from_slice(if self.series.is_some() { b"]}," } else { b"" });
+                out.extend_from_slice(b"{\"seriesLabels\":");
+                out.extend_from_slice(series.value(row).as_bytes());
+                out.extend_from_slice(b",\"exemplars\":[");
+                self.series = Some(numbers.value(row));
             }
             out.extend_from_slice(b"{\"labels\":");
-            out.extend_from_slice(labels_json(labels.iter()).as_bytes());
+            out.extend_from_slice(labels.value(row).as_bytes());
             out.extend_from_slice(b",\"value\":");
-            write_quoted(&mut out, *value, Notation::Sample);
+            write_quoted(out, values.value(row), Notation::Sample);
             out.extend_from_slice(b",\"timestamp\":");
-            write_time(&mut out, *ts);
+            write_time(out, times.value(row));
             out.push(b'}');
+            if out.len() > self.bytes_max {
+                let text = format!("the answer is larger than the limit of {} bytes", self.bytes_max);
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
         }
-        out.extend_from_slice(b"]}");
-        if out.len() > bytes_max {
-            let text = format!("the answer is larger than the limit of {bytes_max} bytes");
-            return Err(Error::new(ErrorKind::LimitExceeded, text));
-        }
+        Ok(())
     }
-    out.push(b']');
-    Ok(finish_success(out, envelope))
+
+    fn finish(mut self, envelope: &Envelope) -> Response {
+        self.out.extend_from_slice(if self.series.is_some() { b"]}]" } else { b"]" });
+        finish_success(self.out, envelope)
+    }
 }

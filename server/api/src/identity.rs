@@ -17,9 +17,12 @@ use crate::request::RequestInfo;
 mod demo_account;
 mod directory;
 mod first_start;
+mod rates;
 mod refusals;
+mod seen;
 
 pub use first_start::{FirstPassword, reset_password};
+pub use rates::KeyRate;
 pub(crate) use refusals::Refusal;
 
 /// How often expired rows are forgotten, and keys that are due are made.
@@ -41,6 +44,7 @@ pub struct Identities {
     /// Where the first password and the key of the demo are written.
     data: std::path::PathBuf,
     refusals: refusals::Refusals,
+    rates: rates::Rates,
     /// The picture of accounts is made anew by one at a time.
     refreshing: tokio::sync::Mutex<u64>,
 }
@@ -75,13 +79,14 @@ impl Identities {
     pub async fn open(
         auth: Auth,
         config: Config,
-        (issuer, enforced): (String, bool),
+        (issuer, enforced, key_rate): (String, bool, KeyRate),
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
         let refreshing = tokio::sync::Mutex::new(u64::MAX);
         let refusals = refusals::Refusals::default();
-        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, refreshing });
+        let rates = rates::Rates::new(key_rate);
+        let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
             first_start::make_administrator(&identities, first).await?;
@@ -144,6 +149,11 @@ impl Identities {
         Some(first_start::file(&self.data)).filter(|path| path.exists())
     }
 
+    /// Lets a key ask once more; or says how many seconds it has to wait.
+    pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> Result<(), u64> {
+        identity.key().map_or(Ok(()), |key| self.rates.take(key, now_ms))
+    }
+
     /// Takes away the file with the first password: it was changed.
     pub(crate) fn forget_first_password(&self) {
         first_start::forget_file(&self.data);
@@ -153,27 +163,37 @@ impl Identities {
     pub async fn follow(self: Arc<Self>, stop: CancellationToken) {
         let mut changes = self.config.watch();
         let mut due = tokio::time::interval(HOUSEKEEPING);
-        let mut failing_since = None;
+        let mut failing_since: Option<tokio::time::Instant> = None;
         loop {
             tokio::select! {
                 () = stop.cancelled() => return,
                 changed = changes.changed() => if changed.is_err() { return },
                 _ = due.tick() => self.keep_house().await,
-                // What could not be read is tried again.
-                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() => {}
+                // What could not be read is tried again; and nobody tells that a server of databases is gone.
+                () = tokio::time::sleep(Duration::from_secs(1)), if failing_since.is_some() || self.config.is_shared() => {}
             }
             match self.refresh().await {
                 Ok(()) => failing_since = None,
                 Err(problem) => {
-                    let since = *failing_since.get_or_insert_with(tokio::time::Instant::now);
+                    failing_since.get_or_insert_with(tokio::time::Instant::now);
                     tracing::warn!(cause = problem.cause, "accounts cannot be read; going on with what is known");
-                    if since.elapsed() > DIRECTORY_STALE {
-                        tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
-                        self.auth.set_directory(quiver_auth::Directory::default());
-                    }
                 }
             }
+            let lost = Duration::from_millis(self.config.lost_for_ms().unsigned_abs());
+            if failing_since.map_or(lost, |since| since.elapsed().max(lost)) > DIRECTORY_STALE {
+                self.let_nobody_in().await;
+            }
         }
+    }
+
+    /// Forgets who may do what: it was read too long ago.
+    async fn let_nobody_in(&self) {
+        let mut done = self.refreshing.lock().await;
+        if *done != u64::MAX {
+            tracing::error!("accounts could not be read for an hour: nobody is let in until they can");
+        }
+        *done = u64::MAX;
+        self.auth.set_directory(quiver_auth::Directory::default());
     }
 
     async fn keep_house(&self) {

@@ -17,7 +17,7 @@ use http::{StatusCode, header};
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
 use quiver_ingest::{Decoded, Encoding, Reason, codec};
 use quiver_store::{Refusal, WriteOutcome};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::json;
 use tokio::runtime::Handle;
 use tokio::sync::mpsc;
@@ -25,7 +25,9 @@ use tokio::sync::mpsc;
 use crate::bodies::broken;
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::error::plain;
+use crate::ingest_api::metrics_sender;
 use crate::params::{Params, invalid};
+use crate::refused;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/import/prometheus";
@@ -56,6 +58,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Done> {
         open_metrics: open_metrics(text(header::CONTENT_TYPE).unwrap_or_default())?,
         now_ms: state.clock.now_ms(),
         extra_labels: extra_labels(&Params::read(&head.method, &head.headers, head.uri.query(), b"")?)?,
+        sender: metrics_sender(state),
     };
     let encoding = Encoding::from_header(text(header::CONTENT_ENCODING))?;
     let (pieces, queue) = mpsc::channel(QUEUE_LEN);
@@ -117,10 +120,16 @@ struct Done {
     bad_lines: u64,
     first_bad: String,
     refused: Vec<(Refusal, u64)>,
+    forbidden: u64,
+    first_forbidden: Option<String>,
 }
 
 impl Done {
     fn add(&mut self, decoded: &Decoded, outcome: WriteOutcome) {
+        self.forbidden += decoded.forbidden();
+        if self.first_forbidden.is_none() {
+            self.first_forbidden = decoded.first_forbidden().map(str::to_owned);
+        }
         self.samples += outcome.samples;
         self.exemplars += outcome.exemplars;
         for bad in decoded.rejected.iter().filter(|r| r.reason == Reason::BadLine) {
@@ -139,7 +148,14 @@ impl Done {
 
     /// 200 that says what was taken and what was not; an error when nothing was, or more may be taken later.
     fn answer(self) -> Response {
+        refused::note(self.forbidden);
         let mut warnings = Vec::new();
+        if self.forbidden > 0 {
+            if self.samples == 0 && self.bad_lines == 0 && self.refused.is_empty() {
+                return error_response(&refused::error(Domain::Metrics, self.first_forbidden.as_deref()), ROUTE);
+            }
+            warnings.push(format!("{} samples refused: {}", self.forbidden, Reason::Service.message()));
+        }
         if self.bad_lines > 0 {
             warnings.push(format!("{} bad lines skipped, first {}", self.bad_lines, self.first_bad));
         }
@@ -150,7 +166,7 @@ impl Done {
         if self.samples == 0 && !warnings.is_empty() {
             return error_response(&Error::invalid(warnings.join("; ")), ROUTE);
         }
-        let refused: u64 = self.refused.iter().map(|(_, n)| n).sum();
+        let refused = self.forbidden + self.refused.iter().map(|(_, n)| n).sum::<u64>();
         let data = json!({
             "samples": self.samples,
             "exemplars": self.exemplars,

@@ -7,13 +7,15 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_ingest::{Context, Decoded, Format, Reason, formats};
+use quiver_ingest::{Context, Decoded, Format, Reason, Sender, formats};
 use quiver_store::{Refusal, WriteOutcome};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Domain, Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
+use crate::encode::prometheus::error_response;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::metrics::phases::{Signal, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -46,6 +48,15 @@ impl Written {
         self.decoded.rejected_count(|r| !r.is_silent()) + self.refused().map(|(_, n)| n).sum::<u64>()
     }
 
+    /// Counts what the sender may not write; an error that `like` makes when that was all.
+    fn judge(&self, like: impl Fn(Domain, Option<&str>) -> Error) -> Result<()> {
+        let forbidden = self.decoded.forbidden();
+        refused::note(forbidden);
+        let nothing = self.outcome.samples + self.outcome.histograms + self.outcome.exemplars == 0;
+        let all = forbidden > 0 && nothing && forbidden == self.refused_count();
+        if all { Err(like(Domain::Metrics, self.decoded.first_forbidden())) } else { Ok(()) }
+    }
+
     /// Whether something was refused that the same sender may get rid of later.
     fn retryable(&self) -> bool {
         self.outcome.refused.iter().any(|(why, _)| *why == Refusal::SeriesLimit)
@@ -63,13 +74,14 @@ pub async fn decode_and_write(
     body: Bytes,
 ) -> Result<Written> {
     let decode = {
-        let state = Arc::clone(state);
+        let (state, sender) = (Arc::clone(state), metrics_sender(state));
         move |body: Bytes| {
             let ctx = Context {
                 limits: state.settings.decode_limits,
                 otlp: &state.settings.otlp,
                 delta: &state.delta,
                 now_ms: state.clock.now_ms(),
+                sender: sender.as_ref(),
             };
             let mut share = state.bodies.share();
             let decoded = format.decode_request(encoding.as_deref(), &body, &ctx, &mut |bytes| share.try_hold(bytes));
@@ -93,6 +105,11 @@ pub async fn decode_and_write(
         phases.timed(Signal::Metrics, Step::Store, state.store.write_metrics(batch)).await?
     };
     Ok(Written { decoded, outcome })
+}
+
+/// Whose series the caller may write; none: all.
+pub(crate) fn metrics_sender(state: &AppState) -> Option<Arc<Sender>> {
+    refused::sender(state, Domain::Metrics, || state.store.settings().service_labels.clone().into())
 }
 
 /// Answers any ingest path of the registry.
@@ -123,11 +140,14 @@ pub(crate) async fn handle(State(state): State<Arc<AppState>>, request: Request)
 
 /// Remote write: 204, or 400 with a text that counts and names what was left out; 2.0 states what was written.
 fn remote_write(written: Result<Written>, v2: bool) -> Response {
-    let (mut response, counts) = match written {
+    let (mut response, counts) = match written.and_then(|w| w.judge(refused::error).map(|()| w)) {
+        Err(e) if e.kind == ErrorKind::Forbidden => (error_response(&e, "/metrics-api/api/v1/write"), [0; 3]),
         Err(e) => (plain(status_of(e.kind), public_text(&e)), [0; 3]),
         Ok(w) => {
-            // 1.0 has no way to name one bad series: it is skipped and counted (`metrics-api` section 5).
-            let left_out = w.refusal_text(|r| !r.is_silent() && (v2 || !r.is_label_fault()));
+            // 1.0 has no way to name one bad series: it is skipped and counted (`metrics-api` section 5). A sender that
+            // reads 400 drops the batch, so what it may not write is told in a header.
+            let told = |r: Reason| !r.is_silent() && r != Reason::Service;
+            let left_out = w.refusal_text(|r| told(r) && (v2 || !r.is_label_fault()));
             let status = if w.retryable() { StatusCode::TOO_MANY_REQUESTS } else { StatusCode::BAD_REQUEST };
             let response = left_out.map_or_else(|| StatusCode::NO_CONTENT.into_response(), |text| plain(status, text));
             (response, [w.outcome.samples, w.outcome.histograms, w.outcome.exemplars])
@@ -161,8 +181,9 @@ fn otlp(written: Result<Written>, json: bool) -> Response {
 /// What an OTLP sender is told, over HTTP as over gRPC: how many points were refused for good, and why.
 ///
 /// # Errors
-/// Unavailable: some may be taken when they are sent again. Invalid: none was taken.
+/// Forbidden: none is the caller's to write. Unavailable: some may be taken when sent again. Invalid: none was taken.
 pub(crate) fn export_outcome(written: &Written) -> Result<(u64, String)> {
+    written.judge(refused::otlp_error)?;
     let (count, text) = (written.refused_count(), written.refusal_text(|r| !r.is_silent()).unwrap_or_default());
     if written.retryable() {
         return Err(Error::new(ErrorKind::Unavailable, text));

@@ -2,22 +2,26 @@
 //!
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`series`, `labelNames`, `labelValues`, `metricMetadata`).
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::array::AsArray;
 use axum::Router;
 use axum::extract::rejection::PathRejection;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use axum::routing::get;
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
 use quiver_promql::parser::parse_selectors;
+use quiver_query::index::{self, IndexSource};
 use quiver_query::{Pace, QueryContext, from_datafusion};
-use quiver_types::metrics::MetricMetadata;
-use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot};
+use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use serde_json::{Value, json};
 
 use crate::encode::list::TextList;
 use crate::encode::prometheus::{Envelope, error_response, json_text, success};
+use crate::explained;
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
@@ -25,6 +29,9 @@ use crate::state::AppState;
 
 /// What the metadata of a metric take as JSON, twice, beside their texts.
 const METADATA_BYTES: usize = 768;
+
+/// A longer list is sorted as a whole, whatever its limit.
+const FETCH_MAX: usize = 100_000;
 
 /// What stands in `warnings` when `limit` cut the answer.
 pub(crate) const TRUNCATED: &str = "results truncated due to limit";
@@ -45,7 +52,6 @@ struct Ask {
     limit: usize,
     range: MillisRange,
     selectors: Vec<Vec<Matcher>>,
-    explain: bool,
 }
 
 impl Ask {
@@ -54,10 +60,11 @@ impl Ask {
         if needs_selector && params.all("match[]").next().is_none() {
             return Err(Error::invalid("no match[] parameter provided"));
         }
+        explain(params);
         let limit = params.limit()?;
         let range =
             MillisRange::new(params.time("start")?.unwrap_or(i64::MIN), params.time("end")?.unwrap_or(i64::MAX));
-        Ok(Self { limit, range, selectors: Vec::new(), explain: explain(params) })
+        Ok(Self { limit, range, selectors: Vec::new() })
     }
 
     fn read_selectors(&mut self, params: &Params, needs_selector: bool, ctx: &QueryContext) -> Result<()> {
@@ -70,8 +77,11 @@ impl Ask {
     }
 }
 
-fn explain(params: &Params) -> bool {
-    params.switch("explain") || params.get("explain") == Some("analyze")
+/// A form may ask for the plans, too.
+pub(crate) fn explain(params: &Params) {
+    if let Some(analyze) = params.get("explain").and_then(|value| explained::read(value).ok().flatten()) {
+        explained::ask(analyze);
+    }
 }
 
 /// Reads all `match[]`, as long as the query may go on: use it inside of `QueryEngine::run`.
@@ -83,42 +93,46 @@ pub(crate) fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<M
     Ok(selectors)
 }
 
-/// Runs one look-up on the engine's threads and encodes what it gives.
-async fn answer<F, W>(
+/// Plans a look-up, runs it and encodes its texts; `json`: they are JSON already.
+async fn answer(
     state: Arc<AppState>,
     request: Request,
     needs_selector: bool,
     route: &'static str,
-    work: F,
-) -> Response
-where
-    F: FnOnce(Arc<dyn SeriesSnapshot>, QueryContext, Ask, TextList) -> W + Send + 'static,
-    W: Future<Output = Result<TextList>> + Send + 'static,
-{
+    plan: impl FnOnce(&IndexSource, Ask, Option<usize>) -> Result<LogicalPlan> + Send + 'static,
+    json: bool,
+) -> Response {
     let looked_up = async {
         let params = Params::of(&state, request).await?;
         let mut ask = Ask::read(&params, needs_selector)?;
-        let (limit, explain) = (ask.limit, ask.explain);
+        let limit = ask.limit;
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let snapshot = state.source.snapshot();
-        let list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
-        let inner = ctx.clone();
-        let read_and_looked_up = async move {
+        let source = IndexSource::new(state.source.snapshot(), &ctx);
+        let mut list = TextList::new(&state.engine, &ctx, state.settings.answer_bytes_max);
+        let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
+        let work = async move {
             ask.read_selectors(&params, needs_selector, &inner)?;
-            work(snapshot, inner, ask, list).await
+            // One more than is asked for tells that the answer was cut.
+            let fetch = (1..FETCH_MAX).contains(&limit).then(|| limit + 1);
+            let plan = plan(&source, ask, fetch)?;
+            let mut rows = engine.execute(&plan, &inner).await?;
+            let pace = Pace::new(&inner, "series look-up");
+            while let Some(batch) = rows.next().await {
+                let batch = batch.map_err(from_datafusion)?;
+                for text in batch.column(0).as_string::<i32>().iter().flatten() {
+                    pace.did(1 + text.len())?;
+                    list.take(text.len() + 2)?;
+                    list.push(if json { text.to_owned() } else { quoted(text) })?;
+                }
+            }
+            Ok(list)
         };
-        let texts = state.engine.run(&ctx, read_and_looked_up).await?;
-        Ok((texts, limit, explain, ctx))
+        let texts = state.engine.run(&ctx, work).await?;
+        Ok((texts, limit, ctx))
     };
     match looked_up.await {
         Err(e) => error_response(&e, route),
-        Ok((texts, _, true, ctx)) => {
-            let totals: BTreeMap<_, _> = ctx.stats.list().into_iter().collect();
-            let node = json!({"name": "SeriesIndex", "depth": 0, "rows": texts.len()});
-            let shown = json!({"logical": route, "physical": "SeriesIndex", "nodes": [node], "totals": totals});
-            success(&Envelope::default(), shown.to_string().as_bytes())
-        }
-        Ok((mut texts, limit, false, ctx)) => {
+        Ok((mut texts, limit, ctx)) => {
             let mut envelope = Envelope::lacking(&ctx);
             if limit > 0 && texts.len() > limit {
                 texts.truncate(limit);
@@ -129,64 +143,20 @@ where
     }
 }
 
-async fn series(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(state, request, true, "/api/v1/series", |snapshot, ctx, ask, mut list| async move {
-        let mut found = BTreeSet::new();
-        let pace = Pace::new(&ctx, "series look-up");
-        for matchers in ask.selectors {
-            let selector = SeriesSelector { matchers, range: ask.range, labels: None };
-            let selected = snapshot.select(&ctx.access, &selector, &ctx.stats).await?;
-            ctx.check("series look-up")?;
-            let table = &selected.table;
-            for row in 0..table.len() {
-                let bytes: usize = table.labels(row).map(|(name, value)| name.len() + value.len() + 6).sum();
-                pace.did(table.names().len() + bytes)?;
-                list.take(bytes)?;
-                let mut text = labels_json(table.labels(row));
-                // It grew by doubling.
-                text.shrink_to_fit();
-                found.insert(text);
-            }
-        }
-        found.into_iter().try_for_each(|text| list.push(text))?;
-        Ok(list)
-    })
-    .await
-}
-
-/// Gives a label set as a JSON object.
-pub(crate) fn labels_json<'a>(labels: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = String::with_capacity(128);
-    out.push('{');
-    for (i, (name, value)) in labels.enumerate() {
-        if i > 0 {
-            out.push(',');
-        }
-        json_text(&mut out, name);
-        out.push(':');
-        json_text(&mut out, value);
-    }
-    out.push('}');
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    json_text(&mut out, text);
     out
 }
 
-fn texts_json(texts: Vec<String>, mut list: TextList, ctx: &QueryContext) -> Result<TextList> {
-    let pace = Pace::new(ctx, "label look-up");
-    for text in texts {
-        pace.did(1 + text.len())?;
-        list.take(text.len() + 2)?;
-        let mut out = String::with_capacity(text.len() + 2);
-        json_text(&mut out, &text);
-        list.push(out)?;
-    }
-    Ok(list)
+async fn series(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let plan = |source: &IndexSource, ask: Ask, fetch| index::series(source, ask.selectors, ask.range, fetch);
+    answer(state, request, true, "/api/v1/series", plan, true).await
 }
 
 async fn labels(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(state, request, false, "/api/v1/labels", |snapshot, ctx, ask, list| async move {
-        texts_json(snapshot.label_names(&ctx.access, &ask.selectors, ask.range, &ctx.stats).await?, list, &ctx)
-    })
-    .await
+    let plan = |source: &IndexSource, ask: Ask, fetch| index::label_names(source, ask.selectors, ask.range, fetch);
+    answer(state, request, false, "/api/v1/labels", plan, false).await
 }
 
 async fn values(
@@ -199,10 +169,9 @@ async fn values(
         return error_response(&Error::invalid(format!("invalid label name: \"{shown}\"")), "/api/v1/label/values");
     };
     let Some(name) = label_name(&name) else { return values_of(name) };
-    answer(state, request, false, "/api/v1/label/values", move |snapshot, ctx, ask, list| async move {
-        texts_json(snapshot.label_values(&ctx.access, &name, &ask.selectors, ask.range, &ctx.stats).await?, list, &ctx)
-    })
-    .await
+    let plan =
+        |source: &IndexSource, ask: Ask, fetch| index::label_values(source, name, ask.selectors, ask.range, fetch);
+    answer(state, request, false, "/api/v1/label/values", plan, false).await
 }
 
 /// Shows the bytes of a name that is not UTF-8.
@@ -259,28 +228,32 @@ async fn metadata(State(state): State<Arc<AppState>>, request: Request) -> Respo
         let (limit, per_metric) = (number("limit")?, number("limit_per_metric")?);
         let metric = params.get("metric").map(str::to_owned);
         let ctx = query_context(&state, state.asked(Language::Series, ""), state.limits());
-        let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
-        let work = async move { snapshot.metadata(&inner.access, metric.as_deref(), &inner.stats).await };
+        let source = IndexSource::new(state.source.snapshot(), &ctx);
+        let some = |bound: Option<usize>| bound.filter(|bound| *bound > 0);
+        let plan = index::metadata(&source, metric, some(limit), some(per_metric))?;
+        let (engine, inner) = (Arc::clone(&state.engine), ctx.clone());
+        let memory = state.engine.collected("metadata", &ctx);
+        let work = async move {
+            let mut rows = engine.execute(&plan, &inner).await?;
+            let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
+            while let Some(batch) = rows.next().await {
+                let batch = batch.map_err(from_datafusion)?;
+                let [metric, kind, unit, help] = std::array::from_fn(|at| batch.column(at).as_string::<i32>());
+                for row in 0..batch.num_rows() {
+                    let (name, help, unit) = (metric.value(row), help.value(row), unit.value(row));
+                    memory.add(METADATA_BYTES + 2 * (name.len() + help.len() + unit.len()))?;
+                    let of_metric = json!({"type": kind.value(row), "help": help, "unit": unit});
+                    by_metric.entry(name.to_owned()).or_default().push(of_metric);
+                }
+            }
+            Ok((by_metric, memory))
+        };
         let found = state.engine.run(&ctx, work).await?;
-        let memory = state.engine.reservation("metadata", &ctx);
-        let bytes = |m: &MetricMetadata| METADATA_BYTES + 2 * (m.metric.len() + m.help.len() + m.unit.len());
-        memory.try_grow(found.iter().map(bytes).sum()).map_err(from_datafusion)?;
-        Ok((found, limit, per_metric, ctx, memory))
+        Ok((found, ctx))
     };
     match looked_up.await {
         Err(e) => error_response(&e, route),
-        Ok((found, limit, per_metric, ctx, _memory)) => {
-            let mut by_metric: BTreeMap<String, Vec<Value>> = BTreeMap::new();
-            for m in found {
-                let full = limit.is_some_and(|l| l > 0 && by_metric.len() >= l) && !by_metric.contains_key(&m.metric);
-                if full {
-                    continue;
-                }
-                let list = by_metric.entry(m.metric).or_default();
-                if per_metric.is_none_or(|l| l == 0 || list.len() < l) {
-                    list.push(json!({"type": m.metric_type, "help": m.help, "unit": m.unit}));
-                }
-            }
+        Ok(((by_metric, _memory), ctx)) => {
             let data = serde_json::to_vec(&by_metric).unwrap_or_else(|_| b"{}".to_vec());
             success(&Envelope::lacking(&ctx), &data)
         }
@@ -304,10 +277,5 @@ mod tests {
     #[test]
     fn names_that_are_no_text() {
         assert_eq!(unreadable_name("/api/v1/label/a%FFb%20/values"), "a\\xffb ");
-    }
-
-    #[test]
-    fn labels_are_json() {
-        assert_eq!(labels_json([("a", "x\"y\n")].into_iter()), r#"{"a":"x\"y\n"}"#);
     }
 }

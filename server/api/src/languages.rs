@@ -2,6 +2,7 @@
 
 use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{Expressions, Language, ParsedExpr};
+use serde_json::Value;
 
 /// The languages of this binary.
 #[derive(Debug, Clone, Copy, Default)]
@@ -22,9 +23,39 @@ impl Expressions for Languages {
                     .map(|_| ParsedExpr { canonical: expr.to_owned() })
                     .map_err(|e| (Place::default(), e.to_string()))
             }
-            Language::Olap => Err((Place::default(), "analytics are not there yet".to_owned())),
+            Language::Olap => {
+                olap_query(expr).map(|_| ParsedExpr { canonical: expr.to_owned() }).map_err(|e| (Place::default(), e))
+            }
         }
     }
+}
+
+/// Reads the query of a rule over analytics: a JSON object with one measure, whose rows are the elements of the result.
+/// Whether its members are there is known when it runs, since models are the operator's, too.
+///
+/// # Errors
+/// What a rule cannot ask for.
+pub fn olap_query(expr: &str) -> Result<Value, String> {
+    let query: Value = serde_json::from_str(expr).map_err(|e| format!("a JSON query is wanted: {e}"))?;
+    let Some(object) = query.as_object() else { return Err("a JSON query is wanted: an object".to_owned()) };
+    let measures = object.get("measures").and_then(Value::as_array).map_or(0, Vec::len);
+    if measures != 1 {
+        return Err(format!("a rule needs one measure, which is its value; there are {measures}"));
+    }
+    let times = object.get("timeDimensions").and_then(Value::as_array);
+    for time in times.into_iter().flatten() {
+        for field in ["granularity", "compareDateRange"] {
+            if time.get(field).is_some_and(|v| !v.is_null()) {
+                return Err(format!("a rule has one value at a time: `timeDimensions` takes no `{field}` in it"));
+            }
+        }
+    }
+    for field in ["ungrouped", "total"] {
+        if object.get(field).is_some_and(|v| *v == true) {
+            return Err(format!("`{field}` has no place in a rule"));
+        }
+    }
+    Ok(query)
 }
 
 #[cfg(test)]
@@ -39,6 +70,21 @@ mod tests {
         assert_eq!((told.0, told.1.contains("unexpected end of input")), (Place { line: 1, column: 7 }, true));
         assert!(parse(Language::Logsql, "error | stats by (app) count() n").is_ok());
         assert!(parse(Language::Logsql, "error").is_err_and(|e| e.1.contains("stats")));
-        assert!(parse(Language::Olap, "{}").is_err());
+        assert!(
+            parse(Language::Olap, r#"{"measures": ["Services.errorRate"], "dimensions": ["Services.name"]}"#).is_ok()
+        );
+        let check = |text: &str, part: &str| {
+            let told = parse(Language::Olap, text).expect_err(text).1;
+            assert!(told.contains(part), "{told}");
+        };
+        check("{}", "one measure");
+        check("[1]", "an object");
+        check("{", "JSON");
+        check(r#"{"measures": ["a.b", "a.c"]}"#, "there are 2");
+        check(
+            r#"{"measures": ["a.b"], "timeDimensions": [{"dimension": "a.t", "granularity": "hour"}]}"#,
+            "granularity",
+        );
+        check(r#"{"measures": ["a.b"], "ungrouped": true}"#, "ungrouped");
     }
 }

@@ -21,6 +21,8 @@ pub struct LiveSettings {
     pub cors_origins: Vec<String>,
     /// Names that this server is called by, besides those of loopback; `*` for any.
     pub hosts: Vec<String>,
+    /// Whether the description of the API is shown to whoever asks.
+    pub docs_public: bool,
     /// Whether each request is logged.
     pub access_log: bool,
     /// What `/admin` asks for; `None`: that the request comes from this machine.

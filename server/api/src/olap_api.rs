@@ -30,11 +30,14 @@ use crate::bodies::read_body;
 use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::request::RequestInfo;
+use crate::segments;
 use crate::state::AppState;
 use forms::Form;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
+/// What segments narrow in a query.
+const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a query may take, unless `X-Timeout` says otherwise.
@@ -71,7 +74,21 @@ impl Given {
         let bytes = read_body(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
-        let body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        let mut body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        let mut asked = params.clone();
+        let mut query = body.get("query").cloned().filter(|query| !query.is_null());
+        if let (None, Some(text)) = (&query, params.get("query")) {
+            query = serde_json::from_str(text).ok();
+        }
+        if let Some(mut query) = query
+            && platform_segments(&mut query, &mut asked)?
+        {
+            if !body.is_object() {
+                body = json!({});
+            }
+            body["query"] = query;
+        }
+        segments::begin(state, asked.pairs(), &SIGNALS)?;
         Ok(Self { headers: head.headers, params, body })
     }
 
@@ -116,6 +133,38 @@ impl Given {
     }
 }
 
+/// Takes the segments of the platform (`platform.<key>`) out of queries, and adds them to those of the URL. One request
+/// reads in one segment: what its queries name must be the same.
+fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<bool, OlapError> {
+    let is_list = query.is_array();
+    let queries = match query {
+        Value::Array(queries) => &mut queries[..],
+        one => std::slice::from_mut(one),
+    };
+    let mut found: Option<Vec<String>> = None;
+    for query in queries {
+        let mut own = Vec::new();
+        if let Some(Value::Array(segments)) = query.get_mut("segments") {
+            segments.retain(|segment| match segment.as_str().and_then(|s| s.strip_prefix("platform.")) {
+                Some(key) => {
+                    own.push(key.to_owned());
+                    false
+                }
+                None => true,
+            });
+        }
+        own.sort_unstable();
+        if is_list && found.as_ref().is_some_and(|before| *before != own) {
+            let text = "queries of one request are in the same segments of the platform";
+            return Err(QueryError::new(Reason::BadValue, "/segments", text).into());
+        }
+        found = Some(own);
+    }
+    let found = found.unwrap_or_default();
+    found.iter().for_each(|key| asked.push("segment", key));
+    Ok(!found.is_empty())
+}
+
 fn access(state: &AppState) -> DomainAccess {
     DomainAccess::of(|domain| state.access(domain))
 }
@@ -140,7 +189,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let given = Given::read(state, request).await?;
     let form = Form::of(&given.headers);
     let query = given.query()?;
-    let catalog = state.olap.catalog();
+    let catalog = state.olap.catalog().with_open(&query);
     let mut asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
     let is_multi = given.is_multi()?;
     asked.check(is_multi)?;
@@ -236,7 +285,8 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
 async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        let asked = Asked::parse(&given.query()?, &state.olap.catalog(), state.clock.now_ms() * 1_000_000)?;
+        let query = given.query()?;
+        let asked = Asked::parse(&query, &state.olap.catalog().with_open(&query), state.clock.now_ms() * 1_000_000)?;
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
@@ -251,7 +301,7 @@ async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
             return Err(QueryError::new(Reason::BadValue, "/format", text).into());
         }
         let query = given.query()?;
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
         let ctx = begin(&state, &given, &query)?;
         let mut shown = state.olap.sql(&catalog, &asked, &access(&state), &ctx).await?;
@@ -265,7 +315,7 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
     let run = async {
         let given = Given::read(&state, request).await?;
         let query = given.query()?;
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
         asked.check(false)?;
         let analyze = match given.body.get("analyze") {

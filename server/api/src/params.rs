@@ -5,9 +5,10 @@
 use axum::extract::Request;
 use http::{HeaderMap, Method, header};
 use quiver_promql::duration::parse_duration;
-use quiver_types::{Error, Result};
+use quiver_types::{Domain, Error, Result};
 
 use crate::bodies::read_body;
+use crate::segments;
 use crate::state::AppState;
 
 /// All parameters of a request in order, those of the body first. Empty values count as absent.
@@ -15,13 +16,19 @@ use crate::state::AppState;
 pub(crate) struct Params(Vec<(String, String)>);
 
 impl Params {
-    /// Reads the parameters of a request whose body may be a form, where segments do not act.
+    /// Reads the parameters of a request about metrics whose body may be a form; its queries are narrowed to the segments
+    /// among them.
     ///
     /// # Errors
-    /// Those of [`Self::with_segments`]; Invalid: there is a segment.
+    /// Those of [`Self::with_segments`] and of segments; Invalid: there is one where none acts.
     pub(crate) async fn of(state: &AppState, request: Request) -> Result<Self> {
+        let path = request.uri().path().to_owned();
         let params = Self::with_segments(state, request).await?;
-        params.without_segments()?;
+        if segments::acts_on(&path) {
+            segments::begin(state, params.pairs(), &[Domain::Metrics])?;
+        } else {
+            params.without_segments()?;
+        }
         Ok(params)
     }
 
@@ -40,11 +47,9 @@ impl Params {
     /// # Errors
     /// Invalid: there is one.
     pub(crate) fn without_segments(&self) -> Result<()> {
-        match self.get("segment") {
-            Some(_) => {
-                Err(Error::invalid("`segment` is not supported on this path; `/logs-api` and `/traces` take it"))
-            }
-            None => Ok(()),
+        match self.pairs().any(|(name, _)| segments::is_segment(name)) {
+            true => Err(Error::invalid("`segment` is not supported on this path")),
+            false => Ok(()),
         }
     }
 
@@ -69,6 +74,11 @@ impl Params {
     /// Gives the first value.
     pub(crate) fn get(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(n, _)| n == name).map(|(_, v)| v.as_str())
+    }
+
+    /// Adds a parameter.
+    pub(crate) fn push(&mut self, name: &str, value: &str) {
+        self.0.push((name.to_owned(), value.to_owned()));
     }
 
     /// Gives all parameters with their names.
@@ -112,11 +122,6 @@ impl Params {
             Ok(n) if n < 0 => Err(invalid("limit", "limit must be non-negative")),
             Ok(n) => Ok(n as usize),
         }
-    }
-
-    /// Says whether a switch is on: `1` or `true`.
-    pub(crate) fn switch(&self, name: &str) -> bool {
-        matches!(self.get(name), Some("1" | "true"))
     }
 }
 

@@ -55,7 +55,8 @@ pub(crate) async fn object_of(
 ) -> Result<Map<String, Value>, Problem> {
     let (head, body) = request.into_parts();
     let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
-    if !kind.split(';').next().is_some_and(|t| t.trim().eq_ignore_ascii_case("application/json")) {
+    let kind = kind.split(';').next().unwrap_or_default().trim();
+    if !["application/json", "application/merge-patch+json"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
         let text = "`Content-Type: application/json` is needed";
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }

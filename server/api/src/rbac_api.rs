@@ -11,7 +11,7 @@ use axum::routing::{get, post, put};
 use http::{HeaderValue, header};
 use quiver_auth::{
     AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, apikey,
-    sha256_hex,
+    external_id, sha256_hex,
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
 use quiver_config::{AuditEvent, AuditQuery, Caller, Condition, Op, Place, Problem, ProblemKind, Result, System};
@@ -59,7 +59,7 @@ async fn me(State(state): State<Arc<AppState>>) -> Response {
     let identity = state.identity();
     let (kind, id) = match &identity.subject {
         Subject::Account(kind, id) => (kind.word(), id.clone()),
-        Subject::External(_, subject) => ("user", subject.clone()),
+        Subject::External(issuer, subject) => ("user", external_id(issuer, subject)),
         Subject::Anyone => ("anonymous", String::new()),
     };
     let roles = match (&state.identities, &identity.subject) {

@@ -69,6 +69,8 @@ pub(crate) struct RequestInfo {
     target: Uri,
     /// Who sent it, once that was asked.
     pub(crate) identity: Arc<Identity>,
+    /// Records of it that its sender may not write.
+    refused: Arc<AtomicU64>,
 }
 
 tokio::task_local! {
@@ -86,7 +88,25 @@ impl RequestInfo {
             base_url: None,
             target: request.uri().clone(),
             identity: Arc::clone(&NOBODY),
+            refused: Arc::default(),
         }
+    }
+
+    /// Counts records of the current request that were refused for want of a right.
+    pub(crate) fn note_refused(count: u64) {
+        // Without a request there is nobody to be told.
+        let _ = CURRENT.try_with(|request| request.refused.fetch_add(count, Relaxed));
+    }
+
+    /// Where such records are counted.
+    pub(crate) fn refused(&self) -> Arc<AtomicU64> {
+        Arc::clone(&self.refused)
+    }
+
+    /// A statement of a connection that is none of HTTP.
+    pub(crate) fn of_connection(ids: &RequestIds, peer: SocketAddr, identity: Arc<Identity>) -> Self {
+        let (trace, base_url, target) = (None, None, Uri::default());
+        Self { id: ids.next(), trace, peer: Some(peer), base_url, target, identity, refused: Arc::default() }
     }
 
     /// The request that the task serves; none outside of requests.

@@ -21,6 +21,8 @@ pub(crate) enum Need {
     Somewhere(Right),
     /// Own figures: `view` in `system`, or a peer on this machine.
     OwnMetrics,
+    /// Nothing, or to be let in, as a setting has it.
+    Docs,
 }
 
 /// By which methods.
@@ -42,9 +44,9 @@ const LOGS: Need = Need::Has(Right::View, Domain::Logs);
 const TRACES: Need = Need::Has(Right::View, Domain::Traces);
 const RULES: Need = Need::Has(Right::View, Domain::Alerting);
 const EDIT_RULES: Need = Need::Has(Right::Edit, Domain::Alerting);
-// Only spans are told apart by service when they come in: who may write metrics and logs writes those of all services.
-const IN_METRICS: Need = Need::Everywhere(Right::Ingest, Domain::Metrics);
-const IN_LOGS: Need = Need::Everywhere(Right::Ingest, Domain::Logs);
+// Whose records these are is asked of each of them while they are read (`refused`).
+const IN_METRICS: Need = Need::Has(Right::Ingest, Domain::Metrics);
+const IN_LOGS: Need = Need::Has(Right::Ingest, Domain::Logs);
 const IN_TRACES: Need = Need::Has(Right::Ingest, Domain::Traces);
 const IN_ALERTS: Need = Need::Has(Right::Ingest, Domain::Alerts);
 const ALERTS: Need = Need::Has(Right::View, Domain::Alerts);
@@ -106,10 +108,11 @@ pub(crate) const ROWS: &[Row] = &[
     // What the API is.
     Row(By::Any, "/platform-api/openapi.json", Need::Anyone),
     Row(By::Any, "/platform-api/openapi.yaml", Need::Anyone),
-    Row(By::Any, "/rulesapi/swagger", Need::Anyone),
-    Row(By::Any, "/rulesapi/swagger/**", Need::Anyone),
+    Row(By::Any, "/rulesapi/swagger", Need::Docs),
+    Row(By::Any, "/rulesapi/swagger/**", Need::Docs),
     // Rules and policy.
     Row(By::Any, "/rulesapi/rules/test", RULES),
+    Row(By::Any, "/rulesapi/rules/unit-test", RULES),
     Row(By::Any, "/rulesapi/rulepolicy/routes/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/templates/test", POLICY),
     Row(By::Any, "/rulesapi/rulepolicy/receivers/test", TRY_RECEIVERS),
@@ -124,6 +127,12 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Get, "/rulesapi/groups/**", RULES),
     Row(By::Any, "/rulesapi/groups", EDIT_RULES),
     Row(By::Any, "/rulesapi/groups/**", EDIT_RULES),
+    Row(By::Any, "/rulesapi/silences/preview", ALERTS),
+    Row(By::Get, "/rulesapi/silences", ALERTS),
+    Row(By::Get, "/rulesapi/silences/{id}", ALERTS),
+    Row(By::Any, "/rulesapi/silences", SILENCING),
+    Row(By::Any, "/rulesapi/silences/{id}", SILENCING),
+    Row(By::Any, "/rulesapi/silences/{id}/expire", SILENCING),
     Row(By::Get, "/rulesapi/deploy", RULES),
     Row(By::Any, "/rulesapi/deploy", EDIT_RULES),
     // Alerts, beside the traces' paths.
@@ -141,10 +150,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/jaeger/api/**", TRACES),
     Row(By::Any, "/zipkin/api/**", TRACES),
     Row(By::Any, "/tempo/api/**", TRACES),
-    // SQL: rows of each table by the right in its own domain; who has none there sees no such table.
-    Row(By::Any, "/sql-api/**", Need::Anyone),
+    // SQL: rows of each table by the right in its own domain; who has none there may not name it.
+    Row(By::Any, "/sql-api/**", Need::Somewhere(Right::View)),
     // Analytics likewise, by the domain of each model.
-    Row(By::Any, "/olap-api/**", Need::Anyone),
+    Row(By::Any, "/olap-api/**", Need::Somewhere(Right::View)),
     // Access.
     Row(By::Any, "/platform-api/rbac/me", Need::Anyone),
     // Its handler checks name and password by itself: a temporary password gives no token.
@@ -171,6 +180,10 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test", OPERATE_TRANSACTIONS),
     Row(By::Any, "/rum-bt-detection-rules/test-pattern", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/apply-to-all", OPERATE_TRANSACTIONS),
+    Row(By::Any, "/rum-bt-detection-rules/{id}/apply-to-all", OPERATE_TRANSACTIONS),
+    // Whose a job is its handler knows.
+    Row(By::Any, "/platform-api/jobs/{id}", Need::Anyone),
     Row(By::Get, "/bt-detection-rules", VIEW_TRANSACTIONS),
     Row(By::Get, "/bt-detection-rules/**", VIEW_TRANSACTIONS),
     Row(By::Any, "/bt-detection-rules", EDIT_TRANSACTIONS),
@@ -189,6 +202,7 @@ pub(crate) const ROWS: &[Row] = &[
     Row(By::Any, "/rum-key-business-transactions/**", EDIT_TRANSACTIONS),
     Row(By::Get, "/business-processes", Need::Has(Right::View, Domain::Processes)),
     Row(By::Get, "/business-processes/**", Need::Has(Right::View, Domain::Processes)),
+    Row(By::Any, "/business-processes/test", Need::Has(Right::View, Domain::Processes)),
     Row(By::Any, "/business-processes", Need::Has(Right::Edit, Domain::Processes)),
     Row(By::Any, "/business-processes/**", Need::Has(Right::Edit, Domain::Processes)),
     // One's own private segments need no more; the handlers tell whose they are.
@@ -262,7 +276,7 @@ impl Need {
     pub(crate) fn missing(self, rights: &Rights) -> Option<Triple> {
         let all = |right, domain| Triple::new(right, domain, Services::all());
         match self {
-            Self::Public | Self::Anyone => None,
+            Self::Public | Self::Anyone | Self::Docs => None,
             Self::Has(right, domain) => (!rights.has_any(right, domain)).then(|| all(right, Some(domain))),
             Self::Everywhere(right, domain) => {
                 let needed = all(right, Some(domain));

@@ -21,10 +21,10 @@ use crate::around::around;
 use crate::error::plain;
 use crate::state::AppState;
 use crate::{
-    admin, alerts_api, config_api, exemplars_api, federate_api, grpc_api, import_api, ingest_api, labels_api, logs_api,
-    logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, read_api, rules_api,
-    rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api, traces_compat, traces_ingest,
-    tsdb_api,
+    admin, alerts_api, config_api, exemplars_api, explained, federate_api, grpc_api, import_api, ingest_api, jobs,
+    labels_api, logs_api, logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api,
+    read_api, rules_api, rules_test_api, segments, server_api, silences_api, sql_api, status_api, token_api,
+    traces_api, traces_compat, traces_ingest, tsdb_api, unit_test_api,
 };
 
 /// The path of OTLP on its own port.
@@ -36,31 +36,34 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 }
 
 fn main_routes() -> Router<Arc<AppState>> {
+    let listed = labels_api::routes().merge(exemplars_api::routes()).merge(tsdb_api::routes());
+    let taken = federate_api::routes().merge(read_api::routes());
     let metrics = metrics_api::routes()
-        .merge(labels_api::routes())
-        .merge(exemplars_api::routes())
-        .merge(federate_api::routes())
+        .merge(listed.layer(middleware::from_fn(explained::enveloped)))
+        .merge(taken.layer(middleware::from_fn(explained::plain)))
         .merge(import_api::routes())
-        .merge(read_api::routes())
         .merge(rules_api::routes())
         .merge(server_api::routes())
-        .merge(status_api::routes())
-        .merge(tsdb_api::routes());
+        .merge(status_api::routes());
+    let compatible = traces_compat::routes().layer(middleware::from_fn(explained::plain));
     let mut router = Router::new()
         .merge(admin::routes())
         .merge(logs_ingest::routes())
         .merge(traces_ingest::routes())
-        .merge(traces_api::routes())
-        .merge(traces_compat::routes().layer(middleware::from_fn(segments::refuse)))
+        .merge(traces_api::routes().layer(middleware::from_fn(explained::plain)))
+        .merge(compatible.layer(middleware::from_fn(segments::refuse)))
         .merge(olap_api::routes().layer(middleware::from_fn(segments::refuse)))
         .merge(grpc_api::routes())
         .merge(token_api::routes())
         .merge(rbac_api::routes())
         .merge(config_api::routes())
+        .merge(jobs::routes())
         .merge(openapi::routes())
         .merge(alerts_api::routes())
         .merge(policy_api::routes())
         .merge(rules_test_api::routes())
+        .merge(unit_test_api::routes())
+        .merge(silences_api::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
         .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));
@@ -96,7 +99,9 @@ pub fn zipkin_router(state: Arc<AppState>) -> Router {
 }
 
 fn zipkin_routes() -> Router<Arc<AppState>> {
-    traces_compat::zipkin_routes().route("/health/ready", get(admin::ready))
+    traces_compat::zipkin_routes()
+        .layer(middleware::from_fn(explained::plain))
+        .route("/health/ready", get(admin::ready))
 }
 
 /// The routes of all ports, for tests that walk them.
@@ -125,6 +130,7 @@ fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
             plain(StatusCode::INTERNAL_SERVER_ERROR, "internal error")
         }))
         .layer(middleware::from_fn(partial::tell))
+        .layer(middleware::from_fn(segments::scope))
         .layer(middleware::from_fn_with_state(Arc::clone(&state), around))
         .with_state(state)
 }

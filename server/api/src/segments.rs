@@ -13,10 +13,15 @@ use crate::encode::prometheus::error_response;
 use crate::identity::{Origin, caller};
 use crate::state::AppState;
 
+mod below;
 mod logs;
+mod preview;
+mod series;
 mod spans;
 
+pub(crate) use below::{acts_on, begin, is_segment, narrow, scope};
 pub(crate) use logs::text_of;
+pub(crate) use preview::preview;
 pub(crate) use spans::filter_of;
 
 /// Most segments of a query.
@@ -40,6 +45,15 @@ pub(crate) fn of_request<'a>(
     parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
     signal: &str,
 ) -> Result<Vec<Narrowed>> {
+    Ok(bound(state, parameters, signal)?.into_iter().map(|(_, narrowed)| narrowed).collect())
+}
+
+/// The same, each with the text of its condition.
+fn bound<'a>(
+    state: &AppState,
+    parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    signal: &str,
+) -> Result<Vec<(String, Narrowed)>> {
     let keys: Vec<&str> = parameters.clone().filter(|(name, _)| *name == "segment").map(|(_, key)| key).collect();
     let given: Vec<(&str, &str)> =
         parameters.filter_map(|(name, value)| Some((name.strip_prefix("segment.")?, value))).collect();
@@ -60,24 +74,35 @@ pub(crate) fn of_request<'a>(
         let named = |e: &&Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
         let found = all.iter().find(|e| named(e) && SEGMENTS.is_visible(&who, e));
         let segment = found.ok_or_else(|| Error::invalid(format!("unknown segment `{key}`")))?;
-        let variables = variables_of(&segment.body, &given, &mut known)?;
-        match segment.body.get("conditions").and_then(|c| c.get(signal)).filter(|c| !c.is_null()) {
-            Some(condition) => {
-                let bound = bind(condition, &variables)
-                    .map_err(|e| Error::invalid(format!("segment `{key}`: {}", e.message)))?;
-                let compiled = Condition::parse(&bound).map_err(|errors| {
-                    let why = errors.first().map(ToString::to_string).unwrap_or_default();
-                    Error::invalid(format!("segment `{key}`: {why}"))
-                })?;
-                narrowed.push(Narrowed::To(compiled));
-            }
-            None if segment.body.get("strict") == Some(&Value::Bool(true)) => narrowed.push(Narrowed::ToNothing),
-            None => {}
-        }
+        narrowed.extend(one(&segment.body, key, &given, &mut known, signal)?);
     }
     match given.iter().find(|(name, _)| known.iter().all(|k| k != name)) {
         Some((name, _)) => Err(Error::invalid(format!("no segment of the query has a variable `{name}`"))),
         None => Ok(narrowed),
+    }
+}
+
+/// What one segment does to a signal.
+fn one(
+    body: &Map<String, Value>,
+    key: &str,
+    given: &[(&str, &str)],
+    known: &mut Vec<String>,
+    signal: &str,
+) -> Result<Option<(String, Narrowed)>> {
+    let variables = variables_of(body, given, known)?;
+    match body.get("conditions").and_then(|c| c.get(signal)).filter(|c| !c.is_null()) {
+        Some(condition) => {
+            let bound =
+                bind(condition, &variables).map_err(|e| Error::invalid(format!("segment `{key}`: {}", e.message)))?;
+            let compiled = Condition::parse(&bound).map_err(|errors| {
+                let why = errors.first().map(ToString::to_string).unwrap_or_default();
+                Error::invalid(format!("segment `{key}`: {why}"))
+            })?;
+            Ok(Some((bound.to_string(), Narrowed::To(compiled))))
+        }
+        None if body.get("strict") == Some(&Value::Bool(true)) => Ok(Some((String::new(), Narrowed::ToNothing))),
+        None => Ok(None),
     }
 }
 
@@ -115,12 +140,13 @@ fn typed(text: &str, kind: &str) -> Value {
     }
 }
 
-/// Refuses segments where they do not act yet: a query that would ignore one would show more than was asked for.
+/// Refuses segments where they do not act: a query that would ignore one would show more than was asked for.
 pub(crate) async fn refuse(request: Request, next: Next) -> Response {
     let query = request.uri().query().unwrap_or_default();
-    let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| name == "segment");
-    if named {
-        let error = Error::invalid("`segment` is not supported on this path; `/logs-api` and `/traces` take it");
+    let path = request.uri().path();
+    let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_segment(&name));
+    if named && !acts_on(path) {
+        let error = Error::invalid(format!("`segment` is not supported on `{path}`"));
         return error_response(&error, "segment");
     }
     next.run(request).await

@@ -20,7 +20,7 @@ use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
 pub(crate) use pace::{Pace, TooSlow};
-pub(crate) use stream::Transport;
+pub(crate) use stream::{Stream, Transport};
 pub use tls::{Tls, TlsFiles};
 
 /// What a connection beyond the bound is told.

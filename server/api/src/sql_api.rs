@@ -3,7 +3,7 @@
 //! Answers are streamed in the form that `format=` or `Accept` asks for. Errors are problem documents. What a caller may
 //! see is applied by the scans of each table, with his rights in that table's domain.
 
-mod forms;
+pub mod forms;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -18,8 +18,8 @@ use futures::stream::unfold;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, type_name};
-use quiver_types::{Error, Result};
+use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, Session, type_name};
+use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 use tracing::Span;
 
@@ -28,9 +28,12 @@ use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
+use crate::segments;
 use crate::state::AppState;
 use forms::{Form, Writer};
 
+/// What segments narrow in a statement.
+const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 const ROUTE: &str = "/sql-api/v1/query";
 
 /// Routes of this family.
@@ -71,10 +74,24 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 
 /// An error as a problem document.
 fn problem(error: &Error) -> Response {
+    if error.kind == ErrorKind::Forbidden {
+        return crate::refused::problem(error);
+    }
     let status = status_of(error.kind);
+    let code = match error.kind {
+        ErrorKind::Invalid => "INVALID_QUERY",
+        ErrorKind::Unsupported => "UNSUPPORTED",
+        ErrorKind::TooLarge => "BODY_TOO_LARGE",
+        ErrorKind::LimitExceeded => "LIMIT_EXCEEDED",
+        ErrorKind::Timeout | ErrorKind::SenderTimeout => "TIMEOUT",
+        ErrorKind::Unavailable => "STORE_BUSY",
+        ErrorKind::Cancelled => "CANCELLED",
+        ErrorKind::Execution => "EXECUTION_FAILED",
+        _ => "INTERNAL",
+    };
     let body = json!({
         "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(),
-        "detail": public_text(error), "error": public_text(error),
+        "code": code, "detail": public_text(error), "error": public_text(error),
     });
     let head = [(header::CONTENT_TYPE, "application/problem+json")];
     with_retry_after((status, head, body.to_string()).into_response())
@@ -101,7 +118,6 @@ impl Asked {
             _ => ("", &body),
         };
         let params = Params::read(&head.method, &head.headers, head.uri.query(), form_body)?;
-        params.without_segments()?;
         let mut given = json!({});
         let mut statement = params.get("query").map(str::to_owned);
         match kind.as_str() {
@@ -115,6 +131,7 @@ impl Asked {
             }
             _ => {}
         }
+        segments::begin(state, segments_of(&params, &given)?.pairs(), &SIGNALS)?;
         let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let word = |name: &str| -> Option<String> {
             let own = given.get(name).filter(|value| !value.is_null());
@@ -127,9 +144,27 @@ impl Asked {
             limit: word("limit").map(|text| number("limit", &text)).transpose()?,
             time_zone: word("time_zone"),
             explain: explain(word("explain").as_deref())?,
+            session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
     }
+}
+
+/// The segments of the URL, of a form, and of a JSON object: `{"segment": "key" | ["key"], "segment.<variable>": value}`.
+fn segments_of(params: &Params, given: &Value) -> Result<Params> {
+    let mut found = params.clone();
+    for (name, value) in given.as_object().into_iter().flatten().filter(|(name, _)| segments::is_segment(name)) {
+        let values = value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice);
+        for value in values {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(_) | Value::Bool(_) => value.to_string(),
+                _ => return Err(invalid(name, "a text is expected, or a list of texts")),
+            };
+            found.push(name, &text);
+        }
+    }
+    Ok(found)
 }
 
 fn number(name: &str, text: &str) -> Result<usize> {

@@ -24,6 +24,7 @@ use crate::around::Proxies;
 use crate::around::admission::{ANYONE, NOBODY};
 use crate::bodies::BodyBudget;
 use crate::effects::Effects;
+use crate::explained::noting;
 use crate::identity::Identities;
 use crate::live::{LiveSettings, Reloader};
 use crate::logs_ingest::LogsSettings;
@@ -31,6 +32,8 @@ use crate::metrics::ApiMetrics;
 use crate::metrics::phases::Language;
 use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
+use crate::segments;
+use crate::unit_test_api::RuleBench;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
@@ -66,6 +69,8 @@ pub struct Places {
     pub(crate) reads: Arc<Semaphore>,
     /// Long traces that are written while they are read; each has a thread. More are written at once.
     pub(crate) writers: Arc<Semaphore>,
+    /// Unit tests of rules; each has stores of its own.
+    pub(crate) tests: Arc<Semaphore>,
 }
 
 /// See [`Places`].
@@ -75,7 +80,12 @@ impl Places {
     /// Makes places for so many imports and remote reads.
     pub fn new(imports: usize, reads: usize) -> Self {
         let places = |n: usize| Arc::new(Semaphore::new(n.max(1)));
-        Self { imports: Semaphore::new(imports.max(1)), reads: places(reads), writers: places(WRITERS) }
+        Self {
+            imports: Semaphore::new(imports.max(1)),
+            reads: places(reads),
+            writers: places(WRITERS),
+            tests: places(1),
+        }
     }
 }
 
@@ -129,6 +139,8 @@ pub struct AppState {
     pub identities: Option<Arc<Identities>>,
     /// Rules, alerts, notifications.
     pub alertd: Arc<Alertd>,
+    /// Runs unit tests of rules.
+    pub rule_bench: Arc<dyn RuleBench>,
     /// Set when the server begins to stop: `/health/ready` answers 503 from then on.
     pub stopping: AtomicBool,
     /// Own figures of the process, in the exposition format; given by the binary.
@@ -170,7 +182,7 @@ impl AppState {
 
     /// Gives what the caller may see of a domain.
     pub(crate) fn access(&self, domain: Domain) -> Access {
-        self.identity().access(domain)
+        segments::narrow(self.identity().access(domain), domain)
     }
 
     /// Gives the services that the caller may write of a domain.
@@ -203,7 +215,7 @@ impl AppState {
     /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
     pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
         let access = self.access(Language::domain_of(asked.language));
-        let ctx = QueryContext::asked(access, limits, asked);
+        let ctx = noting(QueryContext::asked(access, limits, asked));
         self.engine.begin(&ctx);
         ctx
     }

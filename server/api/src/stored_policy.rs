@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 
+use quiver_alertd::Alertd;
 use quiver_alertd::policy::Policy;
 use quiver_alerting::config::{Config as Read, global_secrets, receiver_secrets};
 use quiver_alerting::problem::Problems;
@@ -12,6 +13,7 @@ use quiver_config::families::{
     EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
 };
 use quiver_config::{Config, Family, FieldError, Part, Problem};
+use quiver_types::Millis;
 use serde_json::{Map, Value, json};
 
 use crate::stored_rules::text;
@@ -234,6 +236,22 @@ pub(crate) async fn parts(config: &Config) -> quiver_config::Result<Vec<Part>> {
         parts.extend(config.all(family).await?.iter().map(|entity| config.part(family, entity)));
     }
     Ok(parts)
+}
+
+/// The name under which revisions are sealed.
+pub(crate) const REVISION_SEAL: &str = "policy-revision";
+
+/// Notes the stored policy as a revision, unless it is the newest one already.
+///
+/// # Errors
+/// When a database is gone.
+pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis) -> quiver_config::Result<()> {
+    let composed = Composed::of(&parts(config).await?);
+    let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
+    let whole = json!({"config": composed.yaml(), "templates": templates}).to_string();
+    let shown = export(config, false).await?;
+    let sealed = || config.seal_text(REVISION_SEAL, &whole);
+    alertd.revisions.note(now, &shown, &whole, sealed).await.map_err(Problem::internal)
 }
 
 /// Gives the stored policy as it runs.

@@ -70,11 +70,7 @@ pub(crate) fn is_default(value: &Value) -> bool {
 fn language_of(rule: &Map<String, Value>) -> Result<&'static str, Problem> {
     let word = rule.get("language").and_then(Value::as_str).unwrap_or("promql");
     match Language::parse(word) {
-        Some(Language::Promql) => Ok("prometheus"),
-        Some(Language::Logsql) => Ok("vlogs"),
-        Some(Language::Olap) => {
-            Err(Problem::field("/rule/language", "UNSUPPORTED", "rules over analytics are not supported"))
-        }
+        Some(language) => Ok(language.group_type()),
         None => Err(Problem::field("/rule/language", "INVALID_VALUE", format!("unknown language `{word}`"))),
     }
 }
@@ -250,7 +246,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
                 continue;
             }
         };
-        let mut rights = Vec::with_capacity(stored.rules.len());
+        let (mut rights, mut ids) = (Vec::with_capacity(stored.rules.len()), Vec::with_capacity(stored.rules.len()));
         for entity in &stored.rules {
             match group_of(&entity.body) {
                 Ok((mut of_rule, _)) => {
@@ -261,6 +257,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
                     rule.enabled = entity.body.get("enabled") != Some(&json!(false));
                     group.rules.push(rule);
                     rights.push(run_as(entity));
+                    ids.push(entity.id.clone());
                 }
                 Err(problem) => {
                     tracing::error!(id = entity.id, ?problem.errors, "a rule that was stored cannot run");
@@ -268,7 +265,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
             }
         }
         group.namespace = Some(namespace.clone());
-        sources.push(Source { file: namespace, group, rights });
+        sources.push(Source { file: namespace, group, rights, ids });
     }
     Ok(sources)
 }
@@ -294,7 +291,7 @@ mod tests {
         assert_eq!(check(&RULES, json!({"group": "g", "record": "a", "expr": "1", "for": "1m"})).len(), 1);
         assert_eq!(
             check(&RULES, json!({"group": "g", "alert": "A", "expr": "{}", "language": "olap"})),
-            ["/language UNSUPPORTED"]
+            ["/expr INVALID_EXPR"]
         );
         assert_eq!(
             check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "2m"})),

@@ -25,6 +25,7 @@ pub(crate) use problem::problem;
 
 use crate::bodies::read_body;
 use crate::encode::pieces::Text;
+use crate::explained;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
 use crate::segments::{Narrowed, filter_of, of_request};
@@ -71,11 +72,13 @@ impl Call {
             let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
                 params.extend(Params::of_json(&body)?);
+                explain(&params)?;
                 let text = format!("{} {}", head.uri, String::from_utf8_lossy(&body));
                 let ctx = query_context(&state, state.asked(Language::Traces, &text), state.limits());
                 return Ok(Self::begun(ctx, state, params));
             }
         }
+        explain(&params)?;
         Ok(Self::with(state, params))
     }
 
@@ -96,17 +99,6 @@ impl Call {
             Narrowed::ToNothing => Ok(SpanFilter::None),
         });
         Ok(filters.collect::<quiver_types::Result<_>>()?)
-    }
-
-    /// Reads `explain`: none, the plan, or the plan with what it did.
-    pub(crate) fn explain(&self) -> Result<Option<bool>, TraceError> {
-        match self.params.one("explain")? {
-            None => Ok(None),
-            Some("true" | "1") => Ok(Some(false)),
-            Some("analyze") => Ok(Some(true)),
-            Some("false" | "0") => Ok(None),
-            Some(other) => Err(ParamError::new("explain", format!("`{other}` is neither `true` nor `analyze`")).into()),
-        }
     }
 
     /// Says what an answer is of.
@@ -178,6 +170,16 @@ impl Call {
         });
         Ok(json_body(Body::from_stream(pieces)))
     }
+}
+
+/// Reads `explain`: none, the plans, or the plans with what they did.
+fn explain(params: &Params) -> Result<(), TraceError> {
+    let Some(value) = params.one("explain")? else { return Ok(()) };
+    let wrong = || ParamError::new("explain", format!("`{value}` is neither `true` nor `analyze`"));
+    if let Some(analyze) = explained::read(value).map_err(|()| wrong())? {
+        explained::ask(analyze);
+    }
+    Ok(())
 }
 
 /// Traces of more spans are written piece by piece while the client reads.

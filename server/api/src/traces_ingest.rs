@@ -15,9 +15,11 @@ use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
+use crate::effects::{Signal, suspend};
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::ingest_api::status_message;
-use crate::metrics::phases::{Signal, Step};
+use crate::metrics::phases::{Signal as Phase, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -73,7 +75,8 @@ fn context<'a>(state: &AppState, access: &'a Access) -> TraceContext<'a> {
 /// Decodes a body and writes the spans that it holds.
 ///
 /// # Errors
-/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe.
+/// Those of the decoder and of the store; then nothing of the request was written, or repeating it is safe. Forbidden: no
+/// span is the caller's to write.
 pub(crate) async fn decode_and_write(
     state: &Arc<AppState>,
     format: TraceFormat,
@@ -82,30 +85,40 @@ pub(crate) async fn decode_and_write(
 ) -> Result<TracePartial> {
     let run = {
         let (state, access) = (Arc::clone(state), state.ingest_access(Domain::Traces));
-        move |body: Bytes| -> Result<DecodedSpans> {
+        move |body: Bytes| -> Result<(DecodedSpans, Vec<String>)> {
             let ctx = context(&state, &access);
             let mut share = state.bodies.share();
             let hold = &mut |bytes| share.try_hold(bytes);
             let mut decoded = decode(format, encoding.as_deref(), &body, &ctx, hold).map_err(Error::from)?;
-            detect(&mut decoded.batch, &state.effects.detector());
-            Ok(decoded)
+            let mut slow = Vec::new();
+            for (signal, of_browsers) in [(Signal::Spans, false), (Signal::Rum, true)] {
+                let rules = state.effects.extraction(signal);
+                slow.extend(rules.apply_to_spans(&mut decoded.batch, of_browsers, state.clock.now_ms()));
+            }
+            detect(&mut decoded.batch, &state.effects.detector(), &state.effects.pages());
+            Ok((decoded, slow))
         }
     };
     let phases = &state.metrics.phases;
     let began = Instant::now();
-    let mut decoded = if body.len() > INLINE_BYTES_MAX {
+    let (mut decoded, slow) = if body.len() > INLINE_BYTES_MAX {
         tokio::task::spawn_blocking(move || run(body))
             .await
             .map_err(|e| Error::internal("the decoder met a fault of ours; the log has it").with_source(e))??
     } else {
         run(body)?
     };
-    phases.step(Signal::Traces, Step::Decode, began.elapsed());
+    suspend(state, slow);
+    phases.step(Phase::Traces, Step::Decode, began.elapsed());
     let partial = TracePartial::of(&decoded);
+    refused::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
-        phases.timed(Signal::Traces, Step::Store, state.store.write_spans(batch)).await?;
+        phases.timed(Phase::Traces, Step::Store, state.store.write_spans(batch)).await?;
+    }
+    if partial.all && partial.forbidden > 0 && partial.forbidden == partial.rejected {
+        return Err(refused::otlp_error(Domain::Traces, partial.first_forbidden.as_deref()));
     }
     Ok(partial)
 }
@@ -123,7 +136,7 @@ async fn take(
 ) -> Result<TracePartial> {
     let encoding = text(headers, header::CONTENT_ENCODING);
     let body = read_body(&state.bodies, headers, body, state.settings.body_bytes_max);
-    let written = match state.metrics.phases.timed(Signal::Traces, Step::Read, body).await {
+    let written = match state.metrics.phases.timed(Phase::Traces, Step::Read, body).await {
         Ok(body) => decode_and_write(state, format, encoding, body).await,
         Err(e) => Err(e),
     };
@@ -180,6 +193,7 @@ pub(crate) async fn zipkin(State(state): State<Arc<AppState>>, request: Request)
     match take(&state, &head.headers, body, TraceFormat::Zipkin, head.uri.path()).await {
         Ok(partial) if partial.rejected > 0 && partial.all => plain(StatusCode::BAD_REQUEST, partial.message),
         Ok(_) => StatusCode::ACCEPTED.into_response(),
+        Err(e) if e.kind == ErrorKind::Forbidden => refused::problem(&e),
         Err(e) => plain(status_of(e.kind), public_text(&e)),
     }
 }

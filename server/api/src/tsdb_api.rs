@@ -3,18 +3,21 @@
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`serveTSDBStatus`), `tsdb/index/postings.go` (`Stats`). Prometheus tells
 //! of its head; here all series count that the index of live data and parts knows.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, UInt64Type};
 use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
-use quiver_query::Pace;
+use datafusion::logical_expr::LogicalPlan;
+use futures::StreamExt;
+use quiver_query::index::{Counted, IndexSource, cardinality};
+use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
 use quiver_store::snapshot::Visible;
-use quiver_types::label::METRIC_NAME;
 use quiver_types::tables::metrics;
-use quiver_types::{Error, MatchOp, Matcher, MillisRange, Result, SeriesSelector, SeriesTable};
+use quiver_types::{Error, MillisRange, Result};
 use serde_json::{Value, json};
 
 use crate::encode::prometheus::{Envelope, error_response, success};
@@ -25,8 +28,6 @@ use crate::state::AppState;
 const ROUTE: &str = "/api/v1/status/tsdb";
 /// Entries of a list unless asked otherwise.
 const LIMIT: usize = 10;
-/// What a value that is counted takes.
-const COUNT_BYTES: usize = 96;
 /// Most entries of a list.
 const LIMIT_MAX: usize = 10_000;
 
@@ -43,17 +44,9 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let (snapshot, inner) = (state.source.snapshot(), ctx.clone());
         // Parts are not told apart by service: who does not see all of them learns nothing of their number and times.
         let head = if ctx.access.is_full() { Head::of(&state.store.visible()) } else { Head::nothing() };
-        let work = async move {
-            let matchers = vec![Matcher::new(METRIC_NAME, MatchOp::NotEqual, "")?];
-            let selector = SeriesSelector { matchers, range: MillisRange::ALL, labels: None };
-            let selected = snapshot.select(&inner.access, &selector, &inner.stats).await?;
-            inner.check("series look-up")?;
-            // Counts of the values of one label at a time, and the largest of all labels.
-            let table = &selected.table;
-            let distinct = table.columns().map(|(_, column)| column.values.len()).max().unwrap_or_default();
-            inner.stats.take(distinct * COUNT_BYTES + table.names().len() * limit * COUNT_BYTES)?;
-            to_json(table, &head, limit, &Pace::new(&inner, "series look-up"))
-        };
+        let source = IndexSource::new(snapshot, &ctx);
+        let engine = Arc::clone(&state.engine);
+        let work = async move { to_json(&engine, &source, &head, limit, &inner).await };
         state.engine.run(&ctx, work).await
     };
     match counted.await {
@@ -106,76 +99,67 @@ impl Head {
     }
 }
 
-fn to_json(table: &SeriesTable, head: &Head, limit: usize, pace: &Pace) -> Result<Value> {
-    let (mut names, mut values, mut memory, mut pairs) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
-    let mut pairs_count = 0;
-    for (label, column) in table.columns() {
-        pace.did(2 * table.len() + column.values.len())?;
-        let mut counts: HashMap<&str, u64> = HashMap::new();
-        (0..table.len()).map(|row| &**column.value(row)).filter(|v| !v.is_empty()).for_each(|value| {
-            *counts.entry(value).or_default() += 1;
-        });
-        if counts.is_empty() {
-            continue;
-        }
-        pairs_count += counts.len();
-        values.push((label.to_string(), counts.len() as u64));
-        memory.push((label.to_string(), counts.iter().map(|(value, n)| value.len() as u64 * n).sum()));
-        if &**label == METRIC_NAME {
-            names.extend(counts.iter().map(|(name, n)| ((*name).to_owned(), *n)));
-        }
-        pairs.extend(top(counts, limit).into_iter().map(|(value, n)| (format!("{label}={value}"), n)));
+/// Runs a plan, and gives its rows; `held` grows by them.
+async fn rows(
+    engine: &QueryEngine,
+    plan: &LogicalPlan,
+    ctx: &QueryContext,
+    held: &Collected,
+) -> Result<Vec<RecordBatch>> {
+    let mut batches = engine.execute(plan, ctx).await?;
+    let mut out = Vec::new();
+    while let Some(batch) = batches.next().await {
+        let batch = batch.map_err(from_datafusion)?;
+        held.add(batch.get_array_memory_size())?;
+        out.push(batch);
     }
-    Ok(json!({
-        "headStats": {
-            "numSeries": table.len(),
-            "numLabelPairs": pairs_count,
-            "chunkCount": head.chunks,
-            "minTime": head.min_ms,
-            "maxTime": head.max_ms,
-        },
-        "seriesCountByMetricName": list(names, limit),
-        "labelValueCountByLabelName": list(values, limit),
-        "memoryInBytesByLabelName": list(memory, limit),
-        "seriesCountByLabelValuePair": list(pairs, limit),
-    }))
+    Ok(out)
 }
 
-/// Gives the largest, those of one size by name.
-fn top<N: AsRef<str> + Ord>(counts: impl IntoIterator<Item = (N, u64)>, limit: usize) -> Vec<(N, u64)> {
-    let mut all: Vec<(N, u64)> = counts.into_iter().collect();
-    all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-    all.truncate(limit);
-    all
+/// The index is read once; the lists are plans over what it counted.
+async fn to_json(
+    engine: &QueryEngine,
+    source: &IndexSource,
+    head: &Head,
+    limit: usize,
+    ctx: &QueryContext,
+) -> Result<Value> {
+    let held = engine.collected("cardinality", ctx);
+    let counted = Counted::new(rows(engine, &cardinality(source)?, ctx, &held).await?)?;
+    let totals = rows(engine, &counted.totals()?, ctx, &held).await?;
+    let total = |column: usize| -> u64 {
+        let row = totals.iter().find(|batch| batch.num_rows() > 0);
+        let value = row.and_then(|row| arrow::compute::cast(row.column(column), &DataType::UInt64).ok());
+        value.map_or(0, |value| value.as_primitive::<UInt64Type>().iter().flatten().sum())
+    };
+    let mut out = json!({"headStats": {
+        "numSeries": total(0),
+        "numLabelPairs": total(1),
+        "chunkCount": head.chunks,
+        "minTime": head.min_ms,
+        "maxTime": head.max_ms,
+    }});
+    let lists = [
+        ("seriesCountByMetricName", counted.metrics(limit)?),
+        ("labelValueCountByLabelName", counted.labels(limit)?),
+        ("memoryInBytesByLabelName", counted.bytes(limit)?),
+        ("seriesCountByLabelValuePair", counted.pairs(limit)?),
+    ];
+    for (name, plan) in lists {
+        out[name] = rows(engine, &plan, ctx, &held).await?.iter().flat_map(list).collect();
+    }
+    Ok(out)
 }
 
-fn list(counts: Vec<(String, u64)>, limit: usize) -> Value {
-    top(counts, limit).into_iter().map(|(name, value)| json!({"name": name, "value": value})).collect()
+fn list(batch: &RecordBatch) -> impl Iterator<Item = Value> {
+    let names = batch.column(0).as_string::<i32>();
+    let counts = batch.column(1).as_primitive::<UInt64Type>();
+    (0..batch.num_rows()).map(move |row| json!({"name": names.value(row), "value": counts.value(row)}))
 }
 
 #[cfg(test)]
 mod tests {
-    use quiver_types::series::SeriesTableBuilder;
-
     use super::*;
-
-    #[test]
-    fn counts() {
-        let mut table = SeriesTableBuilder::default();
-        for (name, job) in [("a", "x"), ("a", "long"), ("b", "x"), ("c", "")] {
-            table.push([("__name__", name), ("job", job)].into_iter().filter(|(_, v)| !v.is_empty()));
-        }
-        let head = Head { chunks: 5, min_ms: 1, max_ms: 9 };
-        let ctx = quiver_query::QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
-        let shown = to_json(&table.finish(), &head, 2, &Pace::new(&ctx, "a test")).unwrap();
-        let stats = json!({"numSeries": 4, "numLabelPairs": 5, "chunkCount": 5, "minTime": 1, "maxTime": 9});
-        assert_eq!(shown["headStats"], stats);
-        let entry = |name: &str, value: u64| json!({"name": name, "value": value});
-        assert_eq!(shown["seriesCountByMetricName"], json!([entry("a", 2), entry("b", 1)]));
-        assert_eq!(shown["labelValueCountByLabelName"], json!([entry("__name__", 3), entry("job", 2)]));
-        assert_eq!(shown["memoryInBytesByLabelName"], json!([entry("job", 6), entry("__name__", 4)]));
-        assert_eq!(shown["seriesCountByLabelValuePair"], json!([entry("__name__=a", 2), entry("job=x", 2)]));
-    }
 
     #[test]
     fn limits() {

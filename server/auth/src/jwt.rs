@@ -4,12 +4,15 @@
 //! missing claims, claims of wrong types and unknown `crit` unless told otherwise.
 
 use std::collections::HashMap;
+use std::fmt;
 use std::sync::Arc;
 
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::Mutex;
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use crate::error::TokenError;
@@ -69,12 +72,36 @@ pub(crate) struct Parts {
     claims: Map<String, Value>,
 }
 
+/// An object whose names differ: of two alike one reader takes the first, another the last.
+struct Unique(Map<String, Value>);
+
+impl<'de> Deserialize<'de> for Unique {
+    fn deserialize<D: Deserializer<'de>>(from: D) -> Result<Self, D::Error> {
+        struct Members;
+        impl<'de> Visitor<'de> for Members {
+            type Value = Unique;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("an object")
+            }
+
+            fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Unique, A::Error> {
+                let mut map = Map::new();
+                while let Some((name, value)) = members.next_entry::<String, Value>()? {
+                    if map.insert(name, value).is_some() {
+                        return Err(A::Error::custom("a name stands twice"));
+                    }
+                }
+                Ok(Unique(map))
+            }
+        }
+        from.deserialize_map(Members)
+    }
+}
+
 fn json_part(part: &str) -> Option<Map<String, Value>> {
     let bytes = URL_SAFE_NO_PAD.decode(part).ok()?;
-    match serde_json::from_slice(&bytes).ok()? {
-        Value::Object(map) => Some(map),
-        _ => None,
-    }
+    serde_json::from_slice(&bytes).ok().map(|Unique(map)| map)
 }
 
 impl Parts {

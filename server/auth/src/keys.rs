@@ -10,10 +10,9 @@ use aws_lc_rs::rsa::{KeyPair, KeySize};
 use aws_lc_rs::signature::{KeyPair as _, RSA_PKCS1_2048_8192_SHA256, RSA_PKCS1_SHA256, RsaPublicKeyComponents};
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
-use quiver_types::{Clock, Error, Result, Vault};
+use quiver_database::{Database, Row, statement};
+use quiver_types::{Clock, Error, ErrorKind, Result, Vault};
 use serde_json::{Value, json};
-use sqlx::Row;
-use sqlx::sqlite::{SqlitePool, SqliteRow};
 
 /// How long a key signs.
 const SIGNS_MS: i64 = 90 * 86_400_000;
@@ -60,7 +59,7 @@ struct Ring {
 
 /// See the module.
 pub struct SigningKeys {
-    pool: SqlitePool,
+    pool: Database,
     vault: Arc<dyn Vault>,
     clock: Arc<dyn Clock>,
     size: KeySize,
@@ -84,8 +83,9 @@ pub struct Rotated {
     pub next_kid: String,
 }
 
-fn fault(what: &str, error: impl std::error::Error + Send + Sync + 'static) -> Error {
-    Error::internal(format!("signing keys cannot be {what}")).with_source(error)
+fn fault(what: &str, error: quiver_database::Error) -> Error {
+    let kind = if quiver_database::is_passing(&error) { ErrorKind::Unavailable } else { ErrorKind::Internal };
+    Error::new(kind, format!("signing keys cannot be {what}")).with_source(error)
 }
 
 /// The thumbprint of RFC 7638.
@@ -95,7 +95,7 @@ fn thumbprint(modulus: &str, exponent: &str) -> String {
 }
 
 impl SigningKey {
-    fn read(row: &SqliteRow, vault: &dyn Vault) -> Result<Self> {
+    fn read(row: &Row, vault: &dyn Vault) -> Result<Self> {
         let broken = |e| fault("read", e);
         let kid: String = row.try_get(0).map_err(broken)?;
         let (modulus, exponent): (String, String) = (row.try_get(1).map_err(broken)?, row.try_get(2).map_err(broken)?);
@@ -103,7 +103,8 @@ impl SigningKey {
         let text = "the master key does not open the signing keys; is it the one they were made with?";
         let der = zeroize::Zeroizing::new(vault.open(&place(&kid), &sealed).ok_or_else(|| Error::invalid(text))?);
         Ok(Self {
-            private: KeyPair::from_pkcs8(&der).map_err(|e| fault("read", e))?,
+            private: KeyPair::from_pkcs8(&der)
+                .map_err(|e| Error::internal("a signing key is no key").with_source(e))?,
             public: PublicKey::read(&modulus, &exponent).ok_or_else(|| Error::internal("a signing key is no key"))?,
             active_ms: row.try_get(4).map_err(broken)?,
             retired_ms: row.try_get(5).map_err(broken)?,
@@ -128,7 +129,7 @@ impl SigningKeys {
     ///
     /// # Errors
     /// When the master key does not fit, or the database is gone.
-    pub async fn open(pool: SqlitePool, vault: Arc<dyn Vault>, clock: Arc<dyn Clock>, bits: u32) -> Result<Self> {
+    pub async fn open(pool: Database, vault: Arc<dyn Vault>, clock: Arc<dyn Clock>, bits: u32) -> Result<Self> {
         let size = match bits {
             2048 => KeySize::Rsa2048,
             3072 => KeySize::Rsa3072,
@@ -144,12 +145,28 @@ impl SigningKeys {
     async fn load(&self) -> Result<()> {
         let sql =
             "SELECT kid, modulus, exponent, sealed, active_ms, retired_ms FROM signing_key ORDER BY active_ms, kid";
-        let rows = sqlx::query(sql).fetch_all(&self.pool).await.map_err(|e| fault("read", e))?;
+        let rows = statement(sql).fetch_all(&self.pool).await.map_err(|e| fault("read", e))?;
         let keys =
             rows.iter().map(|row| SigningKey::read(row, &*self.vault).map(Arc::new)).collect::<Result<Vec<_>>>()?;
         let by_kid = keys.iter().map(|k| (k.kid.clone(), Arc::clone(k))).collect();
         self.ring.store(Arc::new(Ring { keys, by_kid }));
         Ok(())
+    }
+
+    /// Reads the keys anew if another server changed them; says whether one did.
+    pub(crate) async fn look(&self) -> Result<bool> {
+        let sql = "SELECT kid, active_ms, retired_ms FROM signing_key ORDER BY active_ms, kid";
+        let rows = statement(sql).fetch_all(&self.pool).await.map_err(|e| fault("read", e))?;
+        let read = |row: &Row| Ok((row.try_get(0)?, row.try_get(1)?, row.try_get(2)?));
+        let there: Vec<(String, i64, Option<i64>)> =
+            rows.iter().map(read).collect::<Result<_, _>>().map_err(|e| fault("read", e))?;
+        let known = self.ring.load();
+        if known.keys.iter().map(|k| (k.kid.clone(), k.active_ms, k.retired_ms)).eq(there) {
+            return Ok(false);
+        }
+        let _one = self.turning.lock().await;
+        self.load().await?;
+        Ok(true)
     }
 
     /// Makes a key that signs from a time on.
@@ -168,7 +185,7 @@ impl SigningKeys {
         let kid = thumbprint(&modulus, &exponent);
         let sql =
             "INSERT INTO signing_key (kid, modulus, exponent, sealed, created_ms, active_ms) VALUES (?, ?, ?, ?, ?, ?)";
-        let row = sqlx::query(sql).bind(&kid).bind(&modulus).bind(&exponent).bind(self.vault.seal(&place(&kid), &der));
+        let row = statement(sql).bind(&kid).bind(&modulus).bind(&exponent).bind(self.vault.seal(&place(&kid), &der));
         row.bind(self.clock.now_ms()).bind(active_ms).execute(&self.pool).await.map_err(|e| fault("written", e))?;
         self.load().await
     }
@@ -199,10 +216,10 @@ impl SigningKeys {
         }
         let Some(signer) = self.signer(now_ms) else { return Ok(()) };
         let old = "UPDATE signing_key SET retired_ms = ? WHERE active_ms < ? AND kid <> ? AND retired_ms IS NULL";
-        let old = sqlx::query(old).bind(now_ms + VERIFIES_MS).bind(signer.active_ms).bind(&signer.kid);
-        let retired = old.execute(&self.pool).await.map_err(|e| fault("written", e))?.rows_affected();
-        let gone = sqlx::query("DELETE FROM signing_key WHERE retired_ms < ?").bind(now_ms);
-        let gone = gone.execute(&self.pool).await.map_err(|e| fault("written", e))?.rows_affected();
+        let old = statement(old).bind(now_ms + VERIFIES_MS).bind(signer.active_ms).bind(&signer.kid);
+        let retired = old.execute(&self.pool).await.map_err(|e| fault("written", e))?;
+        let gone = statement("DELETE FROM signing_key WHERE retired_ms < ?").bind(now_ms);
+        let gone = gone.execute(&self.pool).await.map_err(|e| fault("written", e))?;
         if retired + gone > 0 { self.load().await } else { Ok(()) }
     }
 
@@ -216,11 +233,11 @@ impl SigningKeys {
             let _one = self.turning.lock().await;
             let Some(next) = self.next(now_ms) else { return Err(Error::internal("there is no next key")) };
             let sql = "UPDATE signing_key SET active_ms = ? WHERE kid = ?";
-            let row = sqlx::query(sql).bind(now_ms).bind(&next.kid);
+            let row = statement(sql).bind(now_ms).bind(&next.kid);
             row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
             let until = if revoke_old { now_ms } else { now_ms + VERIFIES_MS };
-            let sql = "UPDATE signing_key SET retired_ms = min(coalesce(retired_ms, ?), ?) WHERE kid <> ?";
-            let row = sqlx::query(sql).bind(until).bind(until).bind(&next.kid);
+            let sql = "UPDATE signing_key SET retired_ms = CASE WHEN retired_ms < ? THEN retired_ms ELSE ? END WHERE kid <> ?";
+            let row = statement(sql).bind(until).bind(until).bind(&next.kid);
             row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
             self.load().await?;
         }

@@ -19,6 +19,7 @@ mod jwt;
 mod keys;
 mod password;
 mod random;
+mod seen;
 mod service;
 mod session;
 mod throttle;
@@ -34,7 +35,8 @@ pub use jwt::Claims;
 pub use keys::{Rotated, SigningKeys};
 pub use password::{PasswordRule, Passwords};
 pub use random::OsRandom;
-pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way};
+pub use seen::Seen;
+pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way, external_id};
 pub use vault::MasterVault;
 
 /// A text that is never shown.

@@ -4,8 +4,8 @@ use std::net::IpAddr;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
+use quiver_database::Database;
 use quiver_types::{Access, Clock, Domain, Random, Result, Right, Rights, Triple, Vault};
-use sqlx::sqlite::SqlitePool;
 
 use crate::Secret;
 use crate::credentials::Shown;
@@ -15,6 +15,7 @@ use crate::external::{ExternalIssuer, Externals, Fetch};
 use crate::jwt::{Checked, Claims, Expected, Parts, verify};
 use crate::keys::{Rotated, SigningKeys};
 use crate::password::Passwords;
+use crate::seen::{Notes, Seen};
 use crate::session::Sessions;
 use crate::throttle::Throttle;
 use crate::{same, sha256_hex};
@@ -120,6 +121,11 @@ impl Identity {
         Self { rights: Arc::new(rights), name: "operator".to_owned(), ..Self::anyone() }
     }
 
+    /// The key that it showed, by the twelve characters that name it.
+    pub fn key(&self) -> Option<&str> {
+        self.key_id.as_deref()
+    }
+
     /// What it may see of a domain.
     pub fn access(&self, domain: Domain) -> Access {
         self.rights.access(Right::View, domain)
@@ -148,10 +154,14 @@ pub struct Auth {
     pub(crate) throttle: Throttle,
     checked: Checked,
     externals: Externals,
+    notes: Notes,
 }
 
 /// Tables of this crate: migrations in order.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql")),
+    ("0002_session_ended", include_str!("../../../schemas/auth/0002_session_ended.sql")),
+];
 
 impl Auth {
     /// Steps that bring the tables of this crate up to date; whoever owns the database applies them before [`Self::open`].
@@ -165,7 +175,7 @@ impl Auth {
     /// When the master key does not fit, or the database is gone.
     pub async fn open(
         settings: AuthSettings,
-        pool: SqlitePool,
+        pool: Database,
         vault: Arc<dyn Vault>,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
@@ -180,6 +190,7 @@ impl Auth {
             directory: ArcSwap::default(),
             throttle: Throttle::default(),
             checked: Checked::default(),
+            notes: Notes::default(),
             clock,
             random,
             keys,
@@ -217,6 +228,17 @@ impl Auth {
             self.checked.clear();
         }
         Ok(rotated)
+    }
+
+    /// Looks what other servers over the same database did: keys that sign, sessions that ended.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub async fn look(&self) -> Result<()> {
+        if self.keys.look().await? {
+            self.checked.clear();
+        }
+        self.sessions.look().await
     }
 
     /// Ends all sessions of somebody but one.
@@ -267,7 +289,7 @@ impl Auth {
     async fn of_token(&self, token: &str, request: Request<'_>) -> Result<Identity, TokenError> {
         let claims = self.claims(token, request.issuer).await?;
         if claims.issuer != request.issuer {
-            return self.of_external(&claims);
+            return self.of_external(&claims, request.ip);
         }
         if claims.session.as_deref().is_some_and(|id| self.sessions.is_denied(id)) {
             return Err(TokenError::Invalid);
@@ -309,11 +331,30 @@ impl Auth {
         text("sid").filter(|_| ours).map(str::to_owned)
     }
 
-    fn of_external(&self, claims: &Claims) -> Result<Identity, TokenError> {
+    /// Waits for what is worth keeping of those who came by, and takes it.
+    pub async fn seen(&self) -> Vec<Seen> {
+        self.notes.take().await
+    }
+
+    /// Somebody whom another issuer knows: what its roles there give, and what is bound to the user that it is here.
+    fn of_external(&self, claims: &Claims, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
         let (name, roles) = self.externals.name_and_roles(claims).ok_or(TokenError::Invalid)?;
-        let rights = self.directory.load().rights_of_roles(&roles, self.clock.now_ms());
+        let subject = Subject::External(claims.issuer.clone(), claims.subject.clone());
+        let id = external_id(&claims.issuer, &claims.subject);
+        let rights = self.external_rights(&id, &roles)?;
+        if self.directory.load().account(AccountKind::User, &id).is_none() {
+            let text = |claim: &str| claims.text(claim).map(str::to_owned);
+            self.notes.user(&id, self.clock.now_ms(), || Seen::User {
+                id: id.clone(),
+                issuer: claims.issuer.clone(),
+                name: name.clone(),
+                email: text("email"),
+                display_name: text("name"),
+                ip,
+            });
+        }
         Ok(Identity {
-            subject: Subject::External(claims.issuer.clone(), claims.subject.clone()),
+            subject,
             name,
             rights: Arc::new(rights),
             way: Way::Token,
@@ -323,12 +364,32 @@ impl Auth {
         })
     }
 
+    /// # Errors
+    /// [`TokenError::Invalid`]: the user is disabled here.
+    fn external_rights(&self, id: &str, roles: &[String]) -> Result<Rights, TokenError> {
+        let (directory, now_ms) = (self.directory.load(), self.clock.now_ms());
+        let by_roles = directory.rights_of_roles(roles, now_ms);
+        match directory.account(AccountKind::User, id) {
+            None => Ok(by_roles),
+            Some(account) if !account.enabled => Err(TokenError::Invalid),
+            Some(_) => {
+                let own = directory.rights(id, now_ms);
+                Ok(by_roles.triples().iter().chain(own.triples()).cloned().collect())
+            }
+        }
+    }
+
     fn of_key(&self, text: &str, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
         let directory = self.directory.load();
         let key = crate::apikey::id_of(text).and_then(|id| directory.key(id)).ok_or(TokenError::Invalid)?;
         let right = same(&sha256_hex(text.as_bytes()), key.hash.expose());
         let from_here = key.networks.is_empty() || ip.is_some_and(|ip| is_within(ip, &key.networks));
-        if right && from_here { self.of_known_key(key) } else { Err(TokenError::Invalid) }
+        if !right || !from_here {
+            return Err(TokenError::Invalid);
+        }
+        let identity = self.of_known_key(key)?;
+        self.notes.key(key, ip, self.clock.now_ms());
+        Ok(identity)
     }
 
     fn of_known_key(&self, key: &Key) -> Result<Identity, TokenError> {
@@ -354,9 +415,9 @@ impl Auth {
         let directory = self.directory.load();
         let now = match (&identity.subject, &identity.key_id) {
             (Subject::Anyone, _) => return Ok(identity.clone()),
-            (Subject::External(..), _) => {
-                let rights = Arc::new(directory.rights_of_roles(&identity.roles, self.clock.now_ms()));
-                return Ok(Identity { rights, ..identity.clone() });
+            (Subject::External(issuer, subject), _) => {
+                let rights = self.external_rights(&external_id(issuer, subject), &identity.roles)?;
+                return Ok(Identity { rights: Arc::new(rights), ..identity.clone() });
             }
             (_, Some(id)) => self.of_known_key(directory.key(id).ok_or(TokenError::Invalid)?)?,
             (Subject::Account(kind, id), None) => self.of_account(*kind, id)?,
@@ -438,6 +499,13 @@ impl Auth {
             }
         }
     }
+}
+
+/// The id under which a user of another issuer is kept: it follows from what the issuer says, in the form of a UUID.
+pub fn external_id(issuer: &str, subject: &str) -> String {
+    let hash = sha256_hex(format!("{}:{issuer}:{subject}", issuer.len()).as_bytes());
+    let part = |from: usize, to: usize| &hash[from..to];
+    format!("{}-{}-8{}-8{}-{}", part(0, 8), part(8, 12), part(13, 16), part(17, 20), part(20, 32))
 }
 
 /// A name as the throttle remembers it: one length for all.

@@ -12,9 +12,8 @@ use aws_lc_rs::hmac;
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use parking_lot::RwLock;
+use quiver_database::{Database, statement};
 use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes};
-use sqlx::Row;
-use sqlx::sqlite::SqlitePool;
 
 /// How a refresh token begins.
 const PREFIX: &str = "qvr_";
@@ -57,7 +56,7 @@ pub(crate) enum Refreshed {
 /// See the module.
 #[derive(Debug)]
 pub(crate) struct Sessions {
-    pool: SqlitePool,
+    pool: Database,
     vault: Arc<dyn Vault>,
     random: Arc<dyn Random>,
     clock: Arc<dyn Clock>,
@@ -65,13 +64,8 @@ pub(crate) struct Sessions {
     denied: RwLock<HashMap<String, i64>>,
 }
 
-fn fault(error: sqlx::Error) -> Error {
-    let busy = matches!(&error, sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_))
-        || error
-            .as_database_error()
-            .and_then(|e| e.code().and_then(|c| c.parse::<u32>().ok()))
-            .is_some_and(|c| [5, 6, 13].contains(&(c & 0xff)));
-    let kind = if busy { ErrorKind::Unavailable } else { ErrorKind::Internal };
+fn fault(error: quiver_database::Error) -> Error {
+    let kind = if quiver_database::is_passing(&error) { ErrorKind::Unavailable } else { ErrorKind::Internal };
     Error::new(kind, "sessions cannot be read or written").with_source(error)
 }
 
@@ -123,20 +117,27 @@ impl Stored {
 impl Sessions {
     /// Reads which sessions ended a moment ago.
     pub(crate) async fn open(
-        pool: SqlitePool,
+        pool: Database,
         vault: Arc<dyn Vault>,
         random: Arc<dyn Random>,
         clock: Arc<dyn Clock>,
     ) -> Result<Self> {
         let sessions = Self { pool, vault, random, clock, denied: RwLock::default() };
-        let since = sessions.clock.now_ms() - DENIED_MS;
-        let sql = "SELECT id, ended_ms FROM session WHERE ended_ms > ?";
-        let rows = sqlx::query(sql).bind(since).fetch_all(&sessions.pool).await.map_err(fault)?;
-        for row in rows {
-            let (id, ended): (String, i64) = (row.try_get(0).map_err(fault)?, row.try_get(1).map_err(fault)?);
-            sessions.denied.write().insert(id, ended + DENIED_MS);
-        }
+        sessions.look().await?;
         Ok(sessions)
+    }
+
+    /// Reads which sessions ended a moment ago, here or on another server.
+    pub(crate) async fn look(&self) -> Result<()> {
+        let since = self.clock.now_ms() - DENIED_MS;
+        let sql = "SELECT id, ended_ms FROM session WHERE ended_ms > ?";
+        let rows = statement(sql).bind(since).fetch_all(&self.pool).await.map_err(fault)?;
+        let read = |row: &quiver_database::Row| Ok((row.try_get(0)?, row.try_get::<i64>(1)? + DENIED_MS));
+        let ended: Vec<(String, i64)> = rows.iter().map(read).collect::<Result<_, _>>().map_err(fault)?;
+        let mut denied = self.denied.write();
+        denied.retain(|_, until| *until > since + DENIED_MS);
+        denied.extend(ended);
+        Ok(())
     }
 
     /// Says whether a session ended while tokens of it may be under way.
@@ -158,20 +159,26 @@ impl Sessions {
         let secret = random_bytes::<32>(&*self.random);
         let offline = scope.split(' ').any(|s| s == "offline_access");
         let (idle_ms, life_ms) = if offline { (OFFLINE_MS, OFFLINE_MS) } else { (IDLE_MS, LIFE_MS) };
-        sqlx::query("DELETE FROM session WHERE end_ms < ?")
+        statement("DELETE FROM session WHERE end_ms < ?")
             .bind(now_ms - DENIED_MS)
             .execute(&self.pool)
             .await
             .map_err(fault)?;
         let many =
-            "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL ORDER BY rotated_ms DESC LIMIT -1 OFFSET ?";
-        let many = sqlx::query(many).bind(subject).bind(PER_SUBJECT - 1).fetch_all(&self.pool).await.map_err(fault)?;
+            "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL ORDER BY rotated_ms DESC LIMIT ? OFFSET ?";
+        let many = statement(many)
+            .bind(subject)
+            .bind(i64::MAX)
+            .bind(PER_SUBJECT - 1)
+            .fetch_all(&self.pool)
+            .await
+            .map_err(fault)?;
         for row in many {
-            self.end(&row.try_get::<String, _>(0).map_err(fault)?).await?;
+            self.end(&row.try_get::<String>(0).map_err(fault)?).await?;
         }
         let sql = "INSERT INTO session (id, subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, \
             end_ms) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?)";
-        let row = sqlx::query(sql).bind(&id).bind(subject).bind(client).bind(scope);
+        let row = statement(sql).bind(&id).bind(subject).bind(client).bind(scope);
         let row = row.bind(self.vault.seal(&place(&id), &secret)).bind(now_ms).bind(now_ms).bind(idle_ms);
         row.bind(now_ms + life_ms).execute(&self.pool).await.map_err(fault)?;
         let session = Session {
@@ -188,7 +195,7 @@ impl Sessions {
     async fn find(&self, id: &str) -> Result<Option<Stored>> {
         let sql = "SELECT subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, end_ms, ended_ms \
             FROM session WHERE id = ?";
-        let row = sqlx::query(sql).bind(id).fetch_optional(&self.pool).await.map_err(fault)?;
+        let row = statement(sql).bind(id).fetch_optional(&self.pool).await.map_err(fault)?;
         let Some(row) = row else { return Ok(None) };
         let (idle_ms, end_ms): (i64, i64) = (row.try_get(7).map_err(fault)?, row.try_get(8).map_err(fault)?);
         let left_ms = (end_ms - self.clock.now_ms()).clamp(0, idle_ms);
@@ -209,7 +216,7 @@ impl Sessions {
             rotated_ms: row.try_get(6).map_err(fault)?,
             idle_ms,
             end_ms,
-            ended: row.try_get::<Option<i64>, _>(9).map_err(fault)?.is_some(),
+            ended: row.try_get::<Option<i64>>(9).map_err(fault)?.is_some(),
         }))
     }
 
@@ -242,9 +249,9 @@ impl Sessions {
         if presented.generation == stored.generation {
             let sql = "UPDATE session SET generation = generation + 1, rotated_ms = ? WHERE id = ? AND generation = ? \
                 AND ended_ms IS NULL";
-            let row = sqlx::query(sql).bind(now_ms).bind(&id).bind(stored.generation);
+            let row = statement(sql).bind(now_ms).bind(&id).bind(stored.generation);
             let done = row.execute(&self.pool).await.map_err(fault)?;
-            if done.rows_affected() == 1 {
+            if done == 1 {
                 let next = token(&id, &stored.secret, stored.generation + 1);
                 return Ok(Refreshed::Next(stored.session, next));
             }
@@ -270,7 +277,7 @@ impl Sessions {
     pub(crate) async fn end(&self, id: &str) -> Result<()> {
         self.deny(id);
         let sql = "UPDATE session SET ended_ms = ? WHERE id = ? AND ended_ms IS NULL";
-        sqlx::query(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await.map_err(fault)?;
+        statement(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await.map_err(fault)?;
         Ok(())
     }
 
@@ -285,7 +292,7 @@ impl Sessions {
     /// Ends all sessions of a subject but one.
     pub(crate) async fn end_all(&self, subject: &str, but: Option<&str>) -> Result<()> {
         let sql = "SELECT id FROM session WHERE subject = ? AND ended_ms IS NULL";
-        let rows = sqlx::query(sql).bind(subject).fetch_all(&self.pool).await.map_err(fault)?;
+        let rows = statement(sql).bind(subject).fetch_all(&self.pool).await.map_err(fault)?;
         for row in rows {
             let id: String = row.try_get(0).map_err(fault)?;
             if but != Some(id.as_str()) {

@@ -4,9 +4,9 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
+use quiver_database::Database;
 use quiver_types::{Clock, Right, Rights, Services, Triple};
 use serde_json::{Value, json};
-use sqlx::sqlite::{SqliteConnectOptions, SqlitePool, SqlitePoolOptions};
 
 use crate::*;
 
@@ -31,10 +31,16 @@ impl Clock for TestClock {
 struct Fixture {
     auth: Auth,
     clock: Arc<TestClock>,
-    pool: SqlitePool,
+    pool: Database,
     key: String,
     accounts: Accounts,
     _dir: tempfile::TempDir,
+}
+
+/// All of this suite again: what holds of one database holds of the other.
+#[test]
+fn the_suite_holds_over_postgres() {
+    quiver_testpg::run_again(&[], "the_suite_holds_over_postgres");
 }
 
 fn request() -> Request<'static> {
@@ -59,12 +65,7 @@ fn account(kind: AccountKind, id: &str, name: &str, hash: String) -> Account {
     }
 }
 
-async fn open(
-    pool: &SqlitePool,
-    clock: &Arc<TestClock>,
-    settings: AuthSettings,
-    fetch: Option<Arc<dyn Fetch>>,
-) -> Auth {
+async fn open(pool: &Database, clock: &Arc<TestClock>, settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> Auth {
     let vault = Arc::new(MasterVault::new(&[7; 32], Arc::new(OsRandom)));
     let clock = Arc::clone(clock) as Arc<dyn Clock>;
     Auth::open(settings, pool.clone(), vault, clock, Arc::new(OsRandom), fetch).await.unwrap()
@@ -76,11 +77,12 @@ async fn fixture() -> Fixture {
 
 async fn fixture_with(settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> Fixture {
     let dir = tempfile::tempdir().unwrap();
-    let options = SqliteConnectOptions::new().filename(dir.path().join("auth.db")).create_if_missing(true);
-    let pool = SqlitePoolOptions::new().max_connections(4).connect_with(options).await.unwrap();
+    let pool = Database::for_tests(&dir.path().join("auth.db"), quiver_testpg::given()).await.unwrap();
+    let mut writing = pool.begin().await.unwrap();
     for (_, sql) in Auth::migrations() {
-        sqlx::raw_sql(*sql).execute(&pool).await.unwrap();
+        writing.apply(sql).await.unwrap();
     }
+    writing.commit().await.unwrap();
     let clock = Arc::new(TestClock(AtomicI64::new(NOW)));
     let auth = open(&pool, &clock, settings, fetch).await;
     let hash = auth.passwords().hash(PASSWORD).await.unwrap();

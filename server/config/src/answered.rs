@@ -3,11 +3,11 @@
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
-use sqlx::{Row, SqliteConnection};
 
 use crate::db;
 use crate::document::Config;
 use crate::problem::{Problem, ProblemKind, Result};
+use quiver_database::{Connection, statement};
 
 /// How long answers are kept.
 const KEPT_MS: i64 = 24 * 3_600_000;
@@ -60,9 +60,9 @@ impl Named {
 }
 
 /// Forgets answers that are too old.
-pub(crate) async fn forget_old(db: &mut SqliteConnection, now_ms: i64) -> Result<()> {
+pub(crate) async fn forget_old(db: &mut Connection, now_ms: i64) -> Result<()> {
     let sql = "DELETE FROM answered WHERE at_ms < ? OR (answer IS NULL AND at_ms < ?)";
-    sqlx::query(sql).bind(now_ms - KEPT_MS).bind(now_ms - UNDER_WAY_MS).execute(db).await?;
+    statement(sql).bind(now_ms - KEPT_MS).bind(now_ms - UNDER_WAY_MS).execute(db).await?;
     Ok(())
 }
 
@@ -76,13 +76,13 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         forget_old(&mut tx, now_ms).await?;
         let sql = "SELECT body_hash, answer FROM answered WHERE subject = ? AND path = ? AND name = ?";
-        let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+        let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
         if let Some(row) = row.fetch_optional(&mut *tx).await? {
-            if row.try_get::<String, _>(0)? != named.body_hash {
+            if row.try_get::<String>(0)? != named.body_hash {
                 let text = "this `Idempotency-Key` came with another body";
                 return Err(Problem::new(ProblemKind::Invalid, "IDEMPOTENCY_KEY_REUSED", text));
             }
-            let Some(sealed) = row.try_get::<Option<Vec<u8>>, _>(1)? else {
+            let Some(sealed) = row.try_get::<Option<Vec<u8>>>(1)? else {
                 let text = "the request of this name is still under way";
                 return Err(Problem::new(ProblemKind::Conflict, "IDEMPOTENCY_IN_PROGRESS", text));
             };
@@ -90,13 +90,13 @@ impl Config {
             return answer.map(Begun::Answered).ok_or_else(|| Problem::internal("an answer that no key opens"));
         }
         let sql = "SELECT count(*) FROM answered WHERE subject = ?";
-        let kept: i64 = sqlx::query(sql).bind(&named.subject).fetch_one(&mut *tx).await?.try_get(0)?;
+        let kept: i64 = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?.try_get(0)?;
         if kept >= KEPT_MAX {
             let text = format!("{KEPT_MAX} requests of the last day have a name already");
             return Err(Problem::new(ProblemKind::Limited, "RATE_LIMITED", text));
         }
         let sql = "INSERT INTO answered (subject, path, name, body_hash, at_ms) VALUES (?, ?, ?, ?, ?)";
-        let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+        let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
         row.bind(&named.body_hash).bind(now_ms).execute(&mut *tx).await?;
         tx.commit().await?;
         Ok(Begun::Fresh)
@@ -112,12 +112,12 @@ impl Config {
         match sealed {
             Some(sealed) => {
                 let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
-                let row = sqlx::query(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
+                let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
                 row.execute(&mut *tx).await?;
             }
             None => {
                 let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
-                let row = sqlx::query(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+                let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
                 row.execute(&mut *tx).await?;
             }
         }

@@ -2,8 +2,8 @@
 
 use aws_lc_rs::digest::{SHA256, digest};
 use futures::TryStreamExt;
+use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
-use sqlx::{Row, SqliteConnection};
 
 use crate::change::Work;
 use crate::db;
@@ -105,15 +105,17 @@ fn chained(prev: &str, row: &str) -> String {
 }
 
 /// Appends a row within a transaction that writes.
-async fn append(db: &mut SqliteConnection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
+async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
     row.insert("id".to_owned(), json!(id));
     row.insert("at".to_owned(), json!(time_text(now_ms)));
     let row = Value::Object(row).to_string();
-    let last = sqlx::query("SELECT hash FROM audit ORDER BY number DESC LIMIT 1").fetch_optional(&mut *db).await?;
+    let last = statement("SELECT hash FROM audit ORDER BY number DESC LIMIT 1").fetch_optional(&mut *db).await?;
     let prev: String = last.map(|r| r.try_get(0)).transpose()?.unwrap_or_default();
     let hash = chained(&prev, &row);
-    let sql = "INSERT INTO audit (at_ms, row, prev_hash, hash) VALUES (?, ?, ?, ?)";
-    sqlx::query(sql).bind(now_ms).bind(row).bind(prev).bind(hash).execute(db).await?;
+    let next = statement("UPDATE audit_end SET number = number + 1 RETURNING number");
+    let number: i64 = next.fetch_one(&mut *db).await?.try_get(0)?;
+    let sql = "INSERT INTO audit (number, at_ms, row, prev_hash, hash) VALUES (?, ?, ?, ?, ?)";
+    statement(sql).bind(number).bind(now_ms).bind(row).bind(prev).bind(hash).execute(db).await?;
     Ok(())
 }
 
@@ -179,15 +181,20 @@ impl Config {
     }
 
     async fn try_audit(&self, caller: &Caller, event: AuditEvent) -> Result<()> {
+        let mut tx = db::begin(&self.pool).await?;
+        self.audit_within(&mut tx, caller, event).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes something that happened within a transaction that writes.
+    pub(crate) async fn audit_within(&self, db: &mut Connection, caller: &Caller, event: AuditEvent) -> Result<()> {
         let mut row = caller.audit_members();
         row.extend(members(json!({
             "action": event.action, "family": event.family, "entityId": event.entity_id,
             "entityName": event.entity_name, "before": null, "after": null, "outcome": event.outcome, "code": event.code,
         })));
-        let mut tx = db::begin(&self.pool).await?;
-        append(&mut tx, self.new_id(), self.clock.now_ms(), row).await?;
-        tx.commit().await?;
-        Ok(())
+        append(db, self.new_id(), self.clock.now_ms(), row).await
     }
 
     /// Lists rows, newest first.
@@ -197,7 +204,7 @@ impl Config {
     pub async fn audit_rows(&self, query: &AuditQuery) -> Result<Page> {
         let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
             ORDER BY number DESC";
-        let rows = sqlx::query(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
+        let rows = statement(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
         let mut rows = rows.bind(query.before.unwrap_or(i64::MAX)).fetch(&self.pool);
         let (mut items, mut last, mut next_cursor) = (Vec::new(), 0_i64, None);
         while let Some(row) = rows.try_next().await? {
@@ -211,8 +218,8 @@ impl Config {
                 break;
             }
             last = row.try_get(0)?;
-            map.insert("prevHash".to_owned(), json!(row.try_get::<String, _>(2)?));
-            map.insert("hash".to_owned(), json!(row.try_get::<String, _>(3)?));
+            map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
+            map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
             items.push(map);
         }
         Ok(Page { items, next_cursor, total: None })
@@ -223,8 +230,10 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn audit_verify(&self) -> Result<Verified> {
+        // Read first: rows that come meanwhile are behind it.
+        let last: i64 = statement("SELECT number FROM audit_end").fetch_one(&self.pool).await?.try_get(0)?;
         let sql = "SELECT number, row, prev_hash, hash FROM audit ORDER BY number";
-        let mut rows = sqlx::query(sql).fetch(&self.pool);
+        let mut rows = statement(sql).fetch(&self.pool);
         let (mut count, mut before) = (0_u64, None::<(i64, String)>);
         while let Some(row) = rows.try_next().await? {
             let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
@@ -237,11 +246,8 @@ impl Config {
             (count, before) = (count + 1, Some((number, hash)));
         }
         // A number that was given out and is not there was taken away at the end.
-        let last = "SELECT seq FROM sqlite_sequence WHERE name = 'audit'";
-        let last: Option<i64> =
-            sqlx::query(last).fetch_optional(&self.pool).await?.map(|r| r.try_get(0)).transpose()?;
         let end = before.map_or(0, |(n, _)| n);
-        let broken_at = last.filter(|last| *last > end);
+        let broken_at = Some(last).filter(|last| *last > end);
         Ok(Verified { rows: count, broken_at })
     }
 
@@ -252,7 +258,7 @@ impl Config {
     pub async fn expire(&self) -> Result<()> {
         let now_ms = self.clock.now_ms();
         let mut tx = db::begin(&self.pool).await?;
-        sqlx::query("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
+        statement("DELETE FROM audit WHERE at_ms < ?").bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
         crate::answered::forget_old(&mut tx, now_ms).await?;
         tx.commit().await?;
         Ok(())

@@ -1,8 +1,8 @@
 //! One change: its checks, its rows, its references, history and audit row, in one transaction.
 
+use quiver_database::{Connection, statement};
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
-use sqlx::{Row, SqliteConnection};
 
 use crate::audit;
 use crate::db;
@@ -143,7 +143,7 @@ impl Done {
 /// A change within a transaction.
 pub(crate) struct Work<'a> {
     pub(crate) config: &'a Config,
-    pub(crate) db: &'a mut SqliteConnection,
+    pub(crate) db: &'a mut Connection,
     pub(crate) caller: &'a Caller,
     pub(crate) now_ms: i64,
     pub(crate) reading: Reading,
@@ -190,10 +190,19 @@ impl Config {
         caller: &Caller,
         body: Map<String, Value>,
     ) -> Result<Map<String, Value>> {
+        let body = self.read_as_new(family, body)?;
+        let service = (family.service)(&body);
+        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
+        Ok(body)
+    }
+
+    /// As [`Self::checked`], whoever asks.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`.
+    pub fn read_as_new(&self, family: &'static Family, body: Map<String, Value>) -> Result<Map<String, Value>> {
         let draft = Draft { family, before: None, reading: Reading::Lenient }.read(body, System::default())?;
         self.fits(family, &draft.body)?;
-        let service = (family.service)(&draft.body);
-        crate::access::must_have(caller, quiver_types::Right::Operate, family.domain, &service)?;
         Ok(draft.body)
     }
 
@@ -241,7 +250,12 @@ impl Config {
     /// Tells who watches that something changed.
     pub(crate) fn tell(&self, revision: Option<u64>) {
         if let Some(number) = revision {
-            self.revision.send_replace(number);
+            // Another server's change may have been seen first.
+            self.revision.send_if_modified(|known| {
+                let newer = number > *known;
+                *known = number.max(*known);
+                newer
+            });
         }
     }
 
@@ -271,7 +285,7 @@ impl Config {
 
     pub(crate) async fn put_one_builtin(
         &self,
-        db: &mut SqliteConnection,
+        db: &mut Connection,
         family: &'static Family,
         id: &str,
         body: Value,
@@ -290,9 +304,9 @@ impl Config {
 }
 
 /// Counts a change.
-pub(crate) async fn next_revision(db: &mut SqliteConnection) -> Result<u64> {
+pub(crate) async fn next_revision(db: &mut Connection) -> Result<u64> {
     let sql = "UPDATE revision SET number = number + 1 RETURNING number";
-    let number: i64 = sqlx::query(sql).fetch_one(db).await?.try_get(0)?;
+    let number: i64 = statement(sql).fetch_one(db).await?.try_get(0)?;
     Ok(number as u64)
 }
 
@@ -351,10 +365,9 @@ impl Work<'_> {
         system: System,
     ) -> Result<Done> {
         let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
-        let row = sqlx::query(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
+        let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
         let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
-        let body: Map<String, Value> =
-            serde_json::from_str(&row.try_get::<String, _>(0)?).map_err(Problem::internal)?;
+        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
         if before.is_none() && !place.family.shows(self.caller, &body, None) {
             return Err(Problem::not_found(&id));
         }
@@ -428,15 +441,14 @@ impl Work<'_> {
         sealed: Map<String, Value>,
     ) -> Result<Entity> {
         let sql = "SELECT count(*) FROM entity WHERE family = ?";
-        let count: i64 = sqlx::query(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
+        let count: i64 = statement(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
         if count >= place.family.entities_max {
             let text = format!("there are {} already", place.family.entities_max);
             return Err(Problem::field("", "LIMIT_EXCEEDED", text));
         }
         let id = id.unwrap_or_else(|| self.config.new_id());
         let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
-        let last: i64 =
-            sqlx::query(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
+        let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
         Ok(Entity {
             id,
             owner: place.owner.clone(),
@@ -459,7 +471,7 @@ impl Work<'_> {
             managed_by, body, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (family, id) DO UPDATE SET \
             version = excluded.version, updated_ms = excluded.updated_ms, updated_by = excluded.updated_by, \
             managed_by = excluded.managed_by, body = excluded.body, sealed = excluded.sealed";
-        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
+        let row = statement(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
         let row = row.bind(entity.created_ms).bind(entity.updated_ms).bind(&entity.created_by).bind(&entity.updated_by);
         row.bind(&entity.managed_by).bind(&body).bind(sealed).execute(&mut *self.db).await?;
         self.remember(family, entity, action, &body).await
@@ -468,11 +480,11 @@ impl Work<'_> {
     async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
         let sql = "INSERT INTO entity_version (family, id, version, at_ms, by_whom, action, owner, body) \
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
-        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
+        let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
         let row = row.bind(&self.caller.name).bind(action).bind(&entity.owner).bind(body);
         row.execute(&mut *self.db).await?;
         let sql = "DELETE FROM entity_version WHERE family = ? AND id = ? AND version <= ?";
-        let row = sqlx::query(sql).bind(family.name).bind(&entity.id).bind(entity.version - VERSIONS_KEPT);
+        let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version - VERSIONS_KEPT);
         row.execute(&mut *self.db).await?;
         Ok(())
     }
@@ -493,7 +505,7 @@ impl Work<'_> {
     pub(crate) async fn remove(&mut self, family: &Family, entity: &Entity) -> Result<()> {
         for table in ["entity", "entity_key", "entity_link"] {
             let sql = format!("DELETE FROM {table} WHERE family = ? AND id = ?");
-            let row = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family.name).bind(&entity.id);
+            let row = statement(sql).bind(family.name).bind(&entity.id);
             row.execute(&mut *self.db).await?;
         }
         let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;

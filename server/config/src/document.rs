@@ -3,13 +3,13 @@
 use std::collections::BinaryHeap;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures::TryStreamExt;
+use quiver_database::{Connection, Database, Row, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
-use sqlx::sqlite::{SqlitePool, SqliteRow};
-use sqlx::{Row, SqliteConnection};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::change::{Checks, NoChecks, Sealer};
 use crate::db;
@@ -60,7 +60,7 @@ impl Entity {
     pub(crate) const COLUMNS: &'static str =
         "id, owner, version, created_ms, updated_ms, created_by, updated_by, managed_by, body, sealed";
 
-    pub(crate) fn read(row: &SqliteRow) -> Result<Self> {
+    pub(crate) fn read(row: &Row) -> Result<Self> {
         let json = |text: String| serde_json::from_str(&text).map_err(Problem::internal);
         Ok(Self {
             id: row.try_get(0)?,
@@ -92,6 +92,28 @@ impl Entity {
         map
     }
 
+    /// An entity that is stored nowhere.
+    #[doc(hidden)]
+    pub fn for_tests(id: &str, body: Value) -> Self {
+        Self {
+            id: id.to_owned(),
+            owner: String::new(),
+            version: 1,
+            created_ms: 0,
+            updated_ms: 0,
+            created_by: String::new(),
+            updated_by: String::new(),
+            managed_by: "api".to_owned(),
+            body: body.as_object().cloned().unwrap_or_default(),
+            sealed: Map::new(),
+        }
+    }
+
+    /// When it was changed, in Unix milliseconds.
+    pub fn updated_ms(&self) -> i64 {
+        self.updated_ms
+    }
+
     /// Its ETag, with the quotes.
     pub fn etag(&self) -> String {
         format!("\"{}\"", self.version)
@@ -112,13 +134,16 @@ pub struct Page {
 /// Configuration.
 #[derive(Clone)]
 pub struct Config {
-    pub(crate) pool: SqlitePool,
+    pub(crate) pool: Database,
     pub(crate) clock: Arc<dyn Clock>,
     pub(crate) random: Arc<dyn Random>,
     pub(crate) vault: Arc<dyn Vault>,
     pub(crate) sealer: Arc<dyn Sealer>,
     pub(crate) checks: Arc<dyn Checks>,
     pub(crate) revision: Arc<watch::Sender<u64>>,
+    /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
+    pub(crate) lost_ms: Arc<AtomicI64>,
+    pub(crate) jobs: Arc<Notify>,
 }
 
 impl fmt::Debug for Config {
@@ -161,16 +186,26 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn open(
-        pool: SqlitePool,
+        pool: Database,
         clock: Arc<dyn Clock>,
         random: Arc<dyn Random>,
         vault: Arc<dyn Vault>,
         sealer: Arc<dyn Sealer>,
     ) -> Result<Self> {
         db::migrate_own(&pool, clock.now_ms()).await?;
-        let number: i64 = sqlx::query("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
+        let number: i64 = statement("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
         let revision = Arc::new(watch::Sender::new(number as u64));
-        let config = Self { pool, clock, random, vault, sealer, checks: Arc::new(NoChecks), revision };
+        let config = Self {
+            pool,
+            clock,
+            random,
+            vault,
+            sealer,
+            checks: Arc::new(NoChecks),
+            revision,
+            lost_ms: Arc::default(),
+            jobs: Arc::default(),
+        };
         config.put_builtin().await?;
         Ok(config)
     }
@@ -190,6 +225,41 @@ impl Config {
         }
         tx.commit().await?;
         Ok(())
+    }
+
+    /// Whether other servers change the same configuration: then [`Self::look`] is to be called now and then.
+    pub fn is_shared(&self) -> bool {
+        self.pool.is_shared()
+    }
+
+    /// Looks what other servers have changed, and tells who watches; notes whether the database can be reached.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn look(&self) -> Result<()> {
+        let read = async {
+            Ok::<i64, Problem>(statement("SELECT number FROM revision").fetch_one(&self.pool).await?.try_get(0)?)
+        };
+        match read.await {
+            Ok(number) => {
+                self.lost_ms.store(0, Ordering::Relaxed);
+                self.tell(Some(number as u64));
+                Ok(())
+            }
+            Err(problem) => {
+                let now_ms = self.clock.now_ms();
+                let _ = self.lost_ms.compare_exchange(0, now_ms, Ordering::Relaxed, Ordering::Relaxed);
+                Err(problem)
+            }
+        }
+    }
+
+    /// For how long the database has been out of reach.
+    pub fn lost_for_ms(&self) -> i64 {
+        match self.lost_ms.load(Ordering::Relaxed) {
+            0 => 0,
+            since => (self.clock.now_ms() - since).max(1),
+        }
     }
 
     /// The number of the last change.
@@ -217,7 +287,7 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn all(&self, family: &Family) -> Result<Vec<Entity>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family.name).fetch_all(&self.pool).await?;
+        let rows = statement(sql).bind(family.name).fetch_all(&self.pool).await?;
         rows.iter().map(Entity::read).collect()
     }
 
@@ -239,8 +309,7 @@ impl Config {
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
-        let mut rows =
-            sqlx::query(sqlx::AssertSqlSafe(sql)).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
+        let mut rows = statement(sql).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
             let entity = Entity::read(&row)?;
             let map = entity.shown();
@@ -285,7 +354,7 @@ impl Config {
     pub async fn history(&self, place: &Place, id: &str, caller: &Caller) -> Result<Value> {
         let sql = "SELECT version, at_ms, by_whom, action, owner, body FROM entity_version \
             WHERE family = ? AND id = ? ORDER BY version";
-        let rows = sqlx::query(sql).bind(place.family.name).bind(id).fetch_all(&self.pool).await?;
+        let rows = statement(sql).bind(place.family.name).bind(id).fetch_all(&self.pool).await?;
         let mut before = Map::new();
         let mut items = Vec::with_capacity(rows.len());
         // Where services follow from other entities, what is there now tells who may see what was.
@@ -294,16 +363,16 @@ impl Config {
             let body: String = row.try_get(5)?;
             let body: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;
             let follows = (place.family.service)(&body).is_empty() && place.family.rows != Rows::Private;
-            if row.try_get::<String, _>(4)? != place.owner
+            if row.try_get::<String>(4)? != place.owner
                 || !(place.family.shows(caller, &body, None) || follows && present)
             {
                 return Err(Problem::not_found(id));
             }
             items.push(json!({
-                "version": row.try_get::<i64, _>(0)?,
+                "version": row.try_get::<i64>(0)?,
                 "at": time_text(row.try_get(1)?),
-                "by": row.try_get::<String, _>(2)?,
-                "action": row.try_get::<String, _>(3)?,
+                "by": row.try_get::<String>(2)?,
+                "action": row.try_get::<String>(3)?,
                 "diff": diff(&before, &body),
             }));
             before = body;
@@ -333,15 +402,15 @@ pub(crate) fn is_visible(place: &Place, entity: &Entity, caller: &Caller) -> boo
     entity.owner == place.owner && place.family.is_visible(caller, entity)
 }
 
-pub(crate) async fn find(db: &mut SqliteConnection, family: &str, id: &str) -> Result<Option<Entity>> {
+pub(crate) async fn find(db: &mut Connection, family: &str, id: &str) -> Result<Option<Entity>> {
     let sql = format!("SELECT {} FROM entity WHERE family = ? AND id = ?", Entity::COLUMNS);
-    let row = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family).bind(id).fetch_optional(db).await?;
+    let row = statement(sql).bind(family).bind(id).fetch_optional(db).await?;
     row.as_ref().map(Entity::read).transpose()
 }
 
 /// Reads all entities of a family within a transaction.
-pub(crate) async fn all_of(db: &mut SqliteConnection, family: &str) -> Result<Vec<Entity>> {
+pub(crate) async fn all_of(db: &mut Connection, family: &str) -> Result<Vec<Entity>> {
     let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
-    let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(family).fetch_all(db).await?;
+    let rows = statement(sql).bind(family).fetch_all(db).await?;
     rows.iter().map(Entity::read).collect()
 }

@@ -27,7 +27,7 @@ mod standing;
 mod transactions;
 mod users;
 
-pub use apdex_thresholds::{APDEX_THRESHOLDS, RUM_MS, SERVICE_MS};
+pub use apdex_thresholds::APDEX_THRESHOLDS;
 pub use bindings::BINDINGS;
 pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
 pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
@@ -38,9 +38,9 @@ pub use policy::{
     EMPTY_RECEIVER, EMPTY_RECEIVER_ID, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES,
     TEMPLATES, TIME_INTERVALS,
 };
-pub use processes::PROCESSES;
+pub use processes::{PROCESSES, steps};
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
-pub use resource_types::RESOURCE_TYPES;
+pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use rules::{RULE_GROUPS, RULES, RUN_AS};

@@ -3,9 +3,9 @@
 use std::net::IpAddr;
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right, Rights};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use crate::change::Drafted;
 use crate::document::Entity;
@@ -49,7 +49,7 @@ pub struct Link {
 
 /// A check that needs more than the entity: it reads within the transaction, after the change.
 pub type Hook = for<'a> fn(
-    &'a mut SqliteConnection,
+    &'a mut Connection,
     &'a Caller,
     i64,
     Option<&'a Entity>,
@@ -57,7 +57,7 @@ pub type Hook = for<'a> fn(
 ) -> BoxFuture<'a, Result<()>>;
 
 /// What a family puts into an entity before it is stored, or refuses: what follows from other entities.
-pub type Prepare = for<'a> fn(&'a mut SqliteConnection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
+pub type Prepare = for<'a> fn(&'a mut Connection, &'a Making<'a>, &'a mut Drafted) -> BoxFuture<'a, Result<()>>;
 
 /// An entity that is being made or changed.
 pub struct Making<'a> {

@@ -19,23 +19,30 @@ mod family;
 mod fields;
 mod filter;
 pub mod graph;
+mod jobs;
 pub mod json;
 mod many;
 mod merge;
 mod problem;
 mod query;
+mod sealing;
+mod seen;
+mod usage;
 
 pub use access::must_have;
 pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Part, Sealer, System};
-pub use db::{migrate, open_pool};
+pub use db::migrate;
 pub use document::{Config, Entity, Page, Place};
 pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
+pub use jobs::{Job, NewJob};
 pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
+pub use seen::Seen;
+pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;

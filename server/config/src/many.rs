@@ -1,10 +1,10 @@
 //! Many changes at once: all or nothing (put, import), or each by itself (delete, update).
 
+use quiver_database::statement;
 use serde_json::{Map, Value, json};
-use sqlx::Row;
 
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
-use crate::db::{self, Writing};
+use crate::db;
 use crate::document::{Config, Entity, Place, diff, find};
 use crate::family::Caller;
 use crate::fields::Mode;
@@ -198,14 +198,14 @@ impl Config {
     /// Ids of entities that the body lacks.
     async fn lacking(
         &self,
-        tx: &mut Writing,
+        tx: &mut quiver_database::Writing,
         place: &Place,
         caller: &Caller,
         within: Option<&ListQuery>,
         named: &std::collections::HashSet<String>,
     ) -> Result<Vec<String>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
-        let rows = sqlx::query(sqlx::AssertSqlSafe(sql)).bind(place.family.name).bind(&place.owner);
+        let rows = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut ids = Vec::new();
         for row in rows.fetch_all(&mut **tx).await? {
             let entity = Entity::read(&row)?;
@@ -343,7 +343,7 @@ impl Work<'_> {
         for fields in place.family.unique {
             let values: Vec<&Value> = fields.iter().map(|f| body.get(*f).unwrap_or(&Value::Null)).collect();
             let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
-            let row = sqlx::query(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
+            let row = statement(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
             if let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? {
                 return Ok(Some(row.try_get(0)?));
             }

@@ -1,7 +1,7 @@
 //! Several resources that are one: what names them names the one that stays.
 
+use quiver_database::statement;
 use serde_json::{Value, json};
-use sqlx::Row;
 
 use crate::change::{Condition, Op, Reading, System, Work, next_revision};
 use crate::db;
@@ -37,7 +37,7 @@ impl Config {
         let (mut moved, mut folded) = (0, 0);
         for id in from {
             let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ? ORDER BY id";
-            let rows = sqlx::query(sql).bind(RELATIONSHIPS.name).bind(RESOURCES.name).bind(id);
+            let rows = statement(sql).bind(RELATIONSHIPS.name).bind(RESOURCES.name).bind(id);
             let named: Vec<String> =
                 rows.fetch_all(&mut *tx).await?.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
             for relationship in named {
@@ -50,7 +50,7 @@ impl Config {
                 let key = json!([text(&entity.body, "typeId"), source, target]).to_string();
                 let sql = "SELECT count(*) FROM entity_key WHERE family = ? AND value = ?";
                 let taken: i64 =
-                    sqlx::query(sql).bind(RELATIONSHIPS.name).bind(key).fetch_one(&mut *tx).await?.try_get(0)?;
+                    statement(sql).bind(RELATIONSHIPS.name).bind(key).fetch_one(&mut *tx).await?.try_get(0)?;
                 let folds = source == target || taken > 0;
                 let op = if folds {
                     Op::Delete { id: relationship, condition: Condition::None }
@@ -80,7 +80,7 @@ impl Config {
     /// The one that stays was seen when any of them was.
     async fn widen_seen(
         &self,
-        tx: &mut db::Writing,
+        tx: &mut quiver_database::Writing,
         caller: &Caller,
         into: &str,
         from: &str,

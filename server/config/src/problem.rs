@@ -131,17 +131,9 @@ impl Problem {
     }
 }
 
-impl From<sqlx::Error> for Problem {
-    fn from(error: sqlx::Error) -> Self {
-        let passing = match &error {
-            // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
-            sqlx::Error::Database(e) => {
-                e.code().and_then(|c| c.parse::<u32>().ok()).is_some_and(|c| [5, 6, 13].contains(&(c & 0xff)))
-            }
-            sqlx::Error::PoolTimedOut | sqlx::Error::PoolClosed | sqlx::Error::Io(_) => true,
-            _ => false,
-        };
-        if passing {
+impl From<quiver_database::Error> for Problem {
+    fn from(error: quiver_database::Error) -> Self {
+        if quiver_database::is_passing(&error) {
             let busy = Self::new(ProblemKind::Busy, "STORE_BUSY", "the configuration store is busy; try again");
             return Self { cause: Some(error.to_string()), ..busy };
         }

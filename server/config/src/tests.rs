@@ -73,12 +73,19 @@ const NOW: i64 = 1_800_000_000_000;
 async fn fixture() -> Fixture {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(TestClock(AtomicI64::new(NOW)));
-    let pool = open_pool(&dir.path().join("config.db")).await.unwrap();
+    let pool =
+        quiver_database::Database::for_tests(&dir.path().join("config.db"), quiver_testpg::given()).await.unwrap();
     let random = Arc::new(Counting(AtomicU64::new(1)));
     let config = Config::open(pool, Arc::clone(&clock) as Arc<dyn Clock>, random, Arc::new(Turned), Arc::new(Hashing))
         .await
         .unwrap();
     Fixture { config, clock, _dir: dir }
+}
+
+/// All of this suite again: what holds of one database holds of the other.
+#[test]
+fn the_suite_holds_over_postgres() {
+    quiver_testpg::run_again(&[], "the_suite_holds_over_postgres");
 }
 
 fn map(value: Value) -> Map<String, Value> {

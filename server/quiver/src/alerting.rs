@@ -1,6 +1,7 @@
 //! Alerting of the binary: where rules and policy come from, and the engine that rules ask.
 
 pub(crate) mod engine;
+mod history;
 
 use std::collections::BTreeMap;
 use std::net::SocketAddr;
@@ -18,6 +19,7 @@ use quiver_api::stored_policy::TemplateFiles;
 use quiver_types::{Clock, Error, Result};
 
 pub use engine::StoreEngines;
+pub use history::StoredHistory;
 
 use crate::rules::{Languages, files};
 use crate::settings::{Settings, Span};

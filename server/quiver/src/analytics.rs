@@ -24,6 +24,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:spans.yml", include_str!("../../../schemas/olap/spans.yml")),
     ("builtin:span_trees.yml", include_str!("../../../schemas/olap/span_trees.yml")),
     ("builtin:traces.yml", include_str!("../../../schemas/olap/traces.yml")),
+    ("builtin:business.yml", include_str!("../../../schemas/olap/business.yml")),
     ("builtin:services.yml", include_str!("../../../schemas/olap/services.yml")),
     ("builtin:calls.yml", include_str!("../../../schemas/olap/calls.yml")),
     ("builtin:http.yml", include_str!("../../../schemas/olap/http.yml")),
@@ -35,6 +36,15 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:databases.yml", include_str!("../../../schemas/olap/databases.yml")),
     ("builtin:kubernetes.yml", include_str!("../../../schemas/olap/kubernetes.yml")),
     ("builtin:metrics.yml", include_str!("../../../schemas/olap/metrics.yml")),
+    ("builtin:pipelines.yml", include_str!("../../../schemas/olap/pipelines.yml")),
+    ("builtin:statements.yml", include_str!("../../../schemas/olap/statements.yml")),
+    ("builtin:edges.yml", include_str!("../../../schemas/olap/edges.yml")),
+    ("builtin:rum.yml", include_str!("../../../schemas/olap/rum.yml")),
+    ("builtin:sessions.yml", include_str!("../../../schemas/olap/sessions.yml")),
+    ("builtin:alerts.yml", include_str!("../../../schemas/olap/alerts.yml")),
+    ("builtin:changes.yml", include_str!("../../../schemas/olap/changes.yml")),
+    ("builtin:resources.yml", include_str!("../../../schemas/olap/resources.yml")),
+    ("builtin:usage.yml", include_str!("../../../schemas/olap/usage.yml")),
 ];
 
 /// Where models and tables come from.

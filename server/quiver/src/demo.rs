@@ -3,6 +3,7 @@
 
 pub mod alerts;
 mod banner;
+mod configured;
 mod shop;
 mod telling;
 
@@ -78,6 +79,9 @@ impl Door {
 pub async fn run(app: Arc<AppState>, base: String, addresses: Addresses, stop: CancellationToken) {
     let (door, log_in) = Door::open(&app).await;
     banner::print(&base, &addresses, log_in.as_ref());
+    if let Err(problem) = configured::make(&app).await {
+        tracing::error!(cause = problem.cause, "the demo cannot be configured: {problem}");
+    }
     feed(app, door, stop).await;
 }
 

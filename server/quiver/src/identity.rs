@@ -3,10 +3,11 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_api::identity::{FirstPassword, Identities, PasswordSealer};
+use quiver_api::identity::{FirstPassword, Identities, KeyRate, PasswordSealer};
 use quiver_api::stored_rules::AlertingChecks;
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
-use quiver_config::{Config, Problem, ProblemKind, migrate, open_pool};
+use quiver_config::{Config, Problem, ProblemKind, migrate};
+use quiver_database::Database;
 use quiver_store::layout::DataDir;
 use quiver_types::{Clock, Error, ErrorKind, Result, SystemClock};
 
@@ -60,6 +61,39 @@ fn base_url(settings: &Settings, listen: &str) -> String {
     format!("{scheme}://{address}")
 }
 
+/// The URL of PostgreSQL, if it keeps accounts and configuration.
+fn database_url(settings: &Settings) -> Result<Option<String>> {
+    let file = &settings.config.database_url_file;
+    let url = if file.is_empty() {
+        settings.config.database_url.0.clone()
+    } else {
+        let cannot = |e| Error::invalid(format!("`config.database_url_file`: cannot read `{file}`")).with_source(e);
+        std::fs::read_to_string(file).map_err(cannot)?.trim().to_owned()
+    };
+    Ok(Some(url).filter(|url| !url.is_empty()))
+}
+
+async fn open_database(settings: &Settings) -> Result<Database> {
+    let Some(url) = database_url(settings)? else {
+        let opened = Database::sqlite(&Path::new(&settings.store.data).join(DATABASE)).await;
+        return opened.map_err(|e| fault(e.into()));
+    };
+    // Nothing of the URL is said: it may hold a password, and so may what a driver says of it.
+    let text = "PostgreSQL (`config.database_url`) does not let this server in";
+    let opened = Database::postgres(&url).await;
+    opened.map_err(|e| Error::new(ErrorKind::Unavailable, text).with_source(std::io::Error::other(without(&e, &url))))
+}
+
+/// What an error says, but for the URL and its password.
+fn without(error: &quiver_database::Error, url: &str) -> String {
+    let user = url.split_once("://").and_then(|(_, rest)| rest.rsplit_once('@')).map_or("", |(user, _)| user);
+    let password = user.split_once(':').map_or("", |(_, password)| password);
+    [url, password]
+        .iter()
+        .filter(|text| !text.is_empty())
+        .fold(error.to_string(), |said, text| said.replace(*text, "…"))
+}
+
 async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth, Config)> {
     let random = Arc::new(OsRandom);
     let key = master_key(settings);
@@ -70,7 +104,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
             .map_err(|e| Error::internal("the master key cannot be read").with_source(e))??
     };
     let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
-    let pool = open_pool(&Path::new(&settings.store.data).join(DATABASE)).await.map_err(fault)?;
+    let pool = open_database(settings).await?;
     migrate(&pool, "auth", Auth::migrations(), clock.now_ms()).await.map_err(fault)?;
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
@@ -105,7 +139,10 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings, listen));
     let enforced = settings.rbac.mode == "on";
-    Identities::open(auth, config, (issuer, enforced), &first_password(settings)).await.map_err(fault)
+    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
+    let (per_second, burst) = (settings.rbac.key_requests_per_second, settings.rbac.key_requests_burst);
+    let rate = KeyRate { per_second: number(per_second), burst: number(burst) };
+    Identities::open(auth, config, (issuer, enforced, rate), &first_password(settings)).await.map_err(fault)
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.
@@ -114,7 +151,7 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
 /// When there is no such user, or the store cannot be used.
 pub async fn reset_password(settings: &Settings, username: &str) -> Result<Option<String>> {
     let data = Path::new(&settings.store.data);
-    if !data.join(DATABASE).exists() {
+    if database_url(settings)?.is_none() && !data.join(DATABASE).exists() {
         return Err(Error::new(ErrorKind::NotFound, format!("there are no accounts in `{}`", data.display())));
     }
     // Beside a running server, which would not see the change for long, and whose caches would still know the old one.

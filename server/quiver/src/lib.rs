@@ -13,6 +13,7 @@ pub mod remote;
 pub mod rules;
 pub mod server;
 pub mod settings;
+pub mod sql;
 mod sql_languages;
 pub mod telemetry;
 pub mod wiring;

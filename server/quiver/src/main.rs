@@ -10,8 +10,9 @@ use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{analytics, demo, identity, memory, notify, remote, rules, telemetry, wiring};
+use quiver::{analytics, demo, identity, memory, notify, remote, rules, sql, telemetry, wiring};
 use quiver_api::AppState;
+use quiver_api::sql_forms::Form;
 use quiver_store::BackupRequest;
 use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -55,6 +56,8 @@ enum Command {
     Backup(BackupArgs),
     /// Make an empty data directory and store hold what a backup holds.
     Restore(RestoreArgs),
+    /// Ask an SQL statement: of a running server with --server, else of a data directory that nobody serves.
+    Sql(SqlArgs),
     /// Work on the catalog while the server is down.
     Catalog {
         #[command(subcommand)]
@@ -162,6 +165,34 @@ struct BackupArgs {
 }
 
 #[derive(Debug, Args)]
+struct SqlArgs {
+    /// The statement [default: what comes on standard input].
+    #[arg(value_name = "STATEMENT")]
+    statement: Option<String>,
+    /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
+    #[arg(long, value_name = "ADDR")]
+    server: Option<String>,
+    /// File with an API key or access token for the running server.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    key_file: Option<PathBuf>,
+    /// File (PEM) with the authority of its certificate, where the system does not know it.
+    #[arg(long, value_name = "FILE", requires = "server")]
+    ca_file: Option<PathBuf>,
+    /// How rows are written.
+    #[arg(long, value_name = "FORM", default_value = "table",
+          value_parser = ["table", "csv", "json", "ndjson", "arrow", "parquet"])]
+    format: String,
+    /// Values of $1, $2, … as a JSON list, or of $name as an object.
+    #[arg(long, value_name = "JSON")]
+    params: Option<String>,
+    /// Zone in which times are shown, such as Europe/Berlin [default: UTC].
+    #[arg(long, value_name = "ZONE")]
+    time_zone: Option<String>,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+#[derive(Debug, Args)]
 struct RestoreArgs {
     /// Where the backups are.
     #[arg(long, value_name = "PLACE")]
@@ -196,6 +227,9 @@ struct ServeArgs {
     /// Address of OTLP over gRPC [default: 127.0.0.1:4317].
     #[arg(long, value_name = "ADDR")]
     otlp_grpc: Option<String>,
+    /// Address of PostgreSQL's protocol, such as 127.0.0.1:5432 [default: off].
+    #[arg(long, value_name = "ADDR")]
+    postgres: Option<String>,
     /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
     #[arg(long, value_name = "30d|none")]
     retention: Option<String>,
@@ -236,6 +270,7 @@ impl ServeArgs {
             ("http.listen", &self.http),
             ("otlp.http_listen", &self.otlp_http),
             ("otlp.grpc_listen", &self.otlp_grpc),
+            ("postgres.listen", &self.postgres),
             ("store.retention", &self.retention),
             ("rbac.mode", &self.rbac),
             ("tls.certificate_file", &self.tls_cert),
@@ -325,6 +360,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         }
         Some(Command::Backup(args)) => backup(&args),
         Some(Command::Restore(args)) => restore(&args),
+        Some(Command::Sql(args)) => ask(&args),
         Some(Command::Catalog { command: CatalogCommand::Rebuild(args) }) => {
             let settings = wiring::store_settings(&args.load()?.settings);
             let report = runtime()?.block_on(quiver_store::rebuild::rebuild(settings))?;
@@ -389,6 +425,49 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
     };
     println!("{report}");
     if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
+}
+
+/// Asks a statement, and writes what it gives.
+fn ask(args: &SqlArgs) -> Result<(), Failure> {
+    let statement = match &args.statement {
+        Some(statement) => statement.clone(),
+        None => std::io::read_to_string(std::io::stdin())?,
+    };
+    let params = args.params.as_deref().map(serde_json::from_str).transpose();
+    let asked = sql::Asked {
+        params: params.map_err(|e| format!("--params is no JSON: {e}"))?,
+        time_zone: args.time_zone.clone(),
+        form: Form::named(&args.format),
+        statement,
+    };
+    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let done = match &args.server {
+        Some(server) => {
+            let token = args.key_file.as_deref().map(|path| wiring::secret_in(path, "--key-file")).transpose()?;
+            let remote =
+                remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+            runtime()?.block_on(sql::ask_server(&asked, &remote, &mut out))
+        }
+        None => runtime()?.block_on(sql::ask_at_rest(&asked, &args.serve.load()?.settings, &mut out)).map_err(|e| {
+            if e.kind == ErrorKind::Conflict {
+                return Error::new(e.kind, "a running server is asked by `--server ADDR`").with_source(e);
+            }
+            e
+        }),
+    };
+    let done =
+        done.and_then(|()| std::io::Write::flush(&mut out).map_err(|e| Error::internal("cannot write").with_source(e)));
+    match done {
+        Ok(()) => Ok(()),
+        // Nobody reads on, as `head` does not.
+        Err(e) if e.kind == ErrorKind::Cancelled => Ok(()),
+        Err(e) => {
+            if let Some(place) = sql::place(&e, &asked.statement) {
+                eprintln!("{place}");
+            }
+            Err(e.into())
+        }
+    }
 }
 
 fn restore(args: &RestoreArgs) -> Result<(), Failure> {
@@ -468,7 +547,8 @@ fn listening(a: &Addresses) -> String {
     };
     let otlp = format!("{}, {}", extra("otlp-http", a.otlp_http), extra("otlp-grpc", a.otlp_grpc));
     let zipkin = a.zipkin.map(|at| format!(", zipkin {at}")).unwrap_or_default();
-    format!("quiver listens: http {}, {otlp}{zipkin}", a.http)
+    let postgres = a.postgres.map(|at| format!(", postgres {at}")).unwrap_or_default();
+    format!("quiver listens: http {}, {otlp}{zipkin}{postgres}", a.http)
 }
 
 /// Reads settings anew at each SIGHUP; one that came before the store was open counts, too.

@@ -20,6 +20,7 @@ use crate::wiring::live_settings;
 const LIVE: &[(&str, &str)] = &[
     ("http", "cors_origins"),
     ("http", "hosts"),
+    ("http", "docs_public"),
     ("http", "admin_token_file"),
     ("query", "timeout"),
     ("query", "logs_timeout"),

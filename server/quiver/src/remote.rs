@@ -3,9 +3,14 @@
 use std::path::Path;
 use std::time::Duration;
 
+use arrow::array::RecordBatch;
+use arrow::buffer::Buffer;
+use arrow::datatypes::SchemaRef;
+use arrow::ipc::reader::StreamDecoder;
 use quiver_store::{BackupReport, BackupRequest};
 use quiver_types::{Error, ErrorKind, Result};
-use reqwest::{Certificate, Client, StatusCode, header};
+use reqwest::{Certificate, Client, Response, StatusCode, header};
+use serde_json::Value;
 
 /// How long a server may take to take the connection; how long it works on a backup is its own affair.
 const CONNECT_WITHIN: Duration = Duration::from_secs(10);
@@ -27,10 +32,7 @@ impl Remote<'_> {
     /// # Errors
     /// Unavailable: nobody answers there. Execution: what the server said. Invalid: the file of the authority.
     pub async fn backup(&self, request: &BackupRequest) -> Result<BackupReport> {
-        let unreached = |e: reqwest::Error| {
-            let text = format!("the server at `{}` does not answer", self.address);
-            Error::new(ErrorKind::Unavailable, text).with_source(e.without_url())
-        };
+        let unreached = |e| self.unreached(e);
         let body = serde_json::json!({"to": request.to, "keep": request.keep});
         let mut asking = self.client()?.post(self.url("/admin/backup")).json(&body);
         if let Some(token) = self.token {
@@ -47,6 +49,38 @@ impl Remote<'_> {
         }
         serde_json::from_str(&text)
             .map_err(|e| Error::internal("the server's answer is no report of a backup").with_source(e))
+    }
+
+    /// Asks a statement; `body` as `POST /sql-api/v1/query` takes it.
+    ///
+    /// # Errors
+    /// Unavailable: nobody answers there. Execution: what the server said. Invalid: the file of the authority.
+    pub async fn sql(&self, body: &Value) -> Result<RemoteRows> {
+        let mut asking = self.client()?.post(self.url("/sql-api/v1/query?format=arrow")).json(body);
+        if let Some(token) = self.token {
+            asking = asking.header(header::AUTHORIZATION, format!("Bearer {token}"));
+        }
+        let answer = asking.send().await.map_err(|e| self.unreached(e))?;
+        let status = answer.status();
+        let is_json =
+            answer.headers().get(header::CONTENT_TYPE).is_some_and(|kind| kind.as_bytes() == b"application/json");
+        if status == StatusCode::OK && !is_json {
+            let (decoder, schema) = (StreamDecoder::new(), None);
+            return Ok(RemoteRows::Rows(Box::new(Rows { answer, decoder, left: Buffer::default(), schema })));
+        }
+        let text = answer.text().await.map_err(|e| self.unreached(e))?;
+        let json: Value = serde_json::from_str(&text).unwrap_or_default();
+        if status == StatusCode::OK {
+            return Ok(RemoteRows::Plan(json));
+        }
+        let hint = if status == StatusCode::UNAUTHORIZED { "; see --key-file" } else { "" };
+        let said = json["detail"].as_str().unwrap_or(text.trim());
+        Err(Error::new(ErrorKind::Execution, format!("{said}{hint}")))
+    }
+
+    fn unreached(&self, error: reqwest::Error) -> Error {
+        let text = format!("the server at `{}` does not answer", self.address);
+        Error::new(ErrorKind::Unavailable, text).with_source(error.without_url())
     }
 
     fn url(&self, path: &str) -> String {
@@ -71,6 +105,57 @@ impl Remote<'_> {
             }
         };
         client.build().map_err(|e| Error::internal("there is no TLS").with_source(e))
+    }
+}
+
+/// What a server answers a statement.
+#[derive(Debug)]
+pub enum RemoteRows {
+    /// Rows on their way.
+    Rows(Box<Rows>),
+    /// Its plan.
+    Plan(Value),
+}
+
+/// Rows on their way, as an IPC stream of Arrow.
+#[derive(Debug)]
+pub struct Rows {
+    answer: Response,
+    decoder: StreamDecoder,
+    left: Buffer,
+    schema: Option<SchemaRef>,
+}
+
+impl Rows {
+    /// Names and types of the columns, once they are known.
+    pub fn schema(&self) -> Option<SchemaRef> {
+        self.schema.clone()
+    }
+
+    /// The next rows; none at the end.
+    ///
+    /// # Errors
+    /// Execution: the answer breaks off, as it does when the statement fails on its way.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let broken = |e: &dyn std::fmt::Display| Error::new(ErrorKind::Execution, format!("the answer broke off: {e}"));
+        loop {
+            while !self.left.is_empty() {
+                let batch = self.decoder.decode(&mut self.left).map_err(|e| broken(&e))?;
+                if self.schema.is_none() {
+                    self.schema = self.decoder.schema();
+                }
+                if batch.is_some() {
+                    return Ok(batch);
+                }
+            }
+            match self.answer.chunk().await.map_err(|e| broken(&e.without_url()))? {
+                Some(piece) => self.left = Buffer::from_vec(piece.to_vec()),
+                None => {
+                    self.decoder.finish().map_err(|e| broken(&e))?;
+                    return Ok(None);
+                }
+            }
+        }
     }
 }
 

@@ -7,7 +7,8 @@ use std::path::{Path, PathBuf};
 
 use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read};
 use quiver_alerting::unit_tests::{self, Outcome, TestFile};
-use tokio::runtime::Runtime;
+use quiver_api::unit_test_api::RuleBench;
+use tokio::runtime::{Handle, Runtime};
 
 pub use bench::StoreBench;
 pub use quiver_api::languages::Languages;
@@ -72,16 +73,26 @@ pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<Str
             groups.extend(load(&path)?.groups);
         }
     }
+    Ok(run_all(&file, &groups, runtime.handle()))
+}
+
+fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle) -> Vec<Outcome> {
     let step_ms = file.evaluation_interval_ms;
-    let mut outcomes = Vec::with_capacity(file.tests.len());
-    for test in &file.tests {
-        let outcome = match StoreBench::open(runtime, step_ms) {
-            Ok(bench) => unit_tests::run(test, &groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
-            Err(e) => Outcome { errors: vec![e], cases: Vec::new() },
-        };
-        outcomes.push(outcome);
+    let run = |test| match StoreBench::open(runtime.clone(), step_ms) {
+        Ok(bench) => unit_tests::run(test, groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
+        Err(e) => Outcome { errors: vec![e], cases: Vec::new() },
+    };
+    file.tests.iter().map(run).collect()
+}
+
+/// Runs unit tests that are sent to the server, on its runtime.
+#[derive(Debug)]
+pub struct ServerBench(pub Handle);
+
+impl RuleBench for ServerBench {
+    fn run(&self, file: &TestFile, groups: &[RuleGroup]) -> Vec<Outcome> {
+        run_all(file, groups, &self.0)
     }
-    Ok(outcomes)
 }
 
 /// Checks files as `promtool check rules` does; gives the exit code.

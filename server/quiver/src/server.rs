@@ -1,20 +1,22 @@
 //! The life of the server: bind, open, serve, drain, close.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
+use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;
 use quiver_api::starting::Starting;
 use quiver_api::{
-    AppState, Listener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve, zipkin_router,
+    AppState, Listener, PostgresListener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve,
+    serve_postgres, zipkin_router,
 };
 use quiver_types::{Clock, Error, Result, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
+use crate::alerting::StoredHistory;
 use crate::settings::{Loaded, Settings, Span};
 use crate::{process, wiring};
 
@@ -34,16 +36,19 @@ pub struct Addresses {
     pub otlp_grpc: Option<SocketAddr>,
     /// Zipkin's API.
     pub zipkin: Option<SocketAddr>,
+    /// PostgreSQL's protocol.
+    pub postgres: Option<SocketAddr>,
 }
 
 /// A server whose sockets are bound; connections already wait for their answers.
 #[derive(Debug)]
 pub struct Bound {
-    settings: Settings,
+    settings: Box<Settings>,
     http: TcpListener,
     otlp_http: Option<TcpListener>,
     otlp_grpc: Option<TcpListener>,
     zipkin: Option<TcpListener>,
+    postgres: Option<TcpListener>,
     /// Where it listens.
     pub addresses: Addresses,
     /// Certificates, where there is TLS.
@@ -157,6 +162,7 @@ impl Bound {
         let otlp_http = bind_extra(loaded, "otlp", "http_listen", &s.otlp.http_listen).await?;
         let otlp_grpc = bind_extra(loaded, "otlp", "grpc_listen", &s.otlp.grpc_listen).await?;
         let zipkin = bind_extra(loaded, "traces", "zipkin_listen", &s.traces.zipkin_listen).await?;
+        let postgres = bind_extra(loaded, "postgres", "listen", &s.postgres.listen).await?;
         let of = |socket: &TcpListener| {
             socket.local_addr().map_err(|e| Error::internal("a bound socket has no address").with_source(e))
         };
@@ -165,8 +171,10 @@ impl Bound {
             otlp_http: otlp_http.as_ref().map(of).transpose()?,
             otlp_grpc: otlp_grpc.as_ref().map(of).transpose()?,
             zipkin: zipkin.as_ref().map(of).transpose()?,
+            postgres: postgres.as_ref().map(of).transpose()?,
         };
-        Ok(Self { settings: s.clone(), http, otlp_http, otlp_grpc, zipkin, addresses, tls, before_requests: None })
+        let (settings, before_requests) = (Box::new(s.clone()), None);
+        Ok(Self { settings, http, otlp_http, otlp_grpc, zipkin, postgres, addresses, tls, before_requests })
     }
 
     /// Says what to do once the store is open, before the first request is served: what requests count on.
@@ -208,6 +216,12 @@ impl Bound {
             tasks.push(tokio::spawn(serve(listener, serve_settings.clone(), serving.clone())));
             openers.push(gate);
         }
+        let postgres = Arc::new(OnceLock::new());
+        if let Some(socket) = self.postgres {
+            let idle = self.settings.postgres.idle_timeout.0.unwrap_or(Duration::MAX);
+            let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle };
+            tasks.push(tokio::spawn(serve_postgres(listener, serve_settings.clone(), serving.clone())));
+        }
         if let Some(tls) = &self.tls {
             let every = self.settings.tls.reload_interval.0.unwrap_or_default();
             tokio::spawn(Arc::clone(tls).follow(every, serving.clone()));
@@ -229,11 +243,12 @@ impl Bound {
         for gate in openers {
             gate.open(&app);
         }
-        tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
-        if let Some(identities) = &app.identities {
-            tokio::spawn(Arc::clone(identities).follow(serving.clone()));
-        }
-        app.alertd.start(&serving);
+        // Nobody else sets it.
+        let _ = postgres.set(Arc::clone(&app));
+        tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
+        follow(&app, &self.settings, &serving);
+        let service_labels = app.alertd.router.service_labels().to_vec();
+        app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);
         opened(&app);
         let lost = tokio::select! {
             () = stop.cancelled() => None,
@@ -255,5 +270,17 @@ impl Bound {
         app.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
         lost.map_or(Ok(()), Err)
+    }
+}
+
+/// Starts what follows changes of configuration, and what telemetry says of resources.
+fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) {
+    tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
+    let every = settings.resources.discovery_interval.0.unwrap_or_default();
+    tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
+    tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
+    if let Some(identities) = &app.identities {
+        tokio::spawn(Arc::clone(identities).follow(serving.clone()));
+        tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));
     }
 }

@@ -8,16 +8,16 @@ use std::path::Path;
 use serde::Deserialize;
 use toml::{Table, Value};
 
-use crate::reload::is_live;
-
 mod checks;
 mod oidc;
+mod printed;
 mod tls;
 mod values;
 
 pub use oidc::OidcIssuer;
+pub use printed::{print_settings, settings_document};
 use values::Shown;
-pub use values::{OwnSpan, Size, Span};
+pub use values::{Hidden, OwnSpan, Size, Span};
 
 /// One documented setting.
 #[derive(Debug, Clone, Copy)]
@@ -110,6 +110,8 @@ settings! {
         /// File with a secret that `/admin` asks for (`Authorization: Bearer …`), from anywhere and through proxies; empty:
         /// `/admin` answers whoever is on this machine and comes through no proxy.
         admin_token_file: String = "\"\"";
+        /// Whether `/rulesapi/swagger` is shown to whoever asks; `false`: to those who are let in.
+        docs_public: bool = "true";
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
     }
@@ -167,6 +169,13 @@ settings! {
         export_spans_max: usize = "500000";
         /// Address and port of Zipkin's API (usually `127.0.0.1:9411`); empty switches it off. It is on the main port too.
         zipkin_listen: String = "\"\"";
+    }
+    /// PostgreSQL's wire protocol, for `psql`, drivers and tools that speak it; see `docs/sql.md`.
+    postgres: Postgres {
+        /// Address and port (usually `127.0.0.1:5432`); empty switches it off.
+        listen: String = "\"\"";
+        /// How long a connection may stay without a statement.
+        idle_timeout: Span = "\"1h\"";
     }
     /// Where and how long data is kept.
     store: Store {
@@ -288,8 +297,21 @@ settings! {
         /// `on`: every request shows who sends it, and sees what that account may see; see `docs/identity.md`. `off`:
         /// everybody may do everything.
         mode: String = "\"on\"";
+        /// Requests per second that one API key may send, ingest apart; more get 429. 0: any number.
+        key_requests_per_second: usize = "100";
+        /// Requests that it may send at once after it was quiet.
+        key_requests_burst: usize = "200";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
+    }
+    /// Where configuration and accounts are kept.
+    config: Configuration {
+        /// PostgreSQL that keeps them, for one server or several: `postgres://user:password@host:5432/database`, with
+        /// `?sslmode=verify-full` (and `&sslrootcert=…`) where the network is not trusted. Servers that share a database
+        /// share its accounts, and need the same master key. Empty: `config.db`, a file of SQLite in the data directory.
+        database_url: Hidden = "\"\"";
+        /// File with that URL; wins over `config.database_url`.
+        database_url_file: String = "\"\"";
     }
     /// Accounts and tokens.
     auth: Auth {
@@ -345,6 +367,11 @@ settings! {
         /// Whether calls may go to private networks.
         allow_private: bool = "true";
     }
+    /// Managed resources.
+    resources: Resources {
+        /// How often resources and their relationships are looked for in what came in; `0s`: never.
+        discovery_interval: Span = "\"30s\"";
+    }
     /// The log of the service itself.
     log: Log {
         /// Filter by area and level (`info`, `quiver=debug,info`, `off`); the environment variable `RUST_LOG` overrides it.
@@ -374,11 +401,17 @@ pub enum SettingsError {
 }
 
 /// Settings and where they differ from the defaults.
-#[derive(Debug)]
 pub struct Loaded {
     /// The values.
     pub settings: Settings,
     given: Table,
+}
+
+impl fmt::Debug for Loaded {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // What was given may hold passwords.
+        f.debug_struct("Loaded").field("settings", &self.settings).finish_non_exhaustive()
+    }
 }
 
 impl Loaded {
@@ -417,7 +450,7 @@ impl Loaded {
                 },
             );
         }
-        let mut all: Table = defaults().parse().expect("the defaults are valid");
+        let mut all: Table = printed::defaults().parse().expect("the defaults are valid");
         for (section, values) in &given {
             match (all.get_mut(section), values) {
                 (Some(Value::Table(into)), Value::Table(values)) => into.extend(values.clone()),
@@ -448,63 +481,6 @@ fn put(table: &mut Table, section: &str, key: &str, value: Value) {
     if let Value::Table(values) = entry {
         values.insert(key.to_owned(), value);
     }
-}
-
-fn defaults() -> String {
-    render(|_| {})
-}
-
-/// Writes all settings with their documentation, each at its default: a settings file to start from.
-pub fn print_settings() -> String {
-    let head =
-        "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
-    let body = render(|docs| {
-        let text = docs.trim_end().to_owned();
-        *docs = text.lines().map(|l| format!("#{l}\n")).collect();
-    });
-    format!("{head}{body}")
-}
-
-fn render(mut doc: impl FnMut(&mut String)) -> String {
-    use fmt::Write;
-    let mut out = String::new();
-    for (section, text) in SECTIONS {
-        let mut text = (*text).to_owned();
-        doc(&mut text);
-        if text.starts_with('#') {
-            out.push_str(&text);
-        }
-        let _ = writeln!(out, "[{section}]");
-        for d in DOCS.iter().filter(|d| d.section == *section) {
-            let mut text = d.doc.to_owned();
-            doc(&mut text);
-            if text.starts_with('#') {
-                out.push_str(&text);
-            }
-            let _ = writeln!(out, "{} = {}", d.key, d.default);
-        }
-        out.push('\n');
-    }
-    out
-}
-
-/// Writes `docs/settings.md`.
-pub fn settings_document() -> String {
-    use fmt::Write;
-    let mut out = String::from(
-        "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \
-         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n\nSettings marked ↻ are read anew by SIGHUP and by \
-         `POST /admin/reload`; the others need a restart. A file that is not valid changes nothing.\n",
-    );
-    for (section, text) in SECTIONS {
-        let _ = write!(out, "\n## {section}\n\n{}\n\n| Setting | Default | Effect |\n|---|---|---|\n", text.trim());
-        for d in DOCS.iter().filter(|d| d.section == *section) {
-            let doc = d.doc.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
-            let mark = if is_live(section, d.key) { " ↻" } else { "" };
-            let _ = writeln!(out, "| `{section}.{}`{mark} | `{}` | {doc} |", d.key, d.default);
-        }
-    }
-    out
 }
 
 #[cfg(test)]
@@ -545,6 +521,7 @@ mod tests {
         check(&[("QUIVER_RBAC__MODE", "maybe")], "rbac.mode");
         check(&[("QUIVER_AUTH__PUBLIC_URL", "quiver.example")], "auth.public_url");
         check(&[("QUIVER_AUTH__KEY_BITS", "1024")], "auth.key_bits");
+        check(&[("QUIVER_CONFIG__DATABASE_URL", "mysql://x")], "config.database_url");
         check(&[("QUIVER_HTTP__TRUSTED_PROXIES", "['10.0.0.0/33']")], "10.0.0.0/33");
         check(&[("QUIVER_TLS__KEY_FILE", "x")], "tls.certificate_file");
         check(&[("QUIVER_TLS__CLIENT_CA_FILE", "x")], "tls.client_ca_file");
@@ -558,7 +535,7 @@ mod tests {
     #[test]
     fn printed_settings_are_settings() {
         let printed: Table = print_settings().parse().unwrap();
-        assert_eq!(printed, defaults().parse::<Table>().unwrap());
+        assert_eq!(printed, printed::defaults().parse::<Table>().unwrap());
         assert!(print_settings().contains("# Address and port; port 0"));
     }
 

@@ -43,6 +43,10 @@ impl Languages for SqlLanguages {
             Call::Logsql { query } => self.logs(query, access, ctx).await,
         }
     }
+
+    fn columns(&self, name: &str) -> SchemaRef {
+        if name == "logsql" { log_schema() } else { point_schema() }
+    }
 }
 
 fn options() -> QueryOptions {

@@ -29,11 +29,14 @@ use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
+use quiver_types::configured::{ConfiguredSource, NothingConfigured};
 use quiver_types::logs::{LogRequest, LogSnapshot};
 use quiver_types::spans::{KnownKind, Place, RollupRequest, SpanRequest, SpanSnapshot, TagRequest};
 use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, MemoryPressure, ReadStats, Result, SelectedSeries, SeriesSource};
+use tokio::runtime::Handle;
 
+use crate::rules::ServerBench;
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
 use crate::{alerting, analytics, identity, memory, process};
@@ -203,6 +206,7 @@ pub fn live_settings(settings: &Settings, memory: u64) -> Result<LiveSettings> {
         slow_query: span(q.slow),
         cors_origins: h.cors_origins.clone(),
         hosts: h.hosts.clone(),
+        docs_public: h.docs_public,
         access_log: settings.log.access,
         admin_token: admin_token(settings)?.map(Token::new),
         listed: settings.listed(),
@@ -310,7 +314,13 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
 }
 
 /// The tables that statements and models name.
-fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEngine>) -> Arc<TableSources> {
+fn product_tables(
+    settings: &Settings,
+    store: &Arc<Store>,
+    engine: &Arc<QueryEngine>,
+    configured: Arc<dyn ConfiguredSource>,
+    clock: &Arc<dyn Clock>,
+) -> Arc<TableSources> {
     Arc::new(TableSources {
         engine: Arc::clone(engine),
         series: store.source(),
@@ -319,8 +329,53 @@ fn product_tables(settings: &Settings, store: &Arc<Store>, engine: &Arc<QueryEng
         log_tables: Arc::new(StoreTables),
         spans: store.span_source(),
         span_tables: Arc::new(StoreSpans),
+        rows: store.row_source(),
         service_labels: settings.ingest.service_labels.clone().into(),
+        configured,
+        clock: Arc::clone(clock),
     })
+}
+
+/// What statements over a directory at rest need.
+#[derive(Debug)]
+pub struct AtRest {
+    /// The language.
+    pub sql: SqlEngine,
+    /// Bounds of a statement.
+    pub limits: Limits,
+}
+
+/// Opens a store that nobody serves, to look at it: nothing of what it holds is changed.
+///
+/// # Errors
+/// Those of the store (a server has it, newer formats, …) and of the engine.
+pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRest> {
+    let store_settings = store_settings(settings);
+    let compaction = CompactionSettings { enabled: false, ..store_settings.compaction.clone() };
+    let store_settings = StoreSettings { look_only: true, compaction, ..store_settings };
+    let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
+    let limits = live_settings(settings, memory / 4)?.query_limits;
+    memory::keep(memory, &pressure);
+    let store = Store::open(store_settings, Arc::clone(&clock)).await?;
+    let engine = start_engine(settings, memory, pressure)?;
+    let promql =
+        PromqlEngine::new(store.source(), Arc::new(StoreTables), Arc::clone(&engine), promql_settings(settings, 0));
+    let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
+    // Configuration stands in a database of its own, which belongs to its server.
+    let tables = product_tables(settings, &store, &engine, Arc::new(NothingConfigured), &clock);
+    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
+    let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };
+    let sql = SqlEngine::new(engine, Arc::clone(&analytics.tables) as Arc<dyn Tables>, Arc::new(languages));
+    Ok(AtRest { sql, limits })
+}
+
+fn promql_settings(settings: &Settings, cache_bytes: usize) -> PromqlSettings {
+    PromqlSettings {
+        lookback_ms: span(settings.query.lookback).as_millis() as i64,
+        experimental_functions: settings.query.experimental_functions,
+        result_cache_bytes: cache_bytes,
+        ..PromqlSettings::default()
+    }
 }
 
 /// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
@@ -339,12 +394,7 @@ async fn assemble(
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
     engine.running().observe(Arc::new(QueryWatch { metrics: Arc::clone(&metrics), live: Arc::clone(&live) }));
     let source: Arc<dyn SeriesSource> = store.source();
-    let promql_settings = PromqlSettings {
-        lookback_ms: span(settings.query.lookback).as_millis() as i64,
-        experimental_functions: settings.query.experimental_functions,
-        result_cache_bytes: settings.query.result_cache.0.min(memory / 16) as usize,
-        ..PromqlSettings::default()
-    };
+    let promql_settings = promql_settings(settings, settings.query.result_cache.0.min(memory / 16) as usize);
     let tables: Arc<dyn SampleTables> = Arc::new(StoreTables);
     let promql = PromqlEngine::new(Arc::clone(&source), tables, Arc::clone(&engine), promql_settings);
     let logsql = LogsqlEngine::new(quiver_store::logs_source(&store), Arc::new(StoreTables), Arc::clone(&engine));
@@ -355,7 +405,9 @@ async fn assemble(
         settings.traces.export_spans_max,
     );
     let (promql, logsql) = (Arc::new(promql), Arc::new(logsql));
-    let analytics = analytics::open(settings, Arc::clone(&engine), product_tables(settings, &store, &engine))?;
+    let effects = Arc::<Effects>::default();
+    let tables = product_tables(settings, &store, &engine, Arc::clone(&effects) as _, &clock);
+    let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
     let sql = SqlEngine::new(
         Arc::clone(&engine),
         Arc::clone(&analytics.tables) as Arc<dyn Tables>,
@@ -369,10 +421,10 @@ async fn assemble(
         Some(identities) => identities.config.clone(),
         None => identity::open_config(settings, &clock).await?,
     };
-    let effects = Arc::<Effects>::default();
     let engines = alerting::StoreEngines {
         promql: Arc::clone(&promql),
         logsql: Arc::clone(&logsql),
+        olap: Arc::clone(&analytics.engine),
         engine: Arc::clone(&engine),
         store: Arc::clone(&store),
         live: Arc::clone(&live),
@@ -409,6 +461,7 @@ async fn assemble(
         effects,
         identities,
         alertd,
+        rule_bench: Arc::new(ServerBench(Handle::current())),
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

@@ -43,8 +43,13 @@ fn dataset(path: &Path) -> Vec<LogsBatch> {
     let service: Arc<[String]> = Arc::new([]);
     let options = FieldOptions::read(parameter, |_| None, &service).expect("valid options");
     let now_ns = SystemClock.now_ms() * 1_000_000;
-    let ctx =
-        LogsContext { options: Arc::new(options), limits: LogsLimits::default(), now_ns, future_max_ns: i64::MAX };
+    let ctx = LogsContext {
+        options: Arc::new(options),
+        limits: LogsLimits::default(),
+        now_ns,
+        future_max_ns: i64::MAX,
+        sender: None,
+    };
     let mut batches = Vec::new();
     // Several batches, so that parts differ in what they hold.
     let lines: Vec<&str> = text.lines().collect();

@@ -36,7 +36,13 @@ fn object(text: &str) -> Row {
 }
 
 fn context(options: FieldOptions, now_ns: i64) -> LogsContext {
-    LogsContext { options: Arc::new(options), limits: LogsLimits::default(), now_ns, future_max_ns: i64::MAX }
+    LogsContext {
+        options: Arc::new(options),
+        limits: LogsLimits::default(),
+        now_ns,
+        future_max_ns: i64::MAX,
+        sender: None,
+    }
 }
 
 /// Reads one line as it arrives at a moment.

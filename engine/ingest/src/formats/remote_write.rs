@@ -8,7 +8,7 @@ use quiver_types::metrics::MetricMetadata;
 
 use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
-use crate::decoded::{Decoded, Reason, Sink, series_text};
+use crate::decoded::{Decoded, Mark, Reason, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
@@ -43,7 +43,7 @@ const HISTOGRAMS: u32 = tag(4, BYTES);
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
-    let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max);
+    let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
     let mut series = SeriesReader::default();
     let mut r = Reader::new(body);
     while !r.is_empty() {
@@ -106,9 +106,10 @@ impl<'a> SeriesReader<'a> {
             self.push_series(labels, sink)?
         };
         if let Err(reason) = pushed {
+            let count = records(reason, mark, sink);
             sink.rewind(mark);
             sink.charge(self.labels.bytes())?;
-            sink.reject(reason, 1, || text_of(self.labels.get(b"__name__")));
+            sink.reject(reason, count, || text_of(self.labels.get(b"__name__")));
             return Ok(());
         }
         if let Some((count, what)) = bad_histograms {
@@ -134,15 +135,22 @@ impl<'a> SeriesReader<'a> {
     fn push_series(&mut self, labels: &'a [u8], sink: &mut Sink) -> Result<Result<u32, Reason>> {
         let key = SeriesId::of(labels);
         if let Some(pushed) = KNOWN.with(key, |canonical, id| sink.push_known(canonical, id)) {
-            return pushed.map(Ok);
+            return pushed;
         }
         self.read_labels(labels)?;
         let pushed = sink.push_series(|out| self.labels.write_series(out))?;
-        if let (Ok(_), Some((canonical, id))) = (&pushed, sink.last_series()) {
+        if let (Ok(_), false, Some((canonical, id))) = (&pushed, sink.was_named(), sink.last_series()) {
             KNOWN.insert(key, canonical, id);
         }
         Ok(pushed)
     }
+}
+
+/// What a series that is left out counts for: one, but what its sender may not write counts by its samples.
+pub(super) fn records(reason: Reason, mark: Mark, sink: &Sink) -> u64 {
+    let now = sink.mark();
+    let samples = now.samples - mark.samples + now.histograms - mark.histograms;
+    if reason == Reason::Service { samples.max(1) as u64 } else { 1 }
 }
 
 /// Gives the end of the label fields that a series begins with; all senders write them first.

@@ -7,7 +7,7 @@
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
 
-use super::remote_write::{self, METRIC_TYPES, push_metadata, reject_histograms, text_of};
+use super::remote_write::{self, METRIC_TYPES, push_metadata, records, reject_histograms, text_of};
 use super::{ContentType, Context, Format, native_histogram};
 use crate::codec::Encoding;
 use crate::decoded::{Decoded, Reason, Sink};
@@ -39,7 +39,7 @@ const CREATED_TIMESTAMP: u32 = tag(6, VARINT);
 /// # Errors
 /// Invalid: not this message. TooLarge: more than the limits allow.
 pub fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
-    let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max);
+    let mut sink = Sink::new(body.len(), ctx.limits.batch_bytes_max).of_sender(ctx.sender);
     // Two passes: nothing says that the symbols stand before the series.
     let mut symbols = Vec::new();
     let mut r = Reader::new(body);
@@ -135,9 +135,10 @@ impl<'a> SeriesReader<'a> {
         };
         let name = self.labels.get(b"__name__");
         if let Err(reason) = written {
+            let count = records(reason, mark, sink);
             sink.rewind(mark);
             sink.charge(self.labels.bytes())?;
-            sink.reject(reason, 1, || text_of(name));
+            sink.reject(reason, count, || text_of(name));
             return Ok(());
         }
         if created_ts != 0 {

@@ -107,6 +107,12 @@ impl Bulk {
         &self.rows.report
     }
 
+    /// Says whether something was sent and nothing of it is the sender's to write.
+    pub fn all_forbidden(&self) -> bool {
+        let forbidden = |item: &Item| item.is_forbidden();
+        !self.items.0.is_empty() && self.items.0.iter().all(forbidden)
+    }
+
     /// Bytes that are kept for the answer.
     pub fn kept_bytes(&self) -> usize {
         self.items.0.capacity() * size_of::<Item>()

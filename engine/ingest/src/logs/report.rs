@@ -19,11 +19,13 @@ pub enum Dropped {
     TooOld,
     /// Too far in the future.
     TooNew,
+    /// Of a service that the sender may not write.
+    Service,
 }
 
 impl Dropped {
     /// All reasons.
-    pub const ALL: [Self; 7] = [
+    pub const ALL: [Self; 8] = [
         Self::Unreadable,
         Self::BadTime,
         Self::TooManyFields,
@@ -31,6 +33,7 @@ impl Dropped {
         Self::LargeRow,
         Self::TooOld,
         Self::TooNew,
+        Self::Service,
     ];
 
     /// Gives the word for metrics.
@@ -43,6 +46,7 @@ impl Dropped {
             Self::LargeRow => "large_row",
             Self::TooOld => "too_old",
             Self::TooNew => "too_new",
+            Self::Service => "service",
         }
     }
 
@@ -56,6 +60,7 @@ impl Dropped {
             Self::LargeRow => "names and values are larger than 2 MiB",
             Self::TooOld => "the time is too far in the past",
             Self::TooNew => "the time is too far in the future",
+            Self::Service => "no right to write this service",
         }
     }
 
@@ -77,6 +82,8 @@ pub struct Report {
     dropped: [u64; Dropped::ALL.len()],
     /// Where the first fault was, for the sender.
     pub first_fault: Option<String>,
+    /// The first service that is not the sender's to write; empty: rows of none.
+    pub first_forbidden: Option<String>,
 }
 
 impl Report {
@@ -105,6 +112,17 @@ impl Report {
         let unread = |why| matches!(why, Dropped::Unreadable | Dropped::BadTime);
         let mut dropped = self.dropped().peekable();
         self.rows == 0 && self.empty == 0 && dropped.peek().is_some() && dropped.all(|(why, _)| unread(why))
+    }
+
+    /// Counts rows that are not the sender's to write.
+    pub fn forbidden(&self) -> u64 {
+        self.dropped[Dropped::Service as usize]
+    }
+
+    /// Says whether something was sent and nothing of it is the sender's to write.
+    pub fn all_forbidden(&self) -> bool {
+        let forbidden = self.forbidden();
+        self.rows == 0 && self.empty == 0 && forbidden > 0 && forbidden == self.dropped_count()
     }
 
     /// Names what was dropped; empty when nothing was.

@@ -1,6 +1,8 @@
 //! Rows under construction: values go straight into the batch, one field after the other; at the end of a row its time,
 //! message, stream and service are settled and the row is kept or taken back.
 
+mod judge;
+
 use std::sync::Arc;
 
 use quiver_types::LogsBatch;
@@ -15,6 +17,7 @@ use super::tables::{Services, Streams};
 use super::time::{Stamp, parse, parse_or_date};
 use super::{LogsContext, LogsLimits, labels};
 use crate::error::{Error, Result};
+use crate::sender::Gate;
 
 /// Rows after which a batch is full, whatever its bytes.
 const BATCH_ROWS_MAX: usize = 65_536;
@@ -62,6 +65,8 @@ pub struct Rows {
     stream_text: Vec<u8>,
     scratch: Vec<u8>,
     slots: Vec<(u32, u32)>,
+    /// Whose rows are taken; none: all.
+    gate: Option<Gate>,
 }
 
 impl Rows {
@@ -95,6 +100,7 @@ impl Rows {
             stream_text: Vec::new(),
             scratch: Vec::new(),
             slots: vec![(0, 0); slots],
+            gate: ctx.sender.clone().map(Gate::new),
         };
         rows.begin_batch();
         rows
@@ -306,7 +312,13 @@ impl Rows {
             Ok(time) if self.live > 0 => {
                 self.add_extra();
                 self.add_default_message();
+                if self.gaps {
+                    self.close_gaps();
+                }
+                let allowed = self.judge();
                 if let Some(fault) = self.fault {
+                    Err(fault)
+                } else if let Err(fault) = allowed {
                     Err(fault)
                 } else {
                     self.commit(time, marks);
@@ -434,9 +446,6 @@ impl Rows {
 
     /// Writes the row into the batch.
     fn commit(&mut self, time: i64, marks: RecordMarks) {
-        if self.gaps {
-            self.close_gaps();
-        }
         let mut service = (NONE, 0, 0);
         self.slots.fill((0, 0));
         let mut start = self.row_start as u32;

@@ -18,6 +18,7 @@ pub(crate) fn context(query: &[(&str, &str)]) -> LogsContext {
         limits: LogsLimits::default(),
         now_ns: NOW,
         future_max_ns: NOW + 2 * 86_400_000_000_000,
+        sender: None,
     }
 }
 

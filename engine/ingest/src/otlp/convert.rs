@@ -64,14 +64,14 @@ impl<'a> Walker<'a, '_> {
     }
 
     pub(super) fn series(&mut self, metric: &Metric, suffix: &str, extra: Option<(&str, &str)>) -> Result<u32, Fault> {
-        Ok(self.with_series(metric, suffix, extra, Sink::push_known)??)
+        Ok(self.with_series(metric, suffix, extra, Sink::push_known)???)
     }
 
     /// Adds a delta to the sum of its series; gives the sum and its start in ms.
     ///
     /// Sums are kept by series, and a series has in its labels what tells its resource from others.
     fn accumulate(&mut self, common: &Common<'a>, metric: &Metric, delta: Sum) -> Result<(Sum, i64), Fault> {
-        let id = self.with_series(metric, "", None, |_, _, id| id)?;
+        let id = self.with_series(metric, "", None, Sink::id_of)??;
         let now_ms = self.ctx.now_ms;
         let (sum, start_ns) = self.delta.get().add(id, common.start_ns, common.time_ns, now_ms, delta)?;
         Ok((sum.clone(), (start_ns / 1_000_000) as i64))

@@ -77,14 +77,16 @@ struct Receiver {
 
 impl Receiver {
     fn decode(&self, request: &ExportMetricsServiceRequest) -> Decoded {
-        let ctx = Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0 };
+        let ctx =
+            Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_metrics::decode(&request.encode_to_vec(), &ctx).unwrap();
         fuzz::check(&decoded.batch);
         decoded
     }
 
     fn json(&self, text: &str) -> crate::Result<Decoded> {
-        let ctx = Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0 };
+        let ctx =
+            Context { limits: Limits::default(), otlp: &self.options, delta: &self.delta, now_ms: 0, sender: None };
         let decoded = otlp_json::decode(text.as_bytes(), &ctx)?;
         fuzz::check(&decoded.batch);
         Ok(decoded)
@@ -504,7 +506,7 @@ fn cut_anywhere() {
         fuzz::fuzz_otlp_metrics(&body[..len]);
     }
     let r = Receiver::default();
-    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0, sender: None };
     assert!(otlp_metrics::decode(&body[..body.len() - 1], &ctx).is_err());
     assert!(otlp_metrics::decode(&[0x08, 1], &ctx).is_err(), "wrong wire type");
 }
@@ -514,7 +516,7 @@ fn amplification_is_bounded() {
     let resource = [("service.name", &*"x".repeat(1 << 20))];
     let gauge = |time| metric("g", "", Data::Gauge(Gauge { data_points: vec![number(time, 1.0); 500] }));
     let r = Receiver::default();
-    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0, sender: None };
     let check = |m: Metric| {
         let body = request(&resource, vec![m]).encode_to_vec();
         let kind = otlp_metrics::decode(&body, &ctx).unwrap_err().kind();
@@ -570,7 +572,7 @@ fn otlp_speed() {
     let data = sum(CUMULATIVE, true, (0..500).map(point).collect());
     let body = request(&SERVICE, vec![metric("http.requests", "1", data)]).encode_to_vec();
     let r = Receiver::default();
-    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &r.options, delta: &r.delta, now_ms: 0, sender: None };
     for _ in 0..2 {
         let start = std::time::Instant::now();
         let samples: u64 = (0..1000).map(|_| otlp_metrics::decode(&body, &ctx).unwrap().samples).sum();

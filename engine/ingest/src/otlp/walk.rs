@@ -111,7 +111,7 @@ const SUMMARY: u32 = tag(11, BYTES);
 impl<'a, 'c> Walker<'a, 'c> {
     fn new(body_bytes: usize, ctx: &'c Context<'c>) -> Self {
         Self {
-            sink: Sink::new(body_bytes, ctx.limits.batch_bytes_max),
+            sink: Sink::new(body_bytes, ctx.limits.batch_bytes_max).of_sender(ctx.sender),
             ctx,
             delta: LazyDelta { state: ctx.delta, guard: None },
             labels: PointLabels::default(),
@@ -238,11 +238,14 @@ impl<'a, 'c> Walker<'a, 'c> {
             }
             Err(reason) => metric.blocked = metric.blocked.or(Some(reason)),
         }
-        if metric.blocked.is_none() {
+        let mark = self.sink.mark();
+        each(data, 1, &[1], |point| self.point(kind, point, &metric))?;
+        // Who may write none of a metric's series does not say what it is, either.
+        if metric.blocked.is_none() && (!self.sink.is_gated() || self.sink.mark() != mark) {
             let metric_type = if metric.raw_delta { "unknown" } else { metric_type };
             self.metadata(&metric.name, metric_type, help, &names::unit_name(unit))?;
         }
-        each(data, 1, &[1], |point| self.point(kind, point, &metric))
+        Ok(())
     }
 
     fn point(&mut self, kind: u32, message: &'a [u8], metric: &Metric) -> Result<()> {

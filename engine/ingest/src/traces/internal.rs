@@ -190,7 +190,10 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     let mut sink = Sink::new(ctx, body);
     for span in &trace.spans {
         if let Err(reason) = store(&trace, span, &mut sink) {
-            sink.refuse(reason, || format!("{:?}", span.name));
+            sink.refuse(reason, || match reason {
+                SpanReason::Service => span.service.clone(),
+                _ => format!("{:?}", span.name),
+            });
         }
         sink.check_size()?;
     }
@@ -212,9 +215,7 @@ fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReas
     let start = sink.check_start(span.start.parse().map_err(|_| SpanReason::NoStart)?)?;
     let end = span.end.parse().unwrap_or(start);
     let service = if span.service_missing { "" } else { span.service.as_str() };
-    if !ctx.access.allows(service) {
-        return Err(SpanReason::Service);
-    }
+    let service = sink.service(service)?.to_owned();
     let none = (Fields::default(), Scope::default());
     let resource = trace.resources.get(span.resource).unwrap_or(&none.0).held();
     let scope = trace.scopes.get(span.scope).unwrap_or(&none.1);
@@ -222,7 +223,7 @@ fn store(trace: &Trace, span: &Span, sink: &mut Sink<'_>) -> Result<(), SpanReas
     sink.builder.write_attributes(&mut list(&resource), &mut resource_bytes);
     sink.builder.write_attributes(&mut list(&scope.fields.held()), &mut scope_bytes);
     let context = sink.builder.context(&ContextFields {
-        service,
+        service: &service,
         resource: &resource_bytes,
         scope_name: &scope.name,
         scope_version: &scope.version,

@@ -105,8 +105,9 @@ impl<'a> Walker<'a, '_> {
             }
             self.sink.builder.write_attributes(list, &mut shared.resource)
         });
-        if !self.sink.ctx.access.allows(&shared.service) {
-            shared.blocked = shared.blocked.or(Some(SpanReason::Service));
+        match self.sink.service(&shared.service).map(str::to_owned) {
+            Ok(service) => shared.service = service,
+            Err(reason) => shared.blocked = shared.blocked.or(Some(reason)),
         }
         each(message, 2, &[2], |scope| self.scope(scope, &shared))
     }
@@ -156,7 +157,11 @@ impl<'a> Walker<'a, '_> {
             };
             if let Err(fault) = fault {
                 let reason = fatal(fault)?;
-                self.sink.refuse(reason, || span_name(span));
+                self.sink.refuse(reason, || match reason {
+                    // Who may write them is asked by service.
+                    SpanReason::Service => shared.service.clone(),
+                    _ => span_name(span),
+                });
             }
             self.sink.check_size()
         })

@@ -12,12 +12,22 @@ pub struct TracePartial {
     pub message: String,
     /// Whether nothing was stored.
     pub all: bool,
+    /// Those of them that are not the sender's to write.
+    pub forbidden: u64,
+    /// The service of the first of these.
+    pub first_forbidden: Option<String>,
 }
 
 impl TracePartial {
     /// Sums up what a decoder refused and cut.
     pub fn of(decoded: &DecodedSpans) -> Self {
-        Self { rejected: decoded.refused_count(), message: decoded.text(), all: decoded.batch.is_empty() }
+        Self {
+            rejected: decoded.refused_count(),
+            message: decoded.text(),
+            all: decoded.batch.is_empty(),
+            forbidden: decoded.forbidden(),
+            first_forbidden: decoded.first_forbidden().map(str::to_owned),
+        }
     }
 
     /// Encodes the response as protobuf.

@@ -172,12 +172,18 @@ fn what_is_long_is_cut() {
 #[test]
 fn services_outside_of_the_rights_are_refused() {
     let access = Access::services(["other"]);
-    let body = format!(r#"{{"resourceSpans":[{{"scopeSpans":[{{"spans":[{{{IDS}}}]}}]}}]}}"#);
-    let decoded = with(|ctx| {
-        let ctx = TraceContext { access: &access, ..ctx.clone() };
-        decode(TraceFormat::OtlpJson, None, body.as_bytes(), &ctx).unwrap()
-    });
-    assert_eq!(decoded.refused[0].reason, SpanReason::Service);
+    let decoded = |resource: &str| {
+        let body = format!(r#"{{"resourceSpans":[{{"resource":{resource},"scopeSpans":[{{"spans":[{{{IDS}}}]}}]}}]}}"#);
+        with(|ctx| {
+            let ctx = TraceContext { access: &access, ..ctx.clone() };
+            decode(TraceFormat::OtlpJson, None, body.as_bytes(), &ctx).unwrap()
+        })
+    };
+    let named = decoded(r#"{"attributes":[{"key":"service.name","value":{"stringValue":"api"}}]}"#);
+    assert_eq!(named.refused[0].reason, SpanReason::Service);
+    // A span that names no service is one of the only service that its sender may write.
+    let unnamed = decoded("{}");
+    assert!(unnamed.refused.is_empty() && spans_of(&unnamed.batch)[0].context.service == "other");
 }
 
 #[test]

@@ -33,7 +33,11 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
         let stored =
             if json.position() - begin > SPAN_BYTES_MAX { Err(SpanReason::TooLarge) } else { store(&span, &mut sink) };
         if let Err(reason) = stored {
-            sink.refuse(reason, || format!("{:?}", span.name));
+            sink.refuse(reason, || match reason {
+                // Who may write them is asked by service.
+                SpanReason::Service => span.local.service.to_string(),
+                _ => format!("{:?}", span.name),
+            });
         }
         sink.check_size()?;
     }
@@ -220,10 +224,8 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
         timestamp => nanos(timestamp),
     };
     let start = sink.check_start(start)?;
-    if !ctx.access.allows(&span.local.service) {
-        return Err(SpanReason::Service);
-    }
-    let context = sink.builder.context(&ContextFields { service: &span.local.service, ..ContextFields::default() });
+    let service = sink.service(&span.local.service)?.to_owned();
+    let context = sink.builder.context(&ContextFields { service: &service, ..ContextFields::default() });
     let ends = [("network.local", &span.local), ("network.peer", &span.remote)];
     let keys: Vec<(String, Value<'_>)> = ends
         .iter()

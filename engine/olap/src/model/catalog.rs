@@ -1,6 +1,10 @@
 //! All models and views, checked: what queries look names up in, and how models are joined.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use serde_json::Value;
 
 use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template, View, ViewMember};
 
@@ -54,9 +58,16 @@ impl<'a> Found<'a> {
     }
 }
 
+/// Numbers of catalogs.
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
+/// Most open members of a request.
+const OPEN_MAX: usize = 100;
+
 /// All models.
-#[derive(Debug, Default)]
+#[derive(Debug, Clone, Default)]
 pub struct Catalog {
+    /// Which it is: models that were read again have another.
+    pub version: u64,
     /// Cubes by name.
     pub models: BTreeMap<String, Model>,
     /// Views by name.
@@ -69,7 +80,42 @@ impl Catalog {
     /// Makes the whole of checked parts.
     pub(super) fn new(models: BTreeMap<String, Model>, views: BTreeMap<String, View>) -> Self {
         let components = components(&models);
-        Self { models, views, components }
+        Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), models, views, components }
+    }
+
+    /// Adds the open members that a request names anywhere.
+    pub fn with_open(self: &Arc<Self>, request: &Value) -> Arc<Self> {
+        let mut names = BTreeSet::new();
+        self.open_names(request, &mut names);
+        if names.is_empty() {
+            return Arc::clone(self);
+        }
+        let mut with = Self::clone(self);
+        for id in names {
+            let model = with.models.get_mut(&id.model);
+            if let Some(model) = model
+                && let Some(dimension) = model.open.as_ref().and_then(|open| open.dimension(&id.member))
+            {
+                model.dimensions.push(dimension);
+            }
+        }
+        Arc::new(with)
+    }
+
+    fn open_names(&self, value: &Value, out: &mut BTreeSet<MemberId>) {
+        match value {
+            Value::String(text) if out.len() < OPEN_MAX => {
+                let id = MemberId::parse(text).filter(|id| self.find(id).is_none());
+                let opened = |id: &MemberId| self.models.get(&id.model)?.open.as_ref()?.dimension(&id.member);
+                out.extend(id.filter(|id| opened(id).is_some()));
+            }
+            Value::Array(list) => list.iter().for_each(|value| self.open_names(value, out)),
+            Value::Object(map) => map.iter().for_each(|(key, value)| {
+                self.open_names(&Value::from(key.as_str()), out);
+                self.open_names(value, out);
+            }),
+            _ => {}
+        }
     }
 
     /// Finds a member of a model or view; hidden ones too.

@@ -10,8 +10,8 @@ use serde_json::{Map, Value};
 use super::template::Template;
 use super::{
     Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure, MeasureType,
-    MemberId, Model, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight, Segment, Source,
-    TimeShift, View, ViewPart, is_name,
+    MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight,
+    Segment, Source, TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
 use crate::error::nearest;
@@ -189,6 +189,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     let pre_aggregations = r.list("pre_aggregations").iter().filter_map(|n| rollup(n, &own, r.problems)).collect();
     let row_right = r.fields.some("row_right").and_then(|n| row_right(n, r.problems));
     let rows = r.fields.some("rows").and_then(|n| own_rows(n, r.problems));
+    let open = r.fields.some("open").and_then(|n| open_members(n, r.problems));
     r.finish();
     Some(Model {
         common,
@@ -200,6 +201,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
         dimensions,
         measures,
         segments,
+        open,
         hierarchies,
         pre_aggregations,
         row_right,
@@ -428,6 +430,18 @@ fn hierarchy(node: &Node, own: &str, problems: &mut Problems) -> Option<Hierarch
     let levels = r.members("levels", own);
     r.finish();
     Some(Hierarchy { common, levels })
+}
+
+fn open_members(node: &Node, problems: &mut Problems) -> Option<OpenMembers> {
+    let mut r = Reader::new(node, "", problems)?;
+    let (prefix, sql) = (r.text("prefix"), r.sql("sql"));
+    for (name, is_there) in [("prefix", prefix.is_some()), ("sql", sql.is_some())] {
+        if !is_there {
+            r.fields.problem(name, Code::Required, format!("open members need `{name}`"), r.problems);
+        }
+    }
+    r.finish();
+    Some(OpenMembers { prefix: prefix?, sql: sql? })
 }
 
 fn own_rows(node: &Node, problems: &mut Problems) -> Option<OwnRows> {

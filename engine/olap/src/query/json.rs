@@ -32,6 +32,9 @@ impl Query {
         if let Some(format) = self.format {
             out.insert("responseFormat".into(), format.word().into());
         }
+        if self.exemplars > 0 {
+            out.insert("exemplars".into(), self.exemplars.into());
+        }
         if !self.hints.is_empty() {
             out.insert("joinHints".into(), json!(self.hints));
         }

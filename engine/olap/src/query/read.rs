@@ -18,10 +18,12 @@ use crate::model::{DimensionType, MemberId};
 /// Deepest nesting of filters, and most conditions.
 const DEPTH_MAX: usize = 10;
 const LEAVES_MAX: usize = 500;
+/// Most spans that a row shows.
+const EXEMPLARS_MAX: u64 = 3;
 /// Most members of a list.
 const MEMBERS_MAX: usize = 500;
 
-const KEYS: [&str; 17] = [
+const KEYS: [&str; 18] = [
     "measures",
     "dimensions",
     "segments",
@@ -38,6 +40,7 @@ const KEYS: [&str; 17] = [
     "renewQuery",
     "rollups",
     "joinHints",
+    "exemplars",
     "rowLimit",
 ];
 
@@ -165,8 +168,20 @@ impl<'a> Reader<'a> {
             format: self.word("responseFormat", &Format::ALL)?,
             cache: self.word("cache", &CacheMode::ALL)?.or(renew),
             hints: self.hints()?,
+            exemplars: self.exemplars()?,
             now_ns: self.now_ns,
         })
+    }
+
+    fn exemplars(&self) -> Read<u64> {
+        let Some(value) = self.get("exemplars") else { return Ok(0) };
+        match value.as_u64() {
+            Some(n) if n <= EXEMPLARS_MAX => Ok(n),
+            _ => {
+                let text = format!("`exemplars` is a whole number from 0 to {EXEMPLARS_MAX}, not `{value}`");
+                err(Reason::BadValue, format!("{}/exemplars", self.at), text)
+            }
+        }
     }
 
     fn hints(&self) -> Read<Vec<Vec<String>>> {

@@ -5,13 +5,15 @@ use std::collections::BTreeSet;
 use std::mem::{size_of_val, take};
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, ListArray, RecordBatch};
+use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
 use datafusion::physical_expr::PhysicalExpr;
 
 /// Values of a chunk. A full chunk is never copied to grow, so that what [`Accumulator::size`] says is all there is.
@@ -53,6 +55,15 @@ impl AggregateUDFImpl for Quantile {
         })
     }
 
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        let [_, q] = args.exprs else { return plan_err!("`quantile` is called as `quantile(x, q)`") };
+        Ok(Box::new(Grouped { q: constant(q)?, groups: Vec::new(), held: 0 }))
+    }
+
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
         Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), list, true))])
@@ -78,10 +89,21 @@ struct Values {
 
 impl Values {
     fn add(&mut self, array: &Float64Array) {
-        for value in array.iter().flatten() {
-            match self.chunks.last_mut() {
-                Some(chunk) if chunk.len() < CHUNK => chunk.push(value),
-                _ => self.chunks.push(vec![value]),
+        array.iter().flatten().for_each(|value| _ = self.push(value));
+    }
+
+    /// Takes a value; says by how many bytes it grew.
+    fn push(&mut self, value: f64) -> usize {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < CHUNK => {
+                let before = chunk.capacity();
+                chunk.push(value);
+                (chunk.capacity() - before) * size_of::<f64>()
+            }
+            _ => {
+                let before = self.chunks.capacity();
+                self.chunks.push(vec![value]);
+                (self.chunks.capacity() - before) * size_of::<Vec<f64>>() + size_of::<f64>()
             }
         }
     }
@@ -92,6 +114,18 @@ impl Values {
 
     fn keys(&self) -> impl Iterator<Item = u64> {
         self.chunks.iter().flatten().copied().map(key)
+    }
+
+    fn quantile(&mut self) -> Option<f64> {
+        let q = self.q;
+        match self.chunks.as_mut_slice() {
+            [] => None,
+            [one] => between(q, one.len(), |rank| {
+                let (_, low, above) = one.select_nth_unstable_by(rank, f64::total_cmp);
+                (*low, above.iter().copied().min_by(f64::total_cmp).unwrap_or(*low))
+            }),
+            _ => between(q, self.len(), |rank| self.at(rank)),
+        }
     }
 
     /// The value of a rank from 0 and the next, without a copy of the values: the key is found byte by byte.
@@ -127,15 +161,7 @@ impl Accumulator for Values {
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        let q = self.q;
-        Ok(ScalarValue::Float64(match self.chunks.as_mut_slice() {
-            [] => None,
-            [one] => between(q, one.len(), |rank| {
-                let (_, low, above) = one.select_nth_unstable_by(rank, f64::total_cmp);
-                (*low, above.iter().copied().min_by(f64::total_cmp).unwrap_or(*low))
-            }),
-            _ => between(q, self.len(), |rank| self.at(rank)),
-        }))
+        Ok(ScalarValue::Float64(self.quantile()))
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
@@ -148,6 +174,83 @@ impl Accumulator for Values {
     fn size(&self) -> usize {
         let held: usize = self.chunks.iter().map(Vec::capacity).sum();
         size_of_val(self) + self.chunks.capacity() * size_of::<Vec<f64>>() + held * size_of::<f64>()
+    }
+}
+
+/// The values of all groups.
+#[derive(Debug)]
+struct Grouped {
+    q: f64,
+    groups: Vec<Values>,
+    /// Bytes of the values.
+    held: usize,
+}
+
+impl Grouped {
+    fn room(&mut self, groups: usize) {
+        let q = self.q;
+        self.groups.resize_with(groups.max(self.groups.len()), || Values { q, chunks: Vec::new() });
+    }
+
+    fn take(&mut self, emit: EmitTo) -> Vec<Values> {
+        let taken = emit.take_needed(&mut self.groups);
+        self.held = self.groups.iter().map(|values| values.size() - size_of::<Values>()).sum();
+        taken
+    }
+}
+
+impl GroupsAccumulator for Grouped {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.room(total);
+        let values = values[0].as_primitive::<Float64Type>();
+        let counts = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+        for (row, group) in groups.iter().enumerate().filter(|(row, _)| values.is_valid(*row) && counts(*row)) {
+            self.held += self.groups[*group].push(values.value(row));
+        }
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.room(total);
+        for (list, group) in states[0].as_list::<i32>().iter().zip(groups) {
+            for value in list.iter().flat_map(|list| list.as_primitive::<Float64Type>().values().iter()) {
+                self.held += self.groups[*group].push(*value);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let found: Float64Array = self.take(emit).iter_mut().map(Values::quantile).collect();
+        Ok(Arc::new(found))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let taken = self.take(emit);
+        let lengths: Vec<usize> = taken.iter().map(Values::len).collect();
+        let mut values = Vec::with_capacity(lengths.iter().sum());
+        // Each chunk is let go of as it is copied.
+        taken.into_iter().flat_map(|group| group.chunks).for_each(|chunk| values.extend(chunk));
+        Ok(vec![Arc::new(lists_of(values, lengths)?)])
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let values = values[0].as_primitive::<Float64Type>();
+        let counts = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+        let counts = |row: &usize| values.is_valid(*row) && counts(*row);
+        let lengths = (0..values.len()).map(|row| usize::from(counts(&row))).collect();
+        let kept = (0..values.len()).filter(counts).map(|row| values.value(row)).collect();
+        Ok(vec![Arc::new(lists_of(kept, lengths)?)])
+    }
+
+    fn size(&self) -> usize {
+        self.held + self.groups.capacity() * size_of::<Values>()
     }
 }
 
@@ -202,13 +305,17 @@ fn between(q: f64, count: usize, pair: impl FnOnce(usize) -> (f64, f64)) -> Opti
 }
 
 fn state_of(values: Vec<f64>) -> Result<Vec<ScalarValue>> {
+    let lengths = vec![values.len()];
+    Ok(vec![ScalarValue::List(Arc::new(lists_of(values, lengths)?))])
+}
+
+fn lists_of(values: Vec<f64>, lengths: Vec<usize>) -> Result<ListArray> {
     if i32::try_from(values.len()).is_err() {
-        return exec_err!("`quantile`: a group has more than {} values", i32::MAX);
+        return exec_err!("`quantile`: groups have more than {} values", i32::MAX);
     }
     let field = Arc::new(Field::new_list_field(DataType::Float64, true));
-    let offsets = OffsetBuffer::from_lengths([values.len()]);
-    let list = ListArray::try_new(field, offsets, Arc::new(Float64Array::from(values)), None)?;
-    Ok(vec![ScalarValue::List(Arc::new(list))])
+    let offsets = OffsetBuffer::from_lengths(lengths);
+    Ok(ListArray::try_new(field, offsets, Arc::new(Float64Array::from(values)), None)?)
 }
 
 /// A number that is ordered as `f64::total_cmp` orders values.

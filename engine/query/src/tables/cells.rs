@@ -3,10 +3,11 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayBuilder as _, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int64Array, MapArray,
-    StringBuilder, StringViewArray, StructArray, make_view,
+    Array, ArrayBuilder as _, ArrayRef, AsArray, FixedSizeBinaryArray, Float64Array, Int32DictionaryArray, Int64Array,
+    MapArray, StringBuilder, StringViewArray, StructArray, make_view,
 };
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, TimeUnit};
 use quiver_types::logs::{Stored, push_hex};
 use quiver_types::spans::AttributeKind;
@@ -46,8 +47,25 @@ pub(super) fn texts(column: &ArrayRef) -> Option<StringViewArray> {
     }
 }
 
+/// Gives texts by codes whose empty ones are NULL.
+pub(super) fn coded(column: &ArrayRef) -> Option<Int32DictionaryArray> {
+    let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
+    let values = coded.values().as_string_view_opt()?;
+    if values.views().iter().all(|view| *view as u32 != 0) {
+        return Some(coded.clone());
+    }
+    Some(coded.with_values(Arc::new(none_empty(values))))
+}
+
+/// Gives texts by codes as views, empty ones as NULL.
+pub(super) fn uncoded(column: &ArrayRef) -> Option<StringViewArray> {
+    let coded = coded(column)?;
+    // Texts that have a code each lie in the order of their rows.
+    take(coded.values(), coded.keys(), None).ok()?.as_string_view_opt().cloned()
+}
+
 /// Writes ids as lower-case hex; ids of zeros are NULL where `zero_is_null`.
-pub(super) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringViewArray {
+pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringViewArray {
     let mut digits = Vec::with_capacity(ids.len() * ids.value_length() as usize * 2);
     let mut views = Vec::with_capacity(ids.len());
     let mut filled = Vec::with_capacity(ids.len());

@@ -35,10 +35,10 @@ const ROW_BITS: u32 = 40;
 pub(super) const BATCH_ROWS: usize = 8192;
 
 /// The batches that one stored batch becomes.
-pub(super) type Converted = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
+pub(crate) type Converted = Box<dyn Iterator<Item = quiver_types::Result<RecordBatch>> + Send>;
 
 /// Turns stored rows into rows of a table.
-pub(super) trait Convert: Debug + Send + Sync {
+pub(crate) trait Convert: Debug + Send + Sync {
     /// Schema of what it gives.
     fn schema(&self) -> SchemaRef;
 
@@ -47,7 +47,25 @@ pub(super) trait Convert: Debug + Send + Sync {
 
     /// What plans show beside the name.
     fn detail(&self) -> String;
+
+    /// The same with texts by codes and ids as bytes ([`HEX`]), for whoever groups; `None`: there is no such form.
+    fn coded(&self) -> Option<Arc<dyn Convert>> {
+        None
+    }
+
+    /// Whether a column is of ids that are written as hex.
+    fn has_id(&self, _column: usize) -> bool {
+        false
+    }
+
+    /// The same with some columns of ids as bytes; `None`: one of them is none.
+    fn with_bytes(&self, _columns: &[usize]) -> Option<Arc<dyn Convert>> {
+        None
+    }
 }
+
+/// Metadata of a field of bytes: what it stands for is their lower-case hex.
+pub(crate) const HEX: &str = "quiver.hex";
 
 /// Cuts a batch into pieces of [`BATCH_ROWS`] rows.
 pub(super) fn pieces(batch: RecordBatch) -> impl Iterator<Item = RecordBatch> + Send {
@@ -66,7 +84,7 @@ pub(super) fn batch(schema: &SchemaRef, columns: Vec<ArrayRef>, rows: usize) -> 
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct ConvertExec {
+pub(crate) struct ConvertExec {
     table: &'static str,
     input: Arc<dyn ExecutionPlan>,
     convert: Arc<dyn Convert>,
@@ -77,7 +95,7 @@ pub(super) struct ConvertExec {
 
 impl ConvertExec {
     /// Puts a conversion over a scan; `limit`: rows that each partition gives at most.
-    pub(super) fn new(
+    pub(crate) fn new(
         table: &'static str,
         input: Arc<dyn ExecutionPlan>,
         convert: Arc<dyn Convert>,
@@ -91,6 +109,23 @@ impl ConvertExec {
         );
         let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
         Self { table, input, convert, limit, metrics: ExecutionPlanMetricsSet::new(), properties }
+    }
+
+    /// The same with texts by codes, if there is such a form; see [`Convert::coded`].
+    pub(crate) fn coded(&self) -> Option<Self> {
+        let convert = self.convert.coded().filter(|_| self.limit.is_none())?;
+        Some(Self::new(self.table, Arc::clone(&self.input), convert, None))
+    }
+
+    /// See [`Convert::has_id`].
+    pub(crate) fn has_id(&self, column: usize) -> bool {
+        self.convert.has_id(column)
+    }
+
+    /// See [`Convert::with_bytes`].
+    pub(crate) fn with_bytes(&self, columns: &[usize]) -> Option<Self> {
+        let convert = self.convert.with_bytes(columns)?;
+        Some(Self::new(self.table, Arc::clone(&self.input), convert, self.limit))
     }
 
     fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {

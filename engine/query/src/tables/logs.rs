@@ -2,6 +2,7 @@
 
 mod convert;
 mod filter;
+mod says;
 
 use std::sync::Arc;
 
@@ -18,6 +19,7 @@ use quiver_types::logs::{
 use quiver_types::{Access, Domain, ReadStats, Result};
 
 use super::cells::{Kind, kind_of_stored, text, text_map, time};
+use super::configured;
 use super::convert::{ConvertExec, ROW_ID};
 use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
@@ -40,6 +42,8 @@ fn field_of(column: &str) -> Option<&str> {
         "time" | "observed_time" | "service_name" | "severity_number" | "stream" | "stream_id" | "fields" | ROW_ID => {
             None
         }
+        // What follows from configuration.
+        other if configured::is_configured(other) => None,
         other => Some(FIELDS.iter().find(|(name, _)| *name == other).map_or(other, |(_, field)| field)),
     }
 }
@@ -80,7 +84,11 @@ impl NamedTable for LogTable {
         let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
         let mut kinds = Vec::new();
         for name in ask.found.iter().filter(|name| *name != ROW_ID) {
-            kinds.push((name.clone(), kind(ask, name).await?));
+            let kind = match configured::kind_of(name) {
+                Some(kind) => kind,
+                None => kind(ask, name).await?,
+            };
+            kinds.push((name.clone(), kind));
         }
         fields.extend(kinds.iter().map(|(name, kind)| Field::new(name, kind.data_type(), true)));
         if ask.found.iter().any(|name| name == ROW_ID) {
@@ -155,7 +163,9 @@ impl TableProvider for LogProvider {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let filter = LogLower::all_of(lower_all(&self.lower, filters));
+        let mut parts = lower_all(&self.lower, filters);
+        parts.extend(self.access.logs().cloned());
+        let filter = LogLower::all_of(parts);
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let rows = LogRows::new(&self.schema, projection.unwrap_or(&all), &self.lower.kinds).map_err(to_datafusion)?;
         let request = LogRequest {

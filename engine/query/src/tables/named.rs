@@ -11,12 +11,19 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
+use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::logs::{LogSnapshot, LogSource};
+use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
-use quiver_types::{Access, Domain, Result, SeriesSnapshot, SeriesSource};
+use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
+use quiver_types::{Access, Clock, Domain, Result, SeriesSnapshot, SeriesSource};
 
+use super::episodes::EpisodeTable;
+use super::history::HistoryTable;
+use super::keys::KeyTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
+use super::processes::{About, ProcessTable};
 use super::spans::{Each, SpanTable};
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use super::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -62,6 +69,15 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ExemplarTable,
     &SERVICE_EDGES,
     &OPERATIONS,
+    &HistoryTable(&ALERT_EVENTS),
+    &EpisodeTable,
+    &HistoryTable(&ALERT_ACTIONS),
+    &HistoryTable(&RULE_EVALUATIONS),
+    &HistoryTable(&NOTIFICATIONS),
+    &KeyTable,
+    &ProcessTable(About::Instances),
+    &ProcessTable(About::Steps),
+    &ProcessTable(About::Funnel),
 ];
 
 /// What tables read from, at one moment.
@@ -74,7 +90,10 @@ pub(super) struct Sources {
     pub(super) log_tables: Arc<dyn LogTables>,
     pub(super) spans: Arc<dyn SpanSnapshot>,
     pub(super) span_tables: Arc<dyn SpanTables>,
+    pub(super) rows: Arc<dyn RowSnapshot>,
     pub(super) service_labels: Arc<[String]>,
+    pub(super) configured: Arc<Configured>,
+    pub(super) now_ms: i64,
 }
 
 /// What a table is asked for.
@@ -129,8 +148,14 @@ pub struct TableSources {
     pub spans: Arc<dyn SpanSource>,
     /// Their rows.
     pub span_tables: Arc<dyn SpanTables>,
+    /// Tables that keep rows as they came.
+    pub rows: Arc<dyn RowSource>,
     /// Labels of which the first that a series has is its service.
     pub service_labels: Arc<[String]>,
+    /// What is configured.
+    pub configured: Arc<dyn ConfiguredSource>,
+    /// Wall clock: which instances of a process are still running.
+    pub clock: Arc<dyn Clock>,
 }
 
 impl Tables for TableSources {
@@ -143,7 +168,10 @@ impl Tables for TableSources {
             log_tables: Arc::clone(&self.log_tables),
             spans: self.spans.snapshot(),
             span_tables: Arc::clone(&self.span_tables),
+            rows: self.rows.snapshot(),
             service_labels: Arc::clone(&self.service_labels),
+            configured: self.configured.configured(),
+            now_ms: self.clock.now_ms(),
         })))
     }
 }

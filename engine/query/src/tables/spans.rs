@@ -3,6 +3,7 @@
 mod conventions;
 mod convert;
 mod filter;
+mod says;
 mod typing;
 
 use std::sync::Arc;
@@ -13,10 +14,12 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::configured::Configured;
 use quiver_types::spans::{Place, SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
 
 use super::cells::{Kind, text, text_map, time};
+use super::configured;
 use super::convert::ConvertExec;
 use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
@@ -133,7 +136,7 @@ impl NamedTable for SpanTable {
     fn finds(&self, column: &str) -> bool {
         // Events and links have attributes of their own; of their span they know the resource.
         let is_known = conventions::kind_of(column).is_some() && (self.0 == Each::Span || column.starts_with("res@"));
-        is_known || self.0 == Each::Span && attribute_of(column).is_some()
+        is_known || self.0 == Each::Span && (attribute_of(column).is_some() || configured::is_configured(column))
     }
 
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
@@ -141,6 +144,7 @@ impl NamedTable for SpanTable {
         let kinds = typing::kinds(ask).await?;
         fields.extend(ask.found.iter().zip(&kinds).map(|(name, kind)| Field::new(name, kind.data_type(), true)));
         Ok(Arc::new(SpanProvider {
+            configured: Arc::clone(&ask.sources.configured),
             name: self.name(),
             each: self.0,
             schema: Arc::new(Schema::new(fields)),
@@ -156,6 +160,7 @@ impl NamedTable for SpanTable {
 /// The table of one statement.
 #[derive(Debug)]
 struct SpanProvider {
+    configured: Arc<Configured>,
     name: &'static str,
     each: Each,
     schema: SchemaRef,
@@ -188,13 +193,17 @@ impl TableProvider for SpanProvider {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let mut filter = SpanLower::all_of(lower_all(&self.lower, filters));
+        if let Some(segment) = self.access.spans() {
+            filter = filter.and(segment.clone());
+        }
         // Who asks for a trace by its id gets each report of it from the store; a table has a span once.
         if filter.traces().is_some() {
             filter = filter.and(SpanFilter::Once);
         }
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
-        let rows = SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds)
-            .map_err(to_datafusion)?;
+        let rows =
+            SpanRows::new(self.each, &self.schema, projection.unwrap_or(&all), &self.lower.kinds, &self.configured)
+                .map_err(to_datafusion)?;
         let request = SpanRequest { filter, columns: rows.stored().to_vec() };
         let scan = self.tables.spans(&self.snapshot, &self.access, &request, &self.stats).map_err(to_datafusion)?;
         // Of events and links a span may have none.

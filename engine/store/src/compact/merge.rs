@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use quiver_types::tables::{logs, metrics, spans};
+use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
 use super::plan::Plan;
@@ -29,6 +29,8 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
         super::logs::merge(core, job, plan, inputs).await?
     } else if plan.table == spans::TABLE.name {
         merge_spans(core, job, plan, inputs).await?
+    } else if plan.table == metric_metadata::TABLE.name {
+        vec![merge_metadata(core, job, plan, inputs).await?]
     } else {
         vec![merge_rows(core, job, plan, inputs).await?]
     };
@@ -40,7 +42,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
 
 /// Reads what was written back, as a reader will: every sum, and the rows that its index knows. The inputs are deleted
 /// on its word.
-async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
+pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     let (part, stats) = (core.part(output.clone()), ReadStats::default());
     part.verify().await?;
     let found = if output.table == metrics::TABLE.name {
@@ -59,7 +61,22 @@ async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     Err(Error::internal(format!("part `{}` was written with {expected} series or rows and holds {found}", output.id)))
 }
 
+/// Merges tables whose rows are kept as they came. Rows of a day are few against the other signals': they stand in memory.
 async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
+    let mut rows = Vec::new();
+    for input in inputs {
+        let batches = input.rows(&ReadStats::default()).await?;
+        same_rows(input, "rows", input.meta.rows, batches.iter().map(|b| b.num_rows() as u64).sum())?;
+        rows.extend(batches);
+    }
+    let rows = crate::rows::by_time(&rows)?;
+    let spec = begin_output(core, job, plan, inputs, 0).await?;
+    let meta = write_rows_part(&core.write_root, spec, &rows)?;
+    failpoint::hit("compact.after-part");
+    Ok(meta)
+}
+
+async fn merge_metadata(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
     let mut rows = Vec::new();
     for input in inputs {
         let batches = input.rows(&ReadStats::default()).await?;

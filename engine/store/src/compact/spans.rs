@@ -2,7 +2,7 @@
 //! has rows between are taken over as they are. Memory: the rows of a few minutes of all inputs, or one row group.
 
 mod rollups;
-mod steps;
+pub(super) mod steps;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -113,7 +113,7 @@ fn close(
 }
 
 /// Unites the columns of attributes of the inputs, those of most rows first.
-async fn own_columns(inputs: &[Arc<Part>], stats: &ReadStats) -> Result<Vec<OwnColumn>> {
+pub(super) async fn own_columns(inputs: &[Arc<Part>], stats: &ReadStats) -> Result<Vec<OwnColumn>> {
     let mut counts: HashMap<OwnColumn, u64, FixedState> = HashMap::default();
     for input in inputs {
         for field in input.span_columns(stats).await?.fields() {

@@ -23,7 +23,6 @@ use crate::error::{Error, ErrorKind, Result};
 pub struct Footer {
     metadata: Arc<ParquetMetaData>,
     arrow: OnceLock<ArrowReaderMetadata>,
-    coded: OnceLock<ArrowReaderMetadata>,
     all_coded: OnceLock<ArrowReaderMetadata>,
     viewed: OnceLock<ArrowReaderMetadata>,
     directory: OnceLock<Option<Arc<Directory>>>,
@@ -80,9 +79,9 @@ impl Footer {
         let pages =
             metadata.offset_index().into_iter().flatten().flatten().map(|c| c.page_locations().len() as u64).sum();
         let good = (0..sums.len().div_ceil(64)).map(|_| AtomicU64::new(0)).collect();
-        let (arrow, coded, all_coded, viewed) = (OnceLock::new(), OnceLock::new(), OnceLock::new(), OnceLock::new());
+        let (arrow, all_coded, viewed) = (OnceLock::new(), OnceLock::new(), OnceLock::new());
         let directory = OnceLock::new();
-        Ok(Self { metadata, arrow, coded, all_coded, viewed, directory, sums, good, data_end, group_starts, pages })
+        Ok(Self { metadata, arrow, all_coded, viewed, directory, sums, good, data_end, group_starts, pages })
     }
 
     /// Parsed metadata with page indexes.
@@ -105,11 +104,6 @@ impl Footer {
             arrow = read(ArrowReaderOptions::new().with_schema(Arc::new(schema)))?;
         }
         Ok(self.arrow.get_or_init(|| arrow))
-    }
-
-    /// The same with texts that are never null as dictionaries.
-    pub(super) fn coded(&self, file: &FileMeta) -> Result<&ArrowReaderMetadata> {
-        self.texts_as(file, &self.coded, |field| (!field.is_nullable()).then(coded))
     }
 
     /// The same with all texts as dictionaries.

@@ -3,12 +3,14 @@
 mod columns;
 mod filters;
 mod groups;
+mod kept;
 mod keys;
 mod own;
 mod read;
 mod rollup;
 mod rows;
 mod slowest;
+mod texts;
 mod traces;
 mod write;
 

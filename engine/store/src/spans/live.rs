@@ -8,11 +8,11 @@ use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
 use quiver_types::spans::{
     AttributeKind, AttributeTest, AttributeValues, Attributes, Place, RawAttribute, SpanColumn, TextTest, Value,
-    context_column, events, links, schema_of,
+    code_each, context_column, events, links, schema_of,
 };
 
 use super::eval::{SpanSet, TextColumn};
-use crate::error::{Context, Result};
+use crate::error::{Context, Error, Result};
 
 /// A batch with its columns at hand.
 #[derive(Debug)]
@@ -36,7 +36,11 @@ impl<'b> LiveRows<'b> {
         let failed = "cannot filter live spans";
         let references = filter(&self.batch.spans["context"], &mask).internal(failed)?;
         let arrays = columns.iter().map(|column| -> Result<ArrayRef> {
-            Ok(match column {
+            let (column, is_coded) = match column {
+                SpanColumn::Coded(of) => (&**of, true),
+                other => (other, false),
+            };
+            let array = match column {
                 SpanColumn::Own(name) => filter(&self.batch.spans[*name], &mask).internal(failed)?,
                 SpanColumn::Text(name) => {
                     let kept = filter(&self.batch.spans[*name], &mask).internal(failed)?;
@@ -48,6 +52,12 @@ impl<'b> LiveRows<'b> {
                 }
                 SpanColumn::Context(name) => context_column(&self.batch.contexts, name, &references),
                 SpanColumn::Attribute(place, key, kind) => self.attributes(column, *place, key, *kind, keep)?,
+                SpanColumn::Coded(_) => return Err(Error::internal("texts by codes of texts by codes")),
+            };
+            // Rows in memory have no codes, and whoever groups them finds which texts are equal.
+            Ok(match array.as_string_view_opt() {
+                Some(texts) if is_coded => Arc::new(code_each(texts)),
+                _ => array,
             })
         });
         let arrays = arrays.collect::<Result<Vec<_>>>()?;

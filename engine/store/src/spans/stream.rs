@@ -182,6 +182,8 @@ pub(super) struct SpanStream {
     units: VecDeque<usize>,
     left: Option<usize>,
     part: Option<OpenPart>,
+    /// Batches of the last step that nobody took yet.
+    ready: VecDeque<RecordBatch>,
 }
 
 /// A part whose rows are read step by step.
@@ -190,6 +192,7 @@ pub(super) struct OpenPart {
     part: Arc<Part>,
     ranges: VecDeque<Range<u64>>,
     index: Arc<SpanIndex>,
+    schema: SchemaRef,
     /// The filter with and without the time of starts, for rows of minutes that lie in its window as a whole.
     filters: [Wanted; 2],
     window: (i64, i64),
@@ -264,36 +267,45 @@ impl OpenPart {
         }
     }
 
-    /// Reads the rows that match. Of many rows first what the filter looks at, then the rest of those that are left.
-    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<SpanRows> {
+    /// Reads the rows that match, a batch for each row group. Of many rows first what the filter looks at, then the rest of
+    /// those that are left.
+    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<Vec<RecordBatch>> {
+        let columns = &scan.request.columns;
+        if rows <= SMALL_ROWS {
+            let rows = self.read_few(scan, step).await?;
+            return if rows.is_empty() { Ok(Vec::new()) } else { Ok(vec![rows.project(columns)?]) };
+        }
         let wanted = self.wanted(step);
-        let names = |lists: &[&Vec<String>]| -> Vec<String> { lists.iter().flat_map(|l| l.iter().cloned()).collect() };
-        let at_once = rows <= SMALL_ROWS || wanted.first.is_empty() || wanted.rest.is_empty();
-        let first = if at_once { names(&[&wanted.first, &wanted.rest]) } else { wanted.first.clone() };
-        let first: Vec<&str> = first.iter().map(String::as_str).collect();
-        let read = if at_once {
-            self.answer(scan, step, &first).await?
-        } else {
-            self.part.span_rows_coded(step, &first, &scan.stats).await?
-        };
+        let first: Vec<&str> = wanted.first.iter().map(String::as_str).collect();
+        let rest: Vec<&str> = wanted.rest.iter().map(String::as_str).collect();
+        let mut out = Vec::new();
+        for group in self.part.span_row_groups(step, &scan.stats).await? {
+            let found = self.part.span_rows_kept(&group, &first, &self.schema, &scan.stats).await?;
+            let keep = matching(&PartRows::new(&found), &wanted.filter, &scan.access);
+            let kept = keep.iter().filter(|keep| **keep).count();
+            if kept == 0 {
+                continue;
+            }
+            // Rows that are nearly all wanted are read as they lie, without jumping.
+            let (all, most) = (kept == keep.len(), kept * 2 > keep.len());
+            let group = if most { group } else { group.with(left(&group.rows, &keep)) };
+            let others = self.part.span_rows_kept(&group, &rest, &self.schema, &scan.stats).await?;
+            let found = if all { found } else { found.filter(&keep)? };
+            let others = if all || !most { others } else { others.filter(&keep)? };
+            out.push(found.beside(&others)?.project(columns)?);
+        }
+        Ok(out)
+    }
+
+    /// Reads the few rows of a step that match.
+    async fn read_few(&self, scan: &ScanShared, step: &[Range<u64>]) -> Result<SpanRows> {
+        let wanted = self.wanted(step);
+        let names: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
+        let read = self.answer(scan, step, &names).await?;
         let masks: Vec<Vec<bool>> =
             read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
-        let kept = read
-            .iter()
-            .zip(&masks)
-            .map(|(rows, keep)| rows.filter(keep)?.plain(scan.views))
-            .collect::<Result<Vec<_>>>()?;
-        let kept = SpanRows::concat(&kept)?;
-        if at_once || kept.is_empty() {
-            return Ok(kept);
-        }
-        let keep: Vec<bool> = masks.concat();
-        let answer: Vec<&str> = wanted.rest.iter().map(String::as_str).collect();
-        // Rows that are nearly all wanted are read as they lie, without jumping.
-        let most = kept.len() * 2 > keep.len();
-        let rows = if most { step.to_vec() } else { left(step, &keep) };
-        let rest = SpanRows::concat(&self.answer(scan, &rows, &answer).await?)?;
-        kept.beside(&if most { rest.filter(&keep)? } else { rest })
+        let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;
+        SpanRows::concat(&kept)
     }
 }
 
@@ -311,7 +323,7 @@ fn left(step: &[Range<u64>], keep: &[bool]) -> Vec<Range<u64>> {
 
 impl SpanStream {
     pub(super) fn new(scan: &Arc<ScanShared>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
-        Self { scan: Arc::clone(scan), units, left: limit, part: None }
+        Self { scan: Arc::clone(scan), units, left: limit, part: None, ready: VecDeque::new() }
     }
 
     /// Gives the next batch that is not empty.
@@ -336,24 +348,23 @@ impl SpanStream {
     async fn step(&mut self) -> Result<Option<RecordBatch>> {
         let scan = Arc::clone(&self.scan);
         let columns = &scan.request.columns;
+        if let Some(batch) = self.ready.pop_front() {
+            return Ok(Some(batch));
+        }
         if let Some(open) = &mut self.part {
             let (step, rows) = open.next_rows();
             if step.is_empty() {
                 self.part = None;
                 return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
-            let rows = match open.read(&scan, &step, rows).await {
-                Ok(rows) => rows,
+            match open.read(&scan, &step, rows).await {
+                Ok(batches) => self.ready.extend(batches),
                 Err(e) => {
                     leave_out(&scan.stats, e)?;
                     self.part = None;
-                    return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
                 }
-            };
-            if rows.is_empty() {
-                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
             }
-            return rows.project(columns).map(Some);
+            return Ok(Some(self.ready.pop_front().unwrap_or_else(|| RecordBatch::new_empty(schema_of(columns)))));
         }
         let Some(unit) = self.units.pop_front() else { return Ok(None) };
         if let Some((generation, chunk)) = scan.live.get(unit) {
@@ -414,7 +425,7 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
         part.span_columns(&scan.stats).await?
     };
     let filters = [columns(filter.clone(), &schema), columns(without_starts(filter), &schema)];
-    Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index })
+    Ok(OpenPart { part, ranges: ranges.into(), window: filter.start_bounds(), filters, index, schema })
 }
 
 #[cfg(test)]

@@ -18,7 +18,8 @@ use arrow::ipc::{MetadataVersion, root_as_message};
 use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::spans::{context_schema, span_schema};
-use quiver_types::tables::{TableDef, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::history::TableRows;
+use quiver_types::tables::{TableDef, history, logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, SeriesId, SpansBatch};
 
 use crate::memtable::HistogramRow;
@@ -53,6 +54,8 @@ pub(crate) enum Kind {
     SpanContexts,
     /// Rows of `spans`.
     SpanRows,
+    /// Rows of a table that keeps them as they came, by its number.
+    Rows(u16),
 }
 
 impl Kind {
@@ -62,6 +65,7 @@ impl Kind {
             Self::Metadata => &metric_metadata::TABLE,
             Self::LogStreams | Self::LogNames | Self::LogRows | Self::LogRequest => &logs::TABLE,
             Self::SpanContexts | Self::SpanRows => &spans::TABLE,
+            Self::Rows(number) => history::numbered(number).expect("made of a table's number"),
             _ => &metrics::TABLE,
         }
     }
@@ -69,7 +73,7 @@ impl Kind {
     /// Its number among the table's record kinds.
     pub(crate) fn number(self) -> u16 {
         match self {
-            Self::Definitions | Self::Metadata | Self::LogStreams | Self::SpanContexts => 0,
+            Self::Definitions | Self::Metadata | Self::LogStreams | Self::SpanContexts | Self::Rows(_) => 0,
             Self::Samples | Self::LogNames | Self::SpanRows => 1,
             Self::Histograms | Self::LogRows => 2,
             Self::Exemplars | Self::LogRequest => 3,
@@ -86,7 +90,7 @@ impl Kind {
         let metrics = [Self::Definitions, Self::Samples, Self::Histograms, Self::Exemplars, Self::Metadata];
         let all = metrics.into_iter().chain([Self::LogStreams, Self::LogNames, Self::LogRows, Self::LogRequest]);
         let all = all.chain([Self::SpanContexts, Self::SpanRows]);
-        let mut all = all;
+        let mut all = all.chain(history::TABLES.map(|table| Self::Rows(table.number)));
         all.find(|k| k.table().number == table && k.number() == number)
     }
 
@@ -95,6 +99,7 @@ impl Kind {
         match self {
             Self::SpanContexts => return context_schema(),
             Self::SpanRows => return span_schema(),
+            Self::Rows(_) => return (self.table().files[0].schema)(),
             _ => {}
         }
         let schemas = &*SCHEMAS;
@@ -109,7 +114,7 @@ impl Kind {
             (Self::LogNames, _) => &schemas[6],
             (Self::LogRows, false) => &schemas[7],
             (Self::LogRows, true) if second => &schemas[10],
-            (Self::LogRows | Self::SpanContexts | Self::SpanRows, _) => &schemas[8],
+            (Self::LogRows | Self::SpanContexts | Self::SpanRows | Self::Rows(_), _) => &schemas[8],
             (Self::LogRequest, _) => &schemas[9],
         })
     }
@@ -289,6 +294,10 @@ impl Encoder {
 
     pub(crate) fn span_rows(&mut self, batch: &SpansBatch, out: &mut Vec<u8>) {
         self.write(Kind::SpanRows, 0, batch.spans.columns().to_vec(), out);
+    }
+
+    pub(crate) fn rows(&mut self, rows: &TableRows, out: &mut Vec<u8>) {
+        self.write(Kind::Rows(rows.table.number), 0, rows.rows.columns().to_vec(), out);
     }
 
     pub(crate) fn log_names(&mut self, rows: &LogRows, out: &mut Vec<u8>) {

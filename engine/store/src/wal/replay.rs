@@ -12,6 +12,7 @@ use std::time::Instant;
 use arrow::array::{RecordBatch, StringArray};
 use arrow::buffer::Buffer;
 use arrow::compute::filter_record_batch;
+use quiver_types::tables::history::TableRows;
 use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
 use quiver_types::{LabelSet, Millis, SpansBatch};
@@ -401,7 +402,7 @@ impl GenerationReplay {
             (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         let (mut names, mut logs) = (None, Vec::new());
         let (mut contexts, mut spans) = (None, Vec::new());
-        let mut request = None;
+        let (mut request, mut rows) = (None, Vec::new());
         for (kind, batch) in &write.records {
             match kind {
                 Kind::Samples => samples.push(codec::read_samples(batch)?),
@@ -423,6 +424,7 @@ impl GenerationReplay {
                     }
                     spans.push(batch);
                 }
+                Kind::Rows(_) => rows.push(TableRows { table: kind.table(), rows: batch.clone() }),
                 Kind::Definitions | Kind::LogStreams => {}
             }
         }
@@ -449,6 +451,9 @@ impl GenerationReplay {
         }
         if !metadata.is_empty() {
             self.generation.insert_metadata(seq, metadata);
+        }
+        for rows in rows {
+            self.generation.insert_rows(seq, rows);
         }
         for batch in spans {
             let mut days = Vec::new();

@@ -348,6 +348,9 @@ impl Committer {
             written.spans = spans.len() as u64;
             generation.insert_spans(staged.seq, spans);
         }
+        for rows in staged.rows {
+            generation.insert_rows(staged.seq, rows);
+        }
         METRICS.ingest_spans.add(written.spans);
         METRICS.ingest_samples.add(written.samples);
         METRICS.ingest_histograms.add(written.histograms);

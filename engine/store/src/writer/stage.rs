@@ -13,6 +13,7 @@ use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::label::{METRIC_NAME, Pairs};
 use quiver_types::metrics::BatchSeries;
+use quiver_types::tables::history::TableRows;
 use quiver_types::time::day_of;
 use quiver_types::{MetricsBatch, Millis, SpansBatch};
 
@@ -40,6 +41,7 @@ pub(crate) struct Staged {
     pub(crate) metadata: Vec<MetadataRow>,
     pub(crate) logs: Option<LogRows>,
     pub(crate) spans: Option<SpansBatch>,
+    pub(crate) rows: Vec<TableRows>,
     /// The request that brings it, when it named itself.
     pub(crate) request: Option<Box<Named>>,
     /// Samples and histograms of series that the registry has no room for.
@@ -86,6 +88,8 @@ pub(crate) enum Batch {
     Logs(Box<PreparedLogs>, Option<Box<Named>>),
     /// Spans.
     Spans(SpansBatch),
+    /// Rows of tables that keep them as they came.
+    Rows(Vec<TableRows>),
 }
 
 /// What staging needs to know.
@@ -153,6 +157,16 @@ impl Stager {
             Batch::Spans(batch) => {
                 self.encode_spans(&batch, seq, out);
                 Staged { spans: Some(batch), ..Staged::empty(seq) }
+            }
+            Batch::Rows(rows) => {
+                let last = rows.len().saturating_sub(1);
+                for (i, rows) in rows.iter().enumerate() {
+                    let at = record::begin(out);
+                    self.encoder.rows(rows, out);
+                    let flags = if i == last { record::LAST } else { 0 };
+                    record::finish(out, at, header(Kind::Rows(rows.table.number), seq, i as u16, flags));
+                }
+                Staged { rows, ..Staged::empty(seq) }
             }
         }
     }
@@ -367,6 +381,7 @@ impl Staged {
             metadata,
             logs: None,
             spans: None,
+            rows: Vec::new(),
             request: None,
             refused: 0,
             barred: 0,
@@ -387,6 +402,7 @@ impl Staged {
             && self.metadata.is_empty()
             && self.logs.is_none()
             && self.spans.is_none()
+            && self.rows.is_empty()
             && self.request.is_none()
     }
 }

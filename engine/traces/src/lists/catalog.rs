@@ -1,190 +1,316 @@
 //! Services, operations and instances. Of a window without other conditions the whole hours come from roll-ups, and only
 //! the spans of the hours at its ends are read.
+//!
+//! Each list is one plan: spans and roll-ups are grouped, put together and grouped again. Where a roll-up says that an hour
+//! has too many names to be counted ([`UNLISTED`]), the plan is made once more over spans alone.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use hashbrown::HashSet;
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{DataType, Int64Type, UInt8Type};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit};
 use quiver_query::QueryContext;
-use quiver_types::spans::{
-    Attributes, Counts, RollupRequest, STATUS_ERROR, SpanFilter, UNLISTED, instance_name, instance_parts,
-};
+use quiver_types::spans::{RollupRequest, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
-use super::sketch::Sketch;
-use super::{Columns, EntryRef, InstanceRow, OperationRow, ServiceRow, add_name, columns, instance_of, shown};
+use super::sketch::{Sketch, aggregate};
+use super::{InstanceRow, OperationRow, ServiceRow, columns};
 use crate::engine::{Reader, TraceError, TracesEngine};
+use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
 
 /// Any time.
 const ALWAYS: (i64, i64) = (i64::MIN, i64::MAX);
 
-/// Service, name, kind.
-type OperationKey = (String, String, u8);
-
-#[derive(Default)]
-struct Operation {
-    errors: u64,
-    last: i64,
-    durations: Sketch,
-}
-
-/// Spans, errors, first and last start.
-#[derive(Clone, Copy)]
-struct Seen(u64, u64, i64, i64);
-
-impl Default for Seen {
-    fn default() -> Self {
-        Self(0, 0, i64::MAX, i64::MIN)
-    }
-}
-
-impl Seen {
-    fn add(&mut self, other: Self) {
-        *self = Self(self.0 + other.0, self.1 + other.1, self.2.min(other.2), self.3.max(other.3));
-    }
-}
-
 /// What is asked of roll-ups, and the filters of the spans that are read beside.
-fn split(
-    range: (i64, i64),
-    conditions: &[SpanFilter],
-    request: fn(i64, i64) -> RollupRequest,
-) -> (Option<RollupRequest>, Vec<SpanFilter>) {
-    let whole = |range: (i64, i64)| {
-        let starts = SpanFilter::Starts(range.0, range.1);
-        conditions.iter().cloned().fold(starts, SpanFilter::and)
-    };
-    if !conditions.is_empty() {
-        return (None, vec![whole(range)]);
-    }
-    // Minutes that lie in the window as a whole; hours of them come from roll-ups.
-    let first = minute_of(range.0.saturating_add(MINUTE_NS - 1));
-    let last = minute_of(range.1.saturating_add(1)) - 1;
-    let request = request(first, last);
-    let Some(hours) = request.bounds() else { return (None, vec![whole(range)]) };
-    let (from, to) = (hours.0.saturating_mul(MINUTE_NS), (hours.1 + 1).saturating_mul(MINUTE_NS));
-    let mut rest = Vec::new();
-    if range.0 < from {
-        rest.push(SpanFilter::Starts(range.0, from - 1));
-    }
-    if to <= range.1 {
-        rest.push(SpanFilter::Starts(to, range.1));
-    }
-    (Some(request), rest)
+struct Sources {
+    rollup: Option<RollupRequest>,
+    spans: Vec<SpanFilter>,
 }
 
-/// What an operation takes in a list, with its durations; and an instance.
-const OPERATION_BYTES: usize = 2048;
-const INSTANCE_BYTES: usize = 256;
+impl Sources {
+    /// Splits a window.
+    fn split(range: (i64, i64), conditions: &[SpanFilter], request: fn(i64, i64) -> RollupRequest) -> Self {
+        if !conditions.is_empty() {
+            return Self::spans(range, conditions);
+        }
+        // Minutes that lie in the window as a whole; hours of them come from roll-ups.
+        let first = minute_of(range.0.saturating_add(MINUTE_NS - 1));
+        let last = minute_of(range.1.saturating_add(1)) - 1;
+        let request = request(first, last);
+        let Some(hours) = request.bounds() else { return Self::spans(range, conditions) };
+        let (from, to) = (hours.0.saturating_mul(MINUTE_NS), (hours.1 + 1).saturating_mul(MINUTE_NS));
+        let mut spans = Vec::new();
+        if range.0 < from {
+            spans.push(SpanFilter::Starts(range.0, from - 1));
+        }
+        if to <= range.1 {
+            spans.push(SpanFilter::Starts(to, range.1));
+        }
+        Self { rollup: Some(request), spans }
+    }
 
-/// Gives the roll-up that answers a list of a window without other conditions, if there is a whole hour in it.
-pub fn catalog_request(range: (i64, i64), request: fn(i64, i64) -> RollupRequest) -> Option<RollupRequest> {
-    split(range, &[], request).0
+    /// Takes spans alone.
+    fn spans(range: (i64, i64), conditions: &[SpanFilter]) -> Self {
+        let starts = if range == ALWAYS { SpanFilter::All } else { SpanFilter::Starts(range.0, range.1) };
+        Self { rollup: None, spans: vec![conditions.iter().cloned().fold(starts, SpanFilter::and)] }
+    }
+}
+
+type Plan = DataFusionResult<LogicalPlanBuilder>;
+
+/// Says that a row of a roll-up stands for what was not counted.
+fn unlisted() -> Expr {
+    max(cast(col("sort").eq(lit(UNLISTED)), DataType::Int64)).alias("unlisted")
+}
+
+/// No row of spans does.
+fn listed() -> Expr {
+    max(lit(0i64)).alias("unlisted")
+}
+
+fn service_of_rollup() -> DataFusionResult<Expr> {
+    Ok(shown_service(cast(col("service"), DataType::Utf8View))?.alias("service"))
+}
+
+fn service_of_span() -> DataFusionResult<Expr> {
+    Ok(shown_service(col("service"))?.alias("service"))
+}
+
+fn total(name: &str) -> Expr {
+    sum(col(name)).alias(name)
+}
+
+fn latest(name: &str) -> Expr {
+    max(col(name)).alias(name)
 }
 
 impl Reader {
-    async fn operation_map(
-        &self,
-        range: (i64, i64),
-        conditions: &[SpanFilter],
-    ) -> Result<BTreeMap<OperationKey, Operation>, TraceError> {
-        let mut all: BTreeMap<OperationKey, Operation> = BTreeMap::new();
-        let (request, mut rest) = split(range, conditions, RollupRequest::Operations);
-        if let Some(request) = request {
-            let mut unlisted = false;
-            self.rollups(&request, |rows, n| {
-                for row in (0..n).filter_map(|i| rows.row(i)) {
-                    unlisted |= row.sort == UNLISTED;
-                    let key = (shown(&row.service).to_owned(), row.peer, row.sort);
-                    let of = all.entry(key).or_default();
-                    of.errors += row.counts.errors;
-                    of.last = of.last.max(row.counts.seen.1);
-                    of.durations.merge(&row.counts.durations);
-                }
-            })
-            .await?;
-            if unlisted {
-                all.clear();
-                rest = vec![SpanFilter::Starts(range.0, range.1)];
-            }
-        }
-        for filter in rest {
-            let wanted = columns(&["name", "kind", "start", "end", "status"], &["service"]);
-            self.scan(filter, wanted, |batch| {
-                let c = Columns(batch);
-                let (names, kinds, statuses) = (c.text("name")?, c.small("kind")?, c.small("status")?);
-                let (starts, ends, services) = (c.times("start")?, c.times("end")?, c.view("service")?);
-                for i in 0..batch.num_rows() {
-                    let key = (shown(services.value(i)).to_owned(), names.value(i).to_owned(), kinds.value(i));
-                    let of = match all.get_mut(&key) {
-                        Some(of) => of,
-                        None => {
-                            self.collect(OPERATION_BYTES + 2 * (key.0.len() + key.1.len()))?;
-                            all.entry(key).or_default()
-                        }
-                    };
-                    of.errors += u64::from(statuses.value(i) == STATUS_ERROR);
-                    of.last = of.last.max(starts.value(i));
-                    of.durations.add(ends.value(i).saturating_sub(starts.value(i)));
-                }
-                Ok(true)
-            })
-            .await?;
-        }
-        Ok(all)
+    fn rollup_rows(&self, request: Option<&RollupRequest>) -> Result<Option<LogicalPlanBuilder>, TraceError> {
+        Ok(request.map(|request| self.rollup_plan(request)).transpose()?.map(LogicalPlanBuilder::from))
     }
 
-    /// By service and [`instance_name`].
-    async fn instance_map(
+    fn span_rows(&self, filters: &[SpanFilter], wanted: &[SpanColumn]) -> Result<Vec<LogicalPlanBuilder>, TraceError> {
+        let scan = |filter: &SpanFilter| {
+            let request = SpanRequest { filter: filter.clone(), columns: wanted.to_vec() };
+            Ok(LogicalPlanBuilder::from(self.plan(&request)?))
+        };
+        filters.iter().map(scan).collect()
+    }
+
+    /// Plans `service`, `name`, `kind`, `spans`, `errors`, `last`, `unlisted`, and with `durations` those.
+    fn operations_plan(&self, sources: &Sources, durations: bool) -> Result<LogicalPlanBuilder, TraceError> {
+        let mut wanted = vec![SpanColumn::Text("name"), SpanColumn::Own("kind"), SpanColumn::Own("start")];
+        wanted.extend([SpanColumn::Own("status"), SpanColumn::Context("service")]);
+        if durations {
+            wanted.push(SpanColumn::Duration);
+        }
+        let rollups = self.rollup_rows(sources.rollup.as_ref())?;
+        let spans = self.span_rows(&sources.spans, &wanted)?;
+        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(col(column)).alias("durations"));
+        let plan = || -> Plan {
+            let rollups = rollups.map(|rows| -> Plan {
+                let name = cast(col("peer"), DataType::Utf8View).alias("name");
+                let keys = vec![service_of_rollup()?, name, col("sort").alias("kind")];
+                let mut sums = vec![sum(int(col("spans"))).alias("spans"), sum(int(col("errors"))).alias("errors")];
+                sums.extend([latest("last"), unlisted()]);
+                sums.extend(sketch(aggregate::buckets, "durations"));
+                rows.aggregate(keys, sums)
+            });
+            let spans = union(spans)?.map(|scan| -> Plan {
+                let keys = vec![service_of_span()?, col("name"), col("kind")];
+                let mut sums = vec![rows().alias("spans"), failed().alias("errors")];
+                sums.extend([max(col("start")).alias("last"), listed()]);
+                sums.extend(sketch(aggregate::durations, "duration"));
+                scan.aggregate(keys, sums)
+            });
+            let both = union([rollups, spans].into_iter().flatten().collect::<DataFusionResult<Vec<_>>>()?)?;
+            let both = both.unwrap_or_else(|| LogicalPlanBuilder::empty(false));
+            let mut sums = vec![total("spans"), total("errors"), latest("last"), latest("unlisted")];
+            sums.extend(sketch(aggregate::sketches, "durations"));
+            both.aggregate(["service", "name", "kind"].map(col), sums)
+        };
+        Ok(plan().map_err(quiver_query::from_datafusion)?)
+    }
+
+    /// Plans `service`, `name`, `spans`, `errors`, `first`, `last`, `unlisted`; names are
+    /// [`quiver_types::spans::instance_name`].
+    fn instances_plan(&self, sources: &Sources) -> Result<LogicalPlanBuilder, TraceError> {
+        let rollups = self.rollup_rows(sources.rollup.as_ref())?;
+        let spans = self.span_rows(&sources.spans, &columns(&["start", "status"], &["service", "resource"]))?;
+        let plan = || -> Plan {
+            let rollups = rollups.map(|rows| -> Plan {
+                let keys = vec![service_of_rollup()?, col("peer").alias("name")];
+                let mut sums = vec![sum(int(col("spans"))).alias("spans"), sum(int(col("errors"))).alias("errors")];
+                sums.extend([min(col("first")).alias("first"), latest("last"), unlisted()]);
+                rows.aggregate(keys, sums)
+            });
+            let spans = union(spans)?.map(|scan| -> Plan {
+                let keys = vec![service_of_span()?, functions::instance(col("resource")).alias("name")];
+                let mut sums = vec![rows().alias("spans"), failed().alias("errors")];
+                sums.extend([min(col("start")).alias("first"), max(col("start")).alias("last"), listed()]);
+                scan.aggregate(keys, sums)
+            });
+            let both = union([rollups, spans].into_iter().flatten().collect::<DataFusionResult<Vec<_>>>()?)?;
+            let mut sums = vec![total("spans"), total("errors"), min(col("first")).alias("first")];
+            sums.extend([latest("last"), latest("unlisted")]);
+            both.unwrap_or_else(|| LogicalPlanBuilder::empty(false)).aggregate(["service", "name"].map(col), sums)
+        };
+        Ok(plan().map_err(quiver_query::from_datafusion)?)
+    }
+
+    /// Plans `service`, `operations`, `instances`, `spans`, `errors`, `last`, `unlisted`.
+    fn services_plan(
         &self,
-        range: (i64, i64),
-        conditions: &[SpanFilter],
-    ) -> Result<BTreeMap<(String, String), Seen>, TraceError> {
-        let mut all: BTreeMap<(String, String), Seen> = BTreeMap::new();
-        let (request, mut rest) = split(range, conditions, RollupRequest::Instances);
-        if let Some(request) = request {
-            let mut unlisted = false;
-            self.rollups(&request, |rows, n| {
-                for row in (0..n).filter_map(|i| rows.row(i)) {
-                    unlisted |= row.sort == UNLISTED;
-                    let Counts { spans, errors, seen: (first, last), .. } = row.counts;
-                    let seen = Seen(spans, errors, first, last);
-                    all.entry((shown(&row.service).to_owned(), row.peer)).or_default().add(seen);
-                }
-            })
-            .await?;
-            if unlisted {
-                all.clear();
-                rest = vec![SpanFilter::Starts(range.0, range.1)];
+        operations: &Sources,
+        instances: &Sources,
+        listing: &Listing,
+    ) -> Result<LogicalPlan, TraceError> {
+        let operations = self.operations_plan(operations, false)?;
+        let instances = self.instances_plan(instances)?;
+        let plan = || -> Plan {
+            // Kinds share a name.
+            let all = ["spans", "errors"].map(total).into_iter().chain(["last", "unlisted"].map(latest));
+            let by_name = operations.aggregate(["service", "name"].map(col), all.clone())?;
+            let names = count(col("name")).alias("operations");
+            let by_service = by_name.aggregate([col("service")], all.chain([names]))?;
+            let none = |name: &str| lit(0i64).alias(name);
+            let operations = by_service.project(vec![
+                col("service"),
+                col("operations"),
+                none("instances"),
+                col("spans"),
+                col("errors"),
+                col("last"),
+                col("unlisted"),
+            ])?;
+            // What says nothing of its instance counts as none, but its service is there.
+            let instance = functions::instance_part(col("name")).alias("instance");
+            let parts = instances.project(vec![col("service"), instance, col("unlisted")])?;
+            let once = parts.aggregate(["service", "instance"].map(col), vec![latest("unlisted")])?;
+            let said = sum(cast(col("instance").not_eq(lit("")), DataType::Int64)).alias("instances");
+            let by_service = once.aggregate([col("service")], vec![said, latest("unlisted")])?;
+            let instances = by_service.project(vec![
+                col("service"),
+                none("operations"),
+                col("instances"),
+                none("spans"),
+                none("errors"),
+                none("last"),
+                col("unlisted"),
+            ])?;
+            let both = operations.union(instances.build()?)?;
+            let sums = ["operations", "instances", "spans", "errors"].map(total).into_iter();
+            let by_service = both.aggregate([col("service")], sums.chain(["last", "unlisted"].map(latest)))?;
+            let shown = by_service.project(vec![
+                cast(col("service"), DataType::Utf8).alias("service"),
+                col("operations"),
+                col("instances"),
+                col("spans"),
+                col("errors"),
+                col("last"),
+                col("unlisted"),
+            ])?;
+            sorted(shown, "service", ["service"], listing)
+        };
+        built(plan())
+    }
+
+    fn operations_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
+        let operations = self.operations_plan(sources, true)?;
+        let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
+        let plan = operations.project(vec![
+            text("service"),
+            text("name"),
+            col("kind"),
+            col("spans"),
+            col("errors"),
+            col("durations"),
+            col("unlisted"),
+        ]);
+        built(plan.and_then(|plan| sorted(plan, "name", ["service", "name", "kind"], listing)))
+    }
+
+    fn instances_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
+        let instances = self.instances_plan(sources)?;
+        let service = cast(col("service"), DataType::Utf8).alias("service");
+        let columns = ["name", "spans", "errors", "first", "last", "unlisted"].map(col);
+        let plan = instances.project(std::iter::once(service).chain(columns));
+        built(plan.and_then(|plan| sorted(plan, "name", ["service", "name"], listing)))
+    }
+
+    /// Runs a plan of sources; again over spans alone where it says that roll-ups do not know all.
+    async fn catalog<T: Send>(
+        &self,
+        sources: [Sources; 2],
+        spans: impl Fn() -> Sources + Send + Sync,
+        plan: impl Fn(&[Sources; 2]) -> Result<LogicalPlan, TraceError> + Send + Sync,
+        row: impl Fn(&Fields<'_>, usize) -> T + Send + Sync,
+    ) -> Result<Vec<T>, TraceError> {
+        let of_rollups = plan(&sources)?;
+        if let Some(rows) = self.listed(&of_rollups, &row).await? {
+            return Ok(rows);
+        }
+        let of_spans = plan(&[spans(), spans()])?;
+        Ok(self.listed(&of_spans, &row).await?.unwrap_or_default())
+    }
+
+    /// Gives the rows of a plan; `None` when one of them stands for what was not counted.
+    async fn listed<T: Send>(
+        &self,
+        plan: &LogicalPlan,
+        row: &(impl Fn(&Fields<'_>, usize) -> T + Sync),
+    ) -> Result<Option<Vec<T>>, TraceError> {
+        let (mut out, mut listed) = (Vec::new(), true);
+        self.list(plan, |batch| {
+            let fields = Fields(batch);
+            let unlisted = fields.int("unlisted");
+            for i in 0..batch.num_rows() {
+                listed &= unlisted.is_none_or(|flags| flags.value(i) <= 0);
+                out.push(row(&fields, i));
             }
-        }
-        for filter in rest {
-            let wanted = columns(&["start", "status"], &["service", "resource"]);
-            self.scan(filter, wanted, |batch| {
-                let c = Columns(batch);
-                let (starts, statuses) = (c.times("start")?, c.small("status")?);
-                let (services, resources) = (c.view("service")?, c.bytes_view("resource")?);
-                for i in 0..batch.num_rows() {
-                    let resource = Attributes::from_bytes(resources.value(i));
-                    let get = |key: &str| resource.get(key).map(|v| v.text().into_owned()).unwrap_or_default();
-                    let (version, host, pod) = (get("service.version"), get("host.name"), get("k8s.pod.name"));
-                    let name = instance_name([&instance_of(resources.value(i)), &version, &host, &pod]);
-                    let (start, error) = (starts.value(i), statuses.value(i) == STATUS_ERROR);
-                    let key = (shown(services.value(i)).to_owned(), name);
-                    let of = match all.get_mut(&key) {
-                        Some(of) => of,
-                        None => {
-                            self.collect(INSTANCE_BYTES + 2 * (key.0.len() + key.1.len()))?;
-                            all.entry(key).or_default()
-                        }
-                    };
-                    of.add(Seen(1, u64::from(error), start, start));
-                }
-                Ok(true)
-            })
-            .await?;
-        }
-        Ok(all)
+            Ok(())
+        })
+        .await?;
+        Ok(Some(out).filter(|_| listed))
+    }
+}
+
+/// Rows of a list that are wanted, in order.
+fn sorted<const N: usize>(plan: LogicalPlanBuilder, name: &str, by: [&str; N], listing: &Listing) -> Plan {
+    named(plan, name, listing.like.as_ref())?.sort_with_limit(ascending(by), listing.limit)
+}
+
+/// Columns of a list by name.
+struct Fields<'b>(&'b RecordBatch);
+
+impl Fields<'_> {
+    fn int(&self, name: &str) -> Option<&arrow::array::Int64Array> {
+        self.0.column_by_name(name)?.as_primitive_opt::<Int64Type>()
+    }
+
+    fn number(&self, name: &str, row: usize) -> i64 {
+        self.int(name).map_or(0, |column| column.value(row))
+    }
+
+    fn count(&self, name: &str, row: usize) -> u64 {
+        self.number(name, row).max(0) as u64
+    }
+
+    fn small(&self, name: &str, row: usize) -> u8 {
+        let column = self.0.column_by_name(name).and_then(|c| c.as_primitive_opt::<UInt8Type>());
+        column.map_or(0, |column| column.value(row))
+    }
+
+    fn text(&self, name: &str, row: usize) -> &str {
+        let column = self.0.column_by_name(name).and_then(|c| c.as_string_opt::<i32>());
+        column.map_or("", |column| column.value(row))
+    }
+
+    fn sketch(&self, name: &str, row: usize) -> Sketch {
+        let column = self.0.column_by_name(name).and_then(|c| c.as_binary_opt::<i32>());
+        column.map_or_else(Sketch::default, |column| Sketch::read(column.value(row)))
     }
 }
 
@@ -198,24 +324,23 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
+        listing: Listing,
     ) -> Result<Vec<ServiceRow>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut all: BTreeMap<String, ServiceRow> = BTreeMap::new();
-            let mut names: HashSet<(String, String)> = HashSet::new();
-            for ((service, name, _), of) in reader.operation_map(range, &conditions).await? {
-                let row = all.entry_ref_or_default(&service);
-                row.spans += of.durations.count();
-                row.errors += of.errors;
-                row.last_seen = row.last_seen.max(of.last);
-                row.operations += u64::from(names.insert((service, name)));
-            }
-            let mut instances: HashSet<(String, String)> = HashSet::new();
-            for (service, name) in reader.instance_map(range, &conditions).await?.into_keys() {
-                let instance = instance_parts(&name)[0].to_owned();
-                let row = all.entry_ref_or_default(&service);
-                row.instances += u64::from(!instance.is_empty() && instances.insert((service, instance)));
-            }
-            Ok(all.into_iter().map(|(name, row)| ServiceRow { name, ..row }).collect())
+            let sources = [
+                Sources::split(range, &conditions, RollupRequest::Operations),
+                Sources::split(range, &conditions, RollupRequest::Instances),
+            ];
+            let row = |of: &Fields<'_>, i: usize| ServiceRow {
+                name: of.text("service", i).to_owned(),
+                operations: of.count("operations", i),
+                instances: of.count("instances", i),
+                spans: of.count("spans", i),
+                errors: of.count("errors", i),
+                last_seen: of.number("last", i),
+            };
+            let plan = |[operations, instances]: &[Sources; 2]| reader.services_plan(operations, instances, &listing);
+            reader.catalog(sources, || Sources::spans(range, &conditions), plan, row).await
         })
         .await
     }
@@ -231,36 +356,29 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
     ) -> Result<Vec<String>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut names: BTreeSet<String> = BTreeSet::new();
-            let (request, mut rest) = match range == ALWAYS && conditions.is_empty() {
-                true => (Some(RollupRequest::Services), Vec::new()),
-                false => split(range, &conditions, RollupRequest::Operations),
+            let sources = || match range == ALWAYS && conditions.is_empty() {
+                true => Sources { rollup: Some(RollupRequest::Services), spans: Vec::new() },
+                false => Sources::split(range, &conditions, RollupRequest::Operations),
             };
-            if let Some(request) = request {
-                let mut unlisted = false;
-                reader
-                    .rollups(&request, |rows, n| {
-                        for i in 0..n {
-                            unlisted |= rows.sort(i) == UNLISTED;
-                            add_name(&mut names, shown(rows.names(i).0));
-                        }
-                    })
-                    .await?;
-                if unlisted {
-                    names.clear();
-                    rest = vec![SpanFilter::Starts(range.0, range.1)];
-                }
-            }
-            for filter in rest {
-                reader
-                    .scan(filter, columns(&[], &["service"]), |batch| {
-                        let services = Columns(batch).view("service")?;
-                        (0..batch.num_rows()).for_each(|i| add_name(&mut names, shown(services.value(i))));
-                        Ok(true)
-                    })
-                    .await?;
-            }
-            Ok(names.into_iter().collect())
+            let plan = |[sources, _]: &[Sources; 2]| {
+                let rollups = reader.rollup_rows(sources.rollup.as_ref())?;
+                let spans = reader.span_rows(&sources.spans, &columns(&[], &["service"]))?;
+                let plan = || -> Plan {
+                    let rollups =
+                        rollups.map(|rows| rows.aggregate(vec![service_of_rollup()?], vec![unlisted()])).transpose()?;
+                    let spans = union(spans)?;
+                    let spans =
+                        spans.map(|rows| rows.aggregate(vec![service_of_span()?], vec![listed()])).transpose()?;
+                    let both = union([rollups, spans].into_iter().flatten())?;
+                    let both = both.unwrap_or_else(|| LogicalPlanBuilder::empty(false));
+                    let once = both.aggregate([col("service")], vec![latest("unlisted")])?;
+                    let service = cast(col("service"), DataType::Utf8).alias("service");
+                    once.project(vec![service, col("unlisted")])?.sort(ascending(["service"]))
+                };
+                built(plan())
+            };
+            let row = |of: &Fields<'_>, i: usize| of.text("service", i).to_owned();
+            reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
         .await
     }
@@ -274,17 +392,23 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
+        listing: Listing,
     ) -> Result<Vec<OperationRow>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let row = |((service, name, kind), mut of): (OperationKey, Operation)| OperationRow {
-                service,
-                name,
-                kind,
-                spans: of.durations.count(),
-                errors: of.errors,
-                quantiles: [0.5, 0.95, 0.99].map(|q| of.durations.quantile(q)),
+            let sources = || Sources::split(range, &conditions, RollupRequest::Operations);
+            let row = |of: &Fields<'_>, i: usize| {
+                let mut durations = of.sketch("durations", i);
+                OperationRow {
+                    service: of.text("service", i).to_owned(),
+                    name: of.text("name", i).to_owned(),
+                    kind: of.small("kind", i),
+                    spans: of.count("spans", i),
+                    errors: of.count("errors", i),
+                    quantiles: [0.5, 0.95, 0.99].map(|q| durations.quantile(q)),
+                }
             };
-            Ok(reader.operation_map(range, &conditions).await?.into_iter().map(row).collect())
+            let plan = |[sources, _]: &[Sources; 2]| reader.operations_list(sources, &listing);
+            reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
         .await
     }
@@ -300,45 +424,24 @@ impl TracesEngine {
         kind: Option<u8>,
     ) -> Result<Vec<(String, u8)>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let wanted = |of: &str, sort: u8| {
-                service.as_ref().is_none_or(|s| s == shown(of)) && kind.is_none_or(|kind| kind == sort)
+            let sources = || Sources::split(ALWAYS, &[], RollupRequest::Operations);
+            let plan = |[sources, _]: &[Sources; 2]| {
+                let operations = reader.operations_plan(sources, false)?;
+                // Rows that stand for what was not counted are of no service.
+                let plan = || -> Plan {
+                    let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
+                    let rows = operations.project(vec![text("service"), text("name"), col("kind"), col("unlisted")])?;
+                    let is = |column: &str, value: Expr| col(column).eq(value).or(col("unlisted").gt(lit(0i64)));
+                    let of_service = service.as_deref().map(|service| is("service", lit(service)));
+                    let conditions = of_service.into_iter().chain(kind.map(|kind| is("kind", lit(kind))));
+                    let rows = conditions.into_iter().try_fold(rows, LogicalPlanBuilder::filter)?;
+                    let once = rows.aggregate(["name", "kind"].map(col), vec![latest("unlisted")])?;
+                    once.sort(ascending(["name", "kind"]))
+                };
+                built(plan())
             };
-            let mut names: BTreeSet<(String, u8)> = BTreeSet::new();
-            let mut add = |of: &str, name: &str, kind: u8| {
-                // Most are known, and a look-up by parts needs no copy.
-                if wanted(of, kind) {
-                    names.insert((name.to_owned(), kind));
-                }
-            };
-            let (request, mut rest) = split(ALWAYS, &[], RollupRequest::Operations);
-            let mut unlisted = false;
-            if let Some(request) = request {
-                reader
-                    .rollups(&request, |rows, n| {
-                        for i in 0..n {
-                            unlisted |= rows.sort(i) == UNLISTED;
-                            let (of, name) = rows.names(i);
-                            if rows.sort(i) != UNLISTED {
-                                add(of, name, rows.sort(i));
-                            }
-                        }
-                    })
-                    .await?;
-            }
-            if unlisted {
-                rest = vec![SpanFilter::All];
-            }
-            for filter in rest {
-                reader
-                    .scan(filter, columns(&["name", "kind"], &["service"]), |batch| {
-                        let c = Columns(batch);
-                        let (names, kinds, services) = (c.text("name")?, c.small("kind")?, c.view("service")?);
-                        (0..batch.num_rows()).for_each(|i| add(services.value(i), names.value(i), kinds.value(i)));
-                        Ok(true)
-                    })
-                    .await?;
-            }
-            Ok(names.into_iter().collect())
+            let row = |of: &Fields<'_>, i: usize| (of.text("name", i).to_owned(), of.small("kind", i));
+            reader.catalog([sources(), sources()], || Sources::spans(ALWAYS, &[]), plan, row).await
         })
         .await
     }
@@ -352,14 +455,21 @@ impl TracesEngine {
         ctx: &QueryContext,
         range: (i64, i64),
         conditions: Vec<SpanFilter>,
+        listing: Listing,
     ) -> Result<Vec<InstanceRow>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let row = |((service, name), seen): ((String, String), Seen)| {
-                let [instance, version, host, pod] = instance_parts(&name).map(str::to_owned);
-                let names = [service, instance, version, host, pod];
-                InstanceRow { names, spans: seen.0, errors: seen.1, seen: (seen.2, seen.3) }
+            let sources = || Sources::split(range, &conditions, RollupRequest::Instances);
+            let row = |of: &Fields<'_>, i: usize| {
+                let [instance, version, host, pod] = instance_parts(of.text("name", i)).map(str::to_owned);
+                InstanceRow {
+                    names: [of.text("service", i).to_owned(), instance, version, host, pod],
+                    spans: of.count("spans", i),
+                    errors: of.count("errors", i),
+                    seen: (of.number("first", i), of.number("last", i)),
+                }
             };
-            Ok(reader.instance_map(range, &conditions).await?.into_iter().map(row).collect())
+            let plan = |[sources, _]: &[Sources; 2]| reader.instances_list(sources, &listing);
+            reader.catalog([sources(), sources()], || Sources::spans(range, &conditions), plan, row).await
         })
         .await
     }

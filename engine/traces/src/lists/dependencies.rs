@@ -3,6 +3,10 @@
 //! An edge is a span whose parent is of another service, or a call whose other side sent no span (a database, a queue,
 //! something outside). A window alone is answered from roll-ups, in whole minutes; with other conditions the spans are
 //! read. What the caller may not see is called `hidden`.
+//!
+//! Put together by code of ours: a call that nobody seemed to answer is taken out of its sum again when its answer turns
+//! up elsewhere, sketches of durations included, and no aggregate of DataFusion can take back. Sums are one for each edge
+//! and open spans one each; both count in the query's memory.
 
 mod late;
 
@@ -112,6 +116,11 @@ struct Sums {
 }
 
 impl Sums {
+    /// Number of nodes, edges and open spans.
+    fn len(&self) -> usize {
+        self.nodes.len() + self.edges.len() + self.open.len()
+    }
+
     fn add(&mut self, row: RollupRow) {
         match row.kind {
             RollupKind::NodeHour | RollupKind::NodeMinute => {
@@ -206,7 +215,7 @@ impl Sums {
 }
 
 /// Gives the roll-ups that a graph of a window is made of.
-pub fn graph_request(range: (i64, i64)) -> RollupRequest {
+fn graph_request(range: (i64, i64)) -> RollupRequest {
     RollupRequest::Graph(minute_of(range.0), minute_of(range.1))
 }
 
@@ -241,6 +250,8 @@ impl TracesEngine {
     }
 }
 
+/// What a node, an edge or an open span takes, about.
+const SUM_BYTES: usize = 512;
 /// What a span takes in a graph that is made of spans, about.
 const WAITING_BYTES: usize = 96;
 
@@ -253,25 +264,16 @@ fn graph_columns() -> Vec<SpanColumn> {
 impl Reader {
     async fn graph_rows(&self, range: (i64, i64)) -> Result<Sums, TraceError> {
         let mut sums = Sums::default();
-        self.rollups(&graph_request(range), |rows, n| {
-            (0..n).filter_map(|i| rows.row(i)).for_each(|row| sums.add(row));
+        let plan = self.rollup_plan(&graph_request(range))?;
+        self.run(&plan, |batch| {
+            let rows = RollupRows::of(batch)?;
+            let known = sums.len();
+            (0..batch.num_rows()).filter_map(|i| rows.row(i)).for_each(|row| sums.add(row));
+            self.collect((sums.len() - known) * SUM_BYTES)?;
+            Ok(true)
         })
         .await?;
         Ok(sums)
-    }
-
-    /// Runs a request of roll-ups, and hands each batch with its number of rows to a function.
-    pub(crate) async fn rollups(
-        &self,
-        request: &RollupRequest,
-        mut each: impl FnMut(&RollupRows<'_>, usize) + Send,
-    ) -> Result<(), TraceError> {
-        let plan = self.rollup_plan(request)?;
-        self.run(&plan, |batch| {
-            each(&RollupRows::of(batch)?, batch.num_rows());
-            Ok(true)
-        })
-        .await
     }
 
     async fn graph_of_spans(&self, filter: SpanFilter) -> Result<Sums, TraceError> {

@@ -1,4 +1,8 @@
 //! Values that spans have: the commonest per key, and those that a selection has more often than the rest.
+//!
+//! Counted by a loop of ours: as a plan each attribute of each span would become a row (some twenty for one) before it is
+//! grouped, texts and all, where the loop looks at it in its place. It is bounded by keys and values, counts in the query's
+//! memory, and looks at the query's end with each batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,29 +15,52 @@ use serde_json::{Value, json};
 
 use super::tags::{each_attribute, place_columns};
 use super::{Columns, columns, shown};
-use crate::engine::{TraceError, TracesEngine};
+use crate::engine::{Reader, TraceError, TracesEngine};
 
 /// Values per key that are counted.
 const VALUES_MAX: usize = 5_000;
 /// Keys that are counted.
 const KEYS_MAX: usize = 2_000;
 
+/// What a key takes, and what a value takes, beside its text.
+const KEY_BYTES: usize = 256;
+const VALUE_BYTES: usize = 96;
+
 /// Counts of a value: spans, and spans of the second kind (failed, or inside of the selection).
 type Counts = HashMap<String, HashMap<String, (u64, u64), FixedState>, FixedState>;
 
-fn count(all: &mut Counts, key: &str, value: &str, second: bool, only: &[String]) {
+/// Counts of all keys, and the bytes by which they have grown.
+#[derive(Default)]
+struct Counted {
+    all: Counts,
+    grown: usize,
+}
+
+impl Counted {
+    /// Takes the memory of what came since the last time.
+    fn reserve(&mut self, reader: &Reader) -> Result<(), TraceError> {
+        reader.collect(std::mem::take(&mut self.grown))
+    }
+}
+
+fn count(counted: &mut Counted, key: &str, value: &str, second: bool, only: &[String]) {
     if !only.is_empty() && !only.iter().any(|k| k == key) {
         return;
     }
+    let Counted { all, grown } = counted;
     if !all.contains_key(key) {
         if all.len() >= KEYS_MAX {
             return;
         }
+        *grown += key.len() + KEY_BYTES;
         all.insert(key.to_owned(), HashMap::default());
     }
     let values = all.get_mut(key).expect("it was put there above");
-    if values.len() >= VALUES_MAX && !values.contains_key(value) {
-        return;
+    if !values.contains_key(value) {
+        if values.len() >= VALUES_MAX {
+            return;
+        }
+        *grown += value.len() + VALUE_BYTES;
     }
     let of = values.entry_ref(value).or_default();
     of.0 += 1;
@@ -41,7 +68,7 @@ fn count(all: &mut Counts, key: &str, value: &str, second: bool, only: &[String]
 }
 
 /// Counts what a row has; keys of attributes have their place before them where it is not the span.
-fn count_row(all: &mut Counts, c: &Columns<'_>, row: usize, second: bool, only: &[String]) -> Result<(), TraceError> {
+fn count_row(all: &mut Counted, c: &Columns<'_>, row: usize, second: bool, only: &[String]) -> Result<(), TraceError> {
     count(all, "service", shown(c.view("service")?.value(row)), second, only);
     count(all, "operation", c.text("name")?.value(row), second, only);
     let kind = kind_name(c.small("kind")?.value(row));
@@ -69,7 +96,7 @@ impl TracesEngine {
         limit: usize,
     ) -> Result<Value, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut all = Counts::default();
+            let mut all = Counted::default();
             let mut wanted = columns(&["name", "kind", "status"], &[]);
             wanted.extend(place_columns(None));
             reader
@@ -79,10 +106,11 @@ impl TracesEngine {
                     for i in 0..batch.num_rows() {
                         count_row(&mut all, &c, i, statuses.value(i) == STATUS_ERROR, &keys)?;
                     }
+                    all.reserve(&reader)?;
                     Ok(true)
                 })
                 .await?;
-            let sorted: BTreeMap<_, _> = all.into_iter().collect();
+            let sorted: BTreeMap<_, _> = all.all.into_iter().collect();
             let rows = sorted.into_iter().map(|(key, values)| {
                 let distinct = values.len();
                 let mut values: Vec<(String, (u64, u64))> = values.into_iter().collect();
@@ -114,7 +142,7 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let mut wanted = columns(&["name", "kind"], &[]);
             wanted.extend(place_columns(None));
-            let mut all = Counts::default();
+            let mut all = Counted::default();
             let mut totals = [0u64; 2];
             let outside = filter.clone().and(SpanFilter::Not(Box::new(selected.clone())));
             for (inside, filter) in [(true, filter.and(selected)), (false, outside)] {
@@ -125,13 +153,14 @@ impl TracesEngine {
                         for i in 0..batch.num_rows() {
                             count_row(&mut all, &c, i, inside, &[])?;
                         }
+                        all.reserve(&reader)?;
                         Ok(true)
                     })
                     .await?;
             }
             let share = |n: u64, of: u64| if of == 0 { 0.0 } else { n as f64 / of as f64 };
             let mut rows: Vec<(f64, String, String, f64, f64)> = Vec::new();
-            for (key, values) in all {
+            for (key, values) in all.all {
                 for (value, (count, inside)) in values {
                     let (a, b) = (share(inside, totals[0]), share(count - inside, totals[1]));
                     rows.push(((a - b).abs(), key.clone(), value, a, b));

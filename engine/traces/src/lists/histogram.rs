@@ -1,27 +1,31 @@
 //! Series over time for the search page, and the heat map of durations.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::functions_aggregate::expr_fn::{min, sum};
+use datafusion::functions_aggregate::sum::sum_udaf;
+use datafusion::functions_window::expr_fn::dense_rank;
+use datafusion::logical_expr::expr::WindowFunction;
+use datafusion::logical_expr::{Expr, ExprFunctionExt as _, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use quiver_query::QueryContext;
-use quiver_types::spans::{Place, STATUS_ERROR, SpanFilter, TraceId};
+use quiver_types::spans::{Place, SpanColumn, SpanFilter, SpanRequest, TraceId};
 use serde_json::{Value, json};
 
-use super::sketch::Sketch;
-use super::tags::{each_attribute, place_columns};
-use super::{Columns, columns, shown};
-use crate::engine::{TraceError, TracesEngine, id_text};
-use crate::export::internal::STATUS;
+use super::sketch::{Sketch, aggregate};
+use super::{Columns, columns};
+use crate::engine::{Reader, TraceError, TracesEngine, id_text};
 use crate::params::{ParamError, place};
+use crate::plan::{ascending, built, failed, functions, rows, shown_service, status_word};
 
 /// Most steps of a window.
 const STEPS_MAX: i64 = 11_000;
-/// What a step of a series takes while it is counted, and a cell of the finest heat map, about.
-const CELL_BYTES: usize = 2048;
+/// What a cell of the finest heat map takes, about.
 const HEAT_BYTES: usize = 96;
-/// Most series of an answer; the rest is called `other`.
+/// Most series of an answer, the commonest; the rest is called `other`.
 const SERIES_MAX: usize = 100;
 
 /// What series are split by.
@@ -126,65 +130,32 @@ impl TracesEngine {
     ) -> Result<Value, TraceError> {
         check_steps(range, step)?;
         self.read(ctx, move |reader| async move {
-            let mut series: BTreeMap<String, BTreeMap<i64, (u64, Sketch)>> = BTreeMap::new();
-            let mut wanted = columns(&["start", "end", "status"], &[]);
-            match &by {
-                SplitBy::Service => wanted.extend(columns(&[], &["service"])),
-                SplitBy::Operation => wanted.extend(columns(&["name"], &[])),
-                SplitBy::Tag(place, _) => wanted.extend(place_columns(*place)),
-                SplitBy::Nothing | SplitBy::Status => {}
-            }
+            let plan = reader.series_plan(filter, step, &by, measure)?;
+            let mut series: Vec<(String, Vec<Value>)> = Vec::new();
             reader
-                .scan(filter, wanted, |batch| {
+                .list(&plan, |batch| {
                     let c = Columns(batch);
-                    let (starts, ends, statuses) = (c.times("start")?, c.times("end")?, c.small("status")?);
+                    let (names, steps) = (c.text("name")?, c.times("step")?);
+                    let (counts, errors) = (c.times("count")?, c.times("errors")?);
                     for i in 0..batch.num_rows() {
-                        let name = match &by {
-                            SplitBy::Nothing => String::new(),
-                            SplitBy::Service => shown(c.view("service")?.value(i)).to_owned(),
-                            SplitBy::Operation => c.text("name")?.value(i).to_owned(),
-                            SplitBy::Status => STATUS[usize::from(statuses.value(i)).min(2)].to_owned(),
-                            SplitBy::Tag(_, key) => {
-                                let mut found = String::new();
-                                each_attribute(&c, i, |_, k, value| {
-                                    if k == key && found.is_empty() {
-                                        found = value.text().into_owned();
-                                    }
-                                });
-                                found
-                            }
+                        let sketch = || Ok::<_, TraceError>(Sketch::read(c.bytes("durations")?.value(i)));
+                        let value = match measure {
+                            Measure::Count => json!(counts.value(i)),
+                            Measure::Errors => json!(errors.value(i)),
+                            Measure::Quantile(q) => json!(sketch()?.quantile(f64::from(q) / 100.0)),
+                            Measure::Average => json!(sketch()?.mean()),
                         };
-                        let name = if series.len() >= SERIES_MAX && !series.contains_key(&name) {
-                            "other".to_owned()
-                        } else {
-                            name
-                        };
-                        let at = starts.value(i).div_euclid(step) * step;
-                        if !series.get(&name).is_some_and(|points| points.contains_key(&at)) {
-                            reader.collect(CELL_BYTES + 2 * name.len())?;
+                        let point = json!([(steps.value(i) * step).to_string(), value]);
+                        match series.last_mut().filter(|(name, _)| name == names.value(i)) {
+                            Some((_, points)) => points.push(point),
+                            None => series.push((names.value(i).to_owned(), vec![point])),
                         }
-                        let of = series.entry(name).or_default().entry(at).or_default();
-                        of.0 += u64::from(statuses.value(i) == STATUS_ERROR);
-                        of.1.add(ends.value(i).saturating_sub(starts.value(i)));
                     }
-                    Ok(true)
+                    Ok(())
                 })
                 .await?;
-            let list: Vec<Value> = series
-                .into_iter()
-                .map(|(name, points)| {
-                    let points = points.into_iter().map(|(at, (errors, mut sketch))| {
-                        let value = match measure {
-                            Measure::Count => json!(sketch.count()),
-                            Measure::Errors => json!(errors),
-                            Measure::Quantile(q) => json!(sketch.quantile(f64::from(q) / 100.0)),
-                            Measure::Average => json!(sketch.mean()),
-                        };
-                        json!([at.to_string(), value])
-                    });
-                    json!({"name": name, "points": points.collect::<Vec<_>>()})
-                })
-                .collect();
+            let list: Vec<Value> =
+                series.into_iter().map(|(name, points)| json!({"name": name, "points": points})).collect();
             Ok(json!({"step": step, "series": list}))
         })
         .await
@@ -206,30 +177,106 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             // Finer than any answer; folded to the wanted number of rows once the extremes are known.
             let mut cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = HashMap::default();
-            let wanted = columns(&["trace_id", "start", "end", "status"], &[]);
-            let log = |duration: i64| ((duration.max(1) as f64).log2() * 16.0).floor() as i32;
             reader
-                .scan(filter, wanted, |batch| {
+                .list(&reader.heat_plan(filter, step)?, |batch| {
                     let c = Columns(batch);
-                    let (starts, ends, statuses) = (c.times("start")?, c.times("end")?, c.small("status")?);
-                    let (ids, known) = (c.ids("trace_id")?, cells.len());
+                    let (steps, counts, errors) = (c.times("step")?, c.times("count")?, c.times("errors")?);
+                    let (scales, ids) = (c.scales("scale")?, c.bytes("trace_id")?);
+                    // Beside the rows themselves.
+                    reader.collect(batch.num_rows() * HEAT_BYTES)?;
                     for i in 0..batch.num_rows() {
-                        let at = starts.value(i).div_euclid(step) * step;
                         let id: TraceId = ids.value(i).try_into().unwrap_or_default();
-                        let cell = cells.entry((at, log(ends.value(i) - starts.value(i)))).or_insert((0, 0, id));
-                        cell.0 += 1;
-                        cell.1 += u64::from(statuses.value(i) == STATUS_ERROR);
-                        // The same one whatever the order of rows.
-                        cell.2 = cell.2.min(id);
+                        let cell = (counts.value(i) as u64, errors.value(i) as u64, id);
+                        cells.insert((steps.value(i) * step, scales.value(i)), cell);
                     }
-                    reader.collect((cells.len() - known) * HEAT_BYTES)?;
-                    Ok(true)
+                    Ok(())
                 })
                 .await?;
             Ok(fold_heatmap(&cells, buckets))
         })
         .await
     }
+}
+
+impl Reader {
+    /// Plans `name`, `step`, `count`, `errors` and, where a measure needs them, `durations`, in order of name and step.
+    fn series_plan(
+        &self,
+        filter: SpanFilter,
+        step: i64,
+        by: &SplitBy,
+        measure: Measure,
+    ) -> Result<LogicalPlan, TraceError> {
+        let durations = matches!(measure, Measure::Quantile(_) | Measure::Average);
+        let mut wanted = columns(&["start", "status"], &[]);
+        wanted.extend(durations.then_some(SpanColumn::Duration));
+        let name = match by {
+            SplitBy::Nothing => Ok(lit("")),
+            SplitBy::Service => {
+                wanted.extend(columns(&[], &["service"]));
+                shown_service(col("service"))
+            }
+            SplitBy::Operation => {
+                wanted.push(SpanColumn::Text("name"));
+                Ok(col("name"))
+            }
+            SplitBy::Status => status_word(),
+            SplitBy::Tag(place, key) => {
+                let (value, columns) = functions::attribute(*place, key);
+                wanted.extend(columns);
+                Ok(value)
+            }
+        };
+        let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
+        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(col(column)).alias("durations"));
+        let plan = || {
+            let keys = vec![name?.alias("name"), functions::step(col("start"), 0, step).alias("step")];
+            let mut sums = vec![rows().alias("count"), failed().alias("errors")];
+            sums.extend(sketch(aggregate::durations, "duration"));
+            let each = scan.aggregate(keys, sums)?;
+            let mut columns = vec![cast(col("name"), DataType::Utf8).alias("name")];
+            columns.extend(["step", "count", "errors"].map(col));
+            columns.extend(durations.then(|| col("durations")));
+            let each = each.project(columns)?;
+            let most = match by {
+                SplitBy::Nothing | SplitBy::Status => each,
+                _ => {
+                    let mut sums = ["count", "errors"].map(|name| sum(col(name)).alias(name)).to_vec();
+                    sums.extend(sketch(aggregate::sketches, "durations"));
+                    commonest(each, durations)?.aggregate(["name", "step"].map(col), sums)?
+                }
+            };
+            most.sort(ascending(["name", "step"]))
+        };
+        built(plan())
+    }
+
+    /// Plans `step`, `scale`, `count`, `errors`, and the least `trace_id` of each.
+    fn heat_plan(&self, filter: SpanFilter, step: i64) -> Result<LogicalPlan, TraceError> {
+        let mut wanted = columns(&["trace_id", "start", "status"], &[]);
+        wanted.push(SpanColumn::Duration);
+        let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
+        let keys = vec![
+            functions::step(col("start"), 0, step).alias("step"),
+            functions::scale(col("duration")).alias("scale"),
+        ];
+        let least = min(cast(col("trace_id"), DataType::Binary)).alias("trace_id");
+        built(scan.aggregate(keys, vec![rows().alias("count"), failed().alias("errors"), least]))
+    }
+}
+
+/// Calls all but the commonest names `other`.
+fn commonest(each: LogicalPlanBuilder, durations: bool) -> DataFusionResult<LogicalPlanBuilder> {
+    let total = Expr::from(WindowFunction::new(sum_udaf(), vec![col("count")]));
+    let total = total.partition_by(vec![col("name")]).build()?.alias("total");
+    let order = vec![col("total").sort(false, false), col("name").sort(true, false)];
+    let place = dense_rank().order_by(order).build()?.alias("place");
+    let placed = each.window(vec![total])?.window(vec![place])?;
+    let name = when(col("place").lt_eq(lit(SERIES_MAX as u64)), col("name")).otherwise(lit("other"))?.alias("name");
+    let mut columns = vec![name];
+    columns.extend(["step", "count", "errors"].map(col));
+    columns.extend(durations.then(|| col("durations")));
+    placed.project(columns)
 }
 
 fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, buckets: usize) -> Value {

@@ -3,12 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use arrow::datatypes::DataType;
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, col};
 use quiver_query::QueryContext;
-use quiver_types::spans::{Durations, STATUS_ERROR, SpanFilter, TextTest, bucket};
+use quiver_types::spans::{Durations, SpanColumn, SpanFilter, SpanRequest, TextTest};
 
-use super::{Columns, columns, shown};
-use crate::engine::{TraceError, TracesEngine};
+use super::sketch::{Sketch, aggregate};
+use super::{Columns, columns};
+use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::params::ParamError;
+use crate::plan::{built, failed, functions, shown_service, view};
 
 /// Most points of a series.
 const POINTS_MAX: i64 = 11_000;
@@ -81,31 +85,23 @@ impl TracesEngine {
                 .and(SpanFilter::Or(any));
             // Cells of one step; a point is the sum of those before it.
             let mut all: BTreeMap<(String, Option<String>), BTreeMap<i64, Cell>> = BTreeMap::new();
-            let wanted = columns(&["name", "start", "end", "status"], &["service"]);
+            let plan = reader.cells_plan(filter, &request)?;
             reader
-                .scan(filter, wanted, |batch| {
+                .list(&plan, |batch| {
                     let c = Columns(batch);
-                    let (names, statuses, services) = (c.text("name")?, c.small("status")?, c.view("service")?);
-                    let (starts, ends) = (c.times("start")?, c.times("end")?);
+                    let (services, names) = (c.text("service")?, c.text("name")?);
+                    let (steps, errors, durations) = (c.times("step")?, c.times("errors")?, c.bytes("durations")?);
+                    reader.collect(batch.num_rows() * CELL_BYTES)?;
                     for i in 0..batch.num_rows() {
                         let operation = request.by_operation.then(|| names.value(i).to_owned());
-                        let key = (shown(services.value(i)).to_owned(), operation);
-                        let series = match all.get_mut(&key) {
-                            Some(series) => series,
-                            None => {
-                                reader.collect(2 * key.1.as_ref().map_or(0, String::len) + key.0.len() + CELL_BYTES)?;
-                                all.entry(key).or_default()
-                            }
+                        let cell = Cell {
+                            errors: errors.value(i) as u64,
+                            durations: Sketch::read(durations.value(i)).into_buckets(),
                         };
-                        let at = starts.value(i).saturating_sub(request.range.0).div_euclid(request.step);
-                        if !series.contains_key(&at) {
-                            reader.collect(CELL_BYTES)?;
-                        }
-                        let cell = series.entry(at).or_default();
-                        cell.errors += u64::from(statuses.value(i) == STATUS_ERROR);
-                        cell.durations.add(bucket(ends.value(i).saturating_sub(starts.value(i))), 1);
+                        let series = all.entry((services.value(i).to_owned(), operation)).or_default();
+                        series.insert(steps.value(i), cell);
                     }
-                    Ok(true)
+                    Ok(())
                 })
                 .await?;
             Ok(all
@@ -117,6 +113,26 @@ impl TracesEngine {
     }
 }
 
+impl Reader {
+    /// Plans `service`, `name` (empty where operations are not told apart), `step`, `errors`, `durations`.
+    fn cells_plan(&self, filter: SpanFilter, request: &RateRequest) -> Result<LogicalPlan, TraceError> {
+        let mut wanted = columns(&["start", "status"], &["service"]);
+        wanted.extend([SpanColumn::Text("name"), SpanColumn::Duration]);
+        let scan = LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns: wanted })?);
+        let plan = || {
+            let name = if request.by_operation { col("name") } else { view("") };
+            let step = functions::step(col("start"), request.range.0, request.step);
+            let keys = vec![shown_service(col("service"))?.alias("service"), name.alias("name"), step.alias("step")];
+            let sums = vec![failed().alias("errors"), aggregate::durations(col("duration")).alias("durations")];
+            let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
+            let columns = vec![text("service"), text("name"), col("step"), col("errors"), col("durations")];
+            scan.aggregate(keys, sums)?.project(columns)
+        };
+        built(plan())
+    }
+}
+
+/// Sums cells up; DataFusion's windows would need a row for each step without spans, and a sketch for each.
 fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> {
     let steps = request.range.1.saturating_sub(request.range.0).div_euclid(request.step);
     let width = (request.per / request.step).max(1);
@@ -140,6 +156,8 @@ fn points(request: &RateRequest, cells: &BTreeMap<i64, Cell>) -> Vec<RatePoint> 
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::spans::bucket;
+
     use super::*;
 
     #[test]

@@ -1,22 +1,22 @@
 //! Keys of attributes and their values.
 
-use std::collections::BTreeMap;
+mod hashes;
+
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch};
-use arrow::datatypes::{UInt8Type, UInt64Type};
-use foldhash::fast::FixedState;
-use hashbrown::{HashMap, HashSet};
-use quiver_query::{QueryContext, from_datafusion};
-use quiver_types::Error;
+use arrow::datatypes::DataType;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::functions_aggregate::expr_fn::{bit_or, sum};
+use datafusion::logical_expr::{Expr, LogicalPlanBuilder, SortExpr, cast, col, lit, when};
+use quiver_query::QueryContext;
 use quiver_types::spans::{
-    Attributes, Place, SpanColumn, SpanFilter, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX,
-    TagRequest, Value, events, kind_name, links, tag_kind_name,
+    Attributes, Place, SpanColumn, SpanFilter, SpanRequest, TAG_VALUES_MAX, TagRequest, Value, events, links,
+    tag_kind_name,
 };
 
-use super::{Columns, TagRow, columns, shown};
-use crate::engine::{Reader, TraceError, TracesEngine};
-use crate::export::internal::STATUS;
+use super::{Columns, TagRow, columns};
+use crate::engine::{TraceError, TracesEngine};
+use crate::plan::{Listing, built, functions, int, named, rows, shown_service, status_word};
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
@@ -60,13 +60,6 @@ pub(crate) fn each_attribute(c: &Columns<'_>, row: usize, mut f: impl FnMut(Plac
     }
 }
 
-#[derive(Debug, Default)]
-struct Key {
-    kinds: u8,
-    spans: u64,
-    values: HashSet<u64, FixedState>,
-}
-
 /// How values of a key are looked for.
 #[derive(Debug, Clone)]
 pub enum KeyOf {
@@ -86,36 +79,37 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         place: Option<Place>,
+        listing: Listing,
     ) -> Result<Vec<TagRow>, TraceError> {
         let request = TagRequest { filter, place, key: None };
         self.read(ctx, move |reader| async move {
-            let mut all: BTreeMap<(u8, String), Key> = BTreeMap::new();
+            let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
+            let plan = || {
+                let sums = vec![
+                    bit_or(col("kinds")).alias("kinds"),
+                    sum(int(col("spans"))).alias("spans"),
+                    hashes::count_hashes(col("hashes")).alias("cardinality"),
+                ];
+                let keys = counted.aggregate(vec![scope_word()?.alias("scope"), col("text").alias("key")], sums)?;
+                let order = vec![spans_first(), col("scope").sort(true, false), col("key").sort(true, false)];
+                named(keys, "key", listing.like.as_ref())?.sort_with_limit(order, listing.limit)
+            };
+            let mut rows = Vec::new();
             reader
-                .tags(&request, |row| {
-                    let keys = all.len();
-                    let known = all.entry((row.place, row.text.to_owned())).or_default();
-                    let hashes_before = known.values.len();
-                    known.kinds |= row.kinds;
-                    known.spans += row.spans;
-                    let (hashes, _) = row.hashes.as_chunks::<8>();
-                    for hash in hashes {
-                        if known.values.len() < TAG_CARDINALITY_MAX {
-                            known.values.insert(u64::from_le_bytes(*hash));
-                        }
-                    }
-                    let hashes = (known.values.len() - hashes_before) * TAG_HASH_BYTES;
-                    hashes + (all.len() - keys) * (row.text.len() + TAG_BYTES)
+                .list(&built(plan())?, |batch| {
+                    let c = Columns(batch);
+                    let (scopes, keys, kinds) = (c.text("scope")?, c.text("key")?, c.small("kinds")?);
+                    let (spans, values) = (c.times("spans")?, c.sizes("cardinality")?);
+                    rows.extend((0..batch.num_rows()).map(|i| TagRow {
+                        key: keys.value(i).to_owned(),
+                        scope: Place::ALL.map(Place::name).into_iter().find(|s| *s == scopes.value(i)).unwrap_or(""),
+                        kind: tag_kind_name(kinds.value(i)),
+                        spans: spans.value(i) as u64,
+                        cardinality: values.value(i),
+                    }));
+                    Ok(())
                 })
                 .await?;
-            let row = |((place, key), of): ((u8, String), Key)| TagRow {
-                key,
-                scope: Place::ALL.get(usize::from(place)).map_or("", |place| place.name()),
-                kind: tag_kind_name(of.kinds),
-                spans: of.spans,
-                cardinality: of.values.len() as u64,
-            };
-            let mut rows: Vec<TagRow> = all.into_iter().map(row).collect();
-            rows.sort_by(|a, b| b.spans.cmp(&a.spans).then_with(|| (a.scope, &a.key).cmp(&(b.scope, &b.key))));
             Ok(rows)
         })
         .await
@@ -130,90 +124,58 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         key: KeyOf,
+        listing: Listing,
     ) -> Result<Vec<(String, u64)>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let mut all: HashMap<String, u64, FixedState> = HashMap::default();
-            let mut add = |value: &str, spans: u64| {
-                if let Some(known) = all.get_mut(value) {
-                    *known += spans;
-                    return 0;
-                }
-                if all.len() >= TAG_VALUES_MAX {
-                    return 0;
-                }
-                all.insert(value.to_owned(), spans);
-                value.len() + TAG_BYTES
-            };
-            match key {
+            let plan = match key {
                 KeyOf::Attribute(place, key) => {
                     let request = TagRequest { filter, place, key: Some(key) };
-                    reader.tags(&request, |row| add(row.text, row.spans)).await?;
+                    let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
+                    let spans = sum(int(col("spans"))).alias("spans");
+                    counted.aggregate(vec![col("text").alias("value")], vec![spans])
                 }
                 KeyOf::Intrinsic(name) => {
-                    let memory = reader.reservation("values");
-                    let each = |batch: &RecordBatch| {
-                        let c = Columns(batch);
-                        let mut bytes = 0;
-                        for i in 0..batch.num_rows() {
-                            if let Some(value) = intrinsic(&c, i, &name)? {
-                                bytes += add(&value, 1);
-                            }
-                        }
-                        memory.try_grow(bytes).map_err(from_datafusion)?;
-                        Ok(true)
-                    };
-                    reader.scan(filter, intrinsic_columns(&name), each).await?;
+                    let columns = intrinsic_columns(&name);
+                    let scan = LogicalPlanBuilder::from(reader.plan(&SpanRequest { filter, columns })?);
+                    intrinsic(&name).and_then(|value| {
+                        let counted = scan.aggregate(vec![value.alias("value")], vec![rows().alias("spans")])?;
+                        let text = cast(col("value"), DataType::Utf8).alias("value");
+                        counted.project(vec![text, col("spans")])?.filter(col("value").not_eq(lit("")))
+                    })
                 }
-            }
-            let mut rows: Vec<(String, u64)> = all.into_iter().collect();
-            rows.sort_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
+            };
+            let limit = listing.limit.map_or(TAG_VALUES_MAX, |limit| limit.min(TAG_VALUES_MAX));
+            let plan = plan.and_then(|values| {
+                let order = vec![spans_first(), col("value").sort(true, false)];
+                named(values, "value", listing.like.as_ref())?.sort_with_limit(order, Some(limit))
+            });
+            let mut rows = Vec::new();
+            reader
+                .list(&built(plan)?, |batch| {
+                    let c = Columns(batch);
+                    let (values, spans) = (c.text("value")?, c.times("spans")?);
+                    let row = |i: usize| (values.value(i).to_owned(), spans.value(i) as u64);
+                    rows.extend((0..batch.num_rows()).map(row));
+                    Ok(())
+                })
+                .await?;
             Ok(rows)
         })
         .await
     }
 }
 
-/// A row of [`quiver_types::spans::tag_schema`].
-struct TagCount<'b> {
-    place: u8,
-    text: &'b str,
-    kinds: u8,
-    spans: u64,
-    hashes: &'b [u8],
+fn spans_first() -> SortExpr {
+    col("spans").sort(false, false)
 }
 
-impl Reader {
-    /// Hands what is counted of attributes to a function, which says by how many bytes it grew.
-    async fn tags(
-        &self,
-        request: &TagRequest,
-        mut each: impl FnMut(TagCount<'_>) -> usize + Send,
-    ) -> Result<(), TraceError> {
-        let plan = self.tags_plan(request)?;
-        let memory = self.reservation("attributes");
-        self.run(&plan, |batch| {
-            let column = |name: &str| -> Result<&ArrayRef, TraceError> {
-                let column = batch.column_by_name(name);
-                column.ok_or_else(|| Error::internal(format!("a list of attributes lacks `{name}`")).into())
-            };
-            let (places, texts) = (column("place")?.as_primitive::<UInt8Type>(), column("text")?.as_string::<i32>());
-            let (kinds, spans) = (column("kinds")?.as_primitive::<UInt8Type>(), column("spans")?);
-            let (spans, hashes) = (spans.as_primitive::<UInt64Type>(), column("hashes")?.as_binary::<i32>());
-            let mut bytes = 0;
-            for i in 0..batch.num_rows() {
-                bytes += each(TagCount {
-                    place: places.value(i),
-                    text: texts.value(i),
-                    kinds: kinds.value(i),
-                    spans: spans.value(i),
-                    hashes: hashes.value(i),
-                });
-            }
-            memory.try_grow(bytes).map_err(from_datafusion)?;
-            Ok(true)
-        })
-        .await
+/// The name of a place by its number.
+fn scope_word() -> DataFusionResult<Expr> {
+    let mut words = when(col("place").eq(lit(0u8)), lit(Place::ALL[0].name()));
+    for (at, place) in Place::ALL.iter().enumerate().skip(1) {
+        words = words.when(col("place").eq(lit(at as u8)), lit(place.name()));
     }
+    words.otherwise(lit(""))
 }
 
 fn intrinsic_columns(name: &str) -> Vec<SpanColumn> {
@@ -221,23 +183,22 @@ fn intrinsic_columns(name: &str) -> Vec<SpanColumn> {
         "service" => columns(&[], &["service"]),
         "kind" => columns(&["kind"], &[]),
         "status" => columns(&["status"], &[]),
-        "statusMessage" => columns(&["status_message"], &[]),
+        "statusMessage" => vec![SpanColumn::Text("status_message")],
         "instrumentation:name" => columns(&[], &["scope_name"]),
         "instrumentation:version" => columns(&[], &["scope_version"]),
-        _ => columns(&["name"], &[]),
+        _ => vec![SpanColumn::Text("name")],
     }
 }
 
-/// Gives an intrinsic of a row; none when it is empty.
-fn intrinsic(c: &Columns<'_>, row: usize, name: &str) -> Result<Option<String>, TraceError> {
-    let text = match name {
-        "service" => shown(c.view("service")?.value(row)),
-        "kind" => kind_name(c.small("kind")?.value(row)),
-        "status" => STATUS[usize::from(c.small("status")?.value(row)).min(2)],
-        "statusMessage" => c.text("status_message")?.value(row),
-        "instrumentation:name" => c.view("scope_name")?.value(row),
-        "instrumentation:version" => c.view("scope_version")?.value(row),
-        _ => c.text("name")?.value(row),
-    };
-    Ok((!text.is_empty()).then(|| text.to_owned()))
+/// Gives an intrinsic as readers see it.
+fn intrinsic(name: &str) -> DataFusionResult<Expr> {
+    Ok(match name {
+        "service" => shown_service(col("service"))?,
+        "kind" => functions::kind_word(col("kind")),
+        "status" => status_word()?,
+        "statusMessage" => col("status_message"),
+        "instrumentation:name" => col("scope_name"),
+        "instrumentation:version" => col("scope_version"),
+        _ => col("name"),
+    })
 }

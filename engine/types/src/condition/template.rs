@@ -52,6 +52,14 @@ impl NameTemplate {
         Self(vec![Piece::Text(text.to_owned())])
     }
 
+    /// The fields, or captured parts, that it names.
+    pub fn fields(&self) -> impl Iterator<Item = &FieldName> {
+        self.0.iter().filter_map(|piece| match piece {
+            Piece::Part(_, field) => Some(field),
+            Piece::Text(_) => None,
+        })
+    }
+
     /// Makes a name; captured parts go before fields of the same name.
     pub fn render(&self, row: &dyn Fields, captures: &Captures) -> String {
         let mut name = String::new();

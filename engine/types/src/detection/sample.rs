@@ -53,6 +53,11 @@ impl Sample {
         Ok(Self { name, kind, service, attributes })
     }
 
+    /// Says whether it is of a kind; one without a kind is of any.
+    pub(super) fn is_of_kind(&self, kind: &str) -> bool {
+        self.kind.as_ref().is_none_or(|own| own.eq_ignore_ascii_case(kind))
+    }
+
     fn attribute(&self, key: &str) -> Option<Cow<'_, str>> {
         match self.attributes.get(key)? {
             Value::Null => None,

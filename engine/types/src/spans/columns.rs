@@ -2,8 +2,10 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, RecordBatch, StringArray, UInt32Array};
-use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, StringArray, StringViewArray, UInt32Array,
+};
+use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::HashMap;
 
 use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
@@ -22,6 +24,20 @@ pub enum SpanColumn {
     Context(&'static str),
     /// An attribute, read as one type; null when there is none. The place is `Span` or `Resource`.
     Attribute(Place, String, AttributeKind),
+    /// A column of views of texts by codes ([`coded_texts`]), for those who group and compare: rows that share a text mostly
+    /// share its code, and a code may be there more than once.
+    Coded(Box<SpanColumn>),
+}
+
+/// The type of texts by codes.
+pub fn coded_texts() -> DataType {
+    DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8View))
+}
+
+/// Gives texts each with a code of its own.
+pub fn code_each(texts: &StringViewArray) -> DictionaryArray<Int32Type> {
+    let codes = Int32Array::new((0..texts.len() as i32).collect(), texts.nulls().cloned());
+    DictionaryArray::new(codes, Arc::new(texts.clone()))
 }
 
 impl SpanColumn {
@@ -30,6 +46,7 @@ impl SpanColumn {
         match self {
             Self::Own(name) | Self::Text(name) | Self::Context(name) => (*name).to_owned(),
             Self::Duration => "duration".to_owned(),
+            Self::Coded(of) => of.name(),
             Self::Attribute(place, key, _) => format!("{}.{key}", place.name()),
         }
     }
@@ -41,6 +58,7 @@ impl SpanColumn {
             Self::Own(name) => !COPIED.contains(name),
             Self::Context(name) => !matches!(*name, "resource" | "scope_attributes"),
             Self::Text(_) | Self::Duration | Self::Attribute(..) => true,
+            Self::Coded(of) => of.takes_views(),
         }
     }
 
@@ -55,6 +73,7 @@ impl SpanColumn {
             Self::Context(_) | Self::Text(_) => (DataType::Utf8View, false),
             Self::Duration => (DataType::Int64, false),
             Self::Attribute(.., kind) => (kind.data_type(), true),
+            Self::Coded(of) => (coded_texts(), of.field().is_nullable()),
         };
         Field::new(self.name(), kind, nullable)
     }

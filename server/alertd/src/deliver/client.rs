@@ -41,6 +41,10 @@ impl Clients {
         Self { egress: Arc::new(egress), kept: Mutex::default() }
     }
 
+    pub(super) fn egress(&self) -> &Egress {
+        &self.egress
+    }
+
     /// Gives the client for some options; the youngest stands last.
     fn client(&self, options: Option<&Options>, files: &Files) -> Result<Client, Failure> {
         let tls = options.and_then(|o| o.object("tls_config"));

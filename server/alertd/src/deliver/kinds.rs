@@ -1,6 +1,7 @@
 //! What each kind of integration sends. One file per kind.
 
 mod discord;
+mod email;
 mod mattermost;
 mod msteamsv2;
 mod opsgenie;
@@ -16,6 +17,8 @@ use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
 use super::{Call, Failure, Files, Message};
+
+pub(super) use email::{Mail, mail};
 
 /// A kind: its name, and what makes its calls, which are made one after the other.
 struct Kind {
@@ -35,22 +38,25 @@ const KINDS: &[Kind] = &[
     Kind { name: "mattermost", calls: mattermost::calls },
 ];
 
+/// The kind that is told by mail.
+pub(super) const EMAIL: &str = "email";
+
 /// Names of all kinds that are told.
 pub(crate) fn names() -> impl Iterator<Item = &'static str> {
-    KINDS.iter().map(|kind| kind.name)
+    KINDS.iter().map(|kind| kind.name).chain([EMAIL])
 }
 
 /// Says why an integration cannot be told, whatever it is told.
 pub(crate) fn unsupported(integration: &Integration) -> Option<String> {
     let kind = integration.kind;
-    if !KINDS.iter().any(|known| known.name == kind.name) {
+    if !names().any(|known| known == kind.name) {
         return Some(format!("{} is not supported", kind.field));
     }
     let updates = kind.name == "slack" && integration.options.truth("update_message");
     updates.then(|| "`update_message` of slack_configs is not supported".to_owned())
 }
 
-/// Makes the calls that tell an integration.
+/// Makes the calls that tell an integration over HTTP.
 ///
 /// # Errors
 /// A template or secret cannot be had; nobody knows how to tell this kind.
@@ -58,7 +64,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     if let Some(why) = unsupported(integration) {
         return Err(Failure::lasting(why));
     }
-    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is supported");
+    let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
     (kind.calls)(message, integration, files)
 }
 
@@ -71,7 +77,11 @@ fn put(map: &mut Map<String, Json>, name: &str, text: String) {
 
 /// The name of a group for others, who know it again by it: SHA-256 of its key in hex.
 fn key_hash(message: &Message) -> String {
-    digest(&SHA256, message.group_key.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    text_hash(&message.group_key)
+}
+
+fn text_hash(text: &str) -> String {
+    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// Labels that all alerts of a message share.

@@ -77,7 +77,7 @@ async fn sink(answers: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String
 
 fn sender(allow: &[&str]) -> Sender {
     let allow = allow.iter().map(|t| Network::parse(t).unwrap()).collect();
-    Sender::new(Egress { allow, ..Egress::default() }, Arc::default())
+    Sender::new(Egress { allow, ..Egress::default() }, Arc::new(quiver_types::SystemClock), Arc::default())
 }
 
 async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>, Failure> {

@@ -44,14 +44,17 @@ impl Router {
             (id, self.kept.put(changes))
         };
         writing.durable().await.map_err(SilenceError::Failed)?;
+        if let Some(silence) = self.silence(&id) {
+            self.note_silence(&silence, "silence", &silence.created_by);
+        }
         Ok(id)
     }
 
-    /// Ends a silence.
+    /// Ends a silence, for somebody.
     ///
     /// # Errors
     /// There is none with this id, or that cannot be stored.
-    pub async fn expire_silence(&self, id: &str) -> Result<(), SilenceError> {
+    pub async fn expire_silence(&self, id: &str, actor: &str) -> Result<(), SilenceError> {
         let now = self.now();
         let writing = {
             let mut state = self.state.lock();
@@ -61,7 +64,11 @@ impl Router {
             let changed = state.silences.get(id).into_iter();
             self.kept.put(changed.map(|s| Change::set(Kind::Silence, id.as_bytes(), &records::silence(s))).collect())
         };
-        writing.durable().await.map_err(SilenceError::Failed)
+        writing.durable().await.map_err(SilenceError::Failed)?;
+        if let Some(silence) = self.silence(id) {
+            self.note_silence(&silence, "unsilence", actor);
+        }
+        Ok(())
     }
 
     /// Finds a silence.

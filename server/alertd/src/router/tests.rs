@@ -24,7 +24,8 @@ impl Clock for TestClock {
 async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
     let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
-    let sender = Sender::new(Egress { allow, ..Egress::default() }, Arc::default());
+    let sender =
+        Sender::new(Egress { allow, ..Egress::default() }, Arc::new(quiver_types::SystemClock), Arc::default());
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,
@@ -102,8 +103,8 @@ async fn what_is_taken_outlives_a_kill() {
     );
     let due: Vec<i64> = again.state.lock().dispatcher.timers().map(|t| t.1 / MS / 1000).collect();
     assert_eq!(due, [1010; 3], "timers go on as they were");
-    again.expire_silence(&id).await.unwrap();
-    assert!(matches!(again.expire_silence("none").await, Err(SilenceError::NotFound)));
+    again.expire_silence(&id, "me").await.unwrap();
+    assert!(matches!(again.expire_silence("none", "me").await, Err(SilenceError::NotFound)));
     assert_eq!(names(&again, everything())[2], "C active");
 }
 

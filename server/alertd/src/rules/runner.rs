@@ -12,6 +12,7 @@ use quiver_types::{Clock, LabelSet, Millis, Rights};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
+use super::records::Names;
 use super::remember::{KeptNow, Memory};
 use super::{Asker, Engines, GroupView, RuleSettings, Source};
 use crate::metrics::AlertMetrics;
@@ -39,6 +40,8 @@ pub(super) struct Runner {
     pub(super) view: Arc<ArcSwap<GroupView>>,
     /// What its queries may see.
     pub(super) rights: Vec<Rights>,
+    /// Ids of its rules, where they are stored.
+    pub(super) ids: Vec<String>,
 }
 
 /// Least time of a query, where the interval is short.
@@ -81,7 +84,7 @@ impl Runner {
 
     fn change(&mut self, source: Source, times: &mut Times) {
         let former = GroupView::clone(&self.view.load());
-        self.rights = source.rights;
+        (self.rights, self.ids) = (source.rights, source.ids);
         let mut group = Group::new(source.group, self.settings.interval_ms);
         let same_beat = (group.interval_ms, group.model.eval_offset_ms)
             == (former.group.interval_ms, former.group.model.eval_offset_ms);
@@ -131,7 +134,9 @@ impl Runner {
     }
 
     async fn evaluate(&self, at: Millis, missed: u64, kept: &mut KeptNow, ending: bool) {
-        let mut view = GroupView::clone(&self.view.load());
+        let former = self.view.load_full();
+        let (before, started_at) = (&former.group, self.clock.now_ms());
+        let mut view = GroupView::clone(&former);
         if ending {
             view.group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
         }
@@ -174,6 +179,15 @@ impl Runner {
                 Some(to_router(&s.alert, rule, &self.settings.setting, self.router.external_url(), now))
             })
             .collect();
+        let names = Names {
+            file: &view.file,
+            ids: &self.ids,
+            setting: &self.settings.setting,
+            external_url: self.router.external_url(),
+        };
+        let mut records = names.events(before, &view.group, at);
+        records.extend(names.evaluations(&view.group, (at, started_at), missed));
+        self.metrics.history.note(records);
         *kept = self.memory.keep(&view.file, &view.group, kept, at);
         self.view.store(Arc::new(view));
         if let Err(error) = self.router.insert(alerts).await {

@@ -70,7 +70,7 @@ async fn open(dir: &std::path::Path, engines: &Arc<Answers>) -> Arc<Rules> {
         alerts_max: 100,
         service_labels: vec!["service".to_owned()],
     };
-    let sender = Sender::new(Egress::default(), Arc::clone(&metrics));
+    let sender = Sender::new(Egress::default(), Arc::new(SystemClock), Arc::clone(&metrics));
     let opened =
         Router::open(router, Given::default(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
     let settings = RuleSettings {

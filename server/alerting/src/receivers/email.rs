@@ -66,7 +66,7 @@ static SCHEMA: Schema = Schema {
 };
 
 /// Writes a header's name as Go does: the first letter of each part large.
-fn canonical(name: &str) -> String {
+pub fn canonical(name: &str) -> String {
     if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&b)) {
         return name.to_owned();
     }

@@ -73,6 +73,11 @@ impl RuleStatus {
         self.active.values()
     }
 
+    /// Finds an alert by its labels.
+    pub fn alert(&self, labels: &LabelSet) -> Option<&ActiveAlert> {
+        self.active.get(labels.canonical())
+    }
+
     /// Gives its state: that of its most urgent alert.
     pub fn state(&self) -> AlertState {
         self.active.values().map(|a| a.state).max().unwrap_or(AlertState::Inactive)

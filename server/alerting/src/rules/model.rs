@@ -7,7 +7,7 @@ use quiver_types::Millis;
 use crate::problem::Place;
 
 /// The language of an expression.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default)]
 pub enum Language {
     /// `PromQL`.
     #[default]
@@ -26,6 +26,15 @@ impl Language {
             "logsql" | "vlogs" => Some(Self::Logsql),
             "olap" => Some(Self::Olap),
             _ => None,
+        }
+    }
+
+    /// Gives the word for the type of a group whose rules are in it.
+    pub fn group_type(self) -> &'static str {
+        match self {
+            Self::Promql => "prometheus",
+            Self::Logsql => "vlogs",
+            Self::Olap => "olap",
         }
     }
 

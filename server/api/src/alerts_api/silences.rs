@@ -21,7 +21,7 @@ const MATCHERS_MAX: usize = 100;
 const TEXT_MAX: usize = 4000;
 
 /// Says whether a silence is about services of an access alone.
-pub(super) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
+pub(crate) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
     access.is_full() || is_of_services(state.alertd.router.service_labels(), access, &silence.matchers)
 }
 
@@ -36,7 +36,7 @@ fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> boo
     })
 }
 
-fn shown(silence: &Silence, now: i64) -> Value {
+pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
     let matchers: Vec<Value> = silence
         .matchers
         .iter()
@@ -76,7 +76,7 @@ pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -
 }
 
 /// Says whether a silence is about what a filter names: one of its matchers has the name and a value that matches.
-fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
+pub(crate) fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
     filter.iter().all(|wanted| {
         let mut same = silence.matchers.iter().filter(|m| m.name == wanted.name).peekable();
         if same.peek().is_none() { wanted.matches("") } else { same.any(|m| wanted.matches(&m.value)) }
@@ -104,7 +104,7 @@ fn read_time(value: &Value, name: &str) -> Result<i64> {
     time.timestamp_nanos_opt().ok_or_else(|| Error::invalid(format!("{name} in body is out of range")))
 }
 
-fn read_matcher(value: &Value) -> Result<Matcher> {
+pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
     let text =
         |name: &str| value[name].as_str().ok_or_else(|| Error::invalid(format!("matchers.{name} in body is required")));
     let truth = |name: &str, default: Option<bool>| {
@@ -179,7 +179,7 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
 pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
     let done = async {
         find(&state, &state.identity().rights.access(Right::Operate, Domain::Alerts), &id)?;
-        state.alertd.router.expire_silence(&id).await.map_err(|e| told(e, &id))
+        state.alertd.router.expire_silence(&id, &state.identity().name).await.map_err(|e| told(e, &id))
     };
     match done.await {
         Ok(()) => StatusCode::OK.into_response(),

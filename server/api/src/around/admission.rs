@@ -15,6 +15,7 @@ use crate::guard::is_forwarded;
 use crate::identity::{Identities, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
+use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
 
@@ -71,6 +72,7 @@ impl Coming<'_> {
         let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         match need {
             Some(Need::Public) => return Ok(Arc::clone(&NOBODY)),
+            Some(Need::Docs) if self.live.docs_public => return Ok(Arc::clone(&NOBODY)),
             Some(Need::OwnMetrics) if here && !is_forwarded(self.headers) => return Ok(Arc::clone(&NOBODY)),
             _ => {}
         }
@@ -92,6 +94,9 @@ impl Coming<'_> {
             tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
             return Err(No::Right("{admin, system, *}".to_owned()));
         };
+        if !need.is_ingest() {
+            identities.take_turn(&identity, now_ms).map_err(|wait_s| No::Token(TokenError::TooMany(wait_s)))?;
+        }
         match need.missing(&identity.rights) {
             None => Ok(Arc::new(identity)),
             Some(triple) => {
@@ -123,7 +128,7 @@ impl Coming<'_> {
                 (StatusCode::TOO_MANY_REQUESTS, error.code(), error.to_string())
             }
             No::Token(error) => (StatusCode::UNAUTHORIZED, error.code(), error.to_string()),
-            No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", format!("this needs the right {triple}")),
+            No::Right(triple) => (StatusCode::FORBIDDEN, "FORBIDDEN", needs(triple)),
         };
         let path = self.uri.path();
         let mut response = self.body(status, code, &detail, &no);
@@ -179,15 +184,8 @@ impl Coming<'_> {
             let body = json!({"error": error, "error_description": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
-        let slug = code.to_ascii_lowercase().replace('_', "-");
-        let mut body = json!({
-            "type": format!("urn:quiver:problem:{slug}"), "title": status.canonical_reason(), "status": status.as_u16(),
-            "code": code, "detail": detail, "error": detail, "instance": format!("/requests/{}", self.info.id()),
-        });
-        if let No::Right(triple) = no {
-            body["required"] = json!(triple);
-        }
-        (status, of_type("application/problem+json"), body.to_string()).into_response()
+        let body = refused::body(status, code, detail, self.info.id());
+        (status, of_type("application/problem+json"), body).into_response()
     }
 }
 

@@ -8,7 +8,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::Method;
 use quiver_alerting::problem::{Code, Problems};
-use quiver_alerting::rules::{RuleFile, read};
+use quiver_alerting::rules::{Language, RuleFile, read};
 use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::{Caller, Condition, Done, Entity, Op, Place, Problem, ProblemKind, Result};
@@ -92,7 +92,7 @@ fn texts(ask: &Ask) -> Result<Vec<Text>> {
 }
 
 /// What is wrong with a text, each error with its place, group and rule.
-pub(super) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
+pub(crate) fn refused(problems: &Problems, documents: &[Node]) -> Problem {
     if problems.iter().any(|p| p.code == Code::Malformed) {
         let why = problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ");
         let place = problems.iter().next().map(|p| p.place).unwrap_or_default();
@@ -209,8 +209,8 @@ fn settings_of(node: &Node) -> Map<String, Value> {
             "limit" | "concurrency" => (key.text.as_str(), json!(value.integer().unwrap_or(0).max(0) as i64)),
             "debug" | "eval_alignment" => (key.text.as_str(), json!(value.truth())),
             "type" => {
-                let of_logs = matches!(value.text(), Some("vlogs" | "logsql"));
-                ("type", json!(if of_logs { "vlogs" } else { "prometheus" }))
+                let kind = value.text().and_then(Language::parse).unwrap_or_default();
+                ("type", json!(kind.group_type()))
             }
             other => (other, texts_of(value)),
         };
@@ -232,8 +232,8 @@ fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, V
             name => drop(out.insert(name.to_owned(), texts_of(value))),
         }
     }
-    if matches!(kind, "vlogs" | "logsql") {
-        out.insert("language".to_owned(), json!("logsql"));
+    if let Some(language) = Language::parse(kind).filter(|l| *l != Language::Promql) {
+        out.insert("language".to_owned(), json!(language.as_str()));
     }
     out
 }
@@ -368,25 +368,25 @@ async fn export(ask: &Ask) -> Result<Answer> {
     for (key, stored) in groups {
         let none = Map::new();
         let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
-        // A file has one language per group: rules of another one make a group of their own behind it.
-        let (mut of_metrics, mut of_logs) = (Vec::new(), Vec::new());
+        // A file has one language per group: rules of others make groups of their own behind it.
+        let mut of_language: BTreeMap<Language, Vec<Value>> = BTreeMap::new();
         for rule in &stored.rules {
-            let is_logs = text(&rule.body, "language") == "logsql";
-            if rule.body.get("enabled") == Some(&json!(false)) || (is_logs && format == Some("prometheus")) {
+            let language = Language::parse(text(&rule.body, "language")).unwrap_or_default();
+            let is_readable = language == Language::Promql || format != Some("prometheus");
+            if rule.body.get("enabled") == Some(&json!(false)) || !is_readable {
                 left_out += 1;
                 continue;
             }
             let rule = Value::Object(file_rule(&rule.body).map_err(|p| Problem::internal(p.detail))?);
-            if is_logs { of_logs.push(rule) } else { of_metrics.push(rule) }
+            of_language.entry(language).or_default().push(rule);
+        }
+        if of_language.is_empty() {
+            of_language.insert(Language::Promql, Vec::new());
         }
         let out = by_namespace.entry(&key.0).or_default();
-        let mixed = !of_metrics.is_empty() && !of_logs.is_empty();
-        if !of_metrics.is_empty() || of_logs.is_empty() {
-            out.push(for_format(file_group(&key.1, "prometheus", settings, of_metrics), format));
-        }
-        if !of_logs.is_empty() {
-            let name = if mixed { format!("{} (logs)", key.1) } else { key.1.clone() };
-            out.push(file_group(&name, "vlogs", settings, of_logs));
+        for (n, (language, rules)) in of_language.into_iter().enumerate() {
+            let name = if n > 0 { format!("{} ({})", key.1, language.as_str()) } else { key.1.clone() };
+            out.push(for_format(file_group(&name, language.group_type(), settings, rules), format));
         }
     }
     let several = by_namespace.len() > 1;

@@ -8,15 +8,20 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES};
 use quiver_config::{Family, FieldError, Problem, Result};
+use quiver_query::tables::configured::{first_of, name_by};
+use quiver_types::Domain;
 use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};
 use serde_json::{Map, Value, json};
 
+use super::telemetry::{self, IS_ERROR, name_of};
 use super::{Answer, Ask, special_at};
 use crate::state::AppState;
 
 /// Most texts or examples of a test.
 const SAMPLES_MAX: usize = 1000;
+/// Most spans that a test over what is stored shows.
+const EXAMPLES_MAX: u64 = 20;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -45,7 +50,7 @@ impl Fields for Input<'_> {
 }
 
 /// Refuses members that an operation does not know.
-pub(super) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
+pub(crate) fn only_members(body: &Map<String, Value>, known: &[&str]) -> Result<()> {
     match body.keys().find(|key| !known.contains(&key.as_str())) {
         Some(key) => Err(Problem::field(format!("/{key}"), "UNKNOWN_FIELD", "there is no such field")),
         None => Ok(()),
@@ -132,10 +137,13 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let id = tested.get("id").and_then(Value::as_str).unwrap_or_default();
         let rule = DetectionRule::of_json(id, &tested, owner).map_err(|found| invalid("/rule", found))?;
         if !body.contains_key("samples") {
+            return ask.test_stored(&body, &tested, &rule).await;
+        }
+        if let Some(key) = ["start", "end", "limit"].into_iter().find(|key| body.contains_key(*key)) {
             return Err(Problem::field(
-                "/samples",
-                "UNSUPPORTED",
-                "tests over stored spans are not there; send `samples`",
+                format!("/{key}"),
+                "INVALID_VALUE",
+                "goes with stored spans, not with `samples`",
             ));
         }
         let mut samples = Vec::new();
@@ -143,7 +151,7 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             let read = Sample::parse(sample, owner, &["expectName"]);
             samples.push(read.map_err(|(at, code, why)| Problem::field(format!("/samples/{n}{at}"), code, why))?);
         }
-        let others = ask.earlier_rules(&rule).await?;
+        let others: Vec<DetectionRule> = ask.earlier_rules(&rule).await?.into_iter().map(|(rule, _)| rule).collect();
         let mut names: Vec<(String, u64)> = Vec::new();
         let (mut matched, mut results, mut shadowed) = (0_u64, Vec::new(), Vec::<(String, u64)>::new());
         for sample in &samples {
@@ -166,6 +174,14 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
+/// What of a rule decides about spans.
+fn slim(rule: &Map<String, Value>) -> Map<String, Value> {
+    const KEYS: [&str; 9] =
+        ["id", "name", "priority", "action", "service", "application", "scope", "kind", "condition"];
+    let keys = KEYS.into_iter().chain(["nameTemplate"]);
+    keys.filter_map(|key| Some((key.to_owned(), rule.get(key)?.clone()))).collect()
+}
+
 fn count(into: &mut Vec<(String, u64)>, key: String) {
     match into.iter_mut().find(|(known, _)| *known == key) {
         Some((_, n)) => *n += 1,
@@ -174,21 +190,67 @@ fn count(into: &mut Vec<(String, u64)>, key: String) {
 }
 
 impl Ask {
+    /// Puts a rule to stored spans, as if it were the only one, and says which others are asked before it.
+    async fn test_stored(
+        &self,
+        body: &Map<String, Value>,
+        tested: &Map<String, Value>,
+        rule: &DetectionRule,
+    ) -> Result<Answer> {
+        self.must_see(Domain::Traces)?;
+        let owner = owner_of(self.place.family);
+        let ((start, end), limit) = (self.window_of(body)?.sql(), telemetry::limit(body.get("limit"), 100)?);
+        let others: Vec<Value> = self.earlier_rules(rule).await?.into_iter().map(|(_, body)| body).collect();
+        let name = name_of(&name_by(&Value::Object(slim(tested)), owner));
+        let in_window = format!("quiver.spans WHERE start_time >= {start} AND start_time < {end}");
+        let totals = self.row(format!("SELECT count(*) AS scanned, count({name}) AS matched FROM {in_window}")).await?;
+        let names = self
+            .rows(format!(
+                "SELECT {name} AS name, count(*) AS count, quantile(duration / 1e6, 0.95) AS \"p95Ms\", \
+                avg(CASE WHEN {IS_ERROR} THEN 1.0 ELSE 0.0 END) AS \"errorRate\" FROM {in_window} \
+                AND {name} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT {limit}"
+            ))
+            .await?;
+        let examples = self
+            .rows(format!(
+                "SELECT trace_id AS \"traceId\", span_id AS \"spanId\", service_name AS service, {name} AS name \
+                FROM {in_window} AND {name} IS NOT NULL ORDER BY start_time DESC LIMIT {}",
+                limit.min(EXAMPLES_MAX)
+            ))
+            .await?;
+        let shadowed = if others.is_empty() {
+            Vec::new()
+        } else {
+            let others: Vec<Value> =
+                others.iter().filter_map(|o| o.as_object().map(|o| Value::Object(slim(o)))).collect();
+            let first = name_of(&first_of(&others, owner));
+            let text = format!(
+                "SELECT {first} AS \"ruleId\", count(*) AS count FROM {in_window} AND {name} IS NOT NULL \
+                AND {first} IS NOT NULL GROUP BY 1 ORDER BY 2 DESC, 1"
+            );
+            self.rows(text).await?
+        };
+        Ok(Answer::ok(json!({
+            "scanned": telemetry::count(&totals, "scanned"), "matched": telemetry::count(&totals, "matched"),
+            "names": names, "examples": examples, "shadowedBy": shadowed,
+        })))
+    }
+
     /// Enabled rules that the caller may see and that are asked before this one.
-    async fn earlier_rules(&self, rule: &DetectionRule) -> Result<Vec<DetectionRule>> {
+    async fn earlier_rules(&self, rule: &DetectionRule) -> Result<Vec<(DetectionRule, Value)>> {
         let mut all = self.config.all(self.place.family).await?;
         all.retain(|e| self.place.family.is_visible(&self.caller, e) && e.body.get("enabled") == Some(&json!(true)));
         // Ids tell which is older; a rule that is not there yet is the youngest.
         let own = all.iter().position(|e| e.id == rule.id).unwrap_or(all.len());
         let owner = owner_of(self.place.family);
-        let mut rules: Vec<DetectionRule> = Vec::new();
+        let mut rules: Vec<(DetectionRule, Value)> = Vec::new();
         for (n, entity) in all.iter().enumerate().filter(|(_, e)| e.id != rule.id) {
             let Ok(other) = DetectionRule::of_json(&entity.id, &entity.body, owner) else { continue };
             if other.priority > rule.priority || other.priority == rule.priority && n < own {
-                rules.push(other);
+                rules.push((other, Value::Object(entity.shown())));
             }
         }
-        rules.sort_by_key(|r| -r.priority);
+        rules.sort_by_key(|(rule, _)| -rule.priority);
         Ok(rules)
     }
 }

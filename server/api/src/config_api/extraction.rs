@@ -9,12 +9,19 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::EXTRACTION_RULES;
 use quiver_config::{Problem, Result};
-use quiver_types::condition::{FieldName, Fields};
+use quiver_logsql::QueryScope;
+use quiver_query::tables::configured::when;
+use quiver_types::Domain;
+use quiver_types::condition::{Condition, FieldName, Fields};
 use quiver_types::extraction::{ExtractionRule, Record};
 use serde_json::{Map, Value, json};
 
 use super::detection::{invalid, list, only_members};
+use super::telemetry::{self, name_of};
+use super::window::Window;
 use super::{Answer, Ask, special_at};
+use crate::effects::Signal;
+use crate::metrics::phases::Language;
 use crate::state::AppState;
 
 /// Most records of a test.
@@ -56,16 +63,17 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let body = ask.object()?;
         only_members(&body, &["rule", "ruleId", "samples", "query"])?;
         let tested = ask.tested(&body).await?;
-        if body.contains_key("query") {
-            return Err(Problem::field(
-                "/query",
-                "UNSUPPORTED",
-                "tests over stored records are not there; send `samples`",
-            ));
-        }
         let rule = ExtractionRule::of_json("", &tested).map_err(|found| invalid("/rule", found))?;
+        let samples = match body.get("query") {
+            Some(_) if body.contains_key("samples") => {
+                return Err(Problem::field("/query", "INVALID_VALUE", "`samples` or a `query`, not both"));
+            }
+            Some(Value::Object(query)) => ask.stored(&tested, query).await.map_err(|p| p.below("/query"))?,
+            Some(Value::Null) | None => list(&body, "samples", SAMPLES_MAX)?.to_vec(),
+            Some(_) => return Err(Problem::field("/query", "INVALID_TYPE", "must be an object")),
+        };
         let mut results = Vec::new();
-        for (n, sample) in list(&body, "samples", SAMPLES_MAX)?.iter().enumerate() {
+        for (n, sample) in samples.iter().enumerate() {
             let Value::Object(map) = sample else {
                 return Err(Problem::field(format!("/samples/{n}"), "INVALID_TYPE", "must be an object"));
             };
@@ -87,12 +95,103 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     })
 }
 
+impl Ask {
+    /// Stored records that a test is about, each with all its fields.
+    async fn stored(&self, rule: &Map<String, Value>, query: &Map<String, Value>) -> Result<Vec<Value>> {
+        only_members(query, &["start", "end", "filter", "limit"])?;
+        let (window, limit) = (self.window_of(query)?, telemetry::limit(query.get("limit"), 100)?);
+        match rule.get("signal").and_then(Value::as_str) {
+            Some("logs") => {
+                self.must_see(Domain::Logs)?;
+                let filter = match query.get("filter") {
+                    None | Some(Value::Null) => "*",
+                    Some(Value::String(text)) => text,
+                    Some(_) => return Err(Problem::field("/filter", "INVALID_TYPE", "must be a query of logs")),
+                };
+                self.stored_logs(filter, window, limit).await
+            }
+            Some("alerts") => Err(Problem::field("", "UNSUPPORTED", "alerts are no stored records; send `samples`")),
+            signal => {
+                self.must_see(Domain::Traces)?;
+                let filter = query.get("filter").filter(|f| !f.is_null());
+                if let Some(filter) = filter {
+                    Condition::parse(filter).map_err(|found| invalid("/filter", found))?;
+                }
+                self.stored_spans(filter, signal == Some("rum"), window, limit).await
+            }
+        }
+    }
+
+    async fn stored_logs(&self, filter: &str, window: Window, limit: u64) -> Result<Vec<Value>> {
+        let wrong = |e: quiver_types::Error| Problem::field("/filter", "INVALID_EXPR", e.message);
+        let parsed = quiver_logsql::parse(&format!("{filter} | limit {limit}")).map_err(wrong)?;
+        let scope = QueryScope {
+            now_ns: self.now_ns(),
+            start_ns: Some(window.start),
+            end_ns: Some(window.end),
+            extra: Vec::new(),
+        };
+        let ctx = self.state.begin(self.state.asked(Language::Logsql, filter), self.state.limits());
+        let found = self.state.logsql.collect(&parsed, &scope, &ctx).await.map_err(wrong)?;
+        let mut records = Vec::new();
+        for rows in &found {
+            rows.each_row(|fields| {
+                let record = fields.map(|(name, value)| (name.to_owned(), json!(value)));
+                records.push(Value::Object(record.collect()));
+            })
+            .map_err(Problem::internal)?;
+        }
+        Ok(records)
+    }
+
+    async fn stored_spans(
+        &self,
+        filter: Option<&Value>,
+        of_browsers: bool,
+        window: Window,
+        limit: u64,
+    ) -> Result<Vec<Value>> {
+        let (start, end) = window.sql();
+        let filter = filter.map(|f| format!(" AND {} = 1", name_of(&when(f)))).unwrap_or_default();
+        let browsers = format!(" AND {} = 'webjs'", name_of("resource.telemetry.sdk.language"));
+        let rows = self
+            .rows(format!(
+                "SELECT service_name, name, lower(kind) AS kind, lower(status_code) AS status, duration / 1e6 AS ms, \
+                attributes, resource FROM quiver.spans WHERE start_time >= {start} AND start_time < {end}{filter}{} LIMIT {limit}",
+                if of_browsers { &browsers } else { "" }
+            ))
+            .await?;
+        let record = |row: telemetry::Row| {
+            let mut record = Map::new();
+            for (key, value) in row.get("resource").and_then(Value::as_object).into_iter().flatten() {
+                record.insert(key.clone(), value.clone());
+                record.insert(format!("resource.{key}"), value.clone());
+            }
+            record.extend(row.get("attributes").and_then(Value::as_object).cloned().unwrap_or_default());
+            let own = [
+                ("service.name", "service_name"),
+                ("span.name", "name"),
+                ("span.kind", "kind"),
+                ("span.status", "status"),
+                ("span.durationMs", "ms"),
+            ];
+            for (field, column) in own {
+                record.extend(row.get(column).map(|value| (field.to_owned(), value.clone())));
+            }
+            Value::Object(record)
+        };
+        Ok(rows.into_iter().map(record).collect())
+    }
+}
+
 /// What a rule did on this node since the server began, or since the rule changed.
 fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let figures = ask.state.effects.extraction().figures(&entity.id);
+        let word = entity.body.get("signal").and_then(Value::as_str);
+        let signal = Signal::ALL.into_iter().find(|signal| Some(signal.word()) == word).unwrap_or(Signal::Logs);
+        let figures = ask.state.effects.extraction(signal).figures(&entity.id);
         Ok(Answer::ok(json!({
             "seen": figures.seen, "matched": figures.matched, "failed": figures.failed,
             "meanUs": figures.mean_us(), "health": entity.body.get("health"),

@@ -300,26 +300,26 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
     Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, how)))
 }
 
-fn shown_change(told: &Told<'_>) -> Value {
+pub(super) fn shown_change(told: &Told<'_>) -> Value {
     let body = &told.entity.body;
     let name = ["name", "receiver"].iter().map(|k| text(body, k)).find(|n| !n.is_empty());
     json!({"op": told.op, "id": told.entity.id, "name": name, "diff": told.diff})
 }
 
 /// What is there of a family, and what becomes of it.
-struct Row<'p> {
+pub(super) struct Row<'p> {
     family: &'static Family,
     left: Vec<&'p Part>,
     ops: Vec<(Place, Op)>,
 }
 
 impl<'p> Row<'p> {
-    fn new(family: &'static Family, present: &'p [Part]) -> Self {
+    pub(super) fn new(family: &'static Family, present: &'p [Part]) -> Self {
         Self { family, left: present.iter().filter(|p| p.family == family.name).collect(), ops: Vec::new() }
     }
 
     /// Puts a body in the place of the one that `same` finds, else makes a new one.
-    fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&Part) -> bool) {
+    pub(super) fn put(&mut self, mut body: Map<String, Value>, same: impl Fn(&Part) -> bool) {
         let place = Place::of(self.family);
         let op = match self.left.iter().position(|p| same(p)) {
             Some(at) => {
@@ -334,7 +334,7 @@ impl<'p> Row<'p> {
     }
 
     /// What a configuration lacks goes.
-    fn gone(self) -> (Vec<(Place, Op)>, Vec<(Place, Op)>) {
+    pub(super) fn gone(self) -> (Vec<(Place, Op)>, Vec<(Place, Op)>) {
         let family = self.family;
         let gone =
             self.left.iter().map(|p| (Place::of(family), Op::Delete { id: p.id.clone(), condition: Condition::None }));
@@ -351,7 +351,12 @@ fn matchers(found: &Matchers) -> Value {
 }
 
 /// Gives the changes that make the policy what a configuration says; `value`: the same as JSON.
-fn plan(read: &Read, value: &Value, present: &[Part], new_id: &dyn Fn() -> String) -> Result<Vec<(Place, Op)>> {
+pub(super) fn plan(
+    read: &Read,
+    value: &Value,
+    present: &[Part],
+    new_id: &dyn Fn() -> String,
+) -> Result<Vec<(Place, Op)>> {
     let mut ops = Vec::new();
     let items = |key: &str| value.get(key).and_then(Value::as_array).cloned().unwrap_or_default();
     let global = json!({OPTIONS: object(value.get("global")), "template_files": read.templates});

@@ -29,6 +29,7 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route(&at("/summary"), get(summary))
         .route(&at("/dependency-graph"), post(graph_of_many))
+        .route(&at("/{id}/summary"), get(super::resource_summary::summary))
         .route(&at("/{id}/neighbours"), get(neighbours))
         .route(&at("/{id}/neighbors"), get(neighbours))
         .route(&at("/{id}/dependency-graph"), get(graph_of_one))

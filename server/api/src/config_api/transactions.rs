@@ -1,4 +1,5 @@
-//! Key transactions beyond the contract (`config-api` 3.2): made from what was detected.
+//! Key transactions beyond the contract (`config-api` 3.2): what was detected and is no key transaction yet, made from it, and
+//! their figures.
 
 use std::sync::Arc;
 
@@ -6,23 +7,123 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::{RUM_TRANSACTIONS, TRANSACTIONS};
-use quiver_config::{Problem, Result};
+use quiver_config::{Family, Problem, Result};
+use quiver_query::tables::configured::when;
+use quiver_types::Domain;
 use serde_json::{Map, Value, json};
 
 use super::detection::{list, only_members};
+use super::telemetry::{IS_ERROR, name_of, number, quoted};
 use super::{Answer, Ask, special_at};
+use crate::effects::configured::{key_of, transaction_condition};
 use crate::state::AppState;
 
 /// Most transactions that are made at once.
 const ITEMS_MAX: usize = 500;
+/// What candidates are sorted by.
+const SORTS: [&str; 5] = ["count", "p95Ms", "errorRate", "transactionName", "service"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
     for family in [&TRANSACTIONS, &RUM_TRANSACTIONS] {
-        let at = format!("{}/from-candidates", family.path);
-        router = router.route(&at, special_at(family, MethodFilter::POST, from_candidates));
+        let at = |rest: &str| format!("{}/{rest}", family.path);
+        router = router
+            .route(&at("candidates"), special_at(family, MethodFilter::GET, candidates))
+            .route(&at("{id}/summary"), special_at(family, MethodFilter::GET, summary))
+            .route(&at("from-candidates"), special_at(family, MethodFilter::POST, from_candidates));
     }
     router
+}
+
+/// The member that says whose transactions a family is about.
+fn owner_of(family: &Family) -> &'static str {
+    if family.name == TRANSACTIONS.name { "service" } else { "application" }
+}
+
+/// What tells spans of a family's transactions: those of browsers carry what happened.
+fn of_family(family: &Family) -> String {
+    let kind = name_of("attributes.bt.kind");
+    let test = if family.name == TRANSACTIONS.name { "IS NULL" } else { "IS NOT NULL" };
+    format!("{} IS NOT NULL AND {kind} {test}", name_of("attributes.bt.name"))
+}
+
+fn candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let family = ask.place.family;
+        let owner = owner_of(family);
+        ask.only_parameters(&[owner, "start", "end", "sort", "limit"])?;
+        ask.must_see(Domain::Traces)?;
+        let ((start, end), limit) = (ask.window()?.sql(), ask.limit_parameter(100)?);
+        let sort = ask.parameter("sort")?.unwrap_or("-count");
+        let (field, way) = sort.strip_prefix('-').map_or((sort, "ASC"), |field| (field, "DESC"));
+        if !SORTS.contains(&field) && field != owner {
+            return Err(Problem::parameter(format!("`sort` must be one of {} or {owner}", SORTS.join(", "))));
+        }
+        let service = ask.parameter(owner)?.map(|s| format!(" AND service_name = {}", quoted(s)));
+        let rows = ask
+            .rows(format!(
+                "SELECT service_name AS {owner}, {name} AS \"transactionName\", count(*) AS count, \
+                quantile(duration / 1e6, 0.95) AS \"p95Ms\", \
+                avg(CASE WHEN {IS_ERROR} THEN 1.0 ELSE 0.0 END) AS \"errorRate\" FROM quiver.spans \
+                WHERE start_time >= {start} AND start_time < {end} AND {of_family} AND {key} IS NULL \
+                AND service_name IS NOT NULL{service} \
+                GROUP BY 1, 2 ORDER BY {field} {way} NULLS LAST, 1, 2 LIMIT {limit}",
+                name = name_of("attributes.bt.name"),
+                of_family = of_family(family),
+                key = name_of("config@key"),
+                service = service.unwrap_or_default(),
+                field = name_of(field),
+            ))
+            .await?;
+        Ok(Answer::ok(json!({"items": rows})))
+    })
+}
+
+/// Figures of a key transaction, over all that its name or pattern stands for.
+fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["start", "end"])?;
+        let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let key = key_of(&entity, owner_of(ask.place.family));
+        let (start, end) = ask.window()?.sql();
+        let row = if ask.sees(Domain::Traces) {
+            let (t, frustrates) = (name_of("config@apdex_t"), name_of("config@errors_frustrate"));
+            let judged = format!(
+                "CASE WHEN {IS_ERROR} AND {frustrates} = 1 THEN 0.0 WHEN duration / 1e6 <= {t} THEN 1.0 \
+                WHEN duration / 1e6 <= 4 * {t} THEN 0.5 ELSE 0.0 END"
+            );
+            let text = format!(
+                "SELECT count(*) AS count, avg(CASE WHEN {IS_ERROR} THEN 1.0 ELSE 0.0 END) AS \"errorRate\", \
+                quantile(duration / 1e6, 0.5) AS \"p50Ms\", quantile(duration / 1e6, 0.95) AS \"p95Ms\", \
+                quantile(duration / 1e6, 0.99) AS \"p99Ms\", quantile(duration / 1e6, {share}) AS \"latencyMs\", \
+                avg({judged}) AS apdex FROM quiver.spans WHERE start_time >= {start} AND start_time < {end} \
+                AND service_name = {service} AND {of_family} AND {holds} = 1",
+                share = key.latency_percentile / 100.0,
+                service = quoted(&key.service),
+                of_family = of_family(ask.place.family),
+                holds = name_of(&when(&transaction_condition(&key.transaction))),
+            );
+            Some(ask.row(text).await?)
+        } else {
+            None
+        };
+        // Without the right to see spans there are no figures.
+        let figure = |name: &str| row.as_ref().map_or(Value::Null, |row| number(row, name));
+        let met = |value: Value, bound: Option<f64>, factor: f64| match (value.as_f64(), bound) {
+            (Some(value), Some(bound)) => json!(value * factor <= bound),
+            _ => Value::Null,
+        };
+        Ok(Answer::ok(json!({
+            "count": figure("count"), "errorRate": figure("errorRate"), "p50Ms": figure("p50Ms"),
+            "p95Ms": figure("p95Ms"), "p99Ms": figure("p99Ms"), "apdex": figure("apdex"),
+            "slo": {
+                "latencyMs": figure("latencyMs"), "latencyPercentile": key.latency_percentile,
+                "latencySloMs": key.latency_slo_ms, "latencyMet": met(figure("latencyMs"), key.latency_slo_ms, 1.0),
+                "errorRateSloPct": key.error_rate_slo_pct,
+                "errorRateMet": met(figure("errorRate"), key.error_rate_slo_pct, 100.0),
+            },
+        })))
+    })
 }
 
 /// Makes key transactions, all or none; each is called after its service and its name.
@@ -30,7 +131,7 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
     Box::pin(async move {
         let body = ask.object()?;
         only_members(&body, &["items"])?;
-        let owner = if ask.place.family.name == TRANSACTIONS.name { "service" } else { "application" };
+        let owner = owner_of(ask.place.family);
         let given = list(&body, "items", ITEMS_MAX)?;
         if given.is_empty() {
             return Err(Problem::field("/items", "REQUIRED", "must hold at least one"));

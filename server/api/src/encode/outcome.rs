@@ -6,10 +6,10 @@ use std::sync::Arc;
 use quiver_promql::histogram;
 use quiver_promql::{QueryValue, SampleSeries, StepResult, StepRow};
 use quiver_query::QueryMemory;
+use quiver_query::index::labels_json;
 use quiver_types::{Histogram, SeriesTable};
 
 use super::prometheus::{Notation, json_text, write_histogram, write_quoted, write_time};
-use crate::labels_api::labels_json;
 
 /// Samples of a series that are written in one go.
 const SAMPLES_AT_A_TIME: usize = 8192;

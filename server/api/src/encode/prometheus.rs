@@ -7,6 +7,7 @@ use axum::body::Body;
 use axum::response::{IntoResponse, Response};
 use http::header;
 use quiver_query::QueryContext;
+pub(crate) use quiver_query::index::json_text;
 use quiver_types::{Error, ErrorKind, Histogram};
 
 use crate::error::{log, public_text, status_of, with_retry_after};
@@ -101,36 +102,12 @@ pub(crate) fn error_response(error: &Error, route: &str) -> Response {
     log(error, route);
     let mut out = format!("{{\"status\":\"error\",\"errorType\":\"{}\",\"error\":", error_type(error.kind));
     json_text(&mut out, public_text(error));
+    if error.kind == ErrorKind::Forbidden {
+        out.push_str(",\"code\":\"FORBIDDEN\"");
+    }
     out.push('}');
     let content_type = [(header::CONTENT_TYPE, "application/json")];
     with_retry_after((status_of(error.kind), content_type, Body::from(out)).into_response())
-}
-
-/// Appends a JSON string.
-pub(crate) fn json_text(out: &mut String, text: &str) {
-    use std::fmt::Write;
-    out.push('"');
-    let mut plain = 0;
-    for (i, byte) in text.bytes().enumerate() {
-        let escape = match byte {
-            b'"' => "\\\"",
-            b'\\' => "\\\\",
-            b'\n' => "\\n",
-            b'\r' => "\\r",
-            b'\t' => "\\t",
-            0..0x20 => "",
-            _ => continue,
-        };
-        out.push_str(&text[plain..i]);
-        plain = i + 1;
-        if escape.is_empty() {
-            let _ = write!(out, "\\u{byte:04x}");
-        } else {
-            out.push_str(escape);
-        }
-    }
-    out.push_str(&text[plain..]);
-    out.push('"');
 }
 
 /// Appends a time in milliseconds as seconds without trailing zeros.

@@ -15,6 +15,7 @@ fn live(origins: &[&str], hosts: &[&str], token: Option<&str>) -> LiveSettings {
         slow_query: std::time::Duration::from_secs(1),
         cors_origins: list(origins),
         hosts: list(hosts),
+        docs_public: true,
         access_log: false,
         admin_token: token.map(Token::new),
         listed: Vec::new(),

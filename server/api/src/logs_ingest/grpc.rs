@@ -10,7 +10,7 @@ use quiver_types::Result;
 
 use super::metrics::Endpoint;
 use super::request::{context, ours};
-use super::whole::{decode_and_write, export_response};
+use super::whole::{decode_and_write, export_response, judge_otlp};
 use crate::metrics::phases::Signal as Counted;
 use crate::otlp_grpc::Signal;
 use crate::state::AppState;
@@ -36,6 +36,7 @@ impl Signal for Logs {
             otlp::decode(&body, &ctx).map_err(ours)
         };
         let report = decode_and_write(state, Endpoint::OtlpGrpc, body, decode).await?;
+        judge_otlp(&report)?;
         Ok(export_response(&report, false))
     }
 }

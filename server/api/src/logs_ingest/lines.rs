@@ -25,7 +25,7 @@ use xxhash_rust::xxh3::Xxh3;
 use super::metrics::Endpoint;
 use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours};
-use super::store::{count, refuse, write_counted};
+use super::store::{count, judge, refuse, write_counted};
 use crate::bodies::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
@@ -419,6 +419,7 @@ pub(super) async fn json_lines(State(state): State<Arc<AppState>>, request: Requ
     const ROUTE: &str = "/insert/jsonline";
     let (head, body) = request.into_parts();
     let answer = |report: &Report| {
+        judge(report)?;
         if report.all_faulty() {
             return Err(Error::invalid(format!("no line could be read: {}", report.text())));
         }

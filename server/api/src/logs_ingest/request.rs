@@ -8,9 +8,10 @@ use quiver_ingest::codec::Room;
 use quiver_ingest::logs::{FieldOptions, LogsContext};
 use quiver_ingest::{Encoding, codec};
 use quiver_store::RequestId;
-use quiver_types::{Error, Result};
+use quiver_types::{Domain, Error, Result};
 
 use super::once::request_id;
+use crate::refused;
 use crate::state::AppState;
 
 /// A request before its body is read.
@@ -77,6 +78,7 @@ pub(super) fn context(state: &AppState, options: FieldOptions) -> LogsContext {
         limits: settings.limits,
         now_ns,
         future_max_ns: settings.accept_future_ns.map_or(i64::MAX, |future| now_ns.saturating_add(future)),
+        sender: refused::sender(state, Domain::Logs, || Arc::clone(&settings.service_fields)),
     }
 }
 

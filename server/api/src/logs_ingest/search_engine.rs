@@ -17,8 +17,9 @@ use super::lines::stream;
 use super::metrics::Endpoint;
 use super::once::{Success, write_once};
 use super::request::Intake;
+use super::store::judge;
 use crate::bodies::Share;
-use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::error::{log, plain_error, public_text, status_of, with_retry_after};
 use crate::state::AppState;
 
 /// First segments of paths that are set up before sending; there is nothing to set up here.
@@ -50,6 +51,9 @@ fn product(mut response: Response) -> Response {
 }
 
 fn failed(error: &Error) -> Response {
+    if error.kind == ErrorKind::Forbidden {
+        return product(plain_error(error, "/insert/searchengine"));
+    }
     log(error, "/insert/searchengine");
     let kind = match error.kind {
         ErrorKind::TooLarge => "content_too_long_exception",
@@ -113,6 +117,10 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
         let streamed = stream(state, Endpoint::Bulk, Bulk::new(&ctx), encoding, id.is_some(), body).await;
         streamed.outcome?;
         let (decoder, mut share) = (streamed.decoder, streamed.share);
+        let judged = judge(&streamed.whole.report);
+        if decoder.all_forbidden() {
+            judged?;
+        }
         let answer = move || decoder.into_answer(began.elapsed().as_millis() as u64);
         let Some(id) = id else { return Ok(send(answer(), share)) };
         // Kept as a whole, so it has to be held as a whole.

@@ -5,10 +5,12 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use quiver_ingest::logs::{Dropped, Report};
 use quiver_store::Refusal;
-use quiver_types::{LogsBatch, Result};
+use quiver_types::{Domain, LogsBatch, Result};
 
 use super::metrics::Endpoint;
-use crate::metrics::phases::{Signal, Step};
+use crate::effects::{Signal, suspend};
+use crate::metrics::phases::{Signal as Phase, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
@@ -19,6 +21,16 @@ pub(super) async fn write(state: &Arc<AppState>, batches: Vec<LogsBatch>, report
     let refused = write_counted(state, batches).await?;
     refuse(report, refused);
     Ok(())
+}
+
+/// Counts what the caller may not write.
+///
+/// # Errors
+/// Forbidden: that was all.
+pub(super) fn judge(report: &Report) -> Result<()> {
+    refused::note(report.forbidden());
+    let error = || refused::error(Domain::Logs, report.first_forbidden.as_deref());
+    if report.all_forbidden() { Err(error()) } else { Ok(()) }
 }
 
 /// Adds what the store refused to a report.
@@ -36,22 +48,17 @@ pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Ref
 pub(super) async fn write_counted(state: &Arc<AppState>, mut batches: Vec<LogsBatch>) -> Result<Vec<(Refusal, u64)>> {
     extract(state, &mut batches);
     let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
-    let outcomes = state.metrics.phases.timed(Signal::Logs, Step::Store, try_join_all(writes)).await?;
+    let outcomes = state.metrics.phases.timed(Phase::Logs, Step::Store, try_join_all(writes)).await?;
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
 }
 
 /// Applies data-extraction rules; those that take too long are noted, and left out from then on.
 pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
-    let rules = state.effects.extraction();
-    for batch in batches {
-        for id in rules.apply(batch, state.clock.now_ms()) {
-            tracing::warn!(rule = id, "a data-extraction rule is over its budget and suspended");
-            let config = state.config.clone();
-            tokio::spawn(async move {
-                if let Err(problem) = config.suspend_rule(&id).await {
-                    tracing::error!(cause = problem.cause, "a slow rule cannot be noted; this node leaves it out");
-                }
-            });
+    let now_ms = state.clock.now_ms();
+    for (signal, of_browsers) in [(Signal::Logs, false), (Signal::Rum, true)] {
+        let rules = state.effects.extraction(signal);
+        for batch in &mut *batches {
+            suspend(state, rules.apply(batch, of_browsers, now_ms));
         }
     }
 }

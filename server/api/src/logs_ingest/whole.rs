@@ -12,17 +12,18 @@ use http::{StatusCode, header};
 use quiver_ingest::logs::saas::UrlFields;
 use quiver_ingest::logs::{DecodedLogs, Report, otlp as otlp_logs, push as push_logs, saas as saas_logs};
 use quiver_ingest::{Encoding, otlp::response};
-use quiver_types::{Error, ErrorKind, Result};
+use quiver_types::{Domain, Error, ErrorKind, Result};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::handshake::json;
 use super::metrics::Endpoint;
 use super::once::{Success, Whole, write_once};
 use super::request::{Intake, ours, text};
-use super::store::{count, write};
+use super::store::{count, judge, write};
 use crate::bodies::read_body;
 use crate::error::{grpc_code_of, log, plain_error, public_text, status_of, with_retry_after};
 use crate::metrics::phases::{Signal, Step};
+use crate::refused;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -115,7 +116,10 @@ pub(super) async fn push(State(state): State<Arc<AppState>>, request: Request) -
             let decode = if is_json { push_logs::decode_json } else { push_logs::decode_protobuf };
             decode(body, &intake.ctx).map_err(ours)
         };
-        let answer = |_: &Report| Ok(Success::new(StatusCode::NO_CONTENT, "", ""));
+        let answer = |report: &Report| {
+            judge(report)?;
+            Ok(Success::new(StatusCode::NO_CONTENT, "", ""))
+        };
         take(&state, Endpoint::Push, intake, default, body, decode, answer).await
     };
     outcome.await.unwrap_or_else(|e| plain_error(&e, ROUTE))
@@ -134,6 +138,7 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
         let body = body_of(&state, &head, body).await?;
         let decode = move |body: &[u8], intake: &Intake| saas_logs::decode(body, &url, &intake.ctx).map_err(ours);
         let answer = |report: &Report| {
+            judge(report)?;
             if report.all_faulty() {
                 return Err(Error::invalid(format!("no record could be read: {}", report.text())));
             }
@@ -145,6 +150,9 @@ pub(super) async fn saas(State(state): State<Arc<AppState>>, request: Request) -
         Ok(response) => return response,
         Err(e) => e,
     };
+    if error.kind == ErrorKind::Forbidden {
+        return plain_error(&error, "/insert/saas/api/v2/logs");
+    }
     log(&error, "/insert/saas/api/v2/logs");
     let status = status_of(error.kind);
     let body = serde_json::json!({"errors": [
@@ -175,7 +183,10 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
             };
             decoded.map_err(ours)
         };
-        let answer = |report: &Report| Ok(Success::new(StatusCode::OK, content_type, export_response(report, is_json)));
+        let answer = |report: &Report| {
+            judge_otlp(report)?;
+            Ok(Success::new(StatusCode::OK, content_type, export_response(report, is_json)))
+        };
         take(&state, Endpoint::Otlp, intake, Encoding::Identity, body, decode, answer).await
     };
     match outcome.await {
@@ -192,6 +203,11 @@ pub(super) async fn otlp(State(state): State<Arc<AppState>>, request: Request) -
             with_retry_after(response)
         }
     }
+}
+
+/// Counts what the caller may not write; when that was all, an error in OTLP's form.
+pub(super) fn judge_otlp(report: &Report) -> Result<()> {
+    judge(report).map_err(|_| refused::otlp_error(Domain::Logs, report.first_forbidden.as_deref()))
 }
 
 /// Encodes an `ExportLogsServiceResponse`.

@@ -1,11 +1,13 @@
 //! Where the time of queries and writes goes: a histogram for each kind and phase.
 
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_query::{Phase, Query};
 use quiver_types::Domain;
 
 use super::histogram::{Histogram, write_histograms};
+use super::write_metric;
 
 /// What queries are counted under.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,6 +87,7 @@ const STEPS: [&str; 3] = ["read", "decode", "store"];
 #[derive(Debug, Default)]
 pub struct Phases {
     queries: [[Histogram; Phase::ALL.len()]; Language::ALL.len()],
+    plans: [AtomicU64; Language::ALL.len()],
     writes: [[Histogram; STEPS.len()]; SIGNALS.len()],
 }
 
@@ -92,6 +95,7 @@ impl Phases {
     /// Counts a query that ended.
     pub(crate) fn query(&self, query: &Query) {
         let Some(language) = Language::ALL.iter().position(|l| l.word() == query.asked.language) else { return };
+        self.plans[language].fetch_add(query.plans(), Relaxed);
         for phase in Phase::ALL {
             self.queries[language][phase as usize].observe(query.time_in(phase));
         }
@@ -119,6 +123,11 @@ impl Phases {
         let name = "quiver_query_phase_duration_seconds";
         let help = "Time of queries by phase; of answers that stream, encode goes on beside execute.";
         write_histograms(out, name, help, queries);
+        let count = |(language, count): (&Language, &AtomicU64)| {
+            (format!("{{language=\"{}\"}}", language.word()), count.load(Relaxed) as f64)
+        };
+        let plans: Vec<_> = Language::ALL.iter().zip(&self.plans).map(count).collect();
+        write_metric(out, "quiver_query_plans_total", "counter", "Plans that answered queries.", &plans);
         let writes = SIGNALS.iter().zip(&self.writes).flat_map(|(signal, steps)| {
             let labels = move |step: &str| format!("signal=\"{signal}\",phase=\"{step}\"");
             STEPS.iter().zip(steps).map(move |(step, histogram)| (labels(step), histogram))

@@ -26,7 +26,7 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
             return Err(QueryError::new(Reason::UnknownKey, format!("/{key}"), format!("unknown key `{key}`")).into());
         }
         let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&given.body);
         let asked = Asked::parse(&query, &catalog, now_ns)?;
         let row = drilling::Asked::parse(&given.body)?;
         let ctx = begin(&state, &given, &query)?;
@@ -67,7 +67,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         if let Some(zone) = given.word("timezone") {
             query["timezone"] = zone.into();
         }
-        let catalog = state.olap.catalog();
+        let catalog = state.olap.catalog().with_open(&query);
         if let Some(range) = given.word("dateRange") {
             let time = quiver_olap::plan::time_of(&catalog, member);
             let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;

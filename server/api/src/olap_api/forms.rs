@@ -5,7 +5,8 @@ use std::sync::Arc;
 
 use axum::response::{IntoResponse as _, Response};
 use datafusion::arrow::array::RecordBatch;
-use datafusion::arrow::datatypes::Schema;
+use datafusion::arrow::compute::cast;
+use datafusion::arrow::datatypes::{DataType, Schema, TimeUnit};
 use datafusion::arrow::error::ArrowError;
 use datafusion::arrow::ipc::writer::StreamWriter;
 use http::{HeaderMap, header};
@@ -95,6 +96,17 @@ fn text(form: Form, rows: &[Value], columns: &[String]) -> OlapResult<Vec<u8>> {
     Ok(out.into_bytes())
 }
 
+/// The type of a column in a stream: texts by codes, times as wall time in milliseconds.
+fn open_type(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Utf8 | DataType::Utf8View | DataType::LargeUtf8 => {
+            DataType::Dictionary(Box::new(DataType::Int32), Box::new(DataType::Utf8))
+        }
+        DataType::Timestamp(..) => DataType::Timestamp(TimeUnit::Millisecond, None),
+        other => other.clone(),
+    }
+}
+
 fn arrow(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<Vec<u8>> {
     let failed = |e: ArrowError| OlapError::Engine(Error::internal("rows cannot be written as Arrow").with_source(e));
     let query = &request.queries[0];
@@ -103,10 +115,13 @@ fn arrow(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<Ve
         ("quiver.annotation".to_owned(), annotation(frame.catalog, query).to_string()),
         ("quiver.timezone".to_owned(), query.timezone.clone()),
     ]);
-    let schema = Arc::new(Schema::new_with_metadata(set.schema.fields().clone(), metadata));
+    let fields = set.schema.fields().iter().map(|f| f.as_ref().clone().with_data_type(open_type(f.data_type())));
+    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), metadata));
     let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(failed)?;
     for batch in &set.batches {
-        let batch = RecordBatch::try_new(Arc::clone(&schema), batch.columns().to_vec()).map_err(failed)?;
+        let columns = batch.columns().iter().map(|column| cast(column, &open_type(column.data_type())));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?;
         writer.write(&batch).map_err(failed)?;
     }
     writer.finish().map_err(failed)?;

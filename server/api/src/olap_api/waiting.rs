@@ -14,7 +14,7 @@ use quiver_olap::query::request::Request;
 use quiver_olap::{OlapError, OlapResult};
 use quiver_query::Collected;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Domain, Error};
+use quiver_types::{Access, Domain, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
@@ -88,11 +88,12 @@ impl std::fmt::Debug for Waiting {
 }
 
 /// What makes two requests the same: query, rights, models.
-pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Arc<Catalog>) -> String {
+pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Catalog) -> String {
     let queries: Vec<Value> = request.queries.iter().map(quiver_olap::query::Query::to_json).collect();
-    let rights: Vec<Vec<String>> = Domain::ALL.iter().map(|(domain, ..)| access.get(*domain).patterns()).collect();
-    let models = Arc::as_ptr(catalog) as usize;
-    format!("{is_multi} {models:x} {rights:?} {}", Value::from(queries))
+    let of = |access: Access| (access.patterns(), access.segment().to_owned());
+    let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
+    let models = catalog.version;
+    format!("{is_multi} {models} {rights:?} {}", Value::from(queries))
 }
 
 /// Leaves an execution; the last one who does so cancels it.

@@ -13,6 +13,9 @@ use utoipa::openapi::{
 use super::schemas::{any, named, string};
 use crate::rights::{Need, need};
 
+/// The media type of a line.
+const PLAIN: &str = "text/plain; charset=utf-8";
+
 /// The form in which errors are answered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Errors {
@@ -24,12 +27,33 @@ pub(super) enum Errors {
     Json,
     /// A line of text.
     Plain,
+    /// In the form of the protocol, or a line of text before it is known.
+    Mixed,
+    /// `google.rpc.Status`, in JSON or protobuf as the request, or a line of text before that is known.
+    Otlp,
+    /// The trailers of gRPC.
+    Grpc,
+    /// What is wrong with a query, and where in it; as RFC 9457 has it but for the word of `type`.
+    Query,
+    /// As [`Self::Problem`], or a line of text where the path is none.
+    ProblemOrPlain,
     /// RFC 6749.
     Token,
 }
 
 impl Errors {
-    pub(super) const ALL: [Self; 5] = [Self::Problem, Self::Prometheus, Self::Json, Self::Plain, Self::Token];
+    pub(super) const ALL: [Self; 10] = [
+        Self::Problem,
+        Self::Prometheus,
+        Self::Json,
+        Self::Plain,
+        Self::Mixed,
+        Self::Otlp,
+        Self::Grpc,
+        Self::Query,
+        Self::ProblemOrPlain,
+        Self::Token,
+    ];
 
     pub(super) fn name(self) -> String {
         format!("{self:?}Error")
@@ -41,22 +65,38 @@ impl Errors {
             Self::Prometheus => "what is wrong, in Prometheus' envelope",
             Self::Json => "what is wrong, in the form of this API",
             Self::Plain => "what is wrong, in a line",
+            Self::Mixed => "what is wrong, in the form of this API or in a line",
+            Self::Otlp => "what is wrong, as OTLP has it, or in a line",
+            Self::Grpc => "what is wrong, in the trailers",
+            Self::Query => "what is wrong with the query, and where",
+            Self::ProblemOrPlain => "what is wrong, as RFC 9457 has it, or in a line where the path is none",
             Self::Token => "what is wrong, as RFC 6749 has it",
         }
     }
 
-    /// Media type and schema.
-    pub(super) fn form(self) -> (&'static str, RefOr<Schema>) {
+    /// Media types and their schemas.
+    pub(super) fn forms(self) -> Vec<(&'static str, RefOr<Schema>)> {
         let texts = |names: &[&str]| {
             let made = names.iter().fold(ObjectBuilder::new(), |made, name| made.property(*name, string()));
             RefOr::T(made.into())
         };
         match self {
-            Self::Problem => ("application/problem+json", named("Problem")),
-            Self::Prometheus => ("application/json", texts(&["status", "errorType", "error", "code"])),
-            Self::Json => ("application/json", RefOr::T(any())),
-            Self::Plain => ("text/plain; charset=utf-8", RefOr::T(string().into())),
-            Self::Token => ("application/json", texts(&["error", "error_description", "code"])),
+            Self::Problem => vec![("application/problem+json", named("Problem"))],
+            Self::Prometheus => vec![("application/json", texts(&["status", "errorType", "error", "code"]))],
+            Self::Json => vec![("application/json", RefOr::T(any()))],
+            Self::Plain => vec![(PLAIN, RefOr::T(string().into()))],
+            Self::Mixed => vec![("application/json", RefOr::T(any())), (PLAIN, RefOr::T(string().into()))],
+            Self::Otlp => vec![
+                ("application/json", RefOr::T(any())),
+                ("application/x-protobuf", RefOr::T(any())),
+                (PLAIN, RefOr::T(string().into())),
+            ],
+            Self::Grpc => vec![("application/grpc", RefOr::T(any()))],
+            Self::Query => vec![("application/problem+json", RefOr::T(any())), ("application/json", RefOr::T(any()))],
+            Self::ProblemOrPlain => {
+                vec![("application/problem+json", named("Problem")), (PLAIN, RefOr::T(string().into()))]
+            }
+            Self::Token => vec![("application/json", texts(&["error", "error_description", "code"]))],
         }
     }
 }
@@ -113,7 +153,7 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
     }
     let needs = need(&name, path);
     let (text, made) = match needs {
-        None | Some(Need::Public) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
+        None | Some(Need::Public | Need::Docs) => ("anybody".to_owned(), made.security(SecurityRequirement::default())),
         Some(needs) => {
             let made = made.security(SecurityRequirement::new("bearer", [""; 0]));
             let basic = needs.asks_for_basic(path);
@@ -128,7 +168,7 @@ pub(super) fn put(paths: &mut Paths, path: &str, method: HttpMethod, made: Opera
 
 fn of_need(need: Need) -> String {
     match need {
-        Need::Public => "anybody".to_owned(),
+        Need::Public | Need::Docs => "anybody".to_owned(),
         Need::Anyone => "whoever is let in".to_owned(),
         Need::Has(right, domain) => {
             format!("who has `{}` in `{}`, for a service at least", right.name(), domain.name())

@@ -45,8 +45,10 @@ struct Row {
     parameters: &'static str,
     /// Media types of its body.
     takes: &'static [&'static str],
-    /// Status of success, and media type of its answer; empty: it has no body.
+    /// Status of success, and media types of its answer, with `, ` between; empty: it has no body.
     gives: (&'static str, &'static str),
+    /// Another status of success, with the same answer.
+    also: Option<&'static str>,
 }
 
 const JSON: &str = "application/json";
@@ -58,7 +60,7 @@ const LINES: &str = "application/x-ndjson";
 
 /// An operation that answers 200 with JSON.
 const fn row(by: By, path: &'static str, summary: &'static str, parameters: &'static str) -> Row {
-    Row { by, path, summary, parameters, takes: &[], gives: ("200", JSON) }
+    Row { by, path, summary, parameters, takes: &[], gives: ("200", JSON), also: None }
 }
 
 impl Row {
@@ -69,6 +71,11 @@ impl Row {
 
     const fn gives(mut self, status: &'static str, kind: &'static str) -> Self {
         self.gives = (status, kind);
+        self
+    }
+
+    const fn also(mut self, status: &'static str) -> Self {
+        self.also = Some(status);
         self
     }
 
@@ -126,7 +133,9 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
     if !row.takes.is_empty() && sends {
         made = made.request_body(Some(body(row.takes, &RefOr::T(any()))));
     }
-    let (status, kind) = row.gives;
-    let made = made.response(status, answer("done", &[kind], &RefOr::T(any())));
+    let (status, kinds) = row.gives;
+    let kinds: Vec<&str> = kinds.split(", ").collect();
+    let done = |made: OperationBuilder, status| made.response(status, answer("done", &kinds, &RefOr::T(any())));
+    let made = row.also.into_iter().fold(done(made, status), done);
     with_errors(made, group.errors, &ERRORS)
 }

@@ -64,7 +64,11 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
             .additional_properties(Some(RefOr::T(Schema::from(string().max_length(Some(1000)).build()))))
             .max_properties(Some(64))
             .into(),
-        Kind::Triples { max } => list(string().description(Some("a right, as `{view, logs, cart}`")), max, or_null),
+        // Written as a text, a list or an object; shown as an object.
+        Kind::Triples { max } => {
+            let about = "a right, as `{view, logs, cart}` or `{\"right\": …, \"domain\": …, \"service\": …}`";
+            list(ObjectBuilder::new().schema_type(SchemaType::AnyValue).description(Some(about)), max, or_null)
+        }
         Kind::Services { max } => {
             list(string().description(Some("a service, or a pattern like `cart*`")), max, or_null)
         }
@@ -189,9 +193,12 @@ pub(super) fn components() -> Components {
             .schema(format!("{name}List"), page_of(&name));
     }
     for errors in Errors::ALL {
-        let (kind, schema) = errors.form();
-        let content = ContentBuilder::new().schema(Some(schema)).build();
-        let about = ResponseBuilder::new().description(errors.about()).content(kind, content);
+        let about = errors
+            .forms()
+            .into_iter()
+            .fold(ResponseBuilder::new().description(errors.about()), |about, (kind, schema)| {
+                about.content(kind, ContentBuilder::new().schema(Some(schema)).build())
+            });
         made = made.response(errors.name(), about.build());
     }
     made.security_scheme("bearer", SecurityScheme::Http(HttpBuilder::new().scheme(HttpAuthScheme::Bearer).build()))

@@ -96,7 +96,9 @@ fn operations_are_whole() {
             assert!(ids.insert(id.to_owned()), "{id} stands twice");
             assert!(operation["summary"].is_string(), "{method} {path} says nothing");
             let statuses: Vec<&String> = members(operation, "responses").map(|(status, _)| status).collect();
-            assert!(statuses.iter().any(|s| s.starts_with('2')) && statuses.len() > 5, "{method} {path} {statuses:?}");
+            // What there is not (an archive of Jaeger's) answers 501 and never 2xx.
+            let ends = statuses.iter().any(|s| s.starts_with('2') || *s == "501");
+            assert!(ends && statuses.len() > 5, "{method} {path} {statuses:?}");
         }
     }
 }

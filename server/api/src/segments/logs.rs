@@ -1,11 +1,73 @@
 //! A condition as a filter of LogsQL, so that the one engine of logs evaluates it below the query.
 
+use std::sync::Arc;
+
 use quiver_types::condition::{Condition, FieldName, Test, Visitor};
-use quiver_types::logs::quote_into;
+use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, ValueMatcher, quote_into};
 
 /// Writes a condition as a filter.
 pub(crate) fn text_of(condition: &Condition) -> String {
     condition.visit(&mut Writer)
+}
+
+/// Makes a filter of a condition, for scans that no text of LogsQL stands above.
+pub(crate) fn rows_of(condition: &Condition) -> LogFilter {
+    condition.visit(&mut Rows)
+}
+
+struct Rows;
+
+/// What a condition asks of a field. A field that is missing fulfils nothing.
+#[derive(Debug)]
+struct Asked(Test);
+
+impl ValueMatcher for Asked {
+    fn matches(&self, value: &str) -> bool {
+        !value.is_empty() && self.0.holds(value)
+    }
+
+    fn hints(&self) -> MatchHints {
+        let exact = match &self.0 {
+            // Numbers are also found as other texts.
+            Test::In(any, false) if any.iter().all(|o| o.number.is_none()) => {
+                Some(any.iter().map(|o| o.text.clone()).collect())
+            }
+            _ => None,
+        };
+        MatchHints { exact, present: matches!(self.0, Test::Exists(true)), ..MatchHints::default() }
+    }
+
+    fn describe(&self) -> String {
+        format!("segment:{:?}", self.0)
+    }
+}
+
+impl Visitor<LogFilter> for Rows {
+    fn all(&mut self, parts: Vec<LogFilter>) -> LogFilter {
+        LogFilter::And(parts)
+    }
+
+    fn any(&mut self, parts: Vec<LogFilter>) -> LogFilter {
+        LogFilter::Or(parts)
+    }
+
+    fn not(&mut self, part: LogFilter) -> LogFilter {
+        LogFilter::Not(Box::new(part))
+    }
+
+    fn test(&mut self, field: &FieldName, test: &Test) -> LogFilter {
+        let name = match field {
+            FieldName::Intrinsic(name) => (*name).to_owned(),
+            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key.clone(),
+        };
+        let (positive, negative) = match test {
+            Test::NotIn(none, folded) => (Test::In(none.clone(), *folded), true),
+            Test::Exists(there) => (Test::Exists(true), !there),
+            other => (other.clone(), false),
+        };
+        let filter = LogFilter::Value { field: FieldPattern::Name(name), matcher: Arc::new(Asked(positive)) };
+        if negative { LogFilter::Not(Box::new(filter)) } else { filter }
+    }
 }
 
 struct Writer;

@@ -27,7 +27,7 @@ pub(crate) struct Transport {
 }
 
 /// A connection.
-pub(super) enum Stream {
+pub(crate) enum Stream {
     Plain(TcpStream),
     Tls(Box<TlsStream<TcpStream>>),
 }
@@ -56,7 +56,7 @@ impl Stream {
     }
 
     /// What is known of whoever is at the other end.
-    pub(super) fn transport(&self) -> Transport {
+    pub(crate) fn transport(&self) -> Transport {
         let Self::Tls(stream) = self else { return Transport::default() };
         let certificate = stream.get_ref().1.peer_certificates().and_then(<[_]>::first);
         Transport { encrypted: true, client: certificate.and_then(name_of) }

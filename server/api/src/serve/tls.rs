@@ -25,6 +25,8 @@ mod certificate;
 
 /// What is negotiated within TLS: the first that the client has, too. gRPC needs `h2`.
 const ALPN: [&[u8]; 2] = [b"h2", b"http/1.1"];
+/// The same on the port of PostgreSQL, whose newer clients ask for it.
+const ALPN_POSTGRES: &[u8] = b"postgresql";
 /// Largest file that is read.
 const FILE_BYTES_MAX: u64 = 4 << 20;
 
@@ -44,6 +46,7 @@ pub struct TlsFiles {
 /// What new connections are met with.
 struct State {
     acceptor: TlsAcceptor,
+    postgres: TlsAcceptor,
     /// Of the files' contents.
     fingerprint: u128,
 }
@@ -112,6 +115,11 @@ impl Tls {
     /// What a connection that begins now is met with.
     pub(super) fn acceptor(&self) -> TlsAcceptor {
         self.state.load().acceptor.clone()
+    }
+
+    /// The same on the port of PostgreSQL.
+    pub(crate) fn postgres_acceptor(&self) -> TlsAcceptor {
+        self.state.load().postgres.clone()
     }
 }
 
@@ -189,8 +197,14 @@ impl Contents {
             let text = format!("`{certificate}` (`tls.certificate_file`) cannot be used with `{key}` (`tls.key_file`)");
             Error::invalid(format!("{text}: {e}"))
         })?;
+        let mut postgres = config.clone();
+        postgres.alpn_protocols = vec![ALPN_POSTGRES.to_vec()];
         config.alpn_protocols = ALPN.iter().map(|name| name.to_vec()).collect();
-        Ok(State { acceptor: TlsAcceptor::from(Arc::new(config)), fingerprint: self.fingerprint() })
+        Ok(State {
+            acceptor: TlsAcceptor::from(Arc::new(config)),
+            postgres: TlsAcceptor::from(Arc::new(postgres)),
+            fingerprint: self.fingerprint(),
+        })
     }
 
     fn client_roots(&self, files: &TlsFiles) -> Result<Option<RootCertStore>> {

@@ -26,11 +26,16 @@ const GROUP_ROWS: usize = 32 * 1024;
 
 /// A form.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
+pub enum Form {
+    /// One object.
     Json,
+    /// An object a row.
     Lines,
+    /// RFC 4180.
     Csv,
+    /// An IPC stream.
     Arrow,
+    /// A file of Parquet.
     Parquet,
 }
 
@@ -44,6 +49,11 @@ const FORMS: [(Form, &str, &str); 5] = [
 ];
 
 impl Form {
+    /// The form of a name, as `format=` has it.
+    pub fn named(name: &str) -> Option<Self> {
+        FORMS.iter().find(|(_, word, _)| *word == name).map(|(form, ..)| *form)
+    }
+
     /// The form that is asked for; JSON where nothing is, or nothing that is known.
     ///
     /// # Errors
@@ -53,9 +63,8 @@ impl Form {
             let known = |wanted: &str| FORMS.iter().find(|(.., content_type)| *content_type == wanted);
             return Ok(accepted(headers).find_map(known).map_or(Self::Json, |(form, ..)| *form));
         };
-        let found = FORMS.iter().find(|(_, word, _)| *word == name);
         let names = || FORMS.map(|(_, word, _)| word).join(", ");
-        found.map(|(form, ..)| *form).ok_or_else(|| invalid("format", &format!("`{name}` is not one of {}", names())))
+        Self::named(name).ok_or_else(|| invalid("format", &format!("`{name}` is not one of {}", names())))
     }
 
     /// Its content type.
@@ -65,7 +74,8 @@ impl Form {
 }
 
 /// Writes an answer.
-pub(super) struct Writer {
+#[allow(missing_debug_implementations, reason = "writers of Arrow and Parquet have none that says something")]
+pub struct Writer {
     schema: SchemaRef,
     /// What is written and not sent.
     out: Vec<u8>,
@@ -94,7 +104,7 @@ impl Writer {
     ///
     /// # Errors
     /// Invalid: the form has no such columns.
-    pub(super) fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
+    pub fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
         let mut out = Vec::new();
         let kind = match form {
             Form::Json => {
@@ -130,7 +140,7 @@ impl Writer {
     ///
     /// # Errors
     /// Internal: only by a fault of ours.
-    pub(super) fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+    pub fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
         match &mut self.kind {
             Kind::Json => rows_of_json(&self.schema, batch, &mut self.rows, &mut self.out)?,
             Kind::Lines => lines_of_json(&self.schema, batch, &mut self.out)?,
@@ -151,7 +161,7 @@ impl Writer {
     ///
     /// # Errors
     /// Internal: only by a fault of ours.
-    pub(super) fn end(self, stats: &Value) -> Result<Bytes> {
+    pub fn end(self, stats: &Value) -> Result<Bytes> {
         let Self { mut out, kind, .. } = self;
         match kind {
             Kind::Json => out.extend_from_slice(format!("],\"stats\":{stats}}}").as_bytes()),

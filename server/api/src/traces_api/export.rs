@@ -6,10 +6,10 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use http::{HeaderValue, StatusCode, header};
 use quiver_traces::export::{self, ExportFormat, ExportOptions};
-use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError, TracesEngine};
+use quiver_traces::{JsonWriter, ParamError, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 
-use super::{Call, json_answer, problem};
+use super::{Call, problem};
 use crate::error::plain;
 use crate::state::AppState;
 
@@ -65,10 +65,6 @@ async fn answer(
     let selection = selection(&call, id)?;
     let options = options(&call)?;
     let download = call.params.switch("download")?.unwrap_or(false);
-    if let Some(analyze) = call.explain()? {
-        let request = TracesEngine::lookup_request(&selection);
-        return Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?));
-    }
     let trace = call.state.traces.trace(&call.ctx, selection).await?;
     let name = download.then(|| format!("trace-{}-{}.json", hex(&trace.id), format.name));
     send(&call, trace, move |trace, w| (format.write)(trace, options, w), name)

@@ -4,17 +4,19 @@ use std::sync::Arc;
 
 use axum::extract::{RawPathParams, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::catalog::catalog_request;
-use quiver_traces::lists::dependencies::graph_request;
 use quiver_traces::lists::histogram::{Measure, SplitBy, default_step};
 use quiver_traces::lists::tags::{INTRINSICS, KeyOf};
 use quiver_traces::params::place;
-use quiver_traces::{ParamError, Search, Selection, Summary, TraceError, compare};
-use quiver_types::spans::{Place, RollupRequest, SpanFilter, SpanRequest, TagRequest, all_columns};
+use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError, compare};
+use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
-use super::{Call, json_answer, problem};
+use super::{Call, problem};
 use crate::state::AppState;
+
+/// Rows that lists have unless asked otherwise, and values of a key.
+const ROWS: u64 = 10_000;
+const VALUES: u64 = 1_000;
 
 /// Calls with a path of their own.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -74,17 +76,13 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     };
     search.conditions.extend(call.segments()?);
     let key = key.unwrap_or_default();
-    if let Some(analyze) = call.explain()? {
-        return explained(list, call, &search, &key, analyze).await;
-    }
     let (traces, ctx, range) = (&call.state.traces, &call.ctx, search.range);
     let mut cursor = None;
-    let limited = |rows: Vec<Value>| -> Result<Value, TraceError> {
-        let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(10_000) as usize;
-        Ok(Value::Array(rows.into_iter().take(limit).collect()))
+    // How many rows a list may have, and how many it has unless asked otherwise.
+    let listing = |default: u64| -> Result<Listing, TraceError> {
+        let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(default) as usize;
+        Ok(Listing { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit) })
     };
-    let wanted = call.params.one("q")?.map(str::to_lowercase);
-    let named = |name: &str| wanted.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
     let data = match list {
         List::Search => {
             let page = traces.search(ctx, search, call.now).await?;
@@ -92,22 +90,21 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
             Value::Array(page.rows.iter().map(Summary::to_json).collect())
         }
         List::Services => {
-            let mut rows = traces.services(ctx, range, search.conditions).await?;
-            rows.retain(|row| named(&row.name));
             let bare = call.params.switch("names")?.unwrap_or(false);
-            limited(rows.iter().map(|r| if bare { r.name.clone().into() } else { r.to_json() }).collect())?
+            let rows = traces.services(ctx, range, search.conditions, listing(ROWS)?).await?;
+            rows.iter().map(|r| if bare { r.name.clone().into() } else { r.to_json() }).collect()
         }
         List::Operations => {
-            let mut rows = traces.operations(ctx, range, search.conditions).await?;
-            rows.retain(|row| named(&row.name));
-            limited(rows.iter().map(quiver_traces::OperationRow::to_json).collect())?
+            let rows = traces.operations(ctx, range, search.conditions, listing(ROWS)?).await?;
+            rows.iter().map(quiver_traces::OperationRow::to_json).collect()
         }
         List::Instances => {
-            let rows = traces.instances(ctx, range, search.conditions).await?;
-            limited(rows.iter().map(quiver_traces::InstanceRow::to_json).collect())?
+            let rows =
+                traces.instances(ctx, range, search.conditions, Listing { like: None, ..listing(ROWS)? }).await?;
+            rows.iter().map(quiver_traces::InstanceRow::to_json).collect()
         }
-        List::Tags => tags(call, search.filter(), &named).await?,
-        List::Values => values(call, search.filter(), &key, &named).await?,
+        List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
+        List::Values => values(call, search.filter(), &key, listing(VALUES)?).await?,
         List::Dependencies => {
             let mut search = search;
             // The graph needs both ends of a call, so the service picks what is shown, not what is read.
@@ -146,39 +143,6 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     call.answer(data, Some(range), cursor)
 }
 
-/// Shows the plan of what a list reads first.
-async fn explained(list: List, call: &Call, search: &Search, key: &str, analyze: bool) -> Result<Response, TraceError> {
-    if list == List::Dependencies && search.conditions.iter().all(of_services) {
-        let request = graph_request(search.range);
-        return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
-    }
-    let catalog = match list {
-        _ if !search.conditions.is_empty() => None,
-        List::Services | List::Operations => Some(RollupRequest::Operations as fn(i64, i64) -> RollupRequest),
-        List::Instances => Some(RollupRequest::Instances as fn(i64, i64) -> RollupRequest),
-        _ => None,
-    };
-    if let Some(request) = catalog.and_then(|request| catalog_request(search.range, request)) {
-        return Ok(json_answer(&call.state.traces.explain_rollup(&call.ctx, request, analyze).await?));
-    }
-    let tags = match list {
-        List::Tags => tag_request(call, search.filter())?,
-        List::Values => match key_of(call, key)? {
-            KeyOf::Attribute(place, key) => Some(TagRequest { filter: search.filter(), place, key: Some(key) }),
-            KeyOf::Intrinsic(_) => None,
-        },
-        _ => None,
-    };
-    if let Some(request) = tags {
-        return Ok(json_answer(&call.state.traces.explain_tags(&call.ctx, request, analyze).await?));
-    }
-    let request = match list {
-        List::Search => search.request(),
-        _ => SpanRequest { filter: search.filter(), columns: all_columns() },
-    };
-    Ok(json_answer(&call.state.traces.explain(&call.ctx, request, analyze).await?))
-}
-
 /// Says whether a condition only names services.
 fn of_services(condition: &SpanFilter) -> bool {
     match condition {
@@ -213,15 +177,14 @@ fn tag_request(call: &Call, filter: SpanFilter) -> Result<Option<TagRequest>, Tr
     Ok((scope != Some("intrinsic")).then_some(TagRequest { filter, place, key: None }))
 }
 
-async fn tags(call: &Call, filter: SpanFilter, named: &impl Fn(&str) -> bool) -> Result<Value, TraceError> {
+async fn tags(call: &Call, filter: SpanFilter, listing: Listing) -> Result<Value, TraceError> {
     let Some(request) = tag_request(call, filter)? else {
+        let named = |name: &str| listing.like.as_ref().is_none_or(|q| name.to_lowercase().contains(q));
         let intrinsics = INTRINSICS.iter().filter(|n| named(n)).map(|n| json!({"key": n, "scope": "intrinsic"}));
         return Ok(Value::Array(intrinsics.collect()));
     };
-    let mut rows = call.state.traces.tags(&call.ctx, request.filter, request.place).await?;
-    rows.retain(|row| named(&row.key));
-    let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(10_000) as usize;
-    Ok(Value::Array(rows.iter().take(limit).map(quiver_traces::TagRow::to_json).collect()))
+    let rows = call.state.traces.tags(&call.ctx, request.filter, request.place, listing).await?;
+    Ok(rows.iter().map(quiver_traces::TagRow::to_json).collect())
 }
 
 fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
@@ -236,16 +199,9 @@ fn key_of(call: &Call, key: &str) -> Result<KeyOf, TraceError> {
     })
 }
 
-async fn values(
-    call: &Call,
-    filter: SpanFilter,
-    key: &str,
-    named: &impl Fn(&str) -> bool,
-) -> Result<Value, TraceError> {
-    let rows = call.state.traces.values(&call.ctx, filter, key_of(call, key)?).await?;
-    let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(1000) as usize;
-    let rows = rows.into_iter().filter(|(value, _)| named(value)).take(limit);
-    Ok(Value::Array(rows.map(|(value, count)| json!({"value": value, "count": count})).collect()))
+async fn values(call: &Call, filter: SpanFilter, key: &str, listing: Listing) -> Result<Value, TraceError> {
+    let rows = call.state.traces.values(&call.ctx, filter, key_of(call, key)?, listing).await?;
+    Ok(rows.iter().map(|(value, count)| json!({"value": value, "count": count})).collect())
 }
 
 async fn compare_two(call: &Call) -> Result<Response, TraceError> {

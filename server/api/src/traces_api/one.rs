@@ -6,12 +6,12 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::export::internal::write_trace;
 use quiver_traces::stats::{GroupBy, statistics as figures};
-use quiver_traces::{Selection, Trace, TraceError, TracesEngine, Tree, summarize};
+use quiver_traces::{Trace, TraceError, Tree, summarize};
 use quiver_types::spans::hex;
 use serde_json::{Value, json};
 
 use super::export::{selection, send};
-use super::{Call, json_answer, problem};
+use super::{Call, problem};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
@@ -27,20 +27,11 @@ async fn with(
         let call = Call::of(state, request).await?;
         let selection = selection(&call, id)?;
         let window = selection.window;
-        if let Some(analyze) = call.explain()? {
-            return explained(&call, &selection, analyze).await;
-        }
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let data = f(&call, &trace)?;
         call.answer(data, Some(window), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
-}
-
-async fn explained(call: &Call, selection: &Selection, analyze: bool) -> Result<Response, TraceError> {
-    let request = TracesEngine::lookup_request(selection);
-    let plan = call.state.traces.explain(&call.ctx, request, analyze).await?;
-    Ok(json_answer(&plan))
 }
 
 /// The internal JSON; with `download=1` the file itself, without the envelope.
@@ -50,9 +41,6 @@ pub(super) async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<Str
         let selection = selection(&call, &id)?;
         let window = Some(selection.window);
         let download = call.params.switch("download")?.unwrap_or(false);
-        if let Some(analyze) = call.explain()? {
-            return explained(&call, &selection, analyze).await;
-        }
         let trace = call.state.traces.trace(&call.ctx, selection).await?;
         let name = download.then(|| format!("trace-{}.json", hex(&trace.id)));
         let meta = call.meta(window, None);

@@ -3,16 +3,21 @@
 
 use std::sync::Arc;
 
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::{Float64Type, Int64Type};
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
+use futures::StreamExt;
 use quiver_logsql::{QueryScope, parse};
+use quiver_query::from_datafusion;
+use quiver_query::index::{self, IndexSource};
 use quiver_traces::{Params, Selection, Trace, TraceError};
 use quiver_types::spans::hex;
 use quiver_types::{Domain, MatchOp, Matcher, MillisRange};
 use serde_json::{Map, Value, json};
 
 use super::export::selection;
-use super::{Call, json_answer, problem};
+use super::{Call, problem};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
@@ -65,9 +70,6 @@ pub(super) async fn logs(State(state): State<Arc<AppState>>, Path(id): Path<Stri
         let query = parse(&text)?;
         // Logs are seen by the rights in logs, not by those in traces.
         let ctx = call.ctx.again_as(call.state.access(Domain::Logs));
-        if let Some(analyze) = call.explain()? {
-            return Ok(json_answer(&call.state.logsql.explain(&query, &scope, &ctx, analyze).await?));
-        }
         let mut rows: Vec<Value> = Vec::new();
         for batch in call.state.logsql.collect(&query, &scope, &ctx).await? {
             for row in batch.to_texts()? {
@@ -91,31 +93,41 @@ pub(super) async fn exemplars(
         let call = Call::of(state, request).await?;
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=10_000)?.unwrap_or(1_000) as usize;
-        let text = hex(&selection.id);
+        let id = hex(&selection.id);
         let trace = find(&call, selection).await?;
         let range = window(&call.params, trace.as_ref())?;
         let millis = MillisRange::new(range.0.div_euclid(1_000_000), range.1.div_euclid(1_000_000));
         let wanted = vec![vec![Matcher::new("__name__", MatchOp::NotEqual, "")?]];
         let ctx = call.ctx.again_as(call.state.access(Domain::Metrics));
-        let (snapshot, inner) = (call.state.source.snapshot(), ctx.clone());
-        let work = async move { snapshot.exemplars(&inner.access, &wanted, millis, &inner.stats).await };
-        let mut rows: Vec<Value> = Vec::new();
-        for series in call.state.engine.run(&ctx, work).await? {
-            for (time, value, labels) in &series.exemplars {
-                let named = labels.iter().any(|(name, v)| ID_FIELDS.contains(&name) && v.eq_ignore_ascii_case(&text));
-                if named && rows.len() < limit {
-                    let of = |labels: &quiver_types::LabelSet| -> Map<String, Value> {
-                        labels.iter().map(|(k, v)| (k.to_owned(), v.into())).collect()
-                    };
-                    rows.push(json!({"series": of(&series.labels), "labels": of(labels), "value": value,
-                        "time": time.saturating_mul(1_000_000).to_string()}));
-                }
+        let source = IndexSource::new(call.state.source.snapshot(), &ctx);
+        let plan = index::exemplars_of_trace(&source, wanted, millis, &id, limit)?;
+        let (engine, inner) = (Arc::clone(&call.state.engine), ctx.clone());
+        let work = async move {
+            let mut batches = engine.execute(&plan, &inner).await?;
+            let mut rows: Vec<Value> = Vec::new();
+            while let Some(batch) = batches.next().await {
+                rows.extend(exemplar_rows(&batch.map_err(from_datafusion)?));
             }
-        }
+            Ok(rows)
+        };
+        let rows = call.state.engine.run(&ctx, work).await?;
         if trace.is_none() && rows.is_empty() {
             return Err(TraceError::NotFound);
         }
         call.answer(rows.into(), Some(range), None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+}
+
+fn exemplar_rows(batch: &RecordBatch) -> Vec<Value> {
+    let object = |column: usize, row: usize| -> Value {
+        serde_json::from_str(batch.column(column).as_string::<i32>().value(row)).unwrap_or_default()
+    };
+    let times = batch.column(2).as_primitive::<Int64Type>();
+    let values = batch.column(3).as_primitive::<Float64Type>();
+    let row = |row: usize| {
+        json!({"series": object(1, row), "labels": object(4, row), "value": values.value(row),
+            "time": times.value(row).saturating_mul(1_000_000).to_string()})
+    };
+    (0..batch.num_rows()).map(row).collect()
 }

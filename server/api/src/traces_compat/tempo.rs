@@ -155,7 +155,7 @@ async fn looked_up(
 
 async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
-        let Some(trace) = trace else { return Ok(StatusCode::NOT_FOUND.into_response()) };
+        let Some(trace) = trace else { return Ok(plain(StatusCode::NOT_FOUND, "trace not found")) };
         if wants_protobuf {
             return protobuf(call, Vec::new(), message(call, &trace)?);
         }

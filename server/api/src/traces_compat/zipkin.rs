@@ -10,7 +10,7 @@ use http::StatusCode;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
 use quiver_traces::lists::tags::KeyOf;
-use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
+use quiver_traces::{Listing, ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
@@ -185,7 +185,7 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
         let key = required(&call, "key")?;
         let (from, to) = window(&call)?;
         let key = KeyOf::Attribute(None, key.to_owned());
-        let rows = call.state.traces.values(&call.ctx, SpanFilter::Starts(from, to), key).await?;
+        let rows = call.state.traces.values(&call.ctx, SpanFilter::Starts(from, to), key, Listing::default()).await?;
         names(&call, rows.into_iter().take(1000).map(|(value, _)| value))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

@@ -54,11 +54,30 @@ async fn signed_by_us_and_still_no_token() {
         ("exp", json!(null), TokenError::Invalid),
         ("exp", json!("never"), TokenError::Invalid),
         ("exp", json!(1.8e99), TokenError::Invalid),
+        ("exp", json!(u64::MAX), TokenError::Invalid),
+        ("exp", json!(now as f64 + 300.5), TokenError::Invalid),
+        ("exp", json!(true), TokenError::Invalid),
+        ("exp", json!([now + 300]), TokenError::Invalid),
+        ("exp", json!(i64::MIN), TokenError::Expired),
         ("exp", json!(now - 6), TokenError::Expired),
         ("exp", json!(-1), TokenError::Expired),
         ("iat", json!(null), TokenError::Invalid),
         ("iat", json!("now"), TokenError::Invalid),
         ("iat", json!(now + 61), TokenError::Invalid),
+        ("iat", json!(i64::MAX), TokenError::Invalid),
+        ("nbf", json!(u64::MAX), TokenError::Invalid),
+        ("nbf", json!([0]), TokenError::Invalid),
+        ("aud", json!([["platform"]]), TokenError::Invalid),
+        ("aud", json!("Platform"), TokenError::Invalid),
+        ("aud", json!(" platform"), TokenError::Invalid),
+        ("aud", json!("platform,other"), TokenError::Invalid),
+        ("iss", json!(ISSUER.to_uppercase()), TokenError::Invalid),
+        ("iss", json!(format!("{ISSUER}#x")), TokenError::Invalid),
+        ("iss", json!(format!("{ISSUER}\u{0}")), TokenError::Invalid),
+        ("sub", json!("../u1"), TokenError::Invalid),
+        ("sub", json!("u1 "), TokenError::Invalid),
+        ("sub", json!("u1' OR '1'='1"), TokenError::Invalid),
+        ("typ", json!("bearer"), TokenError::Invalid),
         ("nbf", json!(now + 6), TokenError::Invalid),
         ("nbf", json!("x"), TokenError::Invalid),
         ("typ", json!(null), TokenError::Invalid),
@@ -141,6 +160,18 @@ async fn headers_and_forms() {
     ] {
         check(&format!("{}.{body}.{signature}", part(&changed(&header, &[(key, value)])))).await;
     }
+    check(&format!("{head}.{body}.")).await;
+    check(&format!("{head}.{body}\t.{signature}")).await;
+    check(&format!("{head}.{body}.{signature}%2e")).await;
+    check(&format!("{head}.{body}.{signature}\u{e4}")).await;
+    check(&format!("{head}.{body}.{signature},{head}.{body}.{signature}")).await;
+    // Five parts are an encrypted token, which nothing here opens.
+    check(&format!("{head}.{body}.{signature}.{body}.{signature}")).await;
+    // Bits after the last byte: another text of the same bytes is another token.
+    let (last, rest) = (signature.chars().last().unwrap(), &signature[..signature.len() - 1]);
+    let alphabet = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-_";
+    let twin = alphabet.chars().nth(alphabet.find(last).unwrap() ^ 1).unwrap();
+    check(&format!("{head}.{body}.{rest}{twin}")).await;
     check(&format!("{head}.{body}")).await;
     check(&format!("{head}.{body}.{signature}.{signature}")).await;
     check(&format!("{head}.{body}.{signature}=")).await;
@@ -161,6 +192,53 @@ async fn headers_and_forms() {
     let elsewhere = Request { issuer: "https://other.example/realms/platform", ..request() };
     let shown = Shown::Token(Secret::new(token));
     assert_eq!(fx.auth.identify(&shown, elsewhere).await.unwrap_err(), TokenError::Invalid);
+}
+
+#[tokio::test]
+async fn texts_that_two_readers_take_differently() {
+    let fx = fixture().await;
+    let token = fx.login("").await["access_token"].as_str().unwrap().to_owned();
+    let parts: Vec<&str> = token.split('.').collect();
+    let [head, body, signature] = parts[..] else { panic!("three parts") };
+    let header: Value = serde_json::from_slice(&URL_SAFE_NO_PAD.decode(head).unwrap()).unwrap();
+    let check = async |token: &str| {
+        assert_eq!(fx.identify(&format!("Bearer {token}")).await.unwrap_err(), TokenError::Invalid, "{token:.100}");
+    };
+    for alg in [
+        "none", "None", "nOnE", "", "HS256", "HS384", "HS512", "RS384", "RS512", "PS256", "PS384", "ES256", "EdDSA",
+        "rs256",
+    ] {
+        let other = part(&changed(&header, &[("alg", json!(alg))]));
+        check(&format!("{other}.{body}.{signature}")).await;
+        check(&format!("{other}.{body}.")).await;
+    }
+    // Names that stand twice, of which readers take one or the other; depth; texts that only look alike; packed claims.
+    let kid = header["kid"].as_str().unwrap();
+    let raw = |text: &str| URL_SAFE_NO_PAD.encode(text);
+    for text in [
+        format!(r#"{{"alg":"none","alg":"RS256","typ":"JWT","kid":"{kid}"}}"#),
+        format!(r#"{{"alg":"RS256","typ":"JWT","kid":"{kid}","kid":"{kid}"}}"#),
+        format!(r#"{{"alg":"RS256","typ":"JWT","kid":"{kid}\u0000"}}"#),
+        format!(r#"{{"alg":"RS256","typ":"JWT","kid":"\u200b{kid}"}}"#),
+        format!(r#"{{"alg":"RS256 ","typ":"JWT","kid":"{kid}"}}"#),
+        format!(r#"{{"alg":"RS256","typ":"JWT","kid":"{kid}","zip":"DEF","crit":["zip"]}}"#),
+        format!(r#"{{"alg":"RS256","typ":"JWT","kid":"{kid}"}}trailing"#),
+        format!("\u{feff}{{\"alg\":\"RS256\",\"kid\":\"{kid}\"}}"),
+        format!(r#"{{"alg":"RSA-OAEP","enc":"A256GCM","zip":"DEF","kid":"{kid}"}}"#),
+        format!(r#"{{"alg":"RS256","kid":"{kid}","x":{}{}}}"#, "[".repeat(3000), "]".repeat(3000)),
+        r#""RS256""#.to_owned(),
+        "null".to_owned(),
+        String::new(),
+    ] {
+        check(&format!("{}.{body}.{signature}", raw(&text))).await;
+    }
+    for text in [
+        r#"{"iss":"a","iss":"b"}"#.to_owned(),
+        format!(r#"{{"exp":{}}}"#, "9".repeat(400)),
+        format!(r#"{{"iss":{}}}"#, "{\"a\":".repeat(200) + "1" + &"}".repeat(200)),
+    ] {
+        check(&format!("{head}.{}.{signature}", raw(&text))).await;
+    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What is unique, what names what, and what becomes of it when something goes.
 
+use quiver_database::statement;
 use serde_json::{Map, Value, json};
-use sqlx::Row;
 
 use super::Work;
 use crate::audit;
@@ -17,15 +17,15 @@ impl Work<'_> {
     /// Takes the values that only this entity may have.
     pub(super) async fn keep_unique(&mut self, family: &Family, entity: &Entity) -> Result<()> {
         let sql = "DELETE FROM entity_key WHERE family = ? AND id = ?";
-        sqlx::query(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
+        statement(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
         for fields in family.unique {
             let values: Vec<&Value> = fields.iter().map(|f| entity.body.get(*f).unwrap_or(&Value::Null)).collect();
             let value = json!(values).to_string();
             let sql = "INSERT INTO entity_key (family, owner, fields, value, id) VALUES (?, ?, ?, ?, ?) \
                 ON CONFLICT DO NOTHING";
-            let row = sqlx::query(sql).bind(family.name).bind(&entity.owner).bind(fields.join(","));
+            let row = statement(sql).bind(family.name).bind(&entity.owner).bind(fields.join(","));
             let done = row.bind(value).bind(&entity.id).execute(&mut *self.db).await?;
-            if done.rows_affected() == 0 {
+            if done == 0 {
                 let text = format!("there is one with the same {}", fields.join(", "));
                 let pointer = format!("/{}", fields.first().copied().unwrap_or_default());
                 let error = FieldError::new(pointer, "DUPLICATE", text.clone());
@@ -39,7 +39,7 @@ impl Work<'_> {
     /// Checks what an entity names, and notes it.
     pub(super) async fn keep_links(&mut self, of: &Family, entity: &Entity) -> Result<()> {
         let sql = "DELETE FROM entity_link WHERE family = ? AND id = ?";
-        sqlx::query(sql).bind(of.name).bind(&entity.id).execute(&mut *self.db).await?;
+        statement(sql).bind(of.name).bind(&entity.id).execute(&mut *self.db).await?;
         let mut errors = Vec::new();
         for link in (of.links)(&entity.body) {
             let mut found = None;
@@ -57,7 +57,7 @@ impl Work<'_> {
             };
             let sql = "INSERT INTO entity_link (family, id, to_family, to_id, on_delete) VALUES (?, ?, ?, ?, ?) \
                 ON CONFLICT DO NOTHING";
-            let row = sqlx::query(sql).bind(of.name).bind(&entity.id).bind(to).bind(&link.id);
+            let row = statement(sql).bind(of.name).bind(&entity.id).bind(to).bind(&link.id);
             row.bind(link.on_delete.word()).execute(&mut *self.db).await?;
         }
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
@@ -72,11 +72,11 @@ impl Work<'_> {
             at += 1;
             let sql =
                 "SELECT family, id, on_delete FROM entity_link WHERE to_family = ? AND to_id = ? ORDER BY family, id";
-            let rows = sqlx::query(sql).bind(&to_family).bind(&to_id).fetch_all(&mut *self.db).await?;
+            let rows = statement(sql).bind(&to_family).bind(&to_id).fetch_all(&mut *self.db).await?;
             let mut refusing = Vec::new();
             for row in rows {
                 let (name, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
-                match row.try_get::<String, _>(2)?.as_str() {
+                match row.try_get::<String>(2)?.as_str() {
                     _ if gone.contains(&(name.clone(), id.clone())) => {}
                     "cascade" => gone.push((name, id)),
                     "detach" => self.detach(&name, &id, &to_id).await?,
@@ -101,7 +101,7 @@ impl Work<'_> {
         let mut found = Vec::new();
         for family in FAMILIES.iter().filter(|f| f.owners.contains(&owner)) {
             let sql = "SELECT id FROM entity WHERE family = ? AND owner = ?";
-            let rows = sqlx::query(sql).bind(family.name).bind(format!("{owner}/{id}"));
+            let rows = statement(sql).bind(family.name).bind(format!("{owner}/{id}"));
             for row in rows.fetch_all(&mut *self.db).await? {
                 found.push((family.name.to_owned(), row.try_get(0)?));
             }
@@ -136,7 +136,7 @@ impl Work<'_> {
         forget(&mut after.body, gone);
         self.store(of, &after, "UPDATE").await?;
         let sql = "DELETE FROM entity_link WHERE family = ? AND id = ? AND to_id = ?";
-        sqlx::query(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
+        statement(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
         audit::changed(self, of, "UPDATE", Some(&before), Some(&after)).await
     }
 }

@@ -2,8 +2,8 @@
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
+use quiver_database::Connection;
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::{Done, Drafted};
 use crate::document::{Config, Entity, all_of};
@@ -28,7 +28,7 @@ pub struct Part {
 
 impl Config {
     /// Asks the service about the whole that entities make, before a change of some of them is kept.
-    pub(crate) async fn whole(&self, db: &mut SqliteConnection, all: &[Done], composes: bool) -> Result<()> {
+    pub(crate) async fn whole(&self, db: &mut Connection, all: &[Done], composes: bool) -> Result<()> {
         if !composes || !all.iter().any(|done| done.changed) {
             return Ok(());
         }

@@ -1,21 +1,17 @@
 //! Apdex thresholds (`config-api` 3.6).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::condition::Glob;
+use quiver_types::configured::{RUM_MS, SERVICE_MS};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::{pattern_service, text};
 use crate::change::Drafted;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind};
 use crate::problem::{FieldError, Result};
-
-/// The threshold of services, and of pages, where nothing else is said, in milliseconds.
-pub const SERVICE_MS: i64 = 500;
-/// See [`SERVICE_MS`].
-pub const RUM_MS: i64 = 3000;
 
 /// Apdex thresholds.
 pub const APDEX_THRESHOLDS: Family = Family {
@@ -52,7 +48,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// The default goes by the signal.
-fn prepare<'a>(_: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(_: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("thresholdMs").is_none_or(Value::is_null) {
             let default = if text(&draft.body, "signal") == "rum" { RUM_MS } else { SERVICE_MS };

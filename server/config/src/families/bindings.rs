@@ -1,9 +1,9 @@
 //! Bindings: who has which role, and for which services.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
-use sqlx::SqliteConnection;
 
 use super::{no_builtin, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -58,7 +58,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
 
 /// Nobody can give what they lack, and an administrator stays.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

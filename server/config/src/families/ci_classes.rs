@@ -1,9 +1,9 @@
 //! Classes of configuration items and their subclasses: which attributes resources of a type have (`config-api` 4).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
-use sqlx::SqliteConnection;
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules};
 use super::{id_link, text};
@@ -55,7 +55,7 @@ pub const CI_SUBCLASSES: Family = Family {
 };
 
 /// Gives a class and those above it, from the class up.
-pub(super) async fn line(db: &mut SqliteConnection, id: &str) -> Result<Vec<(String, Map<String, Value>)>> {
+pub(super) async fn line(db: &mut Connection, id: &str) -> Result<Vec<(String, Map<String, Value>)>> {
     let (mut found, mut next) = (Vec::new(), Some(id.to_owned()));
     while let Some(id) = next.filter(|id| found.len() <= DEPTH_MAX && found.iter().all(|(seen, _)| seen != id)) {
         let Some(entity) = find(db, CI_CLASSES.name, &id).await? else { break };
@@ -66,11 +66,7 @@ pub(super) async fn line(db: &mut SqliteConnection, id: &str) -> Result<Vec<(Str
 }
 
 /// A class is not above itself, not too deep, and contradicts nothing above it.
-fn class<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn class<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let Some(parent) = draft.body.get("parentId").and_then(Value::as_str) else { return Ok(()) };
         let above = line(db, parent).await?;
@@ -85,7 +81,7 @@ fn class<'a>(
     })
 }
 
-fn subclass<'a>(db: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn subclass<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let above = line(db, text(&draft.body, "classId")).await?;
         no_clash(&draft.body, above.iter().map(|(_, body)| body))

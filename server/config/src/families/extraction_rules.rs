@@ -1,10 +1,10 @@
 //! Data-extraction rules (`config-api` 3.7).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::extraction::ExtractionRule;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::{pattern_service, push_errors};
 use crate::access::must_have;
@@ -70,11 +70,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// A new rule comes behind those of its priority; the source of logs is the message.
-fn prepare<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;
         // Whoever changes a rule that was suspended gives it another try.

@@ -1,9 +1,9 @@
 //! Groups: users and service accounts that are bound together.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
-use sqlx::SqliteConnection;
 
 use super::{no_builtin, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -44,7 +44,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
 
 /// Who adds a member gives it what the group has.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

@@ -1,9 +1,9 @@
 //! API keys of a user or a service account.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
-use sqlx::SqliteConnection;
 
 use super::{no_builtin, no_links, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -47,7 +47,7 @@ fn expiry(body: &Map<String, Value>) -> Option<i64> {
 
 /// A key holds what its owner holds at most, whoever makes it, and no more than who makes it.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

@@ -2,9 +2,9 @@
 //! policy together is asked of the service (`Checks::whole`) after each change.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::{id_link, text};
 use crate::change::Drafted;
@@ -148,7 +148,7 @@ fn managed(what: &str) -> Problem {
 
 /// Puts a route under its parent, behind its siblings where no place is given.
 fn place_route<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     making: &'a Making<'a>,
     draft: &'a mut Drafted,
 ) -> BoxFuture<'a, Result<()>> {
@@ -191,7 +191,7 @@ fn place_route<'a>(
 }
 
 fn root_stays<'a>(
-    _: &'a mut SqliteConnection,
+    _: &'a mut Connection,
     _: &'a Caller,
     _: i64,
     before: Option<&'a Entity>,
@@ -203,7 +203,7 @@ fn root_stays<'a>(
 
 /// Refuses that a name goes which routes have.
 async fn name_is_free(
-    db: &mut SqliteConnection,
+    db: &mut Connection,
     (before, after): (Option<&Entity>, Option<&Entity>),
     named: fn(&Map<String, Value>, &str) -> bool,
 ) -> Result<()> {
@@ -225,7 +225,7 @@ async fn name_is_free(
 }
 
 fn receiver_is_free<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     _: &'a Caller,
     _: i64,
     before: Option<&'a Entity>,
@@ -235,7 +235,7 @@ fn receiver_is_free<'a>(
 }
 
 fn interval_is_free<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     _: &'a Caller,
     _: i64,
     before: Option<&'a Entity>,

@@ -2,9 +2,9 @@
 //! that both change together; the API edits them one by one.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::text;
 use crate::access::SERVICES;
@@ -58,7 +58,7 @@ pub const PROCESSES: Family = Family {
 };
 
 /// The steps of a process.
-pub(crate) fn steps(body: &Map<String, Value>) -> &[Value] {
+pub fn steps(body: &Map<String, Value>) -> &[Value] {
     body.get("steps").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
 }
 
@@ -110,11 +110,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Gives steps their ids and places, and notes of which services they are.
-fn prepare<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let mut services = Vec::new();
         let (mut ids, mut names) = (Vec::new(), Vec::new());

@@ -3,9 +3,9 @@
 use std::collections::HashSet;
 
 use futures::future::BoxFuture;
+use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::{Row, SqliteConnection};
 
 use super::ci_classes::cycle;
 use super::{id_link, ids_links, text};
@@ -104,9 +104,9 @@ fn builtin() -> Vec<(&'static str, Value)> {
 }
 
 /// Ids of the relationships that name a resource.
-async fn of_resource(db: &mut SqliteConnection, id: &str) -> Result<Vec<String>> {
+async fn of_resource(db: &mut Connection, id: &str) -> Result<Vec<String>> {
     let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ?";
-    let rows = sqlx::query(sql).bind(RELATIONSHIPS.name).bind("resources").bind(id).fetch_all(db).await?;
+    let rows = statement(sql).bind(RELATIONSHIPS.name).bind("resources").bind(id).fetch_all(db).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
 }
 
@@ -115,7 +115,7 @@ fn service_of(resource: &Entity) -> &str {
 }
 
 /// Notes anew of which services the relationships of a resource are.
-pub(super) async fn follow_service(db: &mut SqliteConnection, id: &str) -> Result<()> {
+pub(super) async fn follow_service(db: &mut Connection, id: &str) -> Result<()> {
     for relationship in of_resource(db, id).await? {
         let Some(mut entity) = find(db, RELATIONSHIPS.name, &relationship).await? else { continue };
         let mut services = Vec::with_capacity(2);
@@ -126,7 +126,7 @@ pub(super) async fn follow_service(db: &mut SqliteConnection, id: &str) -> Resul
         entity.sealed.insert(SERVICES.to_owned(), json!(services));
         let sealed = serde_json::to_string(&entity.sealed).map_err(Problem::internal)?;
         let sql = "UPDATE entity SET sealed = ? WHERE family = ? AND id = ?";
-        sqlx::query(sql).bind(sealed).bind(RELATIONSHIPS.name).bind(&relationship).execute(&mut *db).await?;
+        statement(sql).bind(sealed).bind(RELATIONSHIPS.name).bind(&relationship).execute(&mut *db).await?;
     }
     Ok(())
 }
@@ -137,11 +137,7 @@ fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
 }
 
 /// Ends have the types that the relationship's type asks for, and neither its cardinality nor its order is broken.
-fn prepare<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &draft.body;
         let id = |key: &str| text(body, key).to_owned();
@@ -182,13 +178,7 @@ fn prepare<'a>(
 }
 
 /// The relationships of a type that go out of a resource, or come in.
-async fn edges(
-    db: &mut SqliteConnection,
-    kind: &str,
-    resource: &str,
-    end: &str,
-    but: Option<&str>,
-) -> Result<Vec<Entity>> {
+async fn edges(db: &mut Connection, kind: &str, resource: &str, end: &str, but: Option<&str>) -> Result<Vec<Entity>> {
     let mut found = Vec::new();
     for id in of_resource(db, resource).await? {
         if Some(id.as_str()) == but {
@@ -201,7 +191,7 @@ async fn edges(
 }
 
 async fn keep_cardinality(
-    db: &mut SqliteConnection,
+    db: &mut Connection,
     own: Option<&str>,
     of: &Map<String, Value>,
     (kind, source, target): (&str, &str, &str),
@@ -223,7 +213,7 @@ async fn keep_cardinality(
 }
 
 /// Says whether relationships of a type lead from one resource to another one.
-async fn leads_to(db: &mut SqliteConnection, kind: &str, from: &str, to: &str, but: Option<&str>) -> Result<bool> {
+async fn leads_to(db: &mut Connection, kind: &str, from: &str, to: &str, but: Option<&str>) -> Result<bool> {
     let (mut seen, mut open) = (HashSet::from([from.to_owned()]), vec![from.to_owned()]);
     while let Some(at) = open.pop() {
         if at == to {

@@ -2,10 +2,10 @@
 //! (`config-api` 4).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::condition::NameTemplate;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules as attribute_rules};
 use super::ci_classes::{line, no_clash};
@@ -79,7 +79,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// What resources of a type may have: the attributes of type, subclass and class.
-pub(super) async fn attributes_of(db: &mut SqliteConnection, body: &Map<String, Value>) -> Result<Attributes> {
+pub(super) async fn attributes_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Attributes> {
     let mut all = Attributes::default();
     all.add(body);
     for other in above(db, body).await? {
@@ -88,7 +88,7 @@ pub(super) async fn attributes_of(db: &mut SqliteConnection, body: &Map<String, 
     Ok(all)
 }
 
-async fn above(db: &mut SqliteConnection, body: &Map<String, Value>) -> Result<Vec<Map<String, Value>>> {
+async fn above(db: &mut Connection, body: &Map<String, Value>) -> Result<Vec<Map<String, Value>>> {
     let mut found = Vec::new();
     let mut class = text(body, "ciClassId").to_owned();
     if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await? {
@@ -102,7 +102,7 @@ async fn above(db: &mut SqliteConnection, body: &Map<String, Value>) -> Result<V
 }
 
 /// A subclass is one of the class; what makes identity is an attribute.
-fn prepare<'a>(db: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &draft.body;
         let class = text(body, "ciClassId");
@@ -178,10 +178,13 @@ const BUILTIN: [(&str, &str, &str, &[(&str, &str)]); 13] = [
     ("external_service", "External service", "application", &[("peer.service", "attributes.peer.service")]),
 ];
 
+/// The id of the built-in type of services.
+pub const SERVICE_TYPE_ID: &str = "00000000-0000-7000-8000-000000000101";
+
 /// The id of a built-in type, by its place.
 fn builtin_id(n: usize) -> &'static str {
     const IDS: [&str; 13] = [
-        "00000000-0000-7000-8000-000000000101",
+        SERVICE_TYPE_ID,
         "00000000-0000-7000-8000-000000000102",
         "00000000-0000-7000-8000-000000000103",
         "00000000-0000-7000-8000-000000000104",

@@ -1,9 +1,9 @@
 //! Managed resources (`config-api` 4).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::relationships::follow_service;
 use super::resource_types::attributes_of;
@@ -50,7 +50,7 @@ pub const RESOURCES: Family = Family {
 };
 
 /// Attributes are those of type and classes, and the key follows from them.
-fn prepare<'a>(db: &'a mut SqliteConnection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let id = text(&draft.body, "typeId").to_owned();
         let Some(of) = find(db, "resource-types", &id).await? else {
@@ -114,7 +114,7 @@ fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldErro
 
 /// Relationships are seen by who sees both ends.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     _: &'a Caller,
     _: i64,
     before: Option<&'a Entity>,

@@ -1,9 +1,9 @@
 //! Roles: names for sets of permissions.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
-use sqlx::SqliteConnection;
 
 use super::{no_links, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -55,7 +55,7 @@ fn builtin() -> Vec<(&'static str, Value)> {
 
 /// Nobody can put into a role what they lack, and an administrator stays.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

@@ -2,9 +2,9 @@
 //! service (`Checks`).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::text;
 use crate::change::Drafted;
@@ -73,7 +73,7 @@ pub const RULE_GROUPS: Family = Family {
         Field::open("eval_offset", Kind::Duration, "null"),
         Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
         Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
-        Field::open("type", Kind::Word(&["prometheus", "vlogs"]), "\"prometheus\""),
+        Field::open("type", Kind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),
         Field::open("headers", Kind::Json, "null"),
         Field::open("notifier_headers", Kind::Json, "null"),
         Field::open("debug", Kind::Bool, "null"),
@@ -99,11 +99,7 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with.
-fn prepare<'a>(
-    db: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let body = &mut draft.body;
         let name = [text(body, "alert"), text(body, "record")].concat();

@@ -1,10 +1,10 @@
 //! Segments: named filters over all signals (`config-api` 3.5).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::condition::{Condition, bind};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
-use sqlx::SqliteConnection;
 
 use super::text;
 use crate::change::Drafted;
@@ -116,11 +116,7 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 }
 
 /// Who makes a segment owns it.
-fn prepare<'a>(
-    _: &'a mut SqliteConnection,
-    making: &'a Making<'a>,
-    draft: &'a mut Drafted,
-) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(_: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("owner").is_none_or(Value::is_null) {
             draft.body.insert("owner".to_owned(), json!(making.caller.subject));

@@ -1,8 +1,8 @@
 //! Service accounts: programs that sign in with a secret.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
-use sqlx::SqliteConnection;
 
 use super::{no_builtin, no_links, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -32,7 +32,7 @@ pub const SERVICE_ACCOUNTS: Family = Family {
 
 /// As for users: the secret is a way to its rights.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

@@ -1,8 +1,8 @@
 //! What subjects hold as the transaction sees it, for rules over several entities.
 
+use quiver_database::{Connection, Row, statement};
 use quiver_types::{Rights, Triple};
 use serde_json::{Map, Value};
-use sqlx::{Row, SqliteConnection};
 
 use crate::family::Caller;
 use crate::json::time_of;
@@ -29,25 +29,25 @@ pub(super) fn owner_of(owner: &str) -> Result<(&'static str, &str)> {
     found.ok_or_else(|| Problem::internal(format!("a key without owner: `{owner}`")))
 }
 
-async fn bodies(db: &mut SqliteConnection, family: &str) -> Result<Vec<(String, Map<String, Value>)>> {
+async fn bodies(db: &mut Connection, family: &str) -> Result<Vec<(String, Map<String, Value>)>> {
     let sql = "SELECT id, body FROM entity WHERE family = ?";
-    let rows = sqlx::query(sql).bind(family).fetch_all(db).await?;
-    let read = |row: &sqlx::sqlite::SqliteRow| {
+    let rows = statement(sql).bind(family).fetch_all(db).await?;
+    let read = |row: &Row| {
         let (id, body): (String, String) = (row.try_get(0)?, row.try_get(1)?);
         Ok((id, serde_json::from_str(&body).map_err(Problem::internal)?))
     };
     rows.iter().map(read).collect()
 }
 
-async fn body(db: &mut SqliteConnection, family: &str, id: &str) -> Result<Option<Map<String, Value>>> {
+async fn body(db: &mut Connection, family: &str, id: &str) -> Result<Option<Map<String, Value>>> {
     let sql = "SELECT body FROM entity WHERE family = ? AND id = ?";
-    let row = sqlx::query(sql).bind(family).bind(id).fetch_optional(db).await?;
+    let row = statement(sql).bind(family).bind(id).fetch_optional(db).await?;
     let Some(row) = row else { return Ok(None) };
-    serde_json::from_str(&row.try_get::<String, _>(0)?).map(Some).map_err(Problem::internal)
+    serde_json::from_str(&row.try_get::<String>(0)?).map(Some).map_err(Problem::internal)
 }
 
 /// What a binding gives.
-pub(super) async fn given_by(db: &mut SqliteConnection, binding: &Map<String, Value>) -> Result<Rights> {
+pub(super) async fn given_by(db: &mut Connection, binding: &Map<String, Value>) -> Result<Rights> {
     let id = binding.get("roleId").and_then(Value::as_str).unwrap_or_default();
     let role = body(db, "rbac/roles", id).await?.unwrap_or_default();
     let services = binding.get("services").and_then(Value::as_array);
@@ -65,7 +65,7 @@ fn subject(binding: &Map<String, Value>) -> (&str, &str) {
 }
 
 /// What a subject holds, through groups, too.
-pub(super) async fn rights_of(db: &mut SqliteConnection, now_ms: i64, kind: &str, id: &str) -> Result<Rights> {
+pub(super) async fn rights_of(db: &mut Connection, now_ms: i64, kind: &str, id: &str) -> Result<Rights> {
     let groups = bodies(&mut *db, "rbac/groups").await?;
     let within = |group: &Map<String, Value>| {
         group.get("members").and_then(Value::as_array).is_some_and(|m| m.iter().any(|m| m.as_str() == Some(id)))
@@ -82,7 +82,7 @@ pub(super) async fn rights_of(db: &mut SqliteConnection, now_ms: i64, kind: &str
 }
 
 /// Refuses a change after which nobody who can sign in holds `{admin, *, *}` for good.
-pub(super) async fn an_admin_stays(db: &mut SqliteConnection, caller: &Caller, now_ms: i64) -> Result<()> {
+pub(super) async fn an_admin_stays(db: &mut Connection, caller: &Caller, now_ms: i64) -> Result<()> {
     // Before the first start is over there is none yet.
     if caller.subject == Caller::SETUP {
         return Ok(());

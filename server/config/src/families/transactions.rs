@@ -1,10 +1,10 @@
 //! Key business transactions (`config-api` 3.2 and 3.3).
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::condition::Glob;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
-use sqlx::SqliteConnection;
 
 use super::{id_link, pattern_service, text};
 use crate::document::{Entity, all_of};
@@ -104,7 +104,7 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
 }
 
 fn limit<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     family: &'static str,
     owner: &'static str,
     after: Option<&'a Entity>,

@@ -1,8 +1,8 @@
 //! Users: people.
 
 use futures::future::BoxFuture;
+use quiver_database::Connection;
 use quiver_types::{Domain, Right};
-use sqlx::SqliteConnection;
 
 use super::{no_builtin, no_links, no_rules, no_service, standing};
 use crate::document::Entity;
@@ -40,7 +40,7 @@ pub const USERS: Family = Family {
 
 /// An administrator stays, and who changes another's account holds what it holds: a password is a way to its rights.
 fn hook<'a>(
-    db: &'a mut SqliteConnection,
+    db: &'a mut Connection,
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,

@@ -1,6 +1,7 @@
 //! The contract, family by family.
 
 use super::*;
+use quiver_database::statement;
 
 /// A body that a family takes, and another one: the n-th of its kind.
 fn sample(family: &Family, n: usize) -> Option<Value> {
@@ -301,9 +302,9 @@ async fn audit_is_a_chain() {
     let verified = fx.config.audit_verify().await.unwrap();
     assert_eq!((verified.rows, verified.broken_at), (rows.len() as u64 + builtin_rows(&rows), None));
     // A row that goes, or changes, shows.
-    sqlx::query("DELETE FROM audit WHERE number = 3").execute(&fx.config.pool).await.unwrap();
+    statement("DELETE FROM audit WHERE number = 3").execute(&fx.config.pool).await.unwrap();
     assert_eq!(fx.config.audit_verify().await.unwrap().broken_at, Some(4));
-    sqlx::query("UPDATE audit SET row = replace(row, 'CREATE', 'DELETE') WHERE number = 2")
+    statement("UPDATE audit SET row = replace(row, 'CREATE', 'DELETE') WHERE number = 2")
         .execute(&fx.config.pool)
         .await
         .unwrap();
@@ -319,7 +320,7 @@ fn builtin_rows(_: &[Map<String, Value>]) -> u64 {
 async fn a_row_taken_from_the_end_shows() {
     let fx = fixture().await;
     let last = "DELETE FROM audit WHERE number = (SELECT max(number) FROM audit)";
-    sqlx::query(last).execute(&fx.config.pool).await.unwrap();
+    statement(last).execute(&fx.config.pool).await.unwrap();
     assert!(fx.config.audit_verify().await.unwrap().broken_at.is_some());
 }
 
@@ -332,7 +333,8 @@ async fn requests_that_name_themselves() {
     assert_eq!(fx.config.begin_named(&one).await.unwrap_err().code, "IDEMPOTENCY_IN_PROGRESS");
     fx.config.end_named(&one, Some(b"answer")).await.unwrap();
     assert_eq!(fx.config.begin_named(&one).await.unwrap(), Begun::Answered(b"answer".to_vec()));
-    let stored: Vec<u8> = sqlx::query_scalar("SELECT answer FROM answered").fetch_one(&fx.config.pool).await.unwrap();
+    let row = statement("SELECT answer FROM answered").fetch_one(&fx.config.pool).await.unwrap();
+    let stored: Vec<u8> = row.try_get(0).unwrap();
     assert_ne!(stored, b"answer", "answers rest encrypted");
     let other = named("k", "other").unwrap();
     assert_eq!(fx.config.begin_named(&other).await.unwrap_err().code, "IDEMPOTENCY_KEY_REUSED");

@@ -5,12 +5,21 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
+use arrow::array::{Array, AsArray, RecordBatch};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use arrow::error::ArrowError;
+use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
 use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
 use quiver_alerting::unit_tests::histogram_text;
+use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
 use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
+use quiver_olap::OlapEngine;
+use quiver_olap::query::request::Request as OlapRequest;
 use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
+use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
@@ -24,6 +33,8 @@ pub struct StoreEngines {
     pub promql: Arc<PromqlEngine>,
     /// LogsQL.
     pub logsql: Arc<LogsqlEngine>,
+    /// Analytics.
+    pub olap: Arc<OlapEngine>,
     /// Where queries run.
     pub engine: Arc<QueryEngine>,
     /// Where results go.
@@ -45,6 +56,7 @@ impl Engines for StoreEngines {
         Box::new(StoreEngine {
             promql: Arc::clone(&self.promql),
             logsql: Arc::clone(&self.logsql),
+            olap: Arc::clone(&self.olap),
             engine: Arc::clone(&self.engine),
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
@@ -60,6 +72,7 @@ impl Engines for StoreEngines {
 struct StoreEngine {
     promql: Arc<PromqlEngine>,
     logsql: Arc<LogsqlEngine>,
+    olap: Arc<OlapEngine>,
     engine: Arc<QueryEngine>,
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
@@ -74,7 +87,7 @@ const RESULT_LABEL: &str = "stats_result";
 impl StoreEngine {
     fn context(&self, rule: usize, language: Language, expr: &str) -> QueryContext {
         let asked = Asked {
-            language: if language == Language::Logsql { "logsql" } else { "promql" },
+            language: language.as_str(),
             caller: format!("rule group {}", self.asker.group),
             ..Asked::default()
         };
@@ -126,12 +139,70 @@ impl StoreEngine {
     }
 }
 
+impl StoreEngine {
+    /// Asks analytics; ranges relative to now are relative to the evaluation.
+    async fn olap(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
+        let value = olap_query(expr)?;
+        let catalog = self.olap.catalog();
+        let mut asked =
+            OlapRequest::parse(&value, &catalog, at.saturating_mul(1_000_000)).map_err(|e| e.to_string())?;
+        asked.check(false).map_err(|e| e.to_string())?;
+        if value.get("limit").is_none() {
+            // What a rule sees is never cut without a word: the largest number of rows is an error.
+            asked.queries.iter_mut().for_each(|query| query.limit = None);
+        }
+        let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
+        let access = DomainAccess::of(|domain| rights.access(Right::View, domain));
+        let ctx = self.context(rule, Language::Olap, expr);
+        let sets = self.olap.load(&catalog, &asked, &access, &ctx).await.map_err(|e| e.to_string())?;
+        let measure = asked.queries[0].measures.first().map(ToString::to_string).unwrap_or_default();
+        let mut out = Vec::new();
+        for set in &sets {
+            let names = label_names(&set.columns, &measure);
+            for batch in &set.batches {
+                out.extend(elements_of_rows(batch, &names).map_err(|e| e.to_string())?);
+            }
+        }
+        Ok(out)
+    }
+}
+
+/// Gives the label of each column: the name of its member, with its model before it where two are alike. The measure has
+/// none.
+fn label_names(columns: &[String], measure: &str) -> Vec<Option<String>> {
+    let short = |column: &str| column.rsplit('.').next().unwrap_or(column).to_owned();
+    let name = |column: &String| {
+        let alike = columns.iter().filter(|other| *other != measure && short(other) == short(column)).count();
+        let label = if alike > 1 { column.replace('.', "_") } else { short(column) };
+        (column != measure).then_some(label)
+    };
+    columns.iter().map(name).collect()
+}
+
+fn elements_of_rows(batch: &RecordBatch, names: &[Option<String>]) -> Result<Vec<Element>, ArrowError> {
+    let Some(at) = names.iter().position(Option::is_none) else { return Ok(Vec::new()) };
+    let values = cast(batch.column(at), &DataType::Float64)?;
+    let values = values.as_primitive::<Float64Type>();
+    let mut out = Vec::new();
+    for row in (0..batch.num_rows()).filter(|&row| values.is_valid(row)) {
+        let mut labels = Vec::new();
+        for (name, column) in names.iter().zip(batch.columns()) {
+            if let Some(name) = name.as_deref().filter(|_| column.is_valid(row)) {
+                labels.push((name, array_value_to_string(column, row)?));
+            }
+        }
+        let labels = LabelSet::from_pairs(labels.iter().filter(|(_, v)| !v.is_empty()).map(|(n, v)| (*n, v.as_str())));
+        out.push(Element { labels, value: ElementValue::Float(values.value(row)) });
+    }
+    Ok(out)
+}
+
 impl Engine for StoreEngine {
     fn query(&self, rule: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         match language {
             Language::Promql => self.handle.block_on(self.promql(rule, expr, at)),
             Language::Logsql => self.handle.block_on(self.logsql(rule, expr, at)),
-            Language::Olap => Err("rules over analytics are not supported".to_owned()),
+            Language::Olap => self.handle.block_on(self.olap(rule, expr, at)),
         }
     }
 

@@ -66,7 +66,7 @@ mod tests {
     #[test]
     fn one_line_says_how_to_come_in() {
         let at = "127.0.0.1:1".parse().unwrap();
-        let addresses = Addresses { http: at, otlp_http: Some(at), otlp_grpc: None, zipkin: None };
+        let addresses = Addresses { http: at, otlp_http: Some(at), otlp_grpc: None, zipkin: None, postgres: None };
         let said = text("http://127.0.0.1:1", &addresses, None);
         assert!(
             !said.contains("Log in") && said.contains("curl -s '") && said.contains("OTLP/HTTP to http://"),

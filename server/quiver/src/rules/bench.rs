@@ -11,7 +11,7 @@ use quiver_api::AppState;
 use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Millis, SystemClock};
-use tokio::runtime::Runtime;
+use tokio::runtime::Handle;
 
 use crate::alerting::engine::{batch_of, elements_of};
 use crate::settings::Loaded;
@@ -45,19 +45,19 @@ impl Drop for Scratch {
 
 /// A store, empty at first, with the engine above it.
 #[derive(Debug)]
-pub struct StoreBench<'a> {
-    runtime: &'a Runtime,
+pub struct StoreBench {
+    runtime: Handle,
     app: Arc<AppState>,
     promql: PromqlEngine,
     _folder: Scratch,
 }
 
-impl<'a> StoreBench<'a> {
-    /// Opens one; subqueries without a step take steps of `subquery_step_ms`.
+impl StoreBench {
+    /// Opens one, on a runtime that the calling thread does not drive; subqueries without a step take steps of `subquery_step_ms`.
     ///
     /// # Errors
     /// The text of what the store or the system says.
-    pub fn open(runtime: &'a Runtime, subquery_step_ms: Millis) -> Result<Self, String> {
+    pub fn open(runtime: Handle, subquery_step_ms: Millis) -> Result<Self, String> {
         let folder = Scratch::new().map_err(|e| format!("cannot make a temporary folder: {e}"))?;
         let flags = [
             ("store.data", folder.0.display().to_string()),
@@ -75,15 +75,15 @@ impl<'a> StoreBench<'a> {
     }
 }
 
-impl Drop for StoreBench<'_> {
+impl Drop for StoreBench {
     fn drop(&mut self) {
         self.runtime.block_on(self.app.store.close(Duration::ZERO));
     }
 }
 
-impl Bench for StoreBench<'_> {}
+impl Bench for StoreBench {}
 
-impl Engine for StoreBench<'_> {
+impl Engine for StoreBench {
     fn query(&self, _: usize, language: Language, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         if language != Language::Promql {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));

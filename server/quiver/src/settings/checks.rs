@@ -28,6 +28,10 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
     if let Some(fault) = oidc::fault(&s.auth.oidc) {
         return refuse(&fault);
     }
+    let url = &s.config.database_url.0;
+    if !url.is_empty() && !["postgres://", "postgresql://"].iter().any(|scheme| url.starts_with(scheme)) {
+        return refuse("`config.database_url` must begin with `postgres://`");
+    }
     if !matches!(s.auth.key_bits, 2048 | 3072 | 4096) {
         return refuse("`auth.key_bits` must be 2048, 3072 or 4096");
     }

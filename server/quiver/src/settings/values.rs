@@ -13,6 +13,28 @@ pub struct Size(pub u64);
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Span(pub Option<Duration>);
 
+/// A text that nobody is shown: it holds a password.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Hidden(pub String);
+
+impl std::fmt::Debug for Hidden {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "{}", self.shown())
+    }
+}
+
+impl<'de> Deserialize<'de> for Hidden {
+    fn deserialize<D: Deserializer<'de>>(d: D) -> Result<Self, D::Error> {
+        String::deserialize(d).map(Self)
+    }
+}
+
+impl Shown for Hidden {
+    fn shown(&self) -> serde_json::Value {
+        if self.0.is_empty() { "".into() } else { "<secret>".into() }
+    }
+}
+
 /// A span of time of one signal; empty where it is that of all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct OwnSpan(pub Option<Span>);
@@ -114,5 +136,20 @@ impl Shown for Span {
 impl Shown for OwnSpan {
     fn shown(&self) -> serde_json::Value {
         self.0.map_or_else(|| "".into(), |span| span.shown())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::Loaded;
+
+    #[test]
+    fn passwords_are_not_shown() {
+        let url = "postgres://me:hunter2@db/quiver";
+        let given = [("QUIVER_CONFIG__DATABASE_URL".to_owned(), url.to_owned())];
+        let loaded = Loaded::load(None, given.into_iter(), &[]).unwrap();
+        assert_eq!(loaded.settings.config.database_url.0, url);
+        assert!(!format!("{:?}{loaded:?}", loaded.settings).contains("hunter2"));
+        assert!(!format!("{:?}", loaded.settings.listed()).contains("hunter2"));
     }
 }

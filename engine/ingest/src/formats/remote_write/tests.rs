@@ -15,7 +15,7 @@ use crate::wire::put_bytes;
 
 fn decode_bytes(body: &[u8]) -> Result<Decoded> {
     let (options, delta) = (OtlpOptions::default(), Mutex::default());
-    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     let decoded = decode(body, &ctx)?;
     fuzz::check(&decoded.batch);
     Ok(decoded)
@@ -271,7 +271,7 @@ proptest! {
 fn speed() {
     let body = proto::scrape(500).encode_to_vec();
     let (options, delta) = (OtlpOptions::default(), Mutex::default());
-    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     let compressed = snap::raw::Encoder::new().compress_vec(&body).unwrap();
     for (name, repeat) in [("decode", 4000), ("decode", 4000), ("with snappy", 4000)] {
         let start = std::time::Instant::now();

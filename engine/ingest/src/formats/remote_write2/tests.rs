@@ -13,7 +13,7 @@ use crate::otlp::OtlpOptions;
 
 fn decode_bytes(body: &[u8]) -> Result<Decoded> {
     let (options, delta) = (OtlpOptions::default(), Mutex::default());
-    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0 };
+    let ctx = Context { limits: Limits::default(), otlp: &options, delta: &delta, now_ms: 0, sender: None };
     let decoded = decode(body, &ctx)?;
     fuzz::check(&decoded.batch);
     Ok(decoded)

@@ -28,6 +28,10 @@ impl Item {
         self.0.is_multiple_of(OUTCOMES)
     }
 
+    pub(super) fn is_forbidden(self) -> bool {
+        self.0 % OUTCOMES == 2 + Dropped::Service as u8
+    }
+
     /// The text of each item that there can be.
     fn texts() -> Vec<String> {
         let mut texts = Vec::new();
@@ -35,15 +39,18 @@ impl Item {
             // What was taken is a new document, whichever of the two actions brought it; the reference says so too.
             texts.push("{\"create\":{\"status\":201}}".to_owned());
             let unsupported = format!("`{word}` is not supported: logs are only added");
-            texts.push(failed(word, "illegal_argument_exception", &unsupported));
-            texts.extend(Dropped::ALL.map(|why| failed(word, "document_parsing_exception", why.text())));
+            texts.push(failed(word, 400, "illegal_argument_exception", &unsupported));
+            texts.extend(Dropped::ALL.map(|why| match why {
+                Dropped::Service => failed(word, 403, "security_exception", why.text()),
+                _ => failed(word, 400, "document_parsing_exception", why.text()),
+            }));
         }
         texts
     }
 }
 
-fn failed(word: &str, kind: &str, reason: &str) -> String {
-    format!("{{\"{word}\":{{\"status\":400,\"error\":{{\"type\":\"{kind}\",\"reason\":\"{reason}\"}}}}}}")
+fn failed(word: &str, status: u16, kind: &str, reason: &str) -> String {
+    format!("{{\"{word}\":{{\"status\":{status},\"error\":{{\"type\":\"{kind}\",\"reason\":\"{reason}\"}}}}}}")
 }
 
 /// The pieces of an answer.

@@ -9,7 +9,9 @@ use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
 use super::field_of;
+use super::says::LogWhen;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
+use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
 
 /// How a column is made.
@@ -29,6 +31,8 @@ enum Cell {
     Fields,
     /// The number of the row, which the node above gives.
     RowId,
+    /// Whether a condition holds.
+    When(LogWhen),
 }
 
 /// Converts stored rows.
@@ -52,28 +56,37 @@ impl LogRows {
                 stored.len() - 1
             })
         };
-        let mut cell = |name: &str| match (name, field_of(name)) {
-            ("time", _) => Cell::Same(place(LogColumn::text(TIME))),
-            ("observed_time", _) => Cell::Same(place(LogColumn::text(OBSERVED_TIME))),
-            ("service_name", _) => Cell::Text(place(LogColumn::text(SERVICE))),
-            ("severity_number", _) => Cell::Severity(place(LogColumn::text(SEVERITY_NUMBER))),
-            ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
-            ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
-            ("fields", _) => Cell::Fields,
-            (ROW_ID, _) => Cell::RowId,
-            (name, field) => {
-                let field = field.unwrap_or(name);
-                let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
-                if rest {
-                    Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
-                } else if kind == Kind::Text {
-                    Cell::Text(place(LogColumn::text(field)))
-                } else {
-                    Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
-                }
+        let mut cell = |name: &str| -> Result<Cell> {
+            if is_configured(name) {
+                let Says::When(condition) = configured::read(name, &Arc::default())? else {
+                    return Err(Error::invalid("only conditions are columns of logs"));
+                };
+                let mut column = |field: &str| (!rest || field == SERVICE).then(|| place(LogColumn::text(field)));
+                return Ok(Cell::When(LogWhen::new(condition, &mut column)));
             }
+            Ok(match (name, field_of(name)) {
+                ("time", _) => Cell::Same(place(LogColumn::text(TIME))),
+                ("observed_time", _) => Cell::Same(place(LogColumn::text(OBSERVED_TIME))),
+                ("service_name", _) => Cell::Text(place(LogColumn::text(SERVICE))),
+                ("severity_number", _) => Cell::Severity(place(LogColumn::text(SEVERITY_NUMBER))),
+                ("stream", _) => Cell::Text(place(LogColumn::text(STREAM))),
+                ("stream_id", _) => Cell::Text(place(LogColumn::text(STREAM_ID))),
+                ("fields", _) => Cell::Fields,
+                (ROW_ID, _) => Cell::RowId,
+                (name, field) => {
+                    let field = field.unwrap_or(name);
+                    let kind = kinds.iter().find(|(known, _)| known == name).map_or(Kind::Text, |(_, kind)| *kind);
+                    if rest {
+                        Cell::OfMap { field: field.to_owned(), name: name.to_owned(), kind }
+                    } else if kind == Kind::Text {
+                        Cell::Text(place(LogColumn::text(field)))
+                    } else {
+                        Cell::Stored { column: place(LogColumn::stored(field)), name: name.to_owned(), kind }
+                    }
+                }
+            })
         };
-        let cells = projection.iter().map(|&at| cell(schema.field(at).name())).collect();
+        let cells = projection.iter().map(|&at| cell(schema.field(at).name())).collect::<Result<Vec<_>>>()?;
         if stored.is_empty() && !rest {
             // Rows are counted by their time, which each has.
             stored.push(LogColumn::text(TIME));
@@ -128,6 +141,7 @@ fn column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
             walk(map, |row| values.append_option(row.filter(|(key, _)| key == field).map(|(_, value)| value).next()))?;
             typed(name, &values.finish(), *kind)?
         }
+        Cell::When(when) => when.column(stored)?,
         Cell::RowId => Arc::new(Int64Array::from_value(0, stored.num_rows())),
         Cell::Fields => {
             let mut maps = TextMaps::default();

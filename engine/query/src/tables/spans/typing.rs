@@ -9,12 +9,14 @@ use quiver_types::{Domain, Error, Result};
 
 use super::{attribute_of, conventions};
 use crate::tables::cells::Kind;
+use crate::tables::configured;
 use crate::tables::named::Ask;
 
 /// Gives the kind of each column that was found by name, text where nothing is known.
 pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
     // What the conventions say needs no look.
-    let asked = |name: &&String| conventions::kind_of(name).is_none();
+    let fixed = |name: &str| conventions::kind_of(name).or_else(|| configured::kind_of(name));
+    let asked = |name: &&String| fixed(name).is_none();
     let attribute = |name: &String| {
         let found = attribute_of(name).ok_or_else(|| Error::internal(format!("`{name}` is no attribute")));
         found.map(|(place, key)| (place, key.to_owned()))
@@ -26,7 +28,7 @@ pub(super) async fn kinds(ask: &Ask<'_>) -> Result<Vec<Kind>> {
     let mut known = attributes.iter().zip(known);
     let mut kinds = Vec::with_capacity(ask.found.len());
     for name in ask.found {
-        if let Some(kind) = conventions::kind_of(name) {
+        if let Some(kind) = fixed(name) {
             kinds.push(kind);
             continue;
         }

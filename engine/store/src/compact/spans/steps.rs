@@ -17,15 +17,15 @@ const COPIED_ROWS_MIN: u64 = GROUP_ROWS as u64 / 2;
 
 /// An input.
 #[derive(Debug)]
-pub(super) struct Input {
-    pub(super) index: Arc<SpanIndex>,
+pub(in crate::compact) struct Input {
+    pub(in crate::compact) index: Arc<SpanIndex>,
     /// Row groups that can be taken over.
-    pub(super) groups: Vec<SpanGroup>,
+    pub(in crate::compact) groups: Vec<SpanGroup>,
 }
 
 /// One step.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) enum Step {
+pub(in crate::compact) enum Step {
     /// Rows of each input.
     Rows(Vec<Range<u64>>),
     /// A row group of an input.
@@ -33,7 +33,7 @@ pub(super) enum Step {
 }
 
 /// Gives the steps, each with the window that it belongs to.
-pub(super) fn steps(inputs: &[Input], window_ms: Option<Millis>) -> Vec<(Millis, Step)> {
+pub(in crate::compact) fn steps(inputs: &[Input], window_ms: Option<Millis>) -> Vec<(Millis, Step)> {
     let window = |minute: i64| window_ms.map_or(0, |w| (minute * (MINUTE_NS / 1_000_000)).div_euclid(w) * w);
     let minutes = |group: &SpanGroup| (minute_of(group.starts.0), minute_of(group.starts.1));
     let alone = |n: usize, group: &SpanGroup| {

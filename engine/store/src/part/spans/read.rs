@@ -16,7 +16,7 @@ use super::filters::{FILTERS, SpanFilters};
 use super::keys::{KEYS, SpanKeys};
 use super::rows::SpanRows;
 use super::slowest::{SLOWEST, Slowest};
-use super::{MINUTES, column_name};
+use super::{GROUP_ROWS, MINUTES, column_name};
 use crate::error::{Error, Result};
 use crate::part::FileMeta;
 use crate::part::fetch::Purpose;
@@ -226,16 +226,6 @@ impl Part {
         self.span_rows_as(rows, columns, if job { Purpose::Job } else { Purpose::Query }, Texts::Plain, stats).await
     }
 
-    /// The same with texts as dictionaries, for those who compare them: see [`SpanRows::plain`].
-    pub(crate) async fn span_rows_coded(
-        &self,
-        rows: &[Range<u64>],
-        columns: &[&str],
-        stats: &ReadStats,
-    ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::Coded, stats).await
-    }
-
     /// The same with texts as views of the pages that they stand in.
     pub(crate) async fn span_rows_viewed(
         &self,
@@ -253,7 +243,7 @@ impl Part {
         columns: &[&str],
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
-        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded, stats).await
+        self.span_rows_as(rows, columns, Purpose::Query, Texts::AllCoded(false), stats).await
     }
 
     /// Reads rows with all their columns as batches, for those who compare or merge them.
@@ -263,7 +253,7 @@ impl Part {
         self.span_rows(rows, &names, true, stats).await?.iter().map(SpanRows::to_batch).collect()
     }
 
-    async fn span_rows_as(
+    pub(super) async fn span_rows_as(
         &self,
         rows: &[Range<u64>],
         columns: &[&str],
@@ -271,28 +261,29 @@ impl Part {
         texts: Texts,
         stats: &ReadStats,
     ) -> Result<Vec<SpanRows>> {
+        if columns.is_empty() {
+            return rows.iter().map(|range| SpanRows::counted(range.end - range.start)).collect();
+        }
         let file = self.meta.file("rows").ok_or_else(|| Error::internal("a part of spans lacks its rows"))?;
         let footer = self.footer(file, stats).await?;
         stats::add(&stats.pages_total, footer.pages());
         let arrow = match texts {
             Texts::Plain => footer.arrow(file)?,
-            Texts::Coded => footer.coded(file)?,
-            Texts::AllCoded => footer.all_coded(file)?,
+            Texts::AllCoded(_) => footer.all_coded(file)?,
             Texts::Viewed => footer.viewed(file)?,
         };
-        let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), 8192, purpose, stats).await?;
+        let batch_rows = if matches!(texts, Texts::AllCoded(true)) { GROUP_ROWS } else { 8192 };
+        let read = self.read_batches_as(file, &footer, arrow, rows, Some(columns), batch_rows, purpose, stats).await?;
         Ok(read.into_iter().map(SpanRows).collect())
     }
 }
 
 /// How texts are read.
 #[derive(Debug, Clone, Copy)]
-enum Texts {
+pub(super) enum Texts {
     Plain,
-    /// Those that are never null as dictionaries.
-    Coded,
-    /// All as dictionaries.
-    AllCoded,
+    /// All as dictionaries; whether in batches as long as row groups.
+    AllCoded(bool),
     /// All as views.
     Viewed,
 }
@@ -369,6 +360,7 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
         SpanColumn::Own("events") if !keys.events => {}
         SpanColumn::Own("links") if !keys.links => {}
         SpanColumn::Own(same) | SpanColumn::Text(same) | SpanColumn::Context(same) => out.push((*same).to_owned()),
+        SpanColumn::Coded(of) => of_column(of, schema, keys, out),
         SpanColumn::Attribute(place, key, _) => {
             let filter = SpanFilter::Attribute { place: Some(*place), key: key.clone(), test: AttributeTest::Exists };
             of_filter(&filter, schema, keys, out);
@@ -376,7 +368,7 @@ fn of_column(column: &SpanColumn, schema: &SchemaRef, keys: &SpanKeys, out: &mut
     }
 }
 
-/// Gives the columns of a file that a filter needs, and those that an answer needs beside them; together at least one.
+/// Gives the columns of a file that a filter needs, and those that an answer needs beside them.
 pub(crate) fn needed(
     filter: &SpanFilter,
     columns: &[SpanColumn],
@@ -395,8 +387,5 @@ pub(crate) fn needed(
         list.dedup();
     }
     rest.retain(|name| first.binary_search(name).is_err());
-    if first.is_empty() && rest.is_empty() {
-        rest.push("kind".to_owned());
-    }
     (first, rest)
 }

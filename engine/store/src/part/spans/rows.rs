@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
-    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StringViewArray, StructArray, UInt32Array, new_null_array,
+    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Float64Type, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
 use quiver_types::spans::{
     AttributeKind, AttributeTest, AttributeValues, AttributeWriter, Attributes, EventRef, LinkRef, Place, SpanColumn,
     TextTest, Value, push_event, push_link, push_typed, schema_of,
@@ -15,6 +15,7 @@ use quiver_types::spans::{
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
 use super::column_name;
+use super::texts::{coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
 use crate::spans::eval::{SpanSet, TextColumn};
 
@@ -24,47 +25,6 @@ pub(crate) struct SpanRows(pub(super) RecordBatch);
 
 fn column<'b>(batch: &'b RecordBatch, name: &str) -> Result<&'b ArrayRef> {
     batch.column_by_name(name).ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))
-}
-
-/// Gives the value of a row of an own column.
-fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
-    if column.is_null(row) {
-        return None;
-    }
-    match column.data_type() {
-        DataType::Utf8 => Some(Value::Text(column.as_string::<i32>().value(row))),
-        DataType::Utf8View => Some(Value::Text(column.as_string_view().value(row))),
-        DataType::Int64 => Some(Value::Int(column.as_primitive::<Int64Type>().value(row))),
-        DataType::Float64 => Some(Value::Double(column.as_primitive::<Float64Type>().value(row))),
-        DataType::Boolean => Some(Value::Bool(column.as_boolean().value(row))),
-        DataType::Dictionary(..) => {
-            let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
-            Some(Value::Text(coded.values().as_string_opt::<i32>()?.value(coded.keys().value(row) as usize)))
-        }
-        _ => None,
-    }
-}
-
-/// Says whether a column is of texts, however they are read.
-fn is_text(column: &ArrayRef) -> bool {
-    match column.data_type() {
-        DataType::Dictionary(_, values) => **values == DataType::Utf8,
-        other => matches!(other, DataType::Utf8 | DataType::Utf8View),
-    }
-}
-
-/// Gives texts as views of the same bytes.
-fn views(column: &ArrayRef) -> Result<ArrayRef> {
-    let other = || Error::internal("a column of a part of spans is no text");
-    match column.data_type() {
-        DataType::Utf8View => Ok(Arc::clone(column)),
-        DataType::Utf8 => Ok(Arc::new(StringViewArray::from(column.as_string::<i32>()))),
-        _ => {
-            let coded = column.as_any().downcast_ref::<Int32DictionaryArray>().ok_or_else(other)?;
-            let texts = StringViewArray::from(coded.values().as_string_opt::<i32>().ok_or_else(other)?);
-            arrow::compute::take(&texts, coded.keys(), None).internal("cannot read texts of spans")
-        }
-    }
 }
 
 /// Entries of one row of a map: key and typed text.
@@ -91,6 +51,13 @@ impl SpanRows {
         arrow::compute::concat_batches(&first.0.schema(), batches).map(Self).internal("cannot join spans")
     }
 
+    /// Rows without columns.
+    pub(super) fn counted(rows: u64) -> Result<Self> {
+        let options = RecordBatchOptions::new().with_row_count(Some(rows as usize));
+        let batch = RecordBatch::try_new_with_options(Arc::new(Schema::empty()), Vec::new(), &options);
+        batch.map(Self).internal("cannot count spans")
+    }
+
     /// Number of rows.
     pub(crate) fn len(&self) -> usize {
         self.0.num_rows()
@@ -105,35 +72,13 @@ impl SpanRows {
     pub(crate) fn beside(&self, other: &Self) -> Result<Self> {
         let fields = [&self.0, &other.0].map(|b| b.schema().fields().to_vec()).concat();
         let columns = [&self.0, &other.0].map(RecordBatch::columns).concat();
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Self).internal("cannot join columns of spans")
+        let options = RecordBatchOptions::new().with_row_count(Some(self.len()));
+        let both = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), columns, &options);
+        both.map(Self).internal("cannot join columns of spans")
     }
 
     fn get(&self, name: &str) -> Option<&ArrayRef> {
         self.0.column_by_name(name)
-    }
-
-    /// Gives texts that are dictionaries as they are, or as views.
-    pub(crate) fn plain(self, as_views: bool) -> Result<Self> {
-        let coded = |c: &ArrayRef| matches!(c.data_type(), DataType::Dictionary(..));
-        if !self.0.columns().iter().any(coded) {
-            return Ok(self);
-        }
-        let failed = "cannot read texts of spans";
-        let plain = |c: &ArrayRef| match c.as_any_dictionary_opt() {
-            Some(_) if as_views => views(c),
-            Some(texts) => arrow::compute::take(texts.values(), texts.keys(), None).internal(failed),
-            None => Ok(Arc::clone(c)),
-        };
-        let columns = self.0.columns().iter().map(plain).collect::<Result<Vec<_>>>()?;
-        let fields = self
-            .0
-            .schema()
-            .fields()
-            .iter()
-            .zip(&columns)
-            .map(|(f, c)| Arc::new(f.as_ref().clone().with_data_type(c.data_type().clone())))
-            .collect::<Vec<_>>();
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), columns).map(Self).internal(failed)
     }
 
     /// Keeps some rows.
@@ -190,7 +135,7 @@ impl SpanRows {
             SpanColumn::Own("attributes") => Arc::new(self.blobs(ATTRIBUTE_PREFIX, ATTRIBUTES_REST)?),
             SpanColumn::Own("events") => Arc::new(self.events()?),
             SpanColumn::Own("links") => Arc::new(self.links()?),
-            SpanColumn::Own(same) => Arc::clone(column(&self.0, same)?),
+            SpanColumn::Own(same) => plain(column(&self.0, same)?),
             SpanColumn::Context("resource") => view(&self.blobs(RESOURCE_PREFIX, RESOURCE_REST)?),
             SpanColumn::Context("scope_attributes") => view(&self.blobs("\0", SCOPE_REST)?),
             SpanColumn::Context(name) => {
@@ -198,9 +143,27 @@ impl SpanRows {
                 views(column(&self.0, name)?)?
             }
             SpanColumn::Text(name) => views(column(&self.0, name)?)?,
+            SpanColumn::Coded(of) => self.texts(of)?,
             SpanColumn::Duration => Arc::clone(column(&self.0, "duration")?),
             SpanColumn::Attribute(place, key, kind) => self.attribute(&wanted.name(), *place, key, *kind)?,
         })
+    }
+
+    /// A column of views by codes: as the file has them, where it has them so.
+    fn texts(&self, wanted: &SpanColumn) -> Result<ArrayRef> {
+        let own = match wanted {
+            SpanColumn::Context("service") => self.get("service_name"),
+            SpanColumn::Context(name) | SpanColumn::Text(name) => self.get(name),
+            SpanColumn::Attribute(place, key, AttributeKind::Text) => {
+                let rest = if *place == Place::Resource { RESOURCE_REST } else { ATTRIBUTES_REST };
+                self.get(&column_name(*place, key)).filter(|own| is_text(own) && self.get(rest).is_none())
+            }
+            _ => None,
+        };
+        match own {
+            Some(own) => coded(own),
+            None => coded(&self.column(wanted)?),
+        }
     }
 
     fn attribute(&self, name: &str, place: Place, key: &str, kind: AttributeKind) -> Result<ArrayRef> {
@@ -518,37 +481,17 @@ impl SpanSet for PartRows<'_> {
         };
         let own = if place == Place::Scope { None } else { self.get(&column_name(place, key)) };
         let rest = self.get(rest).and_then(|c| c.as_map_opt());
+        if rest.is_none()
+            && let Some(texts) = own.and_then(|c| c.as_any().downcast_ref::<Int32DictionaryArray>())
+        {
+            return narrow_coded(texts, keep, &|text| test.matches(Value::Text(text)));
+        }
         for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
             *keep = match own.and_then(|c| own_value(&**c, i)) {
                 Some(value) => test.matches(value),
                 None => rest.is_some_and(|map| map_matches(map, i, key, test)),
             };
         }
-    }
-}
-
-/// Keeps rows whose text passes; each text is tested once.
-fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
-    let Some(values) = texts.values().as_string_opt::<i32>() else { return keep.fill(false) };
-    let verdicts: Vec<bool> = values.iter().map(|text| text.is_some_and(test)).collect();
-    for (keep, key) in keep.iter_mut().zip(texts.keys().values()) {
-        *keep &= verdicts.get(*key as usize).copied().unwrap_or(false);
-    }
-}
-
-/// Keeps rows whose text passes; equal neighbours are tested once.
-fn narrow<'t>(value: impl Fn(usize) -> &'t str, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
-    let mut last: Option<(&str, bool)> = None;
-    for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
-        let text = value(i);
-        *keep = match last {
-            Some((known, verdict)) if known == text => verdict,
-            _ => {
-                let verdict = test(text);
-                last = Some((text, verdict));
-                verdict
-            }
-        };
     }
 }
 

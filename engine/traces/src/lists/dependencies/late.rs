@@ -21,6 +21,9 @@ use crate::lists::Columns;
 /// Traces that are looked up at once.
 const CHUNK: usize = 50_000;
 
+/// What a span of them takes, about.
+const RELATIVE_BYTES: usize = 384;
+
 /// A span that may be the parent of an open one, or another child of it.
 struct Relative {
     id: SpanId,
@@ -69,6 +72,7 @@ impl Reader {
         let request = SpanRequest { filter: SpanFilter::Traces(Arc::new(ids.to_vec())), columns: graph_columns() };
         let plan = self.plan_as(&Access::full(), &request)?;
         self.run(&plan, |batch| {
+            self.collect(batch.num_rows() * RELATIVE_BYTES)?;
             let c = Columns(batch);
             let (traces, spans, parents) = (c.ids("trace_id")?, c.ids("span_id")?, c.ids("parent_span_id")?);
             let (starts, ends) = (c.times("start")?, c.times("end")?);

@@ -78,6 +78,11 @@ impl Durations {
         }
     }
 
+    /// Gives the bytes that it holds beside itself.
+    pub fn heap_bytes(&self) -> usize {
+        self.0.capacity() * size_of::<(u16, u64)>()
+    }
+
     /// Gives the number of durations.
     pub fn count(&self) -> u64 {
         self.0.iter().map(|b| b.1).sum()

@@ -2,6 +2,10 @@
 
 use super::{By, Errors, FORM, Group, JSON, LINES, PROTOBUF, TEXT, row};
 
+/// The forms of rows of SQL.
+const SQL_FORMS: &str = "application/json, application/x-ndjson, text/csv, application/vnd.apache.arrow.stream, \
+    application/vnd.apache.parquet";
+
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "metrics",
@@ -12,21 +16,21 @@ pub(super) const GROUPS: &[Group] = &[
                 By::Form,
                 "/api/v1/query",
                 "Runs PromQL at an instant",
-                "query! time timeout limit lookback_delta stats",
+                "query! time timeout limit lookback_delta stats segment",
             ),
             row(
                 By::Form,
                 "/api/v1/query_range",
                 "Runs PromQL over a range",
-                "query! start! end! step! timeout limit lookback_delta stats",
+                "query! start! end! step! timeout limit lookback_delta stats segment",
             ),
             row(By::Form, "/api/v1/format_query", "Formats PromQL", "query!"),
             row(By::Form, "/api/v1/parse_query", "Parses PromQL", "query!"),
-            row(By::Form, "/api/v1/series", "Finds series by selectors", "match[]! start end limit"),
-            row(By::Form, "/api/v1/labels", "Lists names of labels", "match[] start end limit"),
-            row(By::Get, "/api/v1/label/{name}/values", "Lists values of a label", "match[] start end limit"),
+            row(By::Form, "/api/v1/series", "Finds series by selectors", "match[]! start end limit segment"),
+            row(By::Form, "/api/v1/labels", "Lists names of labels", "match[] start end limit segment"),
+            row(By::Get, "/api/v1/label/{name}/values", "Lists values of a label", "match[] start end limit segment"),
             row(By::Get, "/api/v1/metadata", "Lists type, help and unit of metrics", "metric limit limit_per_metric"),
-            row(By::Form, "/api/v1/query_exemplars", "Finds exemplars", "query! start end"),
+            row(By::Form, "/api/v1/query_exemplars", "Finds exemplars", "query! start end segment"),
             row(By::Get, "/api/v1/rules", "Lists rules as Prometheus does", "type rule_name[] rule_group[] file[]"),
             row(By::Get, "/api/v1/alerts", "Lists alerts as Prometheus does", ""),
             row(By::Get, "/api/v1/status/buildinfo", "Says what was built", ""),
@@ -46,7 +50,7 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/metrics-api"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Get, "/federate", "Gives series in the text format", "match[]!").gives("200", TEXT),
+            row(By::Get, "/federate", "Gives series in the text format", "match[]! segment").gives("200", TEXT),
             row(By::Post, "/api/v1/read", "Answers remote-read", "").takes(&[PROTOBUF]).gives("200", PROTOBUF),
             row(By::Get, "/-/healthy", "Says that the server lives", "").gives("200", TEXT),
             row(By::Get, "/-/ready", "Says whether the server answers", "").gives("200", TEXT),
@@ -57,7 +61,8 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/select/logsql", "/logs-api/select/logsql"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Form, "/query", "Runs LogsQL", "query! start end limit offset timeout segment").gives("200", LINES),
+            row(By::Form, "/query", "Runs LogsQL", "query! start end limit offset timeout segment")
+                .gives("200", "application/x-ndjson, application/stream+json"),
             row(By::Form, "/tail", "Follows records as they come", "query! start_offset segment").gives("200", LINES),
             row(By::Form, "/hits", "Counts records over time", "query! start end step field"),
             row(By::Form, "/field_names", "Lists names of fields", "query! start end"),
@@ -124,7 +129,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "traces",
         at: &["/platform-api/traces"],
-        errors: Errors::Problem,
+        errors: Errors::ProblemOrPlain,
         rows: &[row(By::Get, "/{id}/{format}", "Exports a trace", "").gives("200", JSON)],
     },
     Group {
@@ -138,7 +143,7 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/traces/{id}", "Gives a trace", ""),
             row(By::Get, "/dependencies", "Counts calls between services", "endTs lookback"),
             row(By::Post, "/transform", "Turns OTLP into Jaeger's form", "").takes(&[JSON]),
-            row(By::Post, "/archive/{id}", "Archives a trace", ""),
+            row(By::Post, "/archive/{id}", "Says that there is no archive of traces", "").gives("501", JSON),
             row(By::Get, "/metrics/latencies", "Gives latencies of services", "service endTs lookback step quantile"),
             row(By::Get, "/metrics/calls", "Gives rates of calls", "service endTs lookback step"),
             row(By::Get, "/metrics/errors", "Gives rates of errors", "service endTs lookback step"),
@@ -198,15 +203,18 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/sql-api/v1"],
         errors: Errors::Problem,
         rows: &[
-            row(By::Get, "/query", "Runs SQL", "q! format"),
-            row(By::Post, "/query", "Runs SQL", "format").takes(&[JSON, FORM, "application/sql", TEXT]),
+            row(By::Get, "/query", "Runs SQL", "query! format limit time_zone params explain segment")
+                .gives("200", SQL_FORMS),
+            row(By::Post, "/query", "Runs SQL", "query format limit time_zone params explain segment")
+                .takes(&[JSON, FORM, "application/sql"])
+                .gives("200", SQL_FORMS),
             row(By::Get, "/tables", "Lists tables and columns", ""),
         ],
     },
     Group {
         tag: "analytics",
         at: &["/olap-api/v1"],
-        errors: Errors::Json,
+        errors: Errors::Query,
         rows: &[
             row(By::Get, "/load", "Runs a query of models", "query!"),
             row(By::Post, "/load", "Runs a query of models", "").takes(&[JSON]),

@@ -2,6 +2,9 @@
 
 use super::{By, Errors, FORM, Group, JSON, LINES, TEXT, row};
 
+/// What neighbours are asked with.
+const NEIGHBOURS: &str = "direction depth relationshipTypes resourceTypes limit through";
+
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "transactions",
@@ -10,15 +13,41 @@ pub(super) const GROUPS: &[Group] = &[
         rows: &[
             row(By::Post, "/test-pattern", "Tries a pattern on texts", "").takes(&[JSON]),
             row(By::Post, "/test", "Tries rules on examples or stored spans", "").takes(&[JSON]),
+            row(By::Post, "/apply-to-all", "Puts rules to stored spans, as a job", "dryRun")
+                .takes(&[JSON])
+                .gives("202", JSON),
+            row(By::Post, "/{id}/apply-to-all", "Puts a rule to stored spans, as a job", "dryRun")
+                .takes(&[JSON])
+                .gives("202", JSON),
         ],
     },
     Group {
         tag: "transactions",
         at: &["/transactions", "/rum-key-business-transactions"],
         errors: Errors::Problem,
-        rows: &[row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
-            .takes(&[JSON])
-            .gives("201", JSON)],
+        rows: &[
+            row(By::Get, "/candidates", "Lists what was detected and is no key transaction", "start end sort limit"),
+            row(By::Get, "/{id}/summary", "Gives figures of a key transaction", "start end"),
+            row(By::Post, "/from-candidates", "Makes key transactions, all or none", "dryRun")
+                .takes(&[JSON])
+                .gives("201", JSON),
+        ],
+    },
+    Group {
+        tag: "business-processes",
+        at: &["/business-processes"],
+        errors: Errors::Problem,
+        rows: &[
+            row(By::Post, "/test", "Follows a process through what is stored", "").takes(&[JSON]),
+            row(By::Get, "/{id}/stats", "Gives figures of a process and its steps", "start end"),
+            row(By::Get, "/{id}/instances", "Lists instances of a process", "start end state limit"),
+        ],
+    },
+    Group {
+        tag: "jobs",
+        at: &["/platform-api/jobs"],
+        errors: Errors::Problem,
+        rows: &[row(By::Get, "/{id}", "Says how far a job is", ""), row(By::Delete, "/{id}", "Cancels a job", "")],
     },
     Group {
         tag: "business-processes",
@@ -41,17 +70,19 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Problem,
         rows: &[
             row(By::Get, "/apdex-thresholds/effective", "Says which threshold counts", "service! operation signal"),
+            row(By::Post, "/segments/preview", "Counts what a segment leaves, by service", "").takes(&[JSON]),
             row(By::Post, "/data-extraction-rules/test", "Tries a rule on records", "").takes(&[JSON]),
             row(By::Get, "/data-extraction-rules/{id}/stats", "Gives figures of a rule", ""),
-            row(By::Get, "/resources/summary", "Counts resources", ""),
+            row(By::Get, "/resources/summary", "Counts resources", "groupBy"),
+            row(By::Get, "/resources/{id}/summary", "Says how a resource does", "start end"),
             row(By::Post, "/resources/dependency-graph", "Gives the graph around resources", "").takes(&[JSON]),
-            row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", "direction types limit"),
-            row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", "direction types limit"),
+            row(By::Get, "/resources/{id}/neighbours", "Lists what a resource is related to", NEIGHBOURS),
+            row(By::Get, "/resources/{id}/neighbors", "Lists what a resource is related to", NEIGHBOURS),
             row(
                 By::Get,
                 "/resources/{id}/dependency-graph",
                 "Gives the graph around a resource",
-                "direction types depth limit",
+                "direction depth relationshipTypes resourceTypes ciClasses at limit through",
             ),
             row(By::Post, "/resources/{id}/merge", "Merges resources into one", "dryRun").takes(&[JSON]),
             row(By::Get, "/openapi.json", "Describes the API", ""),
@@ -141,16 +172,29 @@ pub(super) const GROUPS: &[Group] = &[
         rows: &[
             row(By::Post, "/rules/test", "Tries rules on series", "").takes(&[JSON, "application/yaml"]),
             row(By::Post, "/rules/{id}/clone", "Copies a rule", "").takes(&[JSON]).gives("201", JSON),
+            row(By::Post, "/rules/unit-test", "Runs unit tests of rules", "").takes(&[JSON]),
             row(By::Get, "/rules/{id}/state", "Says how a rule goes", ""),
+            row(By::Get, "/rules/{id}/alerts-history", "Lists changes of a rule's alerts", "start end limit"),
+            row(By::Get, "/silences", "Lists silences", "limit cursor state filter q count"),
+            row(By::Post, "/silences", "Makes a silence", "").takes(&[JSON]).gives("201", JSON),
+            row(By::Post, "/silences/preview", "Lists what a silence would keep quiet", "").takes(&[JSON]),
+            row(By::Get, "/silences/{id}", "Reads a silence", ""),
+            row(By::Put, "/silences/{id}", "Puts a silence", "").takes(&[JSON]),
+            row(By::Patch, "/silences/{id}", "Changes a silence", "").takes(&[JSON]),
+            row(By::Delete, "/silences/{id}", "Ends a silence", "").gives("204", ""),
+            row(By::Post, "/silences/{id}/expire", "Ends a silence", ""),
             row(By::Get, "/groups", "Lists groups with their rules", "limit cursor sort filter count fields"),
             row(By::Get, "/groups/{namespace}/{name}", "Reads a group with its rules", ""),
-            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]),
+            row(By::Put, "/groups/{namespace}/{name}", "Puts a group with its rules", "").takes(&[JSON]).also("201"),
             row(By::Patch, "/groups/{namespace}/{name}", "Changes settings of a group", "").takes(&[JSON]),
             row(By::Delete, "/groups/{namespace}/{name}", "Deletes a group with its rules", "").gives("204", ""),
             row(By::Put, "/groups/{namespace}/{name}/order", "Orders the rules of a group", "").takes(&[JSON]),
             row(By::Get, "/deploy", "Gives rules as files", "namespace format").gives("200", "application/yaml"),
             row(By::Post, "/deploy", "Applies, checks or compares rule files", "action namespace source prune dryRun")
                 .takes(&["application/yaml", JSON]),
+            row(By::Get, "/rulepolicy/revisions", "Lists policies that were live", ""),
+            row(By::Get, "/rulepolicy/revisions/{n}", "Reads a policy that was live", ""),
+            row(By::Post, "/rulepolicy/revisions/{n}/rollback", "Goes back to a policy", "dryRun"),
             row(By::Get, "/rulepolicy/global", "Reads what receivers inherit", ""),
             row(By::Put, "/rulepolicy/global", "Puts what receivers inherit", "").takes(&[JSON]),
             row(By::Patch, "/rulepolicy/global", "Changes what receivers inherit", "").takes(&[JSON]),

@@ -6,14 +6,14 @@ use super::{BYTES, By, Errors, Group, JSON, LINES, PROTOBUF, Row, TEXT, row};
 const OTLP: &[&str] = &[PROTOBUF, JSON];
 
 const fn otlp(path: &'static str, summary: &'static str) -> Row {
-    row(By::Post, path, summary, "").takes(OTLP)
+    row(By::Post, path, summary, "").takes(OTLP).gives("200", "application/json, application/x-protobuf")
 }
 
 pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "metrics-ingest",
         at: &["/metrics-api"],
-        errors: Errors::Plain,
+        errors: Errors::Otlp,
         rows: &[
             row(By::Post, "/api/v1/write", "Takes remote-write, version 1 and 2", "")
                 .takes(&[PROTOBUF])
@@ -27,7 +27,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "otlp",
         at: &["/insert/opentelemetry/v1", "/v1"],
-        errors: Errors::Json,
+        errors: Errors::Otlp,
         rows: &[
             otlp("/metrics", "Takes OTLP metrics"),
             otlp("/logs", "Takes OTLP logs"),
@@ -37,7 +37,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "otlp",
         at: &["/opentelemetry.proto.collector"],
-        errors: Errors::Json,
+        errors: Errors::Grpc,
         rows: &[
             row(By::Post, ".metrics.v1.MetricsService/Export", "Takes OTLP metrics (gRPC)", "")
                 .takes(&["application/grpc"])
@@ -53,7 +53,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "logs-ingest",
         at: &["/logs-api/insert"],
-        errors: Errors::Json,
+        errors: Errors::Otlp,
         rows: &[otlp("/opentelemetry/v1/logs", "Takes OTLP logs")],
     },
     Group {
@@ -61,7 +61,7 @@ pub(super) const GROUPS: &[Group] = &[
         at: &["/insert", "/logs-api/insert"],
         errors: Errors::Plain,
         rows: &[
-            row(By::Get, "/ready", "Says whether logs are taken", "").gives("200", TEXT),
+            row(By::Get, "/ready", "Says whether logs are taken", ""),
             row(By::Post, "/jsonline", "Takes JSON lines", "_msg_field _time_field _stream_fields")
                 .takes(&[LINES, JSON])
                 .gives("2XX", ""),
@@ -121,7 +121,7 @@ pub(super) const GROUPS: &[Group] = &[
     Group {
         tag: "traces-ingest",
         at: &["/api/traces", "/jaeger/api/traces"],
-        errors: Errors::Json,
+        errors: Errors::Mixed,
         rows: &[
             row(
                 By::Get,

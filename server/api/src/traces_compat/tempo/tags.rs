@@ -7,7 +7,7 @@ use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
-use quiver_traces::{ParamError, TagRow, TraceError};
+use quiver_traces::{Listing, ParamError, TagRow, TraceError};
 use quiver_types::spans::{Place, SpanFilter};
 use serde_json::{Value, json};
 
@@ -37,7 +37,7 @@ async fn rows(call: &Call, scope: &str) -> Result<Vec<TagRow>, TraceError> {
     if scope == "intrinsic" {
         return Ok(Vec::new());
     }
-    call.state.traces.tags(&call.ctx, spans(call)?, place_of(scope)).await
+    call.state.traces.tags(&call.ctx, spans(call)?, place_of(scope), Listing::default()).await
 }
 
 fn scope(call: &Call) -> Result<&'static str, ParamError> {
@@ -134,13 +134,13 @@ async fn found(call: &Call, tag: &str) -> Result<Vec<(String, &'static str)>, Tr
     };
     let kind = match &key {
         KeyOf::Attribute(place, name) => {
-            let rows = call.state.traces.tags(&call.ctx, filter.clone(), *place).await?;
+            let rows = call.state.traces.tags(&call.ctx, filter.clone(), *place, Listing::default()).await?;
             let kinds: BTreeSet<&'static str> = rows.iter().filter(|r| r.key == *name).map(|r| r.kind).collect();
             if kinds.len() == 1 { kinds.into_iter().next().unwrap_or("string") } else { "string" }
         }
         KeyOf::Intrinsic(_) => "string",
     };
-    let values = call.state.traces.values(&call.ctx, filter, key).await?;
+    let values = call.state.traces.values(&call.ctx, filter, key, Listing::default()).await?;
     let typed = |(value, _): (String, u64)| {
         let kind = match kind {
             "number" if value.parse::<i64>().is_ok() => "int",

@@ -1,0 +1,39 @@
+//! Whether a row is its sender's to write.
+
+use super::super::names::NONE;
+use super::super::report::Dropped;
+use super::{RowField, Rows};
+use crate::sender::Verdict;
+
+impl Rows {
+    /// Says whether the row is the sender's to write; gives it the service that it lacks, where that can be one only.
+    pub(super) fn judge(&mut self) -> Result<(), Dropped> {
+        let Some(gate) = &mut self.gate else { return Ok(()) };
+        let (mut best, mut place, mut start) = (NONE, 0..0, self.row_start);
+        for field in &self.row {
+            let rank = self.names.list[field.name as usize].service;
+            if rank < best {
+                (best, place) = (rank, start..field.end as usize);
+            }
+            start = field.end as usize;
+        }
+        // Values are UTF-8: decoders write nothing else.
+        let service = std::str::from_utf8(&self.batch.values[place]).unwrap_or("");
+        match gate.judge(service) {
+            Verdict::Take => Ok(()),
+            Verdict::Refuse => {
+                self.report.first_forbidden.get_or_insert_with(|| gate.first_refused().to_owned());
+                Err(Dropped::Service)
+            }
+            Verdict::Name if self.live >= self.limits.fields_max => Err(Dropped::TooManyFields),
+            Verdict::Name => {
+                let (name, service) = gate.named();
+                let number = self.names.find(name);
+                self.batch.values.extend_from_slice(service.as_bytes());
+                self.row.push(RowField { name: number, end: self.batch.values.len() as u32 });
+                self.live += 1;
+                Ok(())
+            }
+        }
+    }
+}

@@ -1,0 +1,331 @@
+//! `count_distinct(x)`: how many different values there are, NULL left out. It stands for `count(DISTINCT x)` of relational
+//! plans: DataFusion keeps a set of owned values per group there, which a hundred thousand groups do not bear. Here all
+//! groups share their values, each kept once, and one set of pairs of group and value.
+
+use std::hash::BuildHasher as _;
+use std::mem::size_of;
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, BinaryArray, BooleanArray, Int32DictionaryArray, Int64Array, ListArray};
+use arrow::buffer::{Buffer, OffsetBuffer, ScalarBuffer};
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{ScalarValue, exec_err, not_impl_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
+use hashbrown::{DefaultHashBuilder, HashTable};
+
+use crate::grouping::Texts;
+
+/// Its name.
+pub(crate) const COUNT_DISTINCT: &str = "count_distinct";
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct CountDistinct {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(crate) fn function() -> Arc<AggregateUDF> {
+    Arc::new(AggregateUDF::from(CountDistinct { signature: Signature::any(1, Volatility::Immutable) }))
+}
+
+/// Says whether values of a type can be counted.
+pub(crate) fn counts(kind: &DataType) -> bool {
+    use DataType::{Binary, BinaryView, Boolean, FixedSizeBinary, LargeUtf8, Utf8, Utf8View};
+    kind.is_integer()
+        || kind.is_temporal()
+        || matches!(kind, Utf8 | LargeUtf8 | Utf8View | Binary | BinaryView | FixedSizeBinary(_) | Boolean)
+}
+
+fn list_type() -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(DataType::Binary, false)))
+}
+
+impl AggregateUDFImpl for CountDistinct {
+    fn name(&self) -> &'static str {
+        COUNT_DISTINCT
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn is_nullable(&self) -> bool {
+        false
+    }
+
+    fn default_value(&self, _kind: &DataType) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(0)))
+    }
+
+    fn accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(One(Counted::default())))
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), list_type(), false))])
+    }
+
+    fn groups_accumulator_supported(&self, _args: AccumulatorArgs<'_>) -> bool {
+        true
+    }
+
+    fn create_groups_accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Counted::default()))
+    }
+}
+
+/// Pairs of group and value.
+#[derive(Debug, Default)]
+struct Counted {
+    values: Texts,
+    /// In the order in which they came.
+    pairs: Vec<(u32, u32)>,
+    /// Numbers of pairs.
+    known: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+    counts: Vec<i64>,
+}
+
+/// Hands the bytes of each value of some rows to a function; equal values have equal bytes, whatever array they stand in.
+fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -> Result<()>) -> Result<()> {
+    macro_rules! bytes {
+        ($values:expr) => {{
+            let values = $values;
+            for row in 0..rows {
+                f(row, values.is_valid(row).then(|| AsRef::<[u8]>::as_ref(values.value(row))))?;
+            }
+        }};
+    }
+    match array.data_type() {
+        DataType::Utf8View => bytes!(array.as_string_view()),
+        DataType::Utf8 => bytes!(array.as_string::<i32>()),
+        DataType::LargeUtf8 => bytes!(array.as_string::<i64>()),
+        DataType::Binary => bytes!(array.as_binary::<i32>()),
+        DataType::BinaryView => bytes!(array.as_binary_view()),
+        DataType::FixedSizeBinary(_) => bytes!(array.as_fixed_size_binary()),
+        DataType::Boolean => {
+            let values = array.as_boolean();
+            for row in 0..rows {
+                let byte = values.is_valid(row).then(|| [u8::from(values.value(row))]);
+                f(row, byte.as_ref().map(|byte| &byte[..]))?;
+            }
+        }
+        kind => match kind.primitive_width() {
+            None => return not_impl_err!("`{COUNT_DISTINCT}` of {kind}"),
+            Some(width) => {
+                let data = array.to_data();
+                let (bytes, from) = (data.buffers()[0].as_slice(), data.offset());
+                for row in 0..rows {
+                    let at = (from + row) * width;
+                    f(row, array.is_valid(row).then(|| &bytes[at..at + width]))?;
+                }
+            }
+        },
+    }
+    Ok(())
+}
+
+impl Counted {
+    fn insert(&mut self, group: u32, value: u32) {
+        let Self { pairs, known, hasher, .. } = self;
+        let pair = (group, value);
+        let hash = hasher.hash_one(pair);
+        if known.find(hash, |at| pairs[*at as usize] == pair).is_some() {
+            return;
+        }
+        known.insert_unique(hash, pairs.len() as u32, |at| hasher.hash_one(pairs[*at as usize]));
+        pairs.push(pair);
+        self.counts[group as usize] += 1;
+    }
+
+    fn add(&mut self, array: &ArrayRef, group: impl Fn(usize) -> Option<usize>, rows: usize) -> Result<()> {
+        if let Some(coded) = array.as_any().downcast_ref::<Int32DictionaryArray>() {
+            const OPEN: u32 = u32::MAX;
+            let mut of_code = vec![OPEN; coded.values().len()];
+            // Codes of rows that count, so that what no row has is not kept.
+            let mut wanted: Vec<bool> = vec![false; of_code.len()];
+            for row in (0..rows).filter(|row| group(*row).is_some() && coded.keys().is_valid(*row)) {
+                wanted[coded.keys().value(row) as usize] = true;
+            }
+            each(coded.values(), of_code.len(), |code, bytes| {
+                if let Some(bytes) = bytes.filter(|_| wanted[code]) {
+                    of_code[code] = self.values.number(bytes).0;
+                }
+                Ok(())
+            })?;
+            for row in (0..rows).filter(|row| coded.keys().is_valid(*row)) {
+                let value = of_code[coded.keys().value(row) as usize];
+                if let Some(group) = group(row).filter(|_| value != OPEN) {
+                    self.insert(group as u32, value);
+                }
+            }
+            return Ok(());
+        }
+        let mut last: Option<(u32, u32)> = None;
+        each(array, rows, |row, bytes| {
+            if let (Some(group), Some(bytes)) = (group(row), bytes) {
+                let pair = (group as u32, self.values.number(bytes).0);
+                // Rows of a trace lie together.
+                if last != Some(pair) {
+                    self.insert(pair.0, pair.1);
+                    last = Some(pair);
+                }
+            }
+            Ok(())
+        })
+    }
+
+    fn room(&mut self, groups: usize) {
+        if self.counts.len() < groups {
+            self.counts.resize(groups, 0);
+        }
+    }
+
+    /// Takes the first groups out: their pairs in the order of the groups, and how many each has.
+    fn take(&mut self, emit: EmitTo) -> (Vec<i64>, Vec<u32>) {
+        let counts = emit.take_needed(&mut self.counts);
+        let groups = counts.len() as u32;
+        let mut next: Vec<usize> = Vec::with_capacity(counts.len());
+        let mut end = 0;
+        for count in &counts {
+            next.push(end);
+            end += *count as usize;
+        }
+        let mut values = vec![0; end];
+        let rest: Vec<(u32, u32)> = std::mem::take(&mut self.pairs)
+            .into_iter()
+            .filter_map(|(group, value)| match next.get_mut(group as usize) {
+                Some(at) => {
+                    values[*at] = value;
+                    *at += 1;
+                    None
+                }
+                None => Some((group - groups, value)),
+            })
+            .collect();
+        self.known.clear();
+        self.pairs = rest;
+        for (at, pair) in self.pairs.iter().enumerate() {
+            let pairs = &self.pairs;
+            self.known
+                .insert_unique(self.hasher.hash_one(pair), at as u32, |at| self.hasher.hash_one(pairs[*at as usize]));
+        }
+        (counts, values)
+    }
+
+    /// Values of groups as lists.
+    fn lists(&self, counts: &[i64], values: &[u32]) -> Result<ArrayRef> {
+        let mut bytes = Vec::new();
+        let mut ends = vec![0_i32];
+        for value in values {
+            bytes.extend_from_slice(self.values.value(*value));
+            let Ok(end) = i32::try_from(bytes.len()) else {
+                return exec_err!("`{COUNT_DISTINCT}`: values of groups are longer than 2 GiB");
+            };
+            ends.push(end);
+        }
+        let items = BinaryArray::try_new(OffsetBuffer::new(ScalarBuffer::from(ends)), Buffer::from_vec(bytes), None)?;
+        let offsets = OffsetBuffer::from_lengths(counts.iter().map(|count| *count as usize));
+        let field = Arc::new(Field::new_list_field(DataType::Binary, false));
+        Ok(Arc::new(ListArray::try_new(field, offsets, Arc::new(items), None)?))
+    }
+}
+
+impl GroupsAccumulator for Counted {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.room(total);
+        let counts = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
+        self.add(&values[0], |row| counts(row).then(|| groups[row]), groups.len())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.room(total);
+        let lists = states[0].as_list::<i32>();
+        let items = lists.values().as_binary::<i32>();
+        for (row, group) in groups.iter().enumerate() {
+            let (from, to) = (lists.value_offsets()[row] as usize, lists.value_offsets()[row + 1] as usize);
+            for at in from..to {
+                let value = self.values.number(items.value(at)).0;
+                self.insert(*group as u32, value);
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let (counts, _) = self.take(emit);
+        if self.pairs.is_empty() {
+            self.values = Texts::default();
+        }
+        Ok(Arc::new(Int64Array::from(counts)))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let (counts, values) = self.take(emit);
+        let lists = self.lists(&counts, &values)?;
+        if self.pairs.is_empty() {
+            self.values = Texts::default();
+        }
+        Ok(vec![lists])
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let mut each_row = Self::default();
+        let rows = values[0].len();
+        let groups: Vec<usize> = (0..rows).collect();
+        each_row.update_batch(values, &groups, filter, rows)?;
+        each_row.state(EmitTo::All)
+    }
+
+    fn size(&self) -> usize {
+        self.values.size()
+            + self.pairs.capacity() * size_of::<(u32, u32)>()
+            + self.known.capacity() * 5
+            + self.counts.capacity() * size_of::<i64>()
+    }
+}
+
+/// All rows as one group.
+#[derive(Debug)]
+struct One(Counted);
+
+impl Accumulator for One {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.0.room(1);
+        self.0.add(&values[0], |_| Some(0), values[0].len())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let groups = vec![0; states[0].len()];
+        GroupsAccumulator::merge_batch(&mut self.0, states, &groups, 1)
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(self.0.counts.first().copied().unwrap_or(0))))
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        self.0.room(1);
+        let lists = GroupsAccumulator::state(&mut self.0, EmitTo::All)?;
+        lists.iter().map(|list| ScalarValue::try_from_array(list, 0)).collect()
+    }
+
+    fn size(&self) -> usize {
+        GroupsAccumulator::size(&self.0)
+    }
+}

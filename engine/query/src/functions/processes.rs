@@ -1,0 +1,383 @@
+//! `process_runs(definition, now, events)`: what one value went through of a business process (`config-api` 3.4).
+//!
+//! `definition` is a JSON text of time-out and steps, `now` and times are ns since 1970, `events` is a list of structs
+//! `{time, step, trace_id, service, is_error, user_id}` in any order, `step` the place of the step that was seen. Gives a list:
+//! after an instance has ended, its first step begins another one.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanBuilder, Int64Array, Int64Builder, ListArray, StringViewBuilder, StructArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Fields, Int64Type};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use serde_json::Value;
+
+const MS: i64 = 1_000_000;
+
+/// What a process asks of its steps.
+#[derive(Debug, Clone, PartialEq)]
+struct Definition {
+    timeout: i64,
+    steps: Vec<Step>,
+}
+
+#[derive(Debug, Clone, PartialEq)]
+struct Step {
+    optional: bool,
+    outcome: Outcome,
+    max_gap: Option<i64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Outcome {
+    None,
+    Success,
+    Failure,
+}
+
+impl Definition {
+    fn read(text: &str) -> Option<Self> {
+        let value: Value = serde_json::from_str(text).ok()?;
+        let step = |step: &Value| Step {
+            optional: step["optional"] == Value::Bool(true),
+            outcome: match step["outcome"].as_str() {
+                Some("success") => Outcome::Success,
+                Some("failure") => Outcome::Failure,
+                _ => Outcome::None,
+            },
+            max_gap: step["maxGapMs"].as_i64().map(|ms| ms.saturating_mul(MS)),
+        };
+        Some(Self {
+            timeout: value["timeoutMs"].as_i64()?.saturating_mul(MS),
+            steps: value["steps"].as_array()?.iter().map(step).collect(),
+        })
+    }
+
+    /// Whether an instance that reached a step may be followed by another step next.
+    fn may_follow(&self, reached: usize, next: usize) -> bool {
+        next > reached && next < self.steps.len() && self.steps[reached + 1..next].iter().all(|step| step.optional)
+    }
+
+    /// Whether nothing that must be reached stands behind a step.
+    fn is_last(&self, step: usize) -> bool {
+        self.steps[step + 1..].iter().all(|step| step.optional)
+    }
+}
+
+/// Something that was seen.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+struct Seen {
+    time: i64,
+    step: usize,
+    /// Its place in the list.
+    row: usize,
+}
+
+/// An instance.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Run {
+    state: &'static str,
+    reached: Vec<Seen>,
+}
+
+/// Follows events through the steps.
+fn runs(definition: &Definition, now: i64, mut events: Vec<Seen>) -> Vec<Run> {
+    events.sort_unstable();
+    let mut all = Vec::new();
+    let mut open: Vec<Seen> = Vec::new();
+    let mut is_complete = false;
+    for event in events {
+        if let Some(last) = open.last().copied() {
+            if event.time.saturating_sub(last.time) > definition.timeout {
+                let state = if is_complete { "completed" } else { "abandoned" };
+                all.push(Run { state, reached: std::mem::take(&mut open) });
+            } else if is_complete && event.step == 0 {
+                all.push(Run { state: "completed", reached: std::mem::take(&mut open) });
+            } else {
+                let step = &definition.steps[event.step.min(definition.steps.len() - 1)];
+                let in_time = step.max_gap.is_none_or(|max| event.time - last.time <= max);
+                if !in_time || !definition.may_follow(last.step, event.step) {
+                    continue;
+                }
+                open.push(event);
+                is_complete |= definition.is_last(event.step);
+                let end = match step.outcome {
+                    Outcome::Failure => Some("failed"),
+                    Outcome::Success => Some("completed"),
+                    Outcome::None => (event.step + 1 == definition.steps.len()).then_some("completed"),
+                };
+                if let Some(state) = end {
+                    all.push(Run { state, reached: std::mem::take(&mut open) });
+                }
+                continue;
+            }
+        }
+        is_complete = false;
+        if event.step == 0 {
+            open.push(event);
+            is_complete = definition.is_last(0);
+        }
+    }
+    if let Some(last) = open.last() {
+        let state = match (is_complete, now.saturating_sub(last.time) > definition.timeout) {
+            (true, _) => "completed",
+            (false, true) => "abandoned",
+            (false, false) => "running",
+        };
+        all.push(Run { state, reached: open });
+    }
+    all
+}
+
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8View, true)
+}
+
+fn number(name: &str) -> Field {
+    Field::new(name, DataType::Int64, true)
+}
+
+fn list(of: Fields) -> DataType {
+    DataType::List(Arc::new(Field::new("item", DataType::Struct(of), true)))
+}
+
+fn event_fields() -> Fields {
+    Fields::from(vec![
+        number("time"),
+        number("step"),
+        text("trace_id"),
+        text("service"),
+        Field::new("is_error", DataType::Boolean, true),
+        text("user_id"),
+    ])
+}
+
+fn reached_fields() -> Fields {
+    Fields::from(vec![
+        number("position"),
+        number("time"),
+        number("gap"),
+        text("trace_id"),
+        text("service"),
+        Field::new("is_error", DataType::Boolean, true),
+    ])
+}
+
+fn run_fields() -> Fields {
+    Fields::from(vec![
+        number("number"),
+        text("state"),
+        number("start"),
+        number("end"),
+        number("last_position"),
+        text("service"),
+        text("user_id"),
+        Field::new("steps", list(reached_fields()), true),
+    ])
+}
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ProcessRuns {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(ProcessRuns { signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+impl ScalarUDFImpl for ProcessRuns {
+    fn name(&self) -> &'static str {
+        "process_runs"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        match types {
+            [_, _, DataType::List(_)] => Ok(vec![DataType::Utf8, DataType::Int64, list(event_fields())]),
+            _ => plan_err!("`process_runs` is called as `process_runs(definition, now, events)`"),
+        }
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(list(run_fields()))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let [definitions, now, events] = args.args.as_slice() else {
+            return exec_err!("`process_runs` is called as `process_runs(definition, now, events)`");
+        };
+        let definitions = cast(&definitions.to_array(rows)?, &DataType::Utf8)?;
+        let now = cast(&now.to_array(rows)?, &DataType::Int64)?;
+        let events = cast(&events.to_array(rows)?, &list(event_fields()))?;
+        let mut out = Out::default();
+        let mut known: Option<(String, Definition)> = None;
+        for row in 0..rows {
+            let text = definitions.as_string::<i32>().value(row);
+            if known.as_ref().is_none_or(|(of, _)| of != text) {
+                let Some(read) = Definition::read(text).filter(|d| !d.steps.is_empty()) else {
+                    return exec_err!("`process_runs` reads a definition as JSON");
+                };
+                known = Some((text.to_owned(), read));
+            }
+            let Some((_, definition)) = &known else { continue };
+            let (list, now) = (events.as_list::<i32>(), now.as_primitive::<Int64Type>().value(row));
+            if list.is_valid(row) {
+                out.row(definition, now, &list.value(row));
+            }
+            out.ends.push(out.numbers.len());
+        }
+        out.finish().map(ColumnarValue::Array)
+    }
+}
+
+/// Instances as columns.
+#[derive(Default)]
+struct Out {
+    ends: Vec<usize>,
+    numbers: Vec<i64>,
+    states: StringViewBuilder,
+    starts: Int64Builder,
+    finishes: Int64Builder,
+    last: Int64Builder,
+    services: StringViewBuilder,
+    users: StringViewBuilder,
+    step_ends: Vec<usize>,
+    positions: Vec<i64>,
+    times: Int64Builder,
+    gaps: Int64Builder,
+    traces: StringViewBuilder,
+    step_services: StringViewBuilder,
+    errors: BooleanBuilder,
+}
+
+impl Out {
+    fn row(&mut self, definition: &Definition, now: i64, events: &ArrayRef) {
+        let events = events.as_struct();
+        let numbers = |at: usize| events.column(at).as_primitive::<Int64Type>();
+        let texts = |at: usize| events.column(at).as_string_view();
+        let (times, steps): (&Int64Array, &Int64Array) = (numbers(0), numbers(1));
+        let seen = (0..events.len()).filter(|&row| times.is_valid(row) && steps.is_valid(row)).filter_map(|row| {
+            let step = usize::try_from(steps.value(row)).ok().filter(|step| *step < definition.steps.len())?;
+            Some(Seen { time: times.value(row), step, row })
+        });
+        let option = |texts: &'_ arrow::array::StringViewArray, row: usize| {
+            texts.is_valid(row).then(|| texts.value(row).to_owned())
+        };
+        for (number, run) in runs(definition, now, seen.collect()).into_iter().enumerate() {
+            let (Some(first), Some(last)) = (run.reached.first(), run.reached.last()) else { continue };
+            self.numbers.push(number as i64);
+            self.states.append_value(run.state);
+            self.starts.append_value(first.time);
+            self.finishes.append_value(last.time);
+            self.last.append_value(last.step as i64);
+            self.services.append_option(option(texts(3), first.row));
+            self.users.append_option(run.reached.iter().find_map(|seen| option(texts(5), seen.row)));
+            let mut before = None;
+            for seen in &run.reached {
+                self.positions.push(seen.step as i64);
+                self.times.append_value(seen.time);
+                self.gaps.append_option(before.map(|before| seen.time - before));
+                self.traces.append_option(option(texts(2), seen.row));
+                self.step_services.append_option(option(texts(3), seen.row));
+                let errors = events.column(4).as_boolean();
+                self.errors.append_option(errors.is_valid(seen.row).then(|| errors.value(seen.row)));
+                before = Some(seen.time);
+            }
+            self.step_ends.push(self.positions.len());
+        }
+    }
+
+    fn finish(mut self) -> Result<ArrayRef> {
+        let steps = StructArray::try_new(
+            reached_fields(),
+            vec![
+                Arc::new(Int64Array::from(std::mem::take(&mut self.positions))),
+                Arc::new(self.times.finish()),
+                Arc::new(self.gaps.finish()),
+                Arc::new(self.traces.finish()),
+                Arc::new(self.step_services.finish()),
+                Arc::new(self.errors.finish()),
+            ],
+            None,
+        )?;
+        let steps = into_list(reached_fields(), &self.step_ends, steps)?;
+        let runs = StructArray::try_new(
+            run_fields(),
+            vec![
+                Arc::new(Int64Array::from(std::mem::take(&mut self.numbers))),
+                Arc::new(self.states.finish()),
+                Arc::new(self.starts.finish()),
+                Arc::new(self.finishes.finish()),
+                Arc::new(self.last.finish()),
+                Arc::new(self.services.finish()),
+                Arc::new(self.users.finish()),
+                Arc::new(steps),
+            ],
+            None,
+        )?;
+        Ok(Arc::new(into_list(run_fields(), &self.ends, runs)?))
+    }
+}
+
+fn into_list(of: Fields, ends: &[usize], values: StructArray) -> Result<ListArray> {
+    let lengths = ends.iter().scan(0, |before, end| Some(end - std::mem::replace(before, *end)));
+    let item = Arc::new(Field::new("item", DataType::Struct(of), true));
+    Ok(ListArray::try_new(item, OffsetBuffer::from_lengths(lengths), Arc::new(values), None)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn definition(steps: &str) -> Definition {
+        Definition::read(&format!(r#"{{"timeoutMs":100,"steps":[{steps}]}}"#)).unwrap()
+    }
+
+    /// Events as (time in ms, step).
+    fn check(definition: &Definition, now: i64, events: &[(i64, usize)], expected: &[(&str, &[usize])]) {
+        let seen = events.iter().enumerate().map(|(row, (ms, step))| Seen { time: ms * MS, step: *step, row });
+        let found = runs(definition, now * MS, seen.collect());
+        let found: Vec<(&str, Vec<usize>)> =
+            found.iter().map(|r| (r.state, r.reached.iter().map(|s| s.step).collect())).collect();
+        let expected: Vec<(&str, Vec<usize>)> = expected.iter().map(|(s, r)| (*s, r.to_vec())).collect();
+        assert_eq!(found, expected, "{events:?}");
+    }
+
+    #[test]
+    fn instances() {
+        let plain = definition("{},{},{}");
+        check(&plain, 1000, &[(2, 1), (1, 0), (3, 2)], &[("completed", &[0, 1, 2])]);
+        check(&plain, 1000, &[(1, 0), (3, 2)], &[("abandoned", &[0])]);
+        check(&plain, 50, &[(1, 0), (2, 1)], &[("running", &[0, 1])]);
+        check(&plain, 1000, &[(1, 1), (2, 2)], &[]);
+        check(&plain, 1000, &[(1, 0), (102, 1)], &[("abandoned", &[0])]);
+        let again = [(1, 0), (2, 1), (3, 2), (4, 0), (5, 0), (6, 1)];
+        check(&plain, 7, &again, &[("completed", &[0, 1, 2]), ("running", &[0, 1])]);
+        check(&plain, 1000, &[(1, 0), (200, 0), (201, 1)], &[("abandoned", &[0]), ("abandoned", &[0, 1])]);
+    }
+
+    #[test]
+    fn options_outcomes_and_gaps() {
+        let all = definition(r#"{},{"optional":true},{"optional":true,"outcome":"failure"},{"outcome":"success"},{}"#);
+        check(&all, 1000, &[(1, 0), (2, 3), (3, 4)], &[("completed", &[0, 3])]);
+        check(&all, 1000, &[(1, 0), (2, 1), (3, 2), (4, 3)], &[("failed", &[0, 1, 2])]);
+        let gap = definition(r#"{},{"maxGapMs":10},{}"#);
+        check(&gap, 1000, &[(1, 0), (20, 1), (21, 2)], &[("abandoned", &[0])]);
+        check(&gap, 1000, &[(1, 0), (11, 1), (21, 2)], &[("completed", &[0, 1, 2])]);
+        let end = definition(r#"{},{},{"optional":true}"#);
+        check(&end, 5, &[(1, 0), (2, 1)], &[("completed", &[0, 1])]);
+        check(&end, 5, &[(1, 0), (2, 1), (3, 2)], &[("completed", &[0, 1, 2])]);
+        check(&end, 5, &[(1, 0), (2, 1), (3, 0)], &[("completed", &[0, 1]), ("running", &[0])]);
+    }
+}

@@ -1,0 +1,248 @@
+//! Expressions over columns some of which are texts by codes: what depends on one such text alone is found once per text.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryArray, Int32Array, Int32DictionaryArray, RecordBatch, RecordBatchOptions,
+    new_null_array,
+};
+use arrow::compute::{concat, take};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::utils::collect_columns;
+
+use crate::tables::{HEX, hex_ids};
+
+/// Values of rows.
+#[derive(Debug, Clone)]
+pub(super) enum Found {
+    /// Texts by codes.
+    Coded(Int32DictionaryArray),
+    /// Ids that stand for their hex.
+    Ids(FixedSizeBinaryArray),
+    /// As they are.
+    Plain(ArrayRef),
+}
+
+impl Found {
+    /// As the expression gives them.
+    pub(super) fn plain(self) -> Result<ArrayRef> {
+        Ok(match self {
+            Self::Coded(coded) => take(coded.values(), coded.keys(), None)?,
+            Self::Ids(ids) => Arc::new(hex_ids(&ids, false)),
+            Self::Plain(array) => array,
+        })
+    }
+
+    /// As they are held; equal where the values are equal.
+    pub(super) fn held(self) -> ArrayRef {
+        match self {
+            Self::Coded(coded) => Arc::new(coded),
+            Self::Ids(ids) => Arc::new(ids),
+            Self::Plain(array) => array,
+        }
+    }
+}
+
+/// What an expression reads of a row.
+#[derive(Debug, Clone)]
+enum Source {
+    /// A column.
+    Column(usize),
+    /// Something that depends on one text by code.
+    OfText(OfText),
+}
+
+impl PartialEq for Source {
+    fn eq(&self, other: &Self) -> bool {
+        match (self, other) {
+            (Self::Column(a), Self::Column(b)) => a == b,
+            (Self::OfText(a), Self::OfText(b)) => a.column == b.column && a.expr.eq(&b.expr),
+            _ => false,
+        }
+    }
+}
+
+/// An expression over one text by code.
+#[derive(Debug, Clone)]
+struct OfText {
+    column: usize,
+    /// Over a batch of that column alone.
+    expr: Arc<dyn PhysicalExpr>,
+    schema: SchemaRef,
+}
+
+/// An expression as it is evaluated.
+#[derive(Debug, Clone)]
+pub(super) enum Prepared {
+    /// A column.
+    Column(usize),
+    /// Of one text by code.
+    OfText(OneText),
+    /// Of rows.
+    Rows(OfRows),
+}
+
+/// See [`Prepared::OfText`].
+#[derive(Debug, Clone)]
+pub(super) struct OneText(OfText);
+
+/// See [`Prepared::Rows`].
+#[derive(Debug, Clone)]
+pub(super) struct OfRows {
+    expr: Arc<dyn PhysicalExpr>,
+    sources: Vec<Source>,
+    schema: SchemaRef,
+}
+
+fn is_coded(schema: &Schema, column: usize) -> bool {
+    matches!(schema.field(column).data_type(), DataType::Dictionary(..))
+}
+
+/// The one text by code that an expression depends on.
+fn one_text(expr: &Arc<dyn PhysicalExpr>, coded: &Schema) -> Option<usize> {
+    let columns = collect_columns(expr);
+    let mut columns = columns.iter();
+    let only = columns.next()?.index();
+    (columns.next().is_none() && is_coded(coded, only)).then_some(only)
+}
+
+fn of_text(expr: &Arc<dyn PhysicalExpr>, column: usize, plain: &Schema) -> Result<OfText> {
+    let changed = Arc::clone(expr).transform_up(|e| {
+        Ok(match e.downcast_ref::<Column>() {
+            Some(of) => Transformed::yes(Arc::new(Column::new(of.name(), 0)) as Arc<dyn PhysicalExpr>),
+            None => Transformed::no(e),
+        })
+    });
+    let schema = Arc::new(Schema::new(vec![plain.field(column).clone()]));
+    Ok(OfText { column, expr: changed?.data, schema })
+}
+
+impl Prepared {
+    /// Prepares an expression; `plain` and `coded`: the columns as the expression knows them and as they come.
+    pub(super) fn new(expr: &Arc<dyn PhysicalExpr>, plain: &Schema, coded: &Schema) -> Result<Self> {
+        if let Some(column) = expr.downcast_ref::<Column>() {
+            return Ok(Self::Column(column.index()));
+        }
+        if let Some(column) = one_text(expr, coded) {
+            return Ok(Self::OfText(OneText(of_text(expr, column, plain)?)));
+        }
+        let (mut sources, mut fields): (Vec<Source>, Vec<Field>) = (Vec::new(), Vec::new());
+        let changed = Arc::clone(expr).transform_down(|e| {
+            let (source, field) = match (e.downcast_ref::<Column>(), one_text(&e, coded)) {
+                (Some(column), _) => (Source::Column(column.index()), plain.field(column.index()).clone()),
+                (None, Some(column)) => {
+                    let field = Field::new(format!("of_text_{}", sources.len()), e.data_type(plain)?, true);
+                    (Source::OfText(of_text(&e, column, plain)?), field)
+                }
+                (None, None) => return Ok(Transformed::no(e)),
+            };
+            let at = sources.iter().position(|known| *known == source).unwrap_or_else(|| {
+                sources.push(source);
+                fields.push(field);
+                sources.len() - 1
+            });
+            let column: Arc<dyn PhysicalExpr> = Arc::new(Column::new(fields[at].name(), at));
+            Ok(Transformed::new(column, true, TreeNodeRecursion::Jump))
+        });
+        let expr = changed?.data;
+        Ok(Self::Rows(OfRows { expr, sources, schema: Arc::new(Schema::new(fields)) }))
+    }
+
+    /// The columns that are read.
+    pub(super) fn reads(&self) -> Vec<usize> {
+        match self {
+            Self::Column(at) => vec![*at],
+            Self::OfText(OneText(of)) => vec![of.column],
+            Self::Rows(of) => of.sources.iter().map(Source::column).collect(),
+        }
+    }
+
+    /// Evaluates it over a batch of columns as they come.
+    pub(super) fn evaluate(&self, batch: &RecordBatch) -> Result<Found> {
+        match self {
+            Self::Column(at) => Ok(column(batch, *at)),
+            Self::OfText(OneText(of)) => of.evaluate(batch),
+            Self::Rows(of) => {
+                let columns = of.sources.iter().map(|source| match source {
+                    Source::Column(at) => column(batch, *at).plain(),
+                    Source::OfText(of) => of.evaluate(batch)?.plain(),
+                });
+                let columns = columns.collect::<Result<Vec<_>>>()?;
+                let options = RecordBatchOptions::new().with_row_count(Some(batch.num_rows()));
+                let rows = RecordBatch::try_new_with_options(Arc::clone(&of.schema), columns, &options)?;
+                Ok(Found::Plain(of.expr.evaluate(&rows)?.into_array(rows.num_rows())?))
+            }
+        }
+    }
+}
+
+impl Source {
+    fn column(&self) -> usize {
+        match self {
+            Self::Column(at) => *at,
+            Self::OfText(of) => of.column,
+        }
+    }
+}
+
+fn column(batch: &RecordBatch, at: usize) -> Found {
+    let array = batch.column(at);
+    if let Some(coded) = array.as_any().downcast_ref::<Int32DictionaryArray>() {
+        return Found::Coded(compact(coded));
+    }
+    match array.as_fixed_size_binary_opt() {
+        Some(ids) if batch.schema_ref().field(at).metadata().contains_key(HEX) => Found::Ids(ids.clone()),
+        _ => Found::Plain(Arc::clone(array)),
+    }
+}
+
+/// Of few rows with codes of many texts only the texts that they have.
+fn compact(coded: &Int32DictionaryArray) -> Int32DictionaryArray {
+    if coded.values().len() <= coded.len() * 2 {
+        return coded.clone();
+    }
+    match take(coded.values(), coded.keys(), None) {
+        Ok(values) => {
+            let codes = Int32Array::new((0..coded.len() as i32).collect(), values.nulls().cloned());
+            Int32DictionaryArray::new(codes, values)
+        }
+        Err(_) => coded.clone(),
+    }
+}
+
+impl OfText {
+    fn over(&self, texts: ArrayRef) -> Result<ArrayRef> {
+        let rows = texts.len();
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), vec![texts])?;
+        self.expr.evaluate(&batch)?.into_array(rows)
+    }
+
+    fn evaluate(&self, batch: &RecordBatch) -> Result<Found> {
+        let Found::Coded(coded) = column(batch, self.column) else {
+            return Ok(Found::Plain(self.over(column(batch, self.column).plain()?)?));
+        };
+        let (keys, values) = (coded.keys(), coded.values());
+        let count = values.len();
+        // What NULL gives stands behind what the texts give.
+        let nulls = keys.null_count() > 0;
+        let texts =
+            if nulls { concat(&[&**values, &*new_null_array(values.data_type(), 1)])? } else { Arc::clone(values) };
+        // A text that no row has any longer must not fail the rows that are there.
+        let Ok(given) = self.over(texts) else {
+            return Ok(Found::Plain(self.over(Found::Coded(coded).plain()?)?));
+        };
+        let keys = if nulls && given.is_valid(count) {
+            Int32Array::from_iter_values(keys.iter().map(|key| key.unwrap_or(count as i32)))
+        } else {
+            keys.clone()
+        };
+        Ok(match given.data_type() {
+            DataType::Utf8View | DataType::Utf8 => Found::Coded(Int32DictionaryArray::try_new(keys, given)?),
+            _ => Found::Plain(take(&given, &keys, None)?),
+        })
+    }
+}

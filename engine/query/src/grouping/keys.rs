@@ -1,0 +1,382 @@
+//! Keys of groups: each column's values by small numbers, groups by the numbers of their values.
+
+use std::hash::BuildHasher as _;
+use std::mem::size_of;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, Int32DictionaryArray, Int64Array,
+    StringViewArray, make_view,
+};
+use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use hashbrown::{DefaultHashBuilder, HashMap, HashTable};
+
+use super::columns::Found;
+use crate::tables::hex_ids;
+
+/// Numbers of values in the order in which they came.
+#[derive(Debug)]
+pub(super) struct Values {
+    kind: DataType,
+    /// NULL has a number like any value; what stands there among the values is nothing.
+    null: Option<u32>,
+    of: Of,
+}
+
+#[derive(Debug)]
+enum Of {
+    Texts(Texts),
+    Ids(Plain<u128>, i32),
+    Numbers(Plain<i64>),
+}
+
+/// Values by numbers.
+trait Store {
+    fn len(&self) -> u32;
+    /// Leaves a number out.
+    fn skip(&mut self);
+}
+
+/// Values that are copied.
+#[derive(Debug)]
+struct Plain<T> {
+    known: HashMap<T, u32>,
+    values: Vec<T>,
+}
+
+impl<T> Default for Plain<T> {
+    fn default() -> Self {
+        Self { known: HashMap::new(), values: Vec::new() }
+    }
+}
+
+impl<T: Copy + Default + Eq + std::hash::Hash> Plain<T> {
+    fn number(&mut self, value: T) -> u32 {
+        let Self { known, values } = self;
+        *known.entry(value).or_insert_with(|| {
+            values.push(value);
+            values.len() as u32 - 1
+        })
+    }
+
+    fn size(&self) -> usize {
+        self.known.capacity() * (size_of::<(T, u32)>() + 1) + self.values.capacity() * size_of::<T>()
+    }
+}
+
+impl<T: Default> Store for Plain<T> {
+    fn len(&self) -> u32 {
+        self.values.len() as u32
+    }
+
+    fn skip(&mut self) {
+        self.values.push(T::default());
+    }
+}
+
+impl Store for Texts {
+    fn len(&self) -> u32 {
+        self.ends.len() as u32
+    }
+
+    fn skip(&mut self) {
+        self.ends.push(self.bytes.len());
+    }
+}
+
+/// The number of NULL.
+fn null_of(null: &mut Option<u32>, store: &mut impl Store) -> u32 {
+    *null.get_or_insert_with(|| {
+        store.skip();
+        store.len() - 1
+    })
+}
+
+/// Says whether values of a type can be keys.
+pub(super) fn is_key(kind: &DataType) -> bool {
+    use DataType::{Boolean, Date32, Int8, Int16, Int32, Int64, Timestamp, UInt8, UInt16, UInt32, Utf8, Utf8View};
+    matches!(
+        kind,
+        Utf8View | Utf8 | Boolean | Int8 | Int16 | Int32 | Int64 | UInt8 | UInt16 | UInt32 | Date32 | Timestamp(..)
+    )
+}
+
+/// Runs of bytes one behind the other, each with a number.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+    table: HashTable<u32>,
+    hasher: DefaultHashBuilder,
+}
+
+impl Texts {
+    fn get(bytes: &[u8], ends: &[usize], at: u32) -> std::ops::Range<usize> {
+        debug_assert!(ends.len() > at as usize && bytes.len() >= ends[at as usize]);
+        let start = (at as usize).checked_sub(1).map_or(0, |before| ends[before]);
+        start..ends[at as usize]
+    }
+
+    /// The bytes of a number.
+    pub(crate) fn value(&self, at: u32) -> &[u8] {
+        &self.bytes[Self::get(&self.bytes, &self.ends, at)]
+    }
+
+    /// The number of some bytes, and whether they are new.
+    pub(crate) fn number(&mut self, text: &[u8]) -> (u32, bool) {
+        let Self { bytes, ends, table, hasher } = self;
+        let hash = hasher.hash_one(text);
+        let value = |at: &u32| &bytes[Self::get(bytes, ends, *at)];
+        if let Some(found) = table.find(hash, |at| value(at) == text) {
+            return (*found, false);
+        }
+        let at = ends.len() as u32;
+        table.insert_unique(hash, at, |at| hasher.hash_one(value(at)));
+        bytes.extend_from_slice(text);
+        ends.push(bytes.len());
+        (at, true)
+    }
+
+    /// Memory that is taken.
+    pub(crate) fn size(&self) -> usize {
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.table.capacity() * 5
+    }
+}
+
+impl Values {
+    /// For values of a type; `held`: how they come.
+    pub(super) fn new(kind: &DataType, held: &DataType) -> Self {
+        let of = match (held, kind) {
+            (DataType::FixedSizeBinary(width), DataType::Utf8View) => Of::Ids(Plain::default(), *width),
+            (_, DataType::Utf8 | DataType::Utf8View) => Of::Texts(Texts::default()),
+            _ => Of::Numbers(Plain::default()),
+        };
+        Self { kind: kind.clone(), null: None, of }
+    }
+
+    /// How many values there are.
+    pub(super) fn len(&self) -> u32 {
+        match &self.of {
+            Of::Texts(texts) => texts.len(),
+            Of::Ids(ids, _) => ids.len(),
+            Of::Numbers(numbers) => numbers.len(),
+        }
+    }
+
+    /// Appends the numbers of the values of rows.
+    pub(super) fn add(&mut self, found: Found, out: &mut Vec<u32>) -> Result<()> {
+        let Self { kind, null, of } = self;
+        match (of, found) {
+            (Of::Texts(texts), Found::Coded(coded)) => coded_texts(texts, null, &coded, out)?,
+            (Of::Texts(texts), Found::Plain(array)) => {
+                let array = cast(&array, &DataType::Utf8View)?;
+                out.extend(array.as_string_view().iter().map(|text| match text {
+                    None => null_of(null, texts),
+                    Some(text) => texts.number(text.as_bytes()).0,
+                }));
+            }
+            (Of::Ids(ids, _), Found::Ids(array)) => {
+                let one = |row| if array.is_null(row) { None } else { Some(id_of(&array, row)) };
+                neighbours(ids, null, (0..array.len()).map(one), out);
+            }
+            (Of::Numbers(numbers), Found::Plain(array)) => {
+                debug_assert_eq!(array.data_type(), kind);
+                neighbours(numbers, null, numbers_of(&array)?.iter(), out);
+            }
+            (_, found) => return internal_err!("values of {kind} came as {:?}", found.held().data_type()),
+        }
+        Ok(())
+    }
+
+    /// The values of some numbers, as the type has them.
+    pub(super) fn values(&self, numbers: &[u32]) -> Result<ArrayRef> {
+        let there = |number: &u32| Some(*number) != self.null;
+        let nulls = self.null.map(|_| numbers.iter().map(there).collect::<NullBuffer>()).filter(|n| n.null_count() > 0);
+        Ok(match &self.of {
+            Of::Texts(texts) => {
+                let mut bytes: Vec<u8> = Vec::new();
+                let mut views = Vec::with_capacity(numbers.len());
+                for number in numbers {
+                    let text = if there(number) { texts.value(*number) } else { &[] };
+                    views.push(make_view(text, 0, bytes.len() as u32));
+                    if text.len() > 12 {
+                        bytes.extend_from_slice(text);
+                    }
+                }
+                if u32::try_from(bytes.len()).is_err() {
+                    return datafusion::common::exec_err!("keys of groups are longer than 4 GiB");
+                }
+                let made = StringViewArray::try_new(ScalarBuffer::from(views), [Buffer::from_vec(bytes)], nulls)?;
+                if self.kind == DataType::Utf8View { Arc::new(made) } else { cast(&made, &self.kind)? }
+            }
+            Of::Ids(ids, width) => {
+                let mut out = FixedSizeBinaryBuilder::with_capacity(numbers.len(), *width);
+                for number in numbers {
+                    let bytes = ids.values[*number as usize].to_be_bytes();
+                    if there(number) { out.append_value(&bytes[16 - *width as usize..])? } else { out.append_null() }
+                }
+                Arc::new(hex_ids(&out.finish(), false))
+            }
+            Of::Numbers(known) => {
+                let picked: Vec<i64> = numbers.iter().map(|number| known.values[*number as usize]).collect();
+                let picked: ArrayRef = Arc::new(Int64Array::new(picked.into(), nulls));
+                match self.kind {
+                    DataType::Date32 => cast(&cast(&picked, &DataType::Int32)?, &self.kind)?,
+                    _ => cast(&picked, &self.kind)?,
+                }
+            }
+        })
+    }
+
+    /// Memory that is taken.
+    pub(super) fn size(&self) -> usize {
+        match &self.of {
+            Of::Texts(texts) => texts.size(),
+            Of::Ids(ids, _) => ids.size(),
+            Of::Numbers(numbers) => numbers.size(),
+        }
+    }
+}
+
+/// The numbers of values of which neighbours are often equal.
+fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
+    store: &mut Plain<T>,
+    null: &mut Option<u32>,
+    values: impl Iterator<Item = Option<T>>,
+    out: &mut Vec<u32>,
+) {
+    let mut last: Option<(T, u32)> = None;
+    out.extend(values.map(|value| match (value, last) {
+        (None, _) => null_of(null, store),
+        (Some(value), Some((known, number))) if known == value => number,
+        (Some(value), _) => {
+            let number = store.number(value);
+            last = Some((value, number));
+            number
+        }
+    }));
+}
+
+/// Each text of a code is looked up once.
+fn coded_texts(
+    texts: &mut Texts,
+    null: &mut Option<u32>,
+    coded: &Int32DictionaryArray,
+    out: &mut Vec<u32>,
+) -> Result<()> {
+    const OPEN: u32 = u32::MAX;
+    let values = cast(coded.values(), &DataType::Utf8View)?;
+    let values = values.as_string_view();
+    let mut of_code = vec![OPEN; values.len()];
+    let mut of_row = |code: Option<i32>| match code.map(|code| code as usize).filter(|code| values.is_valid(*code)) {
+        None => null_of(null, texts),
+        Some(code) => {
+            if of_code[code] == OPEN {
+                of_code[code] = texts.number(values.value(code).as_bytes()).0;
+            }
+            of_code[code]
+        }
+    };
+    if coded.keys().null_count() == 0 {
+        out.extend(coded.keys().values().iter().map(|code| of_row(Some(*code))));
+    } else {
+        out.extend(coded.keys().iter().map(of_row));
+    }
+    Ok(())
+}
+
+fn id_of(ids: &FixedSizeBinaryArray, row: usize) -> u128 {
+    let bytes = ids.value(row);
+    let mut wide = [0; 16];
+    wide[16 - bytes.len().min(16)..].copy_from_slice(&bytes[..bytes.len().min(16)]);
+    u128::from_be_bytes(wide)
+}
+
+fn numbers_of(array: &ArrayRef) -> Result<Int64Array> {
+    let numbers = match array.data_type() {
+        DataType::Date32 => cast(&cast(array, &DataType::Int32)?, &DataType::Int64)?,
+        _ => cast(array, &DataType::Int64)?,
+    };
+    Ok(numbers.as_primitive::<Int64Type>().clone())
+}
+
+/// Groups of rows.
+#[derive(Debug)]
+pub(super) struct Groups {
+    columns: Vec<Values>,
+    /// From the number of a group of the columns before, and of a value of the next one, to the number of a group of both.
+    joined: Vec<HashMap<u64, u32>>,
+    /// Of each level, of each of its groups: the group before and the value.
+    pairs: Vec<Vec<(u32, u32)>>,
+}
+
+impl Groups {
+    pub(super) fn new(columns: Vec<Values>) -> Self {
+        let levels = columns.len().saturating_sub(1);
+        Self { columns, joined: vec![HashMap::new(); levels], pairs: vec![Vec::new(); levels] }
+    }
+
+    /// How many there are; without columns there is one.
+    pub(super) fn len(&self) -> usize {
+        match (self.pairs.last(), self.columns.first()) {
+            (Some(pairs), _) => pairs.len(),
+            (None, Some(column)) => column.len() as usize,
+            (None, None) => 1,
+        }
+    }
+
+    /// Gives the group of each row.
+    pub(super) fn of(&mut self, found: Vec<Found>, rows: usize) -> Result<Vec<usize>> {
+        let mut found = self.columns.iter_mut().zip(found);
+        let Some((column, values)) = found.next() else { return Ok(vec![0; rows]) };
+        let mut groups = Vec::with_capacity(rows);
+        column.add(values, &mut groups)?;
+        let mut next = Vec::with_capacity(rows);
+        for ((column, values), (joined, pairs)) in found.zip(self.joined.iter_mut().zip(&mut self.pairs)) {
+            next.clear();
+            column.add(values, &mut next)?;
+            let mut last: Option<(u64, u32)> = None;
+            for (group, value) in groups.iter_mut().zip(&next) {
+                let key = u64::from(*group) << 32 | u64::from(*value);
+                *group = match last {
+                    Some((known, number)) if known == key => number,
+                    _ => *joined.entry(key).or_insert_with(|| {
+                        pairs.push((*group, *value));
+                        pairs.len() as u32 - 1
+                    }),
+                };
+                last = Some((key, *group));
+            }
+        }
+        Ok(groups.into_iter().map(|group| group as usize).collect())
+    }
+
+    /// The columns of all groups.
+    pub(super) fn values(&self) -> Result<Vec<ArrayRef>> {
+        let mut numbers: Vec<u32> = (0..self.len() as u32).collect();
+        let mut out = Vec::with_capacity(self.columns.len());
+        for (at, column) in self.columns.iter().enumerate().rev() {
+            if at == 0 {
+                out.push(column.values(&numbers)?);
+                break;
+            }
+            let pairs = &self.pairs[at - 1];
+            let values: Vec<u32> = numbers.iter().map(|number| pairs[*number as usize].1).collect();
+            out.push(column.values(&values)?);
+            numbers.iter_mut().for_each(|number| *number = pairs[*number as usize].0);
+        }
+        out.reverse();
+        Ok(out)
+    }
+
+    /// Memory that is taken.
+    pub(super) fn size(&self) -> usize {
+        let joined: usize = self.joined.iter().map(|map| map.capacity() * 13).sum();
+        let pairs: usize = self.pairs.iter().map(|pairs| pairs.capacity() * 8).sum();
+        self.columns.iter().map(Values::size).sum::<usize>() + joined + pairs
+    }
+}

@@ -1,0 +1,364 @@
+//! `CodedGroupExec`: conditions, groups and aggregates over rows whose texts come by codes, in one pass.
+//!
+//! Aggregates are DataFusion's; what it gives is what DataFusion's partial (or single) aggregation gives.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Schema, SchemaRef};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::{exec_err, internal_err};
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
+use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
+use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::{EquivalenceProperties, GroupsAccumulatorAdapter, PhysicalExpr};
+use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning, PlanProperties,
+    ReplaceChildrenOptions,
+};
+use futures::{StreamExt as _, TryStreamExt as _};
+
+use super::Asked;
+use super::columns::Prepared;
+use super::keys::{Groups, Values, is_key};
+use crate::functions::COUNT_DISTINCT;
+
+/// Rows of a batch that leaves the node.
+const BATCH_ROWS: usize = 8192;
+
+/// What is computed, over columns as they come.
+#[derive(Debug)]
+struct Work {
+    predicate: Option<Prepared>,
+    /// The columns that are read beside the predicate's.
+    used: Vec<usize>,
+    groups: Vec<Prepared>,
+    /// Types of the groups' columns, and how they come.
+    columns: Vec<(DataType, DataType)>,
+    aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    args: Vec<Vec<Prepared>>,
+    arg_types: Vec<Vec<DataType>>,
+    filters: Vec<Option<Prepared>>,
+    is_partial: bool,
+    schema: SchemaRef,
+    /// What plans show.
+    shown: String,
+}
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct CodedGroupExec {
+    work: Arc<Work>,
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+fn comma(items: impl Iterator<Item = String>) -> String {
+    items.collect::<Vec<_>>().join(", ")
+}
+
+impl CodedGroupExec {
+    /// Makes the node in the place of an aggregation; `plain`: columns of the table without codes. `None`: a key is of a type
+    /// that the node does not know.
+    pub(super) fn of(
+        aggregate: &AggregateExec,
+        asked: Asked,
+        input: Arc<dyn ExecutionPlan>,
+        plain: &Schema,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let coded = input.schema();
+        let mut columns = Vec::with_capacity(asked.groups.len());
+        for expr in &asked.groups {
+            let kind = expr.data_type(plain)?;
+            if !is_key(&kind) {
+                return Ok(None);
+            }
+            let held = match expr.downcast_ref::<Column>() {
+                Some(column) => coded.field(column.index()).data_type().clone(),
+                None => kind.clone(),
+            };
+            columns.push((kind, held));
+        }
+        let predicate = asked.predicate.as_ref().map(|expr| Prepared::new(expr, plain, &coded)).transpose()?;
+        let each = |exprs: &[Arc<dyn PhysicalExpr>]| -> Result<Vec<Prepared>> {
+            exprs.iter().map(|expr| Prepared::new(expr, plain, &coded)).collect()
+        };
+        let mut used: Vec<usize> = Vec::new();
+        let of_groups = each(&asked.groups)?;
+        let of_args = asked.args.iter().map(|args| each(args)).collect::<Result<Vec<_>>>()?;
+        let filters = asked.filters.iter().flatten().map(|expr| Prepared::new(expr, plain, &coded));
+        let filters = filters.collect::<Result<Vec<_>>>()?;
+        let all = of_groups.iter().chain(of_args.iter().flatten()).chain(&filters);
+        used.extend(all.flat_map(Prepared::reads));
+        used.sort_unstable();
+        used.dedup();
+        // Again, over the columns that are left when rows are left out.
+        let moved = |expr: &Arc<dyn PhysicalExpr>| -> Result<Prepared> {
+            let (plain, coded) = (plain.project(&used)?, coded.project(&used)?);
+            let at = |at: usize| used.binary_search(&at).unwrap_or(0);
+            let all = input.schema();
+            let place = |(column, field): (usize, &arrow::datatypes::FieldRef)| -> Arc<dyn PhysicalExpr> {
+                Arc::new(Column::new(field.name(), at(column)))
+            };
+            let places: Vec<_> = all.fields().iter().enumerate().map(place).collect();
+            Prepared::new(&super::with_columns(expr, &places)?, &plain, &coded)
+        };
+        let kinds =
+            |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();
+        let aggregates = aggregate.aggr_expr().to_vec();
+        let work = Work {
+            predicate,
+            groups: asked.groups.iter().map(moved).collect::<Result<_>>()?,
+            columns,
+            args: asked.args.iter().map(|args| args.iter().map(moved).collect()).collect::<Result<_>>()?,
+            arg_types: asked.args.iter().map(|args| kinds(args)).collect::<Result<_>>()?,
+            filters: asked.filters.iter().map(|f| f.as_ref().map(moved).transpose()).collect::<Result<_>>()?,
+            is_partial: *aggregate.mode() == AggregateMode::Partial,
+            schema: aggregate.schema(),
+            shown: shown(&asked, &aggregates),
+            aggregates,
+            used,
+        };
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(aggregate.schema()),
+            Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
+        Ok(Some(Arc::new(Self { work: Arc::new(work), input, properties, metrics: ExecutionPlanMetricsSet::new() })))
+    }
+
+    fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        match (children.pop(), children.is_empty()) {
+            (Some(input), true) => Ok(Arc::new(Self {
+                work: Arc::clone(&self.work),
+                input,
+                properties: Arc::clone(&self.properties),
+                metrics: ExecutionPlanMetricsSet::new(),
+            })),
+            _ => internal_err!("a grouping has one child"),
+        }
+    }
+}
+
+fn shown(asked: &Asked, aggregates: &[Arc<AggregateFunctionExpr>]) -> String {
+    let groups = comma(asked.groups.iter().map(ToString::to_string));
+    let aggregates = comma(aggregates.iter().map(|a| a.name().to_owned()));
+    let filter = asked.predicate.as_ref().map(|p| format!(", filter={p}")).unwrap_or_default();
+    format!("groups=[{groups}], aggregates=[{aggregates}]{filter}")
+}
+
+impl DisplayAs for CodedGroupExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mode = if self.work.is_partial { "Partial" } else { "Single" };
+        write!(f, "CodedGroupExec: mode={mode}, {}", self.work.shown)
+    }
+}
+
+impl ExecutionPlan for CodedGroupExec {
+    fn name(&self) -> &'static str {
+        "CodedGroupExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        self.over(children)
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.over(children)
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let input = self.input.execute(partition, Arc::clone(&context))?;
+        let memory = MemoryConsumer::new("CodedGroupExec").register(context.memory_pool());
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let run = Run::new(Arc::clone(&self.work), memory)?;
+        let batches =
+            futures::stream::try_unfold(Some((run, input, baseline)), step).try_filter_map(futures::future::ok);
+        let cut = batches.map_ok(|batch| {
+            let pieces = (0..batch.num_rows()).step_by(BATCH_ROWS);
+            let piece = move |at| Ok(batch.slice(at, BATCH_ROWS.min(batch.num_rows() - at)));
+            futures::stream::iter(pieces.map(piece))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), cut.try_flatten())))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}
+
+type Step = Option<(Run, SendableRecordBatchStream, BaselineMetrics)>;
+
+/// Takes rows until there are no more, or memory is short.
+async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
+    let Some((mut run, mut input, baseline)) = state else { return Ok(None) };
+    while let Some(batch) = input.next().await {
+        let timer = baseline.elapsed_compute().timer();
+        run.add(&batch?)?;
+        let given = if run.fits()? { None } else { Some(run.give()?) };
+        timer.done();
+        if let Some(batch) = given {
+            baseline.record_output(batch.num_rows());
+            return Ok(Some((Some(batch), Some((run, input, baseline)))));
+        }
+    }
+    let timer = baseline.elapsed_compute().timer();
+    let last = run.last()?;
+    timer.done();
+    baseline.record_output(last.num_rows());
+    Ok(Some((Some(last), None)))
+}
+
+/// One partition.
+struct Run {
+    work: Arc<Work>,
+    groups: Groups,
+    aggregates: Vec<Box<dyn GroupsAccumulator>>,
+    memory: MemoryReservation,
+    has_rows: bool,
+}
+
+/// Without groups, DataFusion's final aggregation merges what single accumulators give; with some functions that is not
+/// what those of groups give (`approx_distinct`: registers there, a list of hashes here).
+const OWN_STATE_IN_GROUPS: &str = "approx_distinct";
+
+fn accumulator(work: &Work, aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
+    let is_alone = work.groups.is_empty() && aggregate.fun().name() == OWN_STATE_IN_GROUPS;
+    if aggregate.groups_accumulator_supported() && !is_alone {
+        return aggregate.create_groups_accumulator();
+    }
+    let aggregate = Arc::clone(aggregate);
+    Ok(Box::new(GroupsAccumulatorAdapter::new(move || aggregate.create_accumulator())))
+}
+
+impl Run {
+    fn new(work: Arc<Work>, memory: MemoryReservation) -> Result<Self> {
+        let aggregates = work.aggregates.iter().map(|a| accumulator(&work, a)).collect::<Result<_>>()?;
+        let groups = Self::no_groups(&work);
+        Ok(Self { work, groups, aggregates, memory, has_rows: false })
+    }
+
+    fn no_groups(work: &Work) -> Groups {
+        Groups::new(work.columns.iter().map(|(kind, held)| Values::new(kind, held)).collect())
+    }
+
+    /// Takes rows.
+    fn add(&mut self, batch: &RecordBatch) -> Result<()> {
+        let work = Arc::clone(&self.work);
+        let mut batch = (batch.clone(), batch.project(&work.used)?);
+        if let Some(predicate) = &work.predicate {
+            let keep = predicate.evaluate(&batch.0)?.plain()?;
+            let keep = keep.as_boolean();
+            if keep.true_count() == 0 {
+                return Ok(());
+            }
+            if keep.true_count() < keep.len() {
+                batch.1 = filter_record_batch(&batch.1, keep)?;
+            }
+        }
+        let batch = batch.1;
+        if batch.num_rows() == 0 {
+            return Ok(());
+        }
+        self.aggregate(&batch)
+    }
+
+    fn aggregate(&mut self, batch: &RecordBatch) -> Result<()> {
+        let work = Arc::clone(&self.work);
+        let found = work.groups.iter().map(|group| group.evaluate(batch)).collect::<Result<Vec<_>>>()?;
+        let groups = self.groups.of(found, batch.num_rows())?;
+        let all = work.aggregates.iter().zip(&work.args).zip(&work.filters);
+        for (((aggregate, args), filter), state) in all.zip(&mut self.aggregates) {
+            // These count values as they are held.
+            let as_held = matches!(aggregate.fun().name(), "count" | COUNT_DISTINCT) && !aggregate.is_distinct();
+            let value = |arg: &Prepared| -> Result<ArrayRef> {
+                let found = arg.evaluate(batch)?;
+                if as_held { Ok(found.held()) } else { found.plain() }
+            };
+            let values = args.iter().map(value).collect::<Result<Vec<_>>>()?;
+            let filter = filter.as_ref().map(|f| f.evaluate(batch)?.plain()).transpose()?;
+            let filter: Option<&BooleanArray> = filter.as_ref().map(AsArray::as_boolean);
+            state.update_batch(&values, &groups, filter, self.groups.len())?;
+        }
+        self.has_rows = true;
+        Ok(())
+    }
+
+    /// Counts what it holds; `false`: it must give that away before it goes on.
+    fn fits(&mut self) -> Result<bool> {
+        let held = self.groups.size() + self.aggregates.iter().map(|a| a.size()).sum::<usize>();
+        match self.memory.try_resize(held) {
+            Ok(()) => Ok(true),
+            Err(_) if self.work.is_partial && !self.work.groups.is_empty() => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Gives the groups and begins again.
+    fn give(&mut self) -> Result<RecordBatch> {
+        let mut columns = self.groups.values()?;
+        for state in &mut self.aggregates {
+            if self.work.is_partial {
+                columns.extend(state.state(EmitTo::All)?);
+            } else {
+                columns.push(state.evaluate(EmitTo::All)?);
+            }
+        }
+        let rows = self.groups.len();
+        if columns.iter().any(|column| column.len() != rows) {
+            return exec_err!("an aggregate lost groups");
+        }
+        self.groups = Self::no_groups(&self.work);
+        self.has_rows = false;
+        self.memory.free();
+        let options = RecordBatchOptions::new().with_row_count(Some(rows));
+        Ok(RecordBatch::try_new_with_options(Arc::clone(&self.work.schema), columns, &options)?)
+    }
+
+    /// Gives what is left. Without groups that is a row in any case.
+    fn last(&mut self) -> Result<RecordBatch> {
+        if !self.has_rows {
+            if !self.work.groups.is_empty() {
+                return Ok(RecordBatch::new_empty(Arc::clone(&self.work.schema)));
+            }
+            // A row that is left out: some aggregates take a group that they are told of without rows for one with values.
+            let none = BooleanArray::from(vec![false]);
+            for (kinds, state) in self.work.arg_types.iter().zip(&mut self.aggregates) {
+                let nulls: Vec<ArrayRef> = kinds.iter().map(|kind| new_null_array(kind, 1)).collect();
+                state.update_batch(&nulls, &[0], Some(&none), 1)?;
+            }
+        }
+        self.give()
+    }
+}

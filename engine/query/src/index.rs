@@ -1,0 +1,253 @@
+//! What the index of series answers by itself (label sets, names, values, metadata, exemplars, cardinality) as tables of
+//! plans: a look-up is the leaf, all that is done with its rows stands above it in DataFusion's nodes (`lists`).
+
+mod lists;
+mod notation;
+mod rows;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::utils::memory::get_record_batch_memory_size;
+use datafusion::common::{internal_err, project_schema};
+use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::memory_pool::MemoryConsumer;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::TryStreamExt as _;
+use quiver_types::{Access, Matcher, MillisRange, ReadStats, SeriesSnapshot};
+
+use crate::context::QueryContext;
+
+pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names, label_values, metadata, series};
+pub use notation::{json_text, labels_json};
+
+/// What is looked up.
+#[derive(Debug, Clone)]
+pub enum LookUp {
+    /// Label sets of the series that match one of the selectors; one that matches two comes twice.
+    Series(Vec<Vec<Matcher>>, MillisRange),
+    /// Names of their labels, sorted; of all series when there are no selectors.
+    Names(Vec<Vec<Matcher>>, MillisRange),
+    /// Values of a label of them, sorted.
+    Values(String, Vec<Vec<Matcher>>, MillisRange),
+    /// Type, unit and help, sorted by metric; of one metric when it is named.
+    Metadata(Option<String>),
+    /// Exemplars of series that match one of the selectors, series by series.
+    Exemplars(Vec<Vec<Matcher>>, MillisRange),
+    /// How many series have each value of each label; a row without a label counts all series.
+    Cardinality,
+}
+
+fn write_selectors(f: &mut fmt::Formatter<'_>, selectors: &[Vec<Matcher>], range: MillisRange) -> fmt::Result {
+    for selector in selectors {
+        let matchers: Vec<String> =
+            selector.iter().map(|m| format!("{}{}{:?}", m.name, m.op.as_str(), m.value)).collect();
+        write!(f, ", match={{{}}}", matchers.join(", "))?;
+    }
+    if range == MillisRange::ALL { Ok(()) } else { write!(f, ", time=[{}, {}]", range.min, range.max) }
+}
+
+impl fmt::Display for LookUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Series(selectors, range) => {
+                f.write_str("series")?;
+                write_selectors(f, selectors, *range)
+            }
+            Self::Names(selectors, range) => {
+                f.write_str("label names")?;
+                write_selectors(f, selectors, *range)
+            }
+            Self::Values(name, selectors, range) => {
+                write!(f, "values of {name:?}")?;
+                write_selectors(f, selectors, *range)
+            }
+            Self::Metadata(None) => f.write_str("metadata"),
+            Self::Metadata(Some(metric)) => write!(f, "metadata of {metric:?}"),
+            Self::Exemplars(selectors, range) => {
+                f.write_str("exemplars")?;
+                write_selectors(f, selectors, *range)
+            }
+            Self::Cardinality => f.write_str("series by label and value"),
+        }
+    }
+}
+
+impl LookUp {
+    fn schema(&self) -> SchemaRef {
+        let text = |name: &str| Field::new(name, DataType::Utf8, false);
+        Arc::new(Schema::new(match self {
+            Self::Series(..) => vec![text("labels")],
+            Self::Names(..) => vec![text("name")],
+            Self::Values(..) => vec![text("value")],
+            Self::Metadata(_) => {
+                let place = Field::new("place", DataType::UInt64, false);
+                vec![text("metric"), text("type"), text("unit"), text("help"), place]
+            }
+            Self::Exemplars(..) => {
+                let traces = DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true)));
+                vec![
+                    Field::new("series", DataType::UInt64, false),
+                    text("series_labels"),
+                    Field::new("time", DataType::Int64, false),
+                    Field::new("value", DataType::Float64, false),
+                    text("labels"),
+                    Field::new("traces", traces, false),
+                ]
+            }
+            Self::Cardinality => vec![
+                Field::new("label", DataType::Utf8, true),
+                Field::new("value", DataType::Utf8, true),
+                Field::new("series", DataType::UInt64, false),
+            ],
+        }))
+    }
+}
+
+/// Where look-ups are made: one moment, seen with the rights of one caller.
+#[derive(Debug, Clone)]
+pub struct IndexSource {
+    snapshot: Arc<dyn SeriesSnapshot>,
+    access: Access,
+    stats: Arc<ReadStats>,
+}
+
+impl IndexSource {
+    /// Takes the rights and counters of a query.
+    pub fn new(snapshot: Arc<dyn SeriesSnapshot>, ctx: &QueryContext) -> Self {
+        Self { snapshot, access: ctx.access.clone(), stats: Arc::clone(&ctx.stats) }
+    }
+}
+
+/// A look-up as a table.
+#[derive(Debug)]
+struct IndexTable {
+    look_up: LookUp,
+    source: IndexSource,
+    schema: SchemaRef,
+}
+
+#[async_trait]
+impl TableProvider for IndexTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        _: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let schema = project_schema(&self.schema, projection)?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        Ok(Arc::new(IndexExec {
+            look_up: self.look_up.clone(),
+            source: self.source.clone(),
+            projection: projection.cloned(),
+            limit,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
+        }))
+    }
+}
+
+/// Makes a look-up when it runs, as a leaf of one partition: what it gives is in order.
+#[derive(Debug)]
+struct IndexExec {
+    look_up: LookUp,
+    source: IndexSource,
+    projection: Option<Vec<usize>>,
+    limit: Option<usize>,
+    metrics: ExecutionPlanMetricsSet,
+    properties: Arc<PlanProperties>,
+}
+
+impl DisplayAs for IndexExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "IndexExec: {}", self.look_up)?;
+        self.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+    }
+}
+
+impl ExecutionPlan for IndexExec {
+    fn name(&self) -> &'static str {
+        "IndexExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        Vec::new()
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> DataFusionResult<TreeNodeRecursion>,
+    ) -> DataFusionResult<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("a look-up has no children") }
+    }
+
+    fn with_new_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        if children.is_empty() { Ok(self) } else { internal_err!("a look-up has no children") }
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> DataFusionResult<SendableRecordBatchStream> {
+        if partition > 0 {
+            return internal_err!("a look-up has one partition, not {}", partition + 1);
+        }
+        let baseline = BaselineMetrics::new(&self.metrics, partition);
+        let memory = MemoryConsumer::new("IndexExec").register(context.memory_pool());
+        let (projection, mut left) = (self.projection.clone(), self.limit.unwrap_or(usize::MAX));
+        let rows = rows::read(self.look_up.clone(), self.source.clone(), self.look_up.schema());
+        let batches = rows.and_then(move |batch| {
+            // Counts until the next one is asked for: whoever takes it keeps what he needs.
+            let counted = memory.try_resize(get_record_batch_memory_size(&batch));
+            let batch = batch.slice(0, left.min(batch.num_rows()));
+            left -= batch.num_rows();
+            baseline.record_output(batch.num_rows());
+            let projected = projection.as_ref().map_or_else(|| Ok(batch.clone()), |columns| batch.project(columns));
+            std::future::ready(counted.and_then(|()| Ok(projected?)))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+}

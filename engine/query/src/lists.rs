@@ -1,0 +1,158 @@
+//! The session of lists: plans of DataFusion's nodes that are written down as they are to run, with groups, order and joins
+//! over many partitions.
+//!
+//! It has the two rules that such plans cannot do without: one says how each join divides its rows, and one brings rows
+//! together where a node needs it (by hash for groups, sorted for windows, in one partition for limits). All others would
+//! cost more than a small list takes.
+
+use std::sync::Arc;
+
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::runtime_env::RuntimeEnv;
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
+use datafusion::physical_optimizer::join_selection::JoinSelection;
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_planner::PhysicalPlanner as _;
+use datafusion::prelude::SessionConfig;
+use quiver_types::{Result, RunShared};
+
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+
+/// Makes the session.
+pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
+    SessionStateBuilder::new()
+        // What a list is made of has few rows beside what it reads: partitions that were not there are not worth making.
+        .with_config(config.with_round_robin_repartition(false))
+        .with_runtime_env(runtime_env)
+        .with_analyzer_rules(vec![])
+        .with_optimizer_rules(vec![])
+        .with_physical_optimizer_rules(vec![Arc::new(JoinSelection::new()), Arc::new(EnsureRequirements::new())])
+        .build()
+}
+
+impl QueryEngine {
+    /// Makes the physical plan of a list.
+    ///
+    /// # Errors
+    /// Those of the planner.
+    pub async fn plan_grouping(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
+        self.planner.create_physical_plan(plan, &self.lists).await.map_err(from_datafusion)
+    }
+
+    /// Plans and starts a list; call it inside of [`Self::run`].
+    ///
+    /// # Errors
+    /// Those of planning; the stream carries those of running.
+    pub async fn execute_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
+        ctx.check("query planning")?;
+        let physical = self.plan_grouping(plan).await?;
+        match ctx.planned(plan, &physical) {
+            Some(no_rows) => Ok(no_rows),
+            None => self.execute_physical(physical, ctx, RunShared::default()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::AsArray as _;
+    use datafusion::arrow::array::{Int64Array, RecordBatch};
+    use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::catalog::MemTable;
+    use datafusion::datasource::provider_as_source;
+    use datafusion::functions_aggregate::expr_fn::sum;
+    use datafusion::logical_expr::{LogicalPlanBuilder, col};
+    use futures::StreamExt as _;
+    use quiver_types::{Access, ErrorKind};
+
+    use super::*;
+    use crate::{EngineSettings, Explaining, Limits};
+
+    fn engine(memory_bytes: usize) -> Arc<QueryEngine> {
+        let settings = EngineSettings {
+            memory_bytes,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 64 << 20,
+            threads: 2,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        };
+        QueryEngine::new(&settings).unwrap()
+    }
+
+    /// Three partitions of numbers, each number in all of them.
+    fn numbers(count: i64) -> LogicalPlan {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let batch = |from: i64| {
+            let values: Int64Array = (0..count).map(|n| (n + from) % count).collect();
+            vec![RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap()]
+        };
+        let table = MemTable::try_new(Arc::clone(&schema), vec![batch(0), batch(1), batch(2)]).unwrap();
+        let plan = LogicalPlanBuilder::scan("numbers", provider_as_source(Arc::new(table)), None).unwrap();
+        let grouped = plan.aggregate([col("n")], [sum(col("n")).alias("sum")]).unwrap();
+        grouped.sort(vec![col("n").sort(false, false)]).unwrap().build().unwrap()
+    }
+
+    async fn rows(engine: &Arc<QueryEngine>, ctx: &QueryContext, count: i64) -> Result<Vec<(i64, i64)>> {
+        let (own, inner, plan) = (Arc::clone(engine), ctx.clone(), numbers(count));
+        let work = async move {
+            let mut batches = own.execute_grouping(&plan, &inner).await?;
+            let mut out = Vec::new();
+            while let Some(batch) = batches.next().await {
+                let batch = batch.map_err(from_datafusion)?;
+                let [n, sum] = [0, 1].map(|at| batch.column(at).as_primitive::<Int64Type>().clone());
+                out.extend(n.values().iter().copied().zip(sum.values().iter().copied()));
+            }
+            Ok(out)
+        };
+        engine.run(ctx, work).await
+    }
+
+    #[tokio::test]
+    async fn groups_of_all_partitions_come_together_in_order() {
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let found = rows(&engine(16 << 20), &ctx, 1000).await.unwrap();
+        assert_eq!(found, (0..1000).rev().map(|n| (n, 3 * n)).collect::<Vec<_>>());
+        assert_eq!(ctx.query().plans(), 1);
+    }
+
+    #[tokio::test]
+    async fn more_groups_than_memory_spill_or_are_refused() {
+        let engine = engine(2 << 20);
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        match rows(&engine, &ctx, 200_000).await {
+            Ok(found) => assert_eq!(found.len(), 200_000),
+            Err(e) => assert_eq!(e.kind, ErrorKind::LimitExceeded, "{e}"),
+        }
+        drop(ctx);
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    #[tokio::test]
+    async fn what_is_only_planned_gives_no_rows() {
+        let engine = engine(16 << 20);
+        let explaining = Explaining::new(false);
+        let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
+        assert_eq!(rows(&engine, &ctx, 10).await.unwrap(), []);
+        // A run that has ended takes what it began along, so each has its own.
+        assert_eq!(rows(&engine, &ctx.again().planning(), 10).await.unwrap().len(), 10);
+        assert_eq!(rows(&engine, &ctx.again(), 10).await.unwrap(), []);
+        let shown = explaining.shown().expect("plans");
+        let children = shown["children"].as_array().expect("those before");
+        assert_eq!((children.len(), shown.get("executed"), shown.get("totals")), (2, None, None), "{shown}");
+        let executed: Vec<bool> = children.iter().map(|plan| plan["executed"] == true).collect();
+        assert_eq!(executed, [false, true], "planning needed the second");
+        assert_eq!(children[0]["digest"], shown["digest"], "the same plan");
+        // With `analyze` all of them run.
+        let explaining = Explaining::new(true);
+        let ctx = QueryContext::new(Access::full(), Limits::default()).explaining(Some(Arc::clone(&explaining)));
+        assert_eq!(rows(&engine, &ctx, 10).await.unwrap().len(), 10);
+        let shown = explaining.shown().expect("a plan");
+        assert_eq!(shown["nodes"][0]["rows"], 10, "{shown}");
+        assert!(shown["totals"]["time_ms"].is_number(), "{shown}");
+    }
+}

@@ -1,0 +1,140 @@
+//! Columns that follow from configuration: what a row means by the rules that hold now (`config-api` 6).
+//!
+//! Their names begin with `config@`, and say all that there is to know: conditions and rules stand in them as hexadecimal
+//! JSON, so that a plan with such a column is data as any other. They are made where stored rows become columns, by the same
+//! compiled forms as at ingest.
+
+use std::sync::Arc;
+
+use quiver_types::condition::Condition;
+use quiver_types::configured::Configured;
+use quiver_types::detection::DetectionRule;
+use quiver_types::{Error, Result};
+use serde_json::Value;
+
+use super::cells::Kind;
+
+const PREFIX: &str = "config@";
+/// Longest name of a column, in bytes.
+const NAME_BYTES_MAX: usize = 1 << 20;
+
+/// What a column says of a row.
+#[derive(Debug, Clone)]
+pub(super) enum Says {
+    /// The Apdex threshold in force, in milliseconds.
+    ApdexT(Arc<Configured>),
+    /// 1 where errors frustrate however fast they come, else 0.
+    ErrorsFrustrate(Arc<Configured>),
+    /// The id of the key transaction that the span begins.
+    Key(Arc<Configured>),
+    /// 1 where a condition holds, else 0.
+    When(Arc<Condition>),
+    /// The name that a detection rule gives.
+    Name(Arc<DetectionRule>),
+    /// The id of the first of several detection rules that decides.
+    First(Arc<[DetectionRule]>),
+}
+
+/// The column that says whether a condition holds.
+pub fn when(condition: &Value) -> String {
+    format!("{PREFIX}when:{}", hex(condition))
+}
+
+/// The column with the name that a detection rule gives; the rule with its id, `owner` as in [`DetectionRule::of_json`].
+pub fn name_by(rule: &Value, owner: &str) -> String {
+    format!("{PREFIX}name.{owner}:{}", hex(rule))
+}
+
+/// The column with the first of several rules that decides, by its id.
+pub fn first_of(rules: &[Value], owner: &str) -> String {
+    format!("{PREFIX}first.{owner}:{}", hex(&Value::Array(rules.to_vec())))
+}
+
+fn hex(value: &Value) -> String {
+    value.to_string().bytes().map(|b| format!("{b:02x}")).collect()
+}
+
+fn unhex(text: &str) -> Option<Value> {
+    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
+    let bytes: Option<Vec<u8>> =
+        text.as_bytes().chunks(2).map(|two| Some(digit(*two.first()?)? << 4 | digit(*two.get(1)?)?)).collect();
+    serde_json::from_slice(&bytes?).ok()
+}
+
+/// Whether a name is one of such a column.
+pub(super) fn is_configured(name: &str) -> bool {
+    name.len() <= NAME_BYTES_MAX
+        && name.strip_prefix(PREFIX).is_some_and(|rest| {
+            let word = rest.split([':', '.']).next().unwrap_or_default();
+            ["apdex_t", "errors_frustrate", "key", "when", "name", "first"].contains(&word)
+        })
+}
+
+/// What such a column holds.
+pub(super) fn kind_of(name: &str) -> Option<Kind> {
+    is_configured(name).then(|| match &name[PREFIX.len()..] {
+        "apdex_t" => Kind::Float,
+        rest if rest == "errors_frustrate" || rest.starts_with("when") => Kind::Int,
+        _ => Kind::Text,
+    })
+}
+
+/// Reads the name of such a column.
+///
+/// # Errors
+/// Invalid: what stands in it is no condition or no rule.
+pub(super) fn read(name: &str, configured: &Arc<Configured>) -> Result<Says> {
+    let wrong = || Error::invalid("what stands in the name of a column is no condition or rule");
+    let rest = name.strip_prefix(PREFIX).ok_or_else(wrong)?;
+    let (word, text) = rest.split_once(':').unwrap_or((rest, ""));
+    let (word, owner) = word.split_once('.').unwrap_or((word, "service"));
+    let rule = |value: &Value| {
+        let body = value.as_object().ok_or_else(wrong)?;
+        let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
+        DetectionRule::of_json(id, body, owner).map_err(|_| wrong())
+    };
+    Ok(match word {
+        "apdex_t" => Says::ApdexT(Arc::clone(configured)),
+        "errors_frustrate" => Says::ErrorsFrustrate(Arc::clone(configured)),
+        "key" => Says::Key(Arc::clone(configured)),
+        "when" => {
+            let value = unhex(text).ok_or_else(wrong)?;
+            Says::When(Arc::new(Condition::parse(&value).map_err(|_| wrong())?))
+        }
+        "name" => Says::Name(Arc::new(rule(&unhex(text).ok_or_else(wrong)?)?)),
+        "first" => {
+            let value = unhex(text).ok_or_else(wrong)?;
+            let rules = value.as_array().ok_or_else(wrong)?.iter().map(rule).collect::<Result<Vec<_>>>()?;
+            Says::First(rules.into())
+        }
+        _ => return Err(wrong()),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn names_hold_what_they_say() {
+        let configured = Arc::<Configured>::default();
+        let condition = json!({"field": "a.\"b", "op": "eq", "value": "ü"});
+        assert!(matches!(read(&when(&condition), &configured), Ok(Says::When(_))));
+        let rule = json!({"id": "r", "name": "n", "service": "*", "condition": condition});
+        match read(&first_of(std::slice::from_ref(&rule), "service"), &configured) {
+            Ok(Says::First(rules)) => assert_eq!(rules[0].id, "r"),
+            other => panic!("{other:?}"),
+        }
+        assert!(matches!(read(&name_by(&rule, "application"), &configured), Ok(Says::Name(_))));
+        assert_eq!(kind_of("config@apdex_t"), Some(Kind::Float));
+        assert_eq!(kind_of(&when(&condition)), Some(Kind::Int));
+        assert_eq!((kind_of("config@other"), kind_of("@http.route")), (None, None));
+        for wrong in
+            ["config@when:zz", "config@when:", "config@name.service:7b7d", "config@when:7b7d", "config@first:7b"]
+        {
+            assert!(read(wrong, &configured).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,95 @@
+//! `alert_episodes`: one row a firing period, out of the state changes (`plans.md` 3).
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use datafusion::catalog::view::ViewTable;
+use quiver_types::tables::history::{ALERT_EVENTS, NOTIFICATIONS};
+use quiver_types::{Domain, Result};
+
+use super::cells::{text, text_map, time};
+use super::history::{HistoryTable, entry_of};
+use super::named::{Ask, NamedTable};
+use crate::names::Names;
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct EpisodeTable;
+
+/// What belongs to no firing period (pending alerts) is no episode. The newest change says what holds: a period that is
+/// reported again has one row, too. `@` stands for columns that the statement found by name.
+const STATEMENT: &str = "
+SELECT e.episode_id, e.fingerprint, e.state, e.starts_at, e.ends_at, e.value, e.source, e.rule_id, e.rule_name,
+    e.namespace, e.rule_group, e.generator_url, e.labels, e.annotations, e.service_name, n.last_receiver,
+    coalesce(e.starts_at <= e.previous_end + INTERVAL '15 minutes', false) AS reopened_within_15m@
+FROM (
+    SELECT *, lag(ends_at) OVER (PARTITION BY fingerprint ORDER BY starts_at) AS previous_end
+    FROM (
+        SELECT episode_id, last_value(fingerprint ORDER BY time) AS fingerprint,
+            last_value(to_state ORDER BY time) AS state, min(starts_at) AS starts_at, max(ends_at) AS ends_at,
+            last_value(value ORDER BY time) AS value, last_value(source ORDER BY time) AS source,
+            last_value(rule_id ORDER BY time) AS rule_id, last_value(rule_name ORDER BY time) AS rule_name,
+            last_value(namespace ORDER BY time) AS namespace, last_value(rule_group ORDER BY time) AS rule_group,
+            last_value(generator_url ORDER BY time) AS generator_url, last_value(labels ORDER BY time) AS labels,
+            last_value(annotations ORDER BY time) AS annotations,
+            last_value(service_name ORDER BY time) AS service_name@inner
+        FROM alert_events WHERE episode_id IS NOT NULL GROUP BY episode_id
+    )
+) AS e LEFT JOIN (
+    SELECT fingerprint, last_value(receiver ORDER BY time) AS last_receiver
+    FROM (SELECT unnest(fingerprints) AS fingerprint, receiver, time FROM notifications WHERE outcome = 'sent')
+    GROUP BY fingerprint
+) AS n ON n.fingerprint = e.fingerprint";
+
+fn columns() -> Vec<Field> {
+    let mut columns: Vec<Field> = ["episode_id", "fingerprint", "state"].map(text).to_vec();
+    columns.extend(["starts_at", "ends_at"].map(|name| time(name, TimeUnit::Millisecond)));
+    columns.push(Field::new("value", DataType::Float64, true));
+    columns.extend(["source", "rule_id", "rule_name", "namespace", "rule_group", "generator_url"].map(text));
+    columns.extend(["labels", "annotations"].map(text_map));
+    columns.extend(["service_name", "last_receiver"].map(text));
+    columns.push(Field::new("reopened_within_15m", DataType::Boolean, true));
+    columns
+}
+
+/// Writes a name so that a statement reads it as it is.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+#[async_trait]
+impl NamedTable for EpisodeTable {
+    fn name(&self) -> &'static str {
+        "alert_episodes"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Alerts
+    }
+
+    fn columns(&self) -> SchemaRef {
+        Arc::new(Schema::new(columns()))
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        entry_of(column).is_some()
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let events = HistoryTable(&ALERT_EVENTS).open(ask).await?;
+        let plain = Ask { sources: ask.sources, found: &[], by_domain: ask.by_domain, ctx: ask.ctx };
+        let messages = HistoryTable(&NOTIFICATIONS).open(&plain).await?;
+        let mut names = Names::new(ask.sources.engine.relational());
+        names.add(None, "alert_events", events);
+        names.add(None, "notifications", messages);
+        let list = |of: &dyn Fn(String) -> String| {
+            ask.found.iter().map(|name| format!(", {}", of(quoted(name)))).collect::<String>()
+        };
+        let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
+        let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));
+        let plan = names.plan(&statement)?;
+        Ok(Arc::new(ViewTable::new(plan, Some(statement))))
+    }
+}

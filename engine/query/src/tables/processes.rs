@@ -1,0 +1,404 @@
+//! Business processes as statements over `spans` and `logs` (`config-api` 3.4): what was seen of each step, grouped by the
+//! value that instances are told apart by, and followed through the steps.
+//!
+//! Nothing is stored: a change of a process acts on all history. What a caller does not see is no step of an instance.
+
+use std::collections::BTreeSet;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::view::ViewTable;
+use datafusion::catalog::{MemTable, TableProvider};
+use quiver_types::condition::FieldName;
+use quiver_types::configured::{Process, ProcessStep, StepKind};
+use quiver_types::{Domain, Result};
+use serde_json::json;
+
+use super::cells::{text, time};
+use super::configured::when;
+use super::logs::LogTable;
+use super::named::{Ask, NamedTable};
+use super::spans::{Each, SpanTable};
+use crate::error::from_datafusion;
+use crate::names::Names;
+
+/// What is asked about processes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum About {
+    /// A row an instance.
+    Instances,
+    /// A row a step that an instance reached.
+    Steps,
+    /// A row a step of an instance, reached or not.
+    Funnel,
+}
+
+/// A table over all enabled processes.
+#[derive(Debug)]
+pub(super) struct ProcessTable(pub(super) About);
+
+/// A statement, and the columns that it looks up in the data.
+#[derive(Debug, Default, Clone, PartialEq, Eq)]
+pub struct Statement {
+    /// Its text.
+    pub text: String,
+    spans: BTreeSet<String>,
+    logs: BTreeSet<String>,
+}
+
+/// A text as it stands in a statement.
+fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as it stands in a statement.
+fn name_of(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+fn time_at(ns: i64) -> String {
+    format!("arrow_cast(CAST({ns} AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')")
+}
+
+impl Statement {
+    fn of_spans(&mut self, column: &str) -> String {
+        self.spans.insert(column.to_owned());
+        name_of(column)
+    }
+
+    fn of_logs(&mut self, column: &str) -> String {
+        self.logs.insert(column.to_owned());
+        name_of(column)
+    }
+
+    /// The value of a field of a span.
+    fn span_value(&mut self, field: &str) -> String {
+        match FieldName::parse(field) {
+            FieldName::Intrinsic("service.name") => "service_name".to_owned(),
+            FieldName::Intrinsic("span.name") => "name".to_owned(),
+            FieldName::Bare(key) if matches!(key.as_str(), "trace_id" | "traceId") => "trace_id".to_owned(),
+            FieldName::Resource(_) | FieldName::Attribute(_) => {
+                format!("CAST({} AS VARCHAR)", self.of_spans(field))
+            }
+            FieldName::Intrinsic(key) => format!("CAST({} AS VARCHAR)", self.of_spans(&format!("attributes.{key}"))),
+            FieldName::Bare(key) => {
+                let own = self.of_spans(&format!("attributes.{key}"));
+                let resource = self.of_spans(&format!("resource.{key}"));
+                format!("COALESCE(CAST({own} AS VARCHAR), CAST({resource} AS VARCHAR))")
+            }
+        }
+    }
+
+    /// The value of a field of a log record.
+    fn log_value(&mut self, field: &str) -> String {
+        match FieldName::parse(field) {
+            FieldName::Intrinsic("service.name") => "service_name".to_owned(),
+            FieldName::Intrinsic("_msg") => "message".to_owned(),
+            FieldName::Bare(key) if matches!(key.as_str(), "trace_id" | "traceId") => "trace_id".to_owned(),
+            FieldName::Intrinsic(key) => format!("CAST({} AS VARCHAR)", self.of_logs(key)),
+            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => {
+                format!("CAST({} AS VARCHAR)", self.of_logs(&key))
+            }
+        }
+    }
+
+    /// What was seen of a step.
+    fn step(&mut self, process: &Process, at: usize, step: &ProcessStep, window: Option<(i64, i64)>) -> String {
+        let field = step.correlation.as_deref().unwrap_or(&process.correlation);
+        let is_log = matches!(step.kind, StepKind::Log | StepKind::Event);
+        let condition = when(&step.condition);
+        let (value, holds, time) = if is_log {
+            (self.log_value(field), self.of_logs(&condition), "time")
+        } else {
+            (self.span_value(field), self.of_spans(&condition), "start_time")
+        };
+        let mut filters = vec![format!("{value} IS NOT NULL"), format!("{holds} = 1")];
+        if let Some((start, end)) = window {
+            filters.push(format!("{time} >= {}", time_at(start)));
+            filters.push(format!("{time} < {}", time_at(end)));
+        }
+        if let Some(service) = &step.service {
+            filters.push(format!("service_name = {}", quoted(service)));
+        }
+        match step.kind {
+            StepKind::Event => {
+                let (one, other) = (self.of_logs("event_name"), self.of_logs("event.name"));
+                filters.push(format!("({one} IS NOT NULL OR {other} IS NOT NULL)"));
+            }
+            StepKind::Transaction => {
+                let name = self.of_spans("attributes.bt.name");
+                filters.push(format!("{name} IS NOT NULL"));
+            }
+            StepKind::Rum => {
+                let language = self.of_spans("resource.telemetry.sdk.language");
+                filters.push(format!("{language} = 'webjs'"));
+            }
+            StepKind::Span | StepKind::Log => {}
+        }
+        let (error, user) = if is_log {
+            ("COALESCE(severity_number >= 17, false)", self.of_logs("user.id"))
+        } else {
+            ("COALESCE(status_code = 'ERROR', false)", self.of_spans("@user.id"))
+        };
+        let table = if is_log { "quiver.logs" } else { "quiver.spans" };
+        format!(
+            "SELECT {value} AS correlation_value, named_struct('time', CAST({time} AS BIGINT), 'step', CAST({at} AS BIGINT), \
+            'trace_id', CAST(trace_id AS VARCHAR), 'service', CAST(service_name AS VARCHAR), 'is_error', {error}, \
+            'user_id', CAST({user} AS VARCHAR)) AS event FROM {table} WHERE {}",
+            filters.join(" AND ")
+        )
+    }
+
+    /// Instances of a process with their steps in a list.
+    fn runs(&mut self, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> String {
+        let steps = process.steps.iter().enumerate().map(|(at, step)| self.step(process, at, step, window));
+        let events = steps.collect::<Vec<_>>().join(" UNION ALL ");
+        let asked = process
+            .steps
+            .iter()
+            .map(|step| json!({"optional": step.optional, "outcome": step.outcome, "maxGapMs": step.max_gap_ms}));
+        let definition = json!({"timeoutMs": process.timeout_ms, "steps": asked.collect::<Vec<_>>()}).to_string();
+        format!(
+            "SELECT {id} AS process_id, {name} AS process_name, CAST({version} AS BIGINT) AS process_version, \
+            CAST({sla} AS DOUBLE) AS sla_ms, correlation_value, \
+            concat({id}, ':', CAST(run['start'] AS VARCHAR), ':', correlation_value) AS instance_id, run FROM \
+            (SELECT correlation_value, unnest(process_runs({definition}, CAST({now_ns} AS BIGINT), array_agg(event))) AS run \
+            FROM ({events}) AS seen GROUP BY correlation_value) AS grouped",
+            id = quoted(&process.id),
+            name = quoted(&process.name),
+            version = process.version,
+            sla = process.sla_ms.map_or_else(|| "NULL".to_owned(), |ms| ms.to_string()),
+            definition = quoted(&definition),
+        )
+    }
+
+    /// Adds a process; statements over several are one.
+    fn add(&mut self, about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) {
+        let runs = self.runs(process, now_ns, window);
+        let by_place = |place: &str, of: &dyn Fn(&ProcessStep) -> &str| {
+            let cases = process.steps.iter().enumerate().map(|(n, step)| format!("WHEN {n} THEN {}", quoted(of(step))));
+            format!("CASE {place} {} END", cases.collect::<Vec<_>>().join(" "))
+        };
+        let stamp = |ns: &str| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
+        let text = match about {
+            About::Instances => format!(
+                "SELECT process_id, process_name, process_version, sla_ms, instance_id, correlation_value, \
+                run['state'] AS state, {last} AS last_step, run['last_position'] AS last_position, \
+                run['service'] AS service_name, run['user_id'] AS user_id, {start} AS start_time, {end} AS end_time, \
+                (run['end'] - run['start']) / 1e6 AS duration_ms FROM ({runs}) AS runs",
+                last = by_place("run['last_position']", &|step| &step.name),
+                start = stamp("run['start']"),
+                end = stamp("run['end']"),
+            ),
+            About::Steps => format!(
+                "SELECT process_id, process_name, instance_id, {step_id} AS step_id, {name} AS step_name, \
+                step['position'] AS step_position, {outcome} AS step_outcome, step['service'] AS service_name, \
+                step['trace_id'] AS trace_id, step['is_error'] AS is_error, step['gap'] / 1e6 AS gap_ms, \
+                {time} AS time, start_time FROM \
+                (SELECT process_id, process_name, instance_id, {start} AS start_time, unnest(run['steps']) AS step \
+                FROM ({runs}) AS runs) AS steps",
+                step_id = by_place("step['position']", &|step| &step.id),
+                name = by_place("step['position']", &|step| &step.name),
+                outcome = by_place("step['position']", &|step| &step.outcome),
+                time = stamp("step['time']"),
+                start = stamp("run['start']"),
+            ),
+            About::Funnel => funnel(process, &runs, &stamp),
+        };
+        let before = std::mem::take(&mut self.text);
+        self.text = if before.is_empty() { text } else { format!("{before} UNION ALL {text}") };
+    }
+
+    /// The statement about one process. With a window, what is seen lies in it (Unix nanoseconds, from and until).
+    pub fn of(about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) -> Self {
+        let mut statement = Self::default();
+        statement.add(about, process, now_ns, window);
+        statement
+    }
+}
+
+/// A row for each step of each instance.
+fn funnel(process: &Process, runs: &str, stamp: &dyn Fn(&str) -> String) -> String {
+    let places = process.steps.iter().enumerate().map(|(n, step)| {
+        let is_last = n + 1 == process.steps.len();
+        format!("({n}, {}, {}, {is_last})", quoted(&step.id), quoted(&step.name))
+    });
+    format!(
+        "SELECT process_id AS funnel_id, process_name AS funnel_name, 'process' AS scope, instance_id AS scope_id, \
+        step_id, step_name, step_position, service_name, reached, \
+        COALESCE(lag(reached) OVER (PARTITION BY instance_id ORDER BY step_position), true) AS reached_previous, \
+        reached AND step_position = last_position AND state IN ('failed', 'abandoned') AS dropped, \
+        is_error, gap_ms, reached_time, is_last, start_time AS first_step_time FROM \
+        (SELECT i.process_id, i.process_name, i.instance_id, d.step_id, d.step_name, d.step_position, i.service_name, \
+        i.state, i.last_position, s.time IS NOT NULL AS reached, s.is_error, s.gap / 1e6 AS gap_ms, \
+        {reached} AS reached_time, d.is_last, i.start_time FROM \
+        (SELECT process_id, process_name, instance_id, run['service'] AS service_name, run['state'] AS state, \
+        run['last_position'] AS last_position, {start} AS start_time FROM ({runs}) AS runs) AS i \
+        CROSS JOIN (VALUES {places}) AS d(step_position, step_id, step_name, is_last) \
+        LEFT JOIN (SELECT instance_id, step['position'] AS position, step['time'] AS time, step['gap'] AS gap, \
+        step['is_error'] AS is_error FROM (SELECT instance_id, unnest(run['steps']) AS step FROM ({runs}) AS runs) AS taken) AS s \
+        ON s.instance_id = i.instance_id AND s.position = d.step_position) AS placed",
+        places = places.collect::<Vec<_>>().join(", "),
+        start = stamp("run['start']"),
+        reached = stamp("s.time"),
+    )
+}
+
+fn number(name: &str) -> Field {
+    Field::new(name, DataType::Float64, true)
+}
+
+fn whole(name: &str) -> Field {
+    Field::new(name, DataType::Int64, true)
+}
+
+fn truth(name: &str) -> Field {
+    Field::new(name, DataType::Boolean, true)
+}
+
+fn stamp(name: &str) -> Field {
+    time(name, TimeUnit::Nanosecond)
+}
+
+#[async_trait]
+impl NamedTable for ProcessTable {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            About::Instances => "process_instances",
+            About::Steps => "process_instance_steps",
+            About::Funnel => "funnel_steps",
+        }
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Processes
+    }
+
+    fn columns(&self) -> SchemaRef {
+        Arc::new(Schema::new(match self.0 {
+            About::Instances => vec![
+                text("process_id"),
+                text("process_name"),
+                whole("process_version"),
+                number("sla_ms"),
+                text("instance_id"),
+                text("correlation_value"),
+                text("state"),
+                text("last_step"),
+                whole("last_position"),
+                text("service_name"),
+                text("user_id"),
+                stamp("start_time"),
+                stamp("end_time"),
+                number("duration_ms"),
+            ],
+            About::Steps => vec![
+                text("process_id"),
+                text("process_name"),
+                text("instance_id"),
+                text("step_id"),
+                text("step_name"),
+                whole("step_position"),
+                text("step_outcome"),
+                text("service_name"),
+                text("trace_id"),
+                truth("is_error"),
+                number("gap_ms"),
+                stamp("time"),
+                stamp("start_time"),
+            ],
+            About::Funnel => vec![
+                text("funnel_id"),
+                text("funnel_name"),
+                text("scope"),
+                text("scope_id"),
+                text("step_id"),
+                text("step_name"),
+                whole("step_position"),
+                text("service_name"),
+                truth("reached"),
+                truth("reached_previous"),
+                truth("dropped"),
+                truth("is_error"),
+                number("gap_ms"),
+                stamp("reached_time"),
+                truth("is_last"),
+                stamp("first_step_time"),
+            ],
+        }))
+    }
+
+    fn finds(&self, _column: &str) -> bool {
+        false
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let sources = ask.sources;
+        let access = ask.access(Domain::Processes);
+        let sees = |process: &&Process| process.services.iter().all(|service| access.allows(service));
+        let mut statement = Statement::default();
+        for process in sources.configured.processes.iter().filter(sees) {
+            statement.add(self.0, process, sources.now_ms.saturating_mul(1_000_000), None);
+        }
+        let schema = self.columns();
+        if statement.text.is_empty() {
+            let empty = RecordBatch::new_empty(Arc::clone(&schema));
+            let table = MemTable::try_new(schema, vec![vec![empty]]).map_err(from_datafusion)?;
+            return Ok(Arc::new(table));
+        }
+        let below = |found: &BTreeSet<String>, fixed: &SchemaRef| -> Vec<String> {
+            found.iter().filter(|name| fixed.column_with_name(name).is_none()).cloned().collect()
+        };
+        let (spans, logs) = (SpanTable(Each::Span), LogTable);
+        let (of_spans, of_logs) = (below(&statement.spans, &spans.columns()), below(&statement.logs, &logs.columns()));
+        let ask_for = |found| Ask { sources, found, by_domain: ask.by_domain, ctx: ask.ctx };
+        let mut names = Names::new(sources.engine.relational());
+        names.add(Some("quiver"), "spans", spans.open(&ask_for(&of_spans)).await?);
+        names.add(Some("quiver"), "logs", logs.open(&ask_for(&of_logs)).await?);
+        // One type for each column, whatever the rules of DataFusion make of literals and unions.
+        let of_type = |field: &Arc<Field>| match field.data_type() {
+            DataType::Utf8View => format!("arrow_cast({0}, 'Utf8View') AS {0}", field.name()),
+            _ => field.name().clone(),
+        };
+        let columns = schema.fields().iter().map(of_type).collect::<Vec<_>>().join(", ");
+        let text = format!("SELECT {columns} FROM ({}) AS processes", statement.text);
+        let plan = names.plan(&text)?;
+        Ok(Arc::new(ViewTable::new(plan, Some(text))))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn statements_quote_what_they_hold() {
+        let step = ProcessStep {
+            id: "s".into(),
+            name: "it's".into(),
+            kind: StepKind::Log,
+            condition: json!({"field": "a", "op": "exists"}),
+            service: Some("o'neil".into()),
+            correlation: Some("attributes.order\"id".into()),
+            optional: false,
+            outcome: "none".into(),
+            max_gap_ms: None,
+        };
+        let process = Process {
+            id: "p".into(),
+            name: "n".into(),
+            version: 1,
+            correlation: "trace_id".into(),
+            timeout_ms: 1,
+            sla_ms: None,
+            services: Vec::new(),
+            steps: vec![step.clone(), ProcessStep { kind: StepKind::Rum, correlation: None, ..step }],
+        };
+        let statement = Statement::of(About::Instances, &process, 5, Some((1, 9)));
+        for part in ["'o''neil'", "\"order\"\"id\"", "'it''s'", "quiver.logs", "'webjs'", "trace_id IS NOT NULL"] {
+            assert!(statement.text.contains(part), "{part} {}", statement.text);
+        }
+    }
+}

@@ -1,0 +1,90 @@
+//! Columns of spans with texts by codes and ids as bytes.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use arrow::array::{
+    Array, ArrayRef, AsArray, DictionaryArray, FixedSizeBinaryArray, Int32Array, RecordBatch, StringViewArray,
+};
+use arrow::buffer::NullBuffer;
+use arrow::datatypes::{DataType, Field, UInt8Type};
+use quiver_types::spans::{code_each, coded_texts};
+use quiver_types::{Error, Result};
+
+use super::super::conventions::Form;
+use super::{Cell, First, KINDS, STATUSES, column, other_type};
+use crate::tables::cells::{Kind, coded};
+use crate::tables::convert::HEX;
+
+/// The field of a column with texts by codes and ids as bytes.
+pub(super) fn coded_field(field: &Field, cell: &Cell) -> Field {
+    match cell {
+        Cell::Text(_) | Cell::Kind(_) | Cell::Status(_) | Cell::First { kind: Kind::Text, .. } => {
+            field.clone().with_data_type(coded_texts())
+        }
+        _ => field.clone(),
+    }
+}
+
+/// The field of a column of ids as bytes.
+pub(super) fn bytes_field(field: &Field) -> Field {
+    let size = if field.name() == "trace_id" { 16 } else { 8 };
+    let marked = HashMap::from([(HEX.to_owned(), String::new())]);
+    field.clone().with_data_type(DataType::FixedSizeBinary(size)).with_metadata(marked)
+}
+
+/// Ids as bytes; `or_none`: those of zeros are absent.
+pub(super) fn id_bytes(ids: &FixedSizeBinaryArray, or_none: bool) -> Result<ArrayRef> {
+    if !or_none {
+        return Ok(Arc::new(ids.clone()));
+    }
+    let there: NullBuffer = (0..ids.len()).map(|row| ids.value(row).iter().any(|byte| *byte != 0)).collect();
+    let made = FixedSizeBinaryArray::try_new(ids.value_length(), ids.value_data().to_vec().into(), Some(there));
+    Ok(Arc::new(made.map_err(|e| Error::internal("cannot read ids").with_source(e))?))
+}
+
+/// The column with texts by codes and ids as bytes.
+pub(super) fn coded_column(cell: &Cell, stored: &RecordBatch) -> Result<ArrayRef> {
+    let few = |at: usize, names: &[&str]| -> Result<ArrayRef> {
+        let numbers = stored.column(at).as_primitive_opt::<UInt8Type>().ok_or_else(|| other_type("a number"))?;
+        let codes = Int32Array::from_iter_values(numbers.values().iter().map(|n| {
+            let n = i32::from(*n);
+            if (n as usize) < names.len() { n } else { 0 }
+        }));
+        let values = StringViewArray::from_iter_values(names);
+        Ok(Arc::new(DictionaryArray::new(codes, Arc::new(values))))
+    };
+    Ok(match cell {
+        Cell::Text(at) => Arc::new(coded(stored.column(*at)).ok_or_else(|| other_type("a text"))?),
+        Cell::Kind(at) => few(*at, &KINDS)?,
+        Cell::Status(at) => few(*at, &STATUSES)?,
+        Cell::First { steps, kind: Kind::Text, .. } => match one_of(steps, stored) {
+            Some(texts) => texts,
+            None => Arc::new(code_each(column(cell, stored)?.as_string_view())),
+        },
+        other => column(other, stored)?,
+    })
+}
+
+/// The only attribute of several that any row has, if all kinds of spans have it so; a form is found once for each text.
+fn one_of(steps: &[First], stored: &RecordBatch) -> Option<ArrayRef> {
+    let mut found = None;
+    for step in steps {
+        let texts = coded(stored.column(step.column))?;
+        if texts.keys().null_count() == texts.len() || texts.values().null_count() == texts.values().len() {
+            continue;
+        }
+        if found.is_some() || !step.kinds.is_empty() || step.before.is_some() {
+            return None;
+        }
+        found = Some((texts, step.form));
+    }
+    let (texts, form) = found?;
+    if form == Form::Same {
+        return Some(Arc::new(texts));
+    }
+    let values = texts.values().as_string_view_opt()?;
+    let formed = values.iter().map(|text| text.map(|text| form.apply(text, "")).filter(|text| !text.is_empty()));
+    let formed: StringViewArray = formed.collect();
+    Some(Arc::new(texts.with_values(Arc::new(formed))))
+}

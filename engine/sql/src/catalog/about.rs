@@ -1,0 +1,130 @@
+//! `information_schema`, as the standard has it.
+
+use super::rows::{Row, Shape};
+use super::types::{pg_type, type_oid};
+use super::{Catalog, INFORMATION_SCHEMA, type_name};
+use crate::catalog::postgres::SCHEMAS;
+use crate::session::{DATABASE, Session};
+
+const fn shape(name: &'static str, columns: &'static str) -> Shape {
+    Shape { name, columns }
+}
+
+/// Its tables; those from `views` on are about what there is none of here.
+pub(super) const ALL: [Shape; 11] = [
+    shape("schemata", "catalog_name:t schema_name:t schema_owner:t"),
+    shape("tables", "table_catalog:t table_schema:t table_name:t table_type:t is_insertable_into:t=NO is_typed:t=NO"),
+    shape(
+        "columns",
+        "table_catalog:t table_schema:t table_name:t column_name:t ordinal_position:l column_default:t is_nullable:t \
+         data_type:t character_maximum_length:i character_octet_length:i numeric_precision:i numeric_precision_radix:i \
+         numeric_scale:i datetime_precision:i udt_catalog:t udt_schema:t=pg_catalog udt_name:t is_identity:t=NO \
+         is_generated:t=NEVER generation_expression:t is_updatable:t=NO",
+    ),
+    shape("views", "table_catalog:t table_schema:t table_name:t view_definition:t check_option:t is_updatable:t"),
+    shape(
+        "table_constraints",
+        "constraint_catalog:t constraint_schema:t constraint_name:t table_catalog:t table_schema:t table_name:t \
+         constraint_type:t is_deferrable:t initially_deferred:t enforced:t",
+    ),
+    shape(
+        "key_column_usage",
+        "constraint_catalog:t constraint_schema:t constraint_name:t table_catalog:t table_schema:t table_name:t \
+         column_name:t ordinal_position:l position_in_unique_constraint:l",
+    ),
+    shape(
+        "referential_constraints",
+        "constraint_catalog:t constraint_schema:t constraint_name:t unique_constraint_catalog:t \
+         unique_constraint_schema:t unique_constraint_name:t match_option:t update_rule:t delete_rule:t",
+    ),
+    shape(
+        "constraint_column_usage",
+        "table_catalog:t table_schema:t table_name:t column_name:t constraint_catalog:t constraint_schema:t constraint_name:t",
+    ),
+    shape("sequences", "sequence_catalog:t sequence_schema:t sequence_name:t data_type:t"),
+    shape(
+        "routines",
+        "specific_catalog:t specific_schema:t specific_name:t routine_catalog:t routine_schema:t routine_name:t \
+         routine_type:t data_type:t",
+    ),
+    shape("triggers", "trigger_catalog:t trigger_schema:t trigger_name:t event_object_schema:t event_object_table:t"),
+];
+
+/// Whether there is nothing in a table of the schema, ever.
+pub(super) fn is_empty(name: &str) -> bool {
+    !matches!(name, "schemata" | "tables" | "columns" | "routines") && ALL.iter().any(|shape| shape.name == name)
+}
+
+impl Catalog {
+    /// Rows of a table of `information_schema`.
+    pub(super) fn about_rows(&self, name: &str, session: &Session) -> Vec<Row> {
+        match name {
+            "schemata" => SCHEMAS
+                .iter()
+                .map(|schema| {
+                    vec![
+                        ("catalog_name", DATABASE.into()),
+                        ("schema_name", (*schema).into()),
+                        ("schema_owner", session.user.as_str().into()),
+                    ]
+                })
+                .collect(),
+            "tables" => self
+                .relations()
+                .into_iter()
+                .map(|relation| {
+                    let is_own = self.entries.iter().any(|entry| entry.schema == relation.schema);
+                    vec![
+                        ("table_catalog", DATABASE.into()),
+                        ("table_schema", relation.schema.into()),
+                        ("table_name", relation.name.into()),
+                        ("table_type", if is_own { "BASE TABLE" } else { "VIEW" }.into()),
+                    ]
+                })
+                .collect(),
+            "columns" => self.columns(),
+            "routines" => super::functions::known()
+                .iter()
+                .map(|function| {
+                    vec![
+                        ("specific_catalog", DATABASE.into()),
+                        ("specific_schema", "quiver".into()),
+                        ("specific_name", format!("{}_{}", function.name, function.oid).into()),
+                        ("routine_catalog", DATABASE.into()),
+                        ("routine_schema", "quiver".into()),
+                        ("routine_name", function.name.into()),
+                        ("routine_type", "FUNCTION".into()),
+                    ]
+                })
+                .collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    fn columns(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for entry in &self.entries {
+            debug_assert_ne!(entry.schema, INFORMATION_SCHEMA);
+            for (at, field) in entry.columns.fields().iter().enumerate() {
+                let oid = type_oid(field.data_type());
+                let array = || super::types::PG_TYPES.iter().find(|known| known.array == oid);
+                let udt = match pg_type(oid) {
+                    Some(known) => known.name.to_owned(),
+                    None => array().map_or_else(String::new, |known| format!("_{}", known.name)),
+                };
+                rows.push(vec![
+                    ("table_catalog", DATABASE.into()),
+                    ("table_schema", entry.schema.into()),
+                    ("table_name", entry.name.as_str().into()),
+                    ("column_name", field.name().as_str().into()),
+                    ("ordinal_position", (at as i64 + 1).into()),
+                    ("is_nullable", if field.is_nullable() { "YES" } else { "NO" }.into()),
+                    ("data_type", type_name(field.data_type()).into()),
+                    ("udt_catalog", DATABASE.into()),
+                    ("udt_name", udt.into()),
+                ]);
+            }
+        }
+        rows
+    }
+}

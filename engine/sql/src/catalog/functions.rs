@@ -1,0 +1,36 @@
+//! Functions of the product as the catalog lists them.
+
+use quiver_query::functions::FUNCTIONS;
+
+use super::postgres::number;
+use crate::calls::CALLS;
+
+/// A function.
+pub(crate) struct Known {
+    pub(crate) oid: i64,
+    pub(crate) name: &'static str,
+    /// `(…)` without the brackets.
+    pub(crate) form: &'static str,
+    /// `f`, or `a`: an aggregate.
+    pub(crate) kind: &'static str,
+    pub(crate) is_table: bool,
+}
+
+impl Known {
+    fn of(form: &'static str, kind: &'static str, is_table: bool) -> Self {
+        let (name, rest) = form.split_once('(').unwrap_or((form, ""));
+        let form = rest.strip_suffix(')').unwrap_or(rest);
+        Self { oid: number(&["function", name]), name, form, kind, is_table }
+    }
+
+    /// Names of its arguments.
+    pub(crate) fn arguments(&self) -> impl Iterator<Item = &'static str> {
+        self.form.split(',').map(|name| name.trim().trim_matches('\'')).filter(|name| !name.is_empty())
+    }
+}
+
+/// All functions of ours.
+pub(crate) fn known() -> Vec<Known> {
+    let plain = FUNCTIONS.iter().map(|(form, _)| Known::of(form, "f", false));
+    plain.chain(CALLS.iter().map(|(_, form)| Known::of(form, "f", true))).collect()
+}

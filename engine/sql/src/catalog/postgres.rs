@@ -1,0 +1,327 @@
+//! `pg_catalog`, as clients of PostgreSQL read it: what they show in lists of databases, schemas, tables, columns and
+//! functions. It is made of the tables that the caller may name, so that it tells of no others.
+
+use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
+
+use super::rows::{Cell, Row, Shape};
+use super::types::{PG_TYPES, type_oid};
+use super::{Catalog, INFORMATION_SCHEMA};
+use crate::session::{DATABASE, Session};
+
+/// The schema.
+pub(crate) const PG_CATALOG: &str = "pg_catalog";
+/// The owner of everything.
+const OWNER: i64 = 10;
+
+const fn shape(name: &'static str, columns: &'static str) -> Shape {
+    Shape { name, columns }
+}
+
+/// Tables that have rows.
+pub(super) const FILLED: [Shape; 13] = [
+    shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
+    shape(
+        "pg_class",
+        "oid:l relname:t relnamespace:l reltype:l=0 reloftype:l=0 relowner:l=10 relam:l=0 relfilenode:l=0 \
+         reltablespace:l=0 relpages:i=0 reltuples:f=-1 relallvisible:i=0 reltoastrelid:l=0 relhasindex:b=false \
+         relisshared:b=false relpersistence:t=p relkind:t=r relnatts:h relchecks:h=0 relhasrules:b=false \
+         relhastriggers:b=false relhassubclass:b=false relrowsecurity:b=false relforcerowsecurity:b=false \
+         relispopulated:b=true relreplident:t=n relispartition:b=false relrewrite:l=0 relfrozenxid:l=0 relminmxid:l=0 \
+         relacl:T reloptions:T relpartbound:t",
+    ),
+    shape(
+        "pg_attribute",
+        "attrelid:l attname:t atttypid:l attstattarget:i=-1 attlen:h attnum:h attndims:i=0 attcacheoff:i=-1 \
+         atttypmod:i=-1 attbyval:b=false attalign:t=i attstorage:t=p attcompression:t= attnotnull:b atthasdef:b=false \
+         atthasmissing:b=false attidentity:t= attgenerated:t= attisdropped:b=false attislocal:b=true attinhcount:i=0 \
+         attcollation:l=0 attacl:T attoptions:T attfdwoptions:T attmissingval:T",
+    ),
+    shape(
+        "pg_type",
+        "oid:l typname:t typnamespace:l=11 typowner:l=10 typlen:h typbyval:b=false typtype:t=b typcategory:t \
+         typispreferred:b=false typisdefined:b=true typdelim:t=, typrelid:l=0 typsubscript:l=0 typelem:l=0 typarray:l=0 \
+         typinput:t typoutput:t typreceive:t typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
+         typnotnull:b=false typbasetype:l=0 typtypmod:i=-1 typndims:i=0 typcollation:l=0 typdefaultbin:t typdefault:t \
+         typacl:T",
+    ),
+    shape(
+        "pg_database",
+        "oid:l datname:t datdba:l=10 encoding:i=6 datlocprovider:t=c datistemplate:b=false datallowconn:b=true \
+         datconnlimit:i=-1 datfrozenxid:l=0 datminmxid:l=0 dattablespace:l=1663 datcollate:t=C datctype:t=C \
+         daticulocale:t datcollversion:t datacl:T",
+    ),
+    shape(
+        "pg_proc",
+        "oid:l proname:t pronamespace:l proowner:l=10 prolang:l=12 procost:f=1 prorows:f=0 provariadic:l=0 prosupport:t \
+         prokind:t=f prosecdef:b=false proleakproof:b=false proisstrict:b=false proretset:b=false provolatile:t=i \
+         proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:T proallargtypes:T proargmodes:T \
+         proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T",
+    ),
+    shape("pg_language", "oid:l lanname:t lanowner:l=10 lanispl:b=false lanpltrusted:b=true lanacl:T"),
+    shape(
+        "pg_roles",
+        "oid:l rolname:t rolsuper:b=false rolinherit:b=true rolcreaterole:b=false rolcreatedb:b=false rolcanlogin:b=true \
+         rolreplication:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:t rolbypassrls:b=false rolconfig:T",
+    ),
+    shape("pg_user", "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false passwd:t valuntil:t"),
+    shape(
+        "pg_tables",
+        "schemaname:t tablename:t tableowner:t tablespace:t hasindexes:b=false hasrules:b=false hastriggers:b=false \
+         rowsecurity:b=false",
+    ),
+    shape(
+        "pg_settings",
+        "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default boot_val:t \
+         reset_val:t pending_restart:b=false",
+    ),
+    shape("pg_am", "oid:l amname:t amhandler:t amtype:t"),
+    shape("pg_tablespace", "oid:l spcname:t spcowner:l=10 spcacl:T spcoptions:T"),
+];
+
+/// Tables about what there is none of here.
+pub(super) const EMPTY: [Shape; 32] = [
+    shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
+    shape(
+        "pg_index",
+        "indexrelid:l indrelid:l indnatts:h indnkeyatts:h indisunique:b indnullsnotdistinct:b \
+         indisprimary:b indisexclusion:b indimmediate:b indisclustered:b indisvalid:b indcheckxmin:b indisready:b \
+         indislive:b indisreplident:b indkey:T indcollation:T indclass:T indoption:T indexprs:t indpred:t",
+    ),
+    shape(
+        "pg_constraint",
+        "oid:l conname:t connamespace:l contype:t condeferrable:b condeferred:b convalidated:b \
+         conrelid:l contypid:l conindid:l conparentid:l confrelid:l confupdtype:t confdeltype:t confmatchtype:t \
+         conislocal:b coninhcount:i connoinherit:b conkey:T confkey:T conpfeqop:T conppeqop:T conffeqop:T confdelsetcols:T conexclop:T \
+         conbin:t",
+    ),
+    shape("pg_description", "objoid:l classoid:l objsubid:i description:t"),
+    shape("pg_shdescription", "objoid:l classoid:l description:t"),
+    shape("pg_inherits", "inhrelid:l inhparent:l inhseqno:i inhdetachpending:b"),
+    shape(
+        "pg_collation",
+        "oid:l collname:t collnamespace:l collowner:l collprovider:t collisdeterministic:b \
+         collencoding:i collcollate:t collctype:t colliculocale:t collversion:t",
+    ),
+    shape("pg_policy", "oid:l polname:t polrelid:l polcmd:t polpermissive:b polroles:T polqual:t polwithcheck:t"),
+    shape(
+        "pg_trigger",
+        "oid:l tgrelid:l tgparentid:l tgname:t tgfoid:l tgtype:h tgenabled:t tgisinternal:b \
+         tgconstrrelid:l tgconstrindid:l tgconstraint:l tgdeferrable:b tginitdeferred:b tgnargs:h tgattr:T tgargs:t \
+         tgqual:t tgoldtable:t tgnewtable:t",
+    ),
+    shape("pg_rewrite", "oid:l rulename:t ev_class:l ev_type:t ev_enabled:t is_instead:b ev_qual:t ev_action:t"),
+    shape(
+        "pg_statistic_ext",
+        "oid:l stxrelid:l stxname:t stxnamespace:l stxowner:l stxstattarget:i stxkeys:T \
+         stxkind:T stxexprs:t",
+    ),
+    shape(
+        "pg_publication",
+        "oid:l pubname:t pubowner:l puballtables:b pubinsert:b pubupdate:b pubdelete:b \
+         pubtruncate:b pubviaroot:b",
+    ),
+    shape("pg_publication_rel", "oid:l prpubid:l prrelid:l prqual:t prattrs:T"),
+    shape("pg_publication_namespace", "oid:l pnpubid:l pnnspid:l"),
+    shape(
+        "pg_partitioned_table",
+        "partrelid:l partstrat:t partnatts:h partdefid:l partattrs:T partclass:T \
+         partcollation:T partexprs:t",
+    ),
+    shape("pg_foreign_table", "ftrelid:l ftserver:l ftoptions:T"),
+    shape("pg_foreign_server", "oid:l srvname:t srvowner:l srvfdw:l srvtype:t srvversion:t srvacl:T srvoptions:T"),
+    shape("pg_foreign_data_wrapper", "oid:l fdwname:t fdwowner:l fdwhandler:l fdwvalidator:l fdwacl:T fdwoptions:T"),
+    shape(
+        "pg_extension",
+        "oid:l extname:t extowner:l extnamespace:l extrelocatable:b extversion:t extconfig:T extcondition:T",
+    ),
+    shape("pg_enum", "oid:l enumtypid:l enumsortorder:f enumlabel:t"),
+    shape("pg_range", "rngtypid:l rngsubtype:l rngmultitypid:l rngcollation:l rngsubopc:l rngcanonical:t rngsubdiff:t"),
+    shape("pg_depend", "classid:l objid:l objsubid:i refclassid:l refobjid:l refobjsubid:i deptype:t"),
+    shape("pg_sequence", "seqrelid:l seqtypid:l seqstart:l seqincrement:l seqmax:l seqmin:l seqcache:l seqcycle:b"),
+    shape(
+        "pg_sequences",
+        "schemaname:t sequencename:t sequenceowner:t data_type:t start_value:l min_value:l \
+         max_value:l increment_by:l cycle:b cache_size:l last_value:l",
+    ),
+    shape("pg_views", "schemaname:t viewname:t viewowner:t definition:t"),
+    shape(
+        "pg_matviews",
+        "schemaname:t matviewname:t matviewowner:t tablespace:t hasindexes:b ispopulated:b definition:t",
+    ),
+    shape("pg_indexes", "schemaname:t tablename:t indexname:t tablespace:t indexdef:t"),
+    shape("pg_event_trigger", "oid:l evtname:t evtevent:t evtowner:l evtfoid:l evtenabled:t evttags:T"),
+    shape("pg_auth_members", "roleid:l member:l grantor:l admin_option:b"),
+    shape(
+        "pg_opclass",
+        "oid:l opcmethod:l opcname:t opcnamespace:l opcowner:l opcfamily:l opcintype:l opcdefault:b opckeytype:l",
+    ),
+    shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
+    shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
+];
+
+/// The number of a schema.
+pub(crate) fn schema_oid(schema: &str) -> i64 {
+    match schema {
+        PG_CATALOG => 11,
+        PUBLIC_SCHEMA => 2200,
+        INFORMATION_SCHEMA => 13_000,
+        QUIVER_SCHEMA => 13_100,
+        other => number(&[other]),
+    }
+}
+
+/// Schemas with tables, in the order in which a name without one is looked up.
+pub(crate) const SCHEMAS: [&str; 4] = [PG_CATALOG, PUBLIC_SCHEMA, QUIVER_SCHEMA, INFORMATION_SCHEMA];
+
+/// The number of a table or function: out of its name, so that it is the same in each statement and for each caller.
+pub(crate) fn number(parts: &[&str]) -> i64 {
+    let mut hash: u32 = 0x811c_9dc5;
+    for part in parts {
+        for byte in part.bytes().chain([0]) {
+            hash = (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193);
+        }
+    }
+    // Above those that PostgreSQL keeps for itself, below what an `int4` holds.
+    i64::from(hash >> 2) + 16_384
+}
+
+/// A relation as the catalog lists it.
+pub(crate) struct Relation {
+    pub(crate) oid: i64,
+    pub(crate) schema: &'static str,
+    pub(crate) name: String,
+}
+
+impl Catalog {
+    /// All relations that a statement may name; those of the system last.
+    pub(crate) fn relations(&self) -> Vec<Relation> {
+        let of =
+            |schema: &'static str, name: &str| Relation { oid: number(&[schema, name]), schema, name: name.to_owned() };
+        let own = self.entries.iter().map(|entry| of(entry.schema, &entry.name));
+        let system = FILLED.iter().chain(&EMPTY).map(|shape| of(PG_CATALOG, shape.name));
+        let about = super::about::ALL.iter().map(|shape| of(INFORMATION_SCHEMA, shape.name));
+        own.chain(system).chain(about).collect()
+    }
+
+    /// Rows of a table of `pg_catalog`.
+    pub(super) fn postgres_rows(&self, name: &str, session: &Session) -> Vec<Row> {
+        match name {
+            "pg_namespace" => SCHEMAS
+                .iter()
+                .map(|schema| vec![("oid", schema_oid(schema).into()), ("nspname", (*schema).into())])
+                .collect(),
+            "pg_class" => self.classes(),
+            "pg_attribute" => self.attributes(),
+            "pg_type" => types(),
+            "pg_database" => vec![vec![("oid", number(&[DATABASE]).into()), ("datname", DATABASE.into())]],
+            "pg_proc" => Self::procedures(),
+            "pg_language" => vec![vec![("oid", 12_i64.into()), ("lanname", "internal".into())]],
+            "pg_roles" => vec![vec![("oid", OWNER.into()), ("rolname", session.user.as_str().into())]],
+            "pg_user" => vec![vec![("usesysid", OWNER.into()), ("usename", session.user.as_str().into())]],
+            "pg_tables" => {
+                let row = |entry: &quiver_query::tables::TableEntry| -> Row {
+                    vec![
+                        ("schemaname", entry.schema.into()),
+                        ("tablename", entry.name.as_str().into()),
+                        ("tableowner", session.user.as_str().into()),
+                    ]
+                };
+                self.entries.iter().map(row).collect()
+            }
+            "pg_settings" => {
+                let row = |(name, value): (&String, &String)| -> Row {
+                    let value = || Cell::Text(value.clone());
+                    vec![
+                        ("name", name.as_str().into()),
+                        ("setting", value()),
+                        ("boot_val", value()),
+                        ("reset_val", value()),
+                    ]
+                };
+                session.settings.iter().map(row).collect()
+            }
+            "pg_tablespace" => vec![vec![("oid", 1663_i64.into()), ("spcname", "pg_default".into())]],
+            _ => Vec::new(),
+        }
+    }
+
+    fn classes(&self) -> Vec<Row> {
+        let columns = |relation: &Relation| {
+            let named = (Some(relation.schema.to_owned()), relation.name.clone());
+            self.fixed(&named).map_or(0, |columns| columns.len() as i64)
+        };
+        let row = |relation: &Relation| -> Row {
+            let system = matches!(relation.schema, PG_CATALOG | INFORMATION_SCHEMA);
+            vec![
+                ("oid", relation.oid.into()),
+                ("relname", relation.name.as_str().into()),
+                ("relnamespace", schema_oid(relation.schema).into()),
+                ("relnatts", columns(relation).into()),
+                ("relkind", if system { "v" } else { "r" }.into()),
+            ]
+        };
+        self.relations().iter().map(row).collect()
+    }
+
+    fn attributes(&self) -> Vec<Row> {
+        let mut rows = Vec::new();
+        for entry in &self.entries {
+            let relation = number(&[entry.schema, &entry.name]);
+            for (at, field) in entry.columns.fields().iter().enumerate() {
+                let oid = type_oid(field.data_type());
+                let known = super::types::pg_type(oid);
+                rows.push(vec![
+                    ("attrelid", relation.into()),
+                    ("attname", field.name().as_str().into()),
+                    ("atttypid", oid.into()),
+                    ("attlen", known.map_or(-1, |known| i64::from(known.len)).into()),
+                    ("attnum", (at as i64 + 1).into()),
+                    ("attndims", i64::from(known.is_none()).into()),
+                    ("attnotnull", (!field.is_nullable()).into()),
+                ]);
+            }
+        }
+        rows
+    }
+
+    fn procedures() -> Vec<Row> {
+        let row = |function: &super::functions::Known| -> Row {
+            vec![
+                ("oid", function.oid.into()),
+                ("proname", function.name.into()),
+                ("pronamespace", schema_oid(QUIVER_SCHEMA).into()),
+                ("prokind", function.kind.into()),
+                ("proretset", function.is_table.into()),
+                ("prorettype", (if function.is_table { 2249_i64 } else { 25 }).into()),
+                ("pronargs", (function.arguments().count() as i64).into()),
+                ("proargnames", Cell::Texts(function.arguments().map(str::to_owned).collect())),
+                ("prosrc", function.name.into()),
+            ]
+        };
+        super::functions::known().iter().map(row).collect()
+    }
+}
+
+fn types() -> Vec<Row> {
+    let mut rows = Vec::new();
+    for known in &PG_TYPES {
+        rows.push(vec![
+            ("oid", known.oid.into()),
+            ("typname", known.name.into()),
+            ("typlen", i64::from(known.len).into()),
+            ("typcategory", known.category.into()),
+            ("typtype", if known.category == "P" { "p" } else { "b" }.into()),
+            ("typarray", known.array.into()),
+        ]);
+        if known.array != 0 {
+            rows.push(vec![
+                ("oid", known.array.into()),
+                ("typname", format!("_{}", known.name).into()),
+                ("typlen", (-1_i64).into()),
+                ("typcategory", "A".into()),
+                ("typelem", known.oid.into()),
+            ]);
+        }
+    }
+    rows
+}

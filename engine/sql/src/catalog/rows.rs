@@ -1,0 +1,169 @@
+//! Tables about tables: their columns as a line of text, their rows as values by name.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, ListBuilder, RecordBatch,
+    StringViewArray, StringViewBuilder,
+};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::{MemTable, TableProvider};
+use quiver_types::{Error, Result};
+
+/// A value of a row.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) enum Cell {
+    Int(i64),
+    Bool(bool),
+    Text(String),
+    Texts(Vec<String>),
+}
+
+impl From<i64> for Cell {
+    fn from(value: i64) -> Self {
+        Self::Int(value)
+    }
+}
+
+impl From<u32> for Cell {
+    fn from(value: u32) -> Self {
+        Self::Int(i64::from(value))
+    }
+}
+
+impl From<bool> for Cell {
+    fn from(value: bool) -> Self {
+        Self::Bool(value)
+    }
+}
+
+impl From<&str> for Cell {
+    fn from(value: &str) -> Self {
+        Self::Text(value.to_owned())
+    }
+}
+
+impl From<String> for Cell {
+    fn from(value: String) -> Self {
+        Self::Text(value)
+    }
+}
+
+/// A row: values by the names of their columns. What is not there has the column's default, else is NULL.
+pub(super) type Row = Vec<(&'static str, Cell)>;
+
+/// A table: `name:type` or `name:type=default`, by spaces. Types: `l` bigint, `i` integer, `h` smallint, `b` boolean, `f`
+/// real, `t` text, `T` texts.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Shape {
+    pub(super) name: &'static str,
+    pub(super) columns: &'static str,
+}
+
+/// A column of a shape.
+struct Column {
+    name: &'static str,
+    kind: char,
+    default: Option<&'static str>,
+}
+
+impl Shape {
+    fn each(self) -> impl Iterator<Item = Column> {
+        self.columns.split_whitespace().map(|column| {
+            let (name, rest) = column.split_once(':').unwrap_or((column, "t"));
+            let (kind, default) = rest.split_once('=').map_or((rest, None), |(kind, default)| (kind, Some(default)));
+            Column { name, kind: kind.chars().next().unwrap_or('t'), default }
+        })
+    }
+
+    /// Names of its columns.
+    pub(super) fn names(self) -> Vec<String> {
+        self.each().map(|column| column.name.to_owned()).collect()
+    }
+
+    /// Its columns.
+    pub(super) fn schema(self) -> SchemaRef {
+        let fields = self.each().map(|column| {
+            let data_type = match column.kind {
+                'l' => DataType::Int64,
+                'i' => DataType::Int32,
+                'h' => DataType::Int16,
+                'b' => DataType::Boolean,
+                'f' => DataType::Float32,
+                'T' => DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))),
+                _ => DataType::Utf8View,
+            };
+            Field::new(column.name, data_type, true)
+        });
+        Arc::new(Schema::new(fields.collect::<Vec<_>>()))
+    }
+
+    /// Makes the table.
+    ///
+    /// # Errors
+    /// Internal: only by a fault of ours.
+    pub(super) fn table(self, rows: &[Row]) -> Result<Arc<dyn TableProvider>> {
+        debug_assert!(rows.iter().flatten().all(|(name, _)| self.each().any(|column| column.name == *name)));
+        let columns: Vec<ArrayRef> = self.each().map(|column| array(&column, rows)).collect();
+        let schema = self.schema();
+        let failed = |e| Error::internal("cannot list tables").with_source(e);
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?;
+        let table = MemTable::try_new(schema, vec![vec![batch]]).map_err(quiver_query::from_datafusion)?;
+        Ok(Arc::new(table))
+    }
+}
+
+fn array(column: &Column, rows: &[Row]) -> ArrayRef {
+    let value = |row: &Row| row.iter().find(|(name, _)| *name == column.name).map(|(_, cell)| cell.clone());
+    let default = column.default;
+    let int = |row: &Row| match value(row) {
+        Some(Cell::Int(n)) => Some(n),
+        _ => default.and_then(|text| text.parse::<i64>().ok()),
+    };
+    match column.kind {
+        'l' => Arc::new(rows.iter().map(int).collect::<Int64Array>()),
+        'i' => Arc::new(rows.iter().map(|row| int(row).map(|n| n as i32)).collect::<Int32Array>()),
+        'h' => Arc::new(rows.iter().map(|row| int(row).map(|n| n as i16)).collect::<Int16Array>()),
+        'f' => Arc::new(rows.iter().map(|row| int(row).map(|n| n as f32)).collect::<Float32Array>()),
+        'b' => {
+            let bool = |row: &Row| match value(row) {
+                Some(Cell::Bool(b)) => Some(b),
+                _ => default.map(|text| text == "true"),
+            };
+            Arc::new(rows.iter().map(bool).collect::<BooleanArray>())
+        }
+        'T' => {
+            let mut lists = ListBuilder::new(StringViewBuilder::new());
+            for row in rows {
+                let texts = match value(row) {
+                    Some(Cell::Texts(texts)) => Some(texts),
+                    _ => None,
+                };
+                lists.append_option(texts.map(|texts| texts.into_iter().map(Some).collect::<Vec<_>>()));
+            }
+            Arc::new(lists.finish())
+        }
+        _ => {
+            let text = |row: &Row| match value(row) {
+                Some(Cell::Text(text)) => Some(text),
+                _ => default.map(str::to_owned),
+            };
+            Arc::new(rows.iter().map(text).collect::<StringViewArray>())
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn defaults_and_values() {
+        let shape = Shape { name: "x", columns: "oid:l a:b=true b:t c:T d:h=-1" };
+        let rows: Vec<Row> = vec![vec![("oid", 5_i64.into()), ("b", "y".into())], vec![("a", false.into())]];
+        assert_eq!(shape.names(), ["oid", "a", "b", "c", "d"]);
+        assert!(shape.table(&rows).is_ok());
+        let a = array(&Column { name: "a", kind: 'b', default: Some("true") }, &rows);
+        assert_eq!(a.as_any().downcast_ref::<BooleanArray>(), Some(&BooleanArray::from(vec![true, false])));
+    }
+}

@@ -1,0 +1,123 @@
+//! Types of columns as PostgreSQL knows them: its numbers, its names.
+
+use arrow::datatypes::DataType;
+
+/// A type of PostgreSQL: number, name in `pg_type`, name in SQL, bytes of a value (-1: any number), category, number of the
+/// type of arrays of it (0: none).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct PgType {
+    /// Number, the same in each installation of PostgreSQL.
+    pub oid: u32,
+    /// As `pg_type` has it.
+    pub name: &'static str,
+    /// As SQL writes it.
+    pub sql: &'static str,
+    /// Bytes of a value.
+    pub len: i16,
+    /// Category of `pg_type`.
+    pub category: &'static str,
+    /// Type of arrays of it.
+    pub array: u32,
+}
+
+const fn of(oid: u32, name: &'static str, sql: &'static str, len: i16, category: &'static str, array: u32) -> PgType {
+    PgType { oid, name, sql, len, category, array }
+}
+
+/// The types that columns, parameters and the catalog have.
+pub const PG_TYPES: [PgType; 26] = [
+    of(16, "bool", "boolean", 1, "B", 1000),
+    of(17, "bytea", "bytea", -1, "U", 1001),
+    of(18, "char", "\"char\"", 1, "Z", 1002),
+    of(19, "name", "name", 64, "S", 1003),
+    of(20, "int8", "bigint", 8, "N", 1016),
+    of(21, "int2", "smallint", 2, "N", 1005),
+    of(23, "int4", "integer", 4, "N", 1007),
+    of(25, "text", "text", -1, "S", 1009),
+    of(26, "oid", "oid", 4, "N", 1028),
+    of(114, "json", "json", -1, "U", 199),
+    of(700, "float4", "real", 4, "N", 1021),
+    of(701, "float8", "double precision", 8, "N", 1022),
+    of(705, "unknown", "unknown", -2, "X", 0),
+    of(1042, "bpchar", "character", -1, "S", 1014),
+    of(1043, "varchar", "character varying", -1, "S", 1015),
+    of(1082, "date", "date", 4, "D", 1182),
+    of(1083, "time", "time without time zone", 8, "D", 1183),
+    of(1114, "timestamp", "timestamp without time zone", 8, "D", 1115),
+    of(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
+    of(1186, "interval", "interval", 16, "T", 1187),
+    of(1700, "numeric", "numeric", -1, "N", 1231),
+    of(2205, "regclass", "regclass", 4, "N", 2210),
+    of(2206, "regtype", "regtype", 4, "N", 2211),
+    of(2249, "record", "record", -1, "P", 2287),
+    of(2950, "uuid", "uuid", 16, "U", 2951),
+    of(3802, "jsonb", "jsonb", -1, "U", 3807),
+];
+
+/// Finds a type by its number.
+pub fn pg_type(oid: u32) -> Option<&'static PgType> {
+    PG_TYPES.iter().find(|known| known.oid == oid)
+}
+
+/// Finds a type by one of its names.
+pub(crate) fn named(name: &str) -> Option<&'static PgType> {
+    let name = name.trim().to_lowercase();
+    let name = match name.as_str() {
+        "int" | "integer" => "int4",
+        "timestamp with time zone" => "timestamptz",
+        "decimal" => "numeric",
+        other => other,
+    };
+    PG_TYPES.iter().find(|known| known.name == name || known.sql == name)
+}
+
+/// The number of the type that a column has for clients of PostgreSQL. What is made of several values is JSON, but for
+/// lists of plain ones.
+pub fn type_oid(data_type: &DataType) -> u32 {
+    match data_type {
+        DataType::Boolean => 16,
+        DataType::Int8 | DataType::Int16 | DataType::UInt8 => 21,
+        DataType::Int32 | DataType::UInt16 => 23,
+        DataType::Int64 | DataType::UInt32 => 20,
+        DataType::Float16 | DataType::Float32 => 700,
+        DataType::Float64 => 701,
+        DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..) => 1700,
+        DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => 17,
+        DataType::Date32 | DataType::Date64 => 1082,
+        DataType::Time32(_) | DataType::Time64(_) => 1083,
+        DataType::Timestamp(_, None) => 1114,
+        DataType::Timestamp(_, Some(_)) => 1184,
+        DataType::Interval(_) | DataType::Duration(_) => 1186,
+        DataType::Dictionary(_, values) => type_oid(values),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            let inner = type_oid(item.data_type());
+            let array = pg_type(inner).map_or(0, |known| known.array);
+            let is_plain = !matches!(inner, 114) && PG_TYPES.iter().any(|known| known.oid == inner);
+            if is_plain && array != 0 { array } else { 114 }
+        }
+        DataType::Map(..) | DataType::Struct(_) | DataType::Union(..) => 114,
+        _ => 25,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use arrow::datatypes::{Field, TimeUnit};
+    use std::sync::Arc;
+
+    #[test]
+    fn types_of_columns() {
+        let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
+        assert_eq!(type_oid(&list(DataType::Utf8View)), 1009);
+        assert_eq!(type_oid(&list(quiver_types::tables::spans::map())), 114);
+        assert_eq!(type_oid(&list(list(DataType::Int64))), 114);
+        assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
+        assert_eq!(named("Integer").map(|known| known.oid), Some(23));
+        assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));
+    }
+}

@@ -1,0 +1,191 @@
+//! Queries of which the catalog says beforehand that they have no rows: about indexes, constraints, triggers and whatever
+//! else there is none of here. Clients write into them what the planner need not know then.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, GroupByExpr, Ident, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor,
+    Value, Visit, Visitor,
+};
+
+use crate::catalog::Catalog;
+use crate::parse::{normal, parts};
+use crate::scope::Named;
+
+/// A relation as a statement names it.
+pub(super) fn named(name: &ObjectName) -> Named {
+    match parts(name).as_slice() {
+        [.., schema, table] => (Some(schema.clone()), table.clone()),
+        [table] => (None, table.clone()),
+        [] => (None, String::new()),
+    }
+}
+
+/// Says whether a function is an aggregate.
+type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
+
+fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool {
+    match factor {
+        TableFactor::Table { name, args: None, .. } => Catalog::is_empty(&named(name)),
+        TableFactor::Derived { subquery, .. } => match &*subquery.body {
+            SetExpr::Select(select) => is_void(select, is_aggregate),
+            _ => false,
+        },
+        TableFactor::NestedJoin { table_with_joins, .. } => {
+            is_empty_factor(&table_with_joins.relation, is_aggregate) && keeps_left(&table_with_joins.joins)
+        }
+        _ => false,
+    }
+}
+
+/// Whether joins add no rows of their own.
+fn keeps_left(joins: &[datafusion::sql::sqlparser::ast::Join]) -> bool {
+    joins.iter().all(|join| {
+        !matches!(join.join_operator, JoinOperator::Right(_) | JoinOperator::RightOuter(_) | JoinOperator::FullOuter(_))
+    })
+}
+
+/// Whether what a select reads has no rows.
+fn reads_nothing(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
+    select.from.iter().any(|from| {
+        let inner = |join: &datafusion::sql::sqlparser::ast::Join| {
+            let inner = matches!(
+                join.join_operator,
+                JoinOperator::Join(_) | JoinOperator::Inner(_) | JoinOperator::CrossJoin(_)
+            );
+            inner && is_empty_factor(&join.relation, is_aggregate)
+        };
+        keeps_left(&from.joins) && (is_empty_factor(&from.relation, is_aggregate) || from.joins.iter().any(inner))
+    })
+}
+
+/// Whether a select has no rows, whatever it asks for.
+fn is_void(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
+    reads_nothing(select, is_aggregate)
+        && is_ungrouped(select)
+        && select.having.is_none()
+        && !aggregates(select, is_aggregate)
+}
+
+/// Whether there is no `GROUP BY`.
+pub(super) fn is_ungrouped(select: &Select) -> bool {
+    matches!(&select.group_by, GroupByExpr::Expressions(all, _) if all.is_empty())
+}
+
+struct Aggregates<'a>(&'a dyn Fn(&str) -> bool, usize);
+
+impl Visitor for Aggregates<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.1 += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.1 -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Function(Function { name, .. }) if self.1 == 0 => {
+                let name = parts(name).pop().unwrap_or_default();
+                if (self.0)(&name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Whether the outputs of a select are of aggregates: it has a row then, whatever it reads.
+pub(super) fn aggregates(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
+    select.projection.visit(&mut Aggregates(is_aggregate, 0)).is_break()
+}
+
+fn is_false(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Boolean(false))
+}
+
+/// Whether a query was found to have no rows.
+pub(super) fn is_empty(query: &Query) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let is_null = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { expr: Expr::Value(value), .. } => value.value == Value::Null,
+        _ => false,
+    };
+    let nothing = select.selection.as_ref().is_some_and(is_false) && select.projection.iter().all(is_null);
+    nothing && is_ungrouped(select) && select.having.is_none()
+}
+
+/// Leaves names and the number of outputs of what has no rows.
+pub(super) fn fold(query: &mut Query, is_aggregate: IsAggregate<'_>) {
+    let folded = fold_set(&mut query.body, is_aggregate);
+    if folded && matches!(&*query.body, SetExpr::Select(_)) {
+        query.order_by = None;
+    }
+}
+
+fn fold_set(set: &mut SetExpr, is_aggregate: IsAggregate<'_>) -> bool {
+    match set {
+        SetExpr::Select(select) => fold_select(select, is_aggregate),
+        SetExpr::SetOperation { left, right, .. } => {
+            let left = fold_set(left, is_aggregate);
+            fold_set(right, is_aggregate) && left
+        }
+        _ => false,
+    }
+}
+
+fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
+    let stars = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..));
+    if !is_void(select, is_aggregate) || select.projection.iter().any(stars) {
+        return false;
+    }
+    for item in &mut select.projection {
+        let name = match &*item {
+            SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
+            SelectItem::UnnamedExpr(expr) => output(expr),
+            _ => continue,
+        };
+        *item = SelectItem::ExprWithAlias { expr: Expr::Value(Value::Null.into()), alias: name };
+    }
+    select.selection = Some(Expr::Value(Value::Boolean(false).into()));
+    select.distinct = None;
+    // What joins them may be anything; one of them has no rows.
+    if let Some(at) = select.from.iter().position(|from| is_empty_factor(&from.relation, is_aggregate)) {
+        let mut from = select.from.swap_remove(at);
+        from.joins.clear();
+        select.from = vec![from];
+    }
+    unique(&mut select.projection);
+    true
+}
+
+/// The name of an output that is given none.
+fn output(expr: &Expr) -> Ident {
+    match expr {
+        Expr::Identifier(ident) => ident.clone(),
+        Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| Ident::new("?column?")),
+        Expr::Function(Function { name, .. }) => {
+            Ident::with_quote('"', parts(name).pop().unwrap_or_else(|| "?column?".to_owned()))
+        }
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => output(expr),
+        Expr::Case { .. } => Ident::new("case"),
+        _ => Ident::with_quote('"', "?column?"),
+    }
+}
+
+/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion.
+fn unique(items: &mut [SelectItem]) {
+    let mut seen = std::collections::HashMap::<String, usize>::new();
+    for item in items {
+        if let SelectItem::ExprWithAlias { alias, .. } = item {
+            let times = seen.entry(normal(alias)).or_default();
+            *times += 1;
+            if *times > 1 {
+                *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
+            }
+        }
+    }
+}

@@ -1,0 +1,162 @@
+//! Functions about the session and the catalog.
+
+use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, Value};
+use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
+use quiver_types::{Error, Result};
+
+use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, types};
+use crate::catalog::INFORMATION_SCHEMA;
+use crate::catalog::functions::known;
+use crate::catalog::postgres::Relation;
+use crate::session::{DATABASE, SERVER_VERSION};
+
+/// Functions that give definitions and remarks: there are none of these.
+const NOTHING: [&str; 14] = [
+    "pg_get_expr",
+    "pg_get_viewdef",
+    "pg_get_constraintdef",
+    "pg_get_indexdef",
+    "pg_get_partkeydef",
+    "pg_get_ruledef",
+    "pg_get_triggerdef",
+    "pg_get_serial_sequence",
+    "pg_get_statisticsobjdef_columns",
+    "obj_description",
+    "col_description",
+    "shobj_description",
+    "inet_server_addr",
+    "inet_client_addr",
+];
+/// Rights that everybody has on what he sees.
+const READING: [&str; 4] = ["select", "usage", "connect", "execute"];
+
+impl Translator<'_> {
+    /// Translates a call.
+    pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
+        let Expr::Function(function) = place else { return Ok(()) };
+        let Some(name) = bare(&function.name) else { return Ok(()) };
+        if let FunctionArguments::Subquery(query) = &mut function.args
+            && name == "array"
+        {
+            if empty::is_empty(query) {
+                *place = expr("make_array()")?;
+            } else {
+                // The rows of a subquery are a list.
+                super::aggregated(query, "array_agg")?;
+                *place = Expr::Subquery(query.clone());
+            }
+            return Ok(());
+        }
+        if function.name.0.len() > 1 {
+            function.name = ObjectName::from(vec![Ident::new(name.clone())]);
+        }
+        if function.over.is_some() || function.filter.is_some() {
+            return Ok(());
+        }
+        let Some(args) = arguments(&function.args) else { return Ok(()) };
+        let found = match self.about_session(&name, &args)? {
+            Some(found) => Some(found),
+            None => self.about_catalog(&name, &args)?,
+        };
+        if let Some(found) = found {
+            *place = found;
+        }
+        Ok(())
+    }
+
+    /// What a function says of the session; none: it says nothing of it.
+    pub(super) fn about_session(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+        let has_public = self.catalog.entries.iter().any(|entry| entry.schema == PUBLIC_SCHEMA);
+        Ok(Some(match (name, args) {
+            ("current_user" | "session_user" | "user" | "current_role", []) => text(&self.session.user),
+            ("current_database" | "current_catalog", []) => text(DATABASE),
+            ("current_schema", []) => text(if has_public { PUBLIC_SCHEMA } else { QUIVER_SCHEMA }),
+            ("current_schemas", [_]) => expr("make_array('pg_catalog', 'public', 'quiver')")?,
+            ("version", []) => text(&version()),
+            ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
+            ("pg_is_in_recovery", []) => boolean(false),
+            ("pg_my_temp_schema", []) => number(0),
+            ("current_setting", [name]) => text(self.setting(name)?.ok_or_else(|| unknown(name))?),
+            ("current_setting", [name, _]) => self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text),
+            _ => return Ok(None),
+        }))
+    }
+
+    fn setting(&self, name: &Expr) -> Result<Option<&str>> {
+        let name = literal(name).ok_or_else(|| Error::invalid("`current_setting` takes a constant"))?;
+        Ok(self.session.settings.get(&name.to_lowercase()).map(String::as_str))
+    }
+
+    /// What a function says of the catalog; none: it says nothing of it.
+    fn about_catalog(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+        if NOTHING.contains(&name) {
+            return Ok(Some(expr("CAST(NULL AS TEXT)")?));
+        }
+        Ok(Some(match (name, args) {
+            ("pg_get_userbyid", [_]) => text(&self.session.user),
+            ("pg_encoding_to_char", [_]) => text("UTF8"),
+            ("format_type", [oid, _]) => self.type_name(oid)?,
+            ("pg_table_is_visible", [oid]) => self.is_visible(oid)?,
+            (
+                "pg_type_is_visible" | "pg_function_is_visible" | "pg_collation_is_visible" | "pg_opclass_is_visible",
+                [_],
+            ) => boolean(true),
+            ("pg_is_other_temp_schema" | "pg_relation_is_publishable", [_]) => boolean(false),
+            ("pg_get_function_result", [oid]) => {
+                let of = |f: &crate::catalog::functions::Known| (f.oid, if f.is_table { "SETOF record" } else { "" });
+                let names: Vec<_> = known().iter().map(of).map(|(oid, name)| (oid, name.to_owned())).collect();
+                self.names(oid, &names)?
+            }
+            ("pg_get_function_arguments" | "pg_get_function_identity_arguments", [oid]) => {
+                let names: Vec<_> = known().iter().map(|f| (f.oid, f.form.to_owned())).collect();
+                self.names(oid, &names)?
+            }
+            ("array_lower", [list, _]) => expr(&format!("CASE WHEN array_length({list}) > 0 THEN 1 END"))?,
+            ("array_upper", [list, dimension]) => expr(&format!("CAST(array_length({list}, {dimension}) AS BIGINT)"))?,
+            ("parse_ident", [name]) => {
+                let name = literal(name).ok_or_else(|| Error::invalid("`parse_ident` takes a constant"))?;
+                let parts: Vec<String> = types::split(name).iter().map(|part| quoted(part)).collect();
+                expr(&format!("make_array({})", parts.join(", ")))?
+            }
+            ("to_regtype", [name]) => match literal(name).map(types::type_of) {
+                Some(Ok(oid)) => number(oid),
+                _ => expr("CAST(NULL AS BIGINT)")?,
+            },
+            ("to_regclass", [name]) => {
+                let mut cast = expr(&format!("CAST({name} AS regclass)"))?;
+                if self.cast(&mut cast).is_err() {
+                    cast = expr("CAST(NULL AS BIGINT)")?;
+                }
+                take(&mut cast)
+            }
+            (name, [.., right]) if name.starts_with("has_") && name.ends_with("_privilege") => {
+                let right = literal(right).unwrap_or_default().to_lowercase();
+                boolean(right.split(',').any(|right| READING.contains(&right.trim())))
+            }
+            _ => return Ok(None),
+        }))
+    }
+
+    /// Whether the name of a relation without its schema is another one's.
+    pub(super) fn is_hidden(&self, relation: &Relation) -> bool {
+        let first = |schema: &str| self.catalog.entries.iter().any(|e| e.schema == schema && e.name == relation.name);
+        relation.schema == INFORMATION_SCHEMA || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
+    }
+
+    fn is_visible(&mut self, oid: &Expr) -> Result<Expr> {
+        self.count()?;
+        let relations = self.catalog.relations();
+        let hidden = relations.iter().filter(|relation| self.is_hidden(relation));
+        let hidden: Vec<String> = hidden.map(|relation| relation.oid.to_string()).collect();
+        if hidden.is_empty() { Ok(boolean(true)) } else { expr(&format!("{oid} NOT IN ({})", hidden.join(", "))) }
+    }
+}
+
+fn unknown(name: &Expr) -> Error {
+    Error::invalid(format!("there is no setting `{}`", literal(name).unwrap_or_default()))
+}
+
+/// What `version()` says: clients look for the first two words.
+pub(crate) fn version() -> String {
+    format!("PostgreSQL {SERVER_VERSION} (Quiver {})", env!("CARGO_PKG_VERSION"))
+}

@@ -1,0 +1,100 @@
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema};
+use quiver_query::tables::TableEntry;
+
+use super::*;
+use crate::parse::{Params, Parsed, parse};
+
+fn catalog() -> Catalog {
+    let columns = Arc::new(Schema::new(vec![Field::new("time", DataType::Int64, false)]));
+    let entry = |schema, name: &str| TableEntry { schema, name: name.to_owned(), columns: Arc::clone(&columns) };
+    let entries = vec![entry("quiver", "logs"), entry("public", "hosts"), entry("quiver", "hosts")];
+    Catalog::new(entries, &Session::default())
+}
+
+fn translated(text: &str) -> Result<String> {
+    let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("no query: {text}") };
+    let aggregates = |name: &str| ["count", "max", "array_agg", "string_agg"].contains(&name);
+    translate(&mut query, &catalog(), &Session::of("ann"), &aggregates)?;
+    Ok(query.to_string())
+}
+
+fn check(text: &str, expected: &str) {
+    assert_eq!(translated(text).unwrap_or_else(|e| panic!("{text}: {e}")), expected, "{text}");
+}
+
+#[test]
+fn what_is_asked_about_the_session() {
+    check("select current_user, current_database()", "SELECT 'ann', 'quiver'");
+    check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
+    check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
+    check("select current_setting('nothing', true)", "SELECT NULL");
+    assert!(translated("select current_setting('nothing')").unwrap_err().message.contains("`nothing`"));
+}
+
+#[test]
+fn names_with_their_schema() {
+    check("select pg_catalog.upper(a::pg_catalog.text) from t", "SELECT upper(a::TEXT) FROM t");
+    check(
+        "select 1 from t where a OPERATOR(pg_catalog.~) '^(x)$' COLLATE pg_catalog.default",
+        "SELECT 1 FROM t WHERE a ~ '^(x)$'",
+    );
+    check("select a::pg_catalog.int4[] from t", "SELECT a::INTEGER[] FROM t");
+}
+
+#[test]
+fn relations_are_numbers() {
+    let logs = crate::catalog::postgres::number(&["quiver", "logs"]);
+    check("select 'logs'::regclass", &format!("SELECT {logs}"));
+    check("select 'quiver.logs'::pg_catalog.regclass::oid", &format!("SELECT CAST('{logs}' AS BIGINT)"));
+    assert!(translated("select 'lgos'::regclass").unwrap_err().message.contains("did you mean `logs`"));
+    assert!(translated("select oid::regclass from pg_class").unwrap().contains(&format!("WHEN {logs} THEN 'logs'")));
+    check("select 'int4'::regtype", "SELECT 23");
+}
+
+#[test]
+fn what_there_is_none_of() {
+    check(
+        "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
+        "SELECT NULL AS conname, NULL AS def FROM pg_constraint WHERE false",
+    );
+    check(
+        "select exists (select 1 from pg_index where indrelid = c.oid) from pg_class c",
+        "SELECT false FROM pg_class c",
+    );
+    check(
+        "select (select d.x from pg_catalog.pg_attrdef d, pg_type t where d.adrelid = c.oid) from pg_class c",
+        "SELECT NULL FROM pg_class c",
+    );
+    check("select count(*) from pg_index", "SELECT count(*) FROM pg_index");
+    // Rows of the left side stay.
+    check(
+        "select c.oid from pg_class c left join pg_am a on c.relam = a.oid",
+        "SELECT c.oid FROM pg_class c LEFT JOIN pg_am a ON c.relam = a.oid",
+    );
+}
+
+#[test]
+fn rows_of_the_catalog_are_looked_up() {
+    check(
+        "select (select nspname from pg_namespace n where n.oid = c.relnamespace) from pg_class c",
+        "SELECT (SELECT max(nspname) FROM pg_namespace n WHERE n.oid = c.relnamespace) FROM pg_class c",
+    );
+}
+
+#[test]
+fn functions_in_from() {
+    check("select i from generate_series(1, 3) as i", "SELECT i FROM generate_series(1, 3) AS i (i)");
+    check("select g.value from generate_series(1, 3) g", "SELECT g.value FROM generate_series(1, 3) g");
+    check(
+        "select s[1] from string_to_array('a,b', ',') s",
+        "SELECT s[1] FROM (SELECT string_to_array('a,b', ',') AS s) s",
+    );
+}
+
+#[test]
+fn the_catalog_is_asked_so_often() {
+    let many = vec!["oid::regclass"; 300].join(", ");
+    assert_eq!(translated(&format!("select {many} from pg_class")).unwrap_err().kind, ErrorKind::LimitExceeded);
+}

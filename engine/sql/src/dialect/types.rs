@@ -1,0 +1,183 @@
+//! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
+
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr};
+use quiver_types::{Error, Result};
+
+use super::{Translator, expr, literal, number, quoted, take, text};
+use crate::catalog::postgres::{SCHEMAS, schema_oid};
+use crate::catalog::types::{PG_TYPES, named};
+use crate::parse::parts;
+
+/// Whether a type is that of texts.
+pub(super) fn is_text(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::Text | DataType::Varchar(None) | DataType::String(None))
+}
+
+/// What a cast to a type of the catalog means.
+enum Kind {
+    Class,
+    Type,
+    Namespace,
+    Name,
+    Number,
+}
+
+/// The last part of the name of a type.
+fn name_of(data_type: &DataType) -> Option<String> {
+    match data_type {
+        DataType::Regclass => Some("regclass".to_owned()),
+        DataType::Custom(name, _) => parts(name).pop(),
+        _ => None,
+    }
+}
+
+fn kind(name: &str) -> Option<Kind> {
+    Some(match name {
+        "regclass" => Kind::Class,
+        "regtype" => Kind::Type,
+        "regnamespace" => Kind::Namespace,
+        "regproc" | "regprocedure" | "regoper" | "regrole" | "regconfig" => Kind::Name,
+        "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
+        _ => return None,
+    })
+}
+
+/// A type without its schema, where there is one here.
+fn plain(data_type: &DataType) -> Option<DataType> {
+    if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
+        let inner = plain(inner)?;
+        return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
+    }
+    let name = name_of(data_type)?;
+    let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
+    Some(match name.as_str() {
+        "text" | "name" | "char" | "bpchar" | "varchar" | "citext" | "unknown" | "cstring" | "regproc" | "json"
+        | "jsonb" | "aclitem" | "pg_node_tree" | "uuid" => DataType::Text,
+        "int2" | "smallint" => DataType::SmallInt(None),
+        "int4" | "int" | "integer" => DataType::Integer(None),
+        "int8" | "bigint" | "oid" | "xid" => DataType::BigInt(None),
+        "float4" | "real" => DataType::Real,
+        "float8" => DataType::DoublePrecision,
+        "bool" | "boolean" => DataType::Boolean,
+        "numeric" | "decimal" => DataType::Numeric(datafusion::sql::sqlparser::ast::ExactNumberInfo::None),
+        "date" => DataType::Date,
+        "_text" | "_name" | "_varchar" | "_char" => of_texts(),
+        _ => return None,
+    })
+}
+
+impl Translator<'_> {
+    /// Translates a cast.
+    pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
+        let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
+        let Some(kind) = name_of(data_type).as_deref().and_then(kind) else {
+            if let Some(plain) = plain(data_type) {
+                *data_type = plain;
+            }
+            return Ok(());
+        };
+        if let Some(name) = literal(inner) {
+            *place = match kind {
+                Kind::Class => number(self.class_of(name)?),
+                Kind::Type => number(type_of(name)?),
+                Kind::Namespace => number(namespace_of(name)?),
+                Kind::Name => text(name),
+                Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
+            };
+            return Ok(());
+        }
+        let inner = take(inner);
+        *place = match kind {
+            Kind::Class => self.class_name(&inner)?,
+            Kind::Type => self.type_name(&inner)?,
+            Kind::Namespace => {
+                let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
+                self.names(&inner, &names)?
+            }
+            Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
+            Kind::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
+        };
+        Ok(())
+    }
+
+    /// The number of a relation that is named as in a statement, or is a number already.
+    fn class_of(&self, name: &str) -> Result<i64> {
+        if let Ok(oid) = name.parse::<i64>() {
+            return Ok(oid);
+        }
+        let mut parts = split(name);
+        let table = parts.pop().unwrap_or_default();
+        let schema = parts.pop();
+        let relations = self.catalog.relations();
+        let of = |schema: &str| relations.iter().find(|r| r.schema == schema && r.name == table);
+        let found = match &schema {
+            Some(schema) => of(schema),
+            None => SCHEMAS.iter().filter(|schema| **schema != crate::catalog::INFORMATION_SCHEMA).find_map(|s| of(s)),
+        };
+        found.map(|relation| relation.oid).ok_or_else(|| self.catalog.unknown(name))
+    }
+
+    /// The name of the relation of a number, as it has to be written.
+    fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
+        let shown = |r: &crate::catalog::postgres::Relation| {
+            let visible = r.schema != crate::catalog::INFORMATION_SCHEMA && !self.is_hidden(r);
+            (r.oid, if visible { r.name.clone() } else { format!("{}.{}", r.schema, r.name) })
+        };
+        let names: Vec<(i64, String)> = self.catalog.relations().iter().map(shown).collect();
+        self.names(oid, &names)
+    }
+
+    /// The name of the type of a number.
+    pub(super) fn type_name(&mut self, oid: &Expr) -> Result<Expr> {
+        let plain = PG_TYPES.iter().map(|known| (i64::from(known.oid), known.sql.to_owned()));
+        let arrays = PG_TYPES.iter().filter(|known| known.array != 0);
+        let arrays = arrays.map(|known| (i64::from(known.array), format!("{}[]", known.sql)));
+        let names: Vec<(i64, String)> = plain.chain(arrays).collect();
+        self.names(oid, &names)
+    }
+
+    /// What a number stands for, else the number as text.
+    pub(super) fn names(&mut self, oid: &Expr, names: &[(i64, String)]) -> Result<Expr> {
+        self.count()?;
+        let whens: Vec<String> = names.iter().map(|(oid, name)| format!("WHEN {oid} THEN {}", quoted(name))).collect();
+        expr(&format!("CASE CAST({oid} AS BIGINT) {} END", whens.join(" ")))
+    }
+}
+
+pub(super) fn type_of(name: &str) -> Result<i64> {
+    if let Ok(oid) = name.parse::<i64>() {
+        return Ok(oid);
+    }
+    let bare = name.rsplit('.').next().unwrap_or(name);
+    let array = bare.strip_suffix("[]").or_else(|| bare.strip_prefix('_'));
+    let found = match array {
+        Some(item) => named(item).map(|known| known.array).filter(|array| *array != 0),
+        None => named(bare).map(|known| known.oid),
+    };
+    found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
+}
+
+fn namespace_of(name: &str) -> Result<i64> {
+    let known = SCHEMAS.iter().find(|schema| **schema == name).map(|schema| schema_oid(schema));
+    known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
+}
+
+/// The parts of a name as SQL writes it: `a."B.c"`.
+pub(super) fn split(name: &str) -> Vec<String> {
+    let (mut parts, mut part, mut quoted) = (Vec::new(), String::new(), false);
+    let mut letters = name.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '"' if quoted && letters.peek() == Some(&'"') => {
+                letters.next();
+                part.push('"');
+            }
+            '"' => quoted = !quoted,
+            '.' if !quoted => parts.push(std::mem::take(&mut part)),
+            other if quoted => part.push(other),
+            other => part.extend(other.to_lowercase()),
+        }
+    }
+    parts.push(part);
+    parts
+}

@@ -1,0 +1,167 @@
+//! What a statement would give, and of what types its parameters are, without running it.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use datafusion::catalog::MemTable;
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::sql::sqlparser::ast::Query;
+use quiver_query::tables::{DomainAccess, TableSnapshot};
+use quiver_query::{Names, QueryContext};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::{Request, SqlEngine, in_zone, plan_named, translated, zone_of};
+use crate::calls;
+use crate::catalog::Catalog;
+use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
+use crate::parse::{Param, Params, Parsed, params_of, parse_open, put_params};
+
+/// Most parameters of a statement.
+const PARAMS_MAX: usize = 1_000;
+/// Type of what nothing says anything of.
+const TEXT: u32 = 25;
+/// What clients declare who leave it to the server.
+const UNKNOWN: u32 = 705;
+/// Type of numbers of rows.
+const INT8: u32 = 20;
+
+/// See the module.
+#[derive(Debug, Clone)]
+pub struct Described {
+    /// Numbers of the types of `$1`, `$2`, …: as they were declared, else as their places in the statement say, else text.
+    pub params: Vec<u32>,
+    /// Names and types of the columns.
+    pub columns: SchemaRef,
+}
+
+impl SqlEngine {
+    /// Describes a statement; `declared` are numbers of types of its parameters, 0 for those that are not said.
+    ///
+    /// # Errors
+    /// As [`Self::query`], but for those of running.
+    pub async fn describe(
+        &self,
+        request: Request,
+        declared: &[u32],
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<Described> {
+        let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
+        let snapshot = self.tables.snapshot();
+        let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
+        let work = async move { Box::pin(own.described(request, &declared, (&*snapshot, &access), &inner)).await };
+        let mut described = self.engine.run(ctx, work).await?;
+        described.columns = in_zone(&described.columns, zone.as_ref());
+        Ok(described)
+    }
+
+    async fn described(
+        &self,
+        request: Request,
+        declared: &[u32],
+        seen: (&dyn TableSnapshot, &DomainAccess),
+        ctx: &QueryContext,
+    ) -> Result<Described> {
+        let read = parse_open(&request.text)?;
+        let count = match &read.statement {
+            Parsed::Query(query) => params_of(query),
+            _ => 0,
+        };
+        if count > PARAMS_MAX {
+            let text = format!("a statement has at most {PARAMS_MAX} parameters");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        let explained = read.explain.is_some();
+        let known = |oid: &u32| !matches!(*oid, 0 | UNKNOWN);
+        let mut types: Vec<Option<u32>> = (0..count).map(|at| declared.get(at).copied().filter(known)).collect();
+        if types.iter().any(Option::is_none) {
+            let open = types.iter().map(|known| known.and_then(null_of).unwrap_or(Param::Open));
+            let params = Params::positional(open.collect());
+            let found = self.planned(&read.statement, &params, &request, seen, ctx).await;
+            // Where the planner cannot do without a type, the others must do.
+            let plan = found.ok();
+            let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
+            let places = plan.as_ref().map(said_by_place).unwrap_or_default();
+            for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
+                let name = format!("${}", at + 1);
+                let said = found.get(&name).and_then(Option::as_ref);
+                *known = said.map(type_oid).or_else(|| places.get(&name).copied());
+            }
+        }
+        let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
+        let nulls = Params::positional(types.iter().map(|oid| null_of(*oid).unwrap_or(Param::Null)).collect());
+        let plan = self.planned(&read.statement, &nulls, &request, seen, ctx).await?;
+        let columns = if explained { plan_columns() } else { Arc::new(plan.schema().as_arrow().clone()) };
+        Ok(Described { params: types, columns })
+    }
+
+    async fn planned(
+        &self,
+        statement: &Parsed,
+        params: &Params,
+        request: &Request,
+        (snapshot, access): (&dyn TableSnapshot, &DomainAccess),
+        ctx: &QueryContext,
+    ) -> Result<LogicalPlan> {
+        let mut read = crate::parse::Read { statement: statement.clone(), explain: None };
+        if let Parsed::Query(query) = &mut read.statement {
+            put_params(query, params)?;
+        }
+        let catalog = Catalog::new(snapshot.list(access), &request.session);
+        let query: Query = translated(&self.engine, read, &catalog, &request.session)?;
+        let mut names = Names::new(self.engine.relational());
+        for (name, args) in calls::shapes(&query, &names)? {
+            let columns = self.languages.columns(&name);
+            let table = MemTable::try_new(columns, vec![Vec::new()]).map_err(quiver_query::from_datafusion)?;
+            names.add_call(&name, &args, Arc::new(table));
+        }
+        plan_named(query, names, &request.session, (snapshot, access), ctx).await
+    }
+}
+
+/// Parameters that the planner gives no type although their places say it: numbers of rows, and what is cast.
+fn said_by_place(plan: &LogicalPlan) -> BTreeMap<String, u32> {
+    let mut found = BTreeMap::new();
+    let walked = plan.apply_with_subqueries(|node| {
+        let bounds = match node {
+            LogicalPlan::Limit(limit) => [&limit.skip, &limit.fetch].map(Option::as_deref),
+            _ => [None, None],
+        };
+        for bound in bounds.into_iter().flatten() {
+            bound.apply(|expr| {
+                if let Expr::Placeholder(placeholder) = expr {
+                    found.insert(placeholder.id.clone(), INT8);
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })?;
+        }
+        node.apply_expressions(|expr| {
+            expr.apply(|expr| {
+                if let Expr::Cast(cast) = expr
+                    && let Expr::Placeholder(placeholder) = &*cast.expr
+                {
+                    found.entry(placeholder.id.clone()).or_insert_with(|| type_oid(cast.field.data_type()));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+        })
+    });
+    // The visitors never fail.
+    walked.map(|_| found).unwrap_or_default()
+}
+
+/// NULL of a type; of a type of lists, a list of it.
+fn null_of(oid: u32) -> Option<Param> {
+    let item = PG_TYPES.iter().find(|known| known.array == oid && oid != 0);
+    match pg_type(oid) {
+        Some(known) => Some(Param::Typed(None, known)),
+        None => item.map(|item| Param::List(vec![Param::Typed(None, item)])),
+    }
+}
+
+/// The one column of a plan.
+fn plan_columns() -> SchemaRef {
+    Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8, false)]))
+}

@@ -1,0 +1,55 @@
+//! What a statement may ask about the connection that it came by.
+
+use std::collections::BTreeMap;
+
+/// The one database.
+pub const DATABASE: &str = "quiver";
+/// The release of PostgreSQL whose dialect, catalog and protocol are spoken; clients decide by it what they ask for.
+pub const SERVER_VERSION: &str = "15.0";
+
+/// The asker's name and settings. HTTP has a new one for each request, a connection of PostgreSQL's protocol keeps its own.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Session {
+    /// What `current_user` gives.
+    pub user: String,
+    /// Number of the connection; 0: there is none.
+    pub backend: i32,
+    /// What `current_setting` and `SHOW` give, by names in lower case.
+    pub settings: BTreeMap<String, String>,
+}
+
+/// Settings whose values say how this server is, with what they are.
+const FIXED: [(&str, &str); 14] = [
+    ("server_version", SERVER_VERSION),
+    ("server_version_num", "150000"),
+    ("server_encoding", "UTF8"),
+    ("client_encoding", "UTF8"),
+    ("standard_conforming_strings", "on"),
+    ("integer_datetimes", "on"),
+    ("datestyle", "ISO, MDY"),
+    ("intervalstyle", "postgres"),
+    ("timezone", "UTC"),
+    ("transaction_isolation", "repeatable read"),
+    ("transaction_read_only", "on"),
+    ("default_transaction_read_only", "on"),
+    ("search_path", "public, quiver"),
+    ("max_identifier_length", "63"),
+];
+
+impl Default for Session {
+    fn default() -> Self {
+        Self {
+            user: "anonymous".to_owned(),
+            backend: 0,
+            settings: FIXED.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
+        }
+    }
+}
+
+impl Session {
+    /// That of somebody.
+    pub fn of(user: &str) -> Self {
+        let user = if user.is_empty() { "anonymous" } else { user };
+        Self { user: user.to_owned(), ..Self::default() }
+    }
+}

@@ -1,0 +1,119 @@
+//! What the WAL's thread puts into a generation.
+
+use std::sync::atomic::Ordering::{Relaxed, Release};
+
+use quiver_types::metrics::MetricMetadata;
+use quiver_types::tables::history::TableRows;
+use quiver_types::{Millis, SpansBatch};
+
+use super::{Generation, HistogramRow, MetadataRow, Repeats, SampleRows, logs, place};
+use crate::memtable::logs::LogRows;
+use crate::memtable::series::Pushed;
+use crate::run::RunExemplar;
+
+impl Generation {
+    /// Notes the days of rows about to be inserted.
+    pub(crate) fn touch_days(&self, days: &[i32]) {
+        if self.days_with(days) > self.days.read().len() {
+            self.days.write().extend(days);
+        }
+    }
+
+    /// Inserts float samples; their slots are defined.
+    pub(crate) fn insert_samples(&self, seq: u64, rows: SampleRows<'_>) -> Repeats {
+        let seq = self.relative(seq);
+        let mut repeats = Repeats::default();
+        let mut grown = 0;
+        let (mut shard_at, mut shard) = (usize::MAX, None);
+        for (i, &slot) in rows.slots.iter().enumerate() {
+            let (at, item) = place(slot);
+            if at != shard_at {
+                drop(shard.take());
+                (shard_at, shard) = (at, Some(self.shards[at].write()));
+            }
+            let data = &mut shard.as_mut().expect("just taken")[item];
+            let start_ts = if rows.start_ts.is_empty() { 0 } else { rows.start_ts[i] };
+            match data.push(rows.ts[i], rows.values[i], start_ts, seq, &mut grown) {
+                Pushed::Stored => {}
+                Pushed::Repeated => repeats.duplicates += 1,
+                Pushed::Conflicting => repeats.conflicts += 1,
+            }
+        }
+        drop(shard);
+        self.samples.fetch_add(rows.ts.len() as u64 - repeats.duplicates, Relaxed);
+        self.widen(rows.ts.iter().copied(), rows.ts.len());
+        self.account(grown);
+        repeats
+    }
+
+    /// Inserts histograms.
+    pub(crate) fn insert_histograms(&self, seq: u64, rows: Vec<HistogramRow>) {
+        let seq = self.relative(seq);
+        let mut grown = 0;
+        self.widen(rows.iter().map(|r| r.ts), rows.len());
+        self.samples.fetch_add(rows.len() as u64, Relaxed);
+        for row in rows {
+            let (shard, at) = place(row.slot);
+            let mut shard = self.shards[shard].write();
+            shard[at].push_histogram(row.ts, row.start_ts, row.histogram, seq, &mut grown);
+        }
+        self.account(grown);
+    }
+
+    /// Inserts exemplars.
+    pub(crate) fn insert_exemplars(&self, seq: u64, rows: Vec<(u32, RunExemplar)>) {
+        let seq = self.relative(seq);
+        let mut grown = 0;
+        self.widen(rows.iter().map(|r| r.1.ts), rows.len());
+        for (slot, exemplar) in rows {
+            let (shard, at) = place(slot);
+            self.shards[shard].write()[at].push_exemplar(exemplar, seq, &mut grown);
+        }
+        self.account(grown);
+    }
+
+    /// Inserts metadata.
+    pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.len() as u64, Release);
+        let text = |m: &MetricMetadata| m.metric.len() + m.metric_type.len() + m.help.len() + m.unit.len();
+        self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
+        let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
+        self.metadata.write().extend(rows);
+    }
+
+    /// Inserts spans.
+    pub(crate) fn insert_spans(&self, seq: u64, batch: SpansBatch) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(batch.len() as u64, Release);
+        self.span_rows.fetch_add(batch.len() as u64, Relaxed);
+        self.account(self.spans.insert(batch, seq));
+    }
+
+    /// Inserts rows of a table that keeps them as they came.
+    pub(crate) fn insert_rows(&self, seq: u64, rows: TableRows) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.rows.num_rows() as u64, Release);
+        self.account(self.table_rows.insert(rows, seq));
+    }
+
+    /// Inserts log rows; their slots are defined.
+    pub(crate) fn insert_logs(&self, seq: u64, rows: LogRows, days: &[i32]) {
+        let seq = self.relative(seq);
+        self.rows.fetch_add(rows.len() as u64, Release);
+        self.log_rows.fetch_add(rows.len() as u64, Relaxed);
+        let (grown, freed) = self.logs.insert(rows, seq, days);
+        self.account(grown);
+        self.bytes.fetch_sub(freed, Relaxed);
+        self.registry.sub_generation_bytes(freed);
+    }
+
+    /// Gives a stream with a service its place among the log rows; `true`: it is new.
+    pub(crate) fn define_log_stream(&self, stream: &logs::LiveStream) -> (u32, bool) {
+        let (slot, new) = self.logs.slot(stream);
+        if new {
+            self.account(stream.labels.canonical().len() + stream.service.len() + 160);
+        }
+        (slot, new)
+    }
+}

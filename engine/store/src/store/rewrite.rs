@@ -1,0 +1,62 @@
+//! Spans that are stored already, changed by rules that came later.
+
+use std::collections::{BTreeSet, HashSet};
+use std::sync::Arc;
+
+use quiver_types::tables::spans;
+use quiver_types::time::DAY_MS;
+
+use super::{STALL, Store};
+use crate::compact::rewrite::{Outcome, Rewritten, SpanRewriter};
+use crate::error::Result;
+use crate::part::{Part, Place};
+
+impl Store {
+    /// Days (since 1970) of which spans are stored that begin between two times in Unix milliseconds; the oldest first.
+    /// What is not flushed is flushed first.
+    ///
+    /// # Errors
+    /// As [`Store::flush_all`].
+    pub async fn days_of_spans(&self, start_ms: i64, end_ms: i64) -> Result<Vec<i32>> {
+        self.flush_sealed().await?;
+        let visible = self.core.shared.visible();
+        let wanted = |p: &&Arc<Part>| {
+            let start = i64::from(p.meta.day) * DAY_MS;
+            p.meta.table == spans::TABLE.name && start < end_ms && start + DAY_MS > start_ms
+        };
+        let days: BTreeSet<i32> = visible.parts.iter().filter(wanted).map(|p| p.meta.day).collect();
+        Ok(days.into_iter().collect())
+    }
+
+    /// Rewrites the spans of a day, part by part. Whoever breaks off leaves parts as they were or as they are to be, and
+    /// doing it again does no harm. Damaged parts are left as they are.
+    ///
+    /// # Errors
+    /// Unavailable: no room, or the object store is down; Cancelled: the store closes.
+    pub async fn rewrite_spans(&self, day: i32, rewriter: &Arc<dyn SpanRewriter>) -> Result<Rewritten> {
+        let (mut done, mut sum) = (HashSet::new(), Rewritten::default());
+        loop {
+            let damaged = self.core.damaged_ids();
+            let next = {
+                let visible = self.core.shared.visible();
+                let of_day = |p: &&Arc<Part>| p.meta.table == spans::TABLE.name && p.meta.day == day;
+                let waits = |p: &&Arc<Part>| !done.contains(&p.meta.id) && !damaged.contains(&p.meta.id);
+                visible.parts.iter().filter(of_day).find(waits).map(|p| p.meta.id)
+            };
+            let Some(id) = next else { return Ok(sum) };
+            // What is still being uploaded is not replaced.
+            let is_uploaded = || async {
+                self.core.still_master()?;
+                let visible = self.core.shared.visible();
+                Ok(visible.parts.iter().find(|p| p.meta.id == id).is_none_or(|p| p.meta.place != Place::Spool))
+            };
+            self.core.upload.notify_one();
+            self.core.progress.wait("the upload to the object store", STALL, is_uploaded).await?;
+            if let Outcome::Done(made, rewritten) = self.compactor.rewrite(id, rewriter).await? {
+                sum.add(rewritten);
+                done.insert(id);
+                done.extend(made);
+            }
+        }
+    }
+}

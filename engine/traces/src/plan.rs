@@ -1,0 +1,109 @@
+//! What plans over spans are made of: expressions over the columns of a scan, and how a read runs them.
+
+pub(crate) mod functions;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::DataType;
+use datafusion::common::ScalarValue;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::functions::expr_fn::{contains, lower};
+use datafusion::functions_aggregate::expr_fn::{count, sum};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
+use futures::StreamExt;
+use quiver_query::from_datafusion;
+use quiver_types::spans::STATUS_ERROR;
+
+use crate::engine::{Reader, TraceError};
+use crate::export::internal::STATUS;
+
+/// Which rows of a list are wanted, by their names, and how many of them.
+#[derive(Debug, Clone, Default)]
+pub struct Listing {
+    /// What a name must contain, in lower case.
+    pub like: Option<String>,
+    /// Rows at most.
+    pub limit: Option<usize>,
+}
+
+/// A text as the scan has those of contexts.
+pub(crate) fn view(text: &str) -> Expr {
+    lit(ScalarValue::Utf8View(Some(text.to_owned())))
+}
+
+/// A service as readers see it.
+pub(crate) fn shown_service(service: Expr) -> DataFusionResult<Expr> {
+    when(service.clone().eq(view("")), view("unknown_service")).otherwise(service)
+}
+
+/// The word of a state.
+pub(crate) fn status_word() -> DataFusionResult<Expr> {
+    when(col("status").eq(lit(0u8)), lit(STATUS[0]))
+        .when(col("status").eq(lit(1u8)), lit(STATUS[1]))
+        .otherwise(lit(STATUS[2]))
+}
+
+/// How many rows there are.
+pub(crate) fn rows() -> Expr {
+    count(lit(1i64))
+}
+
+/// How many of the spans failed.
+pub(crate) fn failed() -> Expr {
+    sum(cast(col("status").eq(lit(STATUS_ERROR)), DataType::Int64))
+}
+
+/// A count of the store as the counts of plans.
+pub(crate) fn int(column: Expr) -> Expr {
+    cast(column, DataType::Int64)
+}
+
+/// Ascending.
+pub(crate) fn ascending<const N: usize>(names: [&str; N]) -> Vec<datafusion::logical_expr::SortExpr> {
+    names.map(|name| col(name).sort(true, false)).to_vec()
+}
+
+/// Keeps rows whose name (a `Utf8` column) is wanted.
+pub(crate) fn named(
+    plan: LogicalPlanBuilder,
+    name: &str,
+    like: Option<&String>,
+) -> DataFusionResult<LogicalPlanBuilder> {
+    match like {
+        Some(like) => plan.filter(contains(lower(col(name)), lit(like.as_str()))),
+        None => Ok(plan),
+    }
+}
+
+/// What is put together of several plans; `None` of none.
+pub(crate) fn union(
+    plans: impl IntoIterator<Item = LogicalPlanBuilder>,
+) -> DataFusionResult<Option<LogicalPlanBuilder>> {
+    plans.into_iter().try_fold(None, |all: Option<LogicalPlanBuilder>, plan| match all {
+        Some(all) => Ok(Some(all.union(plan.build()?)?)),
+        None => Ok(Some(plan)),
+    })
+}
+
+/// Ends a plan.
+pub(crate) fn built(plan: DataFusionResult<LogicalPlanBuilder>) -> Result<LogicalPlan, TraceError> {
+    Ok(plan.and_then(LogicalPlanBuilder::build).map_err(from_datafusion)?)
+}
+
+impl Reader {
+    /// Runs a plan of a list, and hands each batch to a function.
+    pub(crate) async fn list(
+        &self,
+        plan: &LogicalPlan,
+        mut each: impl FnMut(&RecordBatch) -> Result<(), TraceError> + Send,
+    ) -> Result<(), TraceError> {
+        let mut rows = self.grouped(plan).await?;
+        while let Some(batch) = rows.next().await {
+            self.ctx.check("query execution")?;
+            let batch = batch.map_err(from_datafusion)?;
+            // What is made of it is about as large, and held until the answer is sent.
+            self.collect(2 * batch.get_array_memory_size())?;
+            each(&batch)?;
+        }
+        Ok(())
+    }
+}

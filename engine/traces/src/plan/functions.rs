@@ -1,0 +1,232 @@
+//! Functions of plans over spans that DataFusion lacks: they read the store's own encoding of attributes, or round as the
+//! answers have it.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, StringBuilder};
+use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt8Type};
+use datafusion::common::exec_err;
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, col,
+};
+use quiver_types::spans::{Attributes, Place, SpanColumn, instance_name, instance_parts, kind_name};
+
+use crate::export::spanarray::remote_of;
+use crate::lists::tags::{each_attribute, place_columns};
+use crate::lists::{Columns, instance_of};
+
+/// What a function does; plain data, as all of a plan.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+enum What {
+    /// The step that a time is in, counted from an origin.
+    Step { origin: i64, step: i64 },
+    /// The duration on a scale of 16 steps from one power of two to the next.
+    Scale,
+    /// The name of an instance that a resource says.
+    Instance,
+    /// The instance alone of such a name.
+    InstancePart,
+    /// The other side of a call, out of its attributes; NULL where nothing says it.
+    Remote,
+    /// The word of a kind.
+    Kind,
+    /// The first value of an attribute, empty where there is none; of the columns in which it may stand.
+    Attribute { key: String, columns: Vec<String> },
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SpanFunction {
+    what: What,
+    signature: Signature,
+}
+
+fn call(what: What, arguments: Vec<Expr>) -> Expr {
+    let signature = Signature::any(arguments.len(), Volatility::Immutable);
+    ScalarUDF::from(SpanFunction { what, signature }).call(arguments)
+}
+
+/// The step that a time is in (`Int64`), counted from an origin.
+pub(crate) fn step(of: Expr, origin: i64, step: i64) -> Expr {
+    call(What::Step { origin, step: step.max(1) }, vec![of])
+}
+
+/// The place of a duration on the scale of heat maps (`Int32`).
+pub(crate) fn scale(of: Expr) -> Expr {
+    call(What::Scale, vec![of])
+}
+
+/// The name of the instance that a resource says.
+pub(crate) fn instance(of: Expr) -> Expr {
+    call(What::Instance, vec![of])
+}
+
+/// The instance alone of the name of one.
+pub(crate) fn instance_part(of: Expr) -> Expr {
+    call(What::InstancePart, vec![of])
+}
+
+/// The other side of a call.
+pub(crate) fn remote(of: Expr) -> Expr {
+    call(What::Remote, vec![of])
+}
+
+/// The word of a kind.
+pub(crate) fn kind_word(of: Expr) -> Expr {
+    call(What::Kind, vec![of])
+}
+
+/// The first value of an attribute at a place, or at any; with the columns that it needs.
+pub(crate) fn attribute(place: Option<Place>, key: &str) -> (Expr, Vec<SpanColumn>) {
+    let wanted = place_columns(place);
+    let columns: Vec<String> = wanted.iter().map(SpanColumn::name).collect();
+    let arguments = columns.iter().map(col).collect();
+    (call(What::Attribute { key: key.to_owned(), columns }, arguments), wanted)
+}
+
+impl ScalarUDFImpl for SpanFunction {
+    fn name(&self) -> &'static str {
+        match &self.what {
+            What::Step { .. } => "time_step",
+            What::Scale => "duration_scale",
+            What::Instance => "span_instance",
+            What::InstancePart => "instance_part",
+            What::Remote => "remote_name",
+            What::Kind => "kind_word",
+            What::Attribute { .. } => "first_attribute",
+        }
+    }
+
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let mut shown: Vec<String> = args.iter().map(ToString::to_string).collect();
+        match &self.what {
+            What::Step { origin, step } => shown.extend([origin.to_string(), step.to_string()]),
+            What::Attribute { key, .. } => shown.push(format!("{key:?}")),
+            _ => {}
+        }
+        Ok(format!("{}({})", self.name(), shown.join(", ")))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(match &self.what {
+            What::Step { .. } => DataType::Int64,
+            What::Scale => DataType::Int32,
+            _ => DataType::Utf8,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        self.what.evaluate(&arrays).map(ColumnarValue::Array)
+    }
+}
+
+impl What {
+    fn evaluate(&self, arrays: &[ArrayRef]) -> Result<ArrayRef> {
+        let Some(first) = arrays.first() else { return exec_err!("a function of spans has an argument") };
+        let ints = || first.as_primitive_opt::<Int64Type>().map(|of| of.values().iter().copied());
+        Ok(match self {
+            Self::Step { origin, step } => {
+                let Some(times) = ints() else { return exec_err!("times are whole numbers") };
+                let step = |time: i64| time.saturating_sub(*origin).div_euclid(*step);
+                Arc::new(Int64Array::from_iter_values(times.map(step)))
+            }
+            Self::Scale => {
+                let Some(durations) = ints() else { return exec_err!("durations are whole numbers") };
+                let scale = |duration: i64| ((duration.max(1) as f64).log2() * 16.0).floor() as i32;
+                Arc::new(Int32Array::from_iter_values(durations.map(scale)))
+            }
+            Self::Instance => {
+                let Some(resources) = first.as_binary_view_opt() else { return exec_err!("resources are bytes") };
+                instances((0..resources.len()).map(|row| resources.value(row)))
+            }
+            Self::InstancePart => {
+                let Some(names) = first.as_string_opt::<i32>() else { return exec_err!("names are texts") };
+                Arc::new(names.iter().map(|name| name.map(|name| instance_parts(name)[0])).collect::<StringArray>())
+            }
+            Self::Remote => {
+                let Some(attributes) = first.as_binary_opt::<i32>() else { return exec_err!("attributes are bytes") };
+                Arc::new((0..attributes.len()).map(|row| remote_of(attributes.value(row))).collect::<StringArray>())
+            }
+            Self::Kind => {
+                let Some(kinds) = first.as_primitive_opt::<UInt8Type>() else { return exec_err!("kinds are numbers") };
+                Arc::new(StringArray::from_iter_values(kinds.values().iter().map(|kind| kind_name(*kind))))
+            }
+            Self::Attribute { key, columns } => first_values(key, columns, arrays)?,
+        })
+    }
+}
+
+/// Spans come in runs of one resource: it is read once for each run.
+fn instances<'a>(resources: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
+    let mut out = StringBuilder::new();
+    let mut last: Option<(&[u8], String)> = None;
+    for bytes in resources {
+        if last.as_ref().is_none_or(|(known, _)| *known != bytes) {
+            let resource = Attributes::from_bytes(bytes);
+            let get = |key: &str| resource.get(key).map(|v| v.text().into_owned()).unwrap_or_default();
+            let (version, host, pod) = (get("service.version"), get("host.name"), get("k8s.pod.name"));
+            last = Some((bytes, instance_name([&instance_of(bytes), &version, &host, &pod])));
+        }
+        out.append_option(last.as_ref().map(|(_, name)| name));
+    }
+    Arc::new(out.finish())
+}
+
+fn first_values(key: &str, columns: &[String], arrays: &[ArrayRef]) -> Result<ArrayRef> {
+    let fields: Vec<Field> =
+        columns.iter().zip(arrays).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
+    let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays.to_vec())?;
+    let (columns, mut out) = (Columns(&batch), StringBuilder::new());
+    for row in 0..batch.num_rows() {
+        let mut found: Option<String> = None;
+        each_attribute(&columns, row, |_, k, value| {
+            if k == key && found.as_ref().is_none_or(String::is_empty) {
+                found = Some(value.text().into_owned());
+            }
+        });
+        out.append_value(found.as_deref().unwrap_or_default());
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ints(what: &What, values: &[i64]) -> ArrayRef {
+        what.evaluate(&[Arc::new(Int64Array::from(values.to_vec())) as ArrayRef]).unwrap()
+    }
+
+    #[test]
+    fn steps_count_from_their_origin() {
+        let steps = ints(&What::Step { origin: 10, step: 5 }, &[10, 14, 15, 9, i64::MAX]);
+        assert_eq!(steps.as_primitive::<Int64Type>().values()[..4], [0, 0, 1, -1]);
+    }
+
+    #[test]
+    fn a_scale_has_sixteen_steps_for_twice_as_long() {
+        let scale = ints(&What::Scale, &[0, 1, 2, 1024, 2048]);
+        assert_eq!(scale.as_primitive::<arrow::datatypes::Int32Type>().values()[..], [0, 0, 16, 160, 176]);
+    }
+
+    #[test]
+    fn only_the_instance_of_a_name() {
+        let names = Arc::new(StringArray::from(vec![instance_name(["a", "1", "h", "p"]), String::new()])) as ArrayRef;
+        let parts = What::InstancePart.evaluate(&[names]).unwrap();
+        assert_eq!(parts.as_string::<i32>().iter().collect::<Vec<_>>(), [Some("a"), Some("")]);
+    }
+
+    #[test]
+    fn arguments_of_other_types_are_refused() {
+        let texts = Arc::new(StringArray::from(vec!["x"])) as ArrayRef;
+        for what in [What::Scale, What::Instance, What::Remote, What::Kind, What::Step { origin: 0, step: 1 }] {
+            assert!(what.evaluate(&[Arc::clone(&texts)]).is_err(), "{what:?}");
+        }
+        assert!(What::Kind.evaluate(&[]).is_err());
+    }
+}

@@ -1,0 +1,321 @@
+//! How a search runs: plans give the ids of traces with matching spans, newest first, and as few traces as the page needs
+//! are read as a whole.
+//!
+//! The first plan reads two columns beside those of the conditions. What rows say of their matching spans is read last, for
+//! the rows of the page alone. Putting traces together is what stays code of ours: DataFusion has no node that merges the
+//! reports of a span and tells shared ids apart.
+
+use std::collections::VecDeque;
+
+use datafusion::common::Column;
+use datafusion::execution::SendableRecordBatchStream;
+use datafusion::functions_aggregate::expr_fn::max;
+use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, col};
+use foldhash::fast::FixedState;
+use futures::StreamExt;
+use hashbrown::{HashMap, HashSet};
+use quiver_query::from_datafusion;
+use quiver_types::spans::{STATUS_ERROR, SpanColumn, SpanFilter, SpanId, SpanRequest, TraceId, all_columns};
+use quiver_types::{Error, ErrorKind};
+
+use super::{FIRST_MAX, HOUR, Page, Search, Sort, cursor};
+use crate::assemble::{Trace, assemble_all};
+use crate::engine::{Reader, TraceError, summary_columns};
+use crate::lists::{Columns, columns, shown};
+use crate::plan::built;
+use crate::summary::{Matched, Summary, summarize};
+
+/// Most traces whose spans are read at once.
+const CHUNK: usize = 500;
+/// What a span that was seen takes, about, and a trace that is known.
+const SEEN_BYTES: usize = 24;
+const KNOWN_BYTES: usize = 48;
+/// How far a search looks back first, in nanoseconds.
+const SLICE: i64 = 120_000_000_000;
+
+/// Traces of a page.
+pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
+
+/// A trace with the start of its newest matching span: it cannot begin after that.
+type Candidate = (TraceId, i64);
+
+/// Candidates of a part of the window, newest first.
+struct Candidates {
+    rows: SendableRecordBatchStream,
+    ready: VecDeque<Candidate>,
+}
+
+impl Candidates {
+    /// Gives so many more at most.
+    async fn next(&mut self, many: usize) -> Result<Vec<Candidate>, TraceError> {
+        while self.ready.len() < many
+            && let Some(batch) = self.rows.next().await
+        {
+            let batch = batch.map_err(from_datafusion)?;
+            let ids = Columns(&batch).ids("trace_id")?;
+            let newest = Columns(&batch).times("newest")?;
+            let rows = ids.iter().zip(newest.values());
+            self.ready.extend(rows.filter_map(|(id, newest)| Some((id?.try_into().ok()?, *newest))));
+        }
+        Ok(self.ready.drain(..many.min(self.ready.len())).collect())
+    }
+}
+
+/// The page as it grows.
+struct Pages<'s> {
+    search: &'s Search,
+    rows: Vec<Summary>,
+    /// Rows that must be there before the page can be full: one more than it has tells that there is a next one.
+    enough: usize,
+}
+
+impl Pages<'_> {
+    fn add(&mut self, row: Summary) -> bool {
+        let search = self.search;
+        let after = search.after.as_ref().map(|c| (c.key, c.trace));
+        let wanted = search.takes(&row) && after.is_none_or(|after| search.key(&row) > after);
+        if wanted {
+            self.rows.push(row);
+        }
+        wanted
+    }
+
+    /// Puts the rows in order, no more than are needed.
+    fn cut(&mut self) {
+        let search = self.search;
+        self.rows.sort_by_key(|row| search.key(row));
+        self.rows.truncate(self.enough);
+    }
+
+    /// Says whether no trace that begins at a time or before can change the page.
+    fn is_settled(&self, newest: i64) -> bool {
+        self.rows.get(self.enough - 1).is_some_and(|row| row.start > newest)
+    }
+
+    /// How many traces to read next.
+    fn chunk(&self, read: usize) -> usize {
+        // A few more than rows: their traces may begin in another order than they match.
+        let first = self.enough + (self.enough / 4).max(4);
+        first.max(read).min(CHUNK)
+    }
+}
+
+/// Most conditions of a search that may hold on different spans. Planning cannot be cancelled, and takes the square of them.
+const JOINED_MAX: usize = 100;
+
+impl Reader {
+    /// With `whole` the traces of the page are put there.
+    pub(super) async fn search(
+        &self,
+        search: &Search,
+        now: i64,
+        whole: &mut Option<Whole>,
+    ) -> Result<Page, TraceError> {
+        if search.is_joined() && search.conditions.len() > JOINED_MAX {
+            let text = format!(
+                "a search over any spans has at most {JOINED_MAX} conditions, not {}: each is a join of its own",
+                search.conditions.len()
+            );
+            return Err(Error::new(ErrorKind::LimitExceeded, text).into());
+        }
+        let mut page = Pages { search, rows: Vec::new(), enough: (search.limit + usize::from(whole.is_none())).max(1) };
+        if search.sort == Sort::Start && search.descending && search.ids.is_empty() && !search.is_joined() {
+            self.newest(&mut page, now, whole).await?;
+        } else {
+            self.all(&mut page, whole).await?;
+        }
+        let mut rows = page.rows;
+        let more = rows.len() > search.limit;
+        rows.truncate(search.limit);
+        if whole.is_none() {
+            self.note_matches(search, &mut rows).await?;
+        }
+        let received = search.after.as_ref().map(|c| c.received);
+        let cursor = rows.last().filter(|_| more).map(|last| {
+            let (key, trace) = search.key(last);
+            let received = received.unwrap_or(now);
+            cursor::Cursor { binds: search.binds(), key, trace, received, range: search.range }.to_string()
+        });
+        Ok(Page { rows, cursor })
+    }
+
+    /// Reads all traces that match.
+    async fn all(&self, page: &mut Pages<'_>, whole: &mut Option<Whole>) -> Result<(), TraceError> {
+        let mut found = self.candidates(page.search, page.search.range).await?;
+        let mut read = 0;
+        loop {
+            let chunk = found.next(CHUNK).await?;
+            // A plain `explain` shows how the first of them would be read.
+            if chunk.is_empty() && !(read == 0 && self.ctx.is_only_planned()) {
+                return Ok(());
+            }
+            read += CHUNK;
+            self.add_traces(page, chunk, whole).await?;
+            if self.ctx.is_only_planned() {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Looks from the newest spans to the oldest, a little further each time, until a page is full.
+    async fn newest(&self, page: &mut Pages<'_>, now: i64, whole: &mut Option<Whole>) -> Result<(), TraceError> {
+        let range = page.search.range;
+        let mut known: HashSet<TraceId, FixedState> = HashSet::default();
+        let mut waiting: VecDeque<Candidate> = VecDeque::new();
+        let (mut upper, mut width, mut read) = (range.1, SLICE, 0);
+        // What is said to lie ahead is one slice.
+        let ahead = now.saturating_add(HOUR);
+        let mut lower = if upper > ahead { ahead.max(range.0) } else { upper.saturating_sub(width) };
+        loop {
+            lower = lower.max(range.0);
+            let mut found = self.candidates(page.search, (lower, upper)).await?;
+            loop {
+                let chunk = page.chunk(read);
+                let more = found.next(chunk.saturating_sub(waiting.len())).await?;
+                let is_last = more.is_empty();
+                let fresh: Vec<Candidate> = more.into_iter().filter(|(id, _)| known.insert(*id)).collect();
+                self.collect(fresh.len() * KNOWN_BYTES)?;
+                waiting.extend(fresh);
+                if waiting.front().is_some_and(|(_, newest)| page.is_settled(*newest)) {
+                    return Ok(());
+                }
+                // Too few are not worth a look-up of their own while older ones may come.
+                let may_fill = page.rows.len() + waiting.len() >= page.enough;
+                if is_last && !may_fill && lower > range.0 && !self.ctx.is_only_planned() {
+                    break;
+                }
+                let chunk: Vec<Candidate> = waiting.drain(..chunk.min(waiting.len())).collect();
+                if chunk.is_empty() && !self.ctx.is_only_planned() {
+                    break;
+                }
+                read += chunk.len();
+                self.add_traces(page, chunk, whole).await?;
+                if self.ctx.is_only_planned() {
+                    return Ok(());
+                }
+            }
+            // No trace that is found further on begins at or after this slice; those that wait may.
+            if lower <= range.0 || (waiting.is_empty() && page.is_settled(lower - 1)) {
+                return Ok(());
+            }
+            upper = lower - 1;
+            lower = upper.saturating_sub(width);
+            width = width.saturating_mul(4);
+        }
+    }
+
+    /// Reads traces, and adds their rows to the page.
+    async fn add_traces(
+        &self,
+        page: &mut Pages<'_>,
+        chunk: Vec<Candidate>,
+        whole: &mut Option<Whole>,
+    ) -> Result<(), TraceError> {
+        let filter = page.search.of_traces(chunk.iter().map(|(id, _)| *id));
+        let columns = if whole.is_some() { all_columns() } else { summary_columns() };
+        let (reports, memory) = self.spans(filter, columns).await?;
+        if whole.is_some() {
+            self.ctx.keep(memory);
+        }
+        for trace in assemble_all(reports) {
+            let Some(row) = summarize(&trace) else { continue };
+            if page.search.accepts.as_ref().is_some_and(|accepts| !(accepts.0)(&trace)) {
+                continue;
+            }
+            if page.add(row)
+                && let Some(whole) = whole
+            {
+                whole.insert(trace.id, trace);
+            }
+        }
+        page.cut();
+        if let Some(whole) = whole.as_mut().filter(|whole| whole.len() > page.rows.len()) {
+            let kept: HashSet<TraceId, FixedState> = page.rows.iter().map(|row| row.id).collect();
+            whole.retain(|id, _| kept.contains(id));
+        }
+        Ok(())
+    }
+
+    /// Plans `trace_id` and `newest` of the traces that spans of a part of the window say match, newest first.
+    fn candidates_plan(&self, search: &Search, range: (i64, i64)) -> Result<LogicalPlan, TraceError> {
+        let scan = |filter: SpanFilter, columns: Vec<SpanColumn>| {
+            Ok::<_, TraceError>(LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns })?))
+        };
+        let both = || columns(&["trace_id", "start"], &[]);
+        let grouped = |scan: LogicalPlanBuilder| scan.aggregate([col("trace_id")], [max(col("start")).alias("newest")]);
+        let (first, others) = if search.is_joined() {
+            let mut each = search.conditions.iter().map(|c| search.base(search.range).and(c.clone()));
+            (each.next().unwrap_or(SpanFilter::None), each.collect())
+        } else {
+            (search.filter_in(range), Vec::new())
+        };
+        let first = scan(first, both())?;
+        let others: Vec<LogicalPlanBuilder> =
+            others.into_iter().map(|filter| scan(filter, columns(&["trace_id"], &[]))).collect::<Result<_, _>>()?;
+        let plan = || {
+            let mut plan = grouped(first)?;
+            for (at, other) in others.into_iter().enumerate() {
+                let other = other.alias(format!("other_{at}"))?.build()?;
+                let keys = (vec![Column::from("trace_id")], vec![Column::from(format!("other_{at}.trace_id"))]);
+                plan = plan.join(other, JoinType::LeftSemi, keys, None)?;
+            }
+            plan.sort(vec![col("newest").sort(false, false), col("trace_id").sort(true, false)])
+        };
+        built(plan())
+    }
+
+    async fn candidates(&self, search: &Search, range: (i64, i64)) -> Result<Candidates, TraceError> {
+        let rows = self.grouped(&self.candidates_plan(search, range)?).await?;
+        Ok(Candidates { rows, ready: VecDeque::new() })
+    }
+
+    /// Notes in rows which of their spans match.
+    async fn note_matches(&self, search: &Search, rows: &mut [Summary]) -> Result<(), TraceError> {
+        if rows.is_empty() && !self.ctx.is_only_planned() {
+            return Ok(());
+        }
+        let filter = search.of_traces(rows.iter().map(|row| row.id)).and(search.matching());
+        let own = ["trace_id", "span_id", "start", "end", "status", "name"];
+        let mut places: HashMap<TraceId, usize, FixedState> = HashMap::default();
+        places.extend(rows.iter().enumerate().map(|(at, row)| (row.id, at)));
+        let mut seen: HashSet<(usize, SpanId), FixedState> = HashSet::default();
+        let mut first: Vec<Vec<(i64, Matched)>> = vec![Vec::new(); rows.len()];
+        self.scan(filter, columns(&own, &["service"]), |batch| {
+            // Each row may bring a span that was not seen.
+            self.collect(batch.num_rows() * SEEN_BYTES)?;
+            let c = Columns(batch);
+            let (ids, span_ids) = (c.ids("trace_id")?, c.ids("span_id")?);
+            let (starts, ends, statuses) = (c.times("start")?, c.times("end")?, c.small("status")?);
+            let (names, services) = (c.text("name")?, c.view("service")?);
+            for i in 0..batch.num_rows() {
+                let id: TraceId = ids.value(i).try_into().unwrap_or_default();
+                let span_id: SpanId = span_ids.value(i).try_into().unwrap_or_default();
+                let Some(&at) = places.get(&id) else { continue };
+                if !seen.insert((at, span_id)) {
+                    continue;
+                }
+                rows[at].matched += 1;
+                // The earliest, in whatever order spans come.
+                let first = &mut first[at];
+                first.push((
+                    starts.value(i),
+                    Matched {
+                        span_id,
+                        service: shown(services.value(i)).to_owned(),
+                        name: names.value(i).to_owned(),
+                        duration: ends.value(i).saturating_sub(starts.value(i)),
+                        error: statuses.value(i) == STATUS_ERROR,
+                    },
+                ));
+                first.sort_unstable_by_key(|(start, span)| (*start, span.span_id));
+                first.truncate(FIRST_MAX);
+            }
+            Ok(true)
+        })
+        .await?;
+        for (row, first) in rows.iter_mut().zip(first) {
+            row.first = first.into_iter().map(|(_, span)| span).collect();
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,127 @@
+//! What happens in browsers, as rules of pages look at it (`config-api` 3.3): spans that the browser instrumentations of
+//! OpenTelemetry send.
+
+use std::borrow::Cow;
+
+use super::Candidate;
+use crate::condition::{FieldName, Fields};
+use crate::spans::{SpanRow, find_text as find};
+
+/// The language that browser instrumentations say they are in.
+const WEB: &str = "webjs";
+/// The kind of spans that call others.
+const CLIENT: u8 = 3;
+
+/// A span of a browser.
+#[derive(Debug, Clone, Copy)]
+pub struct PageRow<'a> {
+    row: &'a SpanRow<'a>,
+    kind: &'static str,
+}
+
+impl<'a> PageRow<'a> {
+    /// Reads a span; none: it is not of a browser, or stands for nothing that rules are about.
+    pub fn of(row: &'a SpanRow<'a>) -> Option<Self> {
+        let is_browser = find(row.resource, "telemetry.sdk.language").is_some_and(|language| language == WEB);
+        if !is_browser {
+            return None;
+        }
+        let has = |key: &str| find(row.attributes, key).is_some();
+        let kind = if row.name == "documentLoad" {
+            "pageLoad"
+        } else if row.name.starts_with("Navigation") || row.name == "routeChange" {
+            "routeChange"
+        } else if has("event_type") || has("target_xpath") || has("action.name") {
+            "userAction"
+        } else if row.kind == CLIENT && (has("http.request.method") || has("http.method")) {
+            "xhr"
+        } else {
+            return None;
+        };
+        Some(Self { row, kind })
+    }
+
+    /// The same as rules see it.
+    pub fn candidate(&'a self, application: &'a str) -> Candidate<'a> {
+        Candidate { service: application, kind: self.kind, is_entry: true, fields: self }
+    }
+
+    fn attribute(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
+        keys.iter().find_map(|key| find(self.row.attributes, key).or_else(|| find(self.row.resource, key)))
+    }
+
+    fn url(&self) -> Option<Cow<'_, str>> {
+        self.attribute(&["url.full", "http.url", "location.href"])
+    }
+}
+
+/// The path of an address.
+fn path_of(url: &str) -> String {
+    let behind = url.split_once("://").map_or(url, |(_, rest)| rest.find(['/', '?', '#']).map_or("", |at| &rest[at..]));
+    let path = behind.split(['?', '#']).next().unwrap_or_default();
+    if path.is_empty() { "/".to_owned() } else { path.to_owned() }
+}
+
+impl Fields for PageRow<'_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        let key = match name {
+            FieldName::Attribute(key) | FieldName::Bare(key) => key.as_str(),
+            other => return self.row.get(other),
+        };
+        let own = self.row.get(name);
+        if own.is_some() {
+            return own;
+        }
+        // What pages are described by, from what senders know.
+        match key {
+            "application" => (!self.row.service.is_empty()).then_some(Cow::Borrowed(self.row.service)),
+            "kind" => Some(Cow::Borrowed(self.kind)),
+            "url.full" => self.url(),
+            "url.path" => self.url().map(|url| Cow::Owned(path_of(&url))),
+            "page.title" => self.attribute(&["document.title", "browser.document.title"]),
+            "action.name" => Some(Cow::Borrowed(self.row.name)).filter(|_| self.kind == "userAction"),
+            "action.type" => self.attribute(&["event_type"]),
+            "browser.name" => self.attribute(&["user_agent.name"]),
+            "device.type" => self.attribute(&["device.model.type"]),
+            "geo.country" => self.attribute(&["geo.country.iso_code", "client.geo.country_iso_code"]),
+            _ => None,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::{Attributes, Value};
+
+    #[test]
+    fn kinds_and_fields() {
+        let resource = Attributes::of([("telemetry.sdk.language", Value::Text("webjs"))]);
+        let check = |name: &str, kind: u8, attributes: &[(&str, &str)], expected: Option<&str>| {
+            let attributes = Attributes::of(attributes.iter().map(|(k, v)| (*k, Value::Text(v))));
+            let row = SpanRow {
+                service: "shop-web",
+                name,
+                kind,
+                status: 0,
+                duration_ns: 1,
+                attributes: attributes.bytes(),
+                resource: resource.bytes(),
+            };
+            let page = PageRow::of(&row);
+            assert_eq!(page.map(|p| p.kind), expected, "{name}");
+            page.and_then(|p| p.get(&FieldName::parse("url.path")).map(Cow::into_owned))
+        };
+        let path = check("documentLoad", 1, &[("http.url", "https://shop.example/cart?a=1")], Some("pageLoad"));
+        assert_eq!(path.as_deref(), Some("/cart"));
+        check("Navigation: /cart", 1, &[("event_type", "click")], Some("routeChange"));
+        check("click", 1, &[("event_type", "click")], Some("userAction"));
+        check("HTTP GET", 3, &[("http.method", "GET")], Some("xhr"));
+        check("resourceFetch", 1, &[], None);
+        let none = Attributes::of([]);
+        let (attributes, resource) = (none.bytes(), none.bytes());
+        let row =
+            SpanRow { service: "", name: "documentLoad", kind: 1, status: 0, duration_ns: 1, attributes, resource };
+        assert!(PageRow::of(&row).is_none(), "not of a browser");
+    }
+}

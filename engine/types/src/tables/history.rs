@@ -1,0 +1,182 @@
+//! What alerting did, as rows: state changes of alerts, actions on them, evaluations of rules, messages.
+//!
+//! Each is a table of one file whose rows are kept as they came. No column is NULL at rest, as in the WAL: what is not
+//! there is an empty text, the time 0 or NaN.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::record_batch::RecordBatch;
+
+use super::{FileDef, TableDef, millis, spans};
+
+/// Services of a row, a line each; who may see the row must see all of them.
+pub const SERVICE: &str = "__q_service";
+
+/// State changes of alerts.
+pub const ALERT_EVENTS: TableDef = TableDef {
+    name: "alert_events",
+    number: 10,
+    version: 1,
+    files: &[FileDef { kind: "rows", schema: alert_events }],
+    dynamic: false,
+    sort_key: &["time"],
+    time_column: "time",
+    window_ms: 86_400_000,
+};
+
+/// What somebody did to an alert.
+pub const ALERT_ACTIONS: TableDef = TableDef {
+    name: "alert_actions",
+    number: 11,
+    files: &[FileDef { kind: "rows", schema: alert_actions }],
+    ..ALERT_EVENTS
+};
+
+/// Evaluations of rules, those that were left out, too.
+pub const RULE_EVALUATIONS: TableDef = TableDef {
+    name: "rule_evaluations",
+    number: 12,
+    files: &[FileDef { kind: "rows", schema: rule_evaluations }],
+    ..ALERT_EVENTS
+};
+
+/// Attempts to tell a receiver.
+pub const NOTIFICATIONS: TableDef = TableDef {
+    name: "notifications",
+    number: 13,
+    files: &[FileDef { kind: "rows", schema: notifications }],
+    ..ALERT_EVENTS
+};
+
+/// All of them.
+pub const TABLES: [&TableDef; 4] = [&ALERT_EVENTS, &ALERT_ACTIONS, &RULE_EVALUATIONS, &NOTIFICATIONS];
+
+/// Finds one by its number.
+pub fn numbered(number: u16) -> Option<&'static TableDef> {
+    TABLES.into_iter().find(|table| table.number == number)
+}
+
+/// Rows of one of these tables, all its columns.
+#[derive(Debug, Clone)]
+pub struct TableRows {
+    /// Whose.
+    pub table: &'static TableDef,
+    /// The rows.
+    pub rows: RecordBatch,
+}
+
+fn text(name: &str) -> Field {
+    Field::new(name, DataType::Utf8, false)
+}
+
+fn number(name: &str) -> Field {
+    Field::new(name, DataType::Int64, false)
+}
+
+fn float(name: &str) -> Field {
+    Field::new(name, DataType::Float64, false)
+}
+
+fn time(name: &str) -> Field {
+    millis(name, false)
+}
+
+/// A list of texts.
+pub fn text_list() -> DataType {
+    DataType::List(Arc::new(Field::new("item", DataType::Utf8, false)))
+}
+
+fn map(name: &str) -> Field {
+    Field::new(name, spans::map(), false)
+}
+
+fn columns(fields: Vec<Field>) -> SchemaRef {
+    Arc::new(Schema::new(fields))
+}
+
+/// Columns of `alert_events`.
+pub fn alert_events() -> SchemaRef {
+    columns(vec![
+        time("time"),
+        text("episode_id"),
+        text("fingerprint"),
+        text("from_state"),
+        text("to_state"),
+        time("starts_at"),
+        time("ends_at"),
+        float("value"),
+        text("source"),
+        text("rule_id"),
+        text("rule_name"),
+        text("namespace"),
+        text("rule_group"),
+        text("generator_url"),
+        map("labels"),
+        map("annotations"),
+        text(SERVICE),
+    ])
+}
+
+/// Columns of `alert_actions`.
+pub fn alert_actions() -> SchemaRef {
+    columns(vec![
+        time("time"),
+        text("episode_id"),
+        text("fingerprint"),
+        text("action"),
+        text("actor"),
+        text("actor_type"),
+        text("outcome"),
+        text("subject"),
+        text("comment"),
+        time("starts_at"),
+        map("labels"),
+        text(SERVICE),
+    ])
+}
+
+/// Columns of `rule_evaluations`.
+pub fn rule_evaluations() -> SchemaRef {
+    columns(vec![
+        time("time"),
+        time("scheduled_at"),
+        time("started_at"),
+        text("rule_id"),
+        text("rule_name"),
+        text("namespace"),
+        text("rule_group"),
+        text("language"),
+        text("outcome"),
+        text("error"),
+        float("duration_ms"),
+        number("result_series"),
+        text(SERVICE),
+    ])
+}
+
+/// Columns of `notifications`.
+pub fn notifications() -> SchemaRef {
+    columns(vec![
+        time("time"),
+        text("notification_id"),
+        text("receiver"),
+        text("integration"),
+        number("integration_index"),
+        text("route_path"),
+        text("group_key"),
+        text("reason"),
+        text("outcome"),
+        text("error_class"),
+        text("error"),
+        number("status"),
+        text("alert_status"),
+        number("attempt"),
+        time("sent_at"),
+        time("first_alert_at"),
+        float("duration_ms"),
+        number("alert_count"),
+        Field::new("fingerprints", text_list(), false),
+        text(SERVICE),
+    ])
+}

@@ -1,0 +1,310 @@
+//! What alerting did, as records for whoever stores them: state changes of alerts, actions, evaluations, messages.
+//!
+//! Nobody waits for it: records queue, and one task hands over what has come together. Where the store does not take them
+//! they wait, up to a bound; what is lost is counted.
+
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use parking_lot::Mutex;
+use quiver_alerting::labels::{fingerprint, fingerprint_text};
+use quiver_types::{LabelSet, Millis, Result};
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+/// A rule, as records name it; all empty: none.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct RuleRef {
+    /// Of a stored rule.
+    pub id: String,
+    /// Name of the alert or metric.
+    pub name: String,
+    /// File or namespace of its group.
+    pub namespace: String,
+    /// Its group.
+    pub group: String,
+}
+
+/// An alert changed its state.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Event {
+    /// When.
+    pub at: Millis,
+    /// Labels as receivers are told them.
+    pub labels: LabelSet,
+    /// Annotations.
+    pub annotations: Vec<(String, String)>,
+    /// `inactive`, `pending`, `firing`.
+    pub from: &'static str,
+    /// These and `resolved`.
+    pub to: &'static str,
+    /// Since when it fires; of one that does not: since when the expression has it.
+    pub starts_at: Millis,
+    /// When it ended.
+    pub ends_at: Option<Millis>,
+    /// The value of the expression.
+    pub value: Option<f64>,
+    /// `rule`, or `intake` where others posted it.
+    pub source: &'static str,
+    /// Whose alert it is.
+    pub rule: RuleRef,
+    /// Where it leads.
+    pub generator_url: String,
+}
+
+impl Event {
+    /// Names the firing period that the change belongs to; empty where it belongs to none.
+    pub fn episode(&self) -> String {
+        if self.from == "firing" || self.to == "firing" { episode(&self.labels, self.starts_at) } else { String::new() }
+    }
+}
+
+/// Names a firing period of an alert.
+pub fn episode(labels: &LabelSet, starts_at: Millis) -> String {
+    format!("{}-{starts_at}", fingerprint_text(fingerprint(labels)))
+}
+
+/// Somebody did something to an alert.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Action {
+    /// When.
+    pub at: Millis,
+    /// The alert; none: no alert was there.
+    pub labels: LabelSet,
+    /// Since when it fires; 0 without an alert.
+    pub starts_at: Millis,
+    /// `silence` or `unsilence`.
+    pub action: &'static str,
+    /// Who.
+    pub actor: String,
+    /// By what: the silence.
+    pub subject: String,
+    /// Why.
+    pub comment: String,
+    /// Services that the action is about, where no alert was there.
+    pub services: Vec<String>,
+}
+
+/// A rule was evaluated, or left out.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Evaluation {
+    /// When it was due.
+    pub scheduled_at: Millis,
+    /// When its group began.
+    pub started_at: Millis,
+    /// Which.
+    pub rule: RuleRef,
+    /// Its labels, which name its service.
+    pub labels: Vec<(String, String)>,
+    /// Its language.
+    pub language: &'static str,
+    /// `ok`, `error` or `missed`.
+    pub outcome: &'static str,
+    /// Why it failed.
+    pub error: String,
+    /// How long it took.
+    pub took: Duration,
+    /// Elements of its result.
+    pub results: usize,
+}
+
+/// One attempt to tell one integration.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Attempt {
+    /// When it began.
+    pub at: Millis,
+    /// The same for all attempts of a message.
+    pub id: String,
+    /// Who is told.
+    pub receiver: String,
+    /// Kind of the integration.
+    pub integration: &'static str,
+    /// Its place among those of its kind.
+    pub index: usize,
+    /// Key of the group.
+    pub group_key: String,
+    /// Why it is told.
+    pub reason: String,
+    /// From 1.
+    pub attempt: u32,
+    /// Class and text of the error; `None`: it was taken.
+    pub failure: Option<(&'static str, String)>,
+    /// Status of the answer; 0: none.
+    pub status: u16,
+    /// `firing` or `resolved`.
+    pub alert_status: &'static str,
+    /// How long it took.
+    pub took: Duration,
+    /// The earliest start among its alerts.
+    pub first_alert_at: Millis,
+    /// Labels of its alerts.
+    pub alerts: Vec<LabelSet>,
+}
+
+/// A record.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Record {
+    /// Of `alert_events`.
+    Event(Event),
+    /// Of `alert_actions`.
+    Action(Action),
+    /// Of `rule_evaluations`.
+    Evaluation(Evaluation),
+    /// Of `notifications`.
+    Attempt(Attempt),
+}
+
+/// Where records go.
+pub trait HistoryStore: Send + Sync + fmt::Debug {
+    /// Stores records, all or none.
+    fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>>;
+}
+
+/// Most records that wait.
+const WAITING_MAX: usize = 100_000;
+/// Most records that are handed over at once.
+const BATCH_MAX: usize = 20_000;
+/// How long records come together.
+const GATHER: Duration = Duration::from_millis(200);
+/// How often records are handed over that were not taken.
+const TRIES: u32 = 30;
+
+/// Takes records.
+#[derive(Debug)]
+pub struct History {
+    queue: mpsc::UnboundedSender<Vec<Record>>,
+    /// Until it runs.
+    inbox: Mutex<Option<mpsc::UnboundedReceiver<Vec<Record>>>>,
+    waiting: AtomicUsize,
+    lost: AtomicU64,
+}
+
+impl Default for History {
+    fn default() -> Self {
+        let (queue, inbox) = mpsc::unbounded_channel();
+        Self { queue, inbox: Mutex::new(Some(inbox)), waiting: AtomicUsize::new(0), lost: AtomicU64::new(0) }
+    }
+}
+
+impl History {
+    /// Notes records.
+    pub fn note(&self, records: Vec<Record>) {
+        if records.is_empty() {
+            return;
+        }
+        let count = records.len();
+        if self.waiting.load(Relaxed).saturating_add(count) > WAITING_MAX {
+            self.lost.fetch_add(count as u64, Relaxed);
+            return;
+        }
+        self.waiting.fetch_add(count, Relaxed);
+        if self.queue.send(records).is_err() {
+            self.lost.fetch_add(count as u64, Relaxed);
+        }
+    }
+
+    /// Gives the number of records that nobody took.
+    pub fn lost(&self) -> u64 {
+        self.lost.load(Relaxed)
+    }
+
+    /// Begins to hand records over; what has been noted by `stop` is handed over before the task ends.
+    pub fn start(self: &Arc<Self>, store: Arc<dyn HistoryStore>, stop: &CancellationToken) {
+        let Some(inbox) = self.inbox.lock().take() else { return };
+        tokio::spawn(Arc::clone(self).run(inbox, store, stop.clone()));
+    }
+
+    async fn run(
+        self: Arc<Self>,
+        mut inbox: mpsc::UnboundedReceiver<Vec<Record>>,
+        store: Arc<dyn HistoryStore>,
+        stop: CancellationToken,
+    ) {
+        loop {
+            let first = tokio::select! {
+                first = inbox.recv() => first,
+                () = stop.cancelled() => inbox.try_recv().ok(),
+            };
+            let Some(mut batch) = first else { return };
+            tokio::select! {
+                () = tokio::time::sleep(GATHER) => {}
+                () = stop.cancelled() => {}
+            }
+            while batch.len() < BATCH_MAX
+                && let Ok(more) = inbox.try_recv()
+            {
+                batch.extend(more);
+            }
+            let count = batch.len();
+            if !hand_over(&*store, Arc::new(batch), &stop).await {
+                self.lost.fetch_add(count as u64, Relaxed);
+            }
+            self.waiting.fetch_sub(count, Relaxed);
+        }
+    }
+}
+
+async fn hand_over(store: &dyn HistoryStore, batch: Arc<Vec<Record>>, stop: &CancellationToken) -> bool {
+    for attempt in 1..=TRIES {
+        let Err(error) = store.write(Arc::clone(&batch)).await else { return true };
+        tracing::warn!(%error, records = batch.len(), attempt, "history of alerting is not stored yet");
+        tokio::select! {
+            () = tokio::time::sleep(Duration::from_secs(1)) => {}
+            () = stop.cancelled() => return false,
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Taken(Mutex<Vec<usize>>);
+
+    impl HistoryStore for Taken {
+        fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>> {
+            self.0.lock().push(records.len());
+            Box::pin(async { Ok(()) })
+        }
+    }
+
+    fn action() -> Record {
+        Record::Action(Action {
+            at: 1,
+            labels: LabelSet::default(),
+            starts_at: 0,
+            action: "silence",
+            actor: "me".to_owned(),
+            subject: String::new(),
+            comment: String::new(),
+            services: Vec::new(),
+        })
+    }
+
+    #[tokio::test]
+    async fn records_come_together_and_the_last_are_not_lost() {
+        let (history, taken, stop) = (Arc::<History>::default(), Arc::<Taken>::default(), CancellationToken::new());
+        (0..3).for_each(|_| history.note(vec![action()]));
+        stop.cancel();
+        let store: Arc<dyn HistoryStore> = Arc::clone(&taken) as _;
+        history.start(store, &stop);
+        while history.waiting.load(Relaxed) > 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(taken.0.lock().iter().sum::<usize>(), 3);
+        assert_eq!(history.lost(), 0);
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let history = History::default();
+        history.note(vec![action(); WAITING_MAX]);
+        history.note(vec![action(); 2]);
+        assert_eq!(history.lost(), 2);
+    }
+}

@@ -1,0 +1,120 @@
+//! Policies that were live, newest last: what they said, their secrets hidden, and the whole under a seal of the caller.
+
+use std::sync::Arc;
+
+use aws_lc_rs::digest::{SHA256, digest};
+use parking_lot::Mutex;
+use quiver_types::{Millis, Result};
+use serde_json::{Value, json};
+
+use crate::kept::{Change, Kept, Kind};
+
+/// A policy that was accepted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Revision {
+    /// From 1, without gaps.
+    pub number: u64,
+    /// When it became live.
+    pub at: Millis,
+    /// What it says, secrets hidden.
+    pub shown: String,
+    /// All of it, as the caller sealed it.
+    pub sealed: String,
+    /// Tells whether another one says the same.
+    hash: String,
+}
+
+/// Most revisions that are kept; the oldest go first.
+const REVISIONS_MAX: usize = 500;
+
+/// All revisions that are kept.
+#[derive(Debug)]
+pub struct Revisions {
+    kept: Arc<Kept>,
+    all: Mutex<Vec<Arc<Revision>>>,
+}
+
+fn hash_of(text: &str) -> String {
+    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+fn read(key: &[u8], value: &Value) -> Option<Revision> {
+    let text = |name: &str| value[name].as_str().map(str::to_owned);
+    Some(Revision {
+        number: u64::from_be_bytes(key.try_into().ok()?),
+        at: value["at"].as_i64()?,
+        shown: text("shown")?,
+        sealed: text("sealed")?,
+        hash: text("hash")?,
+    })
+}
+
+impl Revisions {
+    /// Reads what there is.
+    ///
+    /// # Errors
+    /// Unavailable: the database cannot be used.
+    pub(crate) async fn load(kept: Arc<Kept>) -> Result<Self> {
+        let rows = kept.load(Kind::Revision).await?;
+        let all = rows.iter().filter_map(|(key, value)| read(key, value)).map(Arc::new).collect();
+        Ok(Self { kept, all: Mutex::new(all) })
+    }
+
+    /// Notes a policy, unless it is the one before; comes back when it is durable. `seal` is asked for the text that
+    /// only its giver can open.
+    ///
+    /// # Errors
+    /// Unavailable: it cannot be stored.
+    pub async fn note(&self, at: Millis, shown: &str, whole: &str, seal: impl FnOnce() -> String) -> Result<()> {
+        let hash = hash_of(whole);
+        let writing = {
+            let mut all = self.all.lock();
+            if all.last().is_some_and(|last| last.hash == hash) {
+                return Ok(());
+            }
+            let number = all.last().map_or(1, |last| last.number + 1);
+            let made = Revision { number, at, shown: shown.to_owned(), sealed: seal(), hash };
+            let value = json!({"at": at, "shown": made.shown, "sealed": made.sealed, "hash": made.hash});
+            let mut changes = vec![Change::set(Kind::Revision, number.to_be_bytes(), &value)];
+            all.push(Arc::new(made));
+            if all.len() > REVISIONS_MAX {
+                let gone = all.remove(0);
+                changes.push(Change::remove(Kind::Revision, gone.number.to_be_bytes()));
+            }
+            self.kept.put(changes)
+        };
+        writing.durable().await
+    }
+
+    /// Gives all, newest first.
+    pub fn all(&self) -> Vec<Arc<Revision>> {
+        self.all.lock().iter().rev().cloned().collect()
+    }
+
+    /// Finds one.
+    pub fn get(&self, number: u64) -> Option<Arc<Revision>> {
+        self.all.lock().iter().find(|revision| revision.number == number).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn each_change_once_and_over_restarts() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("alerts.db");
+        let kept = Kept::open(&file).await.unwrap();
+        let revisions = Revisions::load(Arc::clone(&kept)).await.unwrap();
+        for (at, whole) in [(1, "a"), (2, "a"), (3, "b"), (4, "a")] {
+            revisions.note(at, "shown", whole, || format!("sealed {whole}")).await.unwrap();
+        }
+        let again = Revisions::load(Kept::open(&file).await.unwrap()).await.unwrap();
+        let found: Vec<(u64, i64)> = again.all().iter().map(|r| (r.number, r.at)).collect();
+        assert_eq!(found, [(3, 4), (2, 3), (1, 1)]);
+        assert_eq!(again.get(2).map(|r| r.sealed.clone()).as_deref(), Some("sealed b"));
+        again.note(5, "shown", "a", String::new).await.unwrap();
+        assert_eq!(again.all().len(), 3);
+    }
+}

@@ -1,0 +1,116 @@
+//! What an evaluation of a group leaves in the history: state changes of its alerts, and how each rule went.
+
+use std::time::Duration;
+
+use quiver_alerting::rules::{ActiveAlert, AlertState, ElementValue, Group, Health, Rule, RuleStatus, Setting};
+use quiver_types::Millis;
+
+use super::runner::to_router;
+use crate::history::{Evaluation, Event, Record, RuleRef};
+
+/// What names a group in records.
+pub(super) struct Names<'a> {
+    pub(super) file: &'a str,
+    pub(super) ids: &'a [String],
+    pub(super) setting: &'a Setting,
+    pub(super) external_url: &'a str,
+}
+
+impl Names<'_> {
+    fn rule(&self, group: &Group, n: usize, rule: &Rule) -> RuleRef {
+        RuleRef {
+            id: self.ids.get(n).cloned().unwrap_or_default(),
+            name: rule.name.clone(),
+            namespace: self.file.to_owned(),
+            group: group.model.name.clone(),
+        }
+    }
+
+    fn event(&self, alert: &ActiveAlert, rule: &Rule, of: RuleRef, (from, to): (AlertState, &'static str)) -> Event {
+        let sent = to_router(alert, rule, self.setting, self.external_url, 0);
+        Event {
+            at: 0,
+            labels: sent.labels,
+            annotations: sent.annotations.into_iter().collect(),
+            from: from.as_str(),
+            to,
+            starts_at: alert.fired_at.unwrap_or(alert.active_at),
+            ends_at: if to == "resolved" { alert.resolved_at } else { None },
+            value: match &alert.value {
+                ElementValue::Float(value) => Some(*value),
+                ElementValue::Histogram(..) => None,
+            },
+            source: "rule",
+            rule: of,
+            generator_url: sent.generator_url,
+        }
+    }
+
+    /// Gives what changed between two states of a group.
+    pub(super) fn events(&self, before: &Group, after: &Group, at: Millis) -> Vec<Record> {
+        let mut out = Vec::new();
+        for (n, (old, new)) in before.rules.iter().zip(&after.rules).enumerate() {
+            for (alert, from, to) in changes(old, new) {
+                let of = self.rule(after, n, &new.rule);
+                out.push(Record::Event(Event { at, ..self.event(alert, &new.rule, of, (from, to)) }));
+            }
+        }
+        out
+    }
+
+    /// Gives how the rules went, and the cycles that were left out before it.
+    pub(super) fn evaluations(&self, group: &Group, (at, started_at): (Millis, Millis), missed: u64) -> Vec<Record> {
+        let mut out = Vec::new();
+        let running = group.rules.iter().enumerate().filter(|(_, status)| status.rule.enabled);
+        for (n, status) in running {
+            let rule = &status.rule;
+            let labels: Vec<_> = rule.labels.iter().map(|(n, v)| (n.clone(), v.clone())).collect();
+            let made = |scheduled_at: Millis, outcome: &'static str| Evaluation {
+                scheduled_at,
+                started_at,
+                rule: self.rule(group, n, rule),
+                labels: labels.clone(),
+                language: rule.language.as_str(),
+                outcome,
+                error: String::new(),
+                took: Duration::ZERO,
+                results: 0,
+            };
+            for back in (1..=missed.min(MISSED_MAX)).rev() {
+                let due = at.saturating_sub(group.interval_ms.saturating_mul(back as Millis));
+                out.push(Record::Evaluation(made(due, "missed")));
+            }
+            let done = match &status.health {
+                Health::Err(error) => Evaluation { error: error.clone(), ..made(at, "error") },
+                _ => Evaluation { results: status.samples, ..made(at, "ok") },
+            };
+            out.push(Record::Evaluation(Evaluation { took: status.evaluation_time, ..done }));
+        }
+        out
+    }
+}
+
+/// Most cycles left out in a row that have a record each.
+const MISSED_MAX: u64 = 100;
+
+/// Pairs alerts of two states of a rule: each that changed, with the state before and the word for the one after.
+fn changes<'a>(
+    old: &'a RuleStatus,
+    new: &'a RuleStatus,
+) -> impl Iterator<Item = (&'a ActiveAlert, AlertState, &'static str)> {
+    let came = new.alerts().filter_map(|alert| {
+        let before = old.alert(&alert.labels);
+        let from = before.map_or(AlertState::Inactive, |b| b.state);
+        let to = match alert.state {
+            AlertState::Inactive => "resolved",
+            state => state.as_str(),
+        };
+        // A raised `for`: the period that ended is the one before.
+        let shown = if from == AlertState::Firing && alert.fired_at.is_none() { before? } else { alert };
+        (from != alert.state).then_some((shown, from, to))
+    });
+    let gone = old.alerts().filter(|alert| alert.state != AlertState::Inactive && new.alert(&alert.labels).is_none());
+    came.chain(
+        gone.map(|alert| (alert, alert.state, if alert.state == AlertState::Firing { "resolved" } else { "inactive" })),
+    )
+}

@@ -1,0 +1,84 @@
+//! Changes of alerts as the table `alert_events` has them, for lists over HTTP.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray};
+use arrow::datatypes::{Float64Type, TimestampMillisecondType};
+use chrono::{DateTime, SecondsFormat};
+use quiver_config::{Problem, ProblemKind};
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer, Params, Request};
+use quiver_types::{Error, ErrorKind, Millis, Result};
+use serde_json::{Map, Value, json};
+
+use crate::error::public_text;
+use crate::metrics::phases::Language;
+use crate::state::AppState;
+
+/// The newest changes come first; the id is one of the configuration, so it needs no quoting.
+const STATEMENT: &str = "SELECT time, labels, from_state, to_state, value FROM quiver.alert_events \
+    WHERE rule_id = $1 AND time >= to_timestamp_millis($2) AND time <= to_timestamp_millis($3) \
+    ORDER BY time DESC, episode_id, to_state";
+
+/// Gives the changes of the alerts of a stored rule in a closed range of time, newest first.
+///
+/// # Errors
+/// Those of the query.
+pub(crate) async fn of_rule(
+    state: &Arc<AppState>,
+    rule: &str,
+    (start, end): (Millis, Millis),
+    limit: usize,
+) -> Result<Vec<Value>> {
+    let request = Request {
+        text: STATEMENT.to_owned(),
+        params: Params::of_json(&json!([rule, start, end]))?,
+        limit: Some(limit),
+        ..Request::default()
+    };
+    let ctx = state.begin(state.asked(Language::Sql, STATEMENT), state.limits());
+    let access = DomainAccess::of(|domain| state.access(domain));
+    let Answer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await? else {
+        return Err(Error::internal("a statement gave a plan"));
+    };
+    let mut out = Vec::new();
+    while let Some(batch) = rows.next().await? {
+        let odd = || Error::internal("a column of `alert_events` is of another type");
+        let times = batch.column(0).as_primitive_opt::<TimestampMillisecondType>().ok_or_else(odd)?;
+        let labels = batch.column(1).as_map_opt().ok_or_else(odd)?;
+        let [from, to] = [2, 3].map(|i| batch.column(i).as_string_view_opt());
+        let (from, to) = (from.ok_or_else(odd)?, to.ok_or_else(odd)?);
+        let values = batch.column(4).as_primitive_opt::<Float64Type>().ok_or_else(odd)?;
+        for row in 0..batch.num_rows() {
+            let entries = labels.value(row);
+            let (keys, texts) = (entries.column(0).as_string::<i32>(), entries.column(1).as_string::<i32>());
+            let set: Map<String, Value> =
+                (0..keys.len()).map(|i| (keys.value(i).to_owned(), texts.value(i).into())).collect();
+            let at = DateTime::from_timestamp_millis(times.value(row)).unwrap_or_default();
+            out.push(json!({
+                "at": at.to_rfc3339_opts(SecondsFormat::Millis, true), "labels": set, "from": from.value(row),
+                "to": to.value(row), "value": values.is_valid(row).then(|| number(values.value(row))),
+            }));
+        }
+    }
+    Ok(out)
+}
+
+/// A number; a text where JSON has none.
+fn number(value: f64) -> Value {
+    match value {
+        v if v.is_nan() => "NaN".into(),
+        v if v.is_infinite() => if v > 0.0 { "+Inf" } else { "-Inf" }.into(),
+        v => json!(v),
+    }
+}
+
+/// An error of a query as a problem of the configuration's API.
+pub(crate) fn problem(error: &Error) -> Problem {
+    match error.kind {
+        ErrorKind::Invalid | ErrorKind::LimitExceeded => {
+            Problem::new(ProblemKind::Invalid, "QUERY_TOO_EXPENSIVE", public_text(error))
+        }
+        _ => Problem::internal(public_text(error)),
+    }
+}

@@ -1,0 +1,103 @@
+//! Data-extraction rules of alerts: they are put to alerts that are posted, before these are routed (`config-api` 3.7).
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+
+use quiver_alerting::dispatch::Alert;
+use quiver_types::LabelSet;
+use quiver_types::condition::{FieldName, Fields};
+use quiver_types::extraction::Record;
+use serde_json::Value;
+
+use crate::effects::{Signal, suspend};
+use crate::state::AppState;
+
+/// An alert as rules see it: `labels.<name>`, `annotations.<name>`, or a name alone, which is looked for in both.
+struct AlertRecord {
+    labels: BTreeMap<String, String>,
+    annotations: BTreeMap<String, String>,
+}
+
+impl Fields for AlertRecord {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        let name = match name {
+            FieldName::Attribute(key) => key.clone(),
+            other => other.to_string(),
+        };
+        let found = match name.split_once('.') {
+            Some(("labels", key)) => self.labels.get(key),
+            Some(("annotations", key)) => self.annotations.get(key),
+            _ => self.labels.get(&name).or_else(|| self.annotations.get(&name)),
+        };
+        found.map(|text| Cow::Borrowed(text.as_str()))
+    }
+}
+
+impl Record for AlertRecord {
+    /// What is to tell alerts apart is written to `labels.<name>`; anything else is an annotation.
+    fn set(&mut self, field: &str, value: &Value) {
+        let (into, key) = match field.split_once('.') {
+            Some(("labels", key)) => (&mut self.labels, key),
+            Some(("annotations", key)) => (&mut self.annotations, key),
+            _ => (&mut self.annotations, field),
+        };
+        match value {
+            Value::Null => {
+                into.remove(key);
+            }
+            Value::String(text) => {
+                into.insert(key.to_owned(), text.clone());
+            }
+            other => {
+                into.insert(key.to_owned(), other.to_string());
+            }
+        }
+    }
+}
+
+/// Applies the rules of alerts.
+pub(super) fn extract(state: &AppState, alerts: Vec<Alert>) -> Vec<Alert> {
+    let rules = state.effects.extraction(Signal::Alerts);
+    if rules.is_empty() {
+        return alerts;
+    }
+    let router = &state.alertd.router;
+    let each = alerts.into_iter().map(|mut alert| {
+        let service = alert.labels.service(router.service_labels()).to_owned();
+        let labels = alert.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        let mut record = AlertRecord { labels, annotations: std::mem::take(&mut alert.annotations) };
+        rules.apply_to(&mut record, &service);
+        alert.labels = LabelSet::from_pairs(record.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+        alert.annotations = record.annotations;
+        alert
+    });
+    let alerts = each.collect();
+    suspend(state, rules.over_budget(state.clock.now_ms()));
+    alerts
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::extraction::ExtractionRule;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn labels_and_annotations() {
+        let text = |k: &str, v: &str| (k.to_owned(), v.to_owned());
+        let mut record = AlertRecord {
+            labels: [text("instance", "db-1:9100")].into(),
+            annotations: [text("summary", "disk full")].into(),
+        };
+        let mut apply = |source: &str, field: &str| {
+            let body = json!({"signal": "alerts", "source": source, "method": "regex", "expression": "(?P<x>[a-z]+)",
+                "targets": [{"field": field, "from": "x"}]});
+            ExtractionRule::of_json("r", body.as_object().unwrap()).unwrap().apply(&mut record);
+        };
+        apply("labels.instance", "labels.kind");
+        apply("summary", "topic");
+        assert_eq!(record.labels.get("kind").map(String::as_str), Some("db"));
+        assert_eq!(record.annotations.get("topic").map(String::as_str), Some("disk"));
+    }
+}

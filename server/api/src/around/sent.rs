@@ -1,0 +1,45 @@
+//! What a sender is told, and the audit log notes, of records that it may not write.
+
+use std::sync::atomic::Ordering::Relaxed;
+
+use axum::extract::{MatchedPath, Request};
+use axum::response::Response;
+use http::{HeaderValue, Method};
+
+use crate::identity::{Origin, Refusal};
+use crate::refused::HEADER;
+use crate::request::RequestInfo;
+use crate::state::AppState;
+
+/// A request, while it is served.
+pub(super) struct Sent {
+    info: RequestInfo,
+    method: Method,
+    route: Option<MatchedPath>,
+}
+
+impl Sent {
+    pub(super) fn of(info: &RequestInfo, request: &Request) -> Self {
+        let route = request.extensions().get::<MatchedPath>().cloned();
+        Self { info: info.clone(), method: request.method().clone(), route }
+    }
+
+    /// Says in the answer how many records were refused, and notes it.
+    pub(super) fn tell_refused(self, state: &AppState, response: &mut Response) {
+        let refused = self.info.refused().load(Relaxed);
+        if refused == 0 {
+            return;
+        }
+        response.headers_mut().insert(HEADER, HeaderValue::from(refused));
+        if let Some(identities) = &state.identities {
+            identities.note_refusal(Refusal {
+                identity: &self.info.identity,
+                origin: Origin::of(&self.info),
+                method: &self.method,
+                route: self.route.as_ref().map_or("", MatchedPath::as_str),
+                ingest: true,
+                now_ms: state.clock.now_ms(),
+            });
+        }
+    }
+}

@@ -1,0 +1,225 @@
+//! Business processes through what is stored (`config-api` 3.4): figures of steps, instances, and a try before it is saved.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use quiver_config::families::PROCESSES;
+use quiver_config::{Entity, Problem, Result, must_have};
+use quiver_query::tables::processes::{About, Statement};
+use quiver_types::configured::{Process, StepKind};
+use quiver_types::{Domain, Right};
+use serde_json::{Value, json};
+
+use super::detection::only_members;
+use super::telemetry::{self, Row, count, number, quoted};
+use super::window::{Window, sql_time};
+use super::{Answer, Ask, special_at};
+use crate::effects::configured::Transactions;
+use crate::state::AppState;
+
+/// What becomes of instances.
+const STATES: [&str; 4] = ["running", "completed", "failed", "abandoned"];
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let at = |rest: &str| format!("{}/{rest}", PROCESSES.path);
+    Router::new()
+        .route(&at("test"), special_at(&PROCESSES, MethodFilter::POST, test))
+        .route(&at("{id}/stats"), special_at(&PROCESSES, MethodFilter::GET, stats))
+        .route(&at("{id}/instances"), special_at(&PROCESSES, MethodFilter::GET, instances))
+}
+
+/// The domains that the steps of a process are seen in.
+fn domains(process: &Process) -> Vec<Domain> {
+    let of = |kind: StepKind| match kind {
+        StepKind::Log | StepKind::Event => Domain::Logs,
+        StepKind::Span | StepKind::Transaction | StepKind::Rum => Domain::Traces,
+    };
+    let mut domains: Vec<Domain> = Vec::new();
+    for step in &process.steps {
+        if !domains.contains(&of(step.kind)) {
+            domains.push(of(step.kind));
+        }
+    }
+    domains
+}
+
+/// A process over the instances that begin in a window.
+struct Over<'a> {
+    ask: &'a Ask,
+    process: Process,
+    window: Window,
+}
+
+impl Over<'_> {
+    /// A statement about it; steps are looked for as long as instances may go on.
+    fn statement(&self, about: About) -> String {
+        let longest = self.process.timeout_ms.saturating_mul(1_000_000);
+        let longest = longest.saturating_mul(self.process.steps.len() as i64);
+        let seen = (self.window.start, self.window.end.saturating_add(longest));
+        Statement::of(about, &self.process, self.ask.now_ns(), Some(seen)).text
+    }
+
+    /// Rows of it with the start of their instance in the window.
+    fn from(&self, about: About) -> String {
+        format!("FROM ({}) AS runs WHERE {}", self.statement(about), self.begins())
+    }
+
+    fn begins(&self) -> String {
+        format!("start_time >= {} AND start_time < {}", sql_time(self.window.start), sql_time(self.window.end))
+    }
+
+    async fn stats(&self) -> Result<Value> {
+        let of = |state: &str| format!("count(*) FILTER (WHERE state = '{state}') AS {state}");
+        let done = "FILTER (WHERE state = 'completed')";
+        let totals = self
+            .ask
+            .row(format!(
+                "SELECT count(*) AS instances, {}, quantile(duration_ms, 0.5) {done} AS p50, \
+                quantile(duration_ms, 0.95) {done} AS p95, \
+                count(*) FILTER (WHERE state = 'completed' AND duration_ms > sla_ms) AS late {}",
+                STATES.map(of).join(", "),
+                self.from(About::Instances)
+            ))
+            .await?;
+        let stopped = self
+            .ask
+            .rows(format!(
+                "SELECT last_position, count(*) AS stopped {} AND state <> 'completed' GROUP BY last_position",
+                self.from(About::Instances)
+            ))
+            .await?;
+        let reached = self
+            .ask
+            .rows(format!(
+                "SELECT step_position, count(*) AS entered, quantile(gap_ms, 0.5) AS p50, \
+                quantile(gap_ms, 0.95) AS p95 {} GROUP BY step_position",
+                self.from(About::Steps)
+            ))
+            .await?;
+        let at = |rows: &[Row], key: &str, place: usize| -> Row {
+            rows.iter()
+                .find(|row| count(row, key) == place as u64 && row.contains_key(key))
+                .cloned()
+                .unwrap_or_default()
+        };
+        let steps = self.process.steps.iter().enumerate().map(|(n, step)| {
+            let row = at(&reached, "step_position", n);
+            let entered = count(&row, "entered");
+            let converted = entered.saturating_sub(count(&at(&stopped, "last_position", n), "stopped"));
+            let rate = if entered == 0 { Value::Null } else { json!(converted as f64 / entered as f64) };
+            json!({
+                "stepId": step.id, "name": step.name, "entered": entered, "converted": converted, "rate": rate,
+                "gapMs": {"p50": number(&row, "p50"), "p95": number(&row, "p95")},
+            })
+        });
+        let steps: Vec<Value> = steps.collect();
+        let of = |key: &str| json!(count(&totals, key));
+        let sla = match self.process.sla_ms {
+            Some(ms) => json!({"slaMs": ms, "breached": count(&totals, "late")}),
+            None => Value::Null,
+        };
+        Ok(json!({
+            "instances": of("instances"), "completed": of("completed"), "failed": of("failed"),
+            "abandoned": of("abandoned"), "running": of("running"),
+            "durationMs": {"p50": number(&totals, "p50"), "p95": number(&totals, "p95")},
+            "sla": sla, "steps": steps,
+        }))
+    }
+
+    async fn instances(&self, state: Option<&str>, limit: u64) -> Result<Value> {
+        let state = state.map(|state| format!(" AND state = {}", quoted(state))).unwrap_or_default();
+        let rows = self
+            .ask
+            .rows(format!(
+                "SELECT instance_id AS \"instanceId\", correlation_value AS \"correlationValue\", state, \
+                last_step AS \"lastStep\", service_name AS service, start_time AS \"startTime\", \
+                end_time AS \"endTime\", duration_ms AS \"durationMs\", user_id AS \"userId\", \
+                duration_ms <= sla_ms AS \"slaMet\" {}{state} ORDER BY runs.start_time DESC, instance_id LIMIT {limit}",
+                self.from(About::Instances)
+            ))
+            .await?;
+        Ok(json!(rows))
+    }
+}
+
+fn no_steps() -> Problem {
+    Problem::field("/steps", "REQUIRED", "a process without steps has no instances")
+}
+
+impl Ask {
+    async fn process(&self, entity: &Entity) -> Result<Process> {
+        Ok(Transactions::read(&self.config).await?.process(&entity.id, entity.version, &entity.body))
+    }
+}
+
+fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["start", "end"])?;
+        let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let (process, window) = (ask.process(&entity).await?, ask.window()?);
+        // Without the right to see what the steps are seen in there are no figures.
+        if process.steps.is_empty() || !domains(&process).into_iter().all(|domain| ask.sees(domain)) {
+            let step = |step: &quiver_types::configured::ProcessStep| {
+                json!({"stepId": step.id, "name": step.name, "entered": null, "converted": null, "rate": null,
+                    "gapMs": {"p50": null, "p95": null}})
+            };
+            let steps: Vec<Value> = process.steps.iter().map(step).collect();
+            return Ok(Answer::ok(json!({
+                "instances": null, "completed": null, "failed": null, "abandoned": null, "running": null,
+                "durationMs": {"p50": null, "p95": null}, "sla": null, "steps": steps,
+            })));
+        }
+        Ok(Answer::ok(Over { ask, process, window }.stats().await?))
+    })
+}
+
+fn instances<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["start", "end", "state", "limit"])?;
+        let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let (process, window) = (ask.process(&entity).await?, ask.window()?);
+        for domain in domains(&process) {
+            ask.must_see(domain)?;
+        }
+        let state = ask.parameter("state")?;
+        if state.is_some_and(|state| !STATES.contains(&state)) {
+            return Err(Problem::parameter(format!("`state` must be one of {}", STATES.join(", "))));
+        }
+        let limit = ask.limit_parameter(100)?;
+        if process.steps.is_empty() {
+            return Ok(Answer::ok(json!({"items": []})));
+        }
+        let items = Over { ask, process, window }.instances(state, limit).await?;
+        Ok(Answer::ok(json!({"items": items})))
+    })
+}
+
+/// Follows a process that may not be saved.
+fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let body = ask.object()?;
+        only_members(&body, &["process", "start", "end", "limit"])?;
+        let given = match body.get("process") {
+            Some(Value::Object(given)) => given.clone(),
+            None | Some(Value::Null) => return Err(Problem::field("/process", "REQUIRED", "is required")),
+            Some(_) => return Err(Problem::field("/process", "INVALID_TYPE", "must be an object")),
+        };
+        let checked = ask.config.read_as_new(&PROCESSES, given).map_err(|p| p.below("/process"))?;
+        let process = Transactions::read(&ask.config).await?.process("test", 0, &checked);
+        if process.steps.is_empty() {
+            return Err(no_steps().below("/process"));
+        }
+        for service in &process.services {
+            must_have(&ask.caller, Right::View, Domain::Processes, service)?;
+        }
+        for domain in domains(&process) {
+            ask.must_see(domain)?;
+        }
+        let (window, limit) = (ask.window_of(&body)?, telemetry::limit(body.get("limit"), 20)?);
+        let over = Over { ask, process, window };
+        let (stats, instances) = (over.stats().await?, over.instances(None, limit).await?);
+        Ok(Answer::ok(json!({"stats": stats, "instances": instances})))
+    })
+}

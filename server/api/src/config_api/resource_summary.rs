@@ -1,0 +1,137 @@
+//! How one resource does: its traffic as spans tell of it, its alerts, its relationships.
+
+use arrow::array::Array;
+use futures::future::BoxFuture;
+use quiver_alertd::router::{Asked, Shown};
+use quiver_config::families::{RESOURCE_TYPES, RESOURCES};
+use quiver_config::{Entity, Problem, ProblemKind, Result};
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer as SqlAnswer, Params, Request};
+use quiver_types::{Domain, Error, ErrorKind};
+use serde_json::{Value, json};
+
+use super::{Answer, Ask};
+use crate::discovery::{identity_of, number};
+use crate::metrics::phases::Language;
+use crate::partial::query_context;
+
+/// The time that is looked at where nothing is said.
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+fn failed(error: Error) -> Problem {
+    match error.kind {
+        ErrorKind::Unavailable => Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message),
+        ErrorKind::LimitExceeded => Problem::field("", "LIMIT_EXCEEDED", error.message),
+        _ => Problem::internal(error),
+    }
+}
+
+/// Requests of a resource within a time.
+#[derive(Debug, Default)]
+struct Traffic {
+    count: i64,
+    errors: i64,
+    p95_ns: Option<i64>,
+}
+
+impl Ask {
+    fn times(&self) -> Result<(i64, i64)> {
+        let now = self.state.clock.now_ms().saturating_mul(1_000_000);
+        let time = |key: &str| match self.parameter(key)? {
+            None => Ok(None),
+            Some(text) => quiver_traces::params::time(text, now)
+                .map(Some)
+                .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time"))),
+        };
+        let end = time("end")?.unwrap_or(now);
+        let start = time("start")?.unwrap_or(end.saturating_sub(HOUR_NS));
+        if start > end {
+            return Err(Problem::parameter("`start` must not be after `end`"));
+        }
+        Ok((start, end))
+    }
+
+    /// Adds up the spans that tell of a resource: those that served requests, or, of what is only called, the calls.
+    async fn traffic(&self, of: &Entity, resource: &Entity, (start, end): (i64, i64)) -> Result<Traffic> {
+        let Some((columns, is_sender)) = identity_of(of, resource) else { return Ok(Traffic::default()) };
+        let kinds = if is_sender { "'SERVER', 'CONSUMER'" } else { "'CLIENT', 'PRODUCER'" };
+        let (mut wanted, mut values) = (Vec::new(), Vec::new());
+        for (n, (column, value)) in columns.into_iter().enumerate() {
+            wanted.push(format!("CAST({column} AS VARCHAR) = ${}", n + 1));
+            values.push(json!(value));
+        }
+        let text = format!(
+            "SELECT count(*), count(*) FILTER (WHERE status_code = 'ERROR'), CAST(quantile(duration, 0.95) AS BIGINT) \
+             FROM quiver.spans WHERE kind IN ({kinds}) AND start_time >= to_timestamp_nanos({start}) \
+             AND start_time <= to_timestamp_nanos({end}) AND {}",
+            wanted.join(" AND ")
+        );
+        let params = Params::of_json(&Value::Array(values)).map_err(Problem::internal)?;
+        let state = &self.state;
+        let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
+        let request = Request {
+            text,
+            params,
+            limit: None,
+            time_zone: None,
+            explain: None,
+            session: quiver_sql::Session::default(),
+        };
+        let access = DomainAccess::of(|domain| state.access(domain));
+        let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(failed)? else {
+            return Ok(Traffic::default());
+        };
+        let mut traffic = Traffic::default();
+        while let Some(batch) = rows.next().await.map_err(failed)? {
+            if batch.num_rows() > 0 {
+                traffic = Traffic {
+                    count: number(&batch, 0, 0),
+                    errors: number(&batch, 1, 0),
+                    p95_ns: (!batch.column(2).is_null(0)).then(|| number(&batch, 2, 0)),
+                };
+            }
+        }
+        Ok(traffic)
+    }
+
+    /// Alerts of a service that fire; none that the caller may not see.
+    fn open_alerts(&self, service: &str) -> usize {
+        if service.is_empty() {
+            return 0;
+        }
+        let router = &self.state.alertd.router;
+        let access = self.state.access(Domain::Alerts);
+        let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
+        let labels = router.service_labels();
+        let own = |set: &quiver_types::label::LabelSet| set.service(labels) == service && access.allows(service);
+        router.alerts(&Asked { shown, labels: &own, receiver: &|_| true }).len()
+    }
+}
+
+/// Answers `GET /platform-api/resources/{id}/summary`.
+pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["start", "end"])?;
+        let (start, end) = ask.times()?;
+        let resource = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+        let part = |key: &str| resource.body.get(key).and_then(Value::as_str).unwrap_or_default();
+        let of = ask.config.find(&RESOURCE_TYPES, part("typeId")).await?;
+        let traffic = match &of {
+            Some(of) => ask.traffic(of, &resource, (start, end)).await?,
+            None => Traffic::default(),
+        };
+        let seconds = ((end - start) as f64 / 1e9).max(1e-9);
+        let rate = (traffic.count > 0).then(|| traffic.errors as f64 / traffic.count as f64);
+        let graph = ask.state.effects.graph(&ask.config).await?;
+        let (incoming, outgoing) = graph.degree(&resource.id, &|e: &Entity| RESOURCES.is_visible(&ask.caller, e));
+        Ok(Answer::ok(json!({
+            "resource": resource.shown(),
+            "health": part("health"),
+            "openAlerts": ask.open_alerts(part("service")),
+            "requestRate": traffic.count as f64 / seconds,
+            "errorRate": rate,
+            "p95Ms": traffic.p95_ns.map(|ns| ns as f64 / 1e6),
+            "relationships": {"in": incoming, "out": outgoing},
+        })))
+    })
+}

@@ -1,0 +1,15 @@
+//! Segments beyond the contract (`config-api` 3.5).
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use quiver_config::families::SEGMENTS;
+
+use super::special_at;
+use crate::segments::preview;
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(&format!("{}/preview", SEGMENTS.path), special_at(&SEGMENTS, MethodFilter::POST, preview))
+}

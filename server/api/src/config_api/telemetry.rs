@@ -1,0 +1,103 @@
+//! Figures and examples out of stored telemetry: statements, run with the caller's rights and bounds.
+
+use arrow::json::ArrayWriter;
+use quiver_config::{Problem, ProblemKind, Result};
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
+use quiver_types::{Domain, Error, ErrorKind, Triple};
+use serde_json::{Map, Value};
+
+use super::Ask;
+use crate::metrics::phases::Language;
+
+/// What a span that failed is (`olap-models` 2).
+pub(super) const IS_ERROR: &str = "COALESCE(status_code = 'ERROR' OR \"@error.type\" IS NOT NULL OR \
+    (kind = 'SERVER' AND \"@http.response.status_code\" >= 500), false)";
+
+/// A text as it stands in a statement.
+pub(super) fn quoted(text: &str) -> String {
+    format!("'{}'", text.replace('\'', "''"))
+}
+
+/// A name as it stands in a statement.
+pub(super) fn name_of(text: &str) -> String {
+    format!("\"{}\"", text.replace('"', "\"\""))
+}
+
+/// A row of an answer; what is NULL is not in it.
+pub(super) type Row = Map<String, Value>;
+
+/// The number of a row.
+pub(super) fn number(row: &Row, key: &str) -> Value {
+    row.get(key).cloned().unwrap_or(Value::Null)
+}
+
+/// The whole number of a row.
+pub(super) fn count(row: &Row, key: &str) -> u64 {
+    row.get(key).and_then(Value::as_u64).unwrap_or_default()
+}
+
+fn problem_of(error: Error) -> Problem {
+    match error.kind {
+        ErrorKind::Timeout | ErrorKind::Unavailable | ErrorKind::Cancelled => {
+            Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message)
+        }
+        ErrorKind::Internal => Problem::internal(error),
+        _ => Problem::new(ProblemKind::Invalid, "LIMIT_EXCEEDED", error.message),
+    }
+}
+
+/// A number of rows at most that a body gives, from 1 to 1000.
+pub(super) fn limit(given: Option<&Value>, default: u64) -> Result<u64> {
+    let Some(value) = given.filter(|value| !value.is_null()) else { return Ok(default) };
+    let limit = value.as_u64().filter(|n| (1..=1000).contains(n));
+    limit.ok_or_else(|| Problem::field("/limit", "OUT_OF_RANGE", "must be a number from 1 to 1000"))
+}
+
+impl Ask {
+    /// Whether the caller sees anything of a domain.
+    pub(super) fn sees(&self, domain: Domain) -> bool {
+        let access = self.state.access(domain);
+        access.is_full() || !access.patterns().is_empty()
+    }
+
+    /// Refuses who sees nothing of a domain.
+    pub(super) fn must_see(&self, domain: Domain) -> Result<()> {
+        if self.sees(domain) {
+            return Ok(());
+        }
+        let needed = Triple::everywhere(quiver_types::Right::View, domain);
+        Err(Problem::forbidden(&needed.to_string()))
+    }
+
+    /// The rows of a statement. Whoever writes it bounds them.
+    pub(super) async fn rows(&self, text: String) -> Result<Vec<Row>> {
+        let ctx = self.state.begin(self.state.asked(Language::Sql, &text), self.state.limits());
+        let access = DomainAccess::of(|domain| self.state.access(domain));
+        let request = SqlRequest { text, ..SqlRequest::default() };
+        let answer = self.state.sql.query(request, &access, &ctx).await.map_err(problem_of)?;
+        let SqlAnswer::Rows(mut rows) = answer else { return Err(Problem::internal("rows were asked for")) };
+        let mut writer = ArrayWriter::new(Vec::new());
+        while let Some(batch) = rows.next().await.map_err(problem_of)? {
+            writer.write(&batch).map_err(Problem::internal)?;
+        }
+        writer.finish().map_err(Problem::internal)?;
+        let bytes = writer.into_inner();
+        if bytes.is_empty() {
+            return Ok(Vec::new());
+        }
+        serde_json::from_slice(&bytes).map_err(Problem::internal)
+    }
+
+    /// The only row of a statement.
+    pub(super) async fn row(&self, text: String) -> Result<Row> {
+        Ok(self.rows(text).await?.pop().unwrap_or_default())
+    }
+
+    /// A number of rows at most, from 1 to 1000.
+    pub(super) fn limit_parameter(&self, default: u64) -> Result<u64> {
+        let Some(text) = self.parameter("limit")? else { return Ok(default) };
+        let limit = text.parse().ok().filter(|n| (1..=1000).contains(n));
+        limit.ok_or_else(|| Problem::parameter("`limit` must be a number from 1 to 1000"))
+    }
+}

@@ -1,0 +1,224 @@
+//! Resources that telemetry tells of (`config-api` 4): their types' rules are put to the distinct resources of what came in
+//! since the last look, never to rows; what is found becomes, or keeps alive, entities and relationships.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_alertd::router::{Asked, Shown};
+use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
+use quiver_config::{Caller, Condition as If, Entity, Op, Place, Result, Seen, System};
+use quiver_types::label::LabelSet;
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::state::AppState;
+use found::{Found, Key};
+
+mod found;
+mod look;
+mod probes;
+
+pub(crate) use look::number;
+pub(crate) use probes::identity_of;
+
+/// How far a look reaches behind the last one: telemetry comes late.
+const LATE_MS: i64 = 120_000;
+/// How far the first look reaches.
+const FIRST_MS: i64 = 15 * 60_000;
+/// A resource's `lastSeen` is written when it is older than this.
+const SEEN_MS: i64 = 60_000;
+/// A discovered resource that nothing tells of for so long is inactive.
+const INACTIVE_MS: i64 = 24 * 3_600_000;
+/// Without telemetry for so long a resource's health is unknown.
+const UNKNOWN_MS: i64 = 15 * 60_000;
+
+/// What is known of resources at one revision.
+#[derive(Default)]
+struct Known {
+    revision: Option<u64>,
+    types: Vec<Entity>,
+    by_key: HashMap<Key, Entity>,
+    relationship_types: HashMap<String, String>,
+    relationships: std::collections::HashSet<(String, String, String)>,
+}
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Looks every so often until the server stops.
+pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationToken) {
+    if every.is_zero() {
+        return;
+    }
+    let (mut known, mut since) = (Known::default(), state.clock.now_ms() - FIRST_MS);
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        let now = state.clock.now_ms();
+        match once(&state, &mut known, since - LATE_MS, now).await {
+            Ok(()) => since = now,
+            Err(problem) => tracing::warn!(cause = problem.cause, "resources cannot be discovered: {problem}"),
+        }
+    }
+}
+
+async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -> Result<()> {
+    refresh(state, known).await?;
+    let probes = probes::of_types(&known.types);
+    let mut found = Found::default();
+    for probe in &probes {
+        look::run(state, probe, (since_ms, now_ms), &mut found).await?;
+    }
+    look::edges(state, (since_ms, now_ms), &mut found).await?;
+    take_in(state, known, &found, now_ms).await?;
+    keep_alive(state, known, &found, now_ms).await
+}
+
+async fn refresh(state: &AppState, known: &mut Known) -> Result<()> {
+    let revision = state.config.revision();
+    if known.revision == Some(revision) {
+        return Ok(());
+    }
+    known.types = state.config.all(&RESOURCE_TYPES).await?;
+    let resources = state.config.all(&RESOURCES).await?;
+    let key = |e: &Entity| Key { kind: text(&e.body, "typeId").to_owned(), key: text(&e.body, "key").to_owned() };
+    known.by_key = resources.into_iter().map(|e| (key(&e), e)).collect();
+    let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
+    known.relationship_types = kinds.iter().map(|e| (text(&e.body, "key").to_owned(), e.id.clone())).collect();
+    let all = state.config.all(&RELATIONSHIPS).await?;
+    let triple = |e: &Entity| {
+        let part = |key: &str| text(&e.body, key).to_owned();
+        (part("typeId"), part("sourceId"), part("targetId"))
+    };
+    known.relationships = all.iter().map(triple).collect();
+    known.revision = Some(revision);
+    Ok(())
+}
+
+fn caller() -> Caller {
+    Caller { name: "discovery".to_owned(), manager: "api".to_owned(), override_managed: true, ..Caller::system() }
+}
+
+/// Makes entities of what is new, and lets go of the service of what several tell of.
+async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+    let (config, caller) = (&state.config, caller());
+    for (key, one) in &found.resources {
+        let times = [("firstSeen", one.first_ms), ("lastSeen", one.last_ms.min(now_ms))];
+        let times = times.map(|(name, ms)| (name.to_owned(), json!(quiver_config::json::time_text(ms))));
+        let (op, system) = match known.by_key.get(key) {
+            None => {
+                let system = System { body: times.into_iter().collect(), ..System::default() };
+                (Op::Create { id: None, body: entity_body(key, one) }, system)
+            }
+            Some(entity) => {
+                let mut patch = Map::new();
+                let service = text(&entity.body, "service");
+                if text(&entity.body, "source") == "discovered"
+                    && !service.is_empty()
+                    && one.services.iter().any(|s| s != service)
+                {
+                    patch.insert("service".to_owned(), Value::Null);
+                }
+                if text(&entity.body, "state") == "inactive" {
+                    patch.insert("state".to_owned(), json!("active"));
+                }
+                if patch.is_empty() {
+                    continue;
+                }
+                (Op::Patch { id: entity.id.clone(), patch, condition: If::None }, System::default())
+            }
+        };
+        match config.change(&Place::of(&RESOURCES), &caller, op, system, false).await {
+            Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), after))),
+            // Another server was quicker, or there are as many as there may be.
+            Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
+            Err(problem) => tracing::debug!(kind = key.kind, key = key.key, "a resource is not taken in: {problem}"),
+        }
+    }
+    for link in &found.links {
+        let Some(kind) = known.relationship_types.get(link.kind) else { continue };
+        let (Some(from), Some(to)) = (known.by_key.get(&link.from), known.by_key.get(&link.to)) else { continue };
+        let triple = (kind.clone(), from.id.clone(), to.id.clone());
+        if from.id == to.id || known.relationships.contains(&triple) {
+            continue;
+        }
+        let body = json!({"typeId": kind, "sourceId": from.id, "targetId": to.id, "origin": "discovered"});
+        let Value::Object(body) = body else { continue };
+        let op = Op::Create { id: None, body };
+        match config.change(&Place::of(&RELATIONSHIPS), &caller, op, System::default(), false).await {
+            Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
+            Err(problem) => tracing::debug!(kind = link.kind, "a relationship is not taken in: {problem}"),
+            Ok(_) => {}
+        }
+        known.relationships.insert(triple);
+    }
+    Ok(())
+}
+
+fn entity_body(key: &Key, one: &found::Resource) -> Map<String, Value> {
+    let mut body = Map::new();
+    body.insert("typeId".to_owned(), json!(key.kind));
+    body.insert("displayName".to_owned(), json!(one.name));
+    body.insert("attributes".to_owned(), Value::Object(one.attributes.clone()));
+    body.insert("service".to_owned(), json!(one.service()));
+    body.insert("source".to_owned(), json!("discovered"));
+    body
+}
+
+/// The worst alert of each service that fires.
+fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
+    let labels = state.alertd.router.service_labels();
+    let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
+    let asked = Asked { shown, labels: &|_: &LabelSet| true, receiver: &|_| true };
+    let mut worst: HashMap<String, bool> = HashMap::new();
+    for row in state.alertd.router.alerts(&asked) {
+        let service = row.alert.labels.service(labels);
+        if !service.is_empty() {
+            let critical = row.alert.labels.get("severity") == "critical";
+            *worst.entry(service.to_owned()).or_default() |= critical;
+        }
+    }
+    worst
+}
+
+/// Notes when resources were seen and how they are, and which ones nothing tells of any more.
+async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+    let alerts = alerts_by_service(state);
+    let (mut seen, mut gone) = (Vec::new(), Vec::new());
+    for (key, entity) in &known.by_key {
+        if text(&entity.body, "state") == "retired" {
+            continue;
+        }
+        let stored = quiver_config::json::time_of(text(&entity.body, "lastSeen"));
+        let told = found.resources.get(key).map(|one| one.last_ms.min(now_ms));
+        let last = told.max(stored);
+        let service = text(&entity.body, "service");
+        let health = match alerts.get(service).filter(|_| !service.is_empty()) {
+            Some(true) => "critical",
+            Some(false) => "warning",
+            None if last.is_some_and(|last| now_ms - last < UNKNOWN_MS) => "ok",
+            None => "unknown",
+        };
+        let older = told.is_some_and(|told| stored.is_none_or(|stored| told - stored >= SEEN_MS));
+        if older || health != text(&entity.body, "health") {
+            seen.push(Seen { id: entity.id.clone(), last_ms: last, health });
+        }
+        let silent = last.is_none_or(|last| now_ms - last > INACTIVE_MS);
+        if silent && text(&entity.body, "source") == "discovered" && text(&entity.body, "state") == "active" {
+            gone.push(entity.id.clone());
+        }
+    }
+    if !seen.is_empty() {
+        state.config.seen(&seen).await?;
+    }
+    for id in gone {
+        let patch = [("state".to_owned(), json!("inactive"))].into_iter().collect();
+        let op = Op::Patch { id, patch, condition: If::None };
+        state.config.change(&Place::of(&RESOURCES), &caller(), op, System::default(), false).await?;
+    }
+    Ok(())
+}

@@ -1,0 +1,243 @@
+//! What distinct values of fields say: resources, and what is related to what.
+
+use std::borrow::Cow;
+use std::collections::{BTreeMap, BTreeSet, HashMap};
+
+use quiver_types::condition::{Captures, FieldName, Fields};
+use serde_json::{Map, Value, json};
+
+use super::probes::{Probe, Rule};
+
+/// Most resources, and most relationships, of one look.
+const FOUND_MAX: usize = 20_000;
+/// Longest key, in characters.
+const KEY_CHARS_MAX: usize = 1000;
+
+/// Which resource: the id of its type, its key.
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(super) struct Key {
+    pub(super) kind: String,
+    pub(super) key: String,
+}
+
+/// A resource that telemetry told of.
+#[derive(Debug)]
+pub(super) struct Resource {
+    pub(super) name: String,
+    pub(super) attributes: Map<String, Value>,
+    pub(super) services: BTreeSet<String>,
+    pub(super) first_ms: i64,
+    pub(super) last_ms: i64,
+}
+
+impl Resource {
+    /// The one service whose telemetry told of it.
+    pub(super) fn service(&self) -> Option<&String> {
+        self.services.first().filter(|_| self.services.len() == 1)
+    }
+}
+
+/// A relationship: key of its type, ends.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Link {
+    pub(super) kind: &'static str,
+    pub(super) from: Key,
+    pub(super) to: Key,
+}
+
+/// What a look found.
+#[derive(Debug, Default)]
+pub(super) struct Found {
+    pub(super) resources: BTreeMap<Key, Resource>,
+    pub(super) links: BTreeSet<Link>,
+}
+
+/// A row of a question.
+pub(super) struct Told<'a> {
+    pub(super) fields: &'a [FieldName],
+    pub(super) values: Vec<Option<String>>,
+    pub(super) first_ms: i64,
+    pub(super) last_ms: i64,
+}
+
+impl Fields for Told<'_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        let at = self.fields.iter().position(|field| field == name)?;
+        self.values[at].as_deref().filter(|value| !value.is_empty()).map(Cow::Borrowed)
+    }
+}
+
+/// What stands on or in what, by keys of types; of several the first that is there.
+const PLACES: [(&str, &str, &[&str]); 10] = [
+    ("service_instance", "member_of", &["service"]),
+    ("service_instance", "runs_on", &["container", "k8s_pod", "host"]),
+    ("process", "runs_on", &["host"]),
+    ("container", "runs_on", &["k8s_pod", "host"]),
+    ("k8s_pod", "runs_on", &["host"]),
+    ("service", "runs_on", &["host"]),
+    ("k8s_cluster", "contains", &["k8s_namespace"]),
+    ("k8s_namespace", "contains", &["k8s_workload"]),
+    ("k8s_namespace", "contains", &["k8s_pod"]),
+    ("k8s_workload", "contains", &["k8s_pod"]),
+];
+
+/// What a service does with what it calls, by key of the type.
+const CALLED: [(&str, &str); 3] = [("database", "calls"), ("external_service", "calls"), ("queue", "connects_to")];
+
+impl Rule {
+    /// The resource of a row, if the rule takes it.
+    fn take(&self, told: &Told<'_>) -> Option<(Key, Map<String, Value>, String)> {
+        if self.condition.as_ref().is_some_and(|condition| !condition.matches(told)) {
+            return None;
+        }
+        let mut attributes = Map::new();
+        let mut parts = Vec::with_capacity(self.keys);
+        for (n, (attribute, field)) in self.identity.iter().enumerate() {
+            match told.get(field) {
+                Some(value) => {
+                    if n < self.keys {
+                        parts.push(value.to_string());
+                    }
+                    attributes.insert(attribute.clone(), json!(value));
+                }
+                None if n < self.keys => return None,
+                None => {}
+            }
+        }
+        let key = Key { kind: self.type_id.clone(), key: parts.join("/") };
+        let name = self.name.render(told, &Captures::new());
+        (key.key.chars().count() <= KEY_CHARS_MAX).then_some((key, attributes, name))
+    }
+}
+
+impl Found {
+    /// Puts the rules of a question to a row of its answer.
+    pub(super) fn add(&mut self, probe: &Probe, told: &Told<'_>) {
+        let service = told.get(&FieldName::parse("service.name")).map(Cow::into_owned);
+        let mut here: HashMap<&str, Key> = HashMap::new();
+        for rule in &probe.rules {
+            let Some((key, attributes, name)) = rule.take(told) else { continue };
+            if self.resources.len() >= FOUND_MAX && !self.resources.contains_key(&key) {
+                continue;
+            }
+            here.insert(&rule.type_key, key.clone());
+            let (first_ms, last_ms) = (told.first_ms, told.last_ms);
+            let one = self.resources.entry(key).or_insert_with(|| Resource {
+                name,
+                attributes: Map::new(),
+                services: BTreeSet::new(),
+                first_ms,
+                last_ms,
+            });
+            one.attributes.extend(attributes);
+            one.services.extend(service.clone());
+            one.first_ms = one.first_ms.min(first_ms);
+            one.last_ms = one.last_ms.max(last_ms);
+        }
+        if probe.is_sender {
+            for (from, kind, places) in PLACES {
+                let to = places.iter().find_map(|place| here.get(place));
+                if let (Some(from), Some(to)) = (here.get(from), to) {
+                    self.link(kind, from.clone(), to.clone());
+                }
+            }
+        } else if let Some(service) = service {
+            for (called, kind) in CALLED {
+                if let (Some(to), Some(from)) = (here.get(called), self.service(&service)) {
+                    self.link(kind, from, to.clone());
+                }
+            }
+        }
+    }
+
+    /// The resource of a service, if one was found.
+    fn service(&self, name: &str) -> Option<Key> {
+        let key = Key { kind: quiver_config::families::SERVICE_TYPE_ID.to_owned(), key: name.to_owned() };
+        self.resources.contains_key(&key).then_some(key)
+    }
+
+    /// A call between services.
+    pub(super) fn call(&mut self, from: &str, to: &str) {
+        if let (Some(from), Some(to)) = (self.service(from), self.service(to)) {
+            self.link("calls", from, to);
+        }
+    }
+
+    fn link(&mut self, kind: &'static str, from: Key, to: Key) {
+        if self.links.len() < FOUND_MAX && from != to {
+            self.links.insert(Link { kind, from, to });
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::families::{RESOURCE_TYPES, SERVICE_TYPE_ID};
+
+    use super::super::probes::of_types;
+    use super::*;
+
+    fn probes() -> Vec<Probe> {
+        let types: Vec<quiver_config::Entity> = (RESOURCE_TYPES.builtin)()
+            .into_iter()
+            .map(|(id, body)| quiver_config::Entity::for_tests(id, body))
+            .collect();
+        of_types(&types)
+    }
+
+    fn told<'a>(probe: &'a Probe, values: &[(&str, &str)]) -> Told<'a> {
+        let value = |field: &FieldName| {
+            values.iter().find(|(name, _)| FieldName::parse(name) == *field).map(|(_, v)| (*v).to_owned())
+        };
+        Told { fields: &probe.fields, values: probe.fields.iter().map(value).collect(), first_ms: 5, last_ms: 9 }
+    }
+
+    #[test]
+    fn built_in_types_share_a_question() {
+        let probes = probes();
+        assert_eq!(probes.iter().filter(|p| p.is_sender).count(), 1);
+        assert_eq!(probes.len(), 4, "one for senders, one each for databases, queues and peers");
+    }
+
+    #[test]
+    fn resources_and_what_they_stand_on() {
+        let probes = probes();
+        let mut found = Found::default();
+        let sender = probes.iter().find(|p| p.is_sender).unwrap();
+        let pod = [
+            ("service.name", "cart"),
+            ("resource.service.instance.id", "i1"),
+            ("resource.k8s.namespace.name", "shop"),
+            ("resource.k8s.pod.name", "cart-1"),
+            ("resource.host.name", "h1"),
+        ];
+        found.add(sender, &told(sender, &pod));
+        found.add(sender, &told(sender, &[("service.name", "web"), ("resource.host.name", "h1")]));
+        let named = |key: &str| found.resources.iter().find(|(k, _)| k.key == key).map(|(_, r)| r).unwrap();
+        assert_eq!(named("cart").service().unwrap(), "cart");
+        assert_eq!(named("shop/cart-1").name, "cart-1");
+        assert_eq!(named("h1").service(), None, "two services tell of it");
+        let links: Vec<(&str, &str, &str)> =
+            found.links.iter().map(|l| (l.from.key.as_str(), l.kind, l.to.key.as_str())).collect();
+        for one in [
+            ("cart/i1", "member_of", "cart"),
+            ("cart/i1", "runs_on", "shop/cart-1"),
+            ("shop/cart-1", "runs_on", "h1"),
+            ("shop", "contains", "shop/cart-1"),
+            ("web", "runs_on", "h1"),
+        ] {
+            assert!(links.contains(&one), "{one:?} in {links:?}");
+        }
+        let database = probes.iter().find(|p| p.rules[0].type_key == "database").unwrap();
+        let call =
+            [("service.name", "cart"), ("attributes.db.system", "redis"), ("attributes.server.address", "cache")];
+        found.add(database, &told(database, &call));
+        found.add(database, &told(database, &[("service.name", "cart"), ("attributes.db.system", "redis")]));
+        found.call("web", "cart");
+        found.call("web", "nobody");
+        let calls: Vec<_> = found.links.iter().filter(|l| l.kind == "calls").map(|l| l.to.key.as_str()).collect();
+        assert_eq!(calls.len(), 2, "{calls:?}");
+        assert!(calls.contains(&"redis/cache") && calls.contains(&"cart"));
+        assert!(found.resources.keys().any(|k| k.kind == SERVICE_TYPE_ID));
+    }
+}

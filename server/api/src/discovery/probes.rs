@@ -1,0 +1,180 @@
+//! From the types of resources to few questions: rules that look at services and resource attributes alone share one.
+
+use std::collections::BTreeSet;
+
+use quiver_config::Entity;
+use quiver_types::condition::{Condition, FieldName, NameTemplate};
+use serde_json::{Map, Value};
+
+use super::text;
+
+/// Where telemetry is looked at.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) enum Signal {
+    Spans,
+    Logs,
+    Metrics,
+}
+
+/// A rule of discovery.
+#[derive(Debug)]
+pub(super) struct Rule {
+    pub(super) type_id: String,
+    pub(super) type_key: String,
+    /// The identity keys in their order, with the fields behind them; then other attributes.
+    pub(super) identity: Vec<(String, FieldName)>,
+    pub(super) keys: usize,
+    pub(super) condition: Option<Condition>,
+    pub(super) name: NameTemplate,
+}
+
+/// A question: distinct values of fields.
+#[derive(Debug)]
+pub(super) struct Probe {
+    pub(super) signal: Signal,
+    pub(super) fields: Vec<FieldName>,
+    pub(super) rules: Vec<Rule>,
+    /// Whether a row of it describes who sent telemetry, not what it called.
+    pub(super) is_sender: bool,
+}
+
+fn service() -> FieldName {
+    FieldName::parse("service.name")
+}
+
+fn of_sender(field: &FieldName) -> bool {
+    matches!(field, FieldName::Resource(_)) || *field == service()
+}
+
+/// A name in a statement.
+fn quoted(name: &str) -> String {
+    format!("\"{}\"", name.replace('"', "\"\""))
+}
+
+/// The column of a field; none where the signal has no such field as a text.
+pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
+    let plain = |key: &str| -> String {
+        key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect()
+    };
+    Some(match (signal, field) {
+        (_, FieldName::Intrinsic("service.name")) => "service_name".to_owned(),
+        (Signal::Spans, FieldName::Intrinsic("span.name")) => "name".to_owned(),
+        (Signal::Spans, FieldName::Intrinsic("span.kind")) => "lower(kind)".to_owned(),
+        (Signal::Spans, FieldName::Intrinsic("span.status")) => "lower(status_code)".to_owned(),
+        (Signal::Spans, FieldName::Resource(key)) => quoted(&format!("resource.{key}")),
+        (Signal::Spans, FieldName::Attribute(key)) => quoted(&format!("attributes.{key}")),
+        (Signal::Spans, FieldName::Bare(key)) => {
+            let of = |place: &str| format!("CAST({} AS VARCHAR)", quoted(&format!("{place}.{key}")));
+            format!("coalesce({}, {})", of("attributes"), of("resource"))
+        }
+        (Signal::Logs, FieldName::Intrinsic("_msg")) => "message".to_owned(),
+        (Signal::Logs, FieldName::Intrinsic("severity")) => "severity_text".to_owned(),
+        (Signal::Logs, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => quoted(key),
+        (Signal::Metrics, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
+            let (own, other) = (quoted(&format!("labels.{key}")), quoted(&format!("labels.{}", plain(key))));
+            if own == other { own } else { format!("coalesce({own}, {other})") }
+        }
+        (_, FieldName::Intrinsic(_)) => return None,
+    })
+}
+
+fn rules_of(of: &Entity) -> Vec<(Signal, Rule)> {
+    let keys: Vec<&str> = list(&of.body, "identityKeys").iter().filter_map(Value::as_str).collect();
+    let mut found = Vec::new();
+    for rule in list(&of.body, "discovery").iter().filter_map(Value::as_object) {
+        let signal = match text(rule, "signal") {
+            "spans" => Signal::Spans,
+            "logs" => Signal::Logs,
+            "metrics" => Signal::Metrics,
+            _ => continue,
+        };
+        let Some(Value::Object(identity)) = rule.get("identity") else { continue };
+        let field = |key: &str| identity.get(key).and_then(Value::as_str).map(FieldName::parse);
+        let own: Option<Vec<(String, FieldName)>> = keys.iter().map(|k| Some(((*k).to_owned(), field(k)?))).collect();
+        let Some(mut own) = own.filter(|own| !own.is_empty()) else { continue };
+        let others = identity.keys().filter(|k| !keys.contains(&k.as_str()));
+        own.extend(others.filter_map(|k| Some((k.clone(), field(k)?))));
+        let condition = match rule.get("condition").filter(|c| !c.is_null()).map(Condition::parse) {
+            None => None,
+            Some(Ok(condition)) => Some(condition),
+            Some(Err(_)) => continue,
+        };
+        let Ok(name) = NameTemplate::parse(text(rule, "name")) else { continue };
+        let (type_id, type_key) = (of.id.clone(), text(&of.body, "key").to_owned());
+        found.push((signal, Rule { type_id, type_key, identity: own, keys: keys.len(), condition, name }));
+    }
+    found
+}
+
+fn list<'a>(body: &'a Map<String, Value>, key: &str) -> &'a [Value] {
+    body.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default()
+}
+
+impl Rule {
+    fn fields(&self) -> BTreeSet<FieldName> {
+        let identity = self.identity.iter().map(|(_, field)| field);
+        let condition = self.condition.iter().flat_map(Condition::fields);
+        identity.chain(condition).chain(self.name.fields()).cloned().collect()
+    }
+}
+
+/// Gives the questions that all rules need.
+pub(super) fn of_types(types: &[Entity]) -> Vec<Probe> {
+    let mut probes: Vec<Probe> = Vec::new();
+    for (signal, rule) in types.iter().flat_map(rules_of) {
+        let fields = rule.fields();
+        if let Some(unknown) = fields.iter().find(|field| column_of(signal, field).is_none()) {
+            tracing::debug!(kind = rule.type_key, "a rule of discovery names `{unknown}`, by which nothing is found");
+            continue;
+        }
+        let is_sender = fields.iter().all(of_sender);
+        let all: BTreeSet<FieldName> = fields.into_iter().chain([service()]).collect();
+        let same = |probe: &&mut Probe| {
+            let alike = probe.is_sender || probe.fields.iter().cloned().collect::<BTreeSet<_>>() == all;
+            probe.signal == signal && probe.is_sender == is_sender && alike
+        };
+        match probes.iter_mut().find(same) {
+            Some(probe) => {
+                let new: Vec<FieldName> = all.into_iter().filter(|field| !probe.fields.contains(field)).collect();
+                probe.fields.extend(new);
+                probe.rules.push(rule);
+            }
+            None => probes.push(Probe { signal, fields: all.into_iter().collect(), rules: vec![rule], is_sender }),
+        }
+    }
+    probes
+}
+
+/// Where in spans a resource shows: its identity as columns with their values, and whether these are of who sent them.
+pub(crate) fn identity_of(of: &Entity, resource: &Entity) -> Option<(Vec<(String, String)>, bool)> {
+    let (_, rule) = rules_of(of).into_iter().find(|(signal, _)| *signal == Signal::Spans)?;
+    let attributes = resource.body.get("attributes")?.as_object()?;
+    let mut columns = Vec::new();
+    for (key, field) in rule.identity.iter().take(rule.keys) {
+        let value = match attributes.get(key)? {
+            Value::String(text) => text.clone(),
+            other => other.to_string(),
+        };
+        columns.push((column_of(Signal::Spans, field)?, value));
+    }
+    let is_sender = rule.identity.iter().take(rule.keys).all(|(_, field)| of_sender(field));
+    Some((columns, is_sender))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns() {
+        let check = |signal, field: &str, expected: Option<&str>| {
+            assert_eq!(column_of(signal, &FieldName::parse(field)).as_deref(), expected, "{field}");
+        };
+        check(Signal::Spans, "service.name", Some("service_name"));
+        check(Signal::Spans, "resource.a\"b", Some("\"resource.a\"\"b\""));
+        check(Signal::Spans, "span.durationMs", None);
+        check(Signal::Logs, "resource.host.name", Some("\"host.name\""));
+        check(Signal::Metrics, "host.name", Some("coalesce(\"labels.host.name\", \"labels.host_name\")"));
+        check(Signal::Metrics, "_msg", None);
+    }
+}

@@ -1,0 +1,137 @@
+//! What queries read of configuration, out of stored entities.
+
+use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRANSACTIONS, steps};
+use quiver_config::{Config, Entity, Result, duration_ms};
+use quiver_types::configured::{
+    ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind,
+};
+use serde_json::{Map, Value, json};
+
+use super::is_enabled;
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+/// Everything.
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn read(config: &Config) -> Result<Configured> {
+    let (services, pages) = (judging(config, false).await?, judging(config, true).await?);
+    let transactions = Transactions::read(config).await?;
+    let processes = config.all(&PROCESSES).await?;
+    let enabled = processes.iter().filter(|e| is_enabled(&e.body));
+    let processes = enabled.map(|e| transactions.process(&e.id, e.version, &e.body)).collect();
+    Ok(Configured { services, pages, processes })
+}
+
+/// Key transactions and thresholds of services, or of applications in browsers.
+///
+/// # Errors
+/// When the database is gone.
+pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
+    let (family, owner) = if is_rum { (&RUM_TRANSACTIONS, "application") } else { (&TRANSACTIONS, "service") };
+    let signal = if is_rum { "rum" } else { "service" };
+    let keys = config.all(family).await?;
+    let keys = keys.iter().filter(|e| is_enabled(&e.body)).map(|e| key_of(e, owner)).collect();
+    let thresholds = config.all(&APDEX_THRESHOLDS).await?;
+    let thresholds = thresholds.iter().filter(|e| text(&e.body, "signal") == signal);
+    let threshold = |e: &Entity| ApdexThreshold {
+        id: e.id.clone(),
+        service: text(&e.body, "service").to_owned(),
+        operation: Some(text(&e.body, "operation")).filter(|o| !o.is_empty()).map(NamePattern::new),
+        threshold_ms: e.body.get("thresholdMs").and_then(Value::as_f64).unwrap_or_default(),
+        errors_frustrate: e.body.get("errorsFrustrate") != Some(&Value::Bool(false)),
+    };
+    Ok(Judging { keys, thresholds: thresholds.map(threshold).collect(), is_rum })
+}
+
+/// A key transaction; `owner` is the member that says whose it is.
+pub(crate) fn key_of(entity: &Entity, owner: &str) -> KeyTransaction {
+    let number = |key: &str| entity.body.get(key).and_then(Value::as_f64);
+    KeyTransaction {
+        id: entity.id.clone(),
+        name: text(&entity.body, "name").to_owned(),
+        service: text(&entity.body, owner).to_owned(),
+        transaction: NamePattern::new(text(&entity.body, "transactionName")),
+        owner: text(&entity.body, "owner").to_owned(),
+        tier: text(&entity.body, "tier").to_owned(),
+        threshold_ms: number("apdexThresholdMs"),
+        latency_slo_ms: number("latencySloMs"),
+        latency_percentile: number("latencyPercentile").unwrap_or(95.0),
+        error_rate_slo_pct: number("errorRateSloPct"),
+        updated_ms: entity.updated_ms(),
+    }
+}
+
+/// Key transactions that steps name.
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    services: Vec<Entity>,
+    pages: Vec<Entity>,
+}
+
+impl Transactions {
+    /// Reads all.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub(crate) async fn read(config: &Config) -> Result<Self> {
+        Ok(Self { services: config.all(&TRANSACTIONS).await?, pages: config.all(&RUM_TRANSACTIONS).await? })
+    }
+
+    /// A process out of its entity.
+    pub(crate) fn process(&self, id: &str, version: i64, body: &Map<String, Value>) -> Process {
+        let all = steps(body).iter().filter_map(Value::as_object).map(|step| self.step(step));
+        let steps: Vec<ProcessStep> = all.collect();
+        let mut services: Vec<String> = steps.iter().map(|s| s.service.clone().unwrap_or_default()).collect();
+        services.sort_unstable();
+        services.dedup();
+        Process {
+            id: id.to_owned(),
+            name: text(body, "name").to_owned(),
+            version,
+            correlation: text(body, "correlationField").to_owned(),
+            timeout_ms: duration_ms(text(body, "timeout")).and_then(|ms| i64::try_from(ms).ok()).unwrap_or(86_400_000),
+            sla_ms: body.get("slaMs").and_then(Value::as_f64),
+            services,
+            steps,
+        }
+    }
+
+    fn step(&self, step: &Map<String, Value>) -> ProcessStep {
+        let word = text(step, "kind");
+        let id = text(step, "transactionId");
+        let (all, owner) = if word == "rum" { (&self.pages, "application") } else { (&self.services, "service") };
+        let key = all.iter().find(|e| !id.is_empty() && e.id == id).map(|e| key_of(e, owner));
+        let given = |key: &str| Some(text(step, key)).filter(|t| !t.is_empty()).map(str::to_owned);
+        let condition = key.as_ref().map_or_else(
+            || step.get("condition").cloned().unwrap_or(Value::Null),
+            |key| transaction_condition(&key.transaction),
+        );
+        ProcessStep {
+            id: text(step, "id").to_owned(),
+            name: text(step, "name").trim().to_owned(),
+            kind: match word {
+                "transaction" => StepKind::Transaction,
+                "log" => StepKind::Log,
+                "event" => StepKind::Event,
+                "rum" => StepKind::Rum,
+                _ => StepKind::Span,
+            },
+            condition,
+            service: given("service").or_else(|| key.map(|key| key.service)),
+            correlation: given("correlationField"),
+            optional: step.get("optional") == Some(&Value::Bool(true)),
+            outcome: given("outcome").unwrap_or_else(|| "none".to_owned()),
+            max_gap_ms: step.get("maxGapMs").and_then(Value::as_i64),
+        }
+    }
+}
+
+/// The condition that spans of a transaction fulfil.
+pub(crate) fn transaction_condition(name: &NamePattern) -> Value {
+    let leaf = |op: &str| json!({"field": "attributes.bt.name", "op": op, "value": name.text()});
+    if name.is_pattern() { json!({"any": [leaf("eq"), leaf("glob")]}) } else { leaf("eq") }
+}

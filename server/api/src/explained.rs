@@ -1,0 +1,105 @@
+//! `explain` for every route of queries: the request is answered as any other, its plans are noted on the way
+//! (`quiver_query::Explaining`), and they stand in the place of the answer.
+//!
+//! So the plans that are shown are those that the route runs, whatever it is made of. Without `analyze` plans give no rows;
+//! what a handler then makes of nothing (a 404, an empty list) is thrown away.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use quiver_query::{Explaining, QueryContext};
+use serde_json::Value;
+
+use crate::encode::prometheus::{Envelope, success};
+use crate::traces_api::json_answer;
+
+tokio::task_local! {
+    /// Where the plans of the request at hand are noted, once it has asked for them.
+    static ASKED: RefCell<Option<Arc<Explaining>>>;
+}
+
+/// Reads the parameter: not asked for, the plans, or (`true`) the plans with what they did.
+///
+/// # Errors
+/// It is none of its values.
+pub(crate) fn read(value: &str) -> Result<Option<bool>, ()> {
+    match value {
+        "true" | "1" => Ok(Some(false)),
+        "analyze" => Ok(Some(true)),
+        "false" | "0" | "" => Ok(None),
+        _ => Err(()),
+    }
+}
+
+/// Asks for the plans of the request at hand; they run with `analyze`.
+pub(crate) fn ask(analyze: bool) {
+    // Work outside of a request has no answer that plans could stand for.
+    let _ = ASKED.try_with(|asked| {
+        asked.borrow_mut().get_or_insert_with(|| Explaining::new(analyze));
+    });
+}
+
+/// Lets the plans of a query be noted when its request asked for them.
+pub(crate) fn noting(ctx: QueryContext) -> QueryContext {
+    let asked = ASKED.try_with(|asked| asked.borrow().clone()).ok().flatten();
+    if asked.is_some() { ctx.explaining(asked) } else { ctx }
+}
+
+async fn shown(request: Request, next: Next, wrap: fn(&Value) -> Response) -> Response {
+    let query = request.uri().query().unwrap_or_default();
+    let value = url::form_urlencoded::parse(query.as_bytes()).find(|(name, _)| name == "explain");
+    let analyze = value.and_then(|(_, value)| read(&value).ok().flatten());
+    let asked = RefCell::new(analyze.map(Explaining::new));
+    let (response, asked) = ASKED
+        .scope(asked, async move {
+            let response = next.run(request).await;
+            (response, ASKED.with(RefCell::take))
+        })
+        .await;
+    // Who meets an error before there was a plan hears of the error.
+    asked.and_then(|plans| plans.shown()).map_or(response, |plans| wrap(&plans))
+}
+
+/// Shows plans as JSON.
+pub(crate) async fn plain(request: Request, next: Next) -> Response {
+    shown(request, next, json_answer).await
+}
+
+/// Shows plans in the envelope of Prometheus.
+pub(crate) async fn enveloped(request: Request, next: Next) -> Response {
+    shown(request, next, |plans| success(&Envelope::default(), plans.to_string().as_bytes())).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values() {
+        let read = ["true", "1", "analyze", "false", "0", "", "yes"].map(read);
+        assert_eq!(read, [Ok(Some(false)), Ok(Some(false)), Ok(Some(true)), Ok(None), Ok(None), Ok(None), Err(())]);
+    }
+
+    #[tokio::test]
+    async fn who_does_not_ask_is_not_shown() {
+        let ctx = || QueryContext::new(quiver_types::Access::full(), quiver_query::Limits::default());
+        ask(false);
+        assert!(!noting(ctx()).is_only_planned(), "outside of a request");
+        ASKED
+            .scope(RefCell::default(), async {
+                assert!(!noting(ctx()).is_only_planned());
+                ask(false);
+                assert!(noting(ctx()).is_only_planned());
+                assert!(!noting(ctx()).planning().is_only_planned(), "planning needs rows");
+                ask(true);
+                assert!(noting(ctx()).is_only_planned(), "the first one counts");
+            })
+            .await;
+        ASKED
+            .scope(RefCell::new(Some(Explaining::new(true))), async { assert!(!noting(ctx()).is_only_planned()) })
+            .await;
+    }
+}

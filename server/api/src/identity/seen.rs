@@ -1,0 +1,122 @@
+//! Keeps what is worth keeping of who came by: when keys were used, and users of other issuers, who appear on first use.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_auth::{AccountKind, Seen, Subject};
+use quiver_config::families::USERS;
+use quiver_config::{Caller, KeyUse, Op, Place, Problem, Result, System};
+use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::Identities;
+
+/// Time between two writes: what comes meanwhile is written at once.
+const PAUSE: Duration = Duration::from_secs(1);
+/// Longest name of a user.
+const NAME_CHARS_MAX: usize = 64;
+/// Shortest.
+const NAME_CHARS_MIN: usize = 3;
+
+impl Identities {
+    /// Keeps it until the server stops.
+    pub async fn keep_seen(self: Arc<Self>, stop: CancellationToken) {
+        loop {
+            let seen = tokio::select! {
+                () = stop.cancelled() => return,
+                seen = self.auth.seen() => seen,
+            };
+            if let Err(problem) = self.keep(seen).await {
+                tracing::warn!(cause = problem.cause, "the use of keys, or a new user, cannot be kept");
+            }
+            tokio::select! {
+                () = stop.cancelled() => return,
+                () = tokio::time::sleep(PAUSE) => {}
+            }
+        }
+    }
+
+    async fn keep(&self, seen: Vec<Seen>) -> Result<()> {
+        let mut uses = Vec::new();
+        let mut failed = Ok(());
+        for one in seen {
+            match one {
+                Seen::Key { entity_id, owner: (kind, id), at_ms, ip } => {
+                    let name = self.auth.directory().account(kind, &id).map(|a| a.name.clone()).unwrap_or_default();
+                    let subject = Subject::Account(kind, id).text();
+                    let caller = Caller { subject, name, kind: kind.word(), ip, ..Caller::system() };
+                    uses.push(KeyUse { id: entity_id, at_ms, caller });
+                }
+                Seen::User { id, issuer, name, email, display_name, ip } => {
+                    let caller = Caller { name: name.clone(), kind: "user", ip, ..Caller::system() };
+                    let mut body = Map::new();
+                    body.extend(email.filter(|e| e.chars().count() <= 320).map(|e| ("email".to_owned(), json!(e))));
+                    let shown: Option<String> = display_name.map(|n| n.chars().take(200).collect());
+                    body.extend(shown.map(|n| ("displayName".to_owned(), json!(n))));
+                    body.insert("attributes".to_owned(), json!({"issuer": issuer}));
+                    let kept = self.appear(&caller, &id, &login_name(&name), &issuer, body).await;
+                    failed = failed.and(kept);
+                }
+            }
+        }
+        if !uses.is_empty() {
+            self.config.keys_used(&uses).await?;
+        }
+        failed
+    }
+
+    /// Makes the user; whoever has its name already keeps it.
+    async fn appear(
+        &self,
+        caller: &Caller,
+        id: &str,
+        name: &str,
+        issuer: &str,
+        body: Map<String, Value>,
+    ) -> Result<()> {
+        if self.auth.directory().account(AccountKind::User, id).is_some() {
+            return Ok(());
+        }
+        let host = issuer.split_once("://").map_or(issuer, |(_, rest)| rest);
+        let host = host.split(['/', ':']).next().unwrap_or_default();
+        let candidates = [name.to_owned(), login_name(&format!("{name}@{host}")), format!("oidc-{id}")];
+        let mut problem = None;
+        for candidate in candidates {
+            let mut body = body.clone();
+            body.insert("username".to_owned(), json!(candidate));
+            let system =
+                System { body: [("source".to_owned(), json!("oidc"))].into_iter().collect(), ..System::default() };
+            let op = Op::Create { id: Some(id.to_owned()), body };
+            match self.config.change(&Place::of(&USERS), caller, op, system, false).await {
+                Ok(_) => return self.refresh().await,
+                Err(e) if e.code == "DUPLICATE" => problem = Some(e),
+                Err(e) => return Err(e),
+            }
+        }
+        Err(problem.unwrap_or_else(|| Problem::internal("no name is free")))
+    }
+}
+
+/// A name as users may have it: others have signs that ours may not.
+fn login_name(name: &str) -> String {
+    let plain = |c: char| if c.is_alphanumeric() || matches!(c, '.' | '_' | '-' | '@' | '+') { c } else { '_' };
+    let mut out: String = name.to_lowercase().chars().map(plain).take(NAME_CHARS_MAX).collect();
+    while out.chars().count() < NAME_CHARS_MIN {
+        out.push('_');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let check = |name: &str, expected: &str| assert_eq!(login_name(name), expected);
+        check("Ann@Example.org", "ann@example.org");
+        check("a b/c", "a_b_c");
+        check("", "___");
+        check(&"x".repeat(99), &"x".repeat(64));
+    }
+}

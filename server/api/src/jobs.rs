@@ -1,0 +1,178 @@
+//! Long operations, carried out one after the other (`config-api` 1.7): what was not finished when the server stopped goes on
+//! with the next partition when it is back.
+//!
+//! `apply` puts rules to spans that are stored already.
+
+pub(crate) mod apply;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use axum::Router;
+use axum::extract::{Path, State};
+use axum::response::Response;
+use axum::routing::get;
+use http::Method;
+use quiver_config::{Caller, Job, Problem, ProblemKind, Result};
+use quiver_types::{Domain, Right, Triple};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use crate::config_api::Answer;
+use crate::identity::{Origin, caller};
+use crate::request::RequestInfo;
+use crate::state::AppState;
+
+/// How often the database is asked when nothing told of a job.
+const LOOK: Duration = Duration::from_secs(30);
+/// How often it is asked whether the job under way was cancelled.
+const LOOK_CANCELLED: Duration = Duration::from_millis(500);
+/// What cannot be done now is tried again after a while.
+const AGAIN: Duration = Duration::from_secs(2);
+/// So often.
+const TRIES: u32 = 30;
+
+/// Where a job is found.
+pub(crate) const PATH: &str = "/platform-api/jobs";
+
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route(&format!("{PATH}/{{id}}"), get(one).delete(one))
+}
+
+/// The answer to a request that began a job.
+pub(crate) fn accepted(job: &Job) -> Answer {
+    Answer { status: 202, location: Some(format!("{PATH}/{}", job.id)), ..Answer::ok(job.shown()) }
+}
+
+/// Whoever made it; others with the right for all services of its domain.
+fn may(caller: &Caller, job: &Job, right: Right) -> bool {
+    let domain = Domain::ALL.iter().find(|(_, word, ..)| *word == job.domain).map(|(domain, ..)| *domain);
+    job.subject == caller.subject || caller.rights.covers(&Triple::everywhere(right, domain.unwrap_or(Domain::System)))
+}
+
+async fn one(State(state): State<Arc<AppState>>, method: Method, Path(id): Path<String>) -> Response {
+    let answer = answered(&state, &method, &id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+    answer.into_response(None)
+}
+
+async fn answered(state: &AppState, method: &Method, id: &str) -> Result<Answer> {
+    let info = RequestInfo::current();
+    let origin = Origin { ip: None, request_id: info.map(|i| i.id().to_owned()).unwrap_or_default() };
+    let caller = caller(&state.identity(), origin);
+    let cancels = *method == Method::DELETE;
+    let right = if cancels { Right::Operate } else { Right::View };
+    let found = state.config.job(id).await?.filter(|job| may(&caller, job, right));
+    let found = found.ok_or_else(|| Problem::new(ProblemKind::NotFound, "NOT_FOUND", "there is no such job"))?;
+    if !cancels {
+        return Ok(Answer::ok(found.shown()));
+    }
+    let job = state.config.cancel_job(id).await?;
+    Ok(Answer::ok(job.as_ref().unwrap_or(&found).shown()))
+}
+
+/// Why a job ends before its end.
+#[derive(Debug)]
+pub(crate) enum Stopped {
+    /// Somebody cancelled it.
+    Cancelled,
+    /// It cannot be done now; it is tried again from its last partition on.
+    Later(String),
+    /// It cannot be done.
+    Failed(String),
+}
+
+impl From<Problem> for Stopped {
+    fn from(problem: Problem) -> Self {
+        match problem.kind {
+            ProblemKind::Busy => Self::Later(problem.detail),
+            _ => Self::Failed(problem.detail),
+        }
+    }
+}
+
+/// Carries out jobs until the server stops.
+pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
+    loop {
+        let next = tokio::select! {
+            () = stop.cancelled() => return,
+            next = state.config.next_job() => next,
+        };
+        match next {
+            Ok(Some(job)) => tokio::select! {
+                () = stop.cancelled() => return,
+                () = carry_out(&state, job) => {}
+            },
+            Ok(None) => tokio::select! {
+                () = stop.cancelled() => return,
+                () = state.config.job_queued() => {}
+                () = tokio::time::sleep(LOOK) => {}
+            },
+            Err(problem) => {
+                tracing::warn!(cause = problem.cause, "jobs cannot be read; trying again");
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    }
+}
+
+async fn carry_out(state: &Arc<AppState>, mut job: Job) {
+    tracing::info!(job = job.id, kind = job.kind, "a job begins or goes on");
+    let (mut tries, id) = (0, job.id.clone());
+    let outcome = loop {
+        let done = tokio::select! {
+            done = step(state, &mut job) => done,
+            () = cancelled(state, &id) => Err(Stopped::Cancelled),
+        };
+        match done {
+            Ok(()) => break None,
+            Err(Stopped::Cancelled) => {
+                tracing::info!(job = job.id, "a job was cancelled");
+                return;
+            }
+            Err(Stopped::Failed(why)) => break Some(why),
+            Err(Stopped::Later(why)) if tries == TRIES => break Some(why),
+            Err(Stopped::Later(why)) => {
+                tracing::warn!(job = job.id, why, "a job cannot go on now; trying again");
+                tries += 1;
+                tokio::time::sleep(AGAIN).await;
+            }
+        }
+    };
+    if let Some(why) = &outcome {
+        tracing::error!(job = job.id, why, "a job failed");
+    }
+    while let Err(problem) = state.config.end_job(&job, outcome.as_deref()).await {
+        tracing::warn!(cause = problem.cause, "the end of a job cannot be noted; trying again");
+        tokio::time::sleep(AGAIN).await;
+    }
+}
+
+async fn step(state: &Arc<AppState>, job: &mut Job) -> Result<(), Stopped> {
+    match job.kind.as_str() {
+        apply::KIND | apply::RUM_KIND => apply::run(state, job).await,
+        other => Err(Stopped::Failed(format!("this build knows no jobs of kind `{other}`"))),
+    }
+}
+
+/// Waits until somebody cancels a job.
+async fn cancelled(state: &AppState, id: &str) {
+    loop {
+        tokio::time::sleep(LOOK_CANCELLED).await;
+        if let Ok(found) = state.config.job(id).await
+            && found.is_none_or(|job| job.has_ended())
+        {
+            return;
+        }
+    }
+}
+
+/// Notes how far a job is.
+pub(crate) async fn advance(state: &AppState, job: &Job) -> Result<(), Stopped> {
+    if state.config.advance_job(job).await? { Ok(()) } else { Err(Stopped::Cancelled) }
+}
+
+/// Adds to a counter of a job.
+pub(crate) fn count(job: &mut Job, name: &str, more: u64) {
+    let known = job.counters.get(name).and_then(Value::as_u64).unwrap_or_default();
+    job.counters.insert(name.to_owned(), json!(known + more));
+}

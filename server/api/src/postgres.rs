@@ -1,0 +1,119 @@
+//! PostgreSQL's wire protocol (version 3) on a port of its own, for `psql`, drivers and tools that know it: simple and
+//! extended queries, portals, cancel requests, TLS. Statements are those of `quiver_sql`, and only read.
+//!
+//! `frame` takes messages apart as they come, bounded before they are held; `startup` says who is there; `session` is a
+//! connection from then on, `statements` and `portal` what it keeps, `command` the statements that are about the connection,
+//! `params` and `encode` values on their way in and out, `fault` errors with their SQLSTATE. Messages of ours are written
+//! by the crate `pgwire`; those of clients are read here, since its decoder takes lengths on trust.
+
+mod cancel;
+mod command;
+mod encode;
+mod fault;
+mod frame;
+mod params;
+mod portal;
+mod session;
+mod startup;
+mod statements;
+
+use std::sync::{Arc, OnceLock};
+use std::time::Duration;
+
+use tokio::net::{TcpListener, TcpStream};
+use tokio_util::sync::CancellationToken;
+use tokio_util::task::TaskTracker;
+
+use crate::serve::{ServeSettings, Tls};
+use crate::state::AppState;
+use cancel::Cancels;
+
+/// How long the accept loop rests when the system gives no connection.
+const REST: Duration = Duration::from_millis(100);
+/// How long connections that are cut may take to notice.
+const CUT_WITHIN: Duration = Duration::from_secs(1);
+
+/// The port.
+#[derive(Debug)]
+pub struct PostgresListener {
+    /// The socket.
+    pub socket: TcpListener,
+    /// What meets its connections, where there is TLS.
+    pub tls: Option<Arc<Tls>>,
+    /// What answers; nothing yet while the store is opened.
+    pub app: Arc<OnceLock<Arc<AppState>>>,
+    /// How long a connection may stay without a statement.
+    pub idle: Duration,
+}
+
+/// What each connection is served with.
+#[derive(Debug, Clone)]
+struct With {
+    tls: Option<Arc<Tls>>,
+    app: Arc<OnceLock<Arc<AppState>>>,
+    idle: Duration,
+    settings: Arc<ServeSettings>,
+    cancels: Arc<Cancels>,
+    /// No further statements.
+    stop: CancellationToken,
+    /// The end at once.
+    cut: CancellationToken,
+}
+
+/// Serves until `stop`, then lets statements finish within `drain_timeout` and cuts the rest.
+pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings, stop: CancellationToken) {
+    let PostgresListener { socket, tls, app, idle } = listener;
+    let connections = TaskTracker::new();
+    let drain_timeout = settings.drain_timeout;
+    let with = With {
+        tls,
+        app,
+        idle,
+        settings: Arc::new(settings),
+        cancels: Arc::default(),
+        stop: stop.clone(),
+        cut: CancellationToken::new(),
+    };
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = stop.cancelled() => break,
+        };
+        let (stream, peer) = match accepted {
+            Ok(accepted) => accepted,
+            Err(error) => {
+                // Out of file descriptors and the like: wait instead of spinning.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(REST).await;
+                continue;
+            }
+        };
+        let Ok(place) = Arc::clone(&with.settings.places).try_acquire_owned() else {
+            tracing::debug!(%peer, "too many connections");
+            refuse(stream);
+            continue;
+        };
+        let (with, cut) = (with.clone(), with.cut.clone());
+        connections.spawn(async move {
+            let _place = place;
+            tokio::select! {
+                () = startup::run(stream, peer, with) => {}
+                () = cut.cancelled() => {}
+            }
+        });
+    }
+    drop(socket);
+    connections.close();
+    if tokio::time::timeout(drain_timeout, connections.wait()).await.is_err() {
+        tracing::warn!(connections = connections.len(), "some statements did not finish in time and are cut");
+        with.cut.cancel();
+        let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
+    }
+}
+
+/// Tells a client beyond the bound so, as far as it can be told at once.
+fn refuse(stream: TcpStream) {
+    let mut out = bytes::BytesMut::new();
+    fault::Fault::fatal("53300", "too many connections").write(&mut out);
+    let _ = stream.try_write(&out);
+}

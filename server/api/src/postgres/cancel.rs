@@ -1,0 +1,85 @@
+//! Cancel requests: each connection has a number and a secret, and another connection that knows both ends its statement.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher as _, RandomState};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
+
+use parking_lot::Mutex;
+use tokio_util::sync::CancellationToken;
+
+/// The connections that can be asked to cancel.
+#[derive(Debug, Default)]
+pub(super) struct Cancels {
+    made: AtomicI32,
+    known: Mutex<HashMap<i32, Known>>,
+}
+
+#[derive(Debug)]
+struct Known {
+    secret: i32,
+    running: CancellationToken,
+}
+
+/// A connection's place among them; it ends with it.
+#[derive(Debug)]
+pub(super) struct Cancellable {
+    cancels: Arc<Cancels>,
+    pub(super) number: i32,
+    pub(super) secret: i32,
+}
+
+impl Cancels {
+    /// Takes up a connection.
+    pub(super) fn begin(self: &Arc<Self>) -> Cancellable {
+        let number = self.made.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX;
+        // Keyed by what the system made up, and by nothing that anybody is told.
+        let secret = RandomState::new().hash_one("a key of cancelling") as i32;
+        self.known.lock().insert(number, Known { secret, running: CancellationToken::new() });
+        Cancellable { cancels: Arc::clone(self), number, secret }
+    }
+
+    /// Ends what a connection runs, if the secret is its own.
+    pub(super) fn cancel(&self, number: i32, secret: i32) {
+        let known = self.known.lock();
+        if let Some(found) = known.get(&number).filter(|known| known.secret == secret) {
+            found.running.cancel();
+        }
+    }
+}
+
+impl Cancellable {
+    /// Says what runs from now on.
+    pub(super) fn runs(&self, running: &CancellationToken) {
+        if let Some(known) = self.cancels.known.lock().get_mut(&self.number) {
+            known.running = running.clone();
+        }
+    }
+}
+
+impl Drop for Cancellable {
+    fn drop(&mut self) {
+        self.cancels.known.lock().remove(&self.number);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_who_knows_the_secret_cancels() {
+        let cancels = Arc::<Cancels>::default();
+        let (one, two) = (cancels.begin(), cancels.begin());
+        assert_ne!((one.number, one.secret), (two.number, two.secret));
+        let running = CancellationToken::new();
+        one.runs(&running);
+        cancels.cancel(one.number, one.secret.wrapping_add(1));
+        cancels.cancel(two.number, two.secret);
+        assert!(!running.is_cancelled());
+        cancels.cancel(one.number, one.secret);
+        assert!(running.is_cancelled());
+        drop(one);
+        assert_eq!(cancels.known.lock().len(), 1);
+    }
+}

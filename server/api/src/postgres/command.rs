@@ -1,0 +1,435 @@
+//! Statements that are about the connection, and no queries: transactions, settings, prepared statements, cursors.
+
+use std::time::Duration;
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
+use quiver_sql::TEXT_BYTES_MAX;
+
+use super::fault::Fault;
+
+mod settings;
+
+pub(super) use settings::Settings;
+
+/// A statement.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum Command {
+    /// Nothing but white space and remarks.
+    Empty,
+    /// Whatever the engine is to judge.
+    Query,
+    Begin,
+    /// `COMMIT` and `END`.
+    Commit,
+    Rollback,
+    /// Within a transaction, where nothing is to be undone: its tag.
+    Mark(&'static str),
+    /// A setting and its value; none: its default.
+    Set(String, Option<String>),
+    /// Of all settings, without a name.
+    Reset(Option<String>),
+    /// Without a name of all.
+    Show(Option<String>),
+    /// What is forgotten.
+    Discard(Forget),
+    /// A prepared statement, or all.
+    Deallocate(Option<String>),
+    /// A cursor and its query.
+    Declare(String, String),
+    /// Rows at most; none: all.
+    Fetch(String, Option<u32>),
+    /// A cursor, or all.
+    Close(Option<String>),
+}
+
+/// What `DISCARD` names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Forget {
+    All,
+    /// What there is none of here.
+    Nothing,
+}
+
+fn bounded(text: &str) -> Result<(), Fault> {
+    if text.len() <= TEXT_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("statements of {} bytes are too long, at most {TEXT_BYTES_MAX} are allowed", text.len());
+    Err(Fault::new("54000", text))
+}
+
+fn tokens(text: &str) -> Result<Vec<TokenWithSpan>, Fault> {
+    let dialect = PostgreSqlDialect {};
+    let tokens = Tokenizer::new(&dialect, text).tokenize_with_location();
+    tokens.map_err(|e| Fault::new("42601", format!("cannot read the statement: {e}")))
+}
+
+/// Takes statements apart at their semicolons.
+///
+/// # Errors
+/// A text that is too long, or whose quotes do not end.
+pub(super) fn split(text: &str) -> Result<Vec<String>, Fault> {
+    bounded(text)?;
+    let ends: Vec<_> = tokens(text)?
+        .into_iter()
+        .filter(|token| token.token == Token::SemiColon)
+        .map(|token| token.span.start)
+        .collect();
+    let (mut parts, mut part, mut ends) = (Vec::new(), String::new(), ends.into_iter().peekable());
+    let (mut line, mut column) = (1, 1);
+    for letter in text.chars() {
+        if ends.peek().is_some_and(|end| (end.line, end.column) == (line, column)) {
+            ends.next();
+            parts.push(std::mem::take(&mut part));
+        } else {
+            part.push(letter);
+        }
+        if letter == '\n' {
+            (line, column) = (line + 1, 1);
+        } else {
+            column += 1;
+        }
+    }
+    parts.push(part);
+    parts.retain(|part| read(part) != Ok(Command::Empty));
+    Ok(parts)
+}
+
+/// Words and values of a statement.
+struct Words {
+    tokens: std::iter::Peekable<std::vec::IntoIter<Token>>,
+}
+
+impl Words {
+    fn peek(&mut self) -> Option<String> {
+        match self.tokens.peek() {
+            Some(Token::Word(word)) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
+            _ => None,
+        }
+    }
+
+    /// Takes a word, if it is there.
+    fn takes(&mut self, wanted: &[&str]) -> bool {
+        let found = self.peek().is_some_and(|word| wanted.contains(&word.as_str()));
+        if found {
+            self.tokens.next();
+        }
+        found
+    }
+
+    /// A name, which may be in quotes.
+    fn name(&mut self) -> Option<String> {
+        match self.tokens.next()? {
+            Token::Word(word) if word.quote_style.is_none() => Some(word.value.to_lowercase()),
+            Token::Word(word) => Some(word.value),
+            _ => None,
+        }
+    }
+
+    /// A name with its parts.
+    fn path(&mut self) -> Option<String> {
+        let mut name = self.name()?;
+        while self.tokens.peek() == Some(&Token::Period) {
+            self.tokens.next();
+            name = format!("{name}.{}", self.name()?);
+        }
+        Some(name)
+    }
+
+    /// What is left, as one value: lists by comma.
+    fn value(&mut self) -> Option<String> {
+        let mut values = Vec::new();
+        loop {
+            let sign = if matches!(self.tokens.peek(), Some(Token::Minus)) { self.tokens.next() } else { None };
+            let value = match self.tokens.next()? {
+                Token::Word(word) if word.quote_style.is_none() => word.value.to_lowercase(),
+                Token::Word(word) => word.value,
+                Token::SingleQuotedString(text) | Token::EscapedStringLiteral(text) => text,
+                Token::Number(number, _) => number,
+                _ => return None,
+            };
+            values.push(format!("{}{value}", if sign.is_some() { "-" } else { "" }));
+            match self.tokens.next() {
+                None => return Some(values.join(", ")),
+                Some(Token::Comma) => {}
+                Some(_) => return None,
+            }
+        }
+    }
+
+    fn ends(&mut self) -> bool {
+        self.tokens.peek().is_none()
+    }
+}
+
+/// Reads a statement.
+///
+/// # Errors
+/// One that begins as a command and goes on as none.
+pub(super) fn read(text: &str) -> Result<Command, Fault> {
+    bounded(text)?;
+    let tokens = tokens(text)?.into_iter().map(|token| token.token);
+    let tokens: Vec<Token> =
+        tokens.filter(|t| !matches!(t, Token::Whitespace(_) | Token::SemiColon | Token::EOF)).collect();
+    let mut words = Words { tokens: tokens.into_iter().peekable() };
+    let Some(first) = words.peek() else {
+        return Ok(if words.ends() { Command::Empty } else { Command::Query });
+    };
+    let known = [
+        "begin",
+        "start",
+        "commit",
+        "end",
+        "rollback",
+        "abort",
+        "savepoint",
+        "release",
+        "set",
+        "reset",
+        "show",
+        "discard",
+        "deallocate",
+        "declare",
+        "fetch",
+        "close",
+        "unlisten",
+    ];
+    if !known.contains(&first.as_str()) {
+        return Ok(Command::Query);
+    }
+    words.tokens.next();
+    command(&first, &mut words, text)?
+        .ok_or_else(|| Fault::new("42601", format!("cannot read the statement: `{}`", first.to_uppercase())))
+}
+
+fn command(first: &str, words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
+    Ok(match first {
+        "begin" | "start" => {
+            words.takes(&["transaction", "work"]);
+            modes(words)?.then_some(Command::Begin)
+        }
+        "commit" | "end" => {
+            words.takes(&["transaction", "work"]);
+            words.takes(&["and"]);
+            words.takes(&["no"]);
+            words.takes(&["chain"]);
+            words.ends().then_some(Command::Commit)
+        }
+        "rollback" | "abort" => {
+            words.takes(&["transaction", "work"]);
+            let to = words.takes(&["to"]);
+            if to {
+                words.takes(&["savepoint"]);
+                words.name().map(|_| Command::Mark("ROLLBACK"))
+            } else {
+                words.ends().then_some(Command::Rollback)
+            }
+        }
+        "savepoint" => words.name().map(|_| Command::Mark("SAVEPOINT")),
+        "release" => {
+            words.takes(&["savepoint"]);
+            words.name().map(|_| Command::Mark("RELEASE"))
+        }
+        // Nobody is ever notified.
+        "unlisten" => Some(Command::Mark("UNLISTEN")),
+        "set" => set(words)?,
+        "reset" => {
+            if words.takes(&["all"]) {
+                Some(Command::Reset(None))
+            } else {
+                named(words).map(|name| Command::Reset(Some(name)))
+            }
+        }
+        "show" => show(words),
+        "discard" => match words.name().as_deref() {
+            Some("all") => Some(Command::Discard(Forget::All)),
+            Some("plans" | "sequences" | "temp" | "temporary") => Some(Command::Discard(Forget::Nothing)),
+            _ => None,
+        },
+        "deallocate" => {
+            words.takes(&["prepare"]);
+            all_or_name(words).map(Command::Deallocate)
+        }
+        "close" => all_or_name(words).map(Command::Close),
+        "fetch" => fetch(words),
+        "declare" => declare(words, text)?,
+        _ => None,
+    })
+}
+
+/// `READ WRITE` and the like behind `BEGIN`; false: something else stands there.
+fn modes(words: &mut Words) -> Result<bool, Fault> {
+    while !words.ends() {
+        let known = if words.takes(&["isolation"]) {
+            words.takes(&["level"])
+                && (words.takes(&["serializable"])
+                    || (words.takes(&["repeatable"]) && words.takes(&["read"]))
+                    || (words.takes(&["read"]) && words.takes(&["committed", "uncommitted"])))
+        } else if words.takes(&["read"]) {
+            if words.takes(&["write"]) {
+                return Err(Fault::new("25006", "cannot begin a transaction that writes: statements only read"));
+            }
+            words.takes(&["only"])
+        } else {
+            (words.takes(&["not"]) && words.takes(&["deferrable"])) || words.takes(&["deferrable"])
+        };
+        if !known {
+            return Ok(false);
+        }
+        if words.tokens.peek() == Some(&Token::Comma) {
+            words.tokens.next();
+        }
+    }
+    Ok(true)
+}
+
+#[allow(clippy::option_option, reason = "none: neither; none within: all")]
+fn all_or_name(words: &mut Words) -> Option<Option<String>> {
+    let name = if words.takes(&["all"]) { None } else { Some(words.name()?) };
+    words.ends().then_some(name)
+}
+
+/// A setting by its name or by the words that the standard has for it.
+fn named(words: &mut Words) -> Option<String> {
+    let name = if words.takes(&["time"]) {
+        words.takes(&["zone"]).then(|| "timezone".to_owned())
+    } else if words.takes(&["transaction"]) {
+        (words.takes(&["isolation"]) && words.takes(&["level"])).then(|| "transaction_isolation".to_owned())
+    } else {
+        words.path()
+    };
+    name.filter(|_| words.ends())
+}
+
+fn show(words: &mut Words) -> Option<Command> {
+    if words.takes(&["all"]) {
+        return Some(Command::Show(None));
+    }
+    // `SHOW TABLES` and `SHOW COLUMNS FROM` are the engine's.
+    if matches!(words.peek().as_deref(), Some("tables" | "columns" | "full" | "extended")) {
+        return Some(Command::Query);
+    }
+    named(words).map(|name| Command::Show(Some(name)))
+}
+
+fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
+    let scoped = words.takes(&["session", "local"]);
+    if scoped && words.takes(&["characteristics"]) {
+        let transaction = words.takes(&["as"]) && words.takes(&["transaction"]);
+        return Ok((transaction && modes(words)?).then_some(Command::Mark("SET")));
+    }
+    if words.takes(&["transaction"]) {
+        return Ok(modes(words)?.then_some(Command::Mark("SET")));
+    }
+    let name = if words.takes(&["time"]) {
+        words.takes(&["zone"]).then(|| "timezone".to_owned())
+    } else if words.takes(&["names"]) {
+        Some("client_encoding".to_owned())
+    } else {
+        words.path().filter(|_| {
+            let equals = words.tokens.peek() == Some(&Token::Eq);
+            if equals {
+                words.tokens.next();
+            }
+            equals || words.takes(&["to"])
+        })
+    };
+    let Some(name) = name else { return Ok(None) };
+    let is_default = words.takes(&["default"]) || (name == "timezone" && words.takes(&["local"]));
+    if is_default {
+        return Ok(words.ends().then_some(Command::Set(name, None)));
+    }
+    Ok(words.value().map(|value| Command::Set(name, Some(value))))
+}
+
+fn fetch(words: &mut Words) -> Option<Command> {
+    words.takes(&["forward"]);
+    let rows = if words.takes(&["all"]) {
+        None
+    } else if words.takes(&["next"]) {
+        Some(1)
+    } else if let Some(Token::Number(number, _)) = words.tokens.peek() {
+        let rows = number.parse().ok()?;
+        words.tokens.next();
+        Some(rows)
+    } else {
+        Some(1)
+    };
+    words.takes(&["from", "in"]);
+    let name = words.name()?;
+    words.ends().then_some(Command::Fetch(name, rows))
+}
+
+/// `DECLARE name [NO SCROLL] CURSOR [WITHOUT HOLD] FOR query`.
+fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
+    let Some(name) = words.name() else { return Ok(None) };
+    let unread = |what: &str| {
+        Err(Fault::new(
+            "0A000",
+            format!("cursors {what} are not made here: they only go forward, within a transaction"),
+        ))
+    };
+    loop {
+        if words.takes(&["binary"]) {
+            return unread("in binary form");
+        }
+        if words.takes(&["scroll"]) {
+            return unread("that scroll");
+        }
+        if words.takes(&["no"]) {
+            if !words.takes(&["scroll"]) {
+                return Ok(None);
+            }
+        } else if !words.takes(&["insensitive", "asensitive"]) {
+            break;
+        }
+    }
+    if !words.takes(&["cursor"]) {
+        return Ok(None);
+    }
+    if words.takes(&["with"]) {
+        return unread("with hold");
+    }
+    if words.takes(&["without"]) && !words.takes(&["hold"]) {
+        return Ok(None);
+    }
+    if !words.takes(&["for"]) {
+        return Ok(None);
+    }
+    Ok(after_for(text).map(|query| Command::Declare(name, query.to_owned())))
+}
+
+/// What stands behind the first `FOR` of a `DECLARE`: none can stand before it.
+fn after_for(text: &str) -> Option<&str> {
+    let lower = text.to_ascii_lowercase();
+    let is_edge = |at: usize| !lower.as_bytes().get(at).is_some_and(u8::is_ascii_alphanumeric);
+    let mut from = 0;
+    while let Some(found) = lower.get(from..)?.find("for") {
+        let at = from + found;
+        if at > 0 && is_edge(at - 1) && is_edge(at + 3) && lower[..at].contains("cursor") {
+            return text.get(at + 3..);
+        }
+        from = at + 3;
+    }
+    None
+}
+
+/// A time as settings have it: milliseconds, or a number with its unit.
+fn duration(text: &str) -> Option<Duration> {
+    let text = text.trim();
+    let end = text.find(|c: char| !c.is_ascii_digit()).unwrap_or(text.len());
+    let number: u64 = text[..end].parse().ok()?;
+    let factor = match text[end..].trim() {
+        "" | "ms" => 1,
+        "s" => 1000,
+        "min" => 60_000,
+        "h" => 3_600_000,
+        "d" => 86_400_000,
+        _ => return None,
+    };
+    Some(Duration::from_millis(number.checked_mul(factor)?))
+}
+
+#[cfg(test)]
+mod tests;

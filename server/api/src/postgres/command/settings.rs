@@ -1,0 +1,237 @@
+//! Settings of a connection: those that do something here, and those whose one value says how this server is.
+
+use std::time::Duration;
+
+use quiver_sql::Session;
+
+use super::duration;
+use crate::postgres::fault::Fault;
+
+/// Settings that clients are told of at the beginning, and when they change.
+const TOLD: [&str; 12] = [
+    "server_version",
+    "server_encoding",
+    "client_encoding",
+    "DateStyle",
+    "IntervalStyle",
+    "TimeZone",
+    "integer_datetimes",
+    "standard_conforming_strings",
+    "application_name",
+    "is_superuser",
+    "session_authorization",
+    "default_transaction_read_only",
+];
+/// Most bytes of a value.
+const VALUE_BYTES_MAX: usize = 1024;
+/// Most settings of applications (`my.setting`).
+const OWN_MAX: usize = 64;
+
+/// The settings of a connection, as they are and as they began.
+#[derive(Debug, Clone)]
+pub(in crate::postgres) struct Settings {
+    pub(in crate::postgres) session: Session,
+    began: Session,
+}
+
+fn invalid(name: &str, value: &str, known: &str) -> Fault {
+    Fault::new("22023", format!("setting `{name}` cannot be `{}`: it is {known}", value.escape_debug()))
+}
+
+impl Settings {
+    /// Those of somebody.
+    pub(in crate::postgres) fn new(mut session: Session) -> Self {
+        let user = session.user.clone();
+        for (name, value) in [
+            ("statement_timeout", "0"),
+            ("lock_timeout", "0"),
+            ("idle_in_transaction_session_timeout", "0"),
+            ("idle_session_timeout", "0"),
+            ("application_name", ""),
+            ("extra_float_digits", "1"),
+            ("bytea_output", "hex"),
+            ("client_min_messages", "notice"),
+            ("row_security", "on"),
+            ("is_superuser", "off"),
+            ("session_authorization", user.as_str()),
+            ("role", "none"),
+        ] {
+            session.settings.insert(name.to_owned(), value.to_owned());
+        }
+        Self { began: session.clone(), session }
+    }
+
+    /// Takes what a client says at the beginning.
+    ///
+    /// # Errors
+    /// As [`Self::set`].
+    pub(in crate::postgres) fn begin(&mut self, given: &[(String, String)]) -> Result<(), Fault> {
+        for (name, value) in given {
+            match name.as_str() {
+                "user" | "database" => {}
+                "replication" if matches!(value.as_str(), "false" | "off" | "no" | "0") => {}
+                "replication" => return Err(Fault::new("0A000", "nothing is replicated by this protocol")),
+                "options" => self.options(value)?,
+                name if name.starts_with("_pq_.") => {}
+                name => self.set(name, Some(value))?,
+            }
+        }
+        self.began = self.session.clone();
+        Ok(())
+    }
+
+    /// `-c name=value` and `--name=value`.
+    fn options(&mut self, text: &str) -> Result<(), Fault> {
+        let mut words = text.split_whitespace();
+        while let Some(word) = words.next() {
+            let pair = match word.strip_prefix("--") {
+                Some(pair) => Some(pair),
+                None if word == "-c" => words.next(),
+                None => word.strip_prefix("-c"),
+            };
+            let pair = pair.and_then(|pair| pair.split_once('='));
+            let (name, value) =
+                pair.ok_or_else(|| Fault::new("22023", format!("option `{}` is not known", word.escape_debug())))?;
+            self.set(&name.replace('-', "_"), Some(value))?;
+        }
+        Ok(())
+    }
+
+    /// What clients are told.
+    pub(in crate::postgres) fn told(&self) -> impl Iterator<Item = (&'static str, String)> {
+        TOLD.into_iter()
+            .map(|name| (name, self.session.settings.get(&name.to_lowercase()).cloned().unwrap_or_default()))
+    }
+
+    /// Sets something; none: as it was at the beginning.
+    ///
+    /// # Errors
+    /// There is no such setting, or it cannot have that value.
+    pub(in crate::postgres) fn set(&mut self, name: &str, value: Option<&str>) -> Result<(), Fault> {
+        let name = name.to_lowercase();
+        let Some(value) = value else {
+            match self.began.settings.get(&name) {
+                Some(began) => self.session.settings.insert(name, began.clone()),
+                None => self.session.settings.remove(&name),
+            };
+            return Ok(());
+        };
+        if value.len() > VALUE_BYTES_MAX {
+            return Err(Fault::new("22023", format!("the value of setting `{name}` is too long")));
+        }
+        let value = self.valid(&name, value.trim())?;
+        self.session.settings.insert(name, value);
+        Ok(())
+    }
+
+    /// The value as it is kept.
+    fn valid(&self, name: &str, value: &str) -> Result<String, Fault> {
+        let lower = value.to_lowercase();
+        let only = |good: bool, known: &str| if good { Ok(value.to_owned()) } else { Err(invalid(name, value, known)) };
+        match name {
+            "timezone" => zone(value).ok_or_else(|| invalid(name, value, "the name of a time zone, or hours from UTC")),
+            "statement_timeout" => {
+                let known = "a number of milliseconds, or one with a unit such as `5s`; 0: none";
+                duration(value).map(|_| value.to_owned()).ok_or_else(|| invalid(name, value, known))
+            }
+            // Nothing is ever locked.
+            "lock_timeout" => only(duration(value).is_some(), "a time"),
+            "idle_in_transaction_session_timeout" | "idle_session_timeout" => {
+                only(duration(value).is_some_and(|d| d.is_zero()), "0; `postgres.idle_timeout` of the server holds")
+            }
+            "client_encoding" => {
+                let bare = lower.replace(['-', '_'], "");
+                only(matches!(bare.as_str(), "utf8" | "unicode" | "default"), "UTF8").map(|_| "UTF8".to_owned())
+            }
+            "datestyle" => only(lower.contains("iso") || matches!(lower.as_str(), "mdy" | "dmy" | "ymd"), "ISO")
+                .map(|_| "ISO, MDY".to_owned()),
+            "intervalstyle" => only(lower == "postgres", "postgres"),
+            "bytea_output" => only(lower == "hex", "hex"),
+            "standard_conforming_strings" => {
+                only(matches!(lower.as_str(), "on" | "true" | "1"), "on").map(|_| "on".to_owned())
+            }
+            "extra_float_digits" => {
+                only(value.parse().is_ok_and(|n: i32| (-15..=3).contains(&n)), "a number from -15 to 3")
+            }
+            "default_transaction_read_only" | "transaction_read_only" => {
+                if matches!(lower.as_str(), "on" | "true" | "1" | "yes") {
+                    return Ok("on".to_owned());
+                }
+                Err(Fault::new("25006", format!("setting `{name}` is `on`: statements only read")))
+            }
+            "default_transaction_isolation" | "transaction_isolation" => Ok(lower),
+            "search_path" => search_path(value).ok_or_else(|| {
+                invalid(name, value, "a list of `public`, `quiver`, `pg_catalog`, `information_schema`")
+            }),
+            "role" => only(lower == "none" || value == self.session.user, "none"),
+            "application_name" | "client_min_messages" | "row_security" | "jit" => Ok(value.to_owned()),
+            _ if name.contains('.') => self.own(name, value),
+            _ if self.session.settings.contains_key(name) => {
+                Err(Fault::new("55P02", format!("setting `{name}` cannot be changed")))
+            }
+            _ => Err(Fault::new("42704", format!("there is no setting `{}`", name.escape_debug()))),
+        }
+    }
+
+    /// A setting of an application, which means nothing here.
+    fn own(&self, name: &str, value: &str) -> Result<String, Fault> {
+        let count = self.session.settings.keys().filter(|known| known.contains('.')).count();
+        if count >= OWN_MAX || name.len() > VALUE_BYTES_MAX {
+            return Err(Fault::new("54000", format!("a connection has at most {OWN_MAX} settings of its own")));
+        }
+        Ok(value.to_owned())
+    }
+
+    /// Sets everything as it was at the beginning.
+    pub(in crate::postgres) fn reset(&mut self) {
+        self.session = Session { backend: self.session.backend, ..self.began.clone() };
+    }
+
+    /// What a setting is.
+    ///
+    /// # Errors
+    /// There is no such setting.
+    pub(in crate::postgres) fn show(&self, name: &str) -> Result<String, Fault> {
+        let found = self.session.settings.get(&name.to_lowercase()).cloned();
+        found.ok_or_else(|| Fault::new("42704", format!("there is no setting `{}`", name.escape_debug())))
+    }
+
+    /// The longest that a statement may take; none: as the server says.
+    pub(in crate::postgres) fn statement_timeout(&self) -> Option<Duration> {
+        let value = self.session.settings.get("statement_timeout")?;
+        duration(value).filter(|timeout| !timeout.is_zero())
+    }
+
+    /// The zone in which times are shown.
+    pub(in crate::postgres) fn time_zone(&self) -> Option<String> {
+        self.session.settings.get("timezone").filter(|zone| *zone != "UTC").cloned()
+    }
+}
+
+/// A zone as the engine names it.
+fn zone(value: &str) -> Option<String> {
+    if let Ok(hours) = value.parse::<f64>() {
+        if hours.abs() > 14.0 {
+            return None;
+        }
+        let minutes = (hours.abs() * 60.0) as i64;
+        let sign = if hours < 0.0 { '-' } else { '+' };
+        return Some(format!("{sign}{:02}:{:02}", minutes / 60, minutes % 60));
+    }
+    let value = if value.eq_ignore_ascii_case("utc") || value == "default" { "UTC" } else { value };
+    value.parse::<arrow::array::timezone::Tz>().is_ok().then(|| value.to_owned())
+}
+
+/// A list of schemas, each of which is there.
+fn search_path(value: &str) -> Option<String> {
+    let mut found = Vec::new();
+    for part in value.split(',').map(|part| part.trim().trim_matches('"')) {
+        match part {
+            "public" | "quiver" | "pg_catalog" | "information_schema" => found.push(part.to_owned()),
+            // There are no schemas of users.
+            "$user" => {}
+            _ => return None,
+        }
+    }
+    Some(found.join(", "))
+}

@@ -1,0 +1,314 @@
+//! Rows as clients of PostgreSQL read them: each value as text, or as PostgreSQL's own bytes where the client asked so.
+//!
+//! Times have microseconds there: finer ones are cut off. Maps and structs are JSON.
+
+use arrow::array::timezone::Tz;
+use arrow::array::{
+    Array, ArrayRef, AsArray as _, BinaryViewArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array,
+    Int32Array, Int64Array, IntervalMonthDayNanoArray, ListArray, RecordBatch, StringViewArray, Time64MicrosecondArray,
+    TimestampMicrosecondArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
+use arrow::error::ArrowError;
+use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
+use bytes::{BufMut as _, BytesMut};
+use pgwire::messages::Message as _;
+use pgwire::messages::data::{FieldDescription, RowDescription};
+use quiver_sql::{pg_type, type_oid};
+use quiver_types::{Error, Result};
+
+use self::values::{push_date, push_interval, push_numeric, push_stamp, push_time};
+use super::fault::Fault;
+use super::params::{EPOCH_DAYS, EPOCH_US};
+
+mod values;
+
+/// The form of each column: binary or text.
+pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
+    match asked {
+        [] => Ok(vec![false; columns]),
+        [all] => Ok(vec![*all == 1; columns]),
+        each if each.len() == columns => Ok(each.iter().map(|form| *form == 1).collect()),
+        each => Err(Fault::new("08P01", format!("{} forms for {columns} columns", each.len()))),
+    }
+}
+
+/// Writes names and types of columns.
+///
+/// # Errors
+/// More columns than the protocol has numbers for.
+pub(super) fn describe(schema: &Schema, forms: &[bool], out: &mut BytesMut) -> Result<(), Fault> {
+    let fields = schema.fields().iter().zip(forms).map(|(field, binary)| {
+        let oid = type_oid(field.data_type());
+        let len = pg_type(oid).map_or(-1, |known| known.len);
+        // A NUL would end the name.
+        let name = field.name().replace('\0', "\u{fffd}");
+        FieldDescription::new(name, 0, 0, oid, len, -1, i16::from(*binary))
+    });
+    let fields: Vec<_> = fields.collect();
+    if i16::try_from(fields.len()).is_err() {
+        return Err(Fault::new("54011", "an answer has at most 32767 columns"));
+    }
+    let too_large = |_| Fault::new("54000", "names of columns are too long");
+    RowDescription::new(fields).encode(out).map_err(too_large)
+}
+
+fn failed(error: ArrowError) -> Error {
+    Error::internal("cannot write rows").with_source(error)
+}
+
+/// The type that values are written from.
+fn written(data_type: &DataType) -> DataType {
+    match data_type {
+        DataType::Int8 | DataType::UInt8 => DataType::Int16,
+        DataType::UInt16 => DataType::Int32,
+        DataType::UInt32 => DataType::Int64,
+        DataType::Float16 => DataType::Float32,
+        // Decimals go as their digits.
+        DataType::UInt64
+        | DataType::Decimal32(..)
+        | DataType::Decimal64(..)
+        | DataType::Decimal128(..)
+        | DataType::Decimal256(..)
+        | DataType::Utf8
+        | DataType::LargeUtf8 => DataType::Utf8View,
+        DataType::Binary | DataType::LargeBinary | DataType::FixedSizeBinary(_) => DataType::BinaryView,
+        DataType::Date64 => DataType::Date32,
+        DataType::Time32(_) | DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
+        DataType::Timestamp(_, zone) => DataType::Timestamp(TimeUnit::Microsecond, zone.clone()),
+        DataType::Interval(_) | DataType::Duration(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+        DataType::Dictionary(_, values) => written(values),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) if is_list(data_type) => {
+            DataType::List(FieldRef::new(Field::new("item", written(item.data_type()), true)))
+        }
+        other => other.clone(),
+    }
+}
+
+/// Whether a type is one of lists for clients, and not JSON.
+fn is_list(data_type: &DataType) -> bool {
+    type_oid(data_type) != 114
+}
+
+/// Values of a column.
+enum Values<'a> {
+    Null,
+    Bool(&'a BooleanArray),
+    Int2(&'a Int16Array),
+    Int4(&'a Int32Array),
+    Int8(&'a Int64Array),
+    Float4(&'a Float32Array),
+    Float8(&'a Float64Array),
+    Text(&'a StringViewArray),
+    Numeric(&'a StringViewArray),
+    Bytes(&'a BinaryViewArray),
+    Date(&'a Date32Array),
+    Time(&'a Time64MicrosecondArray),
+    Stamp(&'a TimestampMicrosecondArray, Option<Tz>),
+    Interval(&'a IntervalMonthDayNanoArray),
+    List(&'a ListArray, Box<Values<'a>>, u32),
+    Json(NullableEncoder<'a>),
+}
+
+impl<'a> Values<'a> {
+    fn of(field: &'a FieldRef, array: &'a dyn Array, options: &'a EncoderOptions) -> Result<Self> {
+        let is_number = type_oid(field.data_type()) == 1700;
+        Ok(match array.data_type() {
+            DataType::Null => Self::Null,
+            DataType::Boolean => Self::Bool(array.as_boolean()),
+            DataType::Int16 => Self::Int2(array.as_primitive()),
+            DataType::Int32 => Self::Int4(array.as_primitive()),
+            DataType::Int64 => Self::Int8(array.as_primitive()),
+            DataType::Float32 => Self::Float4(array.as_primitive()),
+            DataType::Float64 => Self::Float8(array.as_primitive()),
+            DataType::Utf8View if is_number => Self::Numeric(array.as_string_view()),
+            DataType::Utf8View => Self::Text(array.as_string_view()),
+            DataType::BinaryView => Self::Bytes(array.as_binary_view()),
+            DataType::Date32 => Self::Date(array.as_primitive()),
+            DataType::Time64(_) => Self::Time(array.as_primitive()),
+            DataType::Timestamp(_, zone) => {
+                let zone = zone.as_deref().map(str::parse).transpose().map_err(failed)?;
+                Self::Stamp(array.as_primitive(), zone)
+            }
+            DataType::Interval(_) => Self::Interval(array.as_primitive()),
+            DataType::List(_) if is_list(field.data_type()) => {
+                let (DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _)) =
+                    field.data_type()
+                else {
+                    return Err(Error::internal("a list has items of no type"));
+                };
+                let list: &ListArray = array.as_list();
+                let values = Self::of(item, &**list.values(), options)?;
+                Self::List(list, Box::new(values), type_oid(item.data_type()))
+            }
+            _ => Self::Json(make_encoder(field, array, options).map_err(failed)?),
+        })
+    }
+
+    fn is_null(&self, row: usize) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(a) => a.is_null(row),
+            Self::Int2(a) => a.is_null(row),
+            Self::Int4(a) => a.is_null(row),
+            Self::Int8(a) => a.is_null(row),
+            Self::Float4(a) => a.is_null(row),
+            Self::Float8(a) => a.is_null(row),
+            Self::Text(a) | Self::Numeric(a) => a.is_null(row),
+            Self::Bytes(a) => a.is_null(row),
+            Self::Date(a) => a.is_null(row),
+            Self::Time(a) => a.is_null(row),
+            Self::Stamp(a, _) => a.is_null(row),
+            Self::Interval(a) => a.is_null(row),
+            Self::List(a, ..) => a.is_null(row),
+            Self::Json(encoder) => encoder.is_null(row),
+        }
+    }
+
+    /// Writes a value with its length before it.
+    fn push_sized(&mut self, row: usize, binary: bool, out: &mut BytesMut) -> Result<()> {
+        if self.is_null(row) {
+            out.put_i32(-1);
+            return Ok(());
+        }
+        let at = out.len();
+        out.put_i32(0);
+        if binary {
+            self.push_binary(row, out)?;
+        } else {
+            self.push_text(row, out)?;
+        }
+        let too_long = |_| Error::internal("a value is too long for the protocol");
+        let len = i32::try_from(out.len() - at - 4).map_err(too_long)?;
+        out[at..at + 4].copy_from_slice(&len.to_be_bytes());
+        Ok(())
+    }
+
+    fn push_binary(&mut self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match self {
+            Self::Bool(a) => out.put_u8(a.value(row).into()),
+            Self::Int2(a) => out.put_i16(a.value(row)),
+            Self::Int4(a) => out.put_i32(a.value(row)),
+            Self::Int8(a) => out.put_i64(a.value(row)),
+            Self::Float4(a) => out.put_f32(a.value(row)),
+            Self::Float8(a) => out.put_f64(a.value(row)),
+            Self::Numeric(a) => push_numeric(a.value(row), out)?,
+            Self::Bytes(a) => out.put_slice(a.value(row)),
+            Self::Date(a) => out.put_i32(a.value(row).saturating_sub(EPOCH_DAYS)),
+            Self::Time(a) => out.put_i64(a.value(row)),
+            Self::Stamp(a, _) => out.put_i64(a.value(row).saturating_sub(EPOCH_US)),
+            Self::Interval(a) => {
+                let value = a.value(row);
+                out.put_i64(value.nanoseconds / 1000);
+                out.put_i32(value.days);
+                out.put_i32(value.months);
+            }
+            Self::List(list, items, oid) => {
+                let rows = bounds(list, row);
+                let has_null = rows.clone().any(|at| items.is_null(at));
+                out.put_i32(i32::from(!rows.is_empty()));
+                out.put_i32(has_null.into());
+                out.put_u32(*oid);
+                if !rows.is_empty() {
+                    out.put_i32(rows.len() as i32);
+                    out.put_i32(1);
+                }
+                for at in rows {
+                    items.push_sized(at, true, out)?;
+                }
+            }
+            Self::Text(_) | Self::Json(_) | Self::Null => self.push_text(row, out)?,
+        }
+        Ok(())
+    }
+
+    fn push_text(&mut self, row: usize, out: &mut BytesMut) -> Result<()> {
+        match self {
+            Self::Null => {}
+            Self::Bool(a) => out.put_u8(if a.value(row) { b't' } else { b'f' }),
+            Self::Int2(a) => push(out, a.value(row)),
+            Self::Int4(a) => push(out, a.value(row)),
+            Self::Int8(a) => push(out, a.value(row)),
+            Self::Float4(a) => values::push_float(a.value(row), out),
+            Self::Float8(a) => values::push_float(a.value(row), out),
+            Self::Text(a) | Self::Numeric(a) => out.put_slice(a.value(row).as_bytes()),
+            Self::Bytes(a) => {
+                out.put_slice(b"\\x");
+                a.value(row).iter().for_each(|byte| push(out, format_args!("{byte:02x}")));
+            }
+            Self::Date(a) => push_date(a.value(row), out),
+            Self::Time(a) => push_time(a.value(row), out),
+            Self::Stamp(a, zone) => push_stamp(a.value(row), *zone, out),
+            Self::Interval(a) => push_interval(a.value(row), out),
+            Self::Json(encoder) => {
+                let mut json = Vec::new();
+                encoder.encode(row, &mut json);
+                out.put_slice(&json);
+            }
+            Self::List(list, items, _) => {
+                out.put_u8(b'{');
+                let (rows, mut scratch) = (bounds(list, row), BytesMut::new());
+                let first = rows.start;
+                for at in rows {
+                    if at > first {
+                        out.put_u8(b',');
+                    }
+                    if items.is_null(at) {
+                        out.put_slice(b"NULL");
+                        continue;
+                    }
+                    scratch.clear();
+                    items.push_text(at, &mut scratch)?;
+                    values::push_item(&scratch, out);
+                }
+                out.put_u8(b'}');
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Rows of the items of a list.
+fn bounds(list: &ListArray, row: usize) -> std::ops::Range<usize> {
+    let ends = list.value_offsets();
+    ends[row] as usize..ends[row + 1] as usize
+}
+
+fn push(out: &mut BytesMut, value: impl std::fmt::Display) {
+    // Growing never fails.
+    let _ = std::fmt::Write::write_fmt(out, format_args!("{value}"));
+}
+
+/// Writes rows.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub(super) fn rows(batch: &RecordBatch, forms: &[bool], out: &mut BytesMut) -> Result<()> {
+    let schema = batch.schema();
+    let normal = |(field, column): (&FieldRef, &ArrayRef)| {
+        let wanted = written(field.data_type());
+        if column.data_type() == &wanted { Ok(ArrayRef::clone(column)) } else { cast(column, &wanted).map_err(failed) }
+    };
+    let arrays = schema.fields().iter().zip(batch.columns()).map(normal).collect::<Result<Vec<_>>>()?;
+    let options = EncoderOptions::default().with_explicit_nulls(true);
+    let columns = schema.fields().iter().zip(&arrays);
+    let mut columns =
+        columns.map(|(field, array)| Values::of(field, &**array, &options)).collect::<Result<Vec<_>>>()?;
+    for row in 0..batch.num_rows() {
+        let at = out.len();
+        out.put_u8(b'D');
+        out.put_i32(0);
+        out.put_i16(columns.len() as i16);
+        for (column, binary) in columns.iter_mut().zip(forms) {
+            column.push_sized(row, *binary, out)?;
+        }
+        let too_long = |_| Error::internal("a row is too long for the protocol");
+        let len = i32::try_from(out.len() - at - 1).map_err(too_long)?;
+        out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,272 @@
+//! Values of parameters as clients send them: as text, or as PostgreSQL's own bytes.
+
+use bytes::{Buf as _, Bytes};
+use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta};
+use quiver_sql::{PG_TYPES, Param, PgType, pg_type};
+
+use super::fault::Fault;
+
+/// 2000-01-01, from which PostgreSQL counts.
+pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
+/// Days of it since 1970.
+pub(super) const EPOCH_DAYS: i32 = 10_957;
+/// Most items of a list.
+const ITEMS_MAX: usize = 10_000;
+
+fn malformed(pg_type: &PgType) -> Fault {
+    Fault::new("22P02", format!("a parameter is no value of type {}", pg_type.sql))
+}
+
+fn unknown(what: impl std::fmt::Display) -> Fault {
+    Fault::new("0A000", format!("parameters {what} are not read here"))
+}
+
+/// The type of the items of a type of lists.
+fn item_of(oid: u32) -> Option<&'static PgType> {
+    PG_TYPES.iter().find(|known| known.array == oid && oid != 0)
+}
+
+/// Reads a value of a type.
+///
+/// # Errors
+/// One that is no value of its type, or of a type that is not read.
+pub(super) fn read(oid: u32, binary: bool, value: Option<&Bytes>) -> Result<Param, Fault> {
+    if let Some(item) = item_of(oid) {
+        let Some(value) = value else { return Ok(Param::Null) };
+        let items = if binary { binary_items(value, item)? } else { text_items(value, item)? };
+        return Ok(Param::List(items));
+    }
+    let known = pg_type(oid).ok_or_else(|| unknown(format_args!("of the type with number {oid}")))?;
+    if known.oid == 17 {
+        return Err(unknown("of type bytea"));
+    }
+    let Some(value) = value else { return Ok(Param::Typed(None, known)) };
+    let text = if binary { binary_text(value, known)? } else { checked(value, known)? };
+    Ok(Param::Typed(Some(text), known))
+}
+
+/// A text that is a value of its type, as far as can be said without the engine.
+fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
+    let text = std::str::from_utf8(value).map_err(|_| Fault::new("22021", "a parameter is no UTF-8 text"))?;
+    let number = text.trim();
+    let good = match known.oid {
+        20 | 26 => number.parse::<i64>().is_ok(),
+        21 => number.parse::<i16>().is_ok(),
+        23 => number.parse::<i32>().is_ok(),
+        700 | 701 | 1700 => number.parse::<f64>().is_ok(),
+        16 => {
+            return match number.to_ascii_lowercase().as_str() {
+                "t" | "true" | "1" | "on" | "yes" => Ok("true".to_owned()),
+                "f" | "false" | "0" | "off" | "no" => Ok("false".to_owned()),
+                _ => Err(malformed(known)),
+            };
+        }
+        _ => return Ok(text.to_owned()),
+    };
+    if good { Ok(number.to_owned()) } else { Err(malformed(known)) }
+}
+
+/// Reads PostgreSQL's own bytes into the text of the value.
+fn binary_text(value: &Bytes, known: &PgType) -> Result<String, Fault> {
+    let mut rest = value.clone();
+    let sized = known.len > 0 && !matches!(known.oid, 18 | 19);
+    if sized && rest.len() != known.len as usize {
+        return Err(malformed(known));
+    }
+    let micros = |us: i64| us.checked_add(EPOCH_US).and_then(DateTime::from_timestamp_micros);
+    let text = match known.oid {
+        16 => Some((rest.get_u8() != 0).to_string()),
+        20 => Some(rest.get_i64().to_string()),
+        21 => Some(rest.get_i16().to_string()),
+        23 => Some(rest.get_i32().to_string()),
+        26 => Some(rest.get_u32().to_string()),
+        700 => Some(rest.get_f32().to_string()),
+        701 => Some(rest.get_f64().to_string()),
+        1082 => {
+            let days = i64::from(rest.get_i32()) + i64::from(EPOCH_DAYS);
+            let epoch = NaiveDate::from_ymd_opt(1970, 1, 1);
+            epoch.and_then(|date| date.checked_add_signed(TimeDelta::try_days(days)?)).map(|date| date.to_string())
+        }
+        1083 => {
+            let us = rest.get_i64();
+            let time = u32::try_from(us / 1_000_000).ok().zip(u32::try_from(us % 1_000_000 * 1000).ok());
+            time.and_then(|(s, ns)| NaiveTime::from_num_seconds_from_midnight_opt(s, ns)).map(|time| time.to_string())
+        }
+        1114 => micros(rest.get_i64()).map(|time| time.format("%Y-%m-%dT%H:%M:%S%.6f").to_string()),
+        1184 => micros(rest.get_i64()).map(|time| time.format("%Y-%m-%dT%H:%M:%S%.6fZ").to_string()),
+        1186 => {
+            let (us, days, months) = (rest.get_i64(), rest.get_i32(), rest.get_i32());
+            Some(format!("{months} months {days} days {us} microseconds"))
+        }
+        2950 => {
+            let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            Some(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
+        }
+        1700 => numeric(rest),
+        3802 => {
+            // A version stands before the text.
+            (rest.first() == Some(&1)).then(|| String::from_utf8(rest[1..].to_vec()).ok()).flatten()
+        }
+        18 | 19 | 25 | 114 | 705 | 1042 | 1043 => String::from_utf8(rest.to_vec()).ok(),
+        _ => return Err(unknown(format_args!("of type {} in binary form", known.sql))),
+    };
+    text.ok_or_else(|| malformed(known))
+}
+
+/// Decimal digits by four, of which the first stands before the point `weight` fours.
+fn numeric(mut rest: Bytes) -> Option<String> {
+    if rest.len() < 8 {
+        return None;
+    }
+    let (count, weight, sign, scale) = (rest.get_u16(), rest.get_i16(), rest.get_u16(), rest.get_u16());
+    if sign == 0xC000 {
+        return Some("NaN".to_owned());
+    }
+    if rest.len() != usize::from(count) * 2
+        || !matches!(sign, 0 | 0x4000)
+        || weight.unsigned_abs() > 1000
+        || scale > 1000
+    {
+        return None;
+    }
+    let digits: Vec<u16> = (0..count).map(|_| rest.get_u16()).collect();
+    let digit = |at: i32| usize::try_from(at).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
+    let mut text = String::from(if sign == 0 { "" } else { "-" });
+    for at in 0..=i32::from(weight).max(0) {
+        let four = if weight < 0 { 0 } else { digit(at) };
+        text.push_str(&if at == 0 { four.to_string() } else { format!("{four:04}") });
+    }
+    if scale > 0 {
+        let first = i32::from(weight) + 1;
+        let fours = (0..=i32::from(scale).div_euclid(4)).map(|at| format!("{:04}", digit(first + at)));
+        let fraction: String = fours.collect();
+        text.push('.');
+        text.push_str(&fraction[..usize::from(scale)]);
+    }
+    Some(text)
+}
+
+fn too_long() -> Fault {
+    Fault::new("54000", format!("a list as parameter has at most {ITEMS_MAX} items"))
+}
+
+/// The items of `{a,"b c",NULL}`.
+fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
+    let text = std::str::from_utf8(value).map_err(|_| malformed(item))?.trim();
+    let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).ok_or_else(|| malformed(item))?;
+    let (mut items, mut part, mut quoted, mut was_quoted) = (Vec::new(), String::new(), false, false);
+    let mut push = |part: &mut String, was_quoted: &mut bool| -> Result<(), Fault> {
+        let text = std::mem::take(part);
+        let text = if *was_quoted { text } else { text.trim().to_owned() };
+        let is_null = !std::mem::take(was_quoted) && text.eq_ignore_ascii_case("null");
+        let value = if is_null { None } else { Some(checked(&Bytes::from(text), item)?) };
+        items.push(Param::Typed(value, item));
+        if items.len() > ITEMS_MAX { Err(too_long()) } else { Ok(()) }
+    };
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => part.extend(letters.next()),
+            '"' => {
+                quoted = !quoted;
+                was_quoted = true;
+            }
+            ',' if !quoted => push(&mut part, &mut was_quoted)?,
+            '{' | '}' if !quoted => return Err(unknown("that are lists of lists")),
+            other => part.push(other),
+        }
+    }
+    if !inner.trim().is_empty() {
+        push(&mut part, &mut was_quoted)?;
+    }
+    Ok(items)
+}
+
+fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault> {
+    let mut rest = value.clone();
+    if rest.len() < 12 {
+        return Err(malformed(item));
+    }
+    let (dimensions, _, _) = (rest.get_i32(), rest.get_i32(), rest.get_u32());
+    match dimensions {
+        0 => return Ok(Vec::new()),
+        1 if rest.len() >= 8 => {}
+        1 => return Err(malformed(item)),
+        _ => return Err(unknown("that are lists of lists")),
+    }
+    let (count, _) = (rest.get_i32(), rest.get_i32());
+    let count = usize::try_from(count).map_err(|_| malformed(item))?;
+    if count > ITEMS_MAX {
+        return Err(too_long());
+    }
+    let mut items = Vec::new();
+    for _ in 0..count {
+        if rest.len() < 4 {
+            return Err(malformed(item));
+        }
+        let len = rest.get_i32();
+        let value = match usize::try_from(len) {
+            Err(_) => None,
+            Ok(len) if len <= rest.len() => Some(binary_text(&rest.split_to(len), item)?),
+            Ok(_) => return Err(malformed(item)),
+        };
+        items.push(Param::Typed(value, item));
+    }
+    Ok(items)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(oid: u32, binary: bool, value: &[u8]) -> Result<Param, Fault> {
+        read(oid, binary, Some(&Bytes::copy_from_slice(value)))
+    }
+
+    fn text(oid: u32, binary: bool, value: &[u8]) -> String {
+        match of(oid, binary, value).unwrap() {
+            Param::Typed(Some(text), pg_type) => {
+                assert_eq!(pg_type.oid, oid);
+                text
+            }
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn texts_and_bytes() {
+        assert_eq!(text(23, false, b" 42 "), "42");
+        assert_eq!(text(16, false, b"t"), "true");
+        assert_eq!(text(20, true, &(-5_i64).to_be_bytes()), "-5");
+        assert_eq!(text(701, true, &0.1_f64.to_be_bytes()), "0.1");
+        assert_eq!(text(1184, true, &0_i64.to_be_bytes()), "2000-01-01T00:00:00.000000Z");
+        assert_eq!(text(1082, true, &(-1_i32).to_be_bytes()), "1999-12-31");
+        assert_eq!(text(1700, true, &[0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x0d, 0x48]), "-12.34");
+        assert!(of(23, false, b"4x").is_err_and(|fault| fault.code == "22P02"));
+        assert!(of(23, true, b"123").is_err() && of(17, true, b"1").is_err() && of(600, false, b"1").is_err());
+        assert!(of(1184, true, &i64::MAX.to_be_bytes()).is_err());
+        assert!(matches!(read(23, false, None), Ok(Param::Typed(None, _))));
+    }
+
+    #[test]
+    fn lists() {
+        let Param::List(items) = of(1009, false, br#"{a,"b, \"c\"",NULL,""}"#).unwrap() else { panic!("no list") };
+        let texts: Vec<Option<String>> = items
+            .into_iter()
+            .map(|item| match item {
+                Param::Typed(text, _) => text,
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(texts, [Some("a".into()), Some("b, \"c\"".into()), None, Some(String::new())]);
+        assert!(matches!(of(1007, false, b"{}"), Ok(Param::List(items)) if items.is_empty()));
+        assert!(
+            of(1007, false, b"{1,x}").is_err() && of(1007, false, b"{{1}}").is_err() && of(1007, false, b"1").is_err()
+        );
+        let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9];
+        assert!(matches!(of(1007, true, &bytes), Ok(Param::List(items)) if items.len() == 1));
+        for len in 0..bytes.len() {
+            assert!(of(1007, true, &bytes[..len]).is_err(), "{len}");
+        }
+    }
+}

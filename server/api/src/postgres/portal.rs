@@ -1,0 +1,124 @@
+//! Portals: a statement with its values, and its rows as far as they were not fetched yet. Rows come batch by batch, and
+//! one batch at most waits here.
+
+use arrow::array::{ArrayRef, RecordBatch, StringArray};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use quiver_query::QueryContext;
+use quiver_sql::{Param, Params, Rows};
+use quiver_types::{Error, Result};
+use std::sync::Arc;
+
+use super::command::Command;
+
+/// See the module.
+#[derive(Debug)]
+pub(super) struct Portal {
+    pub(super) text: String,
+    pub(super) command: Command,
+    pub(super) params: Params,
+    /// Forms of the columns, as the client asked.
+    pub(super) results: Vec<i16>,
+    /// What the client was told that the statement gives.
+    pub(super) promised: Option<SchemaRef>,
+    pub(super) run: Option<Run>,
+    /// Whether all rows were fetched.
+    pub(super) done: bool,
+    param_bytes: usize,
+}
+
+impl Portal {
+    /// One without values.
+    pub(super) fn new(text: String, command: Command) -> Self {
+        let (params, results) = (Params::default(), Vec::new());
+        Self { text, command, params, results, promised: None, run: None, done: false, param_bytes: 0 }
+    }
+
+    /// Gives it values.
+    pub(super) fn with_params(mut self, params: Vec<Param>, bytes: usize) -> Self {
+        self.params = Params::positional(params);
+        self.param_bytes = bytes;
+        self
+    }
+
+    /// What it holds before it runs.
+    pub(super) fn bytes(&self) -> usize {
+        self.text.len() + self.param_bytes
+    }
+}
+
+/// Rows on their way.
+#[derive(Debug)]
+pub(super) struct Run {
+    pub(super) schema: SchemaRef,
+    rows: Option<Rows>,
+    /// The batch at hand.
+    batch: Option<RecordBatch>,
+    /// How many of its rows were taken.
+    taken: usize,
+    /// What it runs in; memory is held by it.
+    _ctx: Option<QueryContext>,
+}
+
+impl Run {
+    /// Rows of a query.
+    pub(super) fn of(rows: Rows, ctx: QueryContext) -> Self {
+        Self { schema: rows.schema(), rows: Some(rows), batch: None, taken: 0, _ctx: Some(ctx) }
+    }
+
+    /// Lines of text, under the names of their columns.
+    ///
+    /// # Errors
+    /// Internal: only by a fault of ours.
+    pub(super) fn of_texts(columns: &[(&str, Vec<String>)]) -> Result<Self> {
+        let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Utf8, false)).collect();
+        let arrays = columns.iter().map(|(_, texts)| Arc::new(StringArray::from(texts.clone())) as ArrayRef).collect();
+        let schema = Arc::new(Schema::new(fields));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)
+            .map_err(|e| Error::internal("cannot show lines").with_source(e))?;
+        Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, _ctx: None })
+    }
+
+    /// The next rows, `most` of them at most; none at the end. It can be dropped while it waits without losing any.
+    ///
+    /// # Errors
+    /// Those of running.
+    pub(super) async fn next(&mut self, most: usize) -> Result<Option<RecordBatch>> {
+        loop {
+            if let Some(batch) = &self.batch {
+                let left = batch.num_rows() - self.taken;
+                if left > 0 {
+                    let rows = left.min(most);
+                    let piece = batch.slice(self.taken, rows);
+                    self.taken += rows;
+                    return Ok(Some(piece));
+                }
+                self.batch = None;
+            }
+            let Some(rows) = &mut self.rows else { return Ok(None) };
+            match rows.next().await? {
+                Some(batch) => (self.batch, self.taken) = (Some(batch), 0),
+                None => {
+                    self.rows = None;
+                    return Ok(None);
+                }
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[tokio::test]
+    async fn rows_are_taken_in_pieces() {
+        let lines = (0..5).map(|n| n.to_string()).collect();
+        let mut run = Run::of_texts(&[("line", lines)]).unwrap();
+        let mut sizes = Vec::new();
+        while let Some(piece) = run.next(2).await.unwrap() {
+            sizes.push(piece.num_rows());
+        }
+        assert_eq!(sizes, [2, 2, 1]);
+        assert!(run.next(2).await.unwrap().is_none());
+    }
+}

@@ -1,0 +1,344 @@
+//! A connection whose client is known: messages in, answers out, until one of both ends it.
+//!
+//! While a statement runs the connection is read on, so that a client that went away is noticed; what comes is kept for
+//! later, and not more than a little of it.
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use bytes::{BufMut as _, BytesMut};
+use pgwire::messages::Message as _;
+use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
+use quiver_auth::Identity;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::time::timeout;
+use tokio_util::sync::CancellationToken;
+
+use super::With;
+use super::cancel::Cancellable;
+use super::command::{self, Command, Settings};
+use super::fault::Fault;
+use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message};
+use super::portal::Portal;
+use super::statements::{Kept, Prepared};
+use crate::serve::Stream;
+use crate::state::AppState;
+
+mod answer;
+mod ask;
+
+/// How much is written before it is sent.
+const OUT_BYTES: usize = 64 << 10;
+
+/// Why a connection ends without another word.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Ended {
+    /// The client went away, or takes nothing.
+    Gone,
+    /// It said so.
+    Said,
+}
+
+/// What a step may end in.
+enum Trouble {
+    /// The client is told, and goes on.
+    Fault(Fault),
+    End(Ended),
+}
+
+impl From<Fault> for Trouble {
+    fn from(fault: Fault) -> Self {
+        Self::Fault(fault)
+    }
+}
+
+impl From<Ended> for Trouble {
+    fn from(ended: Ended) -> Self {
+        Self::End(ended)
+    }
+}
+
+/// See the module.
+pub(super) struct Connection {
+    stream: Stream,
+    read: BytesMut,
+    out: BytesMut,
+    with: With,
+    app: Arc<AppState>,
+    identity: Arc<Identity>,
+    peer: SocketAddr,
+    settings: Settings,
+    cancellable: Cancellable,
+    kept: Kept,
+    transaction: TransactionStatus,
+    /// Whether messages are passed over until the client says that it begins anew.
+    skipping: bool,
+}
+
+impl Connection {
+    /// Takes over a connection whose client is in; `out` holds what it was told.
+    pub(super) fn new(
+        stream: Stream,
+        out: BytesMut,
+        with: With,
+        app: Arc<AppState>,
+        (identity, peer): (Arc<Identity>, SocketAddr),
+        settings: Settings,
+        cancellable: Cancellable,
+    ) -> Self {
+        Self {
+            stream,
+            read: BytesMut::new(),
+            out,
+            with,
+            app,
+            identity,
+            peer,
+            settings,
+            cancellable,
+            kept: Kept::default(),
+            transaction: TransactionStatus::Idle,
+            skipping: false,
+        }
+    }
+
+    /// Serves it to its end.
+    pub(super) async fn run(mut self) {
+        self.ready();
+        let ended = self.serve().await;
+        tracing::debug!(peer = %self.peer, ?ended, "connection of PostgreSQL's protocol ended");
+        if ended == Ended::Said {
+            let _ = timeout(self.with.settings.send_timeout, self.stream.shutdown()).await;
+        }
+    }
+
+    async fn serve(&mut self) -> Ended {
+        loop {
+            let message = match frame::take(&mut self.read, FRAME_BYTES_MAX) {
+                Ok(Some((kind, body))) => frame::read(kind, body),
+                Ok(None) => {
+                    if let Err(ended) = self.wait().await {
+                        return ended;
+                    }
+                    continue;
+                }
+                Err(fault) => Err(fault),
+            };
+            let done = match message {
+                Ok(message) => self.message(message).await,
+                Err(fault) => Err(fault.into()),
+            };
+            match done {
+                Ok(()) => {}
+                Err(Trouble::End(ended)) => return ended,
+                Err(Trouble::Fault(fault)) => {
+                    let fatal = fault.is_fatal();
+                    self.fail(&fault);
+                    if fatal {
+                        let _ = self.flush().await;
+                        return Ended::Said;
+                    }
+                    self.skipping = true;
+                }
+            }
+        }
+    }
+
+    /// Sends what is written, and waits for more of the client.
+    async fn wait(&mut self) -> Result<(), Ended> {
+        self.flush().await?;
+        self.read.reserve(8 << 10);
+        let read = tokio::select! {
+            read = timeout(self.with.idle, self.stream.read_buf(&mut self.read)) => read,
+            () = self.with.stop.cancelled() => {
+                self.fail(&Fault::fatal("57P01", "the server stops"));
+                let _ = self.flush().await;
+                return Err(Ended::Said);
+            }
+        };
+        match read {
+            Ok(Ok(0) | Err(_)) => Err(Ended::Gone),
+            Ok(Ok(_)) => Ok(()),
+            Err(_) => {
+                self.fail(&Fault::fatal("57P05", "the connection was idle for too long"));
+                let _ = self.flush().await;
+                Err(Ended::Said)
+            }
+        }
+    }
+
+    /// Sends what is written.
+    async fn flush(&mut self) -> Result<(), Ended> {
+        if self.out.is_empty() {
+            return Ok(());
+        }
+        let (stream, out) = (&mut self.stream, &mut self.out);
+        let sent = timeout(self.with.settings.send_timeout, async {
+            stream.write_all_buf(out).await?;
+            stream.flush().await
+        });
+        match sent.await {
+            Ok(Ok(())) => {
+                if self.out.capacity() > 4 * OUT_BYTES {
+                    self.out = BytesMut::new();
+                }
+                Ok(())
+            }
+            Ok(Err(_)) | Err(_) => Err(Ended::Gone),
+        }
+    }
+
+    fn fail(&mut self, fault: &Fault) {
+        fault.write(&mut self.out);
+        if self.transaction == TransactionStatus::Transaction {
+            self.transaction = TransactionStatus::Error;
+            self.kept.end_portals();
+        }
+    }
+
+    fn ready(&mut self) {
+        let _ = ReadyForQuery::new(self.transaction).encode(&mut self.out);
+    }
+
+    /// A message of a type and nothing else.
+    fn say(&mut self, kind: u8) {
+        self.out.put_u8(kind);
+        self.out.put_i32(4);
+    }
+
+    async fn message(&mut self, message: Message) -> Result<(), Trouble> {
+        match message {
+            Message::Terminate => return Err(Ended::Said.into()),
+            Message::Sync => {
+                self.skipping = false;
+                if self.transaction == TransactionStatus::Idle {
+                    self.kept.end_portals();
+                }
+                self.ready();
+                return Ok(self.flush().await?);
+            }
+            Message::Query(text) => {
+                self.skipping = false;
+                return self.simple(&text).await;
+            }
+            _ if self.skipping => return Ok(()),
+            Message::Parse { name, query, types } => self.parse(name, query, types)?,
+            Message::Bind(bind) => self.bind(bind).await?,
+            Message::Describe(true, name) => self.describe_statement(&name).await?,
+            Message::Describe(false, name) => {
+                let mut portal = self.kept.take(&name)?;
+                let described = self.describe_portal(&mut portal).await;
+                self.kept.put(&name, portal);
+                described?;
+            }
+            Message::Execute { portal: name, rows } => {
+                let mut portal = self.kept.take(&name)?;
+                let executed = self.execute(&mut portal, rows).await;
+                // It may have been a command that ends all portals.
+                if executed.is_ok() && !self.ends_portals(&portal.command) {
+                    self.kept.put(&name, portal);
+                }
+                executed?;
+            }
+            Message::Close(is_statement, name) => {
+                self.kept.close(is_statement, &name);
+                self.say(b'3');
+            }
+            Message::Flush => self.flush().await?,
+            Message::Password(_) => return Err(Fault::protocol("no password was asked for").into()),
+            Message::Unasked(kind) => {
+                let text = format!("messages of type `{}` are not spoken here", char::from(kind));
+                return Err(Fault::new("0A000", text).into());
+            }
+        }
+        Ok(())
+    }
+
+    fn ends_portals(&self, command: &Command) -> bool {
+        matches!(command, Command::Commit | Command::Rollback | Command::Discard(_))
+            || self.transaction == TransactionStatus::Error
+    }
+
+    /// Statements to run one after the other, until one fails.
+    async fn simple(&mut self, text: &str) -> Result<(), Trouble> {
+        match self.each(text).await {
+            Ok(()) => {}
+            Err(Trouble::Fault(fault)) if !fault.is_fatal() => self.fail(&fault),
+            Err(other) => return Err(other),
+        }
+        self.ready();
+        Ok(self.flush().await?)
+    }
+
+    async fn each(&mut self, text: &str) -> Result<(), Trouble> {
+        self.kept.close(false, "");
+        let statements = command::split(text)?;
+        if statements.is_empty() {
+            self.say(b'I');
+        }
+        for statement in statements {
+            let command = command::read(&statement)?;
+            let mut portal = Portal::new(statement, command);
+            if Self::gives_rows(&portal.command) {
+                self.describe_portal(&mut portal).await?;
+            }
+            self.execute(&mut portal, 0).await?;
+        }
+        Ok(())
+    }
+
+    /// Whether a statement has rows as its answer.
+    fn gives_rows(command: &Command) -> bool {
+        matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..))
+    }
+
+    fn parse(&mut self, name: String, text: String, declared: Vec<u32>) -> Result<(), Trouble> {
+        let mut statements = command::split(&text)?;
+        if statements.len() > 1 {
+            return Err(Fault::new("42601", "a prepared statement is one statement").into());
+        }
+        let text = statements.pop().unwrap_or_default();
+        let command = command::read(&text)?;
+        self.kept.prepare(name, Prepared { text, command, declared, described: None })?;
+        self.say(b'1');
+        Ok(())
+    }
+
+    async fn bind(&mut self, bind: Bind) -> Result<(), Trouble> {
+        let params = self.params_of(&bind).await?;
+        let statement = self.kept.statement(&bind.statement)?;
+        let bytes = bind.values.iter().flatten().map(bytes::Bytes::len).sum();
+        let mut portal = Portal::new(statement.text.clone(), statement.command.clone()).with_params(params, bytes);
+        portal.results = bind.results;
+        portal.promised = statement.described.as_ref().map(|described| Arc::clone(&described.columns));
+        self.kept.open(bind.portal, portal)?;
+        self.say(b'2');
+        Ok(())
+    }
+}
+
+/// Does some work while the connection is watched: it ends with the client, and with what cancels it.
+async fn attended<T>(
+    stream: &mut Stream,
+    read: &mut BytesMut,
+    running: &CancellationToken,
+    work: impl Future<Output = T>,
+) -> Result<T, Trouble> {
+    let mut work = std::pin::pin!(work);
+    loop {
+        if read.len() < AHEAD_BYTES_MAX {
+            read.reserve(4 << 10);
+        }
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            () = running.cancelled() => {
+                return Err(Fault::new("57014", "the statement was cancelled, as its client asked").into());
+            }
+            more = stream.read_buf(read), if read.len() < AHEAD_BYTES_MAX => match more {
+                Ok(0) | Err(_) => return Err(Ended::Gone.into()),
+                Ok(_) => {}
+            },
+        }
+    }
+}

@@ -1,0 +1,192 @@
+//! Answers: rows as they are found, and what commands do.
+
+use pgwire::messages::Message as _;
+use pgwire::messages::response::{CommandComplete, TransactionStatus};
+use pgwire::messages::startup::ParameterStatus;
+use tokio_util::sync::CancellationToken;
+
+use super::ask::told;
+use super::{Connection, OUT_BYTES, Trouble, attended};
+use crate::postgres::command::{Command, Forget};
+use crate::postgres::encode;
+use crate::postgres::fault::Fault;
+use crate::postgres::portal::Portal;
+
+/// Rows that are written at once.
+const ROWS: usize = 1024;
+
+impl Connection {
+    fn complete(&mut self, tag: impl Into<String>) {
+        let _ = CommandComplete::new(tag.into()).encode(&mut self.out);
+    }
+
+    /// Executes a portal; 0: all its rows.
+    pub(super) async fn execute(&mut self, portal: &mut Portal, rows: u32) -> Result<(), Trouble> {
+        let ends = matches!(portal.command, Command::Commit | Command::Rollback);
+        if !ends && portal.command != Command::Empty {
+            self.alive()?;
+        }
+        match portal.command.clone() {
+            Command::Empty => self.say(b'I'),
+            Command::Query => {
+                self.open(portal).await?;
+                let most = usize::try_from(rows).ok().filter(|rows| *rows > 0);
+                let sent = self.rows(portal, most).await?;
+                if portal.done {
+                    self.complete(format!("SELECT {sent}"));
+                } else {
+                    self.say(b's');
+                }
+            }
+            Command::Show(_) => {
+                self.open(portal).await?;
+                self.rows(portal, None).await?;
+                self.complete("SHOW");
+            }
+            Command::Fetch(name, count) => self.fetch(&name, count, &portal.results).await?,
+            Command::Declare(name, query) => {
+                if self.transaction == TransactionStatus::Idle {
+                    return Err(Fault::new("25P01", "a cursor is declared within a transaction").into());
+                }
+                let mut cursor = Portal::new(query, Command::Query);
+                cursor.params = std::mem::take(&mut portal.params);
+                self.kept.open(name, cursor)?;
+                self.complete("DECLARE CURSOR");
+            }
+            other => self.command(other)?,
+        }
+        Ok(())
+    }
+
+    async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
+        let mut cursor = self.kept.take(name)?;
+        cursor.results = forms.to_vec();
+        let fetched = self.fetched(&mut cursor, count).await;
+        if self.transaction != TransactionStatus::Error {
+            self.kept.put(name, cursor);
+        }
+        let sent = fetched?;
+        self.complete(format!("FETCH {sent}"));
+        Ok(())
+    }
+
+    async fn fetched(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
+        self.open(cursor).await?;
+        match count {
+            Some(0) => Ok(0),
+            count => self.rows(cursor, count.map(|count| count as usize)).await,
+        }
+    }
+
+    /// Sends rows, `most` of them at most, as they are found; gives how many.
+    async fn rows(&mut self, portal: &mut Portal, most: Option<usize>) -> Result<usize, Trouble> {
+        let Portal { run, results, done, text, .. } = portal;
+        let Some(run) = run else { return Ok(0) };
+        let forms = encode::forms(results, run.schema.fields().len())?;
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let mut sent = 0;
+        while most.is_none_or(|most| sent < most) {
+            let wanted = most.map_or(ROWS, |most| ROWS.min(most - sent));
+            let next = attended(&mut self.stream, &mut self.read, &running, run.next(wanted)).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                *done = true;
+                portal.run = None;
+                return Ok(sent);
+            };
+            sent += batch.num_rows();
+            // Few rows at a time, as one of them may be long.
+            let mut at = 0;
+            while at < batch.num_rows() {
+                let rows = (batch.num_rows() - at).min(64);
+                encode::rows(&batch.slice(at, rows), &forms, &mut self.out).map_err(|error| told(&error, text))?;
+                at += rows;
+                if self.out.len() >= OUT_BYTES {
+                    self.flush().await?;
+                }
+            }
+        }
+        Ok(sent)
+    }
+
+    fn command(&mut self, command: Command) -> Result<(), Trouble> {
+        match command {
+            Command::Begin => {
+                self.transaction = TransactionStatus::Transaction;
+                self.complete("BEGIN");
+            }
+            Command::Commit | Command::Rollback => {
+                let failed = self.transaction == TransactionStatus::Error;
+                self.transaction = TransactionStatus::Idle;
+                self.kept.end_portals();
+                self.complete(if command == Command::Commit && !failed { "COMMIT" } else { "ROLLBACK" });
+            }
+            Command::Mark(tag) => self.complete(tag),
+            Command::Set(name, value) => {
+                self.settings.set(&name, value.as_deref())?;
+                self.tell(&name);
+                self.complete("SET");
+            }
+            Command::Reset(name) => {
+                match name {
+                    Some(name) => {
+                        self.settings.set(&name, None)?;
+                        self.tell(&name);
+                    }
+                    None => self.reset(),
+                }
+                self.complete("RESET");
+            }
+            Command::Discard(what) => {
+                if what == Forget::All {
+                    if self.transaction != TransactionStatus::Idle {
+                        return Err(Fault::new("25001", "`DISCARD ALL` stands outside of transactions").into());
+                    }
+                    self.kept.forget_statements();
+                    self.kept.end_portals();
+                    self.reset();
+                    self.complete("DISCARD ALL");
+                } else {
+                    self.complete("DISCARD");
+                }
+            }
+            Command::Deallocate(None) => {
+                self.kept.forget_statements();
+                self.complete("DEALLOCATE ALL");
+            }
+            Command::Deallocate(Some(name)) => {
+                self.kept.statement(&name)?;
+                self.kept.close(true, &name);
+                self.complete("DEALLOCATE");
+            }
+            Command::Close(None) => {
+                self.kept.end_portals();
+                self.complete("CLOSE CURSOR ALL");
+            }
+            Command::Close(Some(name)) => {
+                if !self.kept.close(false, &name) {
+                    return Err(Fault::new("34000", format!("there is no cursor `{}`", name.escape_debug())).into());
+                }
+                self.complete("CLOSE CURSOR");
+            }
+            _ => return Err(Fault::new("XX000", "a command is none").into()),
+        }
+        Ok(())
+    }
+
+    fn reset(&mut self) {
+        self.settings.reset();
+        let all: Vec<_> = self.settings.told().collect();
+        for (name, value) in all {
+            let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
+        }
+    }
+
+    /// Tells the client of a setting that it follows.
+    fn tell(&mut self, name: &str) {
+        let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if let Some((name, value)) = found {
+            let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);
+        }
+    }
+}

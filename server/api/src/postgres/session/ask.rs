@@ -1,0 +1,204 @@
+//! What a connection asks the engine: types, rows, with the rights that its client has by now.
+
+use std::sync::Arc;
+
+use pgwire::messages::Message as _;
+use pgwire::messages::data::ParameterDescription;
+use pgwire::messages::response::TransactionStatus;
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer, Described, Param, Request};
+use quiver_types::{Error, Result};
+use tokio_util::sync::CancellationToken;
+use tracing::Instrument as _;
+
+use super::{Connection, Trouble, attended};
+use crate::error::log;
+use crate::metrics::phases::Language;
+use crate::postgres::command::Command;
+use crate::postgres::encode;
+use crate::postgres::fault::Fault;
+use crate::postgres::frame::Bind;
+use crate::postgres::params;
+use crate::postgres::portal::{Portal, Run};
+use crate::request::RequestInfo;
+
+/// Where log lines say that a statement came from.
+const PORT: &str = "the port of PostgreSQL";
+
+impl Connection {
+    /// Begins a query: who asks, what he may see, how long it may take.
+    async fn begin(&mut self, text: &str) -> Result<(QueryContext, DomainAccess, RequestInfo), Fault> {
+        if let Some(identities) = self.app.identities.as_ref().filter(|identities| identities.enforced) {
+            // What was taken away meanwhile is gone, and with the account the connection.
+            let renewed = identities.auth.renewed(&self.identity);
+            let gone = |_| Fault::fatal("28000", "the account, key or session of this connection has ended");
+            self.identity = Arc::new(renewed.map_err(gone)?);
+        }
+        let info = RequestInfo::of_connection(&self.app.request_ids, self.peer, Arc::clone(&self.identity));
+        let access = DomainAccess::of(|domain| self.identity.access(domain));
+        let mut limits = self.app.limits();
+        if let Some(timeout) = self.settings.statement_timeout() {
+            limits.timeout = limits.timeout.min(timeout);
+        }
+        let app = Arc::clone(&self.app);
+        let ctx = info.clone().scope(async { app.begin(app.asked(Language::Sql, text), limits) }).await;
+        Ok((ctx, access, info))
+    }
+
+    fn request(&self, text: &str) -> Request {
+        Request {
+            text: text.to_owned(),
+            time_zone: self.settings.time_zone(),
+            session: self.settings.session.clone(),
+            ..Request::default()
+        }
+    }
+
+    /// Refuses what is asked within a transaction that failed.
+    pub(super) fn alive(&self) -> Result<(), Fault> {
+        if self.transaction != TransactionStatus::Error {
+            return Ok(());
+        }
+        Err(Fault::new("25P02", "the transaction has failed: nothing is done before `ROLLBACK`"))
+    }
+
+    /// Finds types of parameters and columns of a prepared statement, once.
+    async fn described(&mut self, name: &str) -> Result<Arc<Described>, Trouble> {
+        let statement = self.kept.statement(name)?;
+        if let Some(known) = &statement.described {
+            return Ok(Arc::clone(known));
+        }
+        let (text, declared) = (statement.text.clone(), statement.declared.clone());
+        self.alive()?;
+        let (ctx, access, info) = self.begin(&text).await?;
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let request = self.request(&text);
+        let (app, span) = (Arc::clone(&self.app), info.span());
+        let work = async { app.sql.describe(request, &declared, &access, &ctx).await };
+        let found = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
+        let found = Arc::new(found.map_err(|error| told(&error, &text))?);
+        if let Ok(statement) = self.kept.statement(name) {
+            statement.described = Some(Arc::clone(&found));
+        }
+        Ok(found)
+    }
+
+    /// Reads the values of a statement's parameters.
+    pub(super) async fn params_of(&mut self, bind: &Bind) -> Result<Vec<Param>, Trouble> {
+        let statement = self.kept.statement(&bind.statement)?;
+        let has_params = statement.command == Command::Query && statement.text.contains('$');
+        let known = if has_params && !bind.values.is_empty() {
+            self.described(&bind.statement).await?.params.clone()
+        } else {
+            Vec::new()
+        };
+        if known.len() != bind.values.len() {
+            let text = format!("{} values for {} parameters", bind.values.len(), known.len());
+            return Err(Fault::new("08P01", text).into());
+        }
+        let binary = encode::forms(&bind.formats, bind.values.len())?;
+        let mut params = Vec::new();
+        for (at, value) in bind.values.iter().enumerate() {
+            params.push(params::read(known[at], binary[at], value.as_ref())?);
+        }
+        Ok(params)
+    }
+
+    /// Says of what types parameters and columns of a prepared statement are.
+    pub(super) async fn describe_statement(&mut self, name: &str) -> Result<(), Trouble> {
+        let statement = self.kept.statement(name)?;
+        let command = statement.command.clone();
+        if command != Command::Query {
+            let _ = ParameterDescription::new(Vec::new()).encode(&mut self.out);
+            let mut portal = Portal::new(String::new(), command);
+            return self.describe_portal(&mut portal).await;
+        }
+        let found = self.described(name).await?;
+        let _ = ParameterDescription::new(found.params.clone()).encode(&mut self.out);
+        let forms = vec![false; found.columns.fields().len()];
+        encode::describe(&found.columns, &forms, &mut self.out)?;
+        Ok(())
+    }
+
+    /// Says what columns a portal gives; with that it runs.
+    pub(super) async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
+        if let Command::Fetch(name, _) = &portal.command {
+            let name = name.clone();
+            let mut cursor = self.kept.take(&name)?;
+            cursor.results.clone_from(&portal.results);
+            let described = self.columns(&mut cursor).await;
+            self.kept.put(&name, cursor);
+            return described;
+        }
+        if !Self::gives_rows(&portal.command) {
+            self.say(b'n');
+            return Ok(());
+        }
+        self.columns(portal).await
+    }
+
+    async fn columns(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
+        self.open(portal).await?;
+        if let Some(run) = &portal.run {
+            let forms = encode::forms(&portal.results, run.schema.fields().len())?;
+            encode::describe(&run.schema, &forms, &mut self.out)?;
+        }
+        Ok(())
+    }
+
+    /// Lets the statement of a portal run, if it does not yet.
+    pub(super) async fn open(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
+        if portal.run.is_some() || portal.done {
+            return Ok(());
+        }
+        self.alive()?;
+        portal.run = Some(match &portal.command {
+            Command::Show(None) => {
+                let all: (Vec<String>, Vec<String>) = self.settings.session.settings.clone().into_iter().unzip();
+                Run::of_texts(&[("name", all.0), ("setting", all.1)]).map_err(|error| told(&error, ""))?
+            }
+            Command::Show(Some(name)) => {
+                let value = self.settings.show(name)?;
+                Run::of_texts(&[(name.as_str(), vec![value])]).map_err(|error| told(&error, ""))?
+            }
+            _ => self.query(portal).await?,
+        });
+        if let (Some(promised), Some(run)) = (&portal.promised, &portal.run) {
+            let types = |schema: &arrow::datatypes::Schema| -> Vec<u32> {
+                schema.fields().iter().map(|field| quiver_sql::type_oid(field.data_type())).collect()
+            };
+            if types(promised) != types(&run.schema) {
+                let text = "the data changed the types of columns since the statement was prepared: prepare it again";
+                return Err(Fault::new("0A000", text).into());
+            }
+        }
+        Ok(())
+    }
+
+    async fn query(&mut self, portal: &Portal) -> Result<Run, Trouble> {
+        let (ctx, access, info) = self.begin(&portal.text).await?;
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let request = Request { params: portal.params.clone(), ..self.request(&portal.text) };
+        let (app, span) = (Arc::clone(&self.app), info.span());
+        let work = async { app.sql.query(request, &access, &ctx).await };
+        let answer = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
+        match answer.map_err(|error| told(&error, &portal.text))? {
+            Answer::Rows(rows) => Ok(Run::of(rows, ctx)),
+            Answer::Plan(plan) => {
+                let text = serde_json::to_string_pretty(&plan)
+                    .map_err(|e| told(&Error::internal("cannot show a plan").with_source(e), ""))?;
+                let lines = text.lines().map(str::to_owned).collect();
+                Ok(Run::of_texts(&[("QUERY PLAN", lines)]).map_err(|error| told(&error, ""))?)
+            }
+        }
+    }
+}
+
+/// An error of a statement, logged where it is a fault of ours.
+pub(super) fn told(error: &Error, statement: &str) -> Fault {
+    log(error, PORT);
+    Fault::of(error, statement)
+}

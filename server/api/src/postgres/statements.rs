@@ -1,0 +1,157 @@
+//! What a connection keeps between messages: prepared statements and portals, few and small.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quiver_sql::Described;
+
+use super::command::Command;
+use super::fault::Fault;
+use super::portal::Portal;
+
+/// Most prepared statements of a connection.
+const STATEMENTS_MAX: usize = 1000;
+/// Most bytes of their texts, and of the parameters of portals, together.
+const BYTES_MAX: usize = 4 << 20;
+/// Most portals of a connection: each holds a query that is under way.
+const PORTALS_MAX: usize = 16;
+
+/// A prepared statement.
+#[derive(Debug)]
+pub(super) struct Prepared {
+    pub(super) text: String,
+    pub(super) command: Command,
+    /// Numbers of types that the client said; 0: none.
+    pub(super) declared: Vec<u32>,
+    /// What it gives and needs, once that was asked.
+    pub(super) described: Option<Arc<Described>>,
+}
+
+/// All of them, by name.
+#[derive(Debug, Default)]
+pub(super) struct Kept {
+    statements: HashMap<String, Prepared>,
+    portals: HashMap<String, Portal>,
+}
+
+fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
+    Fault::new(code, format!("there is no {what} `{}`", name.escape_debug()))
+}
+
+impl Kept {
+    fn bytes(&self) -> usize {
+        let statements = self.statements.iter().map(|(name, s)| name.len() + s.text.len() + 4 * s.declared.len());
+        statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>()
+    }
+
+    fn room_for(&self, bytes: usize) -> Result<(), Fault> {
+        if self.bytes() + bytes <= BYTES_MAX {
+            return Ok(());
+        }
+        let text =
+            format!("prepared statements and parameters of a connection have at most {BYTES_MAX} bytes together");
+        Err(Fault::new("53400", text))
+    }
+
+    /// Keeps a statement. One without a name takes the place of the last one without.
+    ///
+    /// # Errors
+    /// There is one of that name, or no room.
+    pub(super) fn prepare(&mut self, name: String, statement: Prepared) -> Result<(), Fault> {
+        if name.is_empty() {
+            self.statements.remove("");
+        } else if self.statements.contains_key(&name) {
+            return Err(Fault::new(
+                "42P05",
+                format!("there is a prepared statement `{}` already", name.escape_debug()),
+            ));
+        }
+        if self.statements.len() >= STATEMENTS_MAX {
+            return Err(Fault::new("53400", format!("a connection has at most {STATEMENTS_MAX} prepared statements")));
+        }
+        self.room_for(name.len() + statement.text.len())?;
+        self.statements.insert(name, statement);
+        Ok(())
+    }
+
+    /// Finds a statement.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(super) fn statement(&mut self, name: &str) -> Result<&mut Prepared, Fault> {
+        self.statements.get_mut(name).ok_or_else(|| unknown("26000", "prepared statement", name))
+    }
+
+    /// Keeps a portal.
+    ///
+    /// # Errors
+    /// There is one of that name, or no room.
+    pub(super) fn open(&mut self, name: String, portal: Portal) -> Result<(), Fault> {
+        if name.is_empty() {
+            self.portals.remove("");
+        } else if self.portals.contains_key(&name) {
+            return Err(Fault::new("42P03", format!("there is a portal `{}` already", name.escape_debug())));
+        }
+        if self.portals.len() >= PORTALS_MAX {
+            return Err(Fault::new("53400", format!("a connection has at most {PORTALS_MAX} portals at once")));
+        }
+        self.room_for(name.len() + portal.bytes())?;
+        self.portals.insert(name, portal);
+        Ok(())
+    }
+
+    /// Takes a portal out, to be put back by [`Self::put`] after it was used.
+    ///
+    /// # Errors
+    /// There is none of that name.
+    pub(super) fn take(&mut self, name: &str) -> Result<Portal, Fault> {
+        self.portals.remove(name).ok_or_else(|| unknown("34000", "portal", name))
+    }
+
+    /// See [`Self::take`].
+    pub(super) fn put(&mut self, name: &str, portal: Portal) {
+        self.portals.insert(name.to_owned(), portal);
+    }
+
+    /// Forgets a statement (`true`) or portal, if it is there.
+    pub(super) fn close(&mut self, is_statement: bool, name: &str) -> bool {
+        if is_statement { self.statements.remove(name).is_some() } else { self.portals.remove(name).is_some() }
+    }
+
+    /// Forgets all statements.
+    pub(super) fn forget_statements(&mut self) {
+        self.statements.clear();
+    }
+
+    /// Ends all portals: a transaction is over.
+    pub(super) fn end_portals(&mut self) {
+        self.portals.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn prepared(bytes: usize) -> Prepared {
+        Prepared { text: "x".repeat(bytes), command: Command::Query, declared: Vec::new(), described: None }
+    }
+
+    #[test]
+    fn what_is_kept_is_bounded() {
+        let mut kept = Kept::default();
+        kept.prepare("a".into(), prepared(10)).unwrap();
+        assert_eq!(kept.prepare("a".into(), prepared(10)).unwrap_err().code, "42P05");
+        kept.prepare(String::new(), prepared(10)).unwrap();
+        kept.prepare(String::new(), prepared(10)).unwrap();
+        assert_eq!(kept.prepare("b".into(), prepared(BYTES_MAX)).unwrap_err().code, "53400");
+        assert_eq!(kept.statement("c").unwrap_err().code, "26000");
+        for n in 0..PORTALS_MAX {
+            kept.open(n.to_string(), Portal::new(String::new(), Command::Query)).unwrap();
+        }
+        assert_eq!(kept.open("more".into(), Portal::new(String::new(), Command::Query)).unwrap_err().code, "53400");
+        assert!(kept.close(false, "0") && !kept.close(false, "0"));
+        kept.end_portals();
+        assert_eq!(kept.take("1").map(|_| ()).unwrap_err().code, "34000");
+    }
+}

@@ -1,0 +1,153 @@
+//! Segments below the scans of metrics, SQL and analytics: part of what the request's queries may see, so that no way to a
+//! scan, and no cache, can miss them.
+
+use std::cell::RefCell;
+
+use axum::extract::Request;
+use axum::middleware::Next;
+use axum::response::Response;
+use quiver_types::logs::LogFilter;
+use quiver_types::spans::SpanFilter;
+use quiver_types::{Access, Domain, Result, Within};
+
+use super::series::{lists_of, product};
+use super::{Narrowed, bound, logs, spans};
+use crate::state::AppState;
+
+/// Paths below `/metrics-api` on which segments act.
+const METRICS: [&str; 6] = [
+    "/api/v1/query",
+    "/api/v1/query_range",
+    "/api/v1/query_exemplars",
+    "/api/v1/series",
+    "/api/v1/labels",
+    "/federate",
+];
+/// Paths elsewhere, beside those of logs and traces.
+const OTHERS: [&str; 8] = [
+    "/sql-api/v1/query",
+    "/olap-api/v1/load",
+    "/olap-api/v1/subscribe",
+    "/olap-api/v1/sql",
+    "/olap-api/v1/explain",
+    "/olap-api/v1/drill",
+    "/olap-api/v1/meta/values",
+    "/olap-api/v1/dry-run",
+];
+
+tokio::task_local! {
+    /// What the queries of the request at hand are narrowed to.
+    static WITHIN: RefCell<Vec<(Domain, Within)>>;
+}
+
+/// Says whether a parameter is one of segments.
+pub(crate) fn is_segment(name: &str) -> bool {
+    name == "segment" || name.starts_with("segment.")
+}
+
+/// Says whether segments act on a path.
+pub(crate) fn acts_on(path: &str) -> bool {
+    let path = path.strip_prefix("/metrics-api").unwrap_or(path);
+    let values = path.strip_prefix("/api/v1/label/").is_some_and(|rest| rest.ends_with("/values"));
+    values || METRICS.contains(&path) || OTHERS.contains(&path)
+}
+
+/// Serves a request whose queries may be narrowed.
+pub(crate) async fn scope(request: Request, next: Next) -> Response {
+    WITHIN.scope(RefCell::default(), next.run(request)).await
+}
+
+/// Narrows all queries of the request at hand to the segments among its parameters.
+///
+/// # Errors
+/// Invalid: see [`super::of_request`], and what a signal's rows are not asked.
+pub(crate) fn begin<'a>(
+    state: &AppState,
+    parameters: impl Iterator<Item = (&'a str, &'a str)> + Clone,
+    domains: &[Domain],
+) -> Result<()> {
+    let mut all = Vec::new();
+    for domain in domains {
+        let Some(signal) = signal_of(*domain) else { continue };
+        let segments = bound(state, parameters.clone(), signal)?;
+        all.extend(within(state, *domain, &segments)?.map(|within| (*domain, within)));
+    }
+    // Outside of a request there is nothing to narrow.
+    let _ = WITHIN.try_with(|within| within.borrow_mut().extend(all));
+    Ok(())
+}
+
+/// As conditions of segments name the signals.
+pub(super) fn signal_of(domain: Domain) -> Option<&'static str> {
+    match domain {
+        Domain::Metrics => Some("metrics"),
+        Domain::Logs => Some("logs"),
+        Domain::Traces => Some("spans"),
+        _ => None,
+    }
+}
+
+/// Segments as the scans of a domain understand them; none: they do not narrow it.
+pub(super) fn within(state: &AppState, domain: Domain, segments: &[(String, Narrowed)]) -> Result<Option<Within>> {
+    if segments.is_empty() {
+        return Ok(None);
+    }
+    let identity = segments.iter().map(|(text, _)| text.as_str()).collect::<Vec<_>>().join("\u{0}");
+    let rows = match domain {
+        Domain::Metrics => quiver_types::Narrowed::Series(series(state, segments)?),
+        Domain::Logs => quiver_types::Narrowed::Logs(LogFilter::And(segments.iter().map(log_rows).collect())),
+        _ => quiver_types::Narrowed::Spans(span_rows(segments)?),
+    };
+    Ok(Some(Within { identity, rows }))
+}
+
+fn series(state: &AppState, segments: &[(String, Narrowed)]) -> Result<Vec<Vec<quiver_types::Matcher>>> {
+    let labels = state.alertd.router.service_labels();
+    let mut lists = vec![Vec::new()];
+    for (_, segment) in segments {
+        lists = match segment {
+            Narrowed::ToNothing => Vec::new(),
+            Narrowed::To(condition) => product(&lists, &lists_of(condition, labels)?)?,
+        };
+    }
+    Ok(lists)
+}
+
+fn log_rows((_, segment): &(String, Narrowed)) -> LogFilter {
+    match segment {
+        Narrowed::ToNothing => LogFilter::None,
+        Narrowed::To(condition) => logs::rows_of(condition),
+    }
+}
+
+fn span_rows(segments: &[(String, Narrowed)]) -> Result<SpanFilter> {
+    segments.iter().try_fold(SpanFilter::All, |all, (_, segment)| {
+        Ok(all.and(match segment {
+            Narrowed::ToNothing => SpanFilter::None,
+            Narrowed::To(condition) => spans::filter_of(condition)?,
+        }))
+    })
+}
+
+/// What may be seen of a domain, within the segments of the request at hand.
+pub(crate) fn narrow(access: Access, domain: Domain) -> Access {
+    let within = WITHIN.try_with(|all| all.borrow().iter().find(|(of, _)| *of == domain).map(|(_, w)| w.clone()));
+    match within.ok().flatten() {
+        Some(within) => access.narrowed(within),
+        None => access,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_on_which_segments_act() {
+        let yes =
+            ["/metrics-api/api/v1/query", "/api/v1/label/job/values", "/sql-api/v1/query", "/metrics-api/federate"];
+        let no =
+            ["/metrics-api/api/v1/metadata", "/api/v1/label/job", "/olap-api/v1/meta", "/metrics-api/api/v1/rules"];
+        assert!(yes.iter().all(|path| acts_on(path)) && !no.iter().any(|path| acts_on(path)));
+    }
+}

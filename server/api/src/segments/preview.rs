@@ -1,0 +1,192 @@
+//! What a segment would leave, before it is saved: rows of each signal by service, as the caller may see them.
+
+use arrow::array::{AsArray, RecordBatch};
+use arrow::datatypes::Int64Type;
+use futures::future::BoxFuture;
+use quiver_config::{Caller, Problem, Result};
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer as SqlAnswer, Params as SqlParams, Request as SqlRequest};
+use quiver_types::{Access, Domain, Error, ErrorKind, Within};
+use serde_json::{Map, Value, json};
+
+use super::below::{signal_of, within};
+use super::one;
+use crate::config_api::{Answer, Ask};
+use crate::metrics::phases::Language;
+use crate::partial::query_context;
+
+/// Most services that are listed of a signal.
+const SERVICES_MAX: usize = 1000;
+/// The time that is looked at where nothing is said.
+const HOUR_NS: i64 = 3_600_000_000_000;
+
+/// The signals: domain, what is counted, table, column of time.
+const SIGNALS: [(Domain, &str, &str, Option<&str>); 3] = [
+    (Domain::Metrics, "series", "metric_series", None),
+    (Domain::Logs, "rows", "logs", Some("time")),
+    (Domain::Traces, "spans", "spans", Some("start_time")),
+];
+
+fn refused(error: Error) -> Problem {
+    match error.kind {
+        ErrorKind::Invalid | ErrorKind::Unsupported => Problem::field("/segment", "INVALID_VALUE", error.message),
+        ErrorKind::LimitExceeded => Problem::field("", "LIMIT_EXCEEDED", error.message),
+        ErrorKind::Unavailable => Problem::new(quiver_config::ProblemKind::Busy, "STORE_BUSY", error.message),
+        _ => Problem::internal(error),
+    }
+}
+
+/// Values of variables: a text, number or truth value each, or a list of them.
+fn given(body: &Map<String, Value>) -> Result<Vec<(String, String)>> {
+    let wrong = |name: &str| Problem::field(format!("/variables/{name}"), "INVALID_TYPE", "must be a value, or a list");
+    let mut found = Vec::new();
+    let variables = match body.get("variables") {
+        None | Some(Value::Null) => return Ok(found),
+        Some(Value::Object(variables)) => variables,
+        Some(_) => return Err(Problem::field("/variables", "INVALID_TYPE", "must be an object")),
+    };
+    for (name, value) in variables {
+        for value in value.as_array().map_or_else(|| std::slice::from_ref(value), Vec::as_slice) {
+            let text = match value {
+                Value::String(text) => text.clone(),
+                Value::Number(_) | Value::Bool(_) => value.to_string(),
+                _ => return Err(wrong(name)),
+            };
+            found.push((name.clone(), text));
+        }
+    }
+    Ok(found)
+}
+
+/// Answers `POST /platform-api/segments/preview`.
+pub(crate) fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let body = ask.object()?;
+        crate::config_api::only_members(&body, &["segment", "key", "variables", "start", "end"])?;
+        let segment = segment_of(ask, &body).await?;
+        let (start, end) = times(ask, &body)?;
+        let values = given(&body)?;
+        let values: Vec<(&str, &str)> = values.iter().map(|(n, v)| (n.as_str(), v.as_str())).collect();
+        let (mut all, mut known) = (Vec::new(), Vec::new());
+        for (domain, ..) in SIGNALS {
+            let signal = signal_of(domain).unwrap_or_default();
+            let narrowed = one(&segment, "preview", &values, &mut known, signal).map_err(refused)?;
+            let narrowed: Vec<_> = narrowed.into_iter().collect();
+            all.push(within(&ask.state, domain, &narrowed).map_err(refused)?);
+        }
+        if let Some((name, _)) = values.iter().find(|(name, _)| known.iter().all(|k| k != name)) {
+            let text = format!("the segment has no variable `{name}`");
+            return Err(Problem::field(format!("/variables/{name}"), "UNKNOWN_FIELD", text));
+        }
+        let mut answer = Map::new();
+        for ((domain, what, table, time), within) in SIGNALS.into_iter().zip(all) {
+            let narrowed = within.is_some();
+            let counts = if may_see(&ask.state.access(domain)) {
+                counts(ask, (domain, table, time), within, (start, end)).await?
+            } else {
+                Vec::new()
+            };
+            let total: i64 = counts.iter().map(|(_, count)| count).sum();
+            let services = counts.iter().take(SERVICES_MAX);
+            let services: Vec<Value> =
+                services.map(|(service, count)| json!({"service": service, "count": count})).collect();
+            let signal = signal_of(domain).unwrap_or_default();
+            answer.insert(signal.to_owned(), json!({"narrowed": narrowed, what: total, "services": services}));
+        }
+        Ok(Answer::ok(json!({"signals": answer})))
+    })
+}
+
+fn may_see(access: &Access) -> bool {
+    access.is_full() || !access.patterns().is_empty()
+}
+
+/// The segment of the body, with its defaults, or a saved one that the caller sees.
+async fn segment_of(ask: &Ask, body: &Map<String, Value>) -> Result<Map<String, Value>> {
+    match (body.get("segment"), body.get("key").and_then(Value::as_str)) {
+        (Some(Value::Object(segment)), None) => {
+            let mut segment = segment.clone();
+            // What is not saved yet needs no name.
+            for key in ["key", "name"] {
+                segment.entry(key).or_insert_with(|| json!("preview"));
+            }
+            ask.config
+                .checked(ask.place.family, &Caller::system(), segment)
+                .map_err(|problem| problem.below("/segment"))
+        }
+        (None | Some(Value::Null), Some(key)) => {
+            let all = ask.config.all(ask.place.family).await?;
+            let named = |e: &&quiver_config::Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
+            let found = all.iter().find(|e| named(e) && ask.place.family.is_visible(&ask.caller, e));
+            found.map(|e| e.body.clone()).ok_or_else(|| Problem::not_found(key))
+        }
+        _ => Err(Problem::field("/segment", "REQUIRED", "either `segment`, a segment, or `key`, that of a saved one")),
+    }
+}
+
+fn times(ask: &Ask, body: &Map<String, Value>) -> Result<(i64, i64)> {
+    let now = ask.state.clock.now_ms().saturating_mul(1_000_000);
+    let time = |key: &str| match body.get(key) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => quiver_traces::params::time(text, now)
+            .map(Some)
+            .ok_or_else(|| Problem::field(format!("/{key}"), "INVALID_VALUE", "must be a time")),
+        Some(_) => Err(Problem::field(format!("/{key}"), "INVALID_TYPE", "must be a text")),
+    };
+    let end = time("end")?.unwrap_or(now);
+    let start = time("start")?.unwrap_or(end.saturating_sub(HOUR_NS));
+    if start > end {
+        return Err(Problem::field("/start", "OUT_OF_RANGE", "must not be after `end`"));
+    }
+    Ok((start, end))
+}
+
+/// Rows of a signal by service, most first.
+async fn counts(
+    ask: &Ask,
+    (domain, table, time): (Domain, &str, Option<&str>),
+    within: Option<Within>,
+    (start, end): (i64, i64),
+) -> Result<Vec<(String, i64)>> {
+    let state = &ask.state;
+    let when = time.map(|time| {
+        let at = |ns: i64| format!("to_timestamp_nanos({ns})");
+        format!("WHERE {time} >= {} AND {time} <= {}", at(start), at(end))
+    });
+    let text = format!(
+        "SELECT coalesce(service_name, '') AS service, count(*) AS n FROM quiver.{table} {} GROUP BY 1 ORDER BY 2 DESC, 1",
+        when.unwrap_or_default()
+    );
+    let access = DomainAccess::of(|of| {
+        let own = state.access(of);
+        match &within {
+            Some(within) if of == domain => own.narrowed(within.clone()),
+            _ => own,
+        }
+    });
+    let ctx = query_context(state, state.asked(Language::Sql, &text), state.limits());
+    let request = SqlRequest {
+        text,
+        params: SqlParams::default(),
+        limit: None,
+        time_zone: None,
+        explain: None,
+        session: quiver_sql::Session::default(),
+    };
+    let mut found = Vec::new();
+    let SqlAnswer::Rows(mut rows) = state.sql.query(request, &access, &ctx).await.map_err(refused)? else {
+        return Ok(found);
+    };
+    while let Some(batch) = rows.next().await.map_err(refused)? {
+        found.extend(read(&batch).map_err(Problem::internal)?);
+    }
+    Ok(found)
+}
+
+fn read(batch: &RecordBatch) -> std::result::Result<Vec<(String, i64)>, arrow::error::ArrowError> {
+    let services = arrow::compute::cast(batch.column(0), &arrow::datatypes::DataType::Utf8)?;
+    let services = services.as_string::<i32>();
+    let counts = batch.column(1).as_primitive::<Int64Type>();
+    Ok(services.iter().zip(counts.values()).map(|(s, n)| (s.unwrap_or_default().to_owned(), *n)).collect())
+}

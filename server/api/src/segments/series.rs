@@ -1,0 +1,220 @@
+//! A condition as lists of matchers of series, any of which may match as a whole: indexes of labels evaluate them.
+
+use quiver_types::condition::{Condition, FieldName, Operand, Test, Visitor};
+use quiver_types::{Error, MatchOp, Matcher, Result};
+
+/// Most lists that a condition becomes: each is looked up by itself.
+const LISTS_MAX: usize = 64;
+
+/// Lists of which one must match.
+type Lists = Vec<Vec<Matcher>>;
+
+/// Makes lists of matchers of a condition. `service.name` is the first of the service labels that a series has.
+///
+/// # Errors
+/// Invalid: what labels are not asked (ranges, fields of spans and log rows), or too many combinations.
+pub(crate) fn lists_of(condition: &Condition, service_labels: &[String]) -> Result<Lists> {
+    condition.visit(&mut Writer { service_labels }).map(|sides| sides.yes)
+}
+
+/// Both sections together: series that both match.
+pub(super) fn product(a: &Lists, b: &Lists) -> Result<Lists> {
+    if a.len() * b.len() > LISTS_MAX {
+        let text = format!("a segment's condition on labels has more than {LISTS_MAX} combinations of alternatives");
+        return Err(Error::invalid(text));
+    }
+    Ok(a.iter().flat_map(|x| b.iter().map(move |y| [&x[..], y].concat())).collect())
+}
+
+fn union(all: impl Iterator<Item = Lists>) -> Lists {
+    all.flatten().collect()
+}
+
+/// What fulfils a condition, and what does not: matchers have no `not` around several labels.
+struct Sides {
+    yes: Lists,
+    no: Lists,
+}
+
+struct Writer<'a> {
+    service_labels: &'a [String],
+}
+
+fn matcher(label: &str, op: MatchOp, value: impl Into<String>) -> Result<Matcher> {
+    Matcher::new(label, op, value)
+}
+
+/// The pattern of a test on a label's value as a whole.
+fn pattern(test: &Test) -> Result<String> {
+    let fold = |folded: bool, text: &str| format!("{}{}", if folded { "(?i)" } else { "" }, regex::escape(text));
+    // `250` and `250.0` are one number.
+    let number = |o: &Operand| match o.number {
+        Some(n) if n.fract() == 0.0 && n.abs() < 1e15 => {
+            format!("|{}0*{}(?:\\.0*)?", if n < 0.0 { "-" } else { "" }, n.abs())
+        }
+        Some(_) => format!("|{}0*", regex::escape(&o.text)),
+        None => String::new(),
+    };
+    Ok(match test {
+        Test::In(any, folded) | Test::NotIn(any, folded) => {
+            any.iter().map(|o| format!("(?:{}{})", fold(*folded, &o.text), number(o))).collect::<Vec<_>>().join("|")
+        }
+        Test::Contains(part, folded) => format!(".*(?:{}).*", fold(*folded, part)),
+        Test::Starts(part, folded) => format!("(?:{}).*", fold(*folded, part)),
+        Test::Ends(part, folded) => format!(".*(?:{})", fold(*folded, part)),
+        Test::Glob(glob) => format!(".*(?:{}).*", glob.regex().as_str()),
+        Test::Regex(regex) => format!(".*(?:{}).*", regex.as_str()),
+        Test::Exists(_) => ".+".to_owned(),
+        Test::Within(..) => return Err(Error::invalid("a segment cannot ask for a range of a metric's label")),
+    })
+}
+
+/// A label under its own name, and as those name it who know letters, digits and `_` only.
+fn names(key: &str) -> Vec<String> {
+    let plain: String = key.chars().map(|c| if c.is_ascii_alphanumeric() || c == '_' { c } else { '_' }).collect();
+    if plain == key { vec![plain] } else { vec![key.to_owned(), plain] }
+}
+
+impl Writer<'_> {
+    /// A test of the first of some labels that a series has, as if it were no negative one.
+    fn sides(test: &Test, labels: &[String]) -> Result<Sides> {
+        let mut sides = Sides { yes: Vec::new(), no: Vec::new() };
+        let mut before = Vec::new();
+        for label in labels {
+            let there = matcher(label, MatchOp::NotEqual, "")?;
+            let (yes, no) = match test {
+                Test::In(any, false) | Test::NotIn(any, false) if any.len() == 1 && any[0].number.is_none() => {
+                    let one = any[0].text.as_str();
+                    (matcher(label, MatchOp::Equal, one)?, matcher(label, MatchOp::NotEqual, one)?)
+                }
+                other => {
+                    let pattern = pattern(other)?;
+                    (matcher(label, MatchOp::Regex, &*pattern)?, matcher(label, MatchOp::NotRegex, &*pattern)?)
+                }
+            };
+            let list = |last: Matcher| [&before[..], &[there.clone(), last]].concat();
+            sides.yes.push(list(yes));
+            sides.no.push(list(no));
+            before.push(Matcher::equal(label, ""));
+        }
+        // What is not there fulfils nothing.
+        sides.no.push(before);
+        Ok(sides)
+    }
+}
+
+impl Visitor<Result<Sides>> for Writer<'_> {
+    fn all(&mut self, parts: Vec<Result<Sides>>) -> Result<Sides> {
+        let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+        let yes = parts.iter().try_fold(vec![Vec::new()], |all, part| product(&all, &part.yes))?;
+        Ok(Sides { yes, no: union(parts.into_iter().map(|part| part.no)) })
+    }
+
+    fn any(&mut self, parts: Vec<Result<Sides>>) -> Result<Sides> {
+        let parts = parts.into_iter().collect::<Result<Vec<_>>>()?;
+        let no = parts.iter().try_fold(vec![Vec::new()], |all, part| product(&all, &part.no))?;
+        Ok(Sides { yes: union(parts.into_iter().map(|part| part.yes)), no })
+    }
+
+    fn not(&mut self, part: Result<Sides>) -> Result<Sides> {
+        part.map(|Sides { yes, no }| Sides { yes: no, no: yes })
+    }
+
+    fn test(&mut self, field: &FieldName, test: &Test) -> Result<Sides> {
+        let sides = match field {
+            FieldName::Intrinsic("service.name") => Self::sides(test, self.service_labels)?,
+            FieldName::Intrinsic(other) => {
+                return Err(Error::invalid(format!("a segment asks metrics for labels; `{other}` is none")));
+            }
+            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => {
+                Self::sides(test, &names(key))?
+            }
+        };
+        let negative = matches!(test, Test::NotIn(..) | Test::Exists(false));
+        Ok(if negative { Sides { yes: sides.no, no: sides.yes } } else { sides })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::condition::Fields;
+    use serde_json::json;
+
+    use super::*;
+
+    struct Labels<'a>(&'a [(&'a str, &'a str)]);
+
+    impl Fields for Labels<'_> {
+        fn get(&self, name: &FieldName) -> Option<std::borrow::Cow<'_, str>> {
+            let label = |name: &str| self.0.iter().find(|(n, v)| *n == name && !v.is_empty()).map(|(_, v)| (*v).into());
+            match name {
+                FieldName::Intrinsic(_) => label("service_name").or_else(|| label("job")),
+                FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => {
+                    label(key).or_else(|| label(&key.replace('.', "_")))
+                }
+            }
+        }
+    }
+
+    fn matches(lists: &Lists, labels: &[(&str, &str)]) -> bool {
+        let value = |name: &str| labels.iter().find(|(n, _)| *n == name).map_or("", |(_, v)| *v);
+        lists.iter().any(|list| list.iter().all(|m| m.matches(value(&m.name))))
+    }
+
+    #[test]
+    fn matchers_say_what_the_condition_says() {
+        let leaf = |field: &str, op: &str, value: serde_json::Value| json!({"field": field, "op": op, "value": value});
+        let folded = json!({"field": "team", "op": "in", "value": ["A", "b.c"], "caseSensitive": false});
+        let leaves = [
+            leaf("team", "eq", json!("a")),
+            leaf("team", "ne", json!("a")),
+            leaf("service.name", "in", json!(["cart", "b"])),
+            leaf("service.name", "ne", json!("cart")),
+            leaf("resource.k8s.pod", "startsWith", json!("p.")),
+            leaf("team", "in", json!([250, "x"])),
+            leaf("team", "contains", json!("x")),
+            leaf("team", "endsWith", json!("x")),
+            leaf("team", "regex", json!("^a|x$")),
+            leaf("team", "glob", json!("/a/*")),
+            leaf("team", "exists", json!(true)),
+            leaf("team", "exists", json!(false)),
+            folded,
+        ];
+        let mut conditions: Vec<serde_json::Value> = leaves.to_vec();
+        for (a, b) in leaves.iter().zip(leaves.iter().rev()) {
+            conditions.push(json!({"all": [a, {"not": b}]}));
+            conditions.push(json!({"not": {"any": [a, b]}}));
+            conditions.push(json!({"any": [{"not": {"all": [a, b]}}, a]}));
+        }
+        let rows: &[&[(&str, &str)]] = &[
+            &[],
+            &[("team", "a")],
+            &[("team", "250.0")],
+            &[("team", "B.C"), ("job", "cart")],
+            &[("team", "ax"), ("service_name", "b"), ("job", "cart")],
+            &[("team", "/a/b"), ("k8s_pod", "p.1")],
+            &[("k8s.pod", "p.2"), ("team", "x\ny")],
+            &[("k8s.pod", "q"), ("k8s_pod", "p.1"), ("service_name", "cart")],
+        ];
+        let service_labels = ["service_name".to_owned(), "job".to_owned()];
+        for condition in conditions {
+            let compiled = Condition::parse(&condition).unwrap();
+            let lists = lists_of(&compiled, &service_labels).unwrap();
+            for row in rows {
+                assert_eq!(matches(&lists, row), compiled.matches(&Labels(row)), "{condition} over {row:?}: {lists:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_labels_are_not_asked_is_named() {
+        let error = |condition: serde_json::Value| {
+            lists_of(&Condition::parse(&condition).unwrap(), &["job".to_owned()]).unwrap_err().message
+        };
+        assert!(error(json!({"field": "span.name", "op": "eq", "value": "x"})).contains("span.name"));
+        assert!(error(json!({"field": "size", "op": "gt", "value": 1})).contains("range"));
+        let any = |n: usize| json!({"any": [{"field": format!("a{n}"), "op": "eq", "value": "x"}, {"field": format!("b{n}"), "op": "eq", "value": "x"}]});
+        let all: Vec<_> = (0..8).map(any).collect();
+        assert!(error(json!({"all": all})).contains("combinations"));
+    }
+}

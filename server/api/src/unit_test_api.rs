@@ -1,0 +1,143 @@
+//! `POST /rulesapi/rules/unit-test`: promtool's unit tests of rules that are sent along (`config-api` 2.1). They run on stores
+//! of their own; nothing that is stored is read.
+
+use std::fmt;
+use std::sync::Arc;
+
+use axum::Router;
+use axum::extract::{Request, State};
+use axum::response::Response;
+use axum::routing::post;
+use quiver_alerting::problem::Problems;
+use quiver_alerting::rules::{RuleGroup, read};
+use quiver_alerting::unit_tests::{self, Outcome, TestFile};
+use quiver_alerting::yaml;
+use quiver_config::Problem;
+use serde_json::{Map, Value, json};
+
+use crate::config_api::{Answer, refused};
+use crate::languages::Languages;
+use crate::policy_api::object_of;
+use crate::state::AppState;
+
+/// Routes of this family.
+pub(crate) fn routes() -> Router<Arc<AppState>> {
+    Router::new().route("/rulesapi/rules/unit-test", post(test))
+}
+
+/// Runs tests; given by the binary, since each needs a store of its own.
+pub trait RuleBench: Send + Sync + fmt::Debug {
+    /// Runs all tests of a file over some groups, one after the other; blocks.
+    fn run(&self, file: &TestFile, groups: &[RuleGroup]) -> Vec<Outcome>;
+}
+
+/// Most evaluations of one test.
+const STEPS_MAX: i64 = 20_000;
+/// Most tests of a request.
+const TESTS_MAX: usize = 100;
+
+fn text<'b>(body: &'b Map<String, Value>, field: &str) -> Result<&'b str, Problem> {
+    let text = body.get(field).and_then(Value::as_str);
+    text.ok_or_else(|| Problem::field(format!("/{field}"), "REQUIRED", "must be a text: YAML"))
+}
+
+fn unreadable(content: &str) -> impl Fn(Problems) -> Problem + '_ {
+    |problems| refused(&problems, &yaml::read(content).unwrap_or_default())
+}
+
+/// Gives the groups of all rules that were sent.
+fn groups_of(rules: Option<&Value>) -> Result<Vec<RuleGroup>, Problem> {
+    let texts: Vec<String> = match rules {
+        Some(Value::String(text)) => vec![text.clone()],
+        Some(Value::Object(map)) => {
+            let files = map.get("files").and_then(Value::as_array);
+            let files = files.ok_or_else(|| Problem::field("/rules/files", "REQUIRED", "must be a list of files"))?;
+            let content = |(n, file): (usize, &Value)| {
+                let text = file.get("content").and_then(Value::as_str).map(str::to_owned);
+                let at = format!("/rules/files/{n}/content");
+                text.ok_or_else(|| Problem::field(at, "REQUIRED", "must be a text: rules as YAML"))
+            };
+            files.iter().enumerate().map(content).collect::<Result<_, _>>()?
+        }
+        _ => return Err(Problem::field("/rules", "REQUIRED", "rules are wanted: YAML, or files")),
+    };
+    let mut all = Vec::new();
+    for text in &texts {
+        all.extend(read(text, &Languages).map_err(unreadable(text))?.groups);
+    }
+    Ok(all)
+}
+
+fn tests_of(text: &str) -> Result<TestFile, Problem> {
+    let file = unit_tests::read(text).map_err(unreadable(text))?;
+    let limit = |why: String| Problem::field("/tests", "LIMIT_EXCEEDED", why);
+    if file.tests.len() > TESTS_MAX {
+        return Err(limit(format!("at most {TESTS_MAX} tests")));
+    }
+    let step = file.evaluation_interval_ms.max(1);
+    for test in &file.tests {
+        let times = test.alerts.iter().map(|a| a.eval_time_ms).chain(test.exprs.iter().map(|e| e.eval_time_ms));
+        if times.max().unwrap_or(0) / step > STEPS_MAX {
+            return Err(limit(format!("test `{}` needs more than {STEPS_MAX} evaluations", test.name)));
+        }
+    }
+    Ok(file)
+}
+
+/// Writes what came of tests; what failed before any expectation was looked at is a case, too.
+fn shown(file: &TestFile, outcomes: Vec<Outcome>) -> Value {
+    let mut cases = Vec::new();
+    for ((n, test), outcome) in file.tests.iter().enumerate().zip(outcomes) {
+        let group = if test.is_named { test.name.clone() } else { n.to_string() };
+        let is_told = outcome.cases.iter().any(|case| !case.is_ok);
+        for case in outcome.cases {
+            cases.push(json!({
+                "name": case.name, "group": group, "ok": case.is_ok, "expected": case.expected, "got": case.got,
+            }));
+        }
+        if !is_told {
+            cases.extend(outcome.errors.into_iter().map(
+                |error| json!({"name": "evaluation", "group": group, "ok": false, "expected": "", "got": error.trim()}),
+            ));
+        }
+    }
+    let passed = cases.iter().filter(|case| case["ok"] == true).count();
+    json!({"passed": passed, "failed": cases.len() - passed, "cases": cases})
+}
+
+async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> {
+    let body = object_of(state, request, &["rules", "tests"]).await?;
+    let groups = groups_of(body.get("rules"))?;
+    let file = tests_of(text(&body, "tests")?)?;
+    // Each test has a store: one request at a time.
+    let place = Arc::clone(&state.places.tests).acquire_owned().await.map_err(Problem::internal)?;
+    let bench = Arc::clone(&state.rule_bench);
+    let work = tokio::task::spawn_blocking(move || {
+        let _place = place;
+        shown(&file, bench.run(&file, &groups))
+    });
+    work.await.map_err(Problem::internal)
+}
+
+async fn test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let outcome = run(&state, request).await;
+    let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
+    answer.into_response(Some(state.config.revision()))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts() {
+        let rules = json!({"files": [{"content": "groups: [{name: a}]"}, {"content": "groups: [{name: b}]\n"}]});
+        assert_eq!(groups_of(Some(&rules)).map(|g| g.len()).ok(), Some(2));
+        let two = json!("groups: [{name: a}]\n---\ngroups: [{name: b}]\n");
+        assert_eq!(groups_of(Some(&two)).map(|g| g.len()).ok(), Some(2));
+        let code = |rules: Value| groups_of(Some(&rules)).err().map(|p| p.code);
+        assert_eq!(code(json!("groups: [")), Some("MALFORMED_YAML"));
+        assert_eq!(code(json!("groups: [{name: a, rules: [{alert: A, expr: 'up =='}]}]")), Some("VALIDATION_FAILED"));
+        assert!(tests_of("tests: [{promql_expr_test: [{expr: up, eval_time: 999d}]}]").is_err());
+    }
+}

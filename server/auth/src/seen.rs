@@ -1,0 +1,143 @@
+//! What is worth keeping of who came by: when a key was used, and who of another issuer is here for the first time.
+//!
+//! Requests leave a note and go on; whoever owns the database takes the notes and writes them. What strangers cannot show
+//! leaves no note, so there are never more than keys and users of issuers that are trusted.
+
+use std::collections::HashMap;
+use std::net::IpAddr;
+
+use parking_lot::Mutex;
+use tokio::sync::Notify;
+
+use crate::directory::{AccountKind, Key};
+
+/// How often the use of a key, or a user who could not be kept, is noted.
+const MINUTE_MS: i64 = 60_000;
+/// Most notes that wait.
+const WAITING_MAX: usize = 1_000;
+/// Most keys and users whose last note is remembered.
+const REMEMBERED: usize = 100_000;
+
+/// Something to be kept.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Seen {
+    /// A key was used.
+    Key {
+        /// Its entity.
+        entity_id: String,
+        /// Whose it is.
+        owner: (AccountKind, String),
+        /// When, in Unix milliseconds.
+        at_ms: i64,
+        /// From where.
+        ip: Option<IpAddr>,
+    },
+    /// A user of another issuer came for the first time.
+    User {
+        /// Under which id it is kept.
+        id: String,
+        /// Who vouches for it.
+        issuer: String,
+        /// Its name there.
+        name: String,
+        /// Where it can be written to, if that is told.
+        email: Option<String>,
+        /// How it is called, if that is told.
+        display_name: Option<String>,
+        /// From where.
+        ip: Option<IpAddr>,
+    },
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub(crate) struct Notes {
+    last: Mutex<HashMap<String, i64>>,
+    waiting: Mutex<Vec<Seen>>,
+    wake: Notify,
+}
+
+impl Notes {
+    /// Says whether something was not noted within the last minute, and that it is now.
+    fn is_due(&self, id: &str, now_ms: i64) -> bool {
+        let mut last = self.last.lock();
+        if let Some(at) = last.get_mut(id) {
+            let due = now_ms.saturating_sub(*at) >= MINUTE_MS;
+            if due {
+                *at = now_ms;
+            }
+            return due;
+        }
+        if last.len() >= REMEMBERED {
+            last.clear();
+        }
+        last.insert(id.to_owned(), now_ms);
+        true
+    }
+
+    /// Notes the use of a key, once a minute.
+    pub(crate) fn key(&self, key: &Key, ip: Option<IpAddr>, now_ms: i64) {
+        if self.is_due(&key.entity_id, now_ms) {
+            let (entity_id, owner) = (key.entity_id.clone(), key.owner.clone());
+            self.push(Seen::Key { entity_id, owner, at_ms: now_ms, ip });
+        }
+    }
+
+    /// Notes a user who is not kept yet; once a minute, if that does not work.
+    pub(crate) fn user(&self, id: &str, now_ms: i64, user: impl FnOnce() -> Seen) {
+        if self.is_due(id, now_ms) {
+            self.push(user());
+        }
+    }
+
+    fn push(&self, seen: Seen) {
+        let mut waiting = self.waiting.lock();
+        if waiting.len() < WAITING_MAX {
+            waiting.push(seen);
+        }
+        drop(waiting);
+        self.wake.notify_one();
+    }
+
+    /// Waits for notes and takes them.
+    pub(crate) async fn take(&self) -> Vec<Seen> {
+        loop {
+            let waiting = std::mem::take(&mut *self.waiting.lock());
+            if !waiting.is_empty() {
+                return waiting;
+            }
+            self.wake.notified().await;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Secret;
+
+    #[tokio::test]
+    async fn once_a_minute() {
+        let notes = Notes::default();
+        let key = |id: &str| Key {
+            entity_id: id.to_owned(),
+            key_id: String::new(),
+            hash: Secret::new(""),
+            owner: (AccountKind::User, "u".to_owned()),
+            rights: None,
+            expires_ms: None,
+            networks: vec![],
+        };
+        for now_ms in [0, 1, 59_999, 60_000, 60_001] {
+            notes.key(&key("a"), None, now_ms);
+        }
+        notes.key(&key("b"), None, 5);
+        let taken = notes.take().await;
+        let at: Vec<i64> = taken.iter().map(|s| if let Seen::Key { at_ms, .. } = s { *at_ms } else { -1 }).collect();
+        assert_eq!(at, [0, 60_000, 5]);
+        for n in 0..2 * WAITING_MAX {
+            notes.key(&key(&n.to_string()), None, 0);
+        }
+        assert_eq!(notes.take().await.len(), WAITING_MAX);
+    }
+}

@@ -1,0 +1,52 @@
+//! When resources were seen, and how they are: told by telemetry all the time, so that it makes no version, no history and
+//! no audit row.
+
+use quiver_database::statement;
+use serde_json::json;
+
+use crate::change::next_revision;
+use crate::db;
+use crate::document::{Config, find};
+use crate::families::RESOURCES;
+use crate::json::time_text;
+use crate::problem::{Problem, Result};
+
+/// What telemetry tells of a resource.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen {
+    /// Which.
+    pub id: String,
+    /// When it was last told of.
+    pub last_ms: Option<i64>,
+    /// Its health.
+    pub health: &'static str,
+}
+
+/// Resources that are written in one transaction.
+const AT_ONCE: usize = 500;
+
+impl Config {
+    /// Notes when resources were seen and how they are.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn seen(&self, all: &[Seen]) -> Result<()> {
+        for some in all.chunks(AT_ONCE) {
+            let mut tx = db::begin(&self.pool).await?;
+            for one in some {
+                let Some(mut entity) = find(&mut tx, RESOURCES.name, &one.id).await? else { continue };
+                if let Some(last_ms) = one.last_ms {
+                    entity.body.insert("lastSeen".to_owned(), json!(time_text(last_ms)));
+                }
+                entity.body.insert("health".to_owned(), json!(one.health));
+                let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;
+                let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
+                statement(sql).bind(body).bind(RESOURCES.name).bind(&one.id).execute(&mut *tx).await?;
+            }
+            let revision = next_revision(&mut tx).await?;
+            tx.commit().await?;
+            self.tell(Some(revision));
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,138 @@
+//! Several servers over one database, as two openings of the same configuration.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
+
+use async_trait::async_trait;
+use quiver_config::families::{RESOURCES, SEGMENTS, SERVICE_TYPE_ID};
+use quiver_config::*;
+use quiver_database::Database;
+use quiver_types::{Clock, Random, Vault};
+use serde_json::{Map, Value, json};
+
+#[derive(Debug)]
+struct TestClock(AtomicI64);
+
+impl Clock for TestClock {
+    fn now_ms(&self) -> i64 {
+        self.0.load(SeqCst)
+    }
+}
+
+#[derive(Debug)]
+struct Counting(AtomicU64);
+
+impl Random for Counting {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_add(1, SeqCst).to_be_bytes();
+        bytes.iter_mut().enumerate().for_each(|(i, b)| *b = n[i % 8]);
+    }
+}
+
+#[derive(Debug)]
+struct Turned;
+
+impl Vault for Turned {
+    fn seal(&self, _place: &str, plain: &[u8]) -> Vec<u8> {
+        plain.iter().map(|b| !b).collect()
+    }
+
+    fn open(&self, _place: &str, sealed: &[u8]) -> Option<Vec<u8>> {
+        Some(sealed.iter().map(|b| !b).collect())
+    }
+}
+
+struct Hashing;
+
+#[async_trait]
+impl Sealer for Hashing {
+    fn check(&self, _: &Family, _: &str, _: &str, _: &Map<String, Value>) -> Option<FieldError> {
+        None
+    }
+
+    async fn seal(&self, _: &Family, _: &str, secret: &str) -> Result<String> {
+        Ok(format!("hash of {}", secret.len()))
+    }
+}
+
+async fn open(url: &str, clock: &Arc<TestClock>, seed: u64) -> Config {
+    let base = Database::postgres(url).await.expect("a database");
+    let random = Arc::new(Counting(AtomicU64::new(seed)));
+    let clock = Arc::clone(clock) as Arc<dyn Clock>;
+    Config::open(base, clock, random, Arc::new(Turned), Arc::new(Hashing)).await.expect("opened")
+}
+
+fn map(value: Value) -> Map<String, Value> {
+    value.as_object().cloned().expect("an object")
+}
+
+async fn create(config: &Config, family: &'static Family, body: Value) -> Result<Entity> {
+    let op = Op::Create { id: None, body: map(body) };
+    let done = config.change(&Place::of(family), &Caller::system(), op, System::default(), false).await?;
+    Ok(done.after.expect("an entity"))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_over_one_database() {
+    let server = quiver_testpg::Postgres::start();
+    let url = server.create("shared");
+    let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000_000)));
+    // Both start at once: the tables are made by one.
+    let (a, b) = tokio::join!(open(&url, &clock, 1), open(&url, &clock, 1 << 40));
+    let body = json!({"key": "s", "name": "s", "visibility": "shared", "conditions": {}});
+    let segment = create(&a, &SEGMENTS, body).await.unwrap();
+    let mut changes = b.watch();
+    b.look().await.unwrap();
+    assert!(changes.has_changed().unwrap());
+    assert_eq!((b.revision(), *changes.borrow_and_update()), (a.revision(), a.revision()));
+    for round in 1..=30_i64 {
+        let patch = |config: Config, n: i64| {
+            let patch = map(json!({"description": format!("{round} {n}")}));
+            let op = Op::Patch { id: segment.id.clone(), patch, condition: Condition::Versions(vec![round]) };
+            async move { config.change(&Place::of(&SEGMENTS), &Caller::system(), op, System::default(), false).await }
+        };
+        let (one, two) = tokio::join!(tokio::spawn(patch(a.clone(), 1)), tokio::spawn(patch(b.clone(), 2)));
+        let (one, two) = (one.unwrap(), two.unwrap());
+        let lost = [&one, &two].into_iter().filter_map(|done| done.as_ref().err()).collect::<Vec<_>>();
+        assert_eq!(lost.len(), 1, "round {round}: {one:?} {two:?}");
+        assert_eq!(lost[0].code, "VERSION_CONFLICT");
+    }
+    // Unique over both, and rows of all tables agree.
+    let service = |n: usize| json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": format!("s{n}")}});
+    for n in 0..20 {
+        let (x, y) = (a.clone(), b.clone());
+        let (x, y) = tokio::join!(create(&x, &RESOURCES, service(n)), create(&y, &RESOURCES, service(n)));
+        assert_eq!([x, y].iter().filter(|r| matches!(r, Err(p) if p.code == "DUPLICATE")).count(), 1);
+    }
+    let verified = b.audit_verify().await.unwrap();
+    assert_eq!(verified.broken_at, None);
+    let history = b.history(&Place::of(&SEGMENTS), &segment.id, &Caller::system()).await.unwrap();
+    assert_eq!(history["items"].as_array().unwrap().len(), 31);
+    let query = ListQuery::parse(&RESOURCES, &[("sort".to_owned(), "-key".to_owned())], &[]).unwrap();
+    let page = b.list(&Place::of(&RESOURCES), &query, &Caller::system()).await.unwrap();
+    assert_eq!((page.items.len(), &page.items[0]["key"]), (20, &json!("s9")));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_database_that_is_gone_is_busy() {
+    let mut server = quiver_testpg::Postgres::start();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_800_000_000_000)));
+    let config = open(&server.create("gone"), &clock, 1).await;
+    let body = |n: usize| json!({"key": format!("s{n}"), "name": format!("s{n}"), "conditions": {}});
+    create(&config, &SEGMENTS, body(1)).await.unwrap();
+    server.kill();
+    assert_eq!(create(&config, &SEGMENTS, body(2)).await.unwrap_err().code, "STORE_BUSY");
+    assert_eq!(config.all(&SEGMENTS).await.unwrap_err().code, "STORE_BUSY");
+    assert_eq!(config.look().await.unwrap_err().code, "STORE_BUSY");
+    clock.0.fetch_add(3_600_001, SeqCst);
+    assert_eq!(config.lost_for_ms(), 3_600_001);
+    server.resume();
+    let mut back = config.look().await;
+    for _ in 0..20 {
+        back = config.look().await;
+    }
+    back.unwrap();
+    assert_eq!(config.lost_for_ms(), 0);
+    create(&config, &SEGMENTS, body(2)).await.unwrap();
+    assert_eq!(config.all(&SEGMENTS).await.unwrap().len(), 2);
+}

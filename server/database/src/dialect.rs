@@ -1,0 +1,75 @@
+//! From the one way in which statements are written to what PostgreSQL reads.
+
+/// Numbers placeholders: `?` becomes `$1`, `$2` …, but for those within quotes.
+pub(crate) fn numbered(sql: &str) -> String {
+    let mut out = String::with_capacity(sql.len() + 16);
+    let (mut quote, mut count) = (None, 0_u32);
+    for c in sql.chars() {
+        match quote {
+            Some(open) if c == open => quote = None,
+            None if c == '\'' || c == '"' => quote = Some(c),
+            None if c == '?' => {
+                count += 1;
+                out.push('$');
+                out.push_str(&count.to_string());
+                continue;
+            }
+            _ => {}
+        }
+        out.push(c);
+    }
+    out
+}
+
+/// What a migration's words become. Texts are compared by code points in both databases, and numbers have 64 bits.
+const WORDS: &[(&str, &str)] = &[
+    ("INTEGER", "BIGINT"),
+    ("TEXT", "TEXT COLLATE \"C\""),
+    ("BLOB", "BYTEA"),
+    // Numbers are given by who writes the row: PostgreSQL's sequences have gaps.
+    ("AUTOINCREMENT", ""),
+    ("STRICT", ""),
+];
+
+/// Translates a migration. They are written for SQLite, in few words: tables, indexes, rows.
+pub(crate) fn schema(sql: &str) -> String {
+    let (mut out, mut word) = (String::with_capacity(sql.len() * 2), String::new());
+    let flush = |word: &mut String, out: &mut String| {
+        let found = WORDS.iter().find(|(from, _)| *from == word).map(|(_, to)| *to);
+        out.push_str(found.unwrap_or(word.as_str()));
+        word.clear();
+    };
+    for line in sql.lines() {
+        let code = line.split_once("--").map_or(line, |(code, _)| code);
+        for c in code.chars() {
+            if c.is_ascii_alphanumeric() || c == '_' {
+                word.push(c);
+            } else {
+                flush(&mut word, &mut out);
+                out.push(c);
+            }
+        }
+        flush(&mut word, &mut out);
+        out.push('\n');
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn placeholders_get_numbers() {
+        assert_eq!(numbered("SELECT a FROM t WHERE b = ? AND c <> '?' AND d = ?"), {
+            "SELECT a FROM t WHERE b = $1 AND c <> '?' AND d = $2"
+        });
+    }
+
+    #[test]
+    fn columns_get_types() {
+        let sql = "-- TEXT\nCREATE TABLE t (\n    n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, -- BLOB\n    b BLOB\n) STRICT;";
+        let want = "\nCREATE TABLE t (\n    n BIGINT NOT NULL PRIMARY KEY , \n    b BYTEA\n) ;\n";
+        assert_eq!(schema(sql), want);
+    }
+}

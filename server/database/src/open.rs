@@ -1,0 +1,271 @@
+//! Opening a database, its connections, and transactions that write: one at a time, in all servers together.
+
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::path::Path;
+use std::str::FromStr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::time::Duration;
+
+use sqlx::pool::PoolConnection;
+use sqlx::postgres::{PgConnectOptions, PgPool, PgPoolOptions};
+use sqlx::sqlite::{SqliteConnectOptions, SqliteJournalMode, SqlitePool, SqlitePoolOptions, SqliteSynchronous};
+use sqlx::{Connection as _, Error, Executor, Postgres, Sqlite, Transaction};
+
+use crate::dialect::schema;
+use crate::statement::{in_time, statement};
+
+/// Connections to SQLite: one writes, the others read beside it.
+const SQLITE_CONNECTIONS: u32 = 4;
+/// Connections to PostgreSQL of one server.
+const POSTGRES_CONNECTIONS: u32 = 8;
+/// How long a writer waits for another one, and whoever asks for a connection.
+const BUSY: Duration = Duration::from_secs(5);
+/// The advisory lock of whoever writes.
+const WRITE_LOCK: i64 = 0x7175_6976_6572;
+/// What each connection to PostgreSQL begins with: nobody waits for ever, and nobody is waited for for ever.
+const SETTINGS: &str = "SET lock_timeout = '5s'; SET statement_timeout = '15s'; \
+    SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = 'warning'";
+
+/// A database; copies are the same one.
+#[derive(Clone)]
+pub struct Database(Base);
+
+#[derive(Clone)]
+pub(crate) enum Base {
+    Sqlite(SqlitePool),
+    Postgres(PgPool),
+}
+
+impl fmt::Debug for Database {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self.0 {
+            Base::Sqlite(_) => "SQLite",
+            Base::Postgres(_) => "PostgreSQL",
+        })
+    }
+}
+
+/// A connection.
+pub struct Connection(pub(crate) Held);
+
+pub(crate) enum Held {
+    Sqlite(PoolConnection<Sqlite>),
+    Postgres(PoolConnection<Postgres>),
+    SqliteWriting(Transaction<'static, Sqlite>),
+    PostgresWriting(Transaction<'static, Postgres>),
+}
+
+impl fmt::Debug for Connection {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Connection")
+    }
+}
+
+/// A transaction that holds the write lock; dropped, it changes nothing.
+#[derive(Debug)]
+pub struct Writing(Connection);
+
+impl Deref for Writing {
+    type Target = Connection;
+
+    fn deref(&self) -> &Connection {
+        &self.0
+    }
+}
+
+impl DerefMut for Writing {
+    fn deref_mut(&mut self) -> &mut Connection {
+        &mut self.0
+    }
+}
+
+/// On what a statement runs.
+#[derive(Debug)]
+pub enum Link<'c> {
+    /// Any connection.
+    Base(&'c Database),
+    /// This one.
+    Connection(&'c mut Connection),
+}
+
+impl<'c> From<&'c Database> for Link<'c> {
+    fn from(base: &'c Database) -> Self {
+        Self::Base(base)
+    }
+}
+
+impl<'c> From<&'c mut Connection> for Link<'c> {
+    fn from(connection: &'c mut Connection) -> Self {
+        Self::Connection(connection)
+    }
+}
+
+impl<'c> From<&'c mut Writing> for Link<'c> {
+    fn from(writing: &'c mut Writing) -> Self {
+        Self::Connection(&mut writing.0)
+    }
+}
+
+/// Says whether an error passes by itself: the database is busy, full, or gone for a while.
+pub fn is_passing(error: &Error) -> bool {
+    let Error::Database(e) = error else {
+        return matches!(
+            error,
+            Error::PoolTimedOut | Error::PoolClosed | Error::Io(_) | Error::WorkerCrashed | Error::BeginFailed
+        );
+    };
+    let Some(code) = e.code() else { return false };
+    if e.try_downcast_ref::<sqlx::postgres::PgDatabaseError>().is_some() {
+        // Connection and resources, stops by an operator, time-outs, locks, a standby that takes no writes.
+        let classes = ["08", "53", "57", "40"];
+        return classes.iter().any(|class| code.starts_with(class)) || ["55P03", "25006", "25P03"].contains(&&*code);
+    }
+    // SQLITE_BUSY 5, SQLITE_LOCKED 6, SQLITE_FULL 13, in the low byte of the extended code.
+    code.parse::<u32>().is_ok_and(|c| [5, 6, 13].contains(&(c & 0xff)))
+}
+
+impl Database {
+    /// Opens (creates) a file of SQLite.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub async fn sqlite(path: &Path) -> Result<Self, Error> {
+        let options = SqliteConnectOptions::new()
+            .filename(path)
+            .create_if_missing(true)
+            .journal_mode(SqliteJournalMode::Wal)
+            .synchronous(SqliteSynchronous::Full)
+            .foreign_keys(true)
+            .busy_timeout(BUSY);
+        let pool = SqlitePoolOptions::new()
+            .max_connections(SQLITE_CONNECTIONS)
+            .acquire_timeout(BUSY)
+            // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
+            .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
+            .connect_with(options)
+            .await?;
+        Ok(Self(Base::Sqlite(pool)))
+    }
+
+    /// Connects to PostgreSQL, as `postgres://user:password@host:port/database?sslmode=…` says.
+    ///
+    /// # Errors
+    /// When the URL is none, or nobody answers.
+    pub async fn postgres(url: &str) -> Result<Self, Error> {
+        let options = PgConnectOptions::from_str(url)?.application_name("quiver");
+        let pool = PgPoolOptions::new()
+            .max_connections(POSTGRES_CONNECTIONS)
+            .acquire_timeout(BUSY)
+            .after_connect(|connection, _| {
+                Box::pin(async move { connection.execute(sqlx::raw_sql(SETTINGS)).await.map(|_| ()) })
+            })
+            .connect_with(options)
+            .await?;
+        Ok(Self(Base::Postgres(pool)))
+    }
+
+    /// A new database for a test: a file, or one of the PostgreSQL that is given.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    #[doc(hidden)]
+    pub async fn for_tests(path: &Path, postgres: Option<String>) -> Result<Self, Error> {
+        static COUNT: AtomicU32 = AtomicU32::new(0);
+        let Some(url) = postgres else { return Self::sqlite(path).await };
+        let base = Self::postgres(&url).await?;
+        let name = format!("t{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::Relaxed));
+        statement(format!("CREATE DATABASE {name}")).execute(&base).await?;
+        base.close().await;
+        Self::postgres(&url.replacen("/postgres?", &format!("/{name}?"), 1)).await
+    }
+
+    pub(crate) fn kind(&self) -> &Base {
+        &self.0
+    }
+
+    /// Whether other servers may write, too.
+    pub fn is_shared(&self) -> bool {
+        matches!(self.0, Base::Postgres(_))
+    }
+
+    /// Takes a connection to read by.
+    ///
+    /// # Errors
+    /// When none is free in time.
+    pub async fn acquire(&self) -> Result<Connection, Error> {
+        let held = match &self.0 {
+            Base::Sqlite(pool) => Held::Sqlite(pool.acquire().await?),
+            Base::Postgres(pool) => Held::Postgres(pool.acquire().await?),
+        };
+        Ok(Connection(held))
+    }
+
+    /// Begins to write. There is one writer at a time, so that what it reads holds until it is done.
+    ///
+    /// # Errors
+    /// When another one writes for too long, or nobody answers.
+    pub async fn begin(&self) -> Result<Writing, Error> {
+        match &self.0 {
+            Base::Sqlite(pool) => {
+                Ok(Writing(Connection(Held::SqliteWriting(pool.begin_with("BEGIN IMMEDIATE").await?))))
+            }
+            Base::Postgres(pool) => {
+                // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
+                let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
+                let mut writing = Writing(Connection(Held::PostgresWriting(begun)));
+                statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
+                Ok(writing)
+            }
+        }
+    }
+
+    /// Closes all connections.
+    pub async fn close(&self) {
+        match &self.0 {
+            Base::Sqlite(pool) => pool.close().await,
+            Base::Postgres(pool) => pool.close().await,
+        }
+    }
+}
+
+impl Writing {
+    /// Keeps what was written.
+    ///
+    /// # Errors
+    /// When it cannot be kept; or, of a connection that was lost, when nobody knows.
+    pub async fn commit(self) -> Result<(), Error> {
+        match self.0.0 {
+            Held::SqliteWriting(transaction) => transaction.commit().await,
+            Held::PostgresWriting(transaction) => in_time(transaction.commit()).await,
+            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Forgets what was written.
+    ///
+    /// # Errors
+    /// When the connection is lost, which forgets it, too.
+    pub async fn rollback(self) -> Result<(), Error> {
+        match self.0.0 {
+            Held::SqliteWriting(transaction) => transaction.rollback().await,
+            Held::PostgresWriting(transaction) => in_time(transaction.rollback()).await,
+            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+        }
+    }
+
+    /// Runs statements that make tables, written for SQLite.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn apply(&mut self, sql: &'static str) -> Result<(), Error> {
+        match &mut self.0.0 {
+            Held::SqliteWriting(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
+            Held::PostgresWriting(one) => {
+                let sql = schema(sql);
+                one.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.map(|_| ())
+            }
+            Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! A statement with its values, and how it runs.
+
+use std::borrow::Cow;
+use std::future::Future;
+use std::time::Duration;
+
+use futures::StreamExt;
+use futures::stream::BoxStream;
+use sqlx::{AssertSqlSafe, Error};
+
+use crate::dialect::numbered;
+use crate::open::{Base, Connection, Held, Link};
+use crate::value::{Argument, Kind, Row};
+
+/// How long a statement may take before its connection counts as lost: a network that swallows packets says nothing.
+const LOST: Duration = Duration::from_secs(20);
+
+/// A statement with its values.
+#[derive(Debug, Clone)]
+pub struct Statement {
+    sql: Cow<'static, str>,
+    arguments: Vec<Argument>,
+}
+
+/// Begins a statement. Its text never holds what a request says: that goes in by [`Statement::bind`].
+pub fn statement(sql: impl Into<Cow<'static, str>>) -> Statement {
+    Statement { sql: sql.into(), arguments: Vec::new() }
+}
+
+/// PostgreSQL's texts have no NUL. What no stored text has stands for it, so that a look-up finds nothing.
+fn without_nul(text: String) -> String {
+    if text.contains('\0') { text.replace('\0', "\u{10fffd}") } else { text }
+}
+
+macro_rules! bound {
+    ($sql:expr, $arguments:expr, $text:expr) => {{
+        let mut query = sqlx::query(AssertSqlSafe($sql));
+        for argument in $arguments {
+            query = match argument {
+                Argument::Number(value) => query.bind(value),
+                Argument::Text(value) => query.bind($text(value)),
+                Argument::Bytes(value) => query.bind(value),
+            };
+        }
+        query
+    }};
+}
+
+macro_rules! on_link {
+    ($query:expr, $link:expr, $method:ident, $sqlite:expr, $postgres:expr) => {{
+        let (sql, arguments) = ($query.sql, $query.arguments);
+        match $link {
+            Link::Base(base) => match base.kind() {
+                Base::Sqlite(pool) => bound!(sql, arguments, std::convert::identity).$method(pool).await.map($sqlite),
+                Base::Postgres(pool) => {
+                    in_time(bound!(numbered(&sql), arguments, without_nul).$method(pool)).await.map($postgres)
+                }
+            },
+            Link::Connection(Connection(held)) => match held {
+                Held::Sqlite(one) => {
+                    bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
+                }
+                Held::SqliteWriting(one) => {
+                    bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
+                }
+                Held::Postgres(one) => {
+                    in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
+                }
+                Held::PostgresWriting(one) => {
+                    in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
+                }
+            },
+        }
+    }};
+}
+
+/// Gives up on a connection that does not answer.
+pub(crate) async fn in_time<T>(run: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(LOST, run).await.unwrap_or(Err(Error::PoolTimedOut))
+}
+
+impl Statement {
+    /// Gives the next placeholder its value.
+    #[must_use]
+    pub fn bind(mut self, value: impl Into<Argument>) -> Self {
+        self.arguments.push(value.into());
+        self
+    }
+
+    /// Runs it; gives the number of rows that it changed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn execute<'c>(self, on: impl Into<Link<'c>>) -> Result<u64, Error> {
+        on_link!(self, on.into(), execute, |done| done.rows_affected(), |done| done.rows_affected())
+    }
+
+    /// Gives all rows.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn fetch_all<'c>(self, on: impl Into<Link<'c>>) -> Result<Vec<Row>, Error> {
+        let sqlite = |rows: Vec<_>| rows.into_iter().map(|row| Row(Kind::Sqlite(row))).collect();
+        let postgres = |rows: Vec<_>| rows.into_iter().map(|row| Row(Kind::Postgres(row))).collect();
+        on_link!(self, on.into(), fetch_all, sqlite, postgres)
+    }
+
+    /// Gives the first row, if there is one.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn fetch_optional<'c>(self, on: impl Into<Link<'c>>) -> Result<Option<Row>, Error> {
+        let sqlite = |row: Option<_>| row.map(|row| Row(Kind::Sqlite(row)));
+        let postgres = |row: Option<_>| row.map(|row| Row(Kind::Postgres(row)));
+        on_link!(self, on.into(), fetch_optional, sqlite, postgres)
+    }
+
+    /// Gives the first row.
+    ///
+    /// # Errors
+    /// Those of the database; `RowNotFound`.
+    pub async fn fetch_one<'c>(self, on: impl Into<Link<'c>>) -> Result<Row, Error> {
+        self.fetch_optional(on).await?.ok_or(Error::RowNotFound)
+    }
+
+    /// Gives rows one after the other, without holding all of them.
+    pub fn fetch(self, base: &crate::Database) -> BoxStream<'_, Result<Row, Error>> {
+        let (sql, arguments) = (self.sql, self.arguments);
+        match base.kind() {
+            Base::Sqlite(pool) => {
+                let rows = bound!(sql, arguments, std::convert::identity).fetch(pool);
+                rows.map(|row| row.map(|row| Row(Kind::Sqlite(row)))).boxed()
+            }
+            Base::Postgres(pool) => {
+                let rows = bound!(numbered(&sql), arguments, without_nul).fetch(pool);
+                rows.map(|row| row.map(|row| Row(Kind::Postgres(row)))).boxed()
+            }
+        }
+    }
+}

@@ -1,0 +1,97 @@
+//! What goes into a statement, and what comes out of its rows.
+
+use sqlx::postgres::PgRow;
+use sqlx::sqlite::SqliteRow;
+use sqlx::{Error, Postgres, Row as _, Sqlite};
+
+/// A value for a placeholder.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Argument {
+    /// A number.
+    Number(i64),
+    /// A text.
+    Text(String),
+    /// Bytes.
+    Bytes(Vec<u8>),
+}
+
+macro_rules! arguments {
+    ($($type:ty => $variant:ident($value:ident) $make:expr;)*) => {
+        $(impl From<$type> for Argument {
+            fn from($value: $type) -> Self {
+                Self::$variant($make)
+            }
+        })*
+    };
+}
+
+arguments! {
+    i64 => Number(value) value;
+    &str => Text(value) value.to_owned();
+    String => Text(value) value;
+    &String => Text(value) value.clone();
+    &&str => Text(value) (*value).to_owned();
+    Vec<u8> => Bytes(value) value;
+    &[u8] => Bytes(value) value.to_vec();
+}
+
+/// A row of an answer.
+pub struct Row(pub(crate) Kind);
+
+pub(crate) enum Kind {
+    Sqlite(SqliteRow),
+    Postgres(PgRow),
+}
+
+impl std::fmt::Debug for Row {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Row").field("columns", &self.len()).finish()
+    }
+}
+
+/// A type that a column is read as.
+pub trait Get: Sized {
+    /// Reads column `at`.
+    ///
+    /// # Errors
+    /// When the column is not there, or of another type.
+    fn get(row: &Row, at: usize) -> Result<Self, Error>;
+}
+
+impl<T> Get for T
+where
+    T: for<'r> sqlx::Decode<'r, Sqlite>
+        + sqlx::Type<Sqlite>
+        + for<'r> sqlx::Decode<'r, Postgres>
+        + sqlx::Type<Postgres>,
+{
+    fn get(row: &Row, at: usize) -> Result<Self, Error> {
+        match &row.0 {
+            Kind::Sqlite(row) => row.try_get(at),
+            Kind::Postgres(row) => row.try_get(at),
+        }
+    }
+}
+
+impl Row {
+    /// Reads a column by its place from 0.
+    ///
+    /// # Errors
+    /// When the column is not there, or of another type.
+    pub fn try_get<T: Get>(&self, at: usize) -> Result<T, Error> {
+        T::get(self, at)
+    }
+
+    /// How many columns there are.
+    pub fn len(&self) -> usize {
+        match &self.0 {
+            Kind::Sqlite(row) => row.len(),
+            Kind::Postgres(row) => row.len(),
+        }
+    }
+
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+}

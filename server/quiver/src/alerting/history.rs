@@ -1,0 +1,276 @@
+//! Records of alerting as rows of the store's tables (`tables::history`).
+
+use std::sync::Arc;
+
+use arrow::array::{
+    ArrayRef, Float64Array, Int64Array, ListArray, RecordBatch, StringArray, StringBuilder, TimestampMillisecondArray,
+};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, SchemaRef};
+use futures::future::BoxFuture;
+use quiver_alertd::history::{Action, Attempt, Evaluation, Event, HistoryStore, Record, RuleRef, episode};
+use quiver_alerting::labels::{fingerprint, fingerprint_text};
+use quiver_query::tables::TextMaps;
+use quiver_store::Store;
+use quiver_types::tables::TableDef;
+use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS, TableRows};
+use quiver_types::{Error, LabelSet, Millis, Result};
+
+/// Writes records into the store.
+#[derive(Debug)]
+pub struct StoredHistory {
+    /// Where they go.
+    pub store: Arc<Store>,
+    /// Labels that name the service of an alert.
+    pub service_labels: Vec<String>,
+}
+
+impl HistoryStore for StoredHistory {
+    fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>> {
+        Box::pin(async move { self.store.write_rows(rows(&records, &self.service_labels)?).await })
+    }
+}
+
+/// The columns of one table, filled in the order of its schema.
+struct Columns {
+    table: &'static TableDef,
+    schema: SchemaRef,
+    columns: Vec<ArrayRef>,
+}
+
+impl Columns {
+    fn of(table: &'static TableDef) -> Self {
+        Self { table, schema: (table.files[0].schema)(), columns: Vec::new() }
+    }
+
+    fn texts<T: AsRef<str>>(&mut self, values: impl Iterator<Item = T>) {
+        self.columns.push(Arc::new(StringArray::from_iter_values(values)));
+    }
+
+    /// 0: there is none.
+    fn times(&mut self, values: impl Iterator<Item = Millis>) {
+        self.columns.push(Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC")));
+    }
+
+    fn numbers(&mut self, values: impl Iterator<Item = i64>) {
+        self.columns.push(Arc::new(Int64Array::from_iter_values(values)));
+    }
+
+    /// NaN: there is none.
+    fn floats(&mut self, values: impl Iterator<Item = f64>) {
+        self.columns.push(Arc::new(Float64Array::from_iter_values(values)));
+    }
+
+    fn maps<'a, I: Iterator<Item = (&'a str, &'a str)>>(&mut self, values: impl Iterator<Item = I>) -> Result<()> {
+        let mut maps = TextMaps::default();
+        for pairs in values {
+            pairs.for_each(|(key, value)| maps.push(key, value));
+            maps.end();
+        }
+        self.columns.push(Arc::new(maps.finish()?));
+        Ok(())
+    }
+
+    fn lists<I: Iterator<Item = String>>(&mut self, values: impl Iterator<Item = I>) -> Result<()> {
+        let (mut texts, mut lengths) = (StringBuilder::new(), Vec::new());
+        for list in values {
+            let mut length = 0;
+            list.for_each(|text| {
+                texts.append_value(text);
+                length += 1;
+            });
+            lengths.push(length);
+        }
+        let place = self.columns.len();
+        let DataType::List(item) = self.schema.field(place).data_type().clone() else {
+            return Err(Error::internal("a list is no list"));
+        };
+        let ends = OffsetBuffer::from_lengths(lengths);
+        let list = ListArray::try_new(item, ends, Arc::new(texts.finish()), None);
+        self.columns.push(Arc::new(list.map_err(|e| Error::internal("cannot build a list").with_source(e))?));
+        Ok(())
+    }
+
+    fn finish(self) -> Result<TableRows> {
+        let rows = RecordBatch::try_new(self.schema, self.columns);
+        let unfit = |e| Error::internal(format!("records do not fit `{}`", self.table.name)).with_source(e);
+        Ok(TableRows { table: self.table, rows: rows.map_err(unfit)? })
+    }
+}
+
+fn id_of(labels: &LabelSet) -> String {
+    fingerprint_text(fingerprint(labels))
+}
+
+/// Names of services as a row has them: each once, a line each.
+fn lines(services: impl Iterator<Item = String>) -> String {
+    services.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("\n")
+}
+
+fn rule_columns<'a>(out: &mut Columns, rules: impl Iterator<Item = &'a RuleRef> + Clone) {
+    out.texts(rules.clone().map(|r| &r.id));
+    out.texts(rules.clone().map(|r| &r.name));
+    out.texts(rules.clone().map(|r| &r.namespace));
+    out.texts(rules.map(|r| &r.group));
+}
+
+fn events(all: &[&Event], services: &[String]) -> Result<TableRows> {
+    let mut out = Columns::of(&ALERT_EVENTS);
+    let each = || all.iter().copied();
+    out.times(each().map(|e| e.at));
+    out.texts(each().map(Event::episode));
+    out.texts(each().map(|e| id_of(&e.labels)));
+    out.texts(each().map(|e| e.from));
+    out.texts(each().map(|e| e.to));
+    out.times(each().map(|e| e.starts_at));
+    out.times(each().map(|e| e.ends_at.unwrap_or(0)));
+    out.floats(each().map(|e| e.value.unwrap_or(f64::NAN)));
+    out.texts(each().map(|e| e.source));
+    rule_columns(&mut out, each().map(|e| &e.rule));
+    out.texts(each().map(|e| &e.generator_url));
+    out.maps(each().map(|e| e.labels.iter()))?;
+    out.maps(each().map(|e| e.annotations.iter().map(|(n, v)| (n.as_str(), v.as_str()))))?;
+    out.texts(each().map(|e| e.labels.service(services)));
+    out.finish()
+}
+
+fn actions(all: &[&Action], services: &[String]) -> Result<TableRows> {
+    let mut out = Columns::of(&ALERT_ACTIONS);
+    let each = || all.iter().copied();
+    let of_alert = |a: &Action, text: fn(&Action) -> String| if a.starts_at == 0 { String::new() } else { text(a) };
+    out.times(each().map(|a| a.at));
+    out.texts(each().map(|a| of_alert(a, |a| episode(&a.labels, a.starts_at))));
+    out.texts(each().map(|a| of_alert(a, |a| id_of(&a.labels))));
+    out.texts(each().map(|a| a.action));
+    out.texts(each().map(|a| &a.actor));
+    out.texts(each().map(|_| "user"));
+    out.texts(each().map(|_| "ok"));
+    out.texts(each().map(|a| &a.subject));
+    out.texts(each().map(|a| &a.comment));
+    out.times(each().map(|a| a.starts_at));
+    out.maps(each().map(|a| a.labels.iter()))?;
+    out.texts(each().map(|a| match a.starts_at {
+        0 => lines(a.services.iter().cloned()),
+        _ => a.labels.service(services).to_owned(),
+    }));
+    out.finish()
+}
+
+fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
+    let mut out = Columns::of(&RULE_EVALUATIONS);
+    let each = || all.iter().copied();
+    let service = |e: &Evaluation| {
+        let pairs = e.labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        LabelSet::from_pairs(pairs).service(services).to_owned()
+    };
+    out.times(each().map(|e| e.scheduled_at));
+    out.times(each().map(|e| e.scheduled_at));
+    out.times(each().map(|e| e.started_at));
+    rule_columns(&mut out, each().map(|e| &e.rule));
+    out.texts(each().map(|e| e.language));
+    out.texts(each().map(|e| e.outcome));
+    out.texts(each().map(|e| &e.error));
+    out.floats(each().map(|e| if e.outcome == "missed" { f64::NAN } else { e.took.as_secs_f64() * 1000.0 }));
+    out.numbers(each().map(|e| e.results as i64));
+    out.texts(each().map(service));
+    out.finish()
+}
+
+fn attempts(all: &[&Attempt], services: &[String]) -> Result<TableRows> {
+    let mut out = Columns::of(&NOTIFICATIONS);
+    let each = || all.iter().copied();
+    // The key of a group is that of its route, then its labels.
+    let route = |a: &Attempt| a.group_key.rfind(":{").map_or("", |at| &a.group_key[..at]).to_owned();
+    let failed = |a: &Attempt| a.failure.clone().unwrap_or_default();
+    out.times(each().map(|a| a.at));
+    out.texts(each().map(|a| &a.id));
+    out.texts(each().map(|a| &a.receiver));
+    out.texts(each().map(|a| a.integration));
+    out.numbers(each().map(|a| a.index as i64));
+    out.texts(each().map(route));
+    out.texts(each().map(|a| &a.group_key));
+    out.texts(each().map(|a| &a.reason));
+    out.texts(each().map(|a| if a.failure.is_some() { "failed" } else { "sent" }));
+    out.texts(each().map(|a| failed(a).0));
+    out.texts(each().map(|a| failed(a).1));
+    out.numbers(each().map(|a| i64::from(a.status)));
+    out.texts(each().map(|a| a.alert_status));
+    out.numbers(each().map(|a| i64::from(a.attempt)));
+    out.times(each().map(|a| if a.failure.is_some() { 0 } else { a.at + a.took.as_millis() as i64 }));
+    out.times(each().map(|a| a.first_alert_at));
+    out.floats(each().map(|a| a.took.as_secs_f64() * 1000.0));
+    out.numbers(each().map(|a| a.alerts.len() as i64));
+    out.lists(each().map(|a| a.alerts.iter().map(id_of)))?;
+    out.texts(each().map(|a| lines(a.alerts.iter().map(|labels| labels.service(services).to_owned()))));
+    out.finish()
+}
+
+/// Makes rows of records, a batch for each table that has some.
+fn rows(records: &[Record], services: &[String]) -> Result<Vec<TableRows>> {
+    let (mut of_events, mut of_actions, mut of_evaluations, mut of_attempts) =
+        (Vec::new(), Vec::new(), Vec::new(), Vec::new());
+    for record in records {
+        match record {
+            Record::Event(one) => of_events.push(one),
+            Record::Action(one) => of_actions.push(one),
+            Record::Evaluation(one) => of_evaluations.push(one),
+            Record::Attempt(one) => of_attempts.push(one),
+        }
+    }
+    let all = [
+        events(&of_events, services)?,
+        actions(&of_actions, services)?,
+        evaluations(&of_evaluations, services)?,
+        attempts(&of_attempts, services)?,
+    ];
+    Ok(all.into_iter().filter(|rows| rows.rows.num_rows() > 0).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn records_fit_their_tables() {
+        let labels = LabelSet::from_pairs([("alertname", "A"), ("service", "cart")]);
+        let rule = RuleRef { name: "A".to_owned(), ..RuleRef::default() };
+        let event = Event {
+            at: 2000,
+            labels: labels.clone(),
+            annotations: vec![("summary".to_owned(), "x".to_owned())],
+            from: "pending",
+            to: "firing",
+            starts_at: 1000,
+            ends_at: None,
+            value: Some(1.5),
+            source: "rule",
+            rule,
+            generator_url: String::new(),
+        };
+        let attempt = Attempt {
+            at: 5,
+            id: "i".to_owned(),
+            receiver: "r".to_owned(),
+            integration: "webhook",
+            index: 0,
+            group_key: "{}/{a=\"b\"}:{x=\"y\"}".to_owned(),
+            reason: String::new(),
+            attempt: 1,
+            failure: None,
+            status: 200,
+            alert_status: "firing",
+            took: std::time::Duration::from_millis(3),
+            first_alert_at: 1,
+            alerts: vec![labels.clone(), LabelSet::from_pairs([("service", "pay")])],
+        };
+        let made = rows(&[Record::Event(event), Record::Attempt(attempt)], &["service".to_owned()]).unwrap();
+        assert_eq!(made.iter().map(|r| r.table.name).collect::<Vec<_>>(), ["alert_events", "notifications"]);
+        let cell = |n: usize, name: &str| {
+            let column = made[n].rows.column_by_name(name).unwrap();
+            arrow::util::display::array_value_to_string(column, 0).unwrap()
+        };
+        assert_eq!(cell(0, "episode_id"), format!("{}-1000", id_of(&labels)));
+        assert_eq!((cell(0, "__q_service"), cell(1, "__q_service")), ("cart".to_owned(), "cart\npay".to_owned()));
+        assert_eq!(cell(1, "route_path"), "{}/{a=\"b\"}");
+    }
+}

@@ -1,0 +1,61 @@
+//! Settings as texts: the file to start from, the defaults that every file is merged into, and the document.
+
+use std::fmt::Write;
+
+use super::{DOCS, SECTIONS};
+use crate::reload::is_live;
+
+pub(super) fn defaults() -> String {
+    render(|_| {})
+}
+
+/// Writes all settings with their documentation, each at its default: a settings file to start from.
+pub fn print_settings() -> String {
+    let head =
+        "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
+    let body = render(|docs| {
+        let text = docs.trim_end().to_owned();
+        *docs = text.lines().map(|l| format!("#{l}\n")).collect();
+    });
+    format!("{head}{body}")
+}
+
+fn render(mut doc: impl FnMut(&mut String)) -> String {
+    let mut out = String::new();
+    for (section, text) in SECTIONS {
+        let mut text = (*text).to_owned();
+        doc(&mut text);
+        if text.starts_with('#') {
+            out.push_str(&text);
+        }
+        let _ = writeln!(out, "[{section}]");
+        for d in DOCS.iter().filter(|d| d.section == *section) {
+            let mut text = d.doc.to_owned();
+            doc(&mut text);
+            if text.starts_with('#') {
+                out.push_str(&text);
+            }
+            let _ = writeln!(out, "{} = {}", d.key, d.default);
+        }
+        out.push('\n');
+    }
+    out
+}
+
+/// Writes `docs/settings.md`.
+pub fn settings_document() -> String {
+    let mut out = String::from(
+        "# Settings\n\nGenerated from `server/quiver/src/settings.rs`. Order: defaults < file (`--config`) < environment \
+         (`QUIVER_HTTP__LISTEN` for `http.listen`) < flags. `quiver --print-settings` writes a file to start from.\n\nSettings marked ↻ are read anew by SIGHUP and by \
+         `POST /admin/reload`; the others need a restart. A file that is not valid changes nothing.\n",
+    );
+    for (section, text) in SECTIONS {
+        let _ = write!(out, "\n## {section}\n\n{}\n\n| Setting | Default | Effect |\n|---|---|---|\n", text.trim());
+        for d in DOCS.iter().filter(|d| d.section == *section) {
+            let doc = d.doc.split_whitespace().collect::<Vec<_>>().join(" ").replace('|', "\\|");
+            let mark = if is_live(section, d.key) { " ↻" } else { "" };
+            let _ = writeln!(out, "| `{section}.{}`{mark} | `{}` | {doc} |", d.key, d.default);
+        }
+    }
+    out
+}

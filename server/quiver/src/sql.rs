@@ -1,0 +1,145 @@
+//! `quiver sql`: a statement on the command line, asked of a running server or of a directory at rest.
+
+use std::io::Write;
+use std::path::Path;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use quiver_api::sql_forms::{Form, Writer};
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_sql::{Answer, Params, Request, Session, place_of};
+use quiver_types::{Access, Error, ErrorKind, Result, SystemClock};
+use serde_json::{Value, json};
+
+use crate::remote::{Remote, RemoteRows};
+use crate::settings::Settings;
+use crate::wiring;
+
+mod table;
+
+use table::Table;
+
+/// What is asked.
+#[derive(Debug, Clone)]
+pub struct Asked {
+    /// The statement.
+    pub statement: String,
+    /// Values of its parameters: a JSON list or object.
+    pub params: Option<Value>,
+    /// Zone in which times are shown.
+    pub time_zone: Option<String>,
+    /// How rows are written; none: as a table.
+    pub form: Option<Form>,
+}
+
+/// Where rows go.
+enum Out<'w> {
+    Table(Table<'w>),
+    Form(Box<Writer>, &'w mut dyn Write),
+}
+
+impl<'w> Out<'w> {
+    fn new(form: Option<Form>, schema: &SchemaRef, to: &'w mut dyn Write) -> Result<Self> {
+        Ok(match form {
+            None => Self::Table(Table::new(Arc::clone(schema), to)),
+            Some(form) => Self::Form(Box::new(Writer::new(form, schema)?), to),
+        })
+    }
+
+    fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        match self {
+            Self::Table(table) => table.rows(batch),
+            Self::Form(writer, to) => to.write_all(&writer.batch(batch)?).map_err(unwritten),
+        }
+    }
+
+    fn end(self) -> Result<()> {
+        match self {
+            Self::Table(table) => table.end(),
+            Self::Form(writer, to) => to.write_all(&writer.end(&json!({}))?).map_err(unwritten),
+        }
+    }
+}
+
+/// Nobody takes what is written: the end of a pipe, as `head` ends one, is no error of anybody's.
+fn unwritten(error: std::io::Error) -> Error {
+    let kind = if error.kind() == std::io::ErrorKind::BrokenPipe { ErrorKind::Cancelled } else { ErrorKind::Internal };
+    Error::new(kind, "cannot write the answer").with_source(error)
+}
+
+/// Asks a running server.
+///
+/// # Errors
+/// Unavailable: nobody answers there. Execution: what the server said of the statement.
+pub async fn ask_server(asked: &Asked, remote: &Remote<'_>, to: &mut dyn Write) -> Result<()> {
+    let body = json!({"query": asked.statement, "params": asked.params, "time_zone": asked.time_zone});
+    // Rows come as they are stored, and are written here as they are of a directory at rest.
+    let mut rows = match remote.sql(&body).await? {
+        RemoteRows::Rows(rows) => rows,
+        RemoteRows::Plan(plan) => return shown(&plan, to),
+    };
+    let mut next = rows.next().await?;
+    let schema = rows.schema().ok_or_else(|| Error::internal("the server's answer has no columns"))?;
+    let mut out = Out::new(asked.form, &schema, to)?;
+    while let Some(batch) = next {
+        out.rows(&batch)?;
+        next = rows.next().await?;
+    }
+    out.end()
+}
+
+/// Asks a data directory that nobody serves; nothing of what it holds is changed.
+///
+/// # Errors
+/// Conflict: a server has it. NotFound: there is none. Those of the statement.
+pub async fn ask_at_rest(asked: &Asked, settings: &Settings, to: &mut dyn Write) -> Result<()> {
+    if !Path::new(&settings.store.data).join("wal").is_dir() {
+        return Err(Error::new(ErrorKind::NotFound, format!("`{}` is no data directory", settings.store.data)));
+    }
+    let at_rest = wiring::at_rest(settings, Arc::new(SystemClock)).await?;
+    let request = Request {
+        text: asked.statement.clone(),
+        params: asked.params.as_ref().map(Params::of_json).transpose()?.unwrap_or_default(),
+        time_zone: asked.time_zone.clone(),
+        session: Session::of("operator"),
+        ..Request::default()
+    };
+    let ctx = QueryContext::new(Access::full(), at_rest.limits.clone());
+    let mut rows = match at_rest.sql.query(request, &DomainAccess::full(), &ctx).await? {
+        Answer::Plan(plan) => return shown(&plan, to),
+        Answer::Rows(rows) => rows,
+    };
+    let mut out = Out::new(asked.form, &rows.schema(), to)?;
+    while let Some(batch) = rows.next().await? {
+        out.rows(&batch)?;
+    }
+    out.end()
+}
+
+fn shown(plan: &Value, to: &mut dyn Write) -> Result<()> {
+    writeln!(to, "{plan:#}").map_err(unwritten)
+}
+
+/// The line of a statement that an error speaks of, with a mark below the place.
+pub fn place(error: &Error, statement: &str) -> Option<String> {
+    let (line, column) = place_of(error)?;
+    let text = statement.lines().nth(line.checked_sub(1)?)?;
+    let before: String =
+        text.chars().take(column.checked_sub(1)?).map(|c| if c == '\t' { '\t' } else { ' ' }).collect();
+    Some(format!("{text}\n{before}^"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_are_marked() {
+        let error = Error::invalid("there is no column `x` at line 2, column 3; did you mean `y`?");
+        assert_eq!(place(&error, "select\n  x from logs").unwrap(), "  x from logs\n  ^");
+        assert_eq!(place(&Error::invalid("something"), "select 1"), None);
+        assert_eq!(place(&error, "one line"), None);
+    }
+}

@@ -1,0 +1,145 @@
+//! Rows as a table on a terminal: columns as wide as the first rows need, then row by row.
+
+use std::io::Write;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{DataType, SchemaRef};
+use arrow::util::display::{ArrayFormatter, FormatOptions};
+use quiver_types::{Error, Result};
+
+use super::unwritten;
+
+/// Rows by which the width of columns is chosen.
+const ROWS_FIRST: usize = 1_000;
+/// Widest that a column is made; longer values stand out.
+const WIDTH_MAX: usize = 80;
+
+/// See the module.
+pub(super) struct Table<'w> {
+    schema: SchemaRef,
+    to: &'w mut dyn Write,
+    /// Rows before the widths are known.
+    first: Vec<Vec<String>>,
+    widths: Option<Vec<usize>>,
+    rows: usize,
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn is_number(data_type: &DataType) -> bool {
+    data_type.is_numeric()
+}
+
+impl<'w> Table<'w> {
+    pub(super) fn new(schema: SchemaRef, to: &'w mut dyn Write) -> Self {
+        Self { schema, to, first: Vec::new(), widths: None, rows: 0 }
+    }
+
+    pub(super) fn rows(&mut self, batch: &RecordBatch) -> Result<()> {
+        let options = FormatOptions::default().with_null("");
+        let failed = |e| Error::internal("cannot show a column").with_source(e);
+        let columns = batch.columns().iter().map(|column| ArrayFormatter::try_new(column, &options));
+        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
+        for row in 0..batch.num_rows() {
+            // One line is one row, whatever is in it.
+            let cell = |column: &ArrayFormatter<'_>| column.value(row).to_string().escape_debug_lines();
+            let cells: Vec<String> = columns.iter().map(cell).collect();
+            self.rows += 1;
+            if self.widths.is_some() {
+                self.line(&cells)?;
+            } else {
+                self.first.push(cells);
+                if self.first.len() == ROWS_FIRST {
+                    self.begin()?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Chooses widths, writes the head and the rows so far.
+    fn begin(&mut self) -> Result<()> {
+        let rows = std::mem::take(&mut self.first);
+        let names: Vec<String> = self.schema.fields().iter().map(|field| field.name().clone()).collect();
+        let widest = |at: usize| {
+            let cells = rows.iter().map(|row| width(&row[at]));
+            cells.chain([width(&names[at])]).max().unwrap_or(0).min(WIDTH_MAX)
+        };
+        let widths: Vec<usize> = (0..names.len()).map(widest).collect();
+        let rule: Vec<String> = widths.iter().map(|width| "-".repeat(*width + 2)).collect();
+        self.widths = Some(widths);
+        self.line(&names)?;
+        writeln!(self.to, "{}", rule.join("+")).map_err(unwritten)?;
+        rows.iter().try_for_each(|row| self.line(row))
+    }
+
+    fn line(&mut self, cells: &[String]) -> Result<()> {
+        let Some(widths) = &self.widths else { return Ok(()) };
+        let mut line = String::new();
+        for ((cell, wanted), field) in cells.iter().zip(widths).zip(self.schema.fields()) {
+            if !line.is_empty() {
+                line.push_str(" | ");
+            }
+            let pad = " ".repeat(wanted.saturating_sub(width(cell)));
+            if is_number(field.data_type()) {
+                line.push_str(&pad);
+                line.push_str(cell);
+            } else {
+                line.push_str(cell);
+                line.push_str(&pad);
+            }
+        }
+        writeln!(self.to, " {}", line.trim_end()).map_err(unwritten)
+    }
+
+    pub(super) fn end(mut self) -> Result<()> {
+        if self.widths.is_none() {
+            self.begin()?;
+        }
+        let rows = if self.rows == 1 { "row" } else { "rows" };
+        writeln!(self.to, "({} {rows})", self.rows).map_err(unwritten)
+    }
+}
+
+/// Line breaks and what a terminal would take for a command, written out.
+trait EscapeLines {
+    fn escape_debug_lines(self) -> String;
+}
+
+impl EscapeLines for String {
+    fn escape_debug_lines(self) -> String {
+        if !self.contains(|c: char| c.is_control()) {
+            return self;
+        }
+        self.chars().map(|c| if c.is_control() { c.escape_default().to_string() } else { c.to_string() }).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use arrow::array::{ArrayRef, Int64Array, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn a_table() {
+        let batch = RecordBatch::try_from_iter([
+            ("name", Arc::new(StringArray::from(vec![Some("a\nb"), None])) as ArrayRef),
+            ("n", Arc::new(Int64Array::from(vec![5, 123]))),
+        ])
+        .unwrap();
+        let mut out = Vec::new();
+        let mut table = Table::new(batch.schema(), &mut out);
+        table.rows(&batch).unwrap();
+        table.end().unwrap();
+        let text = String::from_utf8(out).unwrap();
+        assert_eq!(
+            text,
+            " name | n\n------+-----\n a\\nb |   5\n      | 123\n(2 rows)\n".replace(" name | n\n", " name |   n\n")
+        );
+    }
+}

@@ -1,0 +1,262 @@
+//! Debian's Alertmanager beside ours: the same policy and the same alerts, and what a dozen receivers are told is equal. Mail
+//! goes over a real server that asks for encryption and a password.
+
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use quiver_tests::server::{Options, Server, tools};
+use serde_json::{Value, json};
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpListener;
+
+use crate::tools::{Program, document, free_port, program, until};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+/// Bodies by the path that they were sent to.
+type Told = BTreeMap<String, Vec<Value>>;
+
+/// An HTTP receiver that takes all.
+struct Sink {
+    address: String,
+    told: Arc<Mutex<Told>>,
+}
+
+impl Sink {
+    async fn open() -> Self {
+        let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
+        let address = socket.local_addr().expect("an address").to_string();
+        let told = Arc::<Mutex<Told>>::default();
+        let kept = Arc::clone(&told);
+        tokio::spawn(async move {
+            while let Ok((mut peer, _)) = socket.accept().await {
+                let kept = Arc::clone(&kept);
+                tokio::spawn(async move {
+                    let (mut text, mut buffer) = (Vec::new(), vec![0; 65_536]);
+                    loop {
+                        let n = peer.read(&mut buffer).await.unwrap_or(0);
+                        if n == 0 {
+                            return;
+                        }
+                        text.extend_from_slice(&buffer[..n]);
+                        let Some(at) = text.windows(4).position(|w| w == b"\r\n\r\n") else { continue };
+                        let head = String::from_utf8_lossy(&text[..at]).into_owned();
+                        let length = head.lines().find_map(|line| {
+                            let (name, value) = line.split_once(':')?;
+                            name.eq_ignore_ascii_case("content-length").then(|| value.trim().parse::<usize>().ok())?
+                        });
+                        if text.len() < at + 4 + length.unwrap_or(0) {
+                            continue;
+                        }
+                        let body = serde_json::from_slice(&text[at + 4..]).unwrap_or(Value::Null);
+                        let path = head.split(' ').nth(1).unwrap_or_default().to_owned();
+                        kept.lock().expect("whole").entry(path).or_default().push(body);
+                        // What each kind takes for a yes.
+                        let yes = "{\"ok\":true,\"status\":\"success\"}";
+                        let length = yes.len();
+                        let answer = format!(
+                            "HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{yes}"
+                        );
+                        let _ = peer.write_all(answer.as_bytes()).await;
+                        return;
+                    }
+                });
+            }
+        });
+        Self { address, told }
+    }
+
+    /// What was told below a path, the path of the side taken away.
+    fn side(&self, name: &str) -> Told {
+        let told = self.told.lock().expect("whole");
+        let own = told.iter().filter_map(|(path, all)| Some((path.strip_prefix(name)?.to_owned(), all.clone())));
+        own.collect()
+    }
+}
+
+/// A policy whose receivers lie below `/<side>` of the sink, and whose mails come from `<side>@q.example`.
+fn policy(sink: &str, side: &str, mail: u16, ca: &str) -> String {
+    let at = format!("http://{sink}/{side}");
+    format!(
+        "global:\n  smtp_smarthost: 'localhost:{mail}'\n  smtp_from: '{side}@q.example'\n  smtp_auth_username: mailer\n  \
+         smtp_auth_password: s3cret\n  smtp_hello: q.example\n\
+         route:\n  receiver: all\n  group_by: [alertname]\n  group_wait: 1s\n  group_interval: 2s\n  repeat_interval: 1h\n\
+         inhibit_rules:\n- {{source_matchers: ['severity=\"page\"'], target_matchers: ['severity=\"info\"'], equal: [shop]}}\n\
+         receivers:\n- name: all\n  webhook_configs:\n  - {{url: '{at}/webhook'}}\n  - {{url: '{at}/one', max_alerts: 1}}\n  \
+         slack_configs:\n  - api_url: '{at}/slack'\n    channel: '#ops'\n    send_resolved: true\n    \
+         fields: [{{title: T, value: '{{{{ .Status }}}}', short: true}}]\n    \
+         actions: [{{type: button, text: go, url: 'https://x.example', style: danger}}]\n  \
+         pagerduty_configs:\n  - {{routing_key: k, url: '{at}/pagerduty', severity: critical, links: [{{href: 'https://x', text: t}}]}}\n  \
+         opsgenie_configs:\n  - {{api_key: k, api_url: '{at}/opsgenie/', tags: 'a,b', responders: [{{name: team, type: team}}]}}\n  \
+         discord_configs:\n  - {{webhook_url: '{at}/discord'}}\n  \
+         email_configs:\n  - to: ops@b.example\n    send_resolved: true\n    headers: {{X-Team: '{{{{ .GroupLabels.alertname }}}}'}}\n    \
+         text: 'plain = {{{{ .Status }}}} ü'\n    tls_config: {{ca_file: '{ca}'}}\n"
+    )
+}
+
+/// Takes out what differs between the two by their version, each difference named.
+fn normal(mut body: Value) -> Value {
+    fn walk(value: &mut Value) {
+        match value {
+            Value::Object(map) => {
+                // Younger than 0.25.
+                for field in ["routeLabels", "notification_reason"] {
+                    map.remove(field);
+                }
+                map.values_mut().for_each(walk);
+            }
+            Value::Array(items) => items.iter_mut().for_each(walk),
+            _ => {}
+        }
+    }
+    walk(&mut body);
+    body
+}
+
+fn time(at: DateTime<Utc>) -> String {
+    at.to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+fn alert(name: &str, labels: &Value, (starts, ends): (DateTime<Utc>, DateTime<Utc>)) -> Value {
+    let mut all = labels.clone();
+    all["alertname"] = json!(name);
+    json!({
+        "labels": all, "annotations": {"summary": "it is <b>hot</b> & \"wet\"", "runbook": "https://r.example/1"},
+        "startsAt": time(starts), "endsAt": time(ends), "generatorURL": "http://p.example/graph?g0.expr=up",
+    })
+}
+
+async fn post(client: &reqwest::Client, at: &str, alerts: &Value) {
+    let sent = client.post(format!("{at}/api/v2/alerts")).json(alerts).send().await.expect("it answers");
+    assert_eq!(sent.status(), 200, "{at}");
+}
+
+/// Mails by their sender.
+fn mails(log: &Path, side: &str) -> Vec<Value> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let all = text.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    all.filter(|mail| mail["from"] == json!(format!("{side}@q.example"))).collect()
+}
+
+struct Both {
+    client: reqwest::Client,
+    sides: [String; 2],
+    sink: Sink,
+    mail_log: std::path::PathBuf,
+}
+
+impl Both {
+    async fn post(&self, alerts: &Value) {
+        for at in &self.sides {
+            post(&self.client, at, alerts).await;
+        }
+    }
+
+    /// Waits until each of a number of receivers has been told so often, mails included.
+    async fn until(&self, what: &str, times: usize) {
+        until(what, PATIENCE, async || {
+            ["am", "quiver"].iter().all(|side| {
+                let told = self.sink.side(&format!("/{side}"));
+                let webhooks = told.get("/webhook").map_or(0, Vec::len);
+                webhooks >= times && told.len() >= 6 && mails(&self.mail_log, side).len() >= times
+            })
+        })
+        .await;
+    }
+
+    /// Compares what both sides were told.
+    fn compare(&self) {
+        let [am, ours] = ["/am", "/quiver"].map(|side| {
+            let told = self.sink.side(side);
+            told.into_iter().map(|(path, all)| (path, all.into_iter().map(normal).collect())).collect::<Told>()
+        });
+        let paths = |told: &Told| told.keys().cloned().collect::<Vec<_>>();
+        assert_eq!(paths(&am), paths(&ours), "receivers that were told");
+        for (path, theirs) in &am {
+            let mine = &ours[path];
+            assert_eq!(theirs.len(), mine.len(), "messages to {path}: {theirs:#?} and {mine:#?}");
+            for (a, b) in theirs.iter().zip(mine) {
+                let (a, b) = (a.to_string().replace("/am/", "/x/"), b.to_string().replace("/quiver/", "/x/"));
+                assert_eq!(a, b, "{path}");
+            }
+        }
+        let [theirs, mine] = ["am", "quiver"].map(|side| mails(&self.mail_log, side));
+        assert_eq!(theirs.len(), mine.len(), "mails");
+        for (a, b) in theirs.iter().zip(&mine) {
+            for header in ["subject", "to", "x-team", "mime-version"] {
+                assert_eq!(a["headers"][header], b["headers"][header], "{header}");
+            }
+            assert_eq!(a["parts"]["text/plain"], b["parts"]["text/plain"]);
+            assert_eq!(a["parts"]["text/html"], b["parts"]["text/html"]);
+            assert_eq!((&b["tls"], &b["user"], &b["to"]), (&json!(true), &json!("mailer"), &a["to"]));
+            assert!(b["headers"]["message-id"].as_str().is_some_and(|id| id.ends_with('>')), "{b}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn receivers_are_told_the_same() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let at = |name: &str| dir.path().join(name);
+    let certificate = |name: &str| document(&format!("tests/certificates/{name}")).display().to_string();
+    let (sink, mail) = (Sink::open().await, free_port());
+    let mail_log = at("mails");
+    let script = document("tests/tools/smtp_sink.py");
+    let mut smtp = std::process::Command::new(tools().join("venv/bin/python"));
+    smtp.arg(script).args([certificate("server.pem"), certificate("server.key"), mail.to_string()]);
+    let _smtp = Program::start(&mut smtp, &mail_log);
+    until("the mail server", PATIENCE, async || std::net::TcpStream::connect(("127.0.0.1", mail)).is_ok()).await;
+
+    std::fs::copy(certificate("ca.pem"), at("ca.pem")).expect("a copy");
+    let write = |side: &str, ca: &str| {
+        let file = at(&format!("{side}.yml"));
+        std::fs::write(&file, policy(&sink.address, side, mail, ca)).expect("a file");
+        file.display().to_string()
+    };
+    let options = Options::default()
+        .env("QUIVER_ALERTING__POLICY", write("quiver", "ca.pem"))
+        .env("QUIVER_ALERTING__FILES_DIR", dir.path().display())
+        .env("QUIVER_ALERTING__EXTERNAL_URL", "http://monitor.example")
+        .env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\", \"::1/128\"]");
+    let server = Server::start(&at("data"), &options).await;
+    let port = free_port();
+    let mut command = program("prometheus-alertmanager");
+    command
+        .arg(format!("--config.file={}", write("am", &at("ca.pem").display().to_string())))
+        .arg(format!("--storage.path={}", at("am").display()))
+        .arg(format!("--web.listen-address=127.0.0.1:{port}"))
+        .arg("--cluster.listen-address=")
+        .arg("--web.external-url=http://monitor.example")
+        .arg("--web.route-prefix=/");
+    let _alertmanager = Program::start(&mut command, &at("am.log"));
+    let client = reqwest::Client::new();
+    let theirs = format!("http://127.0.0.1:{port}");
+    until("Alertmanager", PATIENCE, async || {
+        client.get(format!("{theirs}/-/ready")).send().await.is_ok_and(|a| a.status() == 200)
+    })
+    .await;
+    let both = Both { client, sides: [theirs, server.url("")], sink, mail_log };
+
+    let now = Utc::now();
+    let later = now + TimeDelta::hours(1);
+    let started = now - TimeDelta::minutes(1);
+    let high = |n: usize, ends| {
+        let labels = json!({"shop": "a", "severity": "page", "job": "web", "instance": format!("i{n}:80")});
+        alert("High", &labels, (started, ends))
+    };
+    // One alert keeps another quiet.
+    let quiet = alert("Quiet", &json!({"shop": "a", "severity": "info"}), (started, later));
+    both.post(&json!([high(1, later), high(2, later), quiet])).await;
+    both.until("alerts that fire", 1).await;
+    // One ends, another comes.
+    let ended = Utc::now();
+    both.post(&json!([high(1, ended), high(3, later)])).await;
+    both.until("a change of a group", 2).await;
+    let ended = Utc::now();
+    both.post(&json!([high(2, ended), high(3, ended)])).await;
+    both.until("the end", 3).await;
+    both.compare();
+}

@@ -1,0 +1,177 @@
+//! What alerting did, as rows: SQL reads it with the caller's rights, a kill takes nothing of it, lists over HTTP come from it.
+//! Revisions of the policy, silences as a family, unit tests of rules and rules over analytics beside it.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+use crate::alerting::{Sink, policy, sample, until, write};
+
+const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
+
+async fn call(server: &Server, method: &str, path: &str, body: &Value) -> Answer {
+    server.send(method, path, &JSON, body.to_string().into_bytes()).await
+}
+
+async fn rows(server: &Server, statement: &str) -> Vec<Value> {
+    let answer = server.get_with("/sql-api/v1/query", &[("query", statement), ("format", "ndjson")]).await;
+    assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
+    answer.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect()
+}
+
+async fn count(server: &Server, statement: &str) -> usize {
+    rows(server, statement).await.len()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_firing_is_a_row() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let sink = Sink::open().await;
+    let file = write(&dir.path().join("policy.yml"), &policy(&sink.address));
+    let options =
+        || Options::default().env("QUIVER_ALERTING__POLICY", &file).env("QUIVER_EGRESS__ALLOW", "[\"127.0.0.0/8\"]");
+    let data = dir.path().join("data");
+    let server = Server::start(&data, &options()).await;
+    let group = json!({"interval": "1s", "rules": [
+        {"alert": "ShopDown", "expr": "sum(shop_up) == 0", "service": "shop", "severity": "page"},
+        {"record": "broken", "expr": "label_join(shop_up or label_replace(shop_up, \"x\", \"1\", \"\", \"\"), \"x\", \"\")"},
+    ]});
+    let made = call(&server, "PUT", "/rulesapi/groups/default/shop", &group).await;
+    assert_eq!(made.status, 201, "{}", made.text());
+    let id = made.json()["rules"][0]["id"].as_str().expect("an id").to_owned();
+    sample(&server, 0.0).await;
+    let events = "SELECT from_state, to_state, \"labels.severity\" AS severity, service_name FROM alert_events \
+        WHERE source = 'rule' ORDER BY time";
+    until("the alert fires", async || count(&server, events).await > 0).await;
+    let fired = rows(&server, events).await;
+    assert_eq!(
+        fired[0],
+        json!({"from_state": "inactive", "to_state": "firing", "severity": "page", "service_name": "shop"})
+    );
+    until("somebody is told", async || {
+        count(&server, "SELECT receiver FROM notifications WHERE outcome = 'sent' AND alert_count = 1").await > 0
+    })
+    .await;
+    // What is posted is there, too, and its end without a word.
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(3);
+    let posted = json!([{"labels": {"alertname": "Posted", "service": "shop"}, "endsAt": soon.to_rfc3339()}]);
+    assert_eq!(call(&server, "POST", "/api/v2/alerts", &posted).await.status, 200);
+    until("the posted alert ends", async || {
+        count(&server, "SELECT time FROM alert_events WHERE source = 'intake' AND to_state = 'resolved'").await == 1
+    })
+    .await;
+    // A kill takes nothing of what is there, and makes no second firing.
+    server.kill();
+    let server = Server::start(&data, &options()).await;
+    assert_eq!(count(&server, events).await, 1);
+    sample(&server, 1.0).await;
+    let resolved = "SELECT episode_id, state, ends_at, last_receiver FROM alert_episodes WHERE state = 'resolved' \
+        AND rule_name = 'ShopDown' AND last_receiver IS NOT NULL";
+    until("the alert ends", async || count(&server, resolved).await == 1).await;
+    let failed = "SELECT error FROM rule_evaluations WHERE outcome = 'error' AND rule_name = 'broken'";
+    until("an evaluation fails", async || count(&server, failed).await > 0).await;
+    // Parts give what the WAL gave.
+    server.flush().await;
+    assert_eq!(count(&server, events).await, 2);
+    assert_eq!(count(&server, resolved).await, 1);
+    let listed = server.get(&format!("/rulesapi/rules/{id}/alerts-history")).await;
+    let items = listed.json()["items"].clone();
+    assert_eq!(
+        (listed.status, &items[0]["to"], &items[1]["to"]),
+        (200, &json!("resolved"), &json!("firing")),
+        "{items}"
+    );
+    assert_eq!((&items[1]["labels"]["alertname"], &items[1]["value"]), (&json!("ShopDown"), &json!(0.0)));
+    let early = server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=0&end=1")).await.json();
+    assert_eq!(early["items"], json!([]));
+    assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=x")).await.status, 400);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn silences_are_a_family() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let posted = json!([{"labels": {"alertname": "A", "job": "x"}}, {"labels": {"alertname": "B"}}]);
+    assert_eq!(call(&server, "POST", "/api/v2/alerts", &posted).await.status, 200);
+    let body = json!({"matchers": ["job=x"], "endsAt": "2099-01-01T00:00:00Z", "comment": "night"});
+    let preview = call(&server, "POST", "/rulesapi/silences/preview", &body).await.json();
+    assert_eq!((&preview["total"], &preview["alerts"][0]["labels"]["alertname"]), (&json!(1), &json!("A")));
+    let made = call(&server, "POST", "/rulesapi/silences", &body).await;
+    assert_eq!((made.status, &made.json()["state"]), (201, &json!("active")), "{}", made.text());
+    let path = format!("/rulesapi/silences/{}", made.json()["id"].as_str().expect("an id"));
+    let changed = call(&server, "PATCH", &path, &json!({"comment": "longer"})).await;
+    assert_eq!((changed.status, &changed.json()["comment"]), (200, &json!("longer")));
+    assert_eq!(server.get("/api/v2/silences").await.json()[0]["comment"], "longer");
+    assert_eq!(call(&server, "POST", &format!("{path}/expire"), &json!({})).await.json()["state"], "expired");
+    assert_eq!(server.get("/rulesapi/silences?state=active&count=true").await.json()["total"], 0);
+    assert_eq!(server.get("/rulesapi/silences?what=x").await.status, 400);
+    assert_eq!(server.get("/rulesapi/silences/none").await.status, 404);
+    let refused = call(&server, "POST", "/rulesapi/silences", &json!({"matchers": ["a=b"], "foo": 1})).await;
+    assert_eq!((refused.status, &refused.json()["errors"][0]["code"]), (422, &json!("UNKNOWN_FIELD")));
+    let statement = "SELECT action FROM alert_actions WHERE \"labels.alertname\" = 'A' ORDER BY time";
+    until("actions are rows", async || count(&server, statement).await == 3).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn back_to_an_earlier_policy() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let yaml = [("content-type", "application/yaml")];
+    let policy = |receiver: &str, secret: &str| {
+        format!(
+            "route: {{receiver: {receiver}}}\nreceivers:\n- name: {receiver}\n  webhook_configs: [{{url: 'http://h/?key={secret}'}}]\n"
+        )
+    };
+    for text in [policy("one", "s3cret"), policy("two", "other")] {
+        let sent = server.post("/rulesapi/rulepolicy/deploy", &yaml, text.into_bytes()).await;
+        assert_eq!(sent.status, 200, "{}", sent.text());
+    }
+    let all = server.get("/rulesapi/rulepolicy/revisions").await.json()["items"].clone();
+    assert_eq!(
+        (all.as_array().map(Vec::len), &all[0]["live"], &all[1]["revision"]),
+        (Some(3), &json!(true), &json!(2))
+    );
+    let shown = server.get("/rulesapi/rulepolicy/revisions/2").await.json();
+    let config = shown["config"].as_str().expect("a text");
+    assert!(config.contains("one") && !config.contains("s3cret"), "{config}");
+    let tried = call(&server, "POST", "/rulesapi/rulepolicy/revisions/2/rollback?dryRun=true", &json!({})).await;
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    assert!(server.get("/rulesapi/rulepolicy/deploy").await.text().contains("two"));
+    let back = call(&server, "POST", "/rulesapi/rulepolicy/revisions/2/rollback", &json!({})).await;
+    assert_eq!(back.status, 200, "{}", back.text());
+    // Its secret is there again, which nobody is shown.
+    let exported = server.get("/rulesapi/rulepolicy/deploy?secrets=true").await.text();
+    assert!(exported.contains("receiver: one") && exported.contains("key=s3cret"), "{exported}");
+    assert_eq!(server.get("/rulesapi/rulepolicy/revisions").await.json()["items"][0]["revision"], 4);
+    assert_eq!(call(&server, "POST", "/rulesapi/rulepolicy/revisions/99/rollback", &json!({})).await.status, 404);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn unit_tests_and_analytics() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rules = "groups:\n- name: g\n  rules:\n  - {alert: Down, expr: up == 0, for: 1m, labels: {a: b}}\n";
+    let tests = "evaluation_interval: 1m\ntests:\n- name: it\n  input_series: [{series: 'up{job=\"x\"}', values: '1 0 0 0'}]\n  \
+        alert_rule_test:\n  - {eval_time: 2m, alertname: Down, exp_alerts: [{exp_labels: {job: x, a: b}}]}\n  \
+        - {eval_time: 1m, alertname: Down, exp_alerts: [{exp_labels: {job: x, a: b}}]}\n  \
+        promql_expr_test:\n  - {expr: up, eval_time: 1m, exp_samples: [{labels: 'up{job=\"x\"}', value: 0}]}\n";
+    let run = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": rules, "tests": tests})).await;
+    let answer = run.json();
+    assert_eq!((run.status, &answer["passed"], &answer["failed"]), (200, &json!(2), &json!(1)), "{}", run.text());
+    assert_eq!((&answer["cases"][0]["group"], &answer["cases"][0]["ok"]), (&json!("it"), &json!(false)));
+    let bad = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": "groups: [", "tests": ""})).await;
+    assert_eq!((bad.status, &bad.json()["code"]), (400, &json!("MALFORMED_YAML")));
+
+    // A rule over analytics has the rows of its query as elements.
+    let line = |n: usize| format!("{{\"_msg\":\"m{n}\",\"service.name\":\"shop\",\"severity\":\"ERROR\"}}\n");
+    let lines: String = (0..3).map(line).collect();
+    let sent = server.post("/insert/jsonline?_stream_fields=service.name", &[], lines.into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let query = json!({"measures": ["Logs.count"], "dimensions": ["Logs.service"]}).to_string();
+    let rule = json!({"rule": {"alert": "Many", "expr": query, "language": "olap"}});
+    let tried = call(&server, "POST", "/rulesapi/rules/test", &rule).await;
+    let series = tried.json()["series"].clone();
+    assert_eq!(tried.status, 200, "{}", tried.text());
+    assert_eq!((&series[0]["labels"]["service"], &series[0]["value"]), (&json!("shop"), &json!(3.0)), "{series}");
+    let refused = json!({"rule": {"alert": "Many", "expr": "{\"measures\": []}", "language": "olap"}});
+    assert_eq!(call(&server, "POST", "/rulesapi/rules/test", &refused).await.status, 422);
+}

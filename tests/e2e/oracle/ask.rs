@@ -1,0 +1,413 @@
+//! What is asked: every endpoint that reads telemetry once with fixed questions, and each language at random.
+
+use std::fmt;
+
+use quiver_tests::server::{Answer, Server};
+use rand::RngExt;
+use rand::rngs::StdRng;
+use rand::seq::IndexedRandom;
+use serde_json::{Value, json};
+
+use super::SERVICES;
+use super::data::{LENGTH_MS, START_MS};
+use super::grammar::{Grammar, Kind};
+use super::logsql_query::{filter, query};
+
+/// A question.
+#[derive(Debug, Clone)]
+pub(super) struct Case {
+    pub(super) path: String,
+    parameters: Vec<(String, String)>,
+    body: Option<Value>,
+    /// Whether the order of an answer counts.
+    pub(super) ordered: bool,
+}
+
+impl fmt::Display for Case {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} {:?}", self.path, self.parameters)?;
+        self.body.as_ref().map_or(Ok(()), |body| write!(f, " {body}"))
+    }
+}
+
+fn case<const N: usize>(path: impl Into<String>, parameters: [(&str, String); N]) -> Case {
+    let parameters = parameters.into_iter().map(|(name, value)| (name.to_owned(), value)).collect();
+    Case { path: path.into(), parameters, body: None, ordered: false }
+}
+
+impl Case {
+    /// Asks a server.
+    pub(super) async fn ask(&self, server: &Server, who: Option<&str>) -> Answer {
+        let query = url(&self.parameters);
+        let path = if query.is_empty() { self.path.clone() } else { format!("{}?{query}", self.path) };
+        let mut headers = vec![("content-type", "application/json")];
+        headers.extend(who.map(|who| ("authorization", who)));
+        match &self.body {
+            Some(body) => server.send("POST", &path, &headers, body.to_string().into_bytes()).await,
+            None => server.send("GET", &path, &headers, vec![]).await,
+        }
+    }
+}
+
+fn url(parameters: &[(String, String)]) -> String {
+    let mut out = String::new();
+    for (name, value) in parameters {
+        let encode = |text: &str| -> String {
+            text.bytes()
+                .map(|b| if b.is_ascii_alphanumeric() { char::from(b).to_string() } else { format!("%{b:02X}") })
+                .collect()
+        };
+        let separator = if out.is_empty() { "" } else { "&" };
+        out += &format!("{separator}{}={}", encode(name), encode(value));
+    }
+    out
+}
+
+fn start() -> String {
+    (START_MS / 1000).to_string()
+}
+
+fn end() -> String {
+    ((START_MS + LENGTH_MS) / 1000).to_string()
+}
+
+const METRICS: &str = "/metrics-api/api/v1/";
+const LOGS: &str = "/logs-api/select/logsql/";
+
+/// Each endpoint that reads telemetry, and answers that must not tell of others.
+pub(super) fn fixed() -> Vec<Case> {
+    [metrics(), logs(), traces(), statements()].concat()
+}
+
+fn metrics() -> Vec<Case> {
+    let mut all = Vec::new();
+    let everything = || "{__name__=~\".+\"}".to_owned();
+    let at = || (START_MS / 1000 + 1500).to_string();
+    for (path, parameter) in [
+        ("series", "match[]"),
+        ("labels", "match[]"),
+        ("label/job/values", "match[]"),
+        ("label/__name__/values", "match[]"),
+        ("label/instance/values", "match[]"),
+        ("query_exemplars", "query"),
+    ] {
+        all.push(case(format!("{METRICS}{path}"), [(parameter, everything()), ("start", start()), ("end", end())]));
+        all.push(case(
+            format!("{METRICS}{path}"),
+            [(parameter, everything()), ("start", start()), ("end", end()), ("limit", "2".into())],
+        ));
+    }
+    for path in ["labels", "label/job/values", "metadata", "status/tsdb"] {
+        all.push(case(format!("{METRICS}{path}"), []));
+    }
+    all.push(case("/metrics-api/federate", [("match[]", everything())]));
+    for text in [
+        "count({__name__=~\".+\"})",
+        "count by (__name__) ({__name__=~\".+\"})",
+        "absent(lonely)",
+        "topk(3, gauge)",
+        "gauge",
+        "scalar(sum(gauge))",
+    ] {
+        all.push(case(format!("{METRICS}query"), [("query", text.into()), ("time", at())]));
+        all.push(case(format!("{METRICS}query"), [("query", text.into()), ("time", at()), ("limit", "1".into())]));
+        all.push(case(
+            format!("{METRICS}query_range"),
+            [
+                ("query", text.into()),
+                ("start", start()),
+                ("end", end()),
+                ("step", "600".into()),
+                ("stats", "all".into()),
+            ],
+        ));
+    }
+    all
+}
+
+fn logs() -> Vec<Case> {
+    let mut all = Vec::new();
+    for (path, more) in [
+        ("query", ""),
+        ("query", " | sort by (n) limit 3"),
+        ("hits", ""),
+        ("field_names", ""),
+        ("facets", ""),
+        ("streams", ""),
+        ("stream_ids", ""),
+        ("stream_field_names", ""),
+        ("stats_query", " | stats by (app) count() n"),
+        ("stats_query_range", " | stats by (app) count() n"),
+    ] {
+        all.push(case(
+            format!("{LOGS}{path}"),
+            [("query", format!("*{more}")), ("start", start()), ("end", end()), ("step", "10m".into())],
+        ));
+    }
+    for field in ["app", "n", "only_a", "only_c"] {
+        all.push(case(format!("{LOGS}field_values"), [("query", "*".into()), ("field", field.into())]));
+        all.push(case(format!("{LOGS}stream_field_values"), [("query", "*".into()), ("field", field.into())]));
+        all.push(case(
+            format!("{LOGS}hits"),
+            [("query", "*".into()), ("field", field.into()), ("start", start()), ("end", end()), ("step", "1h".into())],
+        ));
+    }
+    all
+}
+
+fn traces() -> Vec<Case> {
+    let mut all = Vec::new();
+    for path in [
+        "",
+        "/services",
+        "/operations",
+        "/instances",
+        "/tags",
+        "/tags/only_a/values",
+        "/tags/only_c/values",
+        "/tags/code/values",
+        "/histogram",
+        "/statistics",
+    ] {
+        all.push(case(format!("/traces{path}"), [("from", start()), ("to", end()), ("step", "10m".into())]));
+    }
+    for n in [1, 3, 7] {
+        let trace = format!("{n:032x}");
+        for path in [
+            format!("/api/traces/{trace}"),
+            format!("/api/v2/trace/{trace}"),
+            format!("/tempo/api/traces/{trace}"),
+            format!("/traces/{trace}/logs"),
+            format!("/traces/{trace}/exemplars"),
+        ] {
+            all.push(case(path, []));
+        }
+    }
+    let micros = |s: String| s + "000000";
+    all.push(case("/api/services", [("start", micros(start())), ("end", micros(end()))]));
+    all.push(case("/api/v2/services", [("endTs", end() + "000"), ("lookback", LENGTH_MS.to_string())]));
+    for path in ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values"] {
+        all.push(case(format!("/tempo/api/{path}"), [("start", start()), ("end", end())]));
+    }
+    all
+}
+
+fn statements() -> Vec<Case> {
+    let texts = [
+        "select table_name from information_schema.tables order by 1",
+        "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
+        "select count(*), max(n) from logs",
+        "select service_name, count(*) from spans group by 1",
+        "select * from metric_names order by 1",
+        "select count(*) from metric_series",
+        "select only_c from logs",
+        "select \"attributes.only_c\" from spans",
+        "select count(*) from traces",
+        "explain select * from logs",
+        "select service_name, name, calls from operations order by 1, 2",
+    ];
+    texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()
+}
+
+/// Draws questions of all languages in turn.
+pub(super) struct Maker {
+    random: StdRng,
+}
+
+impl Maker {
+    pub(super) fn new(random: StdRng) -> Self {
+        Self { random }
+    }
+
+    fn pick<'a>(&mut self, list: &[&'a str]) -> &'a str {
+        list.choose(&mut self.random).expect("there are some")
+    }
+
+    /// Case number `n`.
+    pub(super) fn case(&mut self, n: usize) -> Case {
+        match n % 5 {
+            0 => self.promql(n / 5),
+            1 => self.logsql(),
+            2 => self.traces(),
+            3 => self.sql(),
+            _ => self.olap(),
+        }
+    }
+
+    fn promql(&mut self, n: usize) -> Case {
+        let kind = if n.is_multiple_of(8) { Kind::OnGrid } else { Kind::OffGrid };
+        let text = Grammar::new(&mut self.random, kind).expression(n);
+        if self.random.random_bool(0.5) {
+            let at = START_MS + self.random.random_range(1..LENGTH_MS / 15_000) * 15_000;
+            let at = if kind == Kind::OnGrid { (at / 1000).to_string() } else { format!("{}.5", at / 1000) };
+            return case(format!("{METRICS}query"), [("query", text), ("time", at)]);
+        }
+        let half = if kind == Kind::OnGrid { "" } else { ".5" };
+        let (from, to) = (format!("{}{half}", START_MS / 1000 + 600), format!("{}{half}", START_MS / 1000 + 2400));
+        case(format!("{METRICS}query_range"), [("query", text), ("start", from), ("end", to), ("step", "300".into())])
+    }
+
+    fn logsql(&mut self) -> Case {
+        let (filter, query) = (filter(&mut self.random, 2), query(&mut self.random));
+        let window = || [("start", start()), ("end", end())];
+        let [from, to] = window();
+        match self.random.random_range(0..12) {
+            0 => case(
+                format!("{LOGS}hits"),
+                [("query", filter), from, to, ("step", "20m".into()), ("field", "app".into())],
+            ),
+            1 => case(format!("{LOGS}field_names"), [("query", filter), from, to]),
+            2 => case(
+                format!("{LOGS}field_values"),
+                [("query", filter), from, to, ("field", self.pick(&["a", "app", "dur"]).into())],
+            ),
+            3 => case(format!("{LOGS}streams"), [("query", filter), from, to]),
+            4 => case(format!("{LOGS}facets"), [("query", filter), from, to]),
+            _ => case(format!("{LOGS}query"), [("query", query), from, to]),
+        }
+    }
+
+    fn spanset(&mut self) -> String {
+        let service = self.pick(&SERVICES);
+        let condition = |maker: &mut Self| match maker.random.random_range(0..8) {
+            0 => format!("resource.service.name = \"{service}\""),
+            1 => format!("span.code >= {}", maker.random.random_range(199..207)),
+            2 => format!("duration > {}ms", maker.random.random_range(1..400)),
+            3 => "status = error".to_owned(),
+            4 => format!("name = \"{}\"", maker.pick(&["GET /", "query"])),
+            5 => format!("span.only_{service} = \"{service}\""),
+            6 => format!("kind = {}", maker.pick(&["server", "client", "internal"])),
+            _ => format!("span.user != \"u{}\"", maker.random.random_range(0..5)),
+        };
+        let first = condition(self);
+        match self.random.random_range(0..3) {
+            0 => format!("{{ {first} }}"),
+            _ => format!("{{ {first} {} {} }}", self.pick(&["&&", "||"]), condition(self)),
+        }
+    }
+
+    fn traces(&mut self) -> Case {
+        let window = [("start", start()), ("end", end())];
+        match self.random.random_range(0..8) {
+            0 => {
+                let trace = format!("{:032x}", self.random.random_range(1..45));
+                let path = self.pick(&["/api/traces/", "/api/v2/trace/", "/tempo/api/traces/"]);
+                case(format!("{path}{trace}"), [])
+            }
+            1 => {
+                let service = self.pick(&SERVICES).to_owned();
+                let [from, to] = [start() + "000000", end() + "000000"];
+                case("/api/traces", [("service", service), ("start", from), ("end", to), ("limit", "1000".into())])
+            }
+            2 => {
+                let path = self.pick(&[
+                    "/traces/services",
+                    "/traces/operations",
+                    "/traces/tags",
+                    "/traces/statistics",
+                    "/traces/instances",
+                ]);
+                case(path, [("from", start()), ("to", end())])
+            }
+            _ => {
+                let (a, b) = (self.spanset(), self.spanset());
+                let text = match self.random.random_range(0..6) {
+                    0 => format!("{a} {} {b}", self.pick(&[">>", ">", "<<", "~", "&&", "||", "!>>"])),
+                    1 => format!("{a} | count() > {}", self.random.random_range(0..3)),
+                    2 => format!("{a} | avg(duration) > 50ms"),
+                    3 => format!("{a} | by(resource.service.name)"),
+                    _ => a,
+                };
+                let [from, to] = window;
+                case("/tempo/api/search", [("q", text), ("limit", "1000".into()), ("spss", "100".into()), from, to])
+            }
+        }
+    }
+
+    fn sql(&mut self) -> Case {
+        let service = self.pick(&SERVICES);
+        let text = match self.random.random_range(0..10) {
+            0 => format!(
+                "select {} k, count(*), max(n) from logs where app {} '{service}' group by k",
+                self.pick(&["app", "a", "level"]),
+                self.pick(&["=", "<>"])
+            ),
+            1 => format!(
+                "select n, app, message from logs where n between {} and {} order by n limit {}",
+                self.random.random_range(0..200),
+                self.random.random_range(200..600),
+                self.random.random_range(1..40)
+            ),
+            2 => format!(
+                "select service_name, name, count(*), max(duration) from spans where kind {} 'SERVER' group by 1, 2",
+                self.pick(&["=", "<>"])
+            ),
+            3 => format!(
+                "select trace_id, span_id, parent_span_id from spans where \"attributes.code\" {} {}",
+                self.pick(&["=", ">", "<"]),
+                self.random.random_range(200..206)
+            ),
+            4 => "select trace_id, root_service, spans, services from traces".to_owned(),
+            5 => format!(
+                "select name, count(*), sum(value) from metric_samples where \"labels.job\" {} '{service}' group by name",
+                self.pick(&["=", "<>"])
+            ),
+            6 => format!(
+                "select name, service_name from metric_series where name like '{}%' order by 1, 2",
+                self.pick(&["g", "l", "lonely", "c"])
+            ),
+            7 => format!("select count(*) from logsql('{}')", filter(&mut self.random, 1).replace('\'', "''")),
+            8 => format!(
+                "select * from promql_instant('{}', '2026-03-01T22:25:00Z')",
+                self.pick(&["sum by (job) (gauge)", "count(gauge)", "topk(2, gauge)", "lonely"])
+            ),
+            _ => format!(
+                "select s.service_name, count(*) from spans s {} join logs l on l.app = s.service_name group by 1",
+                self.pick(&["", "left", "full"])
+            ),
+        };
+        case("/sql-api/v1/query", [("query", text)])
+    }
+
+    fn olap(&mut self) -> Case {
+        let models: [(&str, &[&str], &[&str]); 4] = [
+            (
+                "Spans",
+                &["count", "errorCount", "durationMax"],
+                &["service", "name", "kind", "statusCode", "host", "isRoot"],
+            ),
+            ("Logs", &["count"], &["service"]),
+            ("SpanEvents", &["count"], &["name"]),
+            ("SpanLinks", &["count"], &["service"]),
+        ];
+        let (model, measures, dimensions) = models[self.random.random_range(0..models.len())];
+        let member = |name: &str| format!("{model}.{name}");
+        let measure = member(self.pick(measures));
+        let mut body = json!({"measures": [measure], "limit": 1000});
+        if self.random.random_bool(0.8) {
+            body["dimensions"] = json!([member(self.pick(dimensions))]);
+        }
+        if self.random.random_bool(0.4) {
+            let operator = self.pick(&["equals", "notEquals", "contains"]);
+            let values = [self.pick(&["a", "c", "GET /", "SERVER", "ERROR"])];
+            body["filters"] = json!([{"member": member(dimensions[0]), "operator": operator, "values": values}]);
+        }
+        if model == "Spans" && self.random.random_bool(0.3) {
+            body["timeDimensions"] = json!([{"dimension": "Spans.startTime", "granularity": "hour"}]);
+        }
+        Case { body: Some(json!({"query": body})), ..case("/olap-api/v1/load", []) }
+    }
+
+    /// The questions of a kind must have answers: what is only refused shows nothing.
+    pub(super) async fn must_have_asked_well(&mut self, server: &Server) {
+        let (mut good, all) = ([0; 5], 20);
+        for n in 0..all * 5 {
+            let answer = self.case(n).ask(server, None).await;
+            good[n % 5] += usize::from(answer.status == 200);
+        }
+        assert!(
+            good.iter().all(|n| *n * 4 > all * 2),
+            "PromQL, LogsQL, traces, SQL, analytics: {good:?} of {all} answered"
+        );
+    }
+}

@@ -1,0 +1,265 @@
+//! Every route of queries answers out of plans: each makes one at least, `explain` shows it, and the one that it shows is
+//! the one that runs. What `explain` shows of each stands in `explain/<name>.txt`; `UPDATE=1` writes these files anew.
+
+use std::collections::BTreeSet;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use quiver_tests::body::{field, varint};
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+/// 2026-03-01 12:00 UTC, in seconds.
+const NOON_S: i64 = 1_772_366_400;
+const TRACE: &str = "0000000000000000000000000000000a";
+/// How long the counters and the log may lag behind an answer.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A route: name of its file, path with parameters, what its queries are counted under.
+struct Route(&'static str, &'static str, &'static str);
+
+/// All routes of queries. `$s`, `$e`: start and end in seconds; `$ns`, `$ne`: in nanoseconds; `$ms`: the end in milliseconds.
+const ROUTES: &[Route] = &[
+    Route("query", "/metrics-api/api/v1/query?query=sum(m_total)&time=$s", "promql"),
+    Route("query_range", "/metrics-api/api/v1/query_range?query=rate(m_total[5m])&start=$s&end=$e&step=60", "promql"),
+    Route("query_count_values", "/metrics-api/api/v1/query?query=count_values(\"v\",m_total)&time=$s", "promql"),
+    Route("query_exemplars", "/metrics-api/api/v1/query_exemplars?query=m_total&start=$s&end=$e", "series"),
+    Route("series", "/metrics-api/api/v1/series?match[]=m_total&match[]={job=\"x\"}&limit=5", "series"),
+    Route("labels", "/metrics-api/api/v1/labels?limit=5", "series"),
+    Route("label_values", "/metrics-api/api/v1/label/job/values?match[]=m_total", "series"),
+    Route("metadata", "/metrics-api/api/v1/metadata?limit=2&limit_per_metric=1", "series"),
+    Route("status_tsdb", "/metrics-api/api/v1/status/tsdb?limit=3", "series"),
+    Route("logs_query", "/select/logsql/query?query=*&start=$s&end=$e", "logsql"),
+    Route("logs_hits", "/select/logsql/hits?query=*&start=$s&end=$e&step=1m", "logsql"),
+    Route("traces", "/traces?from=$ns&to=$ne&service=front", "traces"),
+    Route("traces_any_span", "/traces?from=$ns&to=$ne&spans=any&service=front&kind=client", "traces"),
+    Route("traces_by_duration", "/traces?from=$ns&to=$ne&sort=-duration", "traces"),
+    Route("traces_services", "/traces/services?from=$ns&to=$ne", "traces"),
+    Route("traces_operations", "/traces/operations?from=$ns&to=$ne&q=op", "traces"),
+    Route("traces_operations_filtered", "/traces/operations?from=$ns&to=$ne&kind=client", "traces"),
+    Route("traces_instances", "/traces/instances?from=$ns&to=$ne", "traces"),
+    Route("traces_tags", "/traces/tags?from=$ns&to=$ne", "traces"),
+    Route("traces_tag_values", "/traces/tags/peer.service/values?from=$ns&to=$ne", "traces"),
+    Route("traces_name_values", "/traces/tags/name/values?scope=intrinsic&from=$ns&to=$ne", "traces"),
+    Route("traces_dependencies", "/traces/dependencies?from=$ns&to=$ne", "traces"),
+    Route("traces_histogram", "/traces/histogram?from=$ns&to=$ne&step=1m&by=service&measure=p95", "traces"),
+    Route("traces_heatmap", "/traces/heatmap?from=$ns&to=$ne&step=1m", "traces"),
+    Route("traces_facets", "/traces/facets?from=$ns&to=$ne", "traces"),
+    Route("traces_difference", "/traces/difference?from=$ns&to=$ne&select={\"minDuration\":\"1ms\"}", "traces"),
+    Route("traces_compare", "/traces/compare?left=$t&right=$t", "traces"),
+    Route("trace", "/traces/$t", "traces"),
+    Route("trace_summary", "/traces/$t/summary", "traces"),
+    Route("trace_statistics", "/traces/$t/statistics", "traces"),
+    Route("trace_critical_path", "/traces/$t/critical-path", "traces"),
+    Route("trace_similar", "/traces/$t/similar", "traces"),
+    Route("trace_logs", "/traces/$t/logs", "traces"),
+    Route("trace_exemplars", "/traces/$t/exemplars", "traces"),
+    Route("trace_export", "/platform-api/traces/$t/otlp", "traces"),
+    Route("jaeger_services", "/api/services", "traces"),
+    Route("jaeger_operations", "/api/operations?service=front", "traces"),
+    Route("jaeger_traces", "/api/traces?service=front&start=$us&end=$ue", "traces"),
+    Route("jaeger_trace", "/api/traces/$t", "traces"),
+    Route("jaeger_dependencies", "/api/dependencies?endTs=$ms", "traces"),
+    Route("zipkin_services", "/api/v2/services", "traces"),
+    Route("zipkin_spans", "/api/v2/spans?serviceName=front", "traces"),
+    Route("zipkin_remote_services", "/api/v2/remoteServices?serviceName=front", "traces"),
+    Route("zipkin_traces", "/api/v2/traces?serviceName=front&endTs=$ms", "traces"),
+    Route("zipkin_trace", "/api/v2/trace/$t", "traces"),
+    Route("zipkin_autocomplete", "/api/v2/autocompleteValues?key=peer.service", "traces"),
+    Route("tempo_search", "/tempo/api/search?q={resource.service.name=\"front\"}&start=$s&end=$e", "traces"),
+    Route("tempo_tags", "/tempo/api/search/tags?start=$s&end=$e", "traces"),
+    Route("tempo_tag_values", "/tempo/api/search/tag/peer.service/values?start=$s&end=$e", "traces"),
+    Route("sql", "/sql-api/v1/query?query=select%20count(*)%20from%20spans", "sql"),
+];
+
+/// Parameters are written to be read; here they get the form that a URL needs.
+fn url(path: &str, explain: Option<&str>) -> String {
+    let (start, end) = (NOON_S - 60, NOON_S + 200 * 60);
+    let with = |path: &str, unit: i64, names: [&str; 2]| {
+        path.replace(names[0], &(start * unit).to_string()).replace(names[1], &(end * unit).to_string())
+    };
+    let path = with(path, 1_000_000_000, ["$ns", "$ne"]);
+    let path = with(&path, 1_000_000, ["$us", "$ue"]);
+    let path = path.replace("$ms", &(end * 1_000).to_string()).replace("$t", TRACE);
+    let path = with(&path, 1, ["$s", "$e"]);
+    let path = path.replace('{', "%7B").replace('}', "%7D").replace('"', "%22").replace('[', "%5B").replace(']', "%5D");
+    match explain {
+        Some(value) => format!("{path}{}explain={value}", if path.contains('?') { '&' } else { '?' }),
+        None => path,
+    }
+}
+
+fn message(fields: &[(u64, &[u8])]) -> Vec<u8> {
+    let mut out = Vec::new();
+    fields.iter().for_each(|(number, bytes)| field(&mut out, *number, bytes));
+    out
+}
+
+/// A series of remote write with a sample, and an exemplar that names the trace; with the metric's metadata.
+fn write_request() -> Vec<u8> {
+    let label = |name: &str, value: &str| message(&[(1, name.as_bytes()), (2, value.as_bytes())]);
+    let numbers = |value: f64, time_tag: u8| {
+        let mut out = Vec::from([if time_tag == 0x10 { 0x09 } else { 0x11 }]);
+        out.extend(value.to_le_bytes());
+        out.push(time_tag);
+        varint(&mut out, (NOON_S * 1000) as u64);
+        out
+    };
+    let mut exemplar = message(&[(1, &label("trace_id", TRACE))]);
+    exemplar.extend(numbers(0.25, 0x18));
+    let mut series = message(&[(1, &label("__name__", "m_total")), (1, &label("job", "x"))]);
+    field(&mut series, 2, &numbers(1.0, 0x10));
+    field(&mut series, 3, &exemplar);
+    let mut metadata = vec![0x08, 1];
+    metadata.extend(message(&[(2, b"m_total"), (4, b"Help.")]));
+    quiver_tests::body::compress(&message(&[(1, &series), (3, &metadata)]))
+}
+
+async fn fill(server: &Server) {
+    server.write(write_request()).await;
+    let line = json!({"_time": "2026-03-01T12:00:00Z", "_msg": "hello", "service.name": "front", "trace_id": TRACE});
+    let answer = server.post("/insert/jsonline", &[], line.to_string().into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+    let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let start = NOON_S * 1_000_000_000;
+    let span = |id: u8, parent: &str, kind: u8| {
+        json!({"traceId": TRACE, "spanId": format!("{id:016x}"), "parentSpanId": parent, "name": format!("op {id}"),
+            "kind": kind, "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 2_000_000).to_string(),
+            "attributes": [attribute("peer.service", "back")]})
+    };
+    let spans = [span(1, "", 2), span(2, "0000000000000001", 3)];
+    let resource = json!({"attributes": [attribute("service.name", "front"), attribute("host.name", "h1")]});
+    let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": spans}]}]});
+    let headers = [("content-type", "application/json")];
+    assert_eq!(server.post("/v1/traces", &headers, body.to_string().into_bytes()).await.status, 200);
+    server.flush().await;
+}
+
+/// The plans of an explanation, in the order in which they run.
+fn plans(shown: &Value) -> Vec<Value> {
+    let root = shown.get("data").filter(|data| data.get("physical").is_some()).unwrap_or(shown);
+    let root = root.get("explain").or_else(|| root.get("plan")).filter(|p| p.get("physical").is_some()).unwrap_or(root);
+    let before = root["children"].as_array().cloned().unwrap_or_default();
+    before.into_iter().chain([root.clone()]).collect()
+}
+
+fn digests(shown: &Value) -> Vec<String> {
+    plans(shown).iter().filter_map(|plan| plan["digest"].as_str().map(str::to_owned)).collect()
+}
+
+async fn plans_made(server: &Server, language: &str) -> f64 {
+    let name = format!("quiver_query_plans_total{{language=\"{language}\"}} ");
+    let text = server.get("/metrics").await.text();
+    let value = text.lines().find_map(|line| line.strip_prefix(&name)).unwrap_or_else(|| panic!("no `{name}`"));
+    value.parse().expect("a number")
+}
+
+/// Waits for a condition that follows an answer.
+async fn until<T>(what: &str, mut ask: impl AsyncFnMut() -> Option<T>) -> T {
+    let began = Instant::now();
+    loop {
+        if let Some(found) = ask().await {
+            return found;
+        }
+        assert!(began.elapsed() < PATIENCE, "{what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+/// Digests that the server logged behind a place of its log.
+fn logged(log: &Path, from: usize) -> BTreeSet<String> {
+    let text = std::fs::read_to_string(log).unwrap_or_default();
+    let digest = |line: &str| Some(line.split("digest=").nth(1)?.trim_matches('"').get(..16)?.to_owned());
+    text.get(from..).unwrap_or_default().lines().filter_map(digest).collect()
+}
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("e2e/explain").join(format!("{name}.txt"))
+}
+
+/// What a reader sees of plans: the text of each, without what a run differs in from another.
+fn readable(path: &str, shown: &Value) -> String {
+    let mut out = format!("{path}\n");
+    let all = plans(shown);
+    for (at, plan) in all.iter().enumerate() {
+        if all.len() > 1 {
+            out.push_str(&format!("\nplan {} of {}\n", at + 1, all.len()));
+        }
+        if plan["executed"] == true {
+            out.push_str("executed: planning needs its rows\n");
+        }
+        out.push_str(&format!("\nlogical\n{}\n", plan["logical"].as_str().unwrap_or_default().trim_end()));
+        out.push_str(&format!("\nphysical\n{}\n", plan["physical"].as_str().unwrap_or_default().trim_end()));
+    }
+    out
+}
+
+async fn explained(server: &Server, path: &str, how: &str) -> Value {
+    let answer: Answer = server.get(&url(path, Some(how))).await;
+    assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    let shown = answer.json();
+    assert!(!digests(&shown).is_empty(), "{path}: no plan in {shown}");
+    shown
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_plan_that_is_shown_is_the_one_that_runs() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let log = dir.path().join("log");
+    let options = Options::default().env("RUST_LOG", "warn,quiver::plan=debug").env("QUIVER_QUERY_THREADS", 2);
+    let server = Server::start(&dir.path().join("data"), &options.log_to(&log)).await;
+    fill(&server).await;
+    let mut changed = Vec::new();
+    for Route(name, path, language) in ROUTES {
+        let shown = explained(&server, path, "true").await;
+        let (expected, file) = (digests(&shown), golden(name));
+        let (before, from) =
+            (plans_made(&server, language).await, std::fs::read_to_string(&log).map_or(0, |t| t.len()));
+        let answer = server.get(&url(path, None)).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+        until(&format!("{path}: no plan was made"), async || {
+            (plans_made(&server, language).await > before).then_some(())
+        })
+        .await;
+        let first = &expected[0];
+        until(&format!("{path}: {first} is shown, but what ran is {:?}", logged(&log, from)), async || {
+            logged(&log, from).contains(first).then_some(())
+        })
+        .await;
+        let ran = explained(&server, path, "analyze").await;
+        assert!(digests(&ran).contains(first), "{path}: analyze shows others: {ran}");
+        assert!(plans(&ran).last().is_some_and(|root| root["totals"].is_object()), "{path}: {ran}");
+        let text = readable(path, &shown);
+        if std::env::var_os("UPDATE").is_some() {
+            std::fs::write(&file, text).expect("a file");
+        } else if std::fs::read_to_string(&file).unwrap_or_default() != text {
+            changed.push(format!("{}:\n{text}", file.display()));
+        }
+    }
+    assert!(changed.is_empty(), "plans changed; look at them, then run with UPDATE=1:\n{}", changed.join("\n"));
+    assert_eq!(server.stop(), Some(0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_plain_explanation_reads_nothing() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    assert_eq!(server.stop(), Some(0));
+    // Nothing is in caches after a start.
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for path in ["/traces/$t", "/traces?from=$ns&to=$ne", "/traces/operations?from=$ns&to=$ne&kind=client"] {
+        let shown = explained(&server, path, "true").await;
+        assert!(shown.get("totals").is_none(), "{shown}");
+        assert!(plans(&shown).iter().all(|plan| plan.get("executed").is_none()), "{shown}");
+        let ran = explained(&server, path, "analyze").await;
+        let rows: u64 = plans(&ran).iter().filter_map(|plan| plan["nodes"][0]["rows"].as_u64()).sum();
+        assert!(rows > 0, "{ran}");
+    }
+    // Its window ends now, so no two of its plans are the same.
+    explained(&server, "/metrics-api/federate?match[]=m_total", "true").await;
+    // What is wrong is said of an explanation, too.
+    assert_eq!(server.get("/traces?explain=perhaps").await.status, 400);
+    assert_eq!(server.get("/traces?explain=true&sort=none").await.status, 400);
+    assert_eq!(server.stop(), Some(0));
+}

@@ -1,0 +1,316 @@
+//! PostgreSQL's wire protocol: rights, portals, cancelling, faults; as its Rust client speaks it, and byte by byte.
+
+use std::time::{Duration, Instant};
+
+use futures::TryStreamExt as _;
+use quiver_tests::server::{Options, Server};
+use serde_json::json;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::TcpStream;
+use tokio::task::JoinHandle;
+use tokio_postgres::{Client, Config, Error, NoTls};
+
+use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
+
+/// 2025-03-10T00:00:00Z.
+const START_S: i64 = 1_741_564_800;
+/// Statements that run for very long.
+const LONG: &str = "select count(*) from generate_series(1, 100000) a cross join generate_series(1, 10000000) b";
+
+fn open() -> Options {
+    Options::default().args(&["--postgres", "127.0.0.1:0"])
+}
+
+async fn try_connect(server: &Server, password: &str) -> Result<Client, Error> {
+    Ok(connect_with(server, password).await?.0)
+}
+
+/// The client, and the task that holds its socket.
+async fn connect_with(server: &Server, password: &str) -> Result<(Client, JoinHandle<Result<(), Error>>), Error> {
+    let (host, port) = server.postgres.rsplit_once(':').expect("a port");
+    let mut config = Config::new();
+    config.host(host).port(port.parse().expect("a number")).user("whoever").dbname("quiver").password(password);
+    let (client, connection) = config.connect(NoTls).await?;
+    Ok((client, tokio::spawn(connection)))
+}
+
+async fn connect(server: &Server) -> Client {
+    try_connect(server, "").await.expect("connected")
+}
+
+fn code(error: &Error) -> &str {
+    error.code().map_or("none", |code| code.code())
+}
+
+async fn write_logs(server: &Server, headers: &[(&str, &str)], rows: i64) {
+    let line = |n: i64| {
+        json!({
+            "_time": START_S + n, "_msg": format!("row {n}"), "service.name": format!("app{}", n % 3), "n": n.to_string(),
+            "ratio": (n as f64 / 4.0).to_string(),
+        })
+    };
+    for piece in 0..=rows.div_euclid(50_000) {
+        let lines: Vec<String> =
+            (piece * 50_000..rows.min((piece + 1) * 50_000)).map(|n| line(n).to_string()).collect();
+        let path = "/insert/jsonline?_stream_fields=service.name";
+        let answer = server.post(path, headers, lines.join("\n").into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_with_parameters() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    write_logs(&server, &[], 300).await;
+    let client = connect(&server).await;
+    let prepared = client
+        .prepare("select message, n, ratio, time from logs where n > $1 and service_name = $2 order by n limit $3");
+    let prepared = prepared.await.expect("prepared");
+    let names: Vec<&str> = prepared.params().iter().map(tokio_postgres::types::Type::name).collect();
+    assert_eq!(names, ["int8", "text", "int8"]);
+    let columns: Vec<&str> = prepared.columns().iter().map(|column| column.type_().name()).collect();
+    assert_eq!(columns, ["text", "int8", "float8", "timestamptz"]);
+    let rows = client.query(&prepared, &[&10_i64, &"app1", &2_i64]).await.expect("rows");
+    let row = |at: usize| (rows[at].get::<_, String>(0), rows[at].get::<_, i64>(1), rows[at].get::<_, f64>(2));
+    assert_eq!((rows.len(), row(0), row(1)), (2, ("row 13".into(), 13, 3.25), ("row 16".into(), 16, 4.0)));
+    let time: std::time::SystemTime = rows[0].get(3);
+    assert_eq!(time.duration_since(std::time::UNIX_EPOCH).expect("after").as_secs() as i64, START_S + 13);
+    // No rows, and a statement without any.
+    assert!(client.query(&prepared, &[&1_000_i64, &"app1", &2_i64]).await.expect("rows").is_empty());
+    let many = ["app0".to_owned(), "app2".to_owned()];
+    let counted =
+        client.query_one("select count(*) from logs where service_name = any($1::text[])", &[&many.to_vec()]).await;
+    assert_eq!(counted.map(|row| row.get::<_, i64>(0)).map_err(|e| e.to_string()), Ok(200));
+    for (statement, expected) in [
+        ("select x from logs l, nothing", "42P01"),
+        ("select (n from logs", "42601"),
+        ("update logs set n = 1", "25006"),
+        ("select no_such_function(1)", "42883"),
+        ("copy logs to stdout", "25006"),
+    ] {
+        let error = client.prepare(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+    // A number that the data does not have divides by it.
+    let error = client.query("select 1 / (n - n) from logs", &[]).await.expect_err("no number");
+    assert_eq!(code(&error), "22000");
+    // The connection goes on after each of them.
+    assert_eq!(client.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn portals_are_streamed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open().args(&["--retention", "none"])).await;
+    let mut client = connect(&server).await;
+    let rows = 1_000_000_i64;
+    let statement = format!("select value, repeat('x', 200) as text from generate_series(1, {rows})");
+    // Once, so that what the server takes at first is not counted.
+    client.batch_execute("select count(*) from generate_series(1, 1000)").await.expect("runs");
+    let before = server.rss_bytes();
+    let (mut sum, mut count) = (0_i64, 0);
+    {
+        let transaction = client.transaction().await.expect("begun");
+        let portal = transaction.bind(&statement, &[]).await.expect("bound");
+        loop {
+            let rows = transaction.query_portal(&portal, 20_000).await.expect("rows");
+            if rows.is_empty() {
+                break;
+            }
+            count += rows.len() as i64;
+            sum += rows.iter().map(|row| row.get::<_, i64>(0)).sum::<i64>();
+        }
+        transaction.commit().await.expect("done");
+    }
+    assert_eq!((count, sum), (rows, rows * (rows + 1) / 2));
+    // All at once: as they are found, whatever the reader's pace.
+    let stream = client.query_raw(&statement, Vec::<String>::new()).await.expect("rows");
+    futures::pin_mut!(stream);
+    let (mut read, mut most) = (0, 0);
+    while let Some(row) = stream.try_next().await.expect("a row") {
+        read += 1;
+        if row.get::<_, i64>(0) % 100_000 == 0 {
+            most = most.max(server.rss_bytes());
+        }
+    }
+    assert_eq!(read, rows);
+    // 200 MB went through.
+    assert!(most < before + 100_000_000, "{before} bytes before, {most} at most");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_cancelled() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    let token = client.cancel_token();
+    let began = Instant::now();
+    let running = tokio::spawn(async move {
+        let error = client.query(LONG, &[]).await.map(|_| ()).expect_err("it is cancelled");
+        (client, code(&error).to_owned())
+    });
+    until_queries(&server, 1).await;
+    token.cancel_query(NoTls).await.expect("asked");
+    let (client, code_of) = running.await.expect("ended");
+    assert_eq!(code_of, "57014");
+    assert!(began.elapsed() < Duration::from_secs(30));
+    until_queries(&server, 0).await;
+    client.batch_execute("set statement_timeout = '300ms'").await.expect("set");
+    let error = client.query(LONG, &[]).await.map(|_| ()).expect_err("too long");
+    assert_eq!(code(&error), "57014");
+    client.batch_execute("reset statement_timeout").await.expect("reset");
+    assert_eq!(client.query_one("show statement_timeout", &[]).await.expect("a row").get::<_, String>(0), "0");
+    // Who goes away takes the statement along. The client alone would wait for the answer before it says that it goes.
+    let (client, connection) = connect_with(&server, "").await.expect("connected");
+    until_queries(&server, 0).await;
+    let running = tokio::spawn(async move { client.query(LONG, &[]).await.map(|_| ()) });
+    until_queries(&server, 1).await;
+    connection.abort();
+    until_queries(&server, 0).await;
+    running.await.expect("ended").expect_err("the connection is gone");
+}
+
+async fn until_queries(server: &Server, wanted: usize) {
+    let began = Instant::now();
+    loop {
+        let listed = server.get("/admin/queries").await.json();
+        let running = listed["queries"].as_array().map_or(0, Vec::len);
+        if running == wanted {
+            return;
+        }
+        assert!(began.elapsed() < Duration::from_secs(60), "{listed}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn transactions_only_read() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    client.batch_execute("begin; select 1; savepoint a; release a; commit").await.expect("all");
+    client.batch_execute("begin").await.expect("begun");
+    let error = client.batch_execute("delete from logs").await.expect_err("it writes");
+    assert_eq!(code(&error), "25006");
+    let error = client.batch_execute("select 1").await.expect_err("it failed");
+    assert_eq!(code(&error), "25P02");
+    client.batch_execute("rollback").await.expect("ended");
+    client.batch_execute("set time zone 'Europe/Berlin'; set search_path = quiver; discard all").await.expect("all");
+    for (statement, expected) in [
+        ("set nothing = 1", "42704"),
+        ("set client_encoding = 'latin1'", "22023"),
+        ("start transaction read write", "25006"),
+        ("listen x", "25006"),
+        ("fetch 1 from nothing", "34000"),
+        ("declare c cursor for select 1", "25P01"),
+    ] {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn who_asks_sees_his_rows() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().args(&["--postgres", "127.0.0.1:0"])).await;
+    let admin_token = login(&server, "admin", PASSWORD).await;
+    let admin = bearer(&admin_token);
+    write_logs(&server, &[("authorization", &admin)], 300).await;
+    let bob = user(&server, &admin, "bob", "viewer", json!(["app1"])).await;
+    for password in ["", "wrong", PASSWORD, "qvk_000000000000_secret"] {
+        let error = try_connect(&server, password).await.map(|_| ()).expect_err(password);
+        assert_eq!(code(&error), "28P01", "{password}: {error:?}");
+    }
+    let token = |json: &serde_json::Value| json["access_token"].as_str().expect("a token").to_owned();
+    let count =
+        async |client: &Client, statement: &str| client.query_one(statement, &[]).await.map(|row| row.get::<_, i64>(0));
+    let all = try_connect(&server, &token(&admin_token)).await.expect("connected");
+    assert_eq!(count(&all, "select count(*) from logs").await.expect("a count"), 300);
+    let own = try_connect(&server, &token(&login(&server, "bob", PASSWORD).await)).await.expect("connected");
+    assert_eq!(count(&own, "select count(*) from logs").await.expect("a count"), 100);
+    assert_eq!(count(&own, "select count(*) from logsql('*')").await.expect("a count"), 100);
+    assert_eq!(count(&own, "select count(*) from logs where service_name <> 'app1'").await.expect("a count"), 0);
+    let user = own.query_one("select current_user", &[]).await.expect("a row").get::<_, String>(0);
+    assert_eq!(user, "bob");
+    // A key, by the same way.
+    let bob_token = bearer(&login(&server, "bob", PASSWORD).await);
+    let path = format!("users/{}/keys", bob["id"].as_str().expect("an id"));
+    let key = made(&server, &bob_token, &path, json!({"name": "tool"})).await;
+    let key = key["key"].as_str().unwrap_or_else(|| panic!("no key: {key}"));
+    let by_key = try_connect(&server, key).await.expect("connected");
+    assert_eq!(count(&by_key, "select count(*) from logs").await.expect("a count"), 100);
+    // An account that goes takes its connections along.
+    let headers = [("authorization", &*admin)];
+    let gone = server
+        .send(
+            "DELETE",
+            &format!("/platform-api/rbac/users/{}", bob["id"].as_str().expect("an id")),
+            &headers,
+            Vec::new(),
+        )
+        .await;
+    assert!(gone.status < 300, "{}", gone.text());
+    let began = Instant::now();
+    while count(&own, "select count(*) from logs").await.is_ok() {
+        assert!(began.elapsed() < Duration::from_secs(5), "revocation acts within 5 s");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    assert!(try_connect(&server, key).await.is_err());
+}
+
+/// What a client that does not keep to the protocol gets, and that the server lives on.
+#[tokio::test(flavor = "multi_thread")]
+async fn hostile_bytes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open().env("QUIVER_HTTP__HEADER_TIMEOUT", "2s")).await;
+    let startup = |parameters: &[u8]| {
+        let mut message = ((parameters.len() + 8) as u32).to_be_bytes().to_vec();
+        message.extend(196_608_u32.to_be_bytes());
+        message.extend(parameters);
+        message
+    };
+    let good = startup(b"user\0ann\0database\0quiver\0\0");
+    let after = |more: &[u8]| [good.as_slice(), more].concat();
+    let answer = async |bytes: &[u8]| {
+        let mut stream = TcpStream::connect(&server.postgres).await.expect("connected");
+        stream.write_all(bytes).await.expect("sent");
+        let _ = stream.shutdown().await;
+        let mut answer = Vec::new();
+        let read = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await;
+        assert!(read.is_ok(), "the connection ends: {bytes:?}");
+        String::from_utf8_lossy(&answer).into_owned()
+    };
+    for (bytes, said) in [
+        (b"GET / HTTP/1.1\r\n\r\n".to_vec(), ""),
+        (vec![0, 0, 0, 0], ""),
+        (vec![255; 64], ""),
+        (startup(b"user\0ann"), "08P01"),
+        (startup(b"user\0ann\0database\0other\0\0"), "3D000"),
+        (startup(b"user\0ann\0client_encoding\0latin1\0\0"), "22023"),
+        ([&8_u32.to_be_bytes()[..], &(2_u32 << 16).to_be_bytes()].concat(), "0A000"),
+        (after(b"Q\x7f\xff\xff\xff"), "54000"),
+        (after(b"Q\0\0\0\0"), "08P01"),
+        (after(b"?\0\0\0\x04"), "08P01"),
+        (after(b"B\0\0\0\x0a\0\0\xff\xff\xff\xff"), "08P01"),
+        (after(b"E\0\0\0\x09\0\0\0\0\0S\0\0\0\x04"), "34000"),
+        (after(b"F\0\0\0\x04"), "0A000"),
+        (after(b"p\0\0\0\x05\0"), "08P01"),
+    ] {
+        let answer = answer(&bytes).await;
+        assert!(answer.contains(said), "{bytes:?}: {answer:?}");
+    }
+    // One byte at a time is as good as all at once; a client that says nothing is sent away.
+    let mut stream = TcpStream::connect(&server.postgres).await.expect("connected");
+    let mut answer = Vec::new();
+    let _ = tokio::time::timeout(Duration::from_secs(20), stream.read_to_end(&mut answer)).await.expect("it ends");
+    let mut slow = TcpStream::connect(&server.postgres).await.expect("connected");
+    for byte in after(b"Q\0\0\0\x0dselect 1\0X\0\0\0\x04") {
+        slow.write_all(&[byte]).await.expect("sent");
+    }
+    let mut answer = Vec::new();
+    tokio::time::timeout(Duration::from_secs(20), slow.read_to_end(&mut answer)).await.expect("in time").expect("read");
+    assert!(String::from_utf8_lossy(&answer).contains("SELECT 1"));
+    let client = connect(&server).await;
+    assert_eq!(client.query_one("select 2::int", &[]).await.expect("a row").get::<_, i32>(0), 2);
+}

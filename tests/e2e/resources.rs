@@ -1,0 +1,116 @@
+//! Resources that telemetry tells of, and who sees them.
+
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Answer, Options, Server};
+use quiver_types::{Clock, SystemClock};
+use serde_json::{Value, json};
+
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
+
+const PATIENCE: Duration = Duration::from_secs(60);
+
+async fn get(server: &Server, who: &str, path: &str) -> Answer {
+    server.get_as(path, &[("authorization", who)]).await
+}
+
+fn attributes(pairs: &[(&str, &str)]) -> Value {
+    pairs.iter().map(|(k, v)| json!({"key": k, "value": {"stringValue": v}})).collect()
+}
+
+/// A trace: `web` calls `cart`, which asks a database; both on one host, `cart` in a pod.
+async fn send(server: &Server, who: &str, now_s: i64) {
+    let span = |id: u8, parent: &str, kind: u8, more: &[(&str, &str)], failed: bool| {
+        json!({"traceId": "0000000000000000000000000000000a", "spanId": format!("{id:016x}"), "parentSpanId": parent,
+            "name": "call", "kind": kind, "attributes": attributes(more), "status": {"code": if failed { 2 } else { 0 }},
+            "startTimeUnixNano": format!("{now_s}000000000"), "endTimeUnixNano": format!("{now_s}250000000")})
+    };
+    let of = |resource: &[(&str, &str)], spans: Vec<Value>| json!({"resource": {"attributes": attributes(resource)}, "scopeSpans": [{"spans": spans}]});
+    let web = of(&[("service.name", "web"), ("host.name", "h1")], vec![span(1, "", 2, &[], false)]);
+    let pod = [
+        ("service.name", "cart"),
+        ("service.instance.id", "i1"),
+        ("host.name", "h1"),
+        ("k8s.namespace.name", "shop"),
+        ("k8s.pod.name", "cart-0"),
+    ];
+    let database = [("db.system", "redis"), ("server.address", "cache")];
+    let parent = format!("{:016x}", 1);
+    let own = format!("{:016x}", 2);
+    let cart = of(&pod, vec![span(2, &parent, 2, &[], true), span(3, &own, 3, &database, false)]);
+    let body = json!({"resourceSpans": [web, cart]}).to_string().into_bytes();
+    let headers = [("content-type", "application/json"), ("authorization", who)];
+    let answer = server.post("/v1/traces", &headers, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+}
+
+async fn keys(server: &Server, who: &str) -> Vec<String> {
+    let list = get(server, who, "/platform-api/resources?sort=key&limit=1000").await.json();
+    let key = |e: &Value| e["key"].as_str().expect("a key").to_owned();
+    list["items"].as_array().expect("a list").iter().map(key).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn telemetry_tells_of_resources() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options: Options = with_password().env("QUIVER_RESOURCES__DISCOVERY_INTERVAL", "300ms");
+    let server = Server::start(dir.path(), &options).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "carol", "viewer", json!(["cart"])).await;
+    let carol = bearer(&login(&server, "carol", PASSWORD).await);
+    send(&server, &admin, SystemClock.now_ms() / 1000 - 5).await;
+    let wanted = ["cart", "cart/i1", "h1", "redis/cache", "shop", "shop/cart-0", "web"];
+    let began = Instant::now();
+    let all = loop {
+        let links = get(&server, &admin, "/platform-api/resource-relationships?limit=1000").await.json();
+        let links = links["items"].as_array().expect("a list").clone();
+        if keys(&server, &admin).await == wanted && links.len() >= 7 {
+            break links;
+        }
+        assert!(began.elapsed() < PATIENCE, "{:?} {links:?}", keys(&server, &admin).await);
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    };
+    assert!(all.iter().all(|link| link["origin"] == "discovered"));
+    let list = get(&server, &admin, "/platform-api/resources?limit=1000").await.json();
+    let items = list["items"].as_array().expect("a list").clone();
+    let of = |key: &str| items.iter().find(|e| e["key"] == key).expect("found").clone();
+    assert_eq!((&of("cart")["service"], &of("cart")["source"]), (&json!("cart"), &json!("discovered")));
+    assert_eq!(of("h1")["service"], Value::Null, "two services tell of it");
+    assert_eq!(of("shop/cart-0")["displayName"], "cart-0");
+    assert!(of("web")["firstSeen"].is_string() && of("web")["lastSeen"].is_string());
+    let id = |key: &str| of(key)["id"].as_str().expect("an id").to_owned();
+    let graph = format!("/platform-api/resources/{}/dependency-graph", id("web"));
+    let walked = get(&server, &admin, &graph).await.json();
+    let mut found: Vec<&str> =
+        walked["nodes"].as_array().expect("nodes").iter().filter_map(|n| n["key"].as_str()).collect();
+    found.sort_unstable();
+    assert!(["cart", "h1", "redis/cache", "web"].iter().all(|key| found.contains(key)), "{found:?}");
+    // How one does, by the spans that the caller may see.
+    let summary = get(&server, &admin, &format!("/platform-api/resources/{}/summary", id("cart"))).await;
+    assert_eq!(summary.status, 200, "{}", summary.text());
+    let summary = summary.json();
+    assert_eq!(
+        (&summary["errorRate"], &summary["p95Ms"], &summary["openAlerts"]),
+        (&json!(1.0), &json!(250.0), &json!(0))
+    );
+    let database = get(&server, &admin, &format!("/platform-api/resources/{}/summary", id("redis/cache"))).await.json();
+    assert_eq!((&database["errorRate"], &database["relationships"]), (&json!(0.0), &json!({"in": 1, "out": 0})));
+    // Who sees one service sees what that one alone tells of: the host is hidden, not walked through, not counted.
+    assert_eq!(keys(&server, &carol).await, ["cart", "cart/i1", "redis/cache", "shop", "shop/cart-0"]);
+    assert_eq!(get(&server, &carol, &graph).await.status, 404);
+    let graph = format!("/platform-api/resources/{}/dependency-graph?direction=both&depth=10", id("cart"));
+    let walked = get(&server, &carol, &graph).await.json();
+    let shown: Vec<&Value> = walked["nodes"].as_array().expect("nodes").iter().map(|n| &n["key"]).collect();
+    assert!(!shown.contains(&&json!("h1")) && !shown.contains(&&json!("web")), "{shown:?}");
+    assert_eq!((&walked["frontier"], &walked["truncated"]), (&json!([]), &json!(false)));
+    let summary = get(&server, &carol, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
+    assert_eq!(summary["relationships"]["in"], 1, "the instance; `web` is hidden: {summary}");
+    let counted = get(&server, &carol, "/platform-api/resources/summary?groupBy=state").await.json();
+    assert_eq!((&counted["total"], &counted["groups"][0]["key"]), (&json!(5), &json!({"state": "active"})));
+    // Seen again: no new version, no audit row.
+    let before = of("cart")["version"].clone();
+    send(&server, &admin, SystemClock.now_ms() / 1000).await;
+    tokio::time::sleep(Duration::from_secs(1)).await;
+    let after = get(&server, &admin, &format!("/platform-api/resources/{}", id("cart"))).await.json();
+    assert_eq!((&after["version"], &after["health"]), (&before, &json!("ok")));
+}
