@@ -2,9 +2,9 @@
 //! goes over a real server that asks for encryption and a password.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use quiver_tests::server::{Options, Server, tools};
@@ -106,6 +106,12 @@ fn normal(mut body: Value) -> Value {
                 for field in ["routeLabels", "notification_reason"] {
                     map.remove(field);
                 }
+                // Details of an incident were texts alone in 0.25.
+                for detail in map.get_mut("custom_details").and_then(Value::as_object_mut).into_iter().flatten() {
+                    if detail.1.is_number() {
+                        *detail.1 = json!(detail.1.to_string());
+                    }
+                }
                 map.values_mut().for_each(walk);
             }
             Value::Array(items) => items.iter_mut().for_each(walk),
@@ -145,7 +151,9 @@ struct Both {
     client: reqwest::Client,
     sides: [String; 2],
     sink: Sink,
-    mail_log: std::path::PathBuf,
+    mail_log: PathBuf,
+    /// What Alertmanager says.
+    log: PathBuf,
 }
 
 impl Both {
@@ -157,14 +165,22 @@ impl Both {
 
     /// Waits until each of a number of receivers has been told so often, mails included.
     async fn until(&self, what: &str, times: usize) {
-        until(what, PATIENCE, async || {
-            ["am", "quiver"].iter().all(|side| {
-                let told = self.sink.side(&format!("/{side}"));
-                let webhooks = told.get("/webhook").map_or(0, Vec::len);
-                webhooks >= times && told.len() >= 6 && mails(&self.mail_log, side).len() >= times
-            })
-        })
-        .await;
+        let began = Instant::now();
+        loop {
+            let told = ["am", "quiver"].map(|side| {
+                let counts = self.sink.side(&format!("/{side}")).into_iter().map(|(path, all)| (path, all.len()));
+                (counts.collect::<BTreeMap<String, usize>>(), mails(&self.mail_log, side).len())
+            });
+            let whole = |(counts, mails): &(BTreeMap<String, usize>, usize)| {
+                counts.get("/webhook").is_some_and(|n| *n >= times) && counts.len() >= 6 && *mails >= times
+            };
+            if told.iter().all(whole) {
+                return;
+            }
+            let log = || std::fs::read_to_string(&self.log).unwrap_or_default();
+            assert!(began.elapsed() < PATIENCE, "{what}: {told:#?}\n{}", log());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
     }
 
     /// Compares what both sides were told.
@@ -238,7 +254,7 @@ async fn receivers_are_told_the_same() {
         client.get(format!("{theirs}/-/ready")).send().await.is_ok_and(|a| a.status() == 200)
     })
     .await;
-    let both = Both { client, sides: [theirs, server.url("")], sink, mail_log };
+    let both = Both { client, sides: [theirs, server.url("")], sink, mail_log, log: at("am.log") };
 
     let now = Utc::now();
     let later = now + TimeDelta::hours(1);
@@ -247,13 +263,13 @@ async fn receivers_are_told_the_same() {
         let labels = json!({"shop": "a", "severity": "page", "job": "web", "instance": format!("i{n}:80")});
         alert("High", &labels, (started, ends))
     };
-    // One alert keeps another quiet.
-    let quiet = alert("Quiet", &json!({"shop": "a", "severity": "info"}), (started, later));
-    both.post(&json!([high(1, later), high(2, later), quiet])).await;
+    both.post(&json!([high(1, later), high(2, later)])).await;
     both.until("alerts that fire", 1).await;
-    // One ends, another comes.
+    // One ends, another comes; and one that they keep quiet. Beside the first it would race with them: groups whose
+    // alerts are older than `group_wait` are told at once.
     let ended = Utc::now();
-    both.post(&json!([high(1, ended), high(3, later)])).await;
+    let quiet = alert("Quiet", &json!({"shop": "a", "severity": "info"}), (started, later));
+    both.post(&json!([high(1, ended), high(3, later), quiet])).await;
     both.until("a change of a group", 2).await;
     let ended = Utc::now();
     both.post(&json!([high(2, ended), high(3, ended)])).await;

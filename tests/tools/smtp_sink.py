@@ -46,6 +46,8 @@ controller = Controller(
     require_starttls=True,
     authenticator=allow,
     auth_required=True,
+    # Its LOGIN asks in words that Alertmanager does not take for a question.
+    auth_exclude_mechanism=["LOGIN"],
 )
 controller.start()
 asyncio.new_event_loop().run_forever()

@@ -7,10 +7,14 @@
 mod empty;
 mod factors;
 mod functions;
+mod outputs;
+mod patterns;
 mod types;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
+
+pub(crate) use types::takes_name;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArguments, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut,
@@ -39,6 +43,7 @@ pub(crate) fn translate(
 ) -> Result<()> {
     let mut names = factors::Names::default();
     let _ = datafusion::sql::sqlparser::ast::Visit::visit(&*query, &mut names);
+    outputs::translate(query);
     let mut translator = Translator { catalog, session, aggregates, names: names.0, places: 0 };
     match query.visit(&mut translator) {
         ControlFlow::Continue(()) => Ok(()),
@@ -127,6 +132,7 @@ impl Translator<'_> {
                 }
             }
             Expr::Function(_) => self.function(place)?,
+            Expr::Like { .. } | Expr::ILike { .. } => patterns::translate(place)?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 if empty::is_empty(query) {

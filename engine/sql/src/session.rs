@@ -19,7 +19,7 @@ pub struct Session {
 }
 
 /// Settings whose values say how this server is, with what they are.
-const FIXED: [(&str, &str); 14] = [
+const FIXED: [(&str, &str); 17] = [
     ("server_version", SERVER_VERSION),
     ("server_version_num", "150000"),
     ("server_encoding", "UTF8"),
@@ -34,6 +34,9 @@ const FIXED: [(&str, &str); 14] = [
     ("default_transaction_read_only", "on"),
     ("search_path", "public, quiver"),
     ("max_identifier_length", "63"),
+    ("max_index_keys", "32"),
+    ("default_table_access_method", "heap"),
+    ("default_tablespace", ""),
 ];
 
 impl Default for Session {

@@ -21,6 +21,7 @@ use axum::routing::{any, get, post};
 use quiver_ingest::logs::{LogsLimits, SERVICE_FIELDS};
 
 pub(crate) use grpc::Logs;
+pub(crate) use search_engine::refusal as search_engine_refusal;
 
 use crate::state::AppState;
 

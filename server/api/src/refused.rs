@@ -7,7 +7,7 @@ use axum::response::{IntoResponse, Response};
 use http::{HeaderName, HeaderValue, StatusCode, header};
 use quiver_ingest::Sender;
 use quiver_types::{Domain, Error, ErrorKind, Right, Services, Triple};
-use serde_json::json;
+use serde_json::{Value, json};
 
 use crate::request::RequestInfo;
 use crate::state::AppState;
@@ -59,6 +59,11 @@ pub(crate) fn problem(error: &Error) -> Response {
 
 /// A problem object; one for want of a right names the right.
 pub(crate) fn body(status: StatusCode, code: &str, detail: &str, request_id: &str) -> String {
+    object(status, code, detail, request_id).to_string()
+}
+
+/// The same as JSON.
+pub(crate) fn object(status: StatusCode, code: &str, detail: &str, request_id: &str) -> Value {
     let slug = code.to_ascii_lowercase().replace('_', "-");
     let mut body = json!({
         "type": format!("urn:quiver:problem:{slug}"), "title": status.canonical_reason(), "status": status.as_u16(),
@@ -67,7 +72,7 @@ pub(crate) fn body(status: StatusCode, code: &str, detail: &str, request_id: &st
     if let Some(triple) = detail.strip_prefix(NEEDS) {
         body["required"] = json!(triple);
     }
-    body.to_string()
+    body
 }
 
 /// The text of a refusal for want of a right.

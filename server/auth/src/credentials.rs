@@ -102,12 +102,17 @@ impl Shown {
         Ok(Self::Basic { name: name.to_owned(), password: Secret::new(password) })
     }
 
-    /// Reads the credentials of a client of the token service, which encodes them as forms are.
-    pub(crate) fn client_basic(value: &[u8]) -> Option<(String, Secret)> {
+    /// Reads the credentials of a client of the token service. RFC 6749 (2.3.1) wants them encoded as forms are, but many
+    /// clients send them as they are: `is_known` says which of the two names is meant.
+    pub(crate) fn client_basic(value: &[u8], is_known: impl Fn(&str) -> bool) -> Option<(String, Secret)> {
         let (scheme, rest) = value.split_at_checked(6).filter(|_| value.len() <= TOKEN_BYTES_MAX)?;
         let text = scheme.eq_ignore_ascii_case(b"basic ").then(|| decoded(rest.trim_ascii()))??;
         let (name, secret) = text.split_once(':')?;
-        Some((form_decoded(name).into_owned(), Secret::new(form_decoded(secret).into_owned())))
+        let plain = form_decoded(name);
+        if !is_known(&plain) && is_known(name) {
+            return Some((name.to_owned(), Secret::new(secret)));
+        }
+        Some((plain.into_owned(), Secret::new(form_decoded(secret).into_owned())))
     }
 }
 

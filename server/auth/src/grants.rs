@@ -196,7 +196,9 @@ impl Auth {
                 if form.get("client_secret").is_some() {
                     return Err(Refused::request("Client credentials in two places"));
                 }
-                Shown::client_basic(value).ok_or_else(Refused::client)?
+                let directory = self.directory.load();
+                let is_known = |name: &str| directory.named(AccountKind::Service, name).is_some();
+                Shown::client_basic(value, is_known).ok_or_else(Refused::client)?
             }
             None => {
                 let name = form.need("client_id")?.to_owned();

@@ -1,7 +1,7 @@
 //! Sessions of users: refresh tokens, their rotation, and which sessions ended.
 //!
-//! A refresh token is `qvr_<session>_<generation>_<HMAC of the generation under the session's secret>`: 256 bits that nobody
-//! can guess. So the server keeps one secret per session instead of a hash per token, knows an old token of its own
+//! A refresh token is `qvr_<session>_<generation>.<payload>.<HMAC of the generation under the session's secret>`: 256 bits
+//! that nobody can guess, and a payload that is the same in all, since keycloak-js reads the token as if it were a JWT. So the server keeps one secret per session instead of a hash per token, knows an old token of its own
 //! from a made-up one (only the former is a reuse and ends the session), and gives the same successor twice where an
 //! answer was lost.
 
@@ -17,6 +17,8 @@ use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes}
 
 /// How a refresh token begins.
 const PREFIX: &str = "qvr_";
+/// `{"typ":"Refresh"}` in base64.
+const PAYLOAD: &str = "eyJ0eXAiOiJSZWZyZXNoIn0";
 /// How long a session may rest.
 pub(crate) const IDLE_MS: i64 = 30 * 60_000;
 /// How long it lasts.
@@ -78,7 +80,7 @@ fn tag(secret: &[u8], generation: i64) -> hmac::Tag {
 }
 
 fn token(id: &str, secret: &[u8], generation: i64) -> String {
-    format!("{PREFIX}{id}_{generation}_{}", URL_SAFE_NO_PAD.encode(tag(secret, generation)))
+    format!("{PREFIX}{id}_{generation}.{PAYLOAD}.{}", URL_SAFE_NO_PAD.encode(tag(secret, generation)))
 }
 
 /// A refresh token taken apart; nothing of it is checked.
@@ -90,8 +92,9 @@ struct Presented<'a> {
 
 impl<'a> Presented<'a> {
     fn read(token: &'a str) -> Option<Self> {
-        let mut parts = token.strip_prefix(PREFIX).filter(|_| token.len() <= 200)?.splitn(3, '_');
-        let (id, generation, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let mut parts = token.strip_prefix(PREFIX).filter(|_| token.len() <= 200)?.splitn(3, '.');
+        let (named, payload, tag) = (parts.next()?, parts.next()?, parts.next()?);
+        let (id, generation) = named.split_once('_').filter(|_| payload == PAYLOAD)?;
         let generation = generation.parse().ok().filter(|g: &i64| *g >= 0 && !generation.starts_with('+'))?;
         Some(Self { id, generation, tag: URL_SAFE_NO_PAD.decode(tag).ok()? })
     }

@@ -4,13 +4,17 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, GroupByExpr, Ident, JoinOperator, ObjectName, Query, Select, SelectItem, SetExpr, TableFactor,
-    Value, Visit, Visitor,
+    Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem,
+    SetExpr, TableFactor, Value, Visit, Visitor,
 };
 
+use super::{bare, outputs};
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
 use crate::scope::Named;
+
+/// Columns of the catalog that are lists of options and rights: nothing here has any.
+const NO_LISTS: [&str; 5] = ["reloptions", "relacl", "attoptions", "attfdwoptions", "spcoptions"];
 
 /// A relation as a statement names it.
 pub(super) fn named(name: &ObjectName) -> Named {
@@ -27,6 +31,13 @@ type IsAggregate<'a> = &'a dyn Fn(&str) -> bool;
 fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool {
     match factor {
         TableFactor::Table { name, args: None, .. } => Catalog::is_empty(&named(name)),
+        TableFactor::Table { name, args: Some(args), .. } if bare(name).as_deref() == Some("unnest") => {
+            args.args.iter().all(|arg| match arg {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => is_no_list(expr),
+                _ => false,
+            })
+        }
+        TableFactor::UNNEST { array_exprs, .. } => array_exprs.iter().all(is_no_list),
         TableFactor::Derived { subquery, .. } => match &*subquery.body {
             SetExpr::Select(select) => is_void(select, is_aggregate),
             _ => false,
@@ -36,6 +47,16 @@ fn is_empty_factor(factor: &TableFactor, is_aggregate: IsAggregate<'_>) -> bool 
         }
         _ => false,
     }
+}
+
+/// Whether it is a column of the catalog whose lists are NULL in each row.
+fn is_no_list(expr: &Expr) -> bool {
+    let name = match expr {
+        Expr::Identifier(ident) => Some(ident),
+        Expr::CompoundIdentifier(idents) => idents.last(),
+        _ => None,
+    };
+    name.is_some_and(|ident| NO_LISTS.contains(&normal(ident).as_str()))
 }
 
 /// Whether joins add no rows of their own.
@@ -145,7 +166,7 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
     for item in &mut select.projection {
         let name = match &*item {
             SelectItem::ExprWithAlias { alias, .. } => alias.clone(),
-            SelectItem::UnnamedExpr(expr) => output(expr),
+            SelectItem::UnnamedExpr(expr) => outputs::name(expr),
             _ => continue,
         };
         *item = SelectItem::ExprWithAlias { expr: Expr::Value(Value::Null.into()), alias: name };
@@ -158,34 +179,6 @@ fn fold_select(select: &mut Select, is_aggregate: IsAggregate<'_>) -> bool {
         from.joins.clear();
         select.from = vec![from];
     }
-    unique(&mut select.projection);
+    outputs::make_unique(&mut select.projection);
     true
-}
-
-/// The name of an output that is given none.
-fn output(expr: &Expr) -> Ident {
-    match expr {
-        Expr::Identifier(ident) => ident.clone(),
-        Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| Ident::new("?column?")),
-        Expr::Function(Function { name, .. }) => {
-            Ident::with_quote('"', parts(name).pop().unwrap_or_else(|| "?column?".to_owned()))
-        }
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => output(expr),
-        Expr::Case { .. } => Ident::new("case"),
-        _ => Ident::with_quote('"', "?column?"),
-    }
-}
-
-/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion.
-fn unique(items: &mut [SelectItem]) {
-    let mut seen = std::collections::HashMap::<String, usize>::new();
-    for item in items {
-        if let SelectItem::ExprWithAlias { alias, .. } = item {
-            let times = seen.entry(normal(alias)).or_default();
-            *times += 1;
-            if *times > 1 {
-                *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
-            }
-        }
-    }
 }

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, Query, TableAlias, TableAliasColumnDef, TableFactor, Visit as _, Visitor,
+    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visit as _, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -37,6 +37,7 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let Some(function) = bare(name) else { return };
     let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
     if SERIES.contains(&function.as_str()) || function == "unnest" {
+        *name = ObjectName::from(vec![Ident::new(function)]);
         if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty() && is_named(alias)) {
             alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
         }

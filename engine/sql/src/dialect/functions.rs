@@ -10,8 +10,14 @@ use crate::catalog::functions::known;
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
-/// Functions that give definitions and remarks: there are none of these.
-const NOTHING: [&str; 14] = [
+/// Functions that give definitions, remarks and sizes: there are none of these.
+const NOTHING: [&str; 20] = [
+    "pg_get_function_sqlbody",
+    "pg_database_size",
+    "pg_relation_size",
+    "pg_table_size",
+    "pg_total_relation_size",
+    "pg_tablespace_size",
     "pg_get_expr",
     "pg_get_viewdef",
     "pg_get_constraintdef",
@@ -83,6 +89,10 @@ impl Translator<'_> {
     }
 
     fn setting(&self, name: &Expr) -> Result<Option<&str>> {
+        // While a statement is described its parameters have no values yet.
+        if is_open(name) {
+            return Ok(Some(""));
+        }
         let name = literal(name).ok_or_else(|| Error::invalid("`current_setting` takes a constant"))?;
         Ok(self.session.settings.get(&name.to_lowercase()).map(String::as_str))
     }
@@ -93,6 +103,7 @@ impl Translator<'_> {
             return Ok(Some(expr("CAST(NULL AS TEXT)")?));
         }
         Ok(Some(match (name, args) {
+            ("pg_size_pretty", [Expr::Cast { expr: size, .. }]) if is_null(size) => expr("CAST(NULL AS TEXT)")?,
             ("pg_get_userbyid", [_]) => text(&self.session.user),
             ("pg_encoding_to_char", [_]) => text("UTF8"),
             ("format_type", [oid, _]) => self.type_name(oid)?,
@@ -149,6 +160,19 @@ impl Translator<'_> {
         let hidden = relations.iter().filter(|relation| self.is_hidden(relation));
         let hidden: Vec<String> = hidden.map(|relation| relation.oid.to_string()).collect();
         if hidden.is_empty() { Ok(boolean(true)) } else { expr(&format!("{oid} NOT IN ({})", hidden.join(", "))) }
+    }
+}
+
+fn is_null(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if value.value == Value::Null)
+}
+
+/// Whether it is a parameter without a value, or NULL.
+fn is_open(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => matches!(value.value, Value::Placeholder(_) | Value::Null),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) => is_open(expr),
+        _ => false,
     }
 }
 

@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr};
 use quiver_types::{Error, Result};
 
+use super::patterns::folded;
 use super::{Translator, expr, literal, number, quoted, take, text};
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, named};
@@ -40,6 +41,12 @@ fn kind(name: &str) -> Option<Kind> {
         "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
         _ => return None,
     })
+}
+
+/// Whether a cast to a type takes the name of something, and gives its number.
+pub(crate) fn takes_name(data_type: &DataType) -> bool {
+    let kind = name_of(data_type).as_deref().and_then(kind);
+    matches!(kind, Some(Kind::Class | Kind::Type | Kind::Namespace))
 }
 
 /// A type without its schema, where there is one here.
@@ -87,6 +94,10 @@ impl Translator<'_> {
             return Ok(());
         }
         let inner = take(inner);
+        if let Some(None) = folded(&inner) {
+            *place = expr("CAST(NULL AS BIGINT)")?;
+            return Ok(());
+        }
         *place = match kind {
             Kind::Class => self.class_name(&inner)?,
             Kind::Type => self.type_name(&inner)?,

@@ -1,13 +1,14 @@
 //! What a statement would give, and of what types its parameters are, without running it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::Query;
+use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, Value, VisitMut as _, VisitorMut};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
@@ -16,6 +17,7 @@ use super::{Request, SqlEngine, in_zone, plan_named, translated, zone_of};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
+use crate::dialect::takes_name;
 use crate::parse::{Param, Params, Parsed, params_of, parse_open, put_params};
 
 /// Most parameters of a statement.
@@ -79,7 +81,12 @@ impl SqlEngine {
         if types.iter().any(Option::is_none) {
             let open = types.iter().map(|known| known.and_then(null_of).unwrap_or(Param::Open));
             let params = Params::positional(open.collect());
-            let found = self.planned(&read.statement, &params, &request, seen, ctx).await;
+            let mut scalar = read.statement.clone();
+            let lists = match &mut scalar {
+                Parsed::Query(query) => compared_to_one(query),
+                _ => BTreeSet::new(),
+            };
+            let found = self.planned(&scalar, &params, &request, seen, ctx).await;
             // Where the planner cannot do without a type, the others must do.
             let plan = found.ok();
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
@@ -88,6 +95,9 @@ impl SqlEngine {
                 let name = format!("${}", at + 1);
                 let said = found.get(&name).and_then(Option::as_ref);
                 *known = said.map(type_oid).or_else(|| places.get(&name).copied());
+                if lists.contains(&name) {
+                    *known = Some(list_of(known.unwrap_or(TEXT)));
+                }
             }
         }
         let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
@@ -119,6 +129,50 @@ impl SqlEngine {
         }
         plan_named(query, names, &request.session, (snapshot, access), ctx).await
     }
+}
+
+/// Makes `a = ANY($n)` and its like compare with `$n` itself, whose type the planner then finds by the other side; gives
+/// the names of these parameters, which are lists of that type. What is cast to a number by its name is a text.
+fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
+    struct Comparer(BTreeSet<String>);
+    impl VisitorMut for Comparer {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, place: &mut Ast) -> ControlFlow<()> {
+            if let Ast::Cast { expr, data_type, .. } = &*place
+                && takes_name(data_type)
+                && matches!(&**expr, Ast::Value(value) if matches!(value.value, Value::Placeholder(_)))
+            {
+                *place = Ast::Value(Value::Number("0".to_owned(), false).into());
+            }
+            let (Ast::AnyOp { left, compare_op, right, .. } | Ast::AllOp { left, compare_op, right }) = &mut *place
+            else {
+                return ControlFlow::Continue(());
+            };
+            let mut inner = &**right;
+            while let Ast::Nested(nested) = inner {
+                inner = nested;
+            }
+            if let Ast::Value(value) = inner
+                && let Value::Placeholder(name) = &value.value
+            {
+                self.0.insert(name.clone());
+                let (left, op, right) = (left.clone(), compare_op.clone(), Box::new(inner.clone()));
+                *place = Ast::BinaryOp { left, op, right };
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut comparer = Comparer(BTreeSet::new());
+    // The visitor never breaks.
+    let _ = query.visit(&mut comparer);
+    comparer.0
+}
+
+/// The number of the type of lists of a type; of texts where there is none.
+fn list_of(oid: u32) -> u32 {
+    let array = |oid: u32| PG_TYPES.iter().find(|known| known.oid == oid && known.array != 0).map(|known| known.array);
+    array(oid).or_else(|| array(TEXT)).unwrap_or(TEXT)
 }
 
 /// Parameters that the planner gives no type although their places say it: numbers of rows, and what is cast.

@@ -184,6 +184,9 @@ impl Coming<'_> {
             let body = json!({"error": error, "error_description": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
+        if is_search_engine(path) {
+            return crate::logs_ingest::search_engine_refusal(status, code, detail);
+        }
         let body = refused::body(status, code, detail, self.info.id());
         (status, of_type("application/problem+json"), body).into_response()
     }
@@ -196,6 +199,11 @@ fn refused_as(no: &No, text: String) -> Error {
         No::Right(_) => ErrorKind::Forbidden,
     };
     Error::new(kind, text)
+}
+
+/// Whether a path is one of a search engine's.
+fn is_search_engine(path: &str) -> bool {
+    ["/searchengine", "/elasticsearch"].iter().any(|name| path.contains(name)) && path.contains("insert/")
 }
 
 /// Whether a path is one of the SaaS intake, whose agents have a header of their own.

@@ -275,8 +275,10 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
             ops.extend(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(&e.id))));
         }
     }
-    for (key, (settings, rules)) in wanted {
-        ops.extend(plan(&key, present.get(&key), settings, rules));
+    for (key, (settings, mut rules)) in wanted {
+        let stored = present.get(&key);
+        rules.iter_mut().for_each(|rule| keep_own_fields(stored, rule));
+        ops.extend(plan(&key, stored, settings, rules));
     }
     let dry_run = ask.dry_run || action != "apply";
     let caller = Caller { manager, ..ask.caller.clone() };
@@ -285,6 +287,19 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         ask.acts().await;
     }
     Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
+}
+
+/// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
+/// as a stored one keeps that one's form.
+fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
+    let Ok(wanted) = file_rule(rule) else { return };
+    let mut known = stored.into_iter().flat_map(|stored| &stored.rules);
+    if let Some(same) = known.find(|known| file_rule(&known.body).is_ok_and(|file| file == wanted)) {
+        for field in ["labels", "annotations", "severity", "service", "runbook_url"] {
+            rule.remove(field);
+            rule.extend(same.body.get(field).map(|value| (field.to_owned(), value.clone())));
+        }
+    }
 }
 
 /// What became of one entity.

@@ -7,7 +7,7 @@ use std::time::Instant;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use http::{HeaderName, HeaderValue, Method, StatusCode};
+use http::{HeaderName, HeaderValue, Method, StatusCode, header};
 use quiver_ingest::logs::Report;
 use quiver_ingest::logs::bulk::{Bulk, BulkAnswer};
 use quiver_types::{Error, ErrorKind};
@@ -19,7 +19,9 @@ use super::once::{Success, write_once};
 use super::request::Intake;
 use super::store::judge;
 use crate::bodies::Share;
-use crate::error::{log, plain_error, public_text, status_of, with_retry_after};
+use crate::error::{log, public_text, status_of, with_retry_after};
+use crate::refused;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// First segments of paths that are set up before sending; there is nothing to set up here.
@@ -51,10 +53,13 @@ fn product(mut response: Response) -> Response {
 }
 
 fn failed(error: &Error) -> Response {
-    if error.kind == ErrorKind::Forbidden {
-        return product(plain_error(error, "/insert/searchengine"));
-    }
     log(error, "/insert/searchengine");
+    if error.kind == ErrorKind::Forbidden {
+        let mut answer = refusal(StatusCode::FORBIDDEN, "FORBIDDEN", &public_text(error));
+        let challenge = HeaderValue::from_static(r#"Bearer realm="platform", error="insufficient_scope""#);
+        answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
+        return answer;
+    }
     let kind = match error.kind {
         ErrorKind::TooLarge => "content_too_long_exception",
         ErrorKind::Unavailable | ErrorKind::LimitExceeded => "es_rejected_execution_exception",
@@ -67,6 +72,16 @@ fn failed(error: &Error) -> Response {
     let mut whole = serde_json::json!({"error": cause, "status": status.as_u16()});
     whole["error"]["root_cause"] = serde_json::json!([cause]);
     with_retry_after(product(json(status, whole.to_string())))
+}
+
+/// Tells a caller that it lacks a token or a right: its clients read JSON of no other media type, and the words of a search
+/// engine.
+pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str) -> Response {
+    let request = RequestInfo::current();
+    let mut whole = refused::object(status, code, detail, request.as_ref().map_or("", RequestInfo::id));
+    let cause = serde_json::json!({"type": "security_exception", "reason": detail});
+    whole["error"] = serde_json::json!({"type": cause["type"], "reason": detail, "root_cause": [cause]});
+    product(json(status, whole.to_string()))
 }
 
 /// The path itself: the version.

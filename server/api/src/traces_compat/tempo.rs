@@ -155,7 +155,8 @@ async fn looked_up(
 
 async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
     let answer = |call: &Call, trace: Option<Trace>, wants_protobuf| {
-        let Some(trace) = trace else { return Ok(plain(StatusCode::NOT_FOUND, "trace not found")) };
+        let none = || (StatusCode::NOT_FOUND, [(header::CONTENT_TYPE, "text/plain; charset=utf-8")]).into_response();
+        let Some(trace) = trace else { return Ok(none()) };
         if wants_protobuf {
             return protobuf(call, Vec::new(), message(call, &trace)?);
         }

@@ -1,0 +1,94 @@
+//! Names of outputs: PostgreSQL's where the statement gives none, and each once, as DataFusion wants it.
+
+use std::collections::{HashMap, HashSet};
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
+
+use crate::parse::{normal, parts};
+
+/// What has no better name.
+const NONE: &str = "?column?";
+
+/// Names the outputs of a statement; those of its subqueries are its own matter.
+pub(super) fn translate(query: &mut Query) {
+    let order = query.order_by.as_mut();
+    let mut body = &mut *query.body;
+    let select = loop {
+        match body {
+            SetExpr::Select(select) => break select,
+            SetExpr::Query(inner) => body = &mut *inner.body,
+            // The first of several says how all are named.
+            SetExpr::SetOperation { left, .. } => body = &mut **left,
+            _ => return,
+        }
+    };
+    of_select(select);
+    // Rows without their like are in the order of outputs alone, by their names.
+    if let (Some(order), Some(_)) = (order, &select.distinct)
+        && let OrderByKind::Expressions(keys) = &mut order.kind
+    {
+        for key in keys {
+            let same = select.projection.iter().find_map(|item| match item {
+                SelectItem::ExprWithAlias { expr, alias } => (*expr == key.expr).then(|| alias.clone()),
+                _ => None,
+            });
+            if let Some(alias) = same {
+                key.expr = Expr::Identifier(alias);
+            }
+        }
+    }
+}
+
+fn of_select(select: &mut Select) {
+    let mut columns = HashSet::new();
+    for item in &mut select.projection {
+        let SelectItem::UnnamedExpr(expr) = item else { continue };
+        // A column has a name; the same one again needs another.
+        let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        if !is_column || !columns.insert(expr.to_string()) {
+            *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
+        }
+    }
+    make_unique(&mut select.projection);
+}
+
+/// The name of an output that is given none, as PostgreSQL has it.
+pub(super) fn name(expr: &Expr) -> Ident {
+    let word = |word: &str| Ident::with_quote('"', word);
+    match expr {
+        Expr::Identifier(ident) => ident.clone(),
+        Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| word(NONE)),
+        Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
+        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => name(expr),
+        Expr::Case { .. } => word("case"),
+        Expr::Exists { .. } => word("exists"),
+        Expr::Array(_) => word("array"),
+        Expr::Extract { .. } => word("extract"),
+        Expr::Position { .. } => word("position"),
+        Expr::Substring { .. } => word("substring"),
+        Expr::Trim { .. } => word("btrim"),
+        Expr::Ceil { .. } => word("ceil"),
+        Expr::Floor { .. } => word("floor"),
+        Expr::AtTimeZone { .. } => word("timezone"),
+        Expr::Interval(_) => word("interval"),
+        _ => word(NONE),
+    }
+}
+
+/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion.
+pub(super) fn make_unique(items: &mut [SelectItem]) {
+    let mut seen = HashMap::<String, usize>::new();
+    for item in items {
+        match item {
+            SelectItem::ExprWithAlias { alias, .. } => {
+                let times = seen.entry(normal(alias)).or_default();
+                *times += 1;
+                if *times > 1 {
+                    *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
+                }
+            }
+            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => *seen.entry(normal(ident)).or_default() += 1,
+            _ => {}
+        }
+    }
+}
