@@ -102,15 +102,9 @@ fn normal(mut body: Value) -> Value {
     fn walk(value: &mut Value) {
         match value {
             Value::Object(map) => {
-                // Younger than 0.25.
-                for field in ["routeLabels", "notification_reason"] {
+                // Younger than 0.25. Details of an incident were texts there; texts that are YAML become what they say since.
+                for field in ["routeLabels", "notification_reason", "custom_details"] {
                     map.remove(field);
-                }
-                // Details of an incident were texts alone in 0.25.
-                for detail in map.get_mut("custom_details").and_then(Value::as_object_mut).into_iter().flatten() {
-                    if detail.1.is_number() {
-                        *detail.1 = json!(detail.1.to_string());
-                    }
                 }
                 map.values_mut().for_each(walk);
             }
@@ -206,9 +200,17 @@ impl Both {
                 assert_eq!(a["headers"][header], b["headers"][header], "{header}");
             }
             assert_eq!(a["parts"]["text/plain"], b["parts"]["text/plain"]);
-            assert_eq!(a["parts"]["text/html"], b["parts"]["text/html"]);
             assert_eq!((&b["tls"], &b["user"], &b["to"]), (&json!(true), &json!("mailer"), &a["to"]));
             assert!(b["headers"]["message-id"].as_str().is_some_and(|id| id.ends_with('>')), "{b}");
+            // Its address of the schema has been encrypted since 0.25.
+            let html = |mail: &Value| {
+                let text =
+                    mail["parts"]["text/html"].as_str().unwrap_or_default().replace("http://schema", "https://schema");
+                text.lines().map(str::to_owned).collect::<Vec<_>>()
+            };
+            let (a, b) = (html(a), html(b));
+            let differing: Vec<_> = a.iter().zip(&b).filter(|(a, b)| a != b).collect();
+            assert!(differing.is_empty() && a.len() == b.len(), "{differing:#?}");
         }
     }
 }
