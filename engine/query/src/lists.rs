@@ -129,6 +129,12 @@ mod tests {
             Err(e) => assert_eq!(e.kind, ErrorKind::LimitExceeded, "{e}"),
         }
         drop(ctx);
+        // Partitions that still ran end by themselves.
+        for _ in 0..500 {
+            if engine.memory_reserved() > 0 {
+                tokio::time::sleep(std::time::Duration::from_millis(10)).await;
+            }
+        }
         assert_eq!(engine.memory_reserved(), 0);
     }
 

@@ -14,6 +14,7 @@ mod types;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
+pub(crate) use outputs::translate as name_outputs;
 pub(crate) use types::takes_name;
 
 use datafusion::sql::sqlparser::ast::{
@@ -43,7 +44,6 @@ pub(crate) fn translate(
 ) -> Result<()> {
     let mut names = factors::Names::default();
     let _ = datafusion::sql::sqlparser::ast::Visit::visit(&*query, &mut names);
-    outputs::translate(query);
     let mut translator = Translator { catalog, session, aggregates, names: names.0, places: 0 };
     match query.visit(&mut translator) {
         ControlFlow::Continue(()) => Ok(()),

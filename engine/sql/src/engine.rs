@@ -312,6 +312,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
         Parsed::Describe(parts) => described(&parts, catalog)?,
     };
     let aggregates = |name: &str| engine.relational().aggregate_functions().contains_key(name);
+    dialect::name_outputs(&mut query);
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     Ok(query)
 }

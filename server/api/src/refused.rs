@@ -89,7 +89,7 @@ mod tests {
         let check = |service: Option<&str>, triple: &str| {
             let error = error(Domain::Logs, service);
             assert_eq!(error.message, format!("this needs the right {triple}"));
-            let body: serde_json::Value =
+            let body: Value =
                 serde_json::from_str(&body(StatusCode::FORBIDDEN, "FORBIDDEN", &error.message, "7")).expect("JSON");
             assert_eq!((&body["required"], &body["instance"]), (&json!(triple), &json!("/requests/7")));
         };

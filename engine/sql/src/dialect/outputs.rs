@@ -9,8 +9,8 @@ use crate::parse::{normal, parts};
 /// What has no better name.
 const NONE: &str = "?column?";
 
-/// Names the outputs of a statement; those of its subqueries are its own matter.
-pub(super) fn translate(query: &mut Query) {
+/// Names the outputs of a statement, before anything is put in their place; those of its subqueries are its own matter.
+pub(crate) fn translate(query: &mut Query) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let select = loop {
@@ -90,5 +90,28 @@ pub(super) fn make_unique(items: &mut [SelectItem]) {
             SelectItem::UnnamedExpr(Expr::Identifier(ident)) => *seen.entry(normal(ident)).or_default() += 1,
             _ => {}
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::{Parsed, parse_open};
+
+    #[test]
+    fn outputs_are_named_as_in_postgresql() {
+        let check = |text: &str, expected: &str| {
+            let Parsed::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
+            translate(&mut query);
+            assert_eq!(query.to_string(), expected, "{text}");
+        };
+        check("select count(*), 1, a::text from t", "SELECT count(*) AS \"count\", 1 AS \"?column?\", a::TEXT AS a FROM t");
+        check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?_2\"");
+        check("select a, a, t.a from t", "SELECT a, a AS \"a_2\", t.a FROM t");
+        check(
+            "select distinct lower(a) from t order by lower(a) desc",
+            "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
+        );
+        check("select max(a) from t union select 2", "SELECT max(a) AS \"max\" FROM t UNION SELECT 2");
     }
 }

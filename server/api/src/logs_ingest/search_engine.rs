@@ -55,7 +55,7 @@ fn product(mut response: Response) -> Response {
 fn failed(error: &Error) -> Response {
     log(error, "/insert/searchengine");
     if error.kind == ErrorKind::Forbidden {
-        let mut answer = refusal(StatusCode::FORBIDDEN, "FORBIDDEN", &public_text(error));
+        let mut answer = refusal(StatusCode::FORBIDDEN, "FORBIDDEN", public_text(error));
         let challenge = HeaderValue::from_static(r#"Bearer realm="platform", error="insufficient_scope""#);
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         return answer;
