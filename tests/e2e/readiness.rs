@@ -39,8 +39,8 @@ async fn unready(server: &Server, word: &str) -> bool {
         return false;
     }
     assert_eq!(answer.status, 503);
-    assert!(answer.text().contains(word), "{}", answer.text());
-    true
+    // What depends on a part may be seen to have ended a moment before the part itself.
+    answer.text().contains(word)
 }
 
 /// Asks for a flush, and waits for nothing.
