@@ -105,7 +105,10 @@ mod tests {
             translate(&mut query);
             assert_eq!(query.to_string(), expected, "{text}");
         };
-        check("select count(*), 1, a::text from t", "SELECT count(*) AS \"count\", 1 AS \"?column?\", a::TEXT AS a FROM t");
+        check(
+            "select count(*), 1, a::text from t",
+            "SELECT count(*) AS \"count\", 1 AS \"?column?\", a::TEXT AS a FROM t",
+        );
         check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?_2\"");
         check("select a, a, t.a from t", "SELECT a, a AS \"a_2\", t.a FROM t");
         check(
