@@ -87,7 +87,9 @@ pub(super) fn make_unique(items: &mut [SelectItem]) {
                     *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
                 }
             }
-            SelectItem::UnnamedExpr(Expr::Identifier(ident)) => *seen.entry(normal(ident)).or_default() += 1,
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                *seen.entry(normal(&name(expr))).or_default() += 1;
+            }
             _ => {}
         }
     }
@@ -111,6 +113,7 @@ mod tests {
         );
         check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?_2\"");
         check("select a, a, t.a from t", "SELECT a, a AS \"a_2\", t.a FROM t");
+        check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a_2\", u.a FROM t, u");
         check(
             "select distinct lower(a) from t order by lower(a) desc",
             "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
