@@ -16,7 +16,7 @@ run: build ## build and run Quiver with demo telemetry flowing in
 	$(TARGET)/release/quiver demo
 
 build: compiler ## build the release binary
-	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles some 500 crates and takes some 15 minutes on 2 quiet cores; later ones take seconds."
+	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles some 500 crates and takes some 25 minutes on 2 quiet cores; later ones take seconds."
 	cargo build --release -p quiver
 
 test: compiler tools ## install what the tests need and pass all of them
