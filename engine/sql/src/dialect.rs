@@ -15,7 +15,6 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 pub(crate) use outputs::translate as name_outputs;
-pub(crate) use types::takes_name;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArguments, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut,

@@ -4,6 +4,7 @@ use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
+use super::patterns::folded;
 use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, types};
 use crate::catalog::INFORMATION_SCHEMA;
 use crate::catalog::functions::known;
@@ -82,6 +83,8 @@ impl Translator<'_> {
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
             ("pg_is_in_recovery", []) => boolean(false),
             ("pg_my_temp_schema", []) => number(0),
+            // NULL, and a parameter while a statement is described.
+            ("current_setting", [name] | [name, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
             ("current_setting", [name]) => text(self.setting(name)?.ok_or_else(|| unknown(name))?),
             ("current_setting", [name, _]) => self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text),
             _ => return Ok(None),
@@ -89,10 +92,6 @@ impl Translator<'_> {
     }
 
     fn setting(&self, name: &Expr) -> Result<Option<&str>> {
-        // While a statement is described its parameters have no values yet.
-        if is_open(name) {
-            return Ok(Some(""));
-        }
         let name = literal(name).ok_or_else(|| Error::invalid("`current_setting` takes a constant"))?;
         Ok(self.session.settings.get(&name.to_lowercase()).map(String::as_str))
     }
@@ -167,13 +166,9 @@ fn is_null(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if value.value == Value::Null)
 }
 
-/// Whether it is a parameter without a value, or NULL.
+/// Whether it is NULL, or a parameter without a value.
 fn is_open(expr: &Expr) -> bool {
-    match expr {
-        Expr::Value(value) => matches!(value.value, Value::Placeholder(_) | Value::Null),
-        Expr::Cast { expr, .. } | Expr::Nested(expr) => is_open(expr),
-        _ => false,
-    }
+    matches!(folded(expr), Some(None))
 }
 
 fn unknown(name: &Expr) -> Error {

@@ -28,13 +28,14 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     Ok(())
 }
 
-/// A constant text, through casts and `||`; the inner none is NULL.
+/// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
+/// no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]
 pub(super) fn folded(expr: &Expr) -> Option<Option<String>> {
     match expr {
         Expr::Value(value) => match &value.value {
             Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) => Some(Some(text.clone())),
-            Value::Null => Some(None),
+            Value::Null | Value::Placeholder(_) => Some(None),
             _ => None,
         },
         Expr::Nested(inner) | Expr::Collate { expr: inner, .. } => folded(inner),

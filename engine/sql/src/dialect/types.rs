@@ -43,12 +43,6 @@ fn kind(name: &str) -> Option<Kind> {
     })
 }
 
-/// Whether a cast to a type takes the name of something, and gives its number.
-pub(crate) fn takes_name(data_type: &DataType) -> bool {
-    let kind = name_of(data_type).as_deref().and_then(kind);
-    matches!(kind, Some(Kind::Class | Kind::Type | Kind::Namespace))
-}
-
 /// A type without its schema, where there is one here.
 fn plain(data_type: &DataType) -> Option<DataType> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
@@ -94,7 +88,7 @@ impl Translator<'_> {
             return Ok(());
         }
         let inner = take(inner);
-        if let Some(None) = folded(&inner) {
+        if matches!(kind, Kind::Class | Kind::Type | Kind::Namespace) && matches!(folded(&inner), Some(None)) {
             *place = expr("CAST(NULL AS BIGINT)")?;
             return Ok(());
         }

@@ -17,7 +17,6 @@ use super::{Request, SqlEngine, in_zone, plan_named, translated, zone_of};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
-use crate::dialect::takes_name;
 use crate::parse::{Param, Params, Parsed, params_of, parse_open, put_params};
 
 /// Most parameters of a statement.
@@ -132,19 +131,13 @@ impl SqlEngine {
 }
 
 /// Makes `a = ANY($n)` and its like compare with `$n` itself, whose type the planner then finds by the other side; gives
-/// the names of these parameters, which are lists of that type. What is cast to a number by its name is a text.
+/// the names of these parameters, which are lists of that type.
 fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     struct Comparer(BTreeSet<String>);
     impl VisitorMut for Comparer {
         type Break = ();
 
         fn pre_visit_expr(&mut self, place: &mut Ast) -> ControlFlow<()> {
-            if let Ast::Cast { expr, data_type, .. } = &*place
-                && takes_name(data_type)
-                && matches!(&**expr, Ast::Value(value) if matches!(value.value, Value::Placeholder(_)))
-            {
-                *place = Ast::Value(Value::Number("0".to_owned(), false).into());
-            }
             let (Ast::AnyOp { left, compare_op, right, .. } | Ast::AllOp { left, compare_op, right }) = &mut *place
             else {
                 return ControlFlow::Continue(());
