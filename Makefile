@@ -20,7 +20,7 @@ build: compiler ## build the release binary
 	cargo build --release -p quiver
 
 test: compiler tools ## install what the tests need and pass all of them
-	cargo test --workspace
+	cargo test --workspace --no-fail-fast
 
 check: ## type-check everything
 	cargo check --workspace --all-targets

@@ -38,15 +38,24 @@ if [ ! -x "$tools/usr/sbin/rsyslogd" ]; then
   rm -f "$tools"/*.deb
 fi
 
-if ! ls {"$tools",}/usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1; then
+# PostgreSQL refuses to run as root: tests that do start it as `nobody`, who cannot read what is below root's home.
+postgresql=$tools/postgresql
+if ! compgen -G "/usr/lib/postgresql/*/bin/initdb" >/dev/null && ! compgen -G "$postgresql/usr/lib/postgresql/*/bin/initdb" >/dev/null; then
   echo "fetching postgresql"
+  rm -rf "$postgresql"
+  if [ "$(id -u)" = 0 ]; then
+    mkdir -p /var/lib/quiver-tests/postgresql
+    ln -s /var/lib/quiver-tests/postgresql "$postgresql"
+  else
+    mkdir "$postgresql"
+  fi
   server() { apt-cache depends postgresql | sed -n 's/.*Depends: \(postgresql-[0-9]*\)$/\1/p' | head -1; }
   [ -n "$(server)" ] || $sudo apt-get update -q
   # With the libraries that this machine lacks, all unpacked and none installed.
-  packages="$(server) $(apt-get install -qs --no-install-recommends "$(server)" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')"
+  packages="$(server) postgresql-client-$(server | sed 's/.*-//') libpq5 $(apt-get install -qs --no-install-recommends "$(server)" | sed -n 's/^Inst \([^ ]*\) .*/\1/p')"
   packages=$(printf '%s\n' $packages | sort -u)
   (cd "$tools" && { apt-get download -q $packages || { $sudo apt-get update -q && apt-get download -q $packages; }; })
-  for package in "$tools"/*.deb; do dpkg -x "$package" "$tools"; done
+  for package in "$tools"/*.deb; do dpkg -x "$package" "$postgresql/"; done
   rm -f "$tools"/*.deb
 fi
 

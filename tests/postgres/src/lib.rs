@@ -32,13 +32,25 @@ fn newest(folder: &Path) -> Option<PathBuf> {
     found.pop()
 }
 
-/// Where the programs are: the folder of the tests' tools, or the machine's own.
+/// Where the programs are: where the machine has them, or where the tests' tools are unpacked.
 fn programs() -> PathBuf {
-    let tools = std::env::var("QUIVER_TOOLS").map(PathBuf::from).unwrap_or_default();
-    let folders = [tools.join("usr/lib/postgresql"), PathBuf::from("/usr/lib/postgresql")];
+    let tools = std::env::var("QUIVER_TOOLS").map(PathBuf::from).unwrap_or_default().join("postgresql");
+    // Root's are outside of its home, which PostgreSQL's user cannot pass.
+    let tools = fs::canonicalize(&tools).unwrap_or(tools);
+    let folders = [PathBuf::from("/usr/lib/postgresql"), tools.join("usr/lib/postgresql")];
     folders.iter().find_map(|folder| newest(folder)).unwrap_or_else(|| {
         panic!("no PostgreSQL in {folders:?}: `make tools` fetches it into the folder that QUIVER_TOOLS names")
     })
+}
+
+/// One of the programs, with the libraries that were unpacked beside it.
+fn program(programs: &Path, name: &str) -> Command {
+    let mut command = Command::new(programs.join(name));
+    if let Some(root) = programs.ancestors().nth(5).filter(|root| root.parent().is_some()) {
+        let libraries = root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
+        command.env("LD_LIBRARY_PATH", libraries);
+    }
+    command
 }
 
 fn free_port() -> u16 {
@@ -73,13 +85,8 @@ impl Postgres {
         fs::metadata("/proc/self").is_ok_and(|own| own.uid() == 0)
     }
 
-    fn command(&self, program: &str) -> Command {
-        let mut command = Command::new(self.programs.join(program));
-        // Unpacked packages bring libraries of their own.
-        if let Some(root) = self.programs.ancestors().nth(5).filter(|root| root.parent().is_some()) {
-            let libraries = root.join(format!("usr/lib/{}-linux-gnu", std::env::consts::ARCH));
-            command.env("LD_LIBRARY_PATH", libraries);
-        }
+    fn command(&self, name: &str) -> Command {
+        let mut command = program(&self.programs, name);
         if Self::is_root() {
             command.uid(NOBODY).gid(NOBODY);
         }
@@ -190,7 +197,7 @@ pub fn database_of(url: &str, folder: &Path) -> String {
     let name: String = folder.display().to_string().chars().map(letters).collect();
     // PostgreSQL cuts longer names.
     let name = format!("d{}", &name[name.len().saturating_sub(50)..]);
-    let mut command = Command::new(programs().join("psql"));
+    let mut command = program(&programs(), "psql");
     command.args(["-qAt", "-d", url, "-c", &format!("CREATE DATABASE {name}")]);
     let done = command.output().expect("psql runs");
     let said = String::from_utf8_lossy(&done.stderr);
