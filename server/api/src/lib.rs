@@ -58,7 +58,6 @@ mod rules_test_api;
 mod segments;
 pub mod serve;
 mod server_api;
-mod silences_api;
 mod span_metrics;
 mod sql_api;
 pub mod starting;

@@ -23,8 +23,8 @@ use crate::state::AppState;
 use crate::{
     admin, alerts_api, config_api, exemplars_api, explained, federate_api, grpc_api, import_api, ingest_api, jobs,
     labels_api, logs_api, logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api,
-    read_api, rules_api, rules_test_api, segments, server_api, silences_api, sql_api, status_api, token_api,
-    traces_api, traces_compat, traces_ingest, tsdb_api, unit_test_api,
+    read_api, rules_api, rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api,
+    traces_compat, traces_ingest, tsdb_api, unit_test_api,
 };
 
 /// The path of OTLP on its own port.
@@ -63,7 +63,6 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(policy_api::routes())
         .merge(rules_test_api::routes())
         .merge(unit_test_api::routes())
-        .merge(silences_api::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
         .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));

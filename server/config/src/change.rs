@@ -83,7 +83,7 @@ pub enum Op {
 }
 
 impl Op {
-    fn id(&self) -> Option<&str> {
+    pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::Create { id, .. } => id.as_deref(),
             Self::Replace { id, .. } | Self::Patch { id, .. } | Self::Delete { id, .. } | Self::Restore { id, .. } => {
@@ -148,6 +148,8 @@ pub(crate) struct Work<'a> {
     pub(crate) now_ms: i64,
     pub(crate) reading: Reading,
 }
+    /// What the audit log calls its changes, where that does not follow from them.
+    pub(crate) named: Option<&'static str>,
 
 impl Config {
     /// Makes one change. A dry run does everything and keeps nothing.
@@ -167,7 +169,7 @@ impl Config {
         let (op, system) = self.sealed(place.family, op, system).await?;
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         let done = work.apply(place, op, system).await?;
         self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await?;
         if dry_run {
@@ -224,7 +226,7 @@ impl Config {
         let composes = ops.iter().any(|(place, _)| place.family.composes);
         for (n, (place, op)) in ops.into_iter().enumerate() {
             let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient };
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: None };
             match work.apply(&place, op, System::default()).await {
                 Ok(done) => all.push(done),
                 Err(problem) => {
@@ -295,8 +297,14 @@ impl Config {
             return Ok(());
         }
         let caller = Caller { manager: "builtin".to_owned(), ..Caller::system() };
-        let mut work =
-            Work { config: self, db, caller: &caller, now_ms: self.clock.now_ms(), reading: Reading::Strict };
+        let mut work = Work {
+            config: self,
+            db,
+            caller: &caller,
+            now_ms: self.clock.now_ms(),
+            reading: Reading::Strict,
+            named: None,
+        };
         let op = Op::Create { id: Some(id.to_owned()), body };
         work.apply(&Place::of(family), op, System::default()).await?;
         Ok(())
@@ -314,7 +322,7 @@ impl Work<'_> {
     /// Makes a change.
     pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
         let family = place.family;
-        let action = op.action();
+        let action = self.named.unwrap_or(op.action());
         let before = match op.id() {
             Some(id) => find(self.db, family.name, id).await?,
             None => None,
@@ -405,6 +413,7 @@ impl Work<'_> {
                 new_id: &|| config.new_id(),
             };
             prepare(self.db, &making, &mut draft).await?;
+                group_interval: &config.checks.group_interval(),
         }
         self.may_write(place, before.as_ref(), Some(&draft))?;
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
@@ -477,7 +486,7 @@ impl Work<'_> {
         self.remember(family, entity, action, &body).await
     }
 
-    async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
+    pub(crate) async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
         let sql = "INSERT INTO entity_version (family, id, version, at_ms, by_whom, action, owner, body) \
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
@@ -497,7 +506,7 @@ impl Work<'_> {
         if let Some(hook) = family.hook {
             hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
         }
-        audit::changed(self, family, "DELETE", Some(&before), None).await?;
+        audit::changed(self, family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
         Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
     }
 

@@ -9,6 +9,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_entities", include_str!("../../../schemas/entities/0001_entities.sql")),
     ("0002_audit_end", include_str!("../../../schemas/entities/0002_audit_end.sql")),
     ("0003_jobs", include_str!("../../../schemas/entities/0003_jobs.sql")),
+    ("0004_deployed", include_str!("../../../schemas/entities/0004_deployed.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

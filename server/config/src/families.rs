@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::family::{Family, Link, OnDelete};
 use crate::problem::FieldError;
 
+mod alerting_settings;
 mod apdex_thresholds;
 mod attributes;
 mod bindings;
@@ -24,10 +25,13 @@ mod rules;
 mod segments;
 mod service_accounts;
 mod standing;
+mod silences;
 mod transactions;
 mod users;
 
 pub use apdex_thresholds::APDEX_THRESHOLDS;
+pub(crate) use alerting_settings::says;
+pub use alerting_settings::{ALERTING_SETTINGS, SETTINGS_ID};
 pub use bindings::BINDINGS;
 pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
 pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
@@ -48,6 +52,7 @@ pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
 pub use transactions::{RUM_TRANSACTIONS, TRANSACTIONS};
 pub use users::USERS;
+pub use silences::SILENCES;
 
 /// All families; what is built in may name what stands further up.
 pub const FAMILIES: &[&Family] = &[
@@ -81,6 +86,8 @@ pub const FAMILIES: &[&Family] = &[
     &POLICY_GLOBAL,
 ];
 
+    &ALERTING_SETTINGS,
+    &SILENCES,
 /// Finds a family by its name.
 pub fn family(name: &str) -> Option<&'static Family> {
     FAMILIES.iter().find(|f| f.name == name).copied()

@@ -11,6 +11,7 @@
 mod access;
 mod answered;
 mod audit;
+mod beside;
 mod change;
 mod db;
 mod document;
@@ -24,17 +25,19 @@ pub mod json;
 mod many;
 mod merge;
 mod problem;
+mod outside;
 mod query;
 mod sealing;
 mod seen;
 mod usage;
 
+mod staged;
 pub use access::must_have;
 pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Part, Sealer, System};
 pub use db::migrate;
-pub use document::{Config, Entity, Page, Place};
+pub use document::{Config, Entity, Page, Place, diff};
 pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use jobs::{Job, NewJob};
@@ -42,7 +45,9 @@ pub use many::{Failed, ImportMode, Imported};
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
 pub use seen::Seen;
+pub use outside::Outside;
 pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;
+pub use staged::{Area, Release};

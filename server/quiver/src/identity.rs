@@ -119,7 +119,8 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
-    let config = config.with_checks(Arc::new(AlertingChecks));
+    let interval_ms = crate::alerting::millis(settings.alerting.evaluation_interval);
+    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms }));
     Ok((auth, config))
 }
 

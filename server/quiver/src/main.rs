@@ -393,7 +393,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
 
 fn arm_failpoints() -> Result<(), Failure> {
     let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
-    let lists = [quiver_store::failpoint::NAMES, quiver_query::failpoint::NAMES];
+    let lists = [quiver_store::failpoint::NAMES, quiver_query::failpoint::NAMES, quiver_alertd::failpoint::NAMES];
     Ok(failpoint::arm(&text, &lists)?)
 }
 

@@ -12,7 +12,7 @@ pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     items.iter().map(|v| v.as_str().map(str::to_owned).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
 }
 
-fn failed(failed: &[Failed]) -> Value {
+pub(super) fn failed(failed: &[Failed]) -> Value {
     let one = |f: &Failed| json!({"id": f.id, "code": f.problem.code, "detail": f.problem.detail});
     failed.iter().map(one).collect()
 }
@@ -117,9 +117,9 @@ impl Ask {
         }
     }
 
-    pub(super) async fn import(&self) -> Result<Answer> {
-        let mode = self.import_mode()?;
-        let body = self.import_body()?;
+    /// The items of a body of JSON or YAML.
+    pub(super) fn items(&self) -> Result<Vec<Value>> {
+        let mut body = self.import_body()?;
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
             return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
         }
@@ -127,12 +127,18 @@ impl Ask {
             let text = format!("this is an export of another family than `{}`", self.place.family.name);
             return Err(Problem::field("/family", "INVALID_VALUE", text));
         }
-        let Some(Value::Array(items)) = body.get("items") else {
-            return Err(Problem::field("/items", "REQUIRED", "must be a list"));
-        };
+        match body.remove("items") {
+            Some(Value::Array(items)) => Ok(items),
+            _ => Err(Problem::field("/items", "REQUIRED", "must be a list")),
+        }
+    }
+
+    pub(super) async fn import(&self) -> Result<Answer> {
+        let mode = self.import_mode()?;
+        let items = self.items()?;
         let within = ListQuery::parse(self.place.family, &self.parameters, &["mode"])?;
         let config = &self.config;
-        let (place, caller, items) = (&self.place, &self.caller, items.clone());
+        let (place, caller) = (&self.place, &self.caller);
         let done = config.import_many(place, caller, items, mode, Some(&within), self.dry_run).await?;
         self.acts().await;
         let summary = json!({
