@@ -24,6 +24,7 @@ use crate::state::AppState;
 mod answer;
 mod apdex;
 mod apply;
+mod csv;
 mod deploy;
 mod detection;
 mod extraction;
@@ -33,15 +34,15 @@ mod policy_revisions;
 mod processes;
 mod resource_summary;
 mod resources;
-mod rule_groups;
 mod rule_export;
+mod rule_groups;
 mod rules;
 mod segments;
-pub(crate) mod special;
 mod settings;
 mod silence_form;
 pub(crate) mod silences;
 mod silences_many;
+pub(crate) mod special;
 mod steps;
 mod telemetry;
 mod transactions;
@@ -85,9 +86,9 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         deploy::routes,
         policy::routes,
         policy_revisions::routes,
-    ] {
         settings::routes,
         silences::routes,
+    ] {
         router = router.merge(routes());
     }
     router

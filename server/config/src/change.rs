@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::audit;
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
+use crate::failpoint;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::{Mode, SECRET};
@@ -147,9 +148,9 @@ pub(crate) struct Work<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) now_ms: i64,
     pub(crate) reading: Reading,
-}
     /// What the audit log calls its changes, where that does not follow from them.
     pub(crate) named: Option<&'static str>,
+}
 
 impl Config {
     /// Makes one change. A dry run does everything and keeps nothing.
@@ -252,6 +253,7 @@ impl Config {
     /// Tells who watches that something changed.
     pub(crate) fn tell(&self, revision: Option<u64>) {
         if let Some(number) = revision {
+            failpoint::hit("config.after-commit");
             // Another server's change may have been seen first.
             self.revision.send_if_modified(|known| {
                 let newer = number > *known;
@@ -315,6 +317,7 @@ impl Config {
 pub(crate) async fn next_revision(db: &mut Connection) -> Result<u64> {
     let sql = "UPDATE revision SET number = number + 1 RETURNING number";
     let number: i64 = statement(sql).fetch_one(db).await?.try_get(0)?;
+    failpoint::hit("config.before-commit");
     Ok(number as u64)
 }
 
@@ -410,10 +413,10 @@ impl Work<'_> {
                 caller: self.caller,
                 id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
                 before: before.as_ref(),
+                group_interval: &config.checks.group_interval(),
                 new_id: &|| config.new_id(),
             };
             prepare(self.db, &making, &mut draft).await?;
-                group_interval: &config.checks.group_interval(),
         }
         self.may_write(place, before.as_ref(), Some(&draft))?;
         let same = before.as_ref().is_some_and(|b| b.body == draft.body && b.sealed == draft.sealed);
@@ -483,7 +486,9 @@ impl Work<'_> {
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
         let row = row.bind(entity.created_ms).bind(entity.updated_ms).bind(&entity.created_by).bind(&entity.updated_by);
         row.bind(&entity.managed_by).bind(&body).bind(sealed).execute(&mut *self.db).await?;
-        self.remember(family, entity, action, &body).await
+        self.remember(family, entity, action, &body).await?;
+        failpoint::hit("config.after-entity");
+        Ok(())
     }
 
     pub(crate) async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {

@@ -3,7 +3,7 @@
 //! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
 //! asked of it is here once: `document` reads and lists (`query`, `filter`), `change` makes one change within a
 //! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
-//! that name themselves, `audit` keeps a chain of who did what.
+//! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
 //!
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
 //! answer, a history or an audit row.
@@ -15,6 +15,7 @@ mod beside;
 mod change;
 mod db;
 mod document;
+pub mod failpoint;
 pub mod families;
 mod family;
 mod fields;
@@ -24,14 +25,16 @@ mod jobs;
 pub mod json;
 mod many;
 mod merge;
-mod problem;
 mod outside;
+mod problem;
 mod query;
+mod saved;
 mod sealing;
 mod seen;
+mod staged;
+mod tables;
 mod usage;
 
-mod staged;
 pub use access::must_have;
 pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
@@ -42,12 +45,15 @@ pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Ro
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use jobs::{Job, NewJob};
 pub use many::{Failed, ImportMode, Imported};
+pub use outside::Outside;
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
+pub use quiver_database::Schema;
+pub use saved::{Loaded, Saved};
 pub use seen::Seen;
-pub use outside::Outside;
+pub use staged::{Area, Release};
+pub use tables::SCHEMA;
 pub use usage::KeyUse;
 
 #[cfg(test)]
 mod tests;
-pub use staged::{Area, Release};

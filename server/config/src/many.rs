@@ -170,7 +170,7 @@ impl Config {
         for (n, (op, system)) in prepared.into_iter().enumerate() {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
-            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.below(&below))?;
+            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
             named.extend(done.after.as_ref().map(|e| e.id.clone()));
             imported.note(place, &done);
             all.extend(place.family.composes.then_some(done));

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use quiver_api::identity::{FirstPassword, Identities, KeyRate, PasswordSealer};
 use quiver_api::stored_rules::AlertingChecks;
-use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
 use quiver_database::Database;
 use quiver_store::layout::DataDir;
@@ -34,7 +34,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-fn master_key(settings: &Settings) -> PathBuf {
+/// The file with the master key.
+pub(crate) fn master_key(settings: &Settings) -> PathBuf {
     let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
     let given = given.or_else(|| variable("QUIVER_MASTER_KEY_FILE"));
     given.map_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY), PathBuf::from)
@@ -73,7 +74,8 @@ fn database_url(settings: &Settings) -> Result<Option<String>> {
     Ok(Some(url).filter(|url| !url.is_empty()))
 }
 
-async fn open_database(settings: &Settings) -> Result<Database> {
+/// Opens the database of accounts and configuration.
+pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
     let Some(url) = database_url(settings)? else {
         let opened = Database::sqlite(&Path::new(&settings.store.data).join(DATABASE)).await;
         return opened.map_err(|e| fault(e.into()));
@@ -105,7 +107,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     };
     let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
     let pool = open_database(settings).await?;
-    migrate(&pool, "auth", Auth::migrations(), clock.now_ms()).await.map_err(fault)?;
+    migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(fault)?;
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         key_bits: settings.auth.key_bits as u32,
