@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_api::identity::{FirstPassword, Identities, KeyRate, PasswordSealer};
+use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
 use quiver_api::stored_rules::AlertingChecks;
 use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
@@ -142,10 +142,13 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings, listen));
     let enforced = settings.rbac.mode == "on";
-    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let (per_second, burst) = (settings.rbac.key_requests_per_second, settings.rbac.key_requests_burst);
-    let rate = KeyRate { per_second: number(per_second), burst: number(burst) };
-    Identities::open(auth, config, (issuer, enforced, rate), &first_password(settings)).await.map_err(fault)
+    let rbac = &settings.rbac;
+    let rates = KeyRates {
+        requests: Rate { per_second: rbac.key_requests_per_second as u64, burst: rbac.key_requests_burst as u64 },
+        ingest_bytes: Rate::per_second(rbac.key_ingest_bytes_per_second.0),
+        ingest_records: Rate::per_second(rbac.key_ingest_records_per_second as u64),
+    };
+    Identities::open(auth, config, (issuer, enforced, rates), &first_password(settings)).await.map_err(fault)
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.
