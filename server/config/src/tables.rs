@@ -5,7 +5,7 @@ use quiver_database::{Holds, Schema, Table};
 
 use crate::db::MIGRATIONS;
 
-/// All tables of this crate; a test compares them with those that are made.
+/// All tables of this crate; a test of the binary compares them with those that are made.
 pub static SCHEMA: Schema = Schema { part: "entities", steps: MIGRATIONS, tables: TABLES };
 
 /// The member of what nobody reads of an entity that holds encrypted secrets by their places.

@@ -97,3 +97,46 @@ impl Detach for Returning<'_> {
         Ok(())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use quiver_config::migrate;
+    use quiver_database::{Database, Holds, statement};
+
+    use super::*;
+
+    /// Sessions do not come back, and steps are counted anew.
+    const LEFT_OUT: [&str; 2] = ["migration", "session"];
+
+    #[tokio::test]
+    async fn every_table_and_column_is_saved() {
+        let dir = tempfile::tempdir().unwrap();
+        let base = Database::sqlite(&dir.path().join("config.db")).await.unwrap();
+        for schema in schemas() {
+            migrate(&base, schema.part, schema.steps, 0).await.unwrap();
+        }
+        let sql = "SELECT t.name, c.name, c.type FROM sqlite_schema t JOIN pragma_table_info(t.name) c \
+            WHERE t.type = 'table' AND t.name NOT LIKE 'sqlite_%'";
+        let text = |row: &quiver_database::Row, at| row.try_get::<String>(at).unwrap();
+        let rows = statement(sql).fetch_all(&base).await.unwrap();
+        let there: BTreeSet<String> = rows
+            .iter()
+            .map(|row| format!("{}.{} {}", text(row, 0), text(row, 1), text(row, 2)))
+            .filter(|column| LEFT_OUT.iter().all(|table| !column.starts_with(&format!("{table}."))))
+            .collect();
+        let word = |holds| match holds {
+            Holds::Number => "INTEGER",
+            Holds::Text => "TEXT",
+            Holds::Bytes => "BLOB",
+        };
+        let saved: BTreeSet<String> = schemas()
+            .iter()
+            .flat_map(|schema| schema.tables)
+            .flat_map(|table| table.columns.iter().map(move |(name, holds)| (table.name, *name, *holds)))
+            .map(|(table, name, holds)| format!("{table}.{name} {}", word(holds)))
+            .collect();
+        assert_eq!(there, saved);
+    }
+}

@@ -76,7 +76,7 @@ impl Table {
     pub(super) fn read(bytes: &[u8]) -> Result<Self> {
         let text = std::str::from_utf8(bytes).map_err(|e| {
             let before = &bytes[..e.valid_up_to()];
-            malformed(before.iter().filter(|b| **b == b'\n').count() as u64 + 1, "is not UTF-8")
+            malformed(before.split(|b| *b == b'\n').count() as u64, "is not UTF-8")
         })?;
         let text = text.trim_start_matches('\u{feff}');
         let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
