@@ -137,6 +137,17 @@ impl RequestInfo {
         CURRENT.scope(self, work).await
     }
 
+    /// Work for a task of its own that serves the current request, too.
+    pub(crate) fn carry<F: Future>(work: F) -> impl Future<Output = F::Output> {
+        let current = Self::current();
+        async move {
+            match current {
+                Some(request) => request.scope(work).await,
+                None => work.await,
+            }
+        }
+    }
+
     /// Its id as text.
     pub(crate) fn id(&self) -> &str {
         self.id.to_str().unwrap_or_default()
