@@ -16,12 +16,6 @@ fn silence(n: usize) -> Value {
         "labels": {"team": if n % 2 == 0 { "even" } else { "odd" }}})
 }
 
-async fn made(server: &Server, body: &Value) -> Value {
-    let answer = call(server, "POST", PATH, &[], body).await;
-    assert_eq!(answer.status, 201, "{body}: {}", answer.text());
-    answer.json()
-}
-
 fn path_of(silence: &Value) -> String {
     format!("{PATH}/{}", silence["id"].as_str().expect("an id"))
 }
