@@ -4,13 +4,14 @@
 use quiver_query::tables::DomainAccess;
 use quiver_types::Domain;
 
-use crate::model::Model;
 use crate::model::catalog::Catalog;
+use crate::model::{Model, Reads};
 
 /// Whether a caller may see rows of a model at all.
 pub(crate) fn sees(model: &Model, access: &DomainAccess) -> bool {
     match &model.row_right {
-        Some(right) if right.services.is_empty() => access.is_full(right.domain),
+        // What is made of the rows that a caller sees, he sees.
+        Some(right) if right.services.is_empty() && right.reads != Reads::Visible => access.is_full(right.domain),
         Some(right) => sees_some(access, right.domain),
         None => access.is_full_everywhere(),
     }

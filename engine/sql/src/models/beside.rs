@@ -13,7 +13,7 @@ use super::columns::{Columns, Meaning, Relation};
 use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
 use crate::parse::normal;
 
-impl<'w> Walk<'w> {
+impl Walk<'_> {
     /// Puts tables of rows in the place of the models of a SELECT.
     pub(super) fn beside(&mut self, select: &mut Select) -> Result<()> {
         let mut from = std::mem::take(&mut select.from);

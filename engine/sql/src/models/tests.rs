@@ -144,7 +144,7 @@ fn rows_of_models_are_rows() {
     );
     check(
         r#"with "Spans" as (select 1 a) select a from "Spans" union select measure("count") from olap."Spans""#,
-        "WITH Spans AS (SELECT 1 a) SELECT a FROM Spans UNION SELECT m0.count AS count FROM olap.m0",
+        "WITH Spans AS (SELECT 1 AS a) SELECT a FROM Spans UNION SELECT m0.count AS count FROM olap.m0",
         &["Spans |  | count=Spans.count | "],
     );
 }
