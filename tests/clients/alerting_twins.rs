@@ -219,6 +219,9 @@ impl Twins {
                 let fields =
                     ["name", "query", "duration", "keepFiringFor", "labels", "annotations", "type", "state", "health"];
                 let mut out: Map<String, Value> = fields.iter().map(|f| ((*f).to_owned(), rule[f].clone())).collect();
+                // Prometheus 2 leaves out labels where there are none; younger ones give an empty object, as we do.
+                out.entry("labels")
+                    .and_modify(|labels| *labels = if labels.is_null() { json!({}) } else { labels.take() });
                 out.insert("alerts".to_owned(), json!(list(&rule["alerts"])));
                 Value::Object(out).to_string()
             };
