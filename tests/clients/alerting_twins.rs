@@ -1,6 +1,8 @@
 //! Debian's Prometheus and Alertmanager beside ours: the same samples, rules and policy for both, minutes of alerts in
 //! seconds. Rules, alerts, groups and messages are equal, also over a kill of ours in the middle.
 
+#![allow(clippy::print_stderr, reason = "the figures are the outcome")]
+
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -1,6 +1,8 @@
 //! Promises A1 to A6 over the real binary: kills, receivers that misbehave, rules that do, and many rules at once. The long
 //! forms run with `QUIVER_SOAK=1`.
 
+#![allow(clippy::print_stderr, reason = "the figures are the outcome")]
+
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};

@@ -72,13 +72,12 @@ async fn narrow(
             let rows = index.find(rows, &[value], stats).await?;
             (!takes_empty, index.union(&rows, stats).await?)
         }
-        // An alternative that is empty is no value: series without the label match.
-        (None, Some(values)) if !takes_empty => {
+        (None, Some(values)) => {
             let values: Vec<&str> = values.iter().map(String::as_str).collect();
             let rows = index.find(rows, &values, stats).await?;
             (true, index.union(&rows, stats).await?)
         }
-        (None, _) => {
+        (None, None) => {
             let runs = index.with_prefix(rows, &prefix(matcher));
             let values = runs.iter().map(|rows| rows.end - rows.start).sum();
             if let Some(found) = found.as_ref().filter(|found| few(found, values)) {

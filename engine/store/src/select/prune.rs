@@ -65,7 +65,7 @@ fn may_name(meta: &PartMeta, matchers: &[Matcher], literals: Option<&[String]>) 
     }
     let by_name = || matchers.iter().filter(|m| m.name == METRIC_NAME);
     let Some(names) = meta.names.list() else { return true };
-    by_name().next().is_none() || names.iter().any(|name| by_name().all(|m| m.matches(name)))
+    by_name().all(Matcher::matches_empty) || names.iter().any(|name| by_name().all(|m| m.matches(name)))
 }
 
 /// Gives the only metric names that matchers can match, when they can be listed: an equality, or a pattern that is an
@@ -103,6 +103,8 @@ pub(super) fn prefix(matcher: &Matcher) -> String {
 fn literals(matcher: &Matcher) -> Option<Vec<String>> {
     match matcher.op {
         MatchOp::Equal => Some(vec![matcher.value.clone()]),
+        // Literals leave the empty text out, and with it series without the label.
+        MatchOp::Regex if matcher.matches_empty() => None,
         MatchOp::Regex => pattern_literals(&matcher.value),
         MatchOp::NotEqual | MatchOp::NotRegex => None,
     }
@@ -172,6 +174,7 @@ mod tests {
         check(&[(name, Regex, "a.*")], None);
         check(&[(name, Regex, "a+")], None);
         check(&[(name, Regex, "a?")], None);
+        check(&[(name, Regex, "")], None);
         check(&[(name, Regex, "ü|(?i)é")], Some(&["É", "é", "ü"]));
     }
 }
