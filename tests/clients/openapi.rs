@@ -1,6 +1,7 @@
 //! schemathesis over the description of the API: it asks every operation with values that fit and values that do not. No
 //! answer may be a fault of ours, or one that is not documented.
 
+use std::path::Path;
 use std::process::Command;
 
 use quiver_tests::server::{Options, Server, run, tools};
@@ -16,14 +17,13 @@ fn seconds() -> &'static str {
     if soak() { "900" } else { "45" }
 }
 
-#[tokio::test(flavor = "multi_thread")]
-async fn every_answer_is_documented() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &Options::default()).await;
-    let seed = std::env::var("QUIVER_SEED").unwrap_or_else(|_| "1".to_owned());
+/// With which Python 3.11 now and then ends an operation inside of the tool: that run says nothing of the server.
+const BROKEN: &str = "AST constructor recursion depth mismatch";
+
+fn schemathesis(folder: &Path, server: &Server, seed: &str) -> Command {
     let mut command = Command::new(tools().join("venv/bin/schemathesis"));
-    command.current_dir(dir.path());
-    command.args(["run", &server.url("/platform-api/openapi.json"), "--seed", &seed, "--max-time", seconds()]);
+    command.current_dir(folder);
+    command.args(["run", &server.url("/platform-api/openapi.json"), "--seed", seed, "--max-time", seconds()]);
     let checks = "not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance";
     command.args(["--checks", checks, "--phases", "coverage,fuzzing", "--continue-on-failure"]);
     command.args(["--exclude-path-regex", LEFT_OUT, "--request-timeout", "60", "--workers", "2"]);
@@ -32,8 +32,24 @@ async fn every_answer_is_documented() {
         // As many of each operation as fit into the time.
         command.args(["--max-examples", "3"]);
     }
-    let (code, said, errors) = tokio::task::spawn_blocking(move || run(&mut command)).await.expect("it runs");
-    assert_eq!(code, Some(0), "seed {seed}\n{said}{errors}");
+    command
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_answer_is_documented() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let seed = std::env::var("QUIVER_SEED").unwrap_or_else(|_| "1".to_owned());
+    let mut runs = 0;
+    let said = loop {
+        let mut command = schemathesis(dir.path(), &server, &seed);
+        let (code, said, errors) = tokio::task::spawn_blocking(move || run(&mut command)).await.expect("it runs");
+        runs += 1;
+        if code == Some(0) {
+            break said;
+        }
+        assert!(said.contains(BROKEN) && runs < 4, "seed {seed}\n{said}{errors}");
+    };
     // A run that asked nothing proves nothing.
     let generated = said.lines().find_map(|line| line.trim().split(" generated").next()?.trim().parse::<u64>().ok());
     assert!(generated.is_some_and(|n| n > 500), "{said}");
