@@ -2,7 +2,6 @@
 
 pub mod filter;
 mod json;
-mod names;
 mod operator;
 mod read;
 pub mod request;
@@ -144,14 +143,8 @@ pub struct Query {
 impl Query {
     /// Columns that rows are grouped by, in the order of answers.
     pub fn group_columns(&self) -> Vec<String> {
-        let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();
-        for column in self.times.iter().filter_map(TimeEntry::column) {
-            // Two ranges may stand beside one granularity of a time dimension.
-            if !columns.contains(&column) {
-                columns.push(column);
-            }
-        }
-        columns
+        let dimensions = self.dimensions.iter().map(ToString::to_string);
+        dimensions.chain(self.times.iter().filter_map(TimeEntry::column)).collect()
     }
 
     /// All columns of its rows.

@@ -5,7 +5,6 @@
 //! alone: of whole plans it loses names where a projection stands above an aggregate above a join.
 
 mod blocks;
-mod statement;
 mod values;
 
 use std::collections::HashSet;
@@ -19,7 +18,6 @@ use crate::model::catalog::Catalog;
 use crate::plan::Planned;
 use crate::query::Query;
 use blocks::Printer;
-pub use statement::print_statement;
 pub(crate) use values::marked;
 
 /// A statement with the values of its parameters `$1`, `$2`, ….

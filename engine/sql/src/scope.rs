@@ -205,8 +205,7 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
     }
 }
 
-/// A table as its name says it.
-pub(crate) fn named(name: &ObjectName) -> Option<Named> {
+fn named(name: &ObjectName) -> Option<Named> {
     match parts(name).as_slice() {
         [table] => Some((None, table.clone())),
         [.., schema, table] => Some((Some(schema.clone()), table.clone())),

@@ -27,8 +27,7 @@ use crate::settings::{Settings, Span};
 /// The database of alerting, beside the catalog.
 const DATABASE: &str = "alerts.db";
 
-/// A span in milliseconds; none: 0.
-pub(crate) fn millis(span: Span) -> i64 {
+fn millis(span: Span) -> i64 {
     span.0.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
 }
 

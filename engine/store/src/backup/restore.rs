@@ -8,7 +8,6 @@ use std::sync::Arc;
 use quiver_types::Clock;
 use uuid::Uuid;
 
-use super::attached::{Detach, detach};
 use super::copy::{checksum, fetch};
 use super::manifest::{Manifest, manifests};
 use super::stage;
@@ -34,13 +33,11 @@ pub struct RestoreReport {
     pub parts: usize,
     /// Bytes of them.
     pub bytes: u64,
-    /// Whether a file of somebody else was asked for and is in the backup.
-    pub attached: bool,
 }
 
 impl fmt::Display for RestoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, installation, parts, bytes, .. } = self;
+        let Self { name, installation, parts, bytes } = self;
         write!(f, "restored backup `{name}` as installation {installation}: {parts} parts, {bytes} bytes")
     }
 }
@@ -66,19 +63,6 @@ pub async fn restore(
     from: &str,
     at: Option<&str>,
 ) -> Result<RestoreReport> {
-    restore_with(settings, clock, (from, at), None).await
-}
-
-/// The same with a file of somebody else.
-///
-/// # Errors
-/// As [`restore`], and those of whoever takes the file, before anything is copied.
-pub async fn restore_with(
-    settings: StoreSettings,
-    clock: Arc<dyn Clock>,
-    (from, at): (&str, Option<&str>),
-    attached: Option<&dyn Detach>,
-) -> Result<RestoreReport> {
     let source = Storage::at(from, &settings)?;
     let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
     let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
@@ -89,13 +73,11 @@ pub async fn restore_with(
     let manifest = Manifest::read(&source, &name).await?;
     let offline = Offline::open(&settings, clock, None).await?;
     let stage = stage(&settings);
-    let restore = Restore { source: &source, manifest: &manifest, offline: &offline };
-    let restored = restore.run(&settings, &name, attached).await;
+    let restored = Restore { source: &source, manifest: &manifest, offline: &offline }.run(&settings).await;
     let _ = tokio::fs::remove_dir_all(&stage).await;
     offline.catalog.close().await;
     let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
-    let (installation, attached) = restored?;
-    Ok(RestoreReport { name, installation, parts: manifest.parts.len(), bytes, attached })
+    Ok(RestoreReport { name, installation: restored?, parts: manifest.parts.len(), bytes })
 }
 
 struct Restore<'a> {
@@ -105,13 +87,9 @@ struct Restore<'a> {
 }
 
 impl Restore<'_> {
-    async fn run(&self, settings: &StoreSettings, name: &str, attached: Option<&dyn Detach>) -> Result<(Uuid, bool)> {
+    async fn run(&self, settings: &StoreSettings) -> Result<Uuid> {
         let target = &self.offline.storage;
         let there = self.check_empty().await?;
-        let attached = match attached {
-            Some(by) => detach(by, (self.source, &stage(settings)), name, self.manifest).await?,
-            None => false,
-        };
         for file in self.manifest.parts.iter().flat_map(|p| &p.files) {
             if there.get(&file.key) != Some(&file.bytes) {
                 self.copy(file, settings).await?;
@@ -133,7 +111,7 @@ impl Restore<'_> {
             floors: Vec::new(),
         };
         self.offline.catalog.replace(&rebuilt).await?;
-        Ok((installation, attached))
+        Ok(installation)
     }
 
     /// Refuses a place that holds anything but what an interrupted restore of this backup left; gives that.

@@ -100,7 +100,8 @@ mod tests {
             starts_at: 0,
             ends_at: 100,
             updated_at: 0,
-            ..Silence::default()
+            created_by: String::new(),
+            comment: String::new(),
         });
         let always = vec![TimeInterval::default()];
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];

@@ -11,7 +11,9 @@ use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::SECRET;
 use crate::problem::{FieldError, Problem, Result};
-use crate::tables::SECRETS;
+
+/// The member of what nobody reads that holds encrypted secrets by their places.
+const SECRETS: &str = "secrets";
 
 /// An entity of a family that composes a whole, its secrets put back.
 #[derive(Debug, Clone)]
