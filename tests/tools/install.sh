@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs the real clients that the tests use into a folder of their own: nothing outside of it changes but for two
-# templates that Debian's Alertmanager reads from where its package has them, and no service starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
+# templates that Debian's Alertmanager reads from where its package has them, and PostgreSQL below /var/lib/quiver-tests
+# where root installs it on a machine without; no service starts. Prometheus, promtool, the node exporter, Alertmanager with amtool, rsyslog and psql from Debian's packages, DuckDB,
 # OpenTelemetry's SDK, clients that send logs, fetch tokens or ask in SQL, a mail server, schemathesis, and the linter of
 # container files from PyPI, clients of token services and of Cube from npm. PostgreSQL keeps configuration in tests.
 set -euo pipefail
