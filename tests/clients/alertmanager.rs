@@ -17,16 +17,16 @@ use crate::tools::{Program, document, free_port, program, until};
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Bodies by the path that they were sent to.
-type Told = BTreeMap<String, Vec<Value>>;
+pub(crate) type Told = BTreeMap<String, Vec<Value>>;
 
 /// An HTTP receiver that takes all.
-struct Sink {
-    address: String,
+pub(crate) struct Sink {
+    pub(crate) address: String,
     told: Arc<Mutex<Told>>,
 }
 
 impl Sink {
-    async fn open() -> Self {
+    pub(crate) async fn open() -> Self {
         let socket = TcpListener::bind("127.0.0.1:0").await.expect("a free port");
         let address = socket.local_addr().expect("an address").to_string();
         let told = Arc::<Mutex<Told>>::default();
@@ -70,7 +70,7 @@ impl Sink {
     }
 
     /// What was told below a path, the path of the side taken away.
-    fn side(&self, name: &str) -> Told {
+    pub(crate) fn side(&self, name: &str) -> Told {
         let told = self.told.lock().expect("whole");
         let own = told.iter().filter_map(|(path, all)| Some((path.strip_prefix(name)?.to_owned(), all.clone())));
         own.collect()

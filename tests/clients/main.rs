@@ -1,6 +1,7 @@
 //! Real clients against the real binary: DuckDB on the files, S3 under the store, Prometheus and promtool on the API,
 //! OpenTelemetry's SDK as a sender, Alertmanager beside it. `tests/tools/install.sh` installs them.
 
+mod alerting_twins;
 mod alertmanager;
 mod amtool;
 mod answers;

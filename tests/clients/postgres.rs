@@ -130,7 +130,7 @@ async fn psql_lists_and_asks() {
     assert!(spans.iter().any(|line| line.starts_with("start_time|timestamp with time zone|")), "{spans:?}");
     assert!(spans.iter().any(|line| line.starts_with("attributes|json|")), "{spans:?}");
     assert!(lines(&place, "\\l").iter().any(|line| line.starts_with("quiver|ann|UTF8|")));
-    assert_eq!(lines(&place, "\\dn"), ["public|ann", "quiver|ann"]);
+    assert_eq!(lines(&place, "\\dn"), ["olap|ann", "public|ann", "quiver|ann"]);
     let functions = lines(&place, "\\df");
     assert!(functions.iter().any(|line| line.starts_with("quiver|promql_range|SETOF record|")), "{functions:?}");
     for command in [
@@ -189,7 +189,7 @@ async fn drivers_and_reflection() {
     assert_eq!(*value("read only"), "25006");
     assert_eq!(*value("column"), json!(["42703", "8"]));
     assert_eq!(*value("pipeline"), json!([1, 2, 3]));
-    assert_eq!(*value("schemas"), json!(["information_schema", "public", "quiver"]));
+    assert_eq!(*value("schemas"), json!(["information_schema", "olap", "public", "quiver"]));
     assert_eq!(*value("tables"), json!(TABLES));
     assert_eq!(value("default"), value("tables"));
     assert_eq!(*value("columns"), json!(["TEXT", "TIMESTAMP", "BIGINT", "JSON"]));

@@ -35,7 +35,10 @@ async fn backup(server: &Server, to: &Path) -> Option<u16> {
     })
 }
 
+/// Restores what lies beside the data directory that was saved, under its master key.
 fn restore(from: &Path, data: &Path, point: Option<&str>) -> Command {
+    let saved = from.parent().expect("a folder").join("data/master-key");
+    std::fs::copy(saved, data.join("master-key")).expect("a key");
     let mut command = Command::new(binary());
     command.args(["restore", "--from"]).arg(from).arg("--data").arg(data);
     if let Some(point) = point {

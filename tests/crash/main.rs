@@ -10,6 +10,7 @@ mod bodies;
 mod cancel;
 mod cancel_reads;
 mod cardinality;
+mod configuration;
 mod connections;
 mod descriptors;
 mod drain;

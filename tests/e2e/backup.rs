@@ -21,6 +21,12 @@ fn quiver(words: &[&str], data: &Path, options: &Options) -> Result<String, Stri
     }
 }
 
+/// Brings the master key of a server to where its backup is restored, as an operator does.
+fn bring_key(from: &Path, to: &Path) {
+    std::fs::create_dir_all(to).expect("a folder");
+    std::fs::copy(from.join("master-key"), to.join("master-key")).expect("a key");
+}
+
 async fn write(server: &Server, i: i64) {
     server.write(remote_write(&[(vec![("__name__", "m")], vec![(T0_MS + i * 1000, i as f64)])])).await;
     let row = format!("{{\"_time\":\"{}\",\"_msg\":\"row {i}\"}}", T0_MS + i * 1000).into_bytes();
@@ -59,6 +65,7 @@ async fn between_local_stores_and_s3() {
         let names: Vec<&str> = names.lines().collect();
         assert_eq!(names.len(), 2, "{names:?}");
         let first = dir(&format!("{name}-first"));
+        bring_key(&data, &first);
         quiver(&["restore", "--from", &place, "--at", names[0]], &first, &local).expect("restored");
         holds(&first, &local, 1).await;
         let out = quiver(&["restore", "--from", &place], &first, &local).expect_err("it is not empty");
@@ -66,6 +73,7 @@ async fn between_local_stores_and_s3() {
         let mut elsewhere = to.options();
         elsewhere.args[1] = format!("{}/{name}", to.url());
         let second = dir(&format!("{name}-second"));
+        bring_key(&data, &second);
         quiver(&["restore", "--from", &place], &second, &elsewhere).expect("restored into S3");
         holds(&second, &elsewhere, 2).await;
         holds(&data, source, 2).await;
@@ -75,6 +83,7 @@ async fn between_local_stores_and_s3() {
     let place = from.url().replace("some/where", "backups");
     quiver(&["backup", "--to", &place], &data, &from.options()).expect("a backup in S3");
     let back = dir("back");
+    bring_key(&data, &back);
     let mut aws = Options { args: Vec::new(), ..from.options() };
     aws.args = Vec::new();
     quiver(&["restore", "--from", &place], &back, &aws).expect("restored from S3");

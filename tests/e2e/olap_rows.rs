@@ -272,7 +272,7 @@ async fn texts_of_plans_run_on_the_sql_api() {
     );
     assert_eq!(shown["sql"]["aliasNameToMember"]["logs__time_minute"], "Logs.time.minute");
     assert_eq!(shown["sql"]["timeDimensionAlias"], "logs__time_minute");
-    let refused = server.get_with("/olap-api/v1/sql", &[("format", "sql"), ("query", "select 1")]).await;
+    let refused = server.get_with("/olap-api/v1/sql", &[("format", "sql"), ("query", "select")]).await;
     assert_eq!(refused.status, 400, "{}", refused.text());
     assert!(wrong.is_empty(), "{} texts\n{}", wrong.len(), wrong.join("\n"));
 }

@@ -9,6 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt as _;
+use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
 use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind};
@@ -16,9 +17,12 @@ use serde_json::Value;
 
 use crate::drill;
 use crate::error::OlapResult;
+use crate::listed::{Listed, Lists};
+use crate::meta::Wanted;
 use crate::model::MemberId;
 use crate::model::catalog::Catalog;
-use crate::plan::{Planned, Planner, Sources, Tree, exemplars};
+use crate::models::Made;
+use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::request::Request;
@@ -30,6 +34,7 @@ pub struct OlapEngine {
     engine: Arc<QueryEngine>,
     tables: Arc<dyn Tables>,
     catalog: ArcSwap<Catalog>,
+    lists: Lists,
 }
 
 /// Rows of a query.
@@ -63,7 +68,7 @@ pub struct Drilled {
 impl OlapEngine {
     /// Makes one over tables, with models.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
-        Arc::new(Self { engine, tables, catalog: ArcSwap::from_pointee(catalog) })
+        Arc::new(Self { engine, tables, catalog: ArcSwap::from_pointee(catalog), lists: Lists::default() })
     }
 
     /// The models now.
@@ -74,6 +79,11 @@ impl OlapEngine {
     /// Puts other models in their place.
     pub fn replace(&self, catalog: Catalog) {
         self.catalog.store(Arc::new(catalog));
+    }
+
+    /// The list of models that a caller sees, as it is sent.
+    pub fn list(&self, access: &DomainAccess, wanted: &Wanted) -> Arc<Listed> {
+        self.lists.of(&self.catalog.load(), access, wanted)
     }
 
     /// Pins what is visible now.
@@ -110,12 +120,41 @@ impl OlapEngine {
         ctx: &QueryContext,
         marks_values: bool,
     ) -> OlapResult<Planned> {
+        self.planned(catalog, query, &Given::new(), tables, access, ctx, marks_values).await
+    }
+
+    /// Plans a query of a statement, some of whose members are expressions.
+    ///
+    /// # Errors
+    /// As [`Self::plan`].
+    pub(crate) async fn plan_given(
+        &self,
+        made: &Made,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+        marks_values: bool,
+    ) -> OlapResult<Planned> {
+        self.planned(&made.catalog, &made.query, &made.given, tables, access, ctx, marks_values).await
+    }
+
+    #[allow(clippy::too_many_arguments, reason = "a query, and all that it is planned by")]
+    async fn planned(
+        &self,
+        catalog: &Catalog,
+        query: &Query,
+        given: &Given,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+        marks_values: bool,
+    ) -> OlapResult<Planned> {
         let mut members = members(query);
         members.extend(exemplars::members(catalog, query));
         members.dedup();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
-        let mut planned = Planner { catalog, state, sources: &sources, access, marks_values }.plan(query)?;
+        let mut planned = Planner { catalog, state, sources: &sources, access, given, marks_values }.plan(query)?;
         planned.selects = sources.selects;
         Ok(planned)
     }
@@ -194,7 +233,8 @@ impl OlapEngine {
         let tables = self.snapshot();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members(query), query, &tables, state, access, ctx).await?;
-        let planner = Planner { catalog, state, sources: &sources, access, marks_values: false };
+        let given = Given::new();
+        let planner = Planner { catalog, state, sources: &sources, access, given: &given, marks_values: false };
         let planned = planner.values(query)?;
         let (this, inner) = (Arc::clone(self), ctx.clone());
         Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
@@ -280,6 +320,16 @@ impl OlapEngine {
             };
             Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
         };
+        self.engine.run(ctx, work).await?
+    }
+
+    /// Prints the plan of a statement over models.
+    ///
+    /// # Errors
+    /// A plan that SQL has no words for.
+    pub async fn sql_of_statement(self: &Arc<Self>, planned: ModelPlan, ctx: &QueryContext) -> OlapResult<Value> {
+        let catalog = self.catalog();
+        let work = async move { Ok(sql_text::print_statement(&planned, &catalog)) };
         self.engine.run(ctx, work).await?
     }
 

@@ -1,7 +1,8 @@
 //! Analytics: measures by dimensions over all telemetry, in the wire format of Cube (`olap-api.md`).
 //!
 //! `model` is the data model, `dates` time as queries speak of it, `query` a checked query, `plan` turns it into a plan of
-//! DataFusion's nodes, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator.
+//! DataFusion's nodes, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator;
+//! `models` gives models as tables of SQL.
 //!
 //! Invariants: no HTTP, no store; every answer comes out of plans that [`quiver_query::QueryEngine`] runs; no row that the
 //! caller may not see is scanned above its filter.
@@ -12,13 +13,16 @@ pub mod drill;
 pub mod engine;
 pub mod error;
 mod functions;
+pub mod listed;
 pub mod meta;
 pub mod model;
+pub mod models;
 pub mod plan;
 pub mod query;
 pub mod sql_text;
 pub mod tables;
 mod title;
+mod visible;
 
 #[cfg(test)]
 mod testing;
@@ -28,3 +32,4 @@ mod tests;
 pub use engine::OlapEngine;
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
+pub use models::ModelTables;

@@ -1,12 +1,12 @@
 //! What models and members are to clients: annotations of answers, and the list of all (`olap-api.md` 6.3, 8).
 
-use quiver_types::Domain;
 use serde_json::{Map, Value, json};
 
 use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::template::Piece;
 use crate::model::{Common, Folder, FolderItem, MeasureType, MemberId, Model, Source, View};
 use crate::query::Query;
+use crate::visible::may_name;
 use quiver_query::tables::DomainAccess;
 
 /// Says of each member of a query what it is.
@@ -96,39 +96,39 @@ fn drill(catalog: &Catalog, found: &Found<'_>, out: &mut Map<String, Value>) {
     out.insert("drillMembersGrouped".into(), json!({"measures": measures, "dimensions": dimensions}));
 }
 
-/// Lists all models and views that a caller may see. `extended` adds how they are made.
-pub fn meta(catalog: &Catalog, access: &DomainAccess, only_views: bool, extended: bool) -> Value {
+/// Which list of models is meant.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Wanted {
+    /// Views alone.
+    pub only_views: bool,
+    /// Also how they are made.
+    pub extended: bool,
+    /// One model or view alone.
+    pub model: Option<String>,
+}
+
+/// Lists all models and views that a caller may see.
+pub fn meta(catalog: &Catalog, access: &DomainAccess, wanted: &Wanted) -> Value {
     let mut cubes = Vec::new();
-    let seen = |model: &Model| sees(model, access);
-    if !only_views {
-        for model in catalog.models.values().filter(|m| m.is_public() && seen(m)) {
-            let mut cube = cube(catalog, model, extended);
+    let is_wanted = |common: &Common| {
+        wanted.model.as_ref().is_none_or(|name| *name == common.name) && may_name(catalog, &common.name, access)
+    };
+    if !wanted.only_views {
+        for model in catalog.models.values().filter(|m| is_wanted(&m.common)) {
+            let mut cube = cube(catalog, model, wanted.extended);
             cube.insert("connectedComponent".into(), catalog.components.get(&model.common.name).copied().into());
             if has_members(&cube) {
                 cubes.push(Value::Object(cube));
             }
         }
     }
-    for view in catalog.views.values().filter(|v| v.common.public.unwrap_or(true)) {
-        let shown = view.members.iter().all(|m| catalog.models.get(&m.target.model).is_some_and(seen));
-        if shown {
-            let made = self::view(catalog, view);
-            if has_members(&made) {
-                cubes.push(Value::Object(made));
-            }
+    for view in catalog.views.values().filter(|v| is_wanted(&v.common)) {
+        let made = self::view(catalog, view);
+        if has_members(&made) {
+            cubes.push(Value::Object(made));
         }
     }
     json!({"cubes": cubes})
-}
-
-/// Whether a caller may see rows of a model at all.
-fn sees(model: &Model, access: &DomainAccess) -> bool {
-    let some = |domain: Domain| !access.get(domain).patterns().is_empty();
-    match &model.row_right {
-        Some(right) if right.services.is_empty() => access.is_full(right.domain),
-        Some(right) => some(right.domain),
-        None => access.is_full_everywhere(),
-    }
 }
 
 fn has_members(cube: &Map<String, Value>) -> bool {

@@ -21,7 +21,7 @@ mod stages;
 mod tree;
 mod windows;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use datafusion::common::{Column, TableReference};
 use datafusion::execution::session_state::SessionState;
@@ -39,6 +39,10 @@ use crate::query::filter::Filter;
 pub use sources::Sources;
 pub use tree::Tree;
 
+/// Members whose value or condition is an expression instead of a text. Its columns are dimensions; their relations are
+/// named like models.
+pub type Given = HashMap<MemberId, Expr>;
+
 /// What planning needs.
 #[derive(Debug, Clone, Copy)]
 pub struct Planner<'a> {
@@ -50,6 +54,8 @@ pub struct Planner<'a> {
     pub sources: &'a Sources,
     /// What the caller may see.
     pub access: &'a DomainAccess,
+    /// Members that are expressions of a statement.
+    pub given: &'a Given,
     /// Whether literals say that they are values of the query, for a plan that is printed.
     pub marks_values: bool,
 }
@@ -203,7 +209,7 @@ impl Planner<'_> {
         let exemplars = (query.exemplars > 0).then(|| self.exemplars(query)).transpose()?.map(Box::new);
         let mut plan = self.stage(&stage, &measures)?;
         for filter in having {
-            let condition = self.having(filter)?;
+            let condition = self.having(filter, query.tz)?;
             plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         }
         Ok(Planned { exemplars, ..self.finish(query, plan, tree)? })
@@ -277,7 +283,9 @@ impl Planner<'_> {
         let mut ranges = Vec::new();
         for time in &query.times {
             let member = self.behind(&time.member)?;
-            if let (Some(column), Some(granularity)) = (time.column(), &time.granularity) {
+            if let (Some(column), Some(granularity)) = (time.column(), &time.granularity)
+                && !groups.iter().any(|group: &Group| group.column == column)
+            {
                 groups.push(Group { column, member: member.clone(), buckets: Some(granularity.buckets) });
             }
             ranges.extend(time.range.map(|range| (member, range)));
@@ -311,7 +319,7 @@ impl Planner<'_> {
         let rows = self.rows(stage, &tree, &measures, &[])?;
         let mut out = self.group_exprs(stage)?;
         for id in &measures {
-            out.push(self.row_measure(stage, id)?.alias(id.to_string()));
+            out.push(self.row_value_of(stage, id, &tree.root)?.alias(id.to_string()));
         }
         let mut seen = std::collections::HashSet::new();
         out.retain(|e| seen.insert(e.schema_name().to_string()));

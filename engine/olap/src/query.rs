@@ -2,6 +2,7 @@
 
 pub mod filter;
 mod json;
+mod names;
 mod operator;
 mod read;
 pub mod request;
@@ -143,8 +144,14 @@ pub struct Query {
 impl Query {
     /// Columns that rows are grouped by, in the order of answers.
     pub fn group_columns(&self) -> Vec<String> {
-        let dimensions = self.dimensions.iter().map(ToString::to_string);
-        dimensions.chain(self.times.iter().filter_map(TimeEntry::column)).collect()
+        let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();
+        for column in self.times.iter().filter_map(TimeEntry::column) {
+            // Two ranges may stand beside one granularity of a time dimension.
+            if !columns.contains(&column) {
+                columns.push(column);
+            }
+        }
+        columns
     }
 
     /// All columns of its rows.

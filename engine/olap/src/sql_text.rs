@@ -5,6 +5,7 @@
 //! alone: of whole plans it loses names where a projection stands above an aggregate above a join.
 
 mod blocks;
+mod statement;
 mod values;
 
 use std::collections::HashSet;
@@ -18,6 +19,7 @@ use crate::model::catalog::Catalog;
 use crate::plan::Planned;
 use crate::query::Query;
 use blocks::Printer;
+pub use statement::print_statement;
 pub(crate) use values::marked;
 
 /// A statement with the values of its parameters `$1`, `$2`, ….

@@ -1,7 +1,7 @@
 //! Tables that anyone can name: what SQL, analytics and the port of PostgreSQL read (`plans.md` 3).
 //!
 //! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
-//! looked up in `public` first.
+//! looked up in `public` first. A third, `olap`, has the models of analytics (`models`).
 
 mod cells;
 pub mod configured;
@@ -12,6 +12,7 @@ mod keys;
 mod logs;
 mod lower;
 mod metrics;
+pub mod models;
 mod named;
 pub mod processes;
 mod spans;
@@ -76,7 +77,7 @@ impl DomainAccess {
 /// A table that a caller may name.
 #[derive(Debug, Clone)]
 pub struct TableEntry {
-    /// `quiver` or `public`.
+    /// `quiver`, `public` or `olap`.
     pub schema: &'static str,
     /// Name within the schema.
     pub name: String,

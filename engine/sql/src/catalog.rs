@@ -5,9 +5,10 @@ use std::sync::Arc;
 use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use quiver_query::tables::TableEntry;
+use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
-use crate::error::{NO_TABLE, nearest};
+use crate::error::{NO_COLUMN, NO_TABLE, nearest};
 use crate::scope::Named;
 use crate::session::Session;
 
@@ -70,10 +71,36 @@ impl Catalog {
 
     /// Says that there is no such table, and which may have been meant.
     pub(crate) fn unknown(&self, name: &str) -> Error {
-        let bare = name.rsplit('.').next().unwrap_or(name);
-        let meant = nearest(bare, self.entries.iter().map(|entry| entry.name.as_str()));
-        let meant = meant.map_or_else(String::new, |meant| format!("; did you mean `{meant}`?"));
+        let (schema, bare) = name.rsplit_once('.').map_or(("", name), |(schema, bare)| (schema, bare));
+        let of_schema = self.entries.iter().any(|entry| entry.schema == schema);
+        let near = self.entries.iter().filter(|entry| !of_schema || entry.schema == schema);
+        let meant = nearest(bare, near.map(|entry| entry.name.as_str()));
+        let meant =
+            meant.map_or_else(String::new, |meant| format!("; did you mean `{}`?", self.written(meant, schema)));
         Error::invalid(format!("{NO_TABLE} `{name}`{meant}"))
+    }
+
+    /// The name of a table as a statement writes it: models stand in their schema, and in capitals.
+    fn written(&self, name: &str, schema: &str) -> String {
+        let is_model = |entry: &&TableEntry| entry.name == name && (schema.is_empty() || entry.schema == schema);
+        match self.entries.iter().find(is_model) {
+            Some(entry) if entry.schema == OLAP_SCHEMA => format!("{OLAP_SCHEMA}.\"{name}\""),
+            _ => name.to_owned(),
+        }
+    }
+
+    /// An error about a column that is not there, with the member of a model that may have been meant: only those that a
+    /// statement speaks of are columns of its plan.
+    pub(crate) fn with_member(&self, error: Error) -> Error {
+        if !error.message.starts_with(NO_COLUMN) || error.message.contains("did you mean") {
+            return error;
+        }
+        let named = error.message.split('`').nth(1).unwrap_or_default();
+        let bare = named.rsplit('.').next().unwrap_or(named);
+        let models = self.entries.iter().filter(|entry| entry.schema == OLAP_SCHEMA);
+        let members = models.flat_map(|entry| entry.columns.fields().iter().map(|f| f.name().as_str()));
+        let Some(meant) = nearest(bare, members) else { return error };
+        Error::invalid(format!("{}; did you mean `\"{meant}\"`?", error.message))
     }
 
     /// Makes a table about tables; none: it is no such table.

@@ -14,7 +14,7 @@ mod types;
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-pub(crate) use outputs::translate as name_outputs;
+pub(crate) use outputs::{make_unique, name as output_name, translate as name_outputs};
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, FunctionArguments, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut,

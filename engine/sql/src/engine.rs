@@ -1,5 +1,6 @@
 //! From a statement to rows.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -12,6 +13,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
 use futures::StreamExt as _;
+use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_query::{Names, QueryContext, QueryEngine};
 use quiver_types::{Error, ErrorKind, Result};
@@ -24,11 +26,13 @@ use crate::catalog::Catalog;
 use crate::dialect;
 use crate::error::{of_planner, of_run};
 use crate::lacking;
+use crate::models;
 use crate::parse::{Param, Params, Parsed, Read, parse};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
 
 mod describe;
+mod printed;
 
 pub use describe::Described;
 
@@ -118,7 +122,15 @@ enum Piece {
 pub struct SqlEngine {
     engine: Arc<QueryEngine>,
     tables: Arc<dyn Tables>,
+    models: Arc<dyn Models>,
     languages: Arc<dyn Languages>,
+}
+
+/// What a statement is planned over: the tables of one moment, as a caller may see them.
+#[derive(Clone, Copy)]
+struct Seen<'s> {
+    snapshot: &'s Arc<dyn TableSnapshot>,
+    access: &'s DomainAccess,
 }
 
 /// A statement that was read, with the rows of its table functions.
@@ -131,13 +143,24 @@ struct Ready {
 
 impl SqlEngine {
     /// Binds the language.
-    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, languages: Arc<dyn Languages>) -> Self {
-        Self { engine, tables, languages }
+    pub fn new(
+        engine: Arc<QueryEngine>,
+        tables: Arc<dyn Tables>,
+        models: Arc<dyn Models>,
+        languages: Arc<dyn Languages>,
+    ) -> Self {
+        Self { engine, tables, models, languages }
     }
 
-    /// Lists the tables that a caller may name.
+    /// Lists the tables that a caller may name, models last.
     pub fn tables(&self, access: &DomainAccess) -> Vec<TableEntry> {
-        self.tables.snapshot().list(access)
+        self.listed(&*self.tables.snapshot(), access)
+    }
+
+    fn listed(&self, snapshot: &dyn TableSnapshot, access: &DomainAccess) -> Vec<TableEntry> {
+        let mut listed = snapshot.list(access);
+        listed.extend(self.models.list(access));
+        listed
     }
 
     /// Runs a statement. Rows come as they are found; this gives its answer with the first of them at hand.
@@ -157,7 +180,10 @@ impl SqlEngine {
         let run = async move {
             let out = send.clone();
             let (engine, inner) = (Arc::clone(&own.engine), ctx.clone());
-            let work = async move { Box::pin(own.run(ready, limit, zone, &*snapshot, &access, &inner, out)).await };
+            let work = async move {
+                let seen = Seen { snapshot: &snapshot, access: &access };
+                Box::pin(own.run(ready, limit, zone, seen, &inner, out)).await
+            };
             if let Err(error) = engine.run(&ctx, work).await {
                 let _ = send.send(Err(error)).await;
             }
@@ -184,7 +210,8 @@ impl SqlEngine {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<Ready> {
-        let (engine, snapshot, seen) = (Arc::clone(&self.engine), Arc::clone(snapshot), access.clone());
+        let engine = Arc::clone(&self.engine);
+        let listed = self.listed(&**snapshot, access);
         let reading = ctx.again();
         let session = request.session.clone();
         // On the threads of the engine, whose stacks are made for what nests.
@@ -195,7 +222,7 @@ impl SqlEngine {
                 Some(false) => Some(request.explain.unwrap_or(Explain::Plan)),
                 None => request.explain,
             };
-            let catalog = Catalog::new(snapshot.list(&seen), &request.session);
+            let catalog = Catalog::new(listed, &request.session);
             let query = translated(&engine, read, &catalog, &request.session)?;
             let found = calls::find(&query, &Names::new(engine.relational()))?;
             Ok((query, explain, found))
@@ -213,20 +240,18 @@ impl SqlEngine {
         Ok(Ready { query, explain, calls, session })
     }
 
-    #[allow(clippy::too_many_arguments, reason = "what a statement brings along")]
     async fn run(
         &self,
         ready: Ready,
         limit: Option<usize>,
         zone: Option<Arc<str>>,
-        snapshot: &dyn TableSnapshot,
-        access: &DomainAccess,
+        seen: Seen<'_>,
         ctx: &QueryContext,
         out: mpsc::Sender<Result<Piece>>,
     ) -> Result<()> {
         let gone = |_| Error::new(ErrorKind::Cancelled, "the reader went away");
         let explain = ready.explain;
-        let plan = self.plan(ready, limit, snapshot, access, ctx).await?;
+        let plan = self.plan(ready, limit, seen, None, ctx).await?;
         if let Some(explain) = explain {
             let shown = self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?;
             return out.send(Ok(Piece::Plan(shown))).await.map_err(gone);
@@ -249,8 +274,8 @@ impl SqlEngine {
         &self,
         ready: Ready,
         limit: Option<usize>,
-        snapshot: &dyn TableSnapshot,
-        access: &DomainAccess,
+        seen: Seen<'_>,
+        texts: Option<&mut BTreeMap<String, String>>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
         let Ready { query, calls, session, .. } = ready;
@@ -261,7 +286,7 @@ impl SqlEngine {
             let table = MemTable::try_new(schema, vec![rows]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&found.name, &found.args, Arc::new(table));
         }
-        let plan = plan_named(query, names, &session, (snapshot, access), ctx).await?;
+        let plan = self.plan_named(query, names, &session, seen, texts, ctx).await?;
         match limit {
             None => Ok(plan),
             Some(limit) => LogicalPlanBuilder::from(plan)
@@ -270,38 +295,66 @@ impl SqlEngine {
                 .map_err(quiver_query::from_datafusion),
         }
     }
+
+    /// Finds the tables of a query, and plans it. `texts`: see [`models::resolve`].
+    async fn plan_named(
+        &self,
+        mut query: Query,
+        mut names: Names<'_>,
+        session: &Session,
+        seen: Seen<'_>,
+        texts: Option<&mut BTreeMap<String, String>>,
+        ctx: &QueryContext,
+    ) -> Result<LogicalPlan> {
+        let Seen { snapshot, access } = seen;
+        let is_printed = texts.is_some();
+        let catalog = Catalog::new(self.listed(&**snapshot, access), session);
+        let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
+        let finder = models::Finder { catalog: &catalog, models: &*self.models, aggregates: &aggregates };
+        let made = models::resolve(&mut query, &finder, &mut names, (snapshot, access), texts, ctx).await?;
+        let fixed = |named: &_| made.get(named).cloned().or_else(|| catalog.fixed(named));
+        let mut wanted: Wanted = wanted(&query, &fixed);
+        for (named, columns) in &mut wanted {
+            let (schema, name) = named;
+            if is_printed && !made.contains_key(&(schema.clone(), name.clone())) {
+                return Err(Error::invalid(format!(
+                    "`{name}` is no model, and a statement over models reads these alone"
+                )));
+            }
+            if let Some(table) = catalog.about(named, session)? {
+                columns.clear();
+                names.add(schema.as_deref(), name, table);
+                continue;
+            }
+            let Some(entry) = catalog.find(named).filter(|entry| entry.schema != OLAP_SCHEMA) else { continue };
+            let asked: Vec<String> = columns.iter().cloned().collect();
+            let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
+            if let Some(table) = snapshot.table(&request, ctx).await? {
+                let given = table.schema();
+                columns.retain(|column| given.column_with_name(column).is_some());
+                names.add(schema.as_deref(), name, table);
+            }
+        }
+        expand_wildcards(&mut query, &wanted, &fixed);
+        let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
+        let error = |error| match missing(&error) {
+            Some(name) => {
+                // Who prints a statement is told of no right that he lacks.
+                let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
+                (!is_printed).then(lacks).flatten().unwrap_or_else(|| catalog.unknown(&name))
+            }
+            None if made.is_empty() => of_planner(error),
+            None => catalog.with_member(of_planner(error)),
+        };
+        names.plan_statement(statement).map_err(error)
+    }
 }
 
-/// Finds the tables of a query, and plans it.
-async fn plan_named(
-    mut query: Query,
-    mut names: Names<'_>,
-    session: &Session,
-    (snapshot, access): (&dyn TableSnapshot, &DomainAccess),
-    ctx: &QueryContext,
-) -> Result<LogicalPlan> {
-    let catalog = Catalog::new(snapshot.list(access), session);
-    let fixed = |named: &_| catalog.fixed(named);
-    let mut wanted: Wanted = wanted(&query, &fixed);
-    for (named, columns) in &mut wanted {
-        let (schema, name) = named;
-        if let Some(table) = catalog.about(named, session)? {
-            columns.clear();
-            names.add(schema.as_deref(), name, table);
-            continue;
-        }
-        let Some(entry) = catalog.find(named) else { continue };
-        let asked: Vec<String> = columns.iter().cloned().collect();
-        let request = TableRequest { schema: Some(entry.schema), name, columns: &asked, access };
-        if let Some(table) = snapshot.table(&request, ctx).await? {
-            let given = table.schema();
-            columns.retain(|column| given.column_with_name(column).is_some());
-            names.add(schema.as_deref(), name, table);
-        }
-    }
-    expand_wildcards(&mut query, &wanted, &fixed);
-    let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
-    names.plan_statement(statement).map_err(|error| named_error(error, &catalog, snapshot))
+/// The table that is not there, if that is what is wrong.
+fn missing(error: &DataFusionError) -> Option<String> {
+    let DataFusionError::Plan(text) = error.find_root() else { return None };
+    let (name, _) = text.strip_prefix("table `")?.split_once("` not found")?;
+    Some(name.to_owned())
 }
 
 /// The query of a statement, as the planner knows it.
@@ -315,16 +368,6 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::name_outputs(&mut query);
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     Ok(query)
-}
-
-/// An error of planning; of a table that is not there, with the one that may have been meant.
-fn named_error(error: DataFusionError, catalog: &Catalog, snapshot: &dyn TableSnapshot) -> Error {
-    if let DataFusionError::Plan(text) = error.find_root()
-        && let Some((name, _)) = text.strip_prefix("table `").and_then(|rest| rest.split_once("` not found"))
-    {
-        return lacking::for_table(name, snapshot).unwrap_or_else(|| catalog.unknown(name));
-    }
-    of_planner(error)
 }
 
 async fn next_of(rows: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>> {

@@ -67,7 +67,7 @@ const UNREADABLE: &str = "cannot read the statement";
 pub(crate) const READS_ONLY: &str = "statements only read";
 /// How errors begin that say which table, column, function is not there.
 pub(crate) const NO_TABLE: &str = "there is no table";
-const NO_COLUMN: &str = "there is no column";
+pub(crate) const NO_COLUMN: &str = "there is no column";
 const NO_FUNCTION: &str = "Invalid function";
 
 /// Line and column that an error of this crate names, from 1.

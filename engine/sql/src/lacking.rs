@@ -1,5 +1,6 @@
 //! Rights that a statement lacks: a table or function of a domain in which the caller may see nothing.
 
+use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_types::{Access, Domain, Error, ErrorKind, Result, Right, Triple};
 
@@ -15,13 +16,18 @@ fn forbidden(domain: Domain) -> Error {
 }
 
 /// Says which right would give a table that the caller does not have; none: there is no such table.
-pub(crate) fn for_table(name: &str, snapshot: &dyn TableSnapshot) -> Option<Error> {
+pub(crate) fn for_table(name: &str, snapshot: &dyn TableSnapshot, models: &dyn Models) -> Option<Error> {
     let bare = name.rsplit('.').next().unwrap_or(name);
+    let is_model = name.split('.').rev().nth(1) == Some(OLAP_SCHEMA);
     let alone = |domain: Domain| {
         let none = Access::services(Vec::<String>::new());
         DomainAccess::of(|other| if other == domain { Access::full() } else { none.clone() })
     };
-    let gives = |domain: &Domain| snapshot.list(&alone(*domain)).iter().any(|entry| entry.name == bare);
+    let gives = |domain: &Domain| {
+        let access = alone(*domain);
+        let listed = if is_model { models.list(&access) } else { snapshot.list(&access) };
+        listed.iter().any(|entry| entry.name == bare)
+    };
     Domain::ALL.iter().map(|(domain, ..)| *domain).find(|domain| gives(domain)).map(forbidden)
 }
 

@@ -2,7 +2,8 @@
 //!
 //! `parse` reads a statement and says what is not allowed, `scope` finds which column names it speaks of and of which
 //! table, `calls` evaluates table functions (PromQL and LogsQL as tables), `catalog` is `information_schema` and
-//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `engine` plans and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
+//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `models` are those of analytics,
+//! `engine` plans and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
 //!
 //! Invariant: statements only read, and know no store: tables and languages come in through traits.
 
@@ -12,6 +13,7 @@ mod dialect;
 mod engine;
 mod error;
 mod lacking;
+mod models;
 mod parse;
 mod scope;
 mod session;

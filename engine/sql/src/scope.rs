@@ -205,7 +205,8 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
     }
 }
 
-fn named(name: &ObjectName) -> Option<Named> {
+/// A table as its name says it.
+pub(crate) fn named(name: &ObjectName) -> Option<Named> {
     match parts(name).as_slice() {
         [table] => Some((None, table.clone())),
         [.., schema, table] => Some((Some(schema.clone()), table.clone())),

@@ -24,13 +24,16 @@ use crate::part::{FileMeta, Part, PartMeta, Place};
 use crate::settings::StoreSettings;
 use crate::store::Store;
 
+mod attached;
 mod copy;
 mod manifest;
 mod restore;
 
+pub use attached::{Attach, Attached, Detach};
 pub use manifest::Manifest;
-pub use restore::{RestoreReport, list, restore};
+pub use restore::{RestoreReport, list, restore, restore_with};
 
+use attached::{attach, backup_of};
 use copy::{checksum, fetch};
 use manifest::{key_of, manifests};
 
@@ -56,17 +59,21 @@ pub struct BackupReport {
     pub damaged: Vec<String>,
     /// Files of older backups that were deleted.
     pub deleted_files: usize,
+    /// What it holds beside the store: name and bytes.
+    #[serde(default)]
+    pub attached: BTreeMap<String, u64>,
 }
 
 impl fmt::Display for BackupReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files } = self;
+        let Self { name, commit, parts, bytes, copied_files, copied_bytes, damaged, deleted_files, attached } = self;
         crate::check::list(f, "parts are damaged and NOT in the backup", damaged)?;
         write!(
             f,
             "backup `{name}` of commit {commit}: {parts} parts, {bytes} bytes; copied {copied_files} files, \
              {copied_bytes} bytes; deleted {deleted_files} files of older backups"
-        )
+        )?;
+        attached.iter().try_for_each(|(name, bytes)| write!(f, "; {name}: {bytes} bytes"))
     }
 }
 
@@ -87,6 +94,14 @@ impl Store {
     /// [`ErrorKind::Invalid`] when the place cannot be one of a backup, [`ErrorKind::Conflict`] when it is that of
     /// another installation or a backup runs, [`ErrorKind::Unavailable`] when a store does not answer.
     pub async fn backup(&self, request: &BackupRequest) -> Result<BackupReport> {
+        self.backup_with(request, None).await
+    }
+
+    /// The same with a file of somebody else, written as soon as it is known which parts are copied.
+    ///
+    /// # Errors
+    /// As [`Self::backup`], and those of whoever writes the file.
+    pub async fn backup_with(&self, request: &BackupRequest, attached: Option<&dyn Attach>) -> Result<BackupReport> {
         let core = self.core();
         let _one = core.backing_up.try_lock().map_err(|_| Error::new(ErrorKind::Conflict, "a backup runs already"))?;
         if request.keep == Some(0) {
@@ -106,7 +121,8 @@ impl Store {
         };
         failpoint::hit("backup.after-snapshot");
         let stage = stage(&core.settings);
-        let done = Backup { core, to: &to, stage: &stage }.run(commit, &parts, request.keep).await;
+        let backup = Backup { core, to: &to, stage: &stage, attached };
+        let done = backup.run(commit, &parts, request.keep).await;
         let _ = tokio::fs::remove_dir_all(&stage).await;
         let mut report = done?;
         report.damaged.extend(aside);
@@ -123,6 +139,7 @@ struct Backup<'a> {
     to: &'a Storage,
     /// Folder for files on their way from one remote store to another.
     stage: &'a Path,
+    attached: Option<&'a dyn Attach>,
 }
 
 impl Backup<'_> {
@@ -153,7 +170,11 @@ impl Backup<'_> {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             parts: Vec::with_capacity(parts.len()),
             files: BTreeMap::new(),
+            attached: BTreeMap::new(),
         };
+        if let Some(by) = self.attached {
+            attach(by, (self.to, self.stage), &mut report, &mut manifest).await?;
+        }
         for part in parts {
             self.core.going_on()?;
             let has =
@@ -227,12 +248,17 @@ impl Backup<'_> {
 async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Manifest) -> Result<usize> {
     let old: Vec<&String> = names.iter().rev().skip(keep).collect();
     let mut kept: BTreeSet<String> = newest.files.keys().cloned().collect();
+    let stay: BTreeSet<&str> = names.iter().rev().take(keep).map(String::as_str).collect();
     for name in names.iter().rev().take(keep) {
         kept.extend(Manifest::read(to, name).await?.files.into_keys());
     }
     to.delete(&old.iter().map(|name| key_of(name)).collect::<Vec<_>>()).await?;
     let files = to.list("").await?.into_iter().map(|(key, _)| key);
-    let gone: Vec<_> = files.filter(|key| parse_part_key(key).is_some() && !kept.contains(key)).collect();
+    let is_of_none = |key: &String| match backup_of(key) {
+        Some(backup) => !stay.contains(backup),
+        None => parse_part_key(key).is_some() && !kept.contains(key),
+    };
+    let gone: Vec<_> = files.filter(is_of_none).collect();
     to.delete(&gone).await?;
     Ok(gone.len())
 }
@@ -240,15 +266,20 @@ async fn prune(to: &Storage, names: &BTreeSet<String>, keep: usize, newest: &Man
 /// Makes a backup of a store that does not run: opens it, which replays its WAL, and closes it again.
 ///
 /// # Errors
-/// As [`Store::open`] and [`Store::backup`].
-pub async fn backup(settings: StoreSettings, clock: Arc<dyn Clock>, request: &BackupRequest) -> Result<BackupReport> {
+/// As [`Store::open`] and [`Store::backup_with`].
+pub async fn backup(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    request: &BackupRequest,
+    attached: Option<&dyn Attach>,
+) -> Result<BackupReport> {
     let mut settings = settings;
     // It changes nothing beyond what a start does; least of all does it drop what is about to be saved.
     settings.compaction.enabled = false;
     (settings.retention, settings.size_max) = (None, None);
     settings.table_retention.clear();
     let store = Store::open(settings, clock).await?;
-    let report = store.backup(request).await;
+    let report = store.backup_with(request, attached).await;
     store.close(std::time::Duration::from_secs(60)).await;
     report
 }

@@ -108,6 +108,11 @@ impl MetricsBatch {
         &self.label_bytes[s.start as usize..s.end as usize]
     }
 
+    /// Counts samples, histograms and exemplars.
+    pub fn records(&self) -> usize {
+        self.ts.len() + self.histograms.len() + self.exemplars.len()
+    }
+
     /// Says whether there is nothing to store.
     pub fn is_empty(&self) -> bool {
         self.ts.is_empty() && self.histograms.is_empty() && self.exemplars.is_empty() && self.metadata.is_empty()

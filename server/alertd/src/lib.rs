@@ -10,6 +10,7 @@
 
 pub mod deliver;
 pub mod egress;
+pub mod failpoint;
 pub mod history;
 pub mod kept;
 pub mod metrics;

@@ -114,7 +114,7 @@ impl AlertMetrics {
             ("quiver_rule_group_evaluations_total", "counter", "Evaluations of rule groups.", &self.evaluations),
             ("quiver_rule_failures_total", "counter", "Evaluations of rules that failed.", &self.rule_failures),
             (
-                "quiver_rule_group_missed_total",
+                "quiver_rule_missed_iterations_total",
                 "counter",
                 "Cycles of rule groups left out because the one before still ran.",
                 &self.missed,

@@ -27,7 +27,7 @@ use tokio_util::sync::CancellationToken;
 
 pub use intake::{AlertForm, Posted, posted};
 pub(crate) use records::{label_set, labels, texts};
-pub use silencing::SilenceError;
+pub use silencing::{SilenceDone, SilenceError, SilenceOp};
 pub use views::{AlertRow, AlertState, Asked, GroupRow, RouteMatch, Shown};
 
 use crate::deliver::{Failure, Files, Message, Sender};

@@ -53,6 +53,8 @@ pub struct Asker {
     pub timeout: Duration,
     /// What queries of each rule may see; a rule without any sees nothing.
     pub rights: Vec<Rights>,
+    /// Labels that all series must have which its queries read.
+    pub extra_labels: Vec<(String, String)>,
 }
 
 /// Makes engines: queries with the rights and bounds of a group, and writing.

@@ -21,7 +21,7 @@ pub(crate) use evaluate::show_labels;
 pub use evaluate::{ERROR_TEMPLATE, Setting};
 pub use group::{Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
-pub use read::read;
+pub use read::{OWN_FIELDS, read, read_own};
 pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
 
 /// An element of a result.

@@ -10,7 +10,7 @@ use crate::matchers::Matchers;
 pub const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
 
 /// A silence. Times are nanoseconds since 1970.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Silence {
     /// Its id.
     pub id: String,
@@ -26,6 +26,16 @@ pub struct Silence {
     pub created_by: String,
     /// Why.
     pub comment: String,
+    /// What else there is to say.
+    pub description: String,
+    /// Free labels, by which lists are filtered.
+    pub labels: BTreeMap<String, String>,
+    /// +1 per change.
+    pub version: i64,
+    /// When it was made.
+    pub created_at: i64,
+    /// Who changed it last.
+    pub updated_by: String,
 }
 
 /// State of a silence.
@@ -121,10 +131,11 @@ impl Silences {
             "" => None,
             id => Some(self.0.get(id).cloned().ok_or(SetError::NotFound)?),
         };
-        silence.updated_at = now;
+        (silence.updated_at, silence.created_at, silence.version) = (now, now, 1);
         if let Some(former) = former {
             if former.can_become(&silence, now) {
                 silence.check(now).map_err(SetError::Invalid)?;
+                (silence.created_at, silence.version) = (former.created_at, former.version + 1);
                 let id = silence.id.clone();
                 self.0.insert(id.clone(), silence);
                 return Ok(id);
@@ -145,12 +156,18 @@ impl Silences {
     pub fn expire(&mut self, id: &str, now: i64) -> bool {
         let Some(silence) = self.0.get_mut(id) else { return false };
         match silence.state(now) {
-            SilenceState::Expired => {}
+            SilenceState::Expired => return true,
             SilenceState::Active => silence.ends_at = now,
             SilenceState::Pending => (silence.starts_at, silence.ends_at) = (now, now),
         }
         silence.updated_at = now;
+        silence.version += 1;
         true
+    }
+
+    /// Takes one away, as if it had never been.
+    pub fn remove(&mut self, id: &str) {
+        self.0.remove(id);
     }
 
     /// Puts back what was kept.
@@ -206,7 +223,7 @@ mod tests {
             ends_at,
             updated_at: 0,
             created_by: "me".to_owned(),
-            comment: String::new(),
+            ..Silence::default()
         }
     }
 
@@ -220,7 +237,9 @@ mod tests {
         // In place while only its end moves, anew where what it covers changes.
         assert_eq!(all.set(silence("x", "a=1", 0, 200), "y".into(), 20), Ok("x".into()));
         assert_eq!(all.set(silence("x", "a=2", 0, 200), "y".into(), 20), Ok("y".into()));
-        assert_eq!(all.get("x").map(|s| s.state(20)), Some(SilenceState::Expired));
+        let former = all.get("x").map(|s| (s.state(20), s.version, s.created_at));
+        assert_eq!(former, Some((SilenceState::Expired, 3, 10)));
+        assert!(all.expire("x", 20) && all.get("x").map(|s| s.version) == Some(3), "it is over already");
         assert_eq!(all.set(silence("z", "a=2", 0, 200), "w".into(), 20), Err(SetError::NotFound));
         let listed: Vec<&str> = all.listed(20).iter().map(|s| s.id.as_str()).collect();
         assert_eq!(listed, ["y", "x"]);

@@ -18,6 +18,7 @@ use serde_json::json;
 
 use crate::error::{plain, plain_error};
 use crate::params::Params;
+use crate::saved::SavedConfiguration;
 use crate::state::AppState;
 
 /// Routes of this family.
@@ -100,7 +101,9 @@ async fn backup(State(state): State<Arc<AppState>>, headers: HeaderMap, body: By
         Ok(request) => request,
         Err(e) => return plain_error(&Error::invalid(format!("a body like {{\"to\":\"…\"}} is needed: {e}")), ROUTE),
     };
-    match state.store.backup(&BackupRequest { to: request.to, keep: request.keep }).await {
+    let configuration = SavedConfiguration { config: state.config.clone(), version: state.settings.version };
+    let request = BackupRequest { to: request.to, keep: request.keep };
+    match Box::pin(state.store.backup_with(&request, Some(&configuration))).await {
         Ok(report) => axum::Json(report).into_response(),
         Err(e) => plain_error(&e, ROUTE),
     }

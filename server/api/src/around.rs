@@ -4,10 +4,12 @@ use std::net::SocketAddr;
 use std::sync::{Arc, LazyLock};
 use std::time::Instant;
 
+use axum::body::{Body, Bytes};
 use axum::extract::{MatchedPath, Request, State};
 use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http_body_util::BodyExt;
 use quiver_auth::Subject;
 use quiver_ingest::logs::{KEEP_MESSAGES, PARAMETERS};
 use tracing::Instrument;
@@ -15,6 +17,7 @@ use tracing::Instrument;
 use crate::access_log::Entry;
 use crate::families::family_of;
 use crate::guard::{Asking, refused};
+use crate::identity::Meter;
 use crate::live::LiveSettings;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
@@ -43,7 +46,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let transport = request.extensions().get::<Transport>().cloned().unwrap_or_default();
-    let (mut entry, request) = match live.access_log {
+    let (mut entry, mut request) = match live.access_log {
         true => {
             let (entry, request) = Entry::begin(&info, request);
             (Some(entry), request)
@@ -71,13 +74,16 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
             route: request.extensions().get::<MatchedPath>(),
             client: transport.client.as_deref(),
         };
-        match coming.admit(state.identities.as_ref(), state.clock.now_ms()).await {
-            Ok(identity) => info.identity = identity,
+        match coming.admit(state.identities.as_ref(), &state.clock).await {
+            Ok(admitted) => (info.identity, info.meter) = (admitted.identity, admitted.meter),
             Err(response) => refusal = Some(response),
         }
     }
     if let Some(entry) = &mut entry {
         entry.caller = info.identity.subject.text();
+    }
+    if let Some(meter) = info.meter.clone() {
+        request = request.map(|body| metered(body, meter));
     }
     let sent = Sent::of(&info, &request);
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
@@ -101,6 +107,14 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         Some(entry) => entry.follow(response),
         None => response,
     }
+}
+
+/// A body whose bytes are counted as they come.
+fn metered(body: Body, meter: Meter) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        meter.bytes(frame.data_ref().map_or(0, Bytes::len));
+        frame
+    }))
 }
 
 /// Whether it asks for data of a tenant, of which there are none. What a browser asks beforehand says nothing of it.

@@ -24,6 +24,7 @@ use crate::state::AppState;
 mod answer;
 mod apdex;
 mod apply;
+mod csv;
 mod deploy;
 mod detection;
 mod extraction;
@@ -33,9 +34,14 @@ mod policy_revisions;
 mod processes;
 mod resource_summary;
 mod resources;
+mod rule_export;
 mod rule_groups;
 mod rules;
 mod segments;
+mod settings;
+mod silence_form;
+pub(crate) mod silences;
+mod silences_many;
 pub(crate) mod special;
 mod steps;
 mod telemetry;
@@ -80,6 +86,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         deploy::routes,
         policy::routes,
         policy_revisions::routes,
+        settings::routes,
+        silences::routes,
     ] {
         router = router.merge(routes());
     }
@@ -401,31 +409,32 @@ impl Ask {
         if same {
             return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
         }
-        Ok(Answer { etag, ..Answer::ok(Value::Object(entity.shown())) })
+        let shown = self.config.shown(self.place.family, &entity).await?;
+        Ok(Answer { etag, ..Answer::ok(Value::Object(shown)) })
     }
 
     async fn create(&self) -> Result<Answer> {
         let made = special::made(self);
         let done = self.change(Op::Create { id: None, body: self.object()? }, made.system).await?;
-        Ok(self.created(&done, made.shown))
+        self.created(&done, made.shown).await
     }
 
-    fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Answer {
-        let mut answer = Self::present(done, 201);
+    async fn created(&self, done: &Done, shown: Vec<(&'static str, String)>) -> Result<Answer> {
+        let mut answer = self.present(done, 201).await?;
         if let Value::Object(body) = &mut answer.body {
             let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
             let base = self.path.trim_end_matches('/').trim_end_matches(id).trim_end_matches('/');
             answer.location = Some(format!("{base}/{id}"));
             body.extend(shown.into_iter().map(|(key, secret)| (key.to_owned(), json!(secret))));
         }
-        answer
+        Ok(answer)
     }
 
     /// The entity as it is after a change.
-    fn present(done: &Done, status: u16) -> Answer {
-        let after = done.after.as_ref();
-        let body = after.map_or(Value::Null, |e| Value::Object(e.shown()));
-        Answer { status, etag: after.map(quiver_config::Entity::etag), ..Answer::ok(body) }
+    async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
+        let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
+        let body = Value::Object(self.config.shown(self.place.family, after).await?);
+        Ok(Answer { status, etag: Some(after.etag()), ..Answer::ok(body) })
     }
 
     async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
@@ -433,17 +442,17 @@ impl Ask {
             uuid_of(id)?;
             let made = special::made(self);
             let done = self.change(Op::Create { id: Some(id.to_owned()), body }, made.system).await?;
-            return Ok(self.created(&done, made.shown));
+            return self.created(&done, made.shown).await;
         }
         let op = Op::Replace { id: id.to_owned(), body, condition: self.condition()? };
         let done = self.change(op, System::default()).await?;
-        Ok(Self::present(&done, 200))
+        self.present(&done, 200).await
     }
 
     async fn patch(&self, id: &str, patch: Map<String, Value>) -> Result<Answer> {
         let op = Op::Patch { id: id.to_owned(), patch, condition: self.condition()? };
         let done = self.change(op, System::default()).await?;
-        Ok(Self::present(&done, 200))
+        self.present(&done, 200).await
     }
 
     async fn delete(&self, id: &str) -> Result<Answer> {
@@ -458,7 +467,7 @@ impl Ask {
         let version =
             version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
         let done = self.change(Op::Restore { id: id.to_owned(), version }, System::default()).await?;
-        Ok(Self::present(&done, 200))
+        self.present(&done, 200).await
     }
 
     fn import_mode(&self) -> Result<ImportMode> {

@@ -9,6 +9,7 @@ use async_trait::async_trait;
 use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject};
 use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
 use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, ProblemKind, Sealer};
+use quiver_types::time::Clock;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
 
@@ -22,7 +23,8 @@ mod refusals;
 mod seen;
 
 pub use first_start::{FirstPassword, reset_password};
-pub use rates::KeyRate;
+pub(crate) use rates::Meter;
+pub use rates::{KeyRates, Rate};
 pub(crate) use refusals::Refusal;
 
 /// How often expired rows are forgotten, and keys that are due are made.
@@ -44,7 +46,7 @@ pub struct Identities {
     /// Where the first password and the key of the demo are written.
     data: std::path::PathBuf,
     refusals: refusals::Refusals,
-    rates: rates::Rates,
+    rates: Arc<rates::Rates>,
     /// The picture of accounts is made anew by one at a time.
     refreshing: tokio::sync::Mutex<u64>,
 }
@@ -79,13 +81,13 @@ impl Identities {
     pub async fn open(
         auth: Auth,
         config: Config,
-        (issuer, enforced, key_rate): (String, bool, KeyRate),
+        (issuer, enforced, key_rates): (String, bool, KeyRates),
         first: &FirstPassword,
     ) -> quiver_config::Result<Arc<Self>> {
         let data = first.data.clone();
         let refreshing = tokio::sync::Mutex::new(u64::MAX);
         let refusals = refusals::Refusals::default();
-        let rates = rates::Rates::new(key_rate);
+        let rates = Arc::new(rates::Rates::new(key_rates));
         let identities = Arc::new(Self { auth, config, issuer, enforced, data, refusals, rates, refreshing });
         identities.refresh().await?;
         if identities.config.all(&BINDINGS).await?.is_empty() {
@@ -152,6 +154,13 @@ impl Identities {
     /// Lets a key ask once more; or says how many seconds it has to wait.
     pub(crate) fn take_turn(&self, identity: &Identity, now_ms: i64) -> Result<(), u64> {
         identity.key().map_or(Ok(()), |key| self.rates.take(key, now_ms))
+    }
+
+    /// Says whether a key may send telemetry, and counts what it sends; or how many seconds it has to wait.
+    pub(crate) fn take_ingest_turn(&self, identity: &Identity, clock: &Arc<dyn Clock>) -> Result<Option<Meter>, u64> {
+        let Some(key) = identity.key() else { return Ok(None) };
+        self.rates.may_send(key, clock.now_ms())?;
+        Ok(Meter::of(&self.rates, key, clock))
     }
 
     /// Takes away the file with the first password: it was changed.

@@ -28,6 +28,7 @@ use crate::error::plain;
 use crate::ingest_api::metrics_sender;
 use crate::params::{Params, invalid};
 use crate::refused;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/import/prometheus";
@@ -149,6 +150,7 @@ impl Done {
     /// 200 that says what was taken and what was not; an error when nothing was, or more may be taken later.
     fn answer(self) -> Response {
         refused::note(self.forbidden);
+        RequestInfo::note_records(self.samples + self.exemplars);
         let mut warnings = Vec::new();
         if self.forbidden > 0 {
             if self.samples == 0 && self.bad_lines == 0 && self.refused.is_empty() {

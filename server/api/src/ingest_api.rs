@@ -16,6 +16,7 @@ use crate::encode::prometheus::error_response;
 use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::metrics::phases::{Signal, Step};
 use crate::refused;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -99,6 +100,7 @@ pub async fn decode_and_write(
     };
     phases.step(Signal::Metrics, Step::Decode, began.elapsed());
     let batch = std::mem::take(&mut decoded.batch);
+    RequestInfo::note_records(batch.records() as u64);
     let outcome = if batch.is_empty() {
         WriteOutcome::default()
     } else {

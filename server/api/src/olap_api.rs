@@ -1,11 +1,12 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
 //! A request is read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`; `forms` are answers
-//! other than JSON, `behind` are rows behind a measure and values of a dimension. What a caller may see is applied at the scan of each model, with his rights in its domain.
+//! other than JSON, `behind` are rows behind a measure and values of a dimension, `statements` SQL texts over models. What a caller may see is applied at the scan of each model, with his rights in its domain.
 
 mod behind;
 mod forms;
 mod problem;
+mod statements;
 pub mod waiting;
 
 use std::sync::Arc;
@@ -17,10 +18,11 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quiver_olap::answer::{Frame, dry_run};
+use quiver_olap::meta::Wanted;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
-use quiver_olap::{OlapError, QueryError, Reason, meta};
+use quiver_olap::{OlapError, QueryError, Reason};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Domain, Error, Result, Right, Services, Triple};
@@ -190,7 +192,8 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let form = Form::of(&given.headers);
     let query = given.query()?;
     let catalog = state.olap.catalog().with_open(&query);
-    let mut asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+    let access = access(state);
+    let mut asked = Asked::to_load(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
     let is_multi = given.is_multi()?;
     asked.check(is_multi)?;
     if form != Form::Json && query.get("limit").is_none() {
@@ -199,7 +202,6 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let mode = given.cache(&asked)?;
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
     let ctx = begin(state, &given, &query)?;
-    let access = access(state);
     if form != Form::Json {
         if asked.queries.len() != 1 {
             let text = "only one query can be answered in this form";
@@ -256,6 +258,13 @@ fn work(
     Work { cancel, run: Box::pin(run) }
 }
 
+/// Whether `If-None-Match` names a tag; weak ones are compared alike, since a proxy may have made them of ours.
+fn names(value: &HeaderValue, tag: &str) -> bool {
+    let text = value.to_str().unwrap_or_default();
+    let mut tags = text.split(',').map(|t| t.trim().trim_start_matches("W/"));
+    tags.any(|t| t == "*" || t == tag)
+}
+
 async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let (head, _) = request.into_parts();
     let params = match Params::read(&head.method, &head.headers, head.uri.query(), &[]) {
@@ -267,15 +276,17 @@ async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response 
     let extended = url::form_urlencoded::parse(asks.as_bytes()).any(|(name, _)| name == "extended");
     let extended = extended && state.identity().rights.covers(&admin);
     let only_views = params.get("onlyViews") == Some("true");
-    let body = meta::meta(&state.olap.catalog(), &access(&state), only_views, extended).to_string();
-    let tag = format!("\"{:08x}-{:x}\"", crc32c::crc32c(body.as_bytes()), body.len());
+    let wanted = Wanted { only_views, extended, model: params.get("model").map(str::to_owned) };
+    let access = access(&state);
+    let listed = state.olap.list(&access, &wanted);
+    let tag = listed.tag(&access);
+    let known = head.headers.get_all(header::IF_NONE_MATCH).iter().any(|value| names(value, &tag));
     let tag = HeaderValue::from_str(&tag).expect("digits and quotes may stand in a header");
-    let known = head.headers.get(header::IF_NONE_MATCH).is_some_and(|v| *v == tag);
     let caching = HeaderValue::from_static("private, no-cache");
     let mut answer = if known {
         StatusCode::NOT_MODIFIED.into_response()
     } else {
-        ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], body).into_response()
+        ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], listed.body.clone()).into_response()
     };
     answer.headers_mut().insert(header::ETAG, tag);
     answer.headers_mut().insert(header::CACHE_CONTROL, caching);
@@ -286,7 +297,8 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
         let query = given.query()?;
-        let asked = Asked::parse(&query, &state.olap.catalog().with_open(&query), state.clock.now_ms() * 1_000_000)?;
+        let catalog = state.olap.catalog().with_open(&query);
+        let asked = Asked::of_caller(&query, &catalog, &access(&state), state.clock.now_ms() * 1_000_000)?;
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))
@@ -296,15 +308,21 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
 async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        if let Some(form) = given.word("format") {
-            let text = format!("`format={form}` is not supported; `query` is a query in JSON");
-            return Err(QueryError::new(Reason::BadValue, "/format", text).into());
+        match given.word("format") {
+            None | Some("rest") => {}
+            Some("sql") => return statements::sql(&state, &given).await,
+            Some(form) => {
+                let text =
+                    format!("`format` is `sql` for SQL text, `rest` or absent for a query in JSON, not `{form}`");
+                return Err(QueryError::new(Reason::BadValue, "/format", text).into());
+            }
         }
         let query = given.query()?;
         let catalog = state.olap.catalog().with_open(&query);
-        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+        let access = access(&state);
+        let asked = Asked::of_caller(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
         let ctx = begin(&state, &given, &query)?;
-        let mut shown = state.olap.sql(&catalog, &asked, &access(&state), &ctx).await?;
+        let mut shown = state.olap.sql(&catalog, &asked, &access, &ctx).await?;
         let is_list = query.is_array() || shown.len() != 1;
         Ok::<_, OlapError>(json_answer(&if is_list { shown.into() } else { shown.remove(0) }))
     };
@@ -316,7 +334,8 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
         let given = Given::read(&state, request).await?;
         let query = given.query()?;
         let catalog = state.olap.catalog().with_open(&query);
-        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
+        let access = access(&state);
+        let asked = Asked::of_caller(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
         asked.check(false)?;
         let analyze = match given.body.get("analyze") {
             None | Some(Value::Null) => false,
@@ -326,7 +345,7 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
             }
         };
         let ctx = begin(&state, &given, &query)?;
-        let shown = state.olap.explain(&catalog, &asked.queries[0], &access(&state), &ctx, analyze).await?;
+        let shown = state.olap.explain(&catalog, &asked.queries[0], &access, &ctx, analyze).await?;
         Ok::<_, OlapError>(json_answer(&shown))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))

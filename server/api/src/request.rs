@@ -13,6 +13,7 @@ use quiver_auth::Identity;
 use tracing::Span;
 
 use crate::around::admission::NOBODY;
+use crate::identity::Meter;
 
 /// Where a request says, and an answer repeats, which request it is.
 pub(crate) const ID_HEADER: &str = "x-request-id";
@@ -69,6 +70,8 @@ pub(crate) struct RequestInfo {
     target: Uri,
     /// Who sent it, once that was asked.
     pub(crate) identity: Arc<Identity>,
+    /// Counts what it sends as telemetry, where that is bounded.
+    pub(crate) meter: Option<Meter>,
     /// Records of it that its sender may not write.
     refused: Arc<AtomicU64>,
 }
@@ -88,6 +91,7 @@ impl RequestInfo {
             base_url: None,
             target: request.uri().clone(),
             identity: Arc::clone(&NOBODY),
+            meter: None,
             refused: Arc::default(),
         }
     }
@@ -98,6 +102,11 @@ impl RequestInfo {
         let _ = CURRENT.try_with(|request| request.refused.fetch_add(count, Relaxed));
     }
 
+    /// Counts records of telemetry that the current request brought.
+    pub(crate) fn note_records(count: u64) {
+        let _ = CURRENT.try_with(|request| request.meter.as_ref().map(|meter| meter.records(count)));
+    }
+
     /// Where such records are counted.
     pub(crate) fn refused(&self) -> Arc<AtomicU64> {
         Arc::clone(&self.refused)
@@ -106,7 +115,16 @@ impl RequestInfo {
     /// A statement of a connection that is none of HTTP.
     pub(crate) fn of_connection(ids: &RequestIds, peer: SocketAddr, identity: Arc<Identity>) -> Self {
         let (trace, base_url, target) = (None, None, Uri::default());
-        Self { id: ids.next(), trace, peer: Some(peer), base_url, target, identity, refused: Arc::default() }
+        Self {
+            id: ids.next(),
+            trace,
+            peer: Some(peer),
+            base_url,
+            target,
+            identity,
+            meter: None,
+            refused: Arc::default(),
+        }
     }
 
     /// The request that the task serves; none outside of requests.
@@ -117,6 +135,17 @@ impl RequestInfo {
     /// Serves a request as the current one.
     pub(crate) async fn scope<T>(self, work: impl Future<Output = T>) -> T {
         CURRENT.scope(self, work).await
+    }
+
+    /// Work for a task of its own that serves the current request, too.
+    pub(crate) fn carry<F: Future>(work: F) -> impl Future<Output = F::Output> {
+        let current = Self::current();
+        async move {
+            match current {
+                Some(request) => request.scope(work).await,
+                None => work.await,
+            }
+        }
     }
 
     /// Its id as text.

@@ -19,12 +19,13 @@ use tower_http::compression::CompressionLayer;
 
 use crate::around::around;
 use crate::error::plain;
+use crate::nowhere::{not_allowed, not_found};
 use crate::state::AppState;
 use crate::{
     admin, alerts_api, config_api, exemplars_api, explained, federate_api, grpc_api, import_api, ingest_api, jobs,
     labels_api, logs_api, logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api,
-    read_api, rules_api, rules_test_api, segments, server_api, silences_api, sql_api, status_api, token_api,
-    traces_api, traces_compat, traces_ingest, tsdb_api, unit_test_api,
+    read_api, rules_api, rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api,
+    traces_compat, traces_ingest, tsdb_api, unit_test_api,
 };
 
 /// The path of OTLP on its own port.
@@ -63,7 +64,6 @@ fn main_routes() -> Router<Arc<AppState>> {
         .merge(policy_api::routes())
         .merge(rules_test_api::routes())
         .merge(unit_test_api::routes())
-        .merge(silences_api::routes())
         .nest("/metrics-api", metrics.layer(middleware::from_fn(segments::refuse)))
         .merge(logs_api::routes())
         .merge(sql_api::routes().layer(middleware::from_fn(segments::refuse)));
@@ -110,13 +110,9 @@ pub(crate) fn all_routes() -> [Router<Arc<AppState>>; 4] {
     [main_routes(), otlp_routes(), grpc_api::routes(), zipkin_routes()]
 }
 
-async fn not_found() -> Response {
-    plain(StatusCode::NOT_FOUND, "404 page not found")
-}
-
 fn finish(router: Router<Arc<AppState>>, state: Arc<AppState>) -> Router {
     router
-        .method_not_allowed_fallback(|| async { plain(StatusCode::METHOD_NOT_ALLOWED, "Method Not Allowed") })
+        .method_not_allowed_fallback(not_allowed)
         .layer(middleware::from_fn_with_state(Arc::clone(&state), count_answer))
         .layer(CompressionLayer::new().no_br())
         // Brotli for who takes nothing else, lightly: from quality 2 on each encoder holds 8 MiB while a slow reader reads.

@@ -194,6 +194,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
         interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),
         timeout: state.limits().timeout.min(TEST_TIMEOUT),
         rights: vec![(*state.identity().rights).clone()],
+        extra_labels: model.extra_labels(),
     };
     let rules = &state.alertd.rules;
     let trial = Trial { engine: rules.engine(&asker), written: Mutex::default() };

@@ -18,6 +18,7 @@ use futures::stream::unfold;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
+use quiver_query::tables::models::is_measure;
 use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, Session, type_name};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
@@ -57,7 +58,13 @@ async fn tables(State(state): State<Arc<AppState>>) -> Response {
         .iter()
         .map(|entry| {
             let columns = entry.columns.fields().iter().map(|field| {
-                json!({ "name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable() })
+                let mut column = json!({
+                    "name": field.name(), "type": type_name(field.data_type()), "nullable": field.is_nullable(),
+                });
+                if is_measure(field) {
+                    column["measure"] = true.into();
+                }
+                column
             });
             json!({ "schema": entry.schema, "name": entry.name, "columns": columns.collect::<Vec<_>>() })
         })

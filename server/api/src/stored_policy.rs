@@ -12,7 +12,7 @@ use quiver_alerting::yaml;
 use quiver_config::families::{
     EMPTY_RECEIVER, FAMILIES, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TEMPLATES, TIME_INTERVALS,
 };
-use quiver_config::{Config, Family, FieldError, Part, Problem};
+use quiver_config::{Config, Entity, Family, FieldError, Part, Problem};
 use quiver_types::Millis;
 use serde_json::{Map, Value, json};
 
@@ -226,16 +226,38 @@ pub(crate) fn secrets(family: &Family, body: &Map<String, Value>) -> Vec<String>
     }
 }
 
+/// Which policy is meant, where edits wait for a deploy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Which {
+    /// With all edits.
+    Saved,
+    /// As it was deployed last.
+    Running,
+}
+
+/// Reads the entities of a family of the policy.
+async fn entities(config: &Config, family: &Family, which: Which) -> quiver_config::Result<Vec<Entity>> {
+    match which {
+        Which::Saved => config.all(family).await,
+        Which::Running => config.running(family).await,
+    }
+}
+
 /// Reads all entities of the policy, secrets put back.
 ///
 /// # Errors
 /// When the database is gone.
-pub(crate) async fn parts(config: &Config) -> quiver_config::Result<Vec<Part>> {
+pub(crate) async fn parts(config: &Config, which: Which) -> quiver_config::Result<Vec<Part>> {
     let mut parts = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
-        parts.extend(config.all(family).await?.iter().map(|entity| config.part(family, entity)));
+        parts.extend(entities(config, family, which).await?.iter().map(|entity| config.part(family, entity)));
     }
     Ok(parts)
+}
+
+/// The configuration that entities of a policy make, as text.
+pub(crate) fn composed(parts: &[Part]) -> String {
+    Composed::of(parts).yaml()
 }
 
 /// The name under which revisions are sealed.
@@ -246,20 +268,20 @@ pub(crate) const REVISION_SEAL: &str = "policy-revision";
 /// # Errors
 /// When a database is gone.
 pub(crate) async fn note_revision(config: &Config, alertd: &Alertd, now: Millis) -> quiver_config::Result<()> {
-    let composed = Composed::of(&parts(config).await?);
+    let composed = Composed::of(&parts(config, Which::Running).await?);
     let templates: Map<String, Value> = composed.templates.iter().map(|(n, text)| (n.clone(), json!(text))).collect();
     let whole = json!({"config": composed.yaml(), "templates": templates}).to_string();
-    let shown = export(config, false).await?;
+    let shown = export(config, Which::Running, false).await?;
     let sealed = || config.seal_text(REVISION_SEAL, &whole);
     alertd.revisions.note(now, &shown, &whole, sealed).await.map_err(Problem::internal)
 }
 
-/// Gives the stored policy as it runs.
+/// Gives the stored policy as it runs, without edits that wait for a deploy.
 ///
 /// # Errors
 /// When the database is gone; what is wrong with the policy, which was right when it was saved.
 pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Result<Policy> {
-    let composed = Composed::of(&parts(config).await?);
+    let composed = Composed::of(&parts(config, Which::Running).await?);
     let written = composed.yaml();
     let wrong = |errors: Vec<String>| Problem::internal(format!("the stored policy: {}", errors.join("; ")));
     let read = Read::load(&written).map_err(|p| wrong(p.iter().map(ToString::to_string).collect()))?;
@@ -284,12 +306,12 @@ pub async fn policy(config: &Config, files: &TemplateFiles) -> quiver_config::Re
 ///
 /// # Errors
 /// When the database is gone.
-pub(crate) async fn export(config: &Config, with_secrets: bool) -> quiver_config::Result<String> {
+pub(crate) async fn export(config: &Config, which: Which, with_secrets: bool) -> quiver_config::Result<String> {
     let mut all = Vec::new();
     for family in FAMILIES.iter().filter(|family| family.composes) {
-        let hidden = |e: &quiver_config::Entity| Part { family: family.name, id: e.id.clone(), body: e.body.clone() };
-        let show = |e: &quiver_config::Entity| if with_secrets { config.part(family, e) } else { hidden(e) };
-        all.extend(config.all(family).await?.iter().map(show));
+        let hidden = |e: &Entity| Part { family: family.name, id: e.id.clone(), body: e.body.clone() };
+        let show = |e: &Entity| if with_secrets { config.part(family, e) } else { hidden(e) };
+        all.extend(entities(config, family, which).await?.iter().map(show));
     }
     let is_named = all.iter().any(|p| p.family == ROUTES.name && text(&p.body, "receiver") == EMPTY_RECEIVER);
     all.retain(|p| is_named || p.family != RECEIVERS.name || text(&p.body, "name") != EMPTY_RECEIVER);

@@ -3,12 +3,13 @@
 use std::collections::BTreeMap;
 
 use quiver_alertd::rules::Source;
+use quiver_alerting::duration;
 use quiver_alerting::problem::Problem as Fault;
-use quiver_alerting::rules::{Language, RuleGroup, read};
+use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
 use quiver_alerting::yaml;
 use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS};
-use quiver_config::{Checks, Config, Entity, Family, FieldError, Part, Problem};
-use quiver_types::{Rights, Triple};
+use quiver_config::{Checks, Config, Entity, Family, FieldError, KEPT, Part, Problem};
+use quiver_types::{Millis, Rights, Triple};
 use serde_json::{Map, Value, json};
 
 use crate::languages::Languages;
@@ -39,16 +40,19 @@ const RULE_FIELDS: [&str; 17] = [
     "enabled",
     "description",
 ];
+/// Those that are shown with it: a rule that was read can be tried out as it is.
+const SHOWN_FIELDS: [&str; 3] = ["interval", "limit", "staged"];
 /// Those that a rule file has, too.
 const FILE_FIELDS: [&str; 7] = ["alert", "record", "expr", "for", "keep_firing_for", "labels", "annotations"];
 /// Fields of a group that a rule file has.
-pub(crate) const GROUP_FIELDS: [&str; 10] = [
+pub(crate) const GROUP_FIELDS: [&str; 11] = [
     "interval",
     "query_offset",
     "eval_offset",
     "limit",
     "concurrency",
     "labels",
+    "params",
     "headers",
     "notifier_headers",
     "debug",
@@ -80,7 +84,8 @@ fn language_of(rule: &Map<String, Value>) -> Result<&'static str, Problem> {
 /// # Errors
 /// A field that nobody knows, a severity that says two things; below `/rule`.
 pub(crate) fn file_rule(rule: &Map<String, Value>) -> Result<Map<String, Value>, Problem> {
-    let unknown = rule.keys().filter(|key| !RULE_FIELDS.contains(&key.as_str()));
+    let known = |key: &str| RULE_FIELDS.contains(&key) || SHOWN_FIELDS.contains(&key) || KEPT.contains(&key);
+    let unknown = rule.keys().filter(|key| !known(key.as_str()));
     let errors: Vec<FieldError> = unknown
         .map(|key| FieldError::new(format!("/rule/{key}"), "UNKNOWN_FIELD", "nobody knows this field"))
         .collect();
@@ -108,6 +113,21 @@ pub(crate) fn file_rule(rule: &Map<String, Value>) -> Result<Map<String, Value>,
         }
     }
     Ok(own)
+}
+
+/// Gives a rule as a file of our own has it: what it says is said in its own fields, in a group of some language.
+pub(crate) fn own_rule(rule: &Map<String, Value>, of_group: Language) -> Map<String, Value> {
+    let mut own = Map::new();
+    for name in FILE_FIELDS.into_iter().chain(OWN_FIELDS) {
+        let says = rule.get(name).filter(|v| !is_default(v) && **v != json!("") && **v != json!(true));
+        own.extend(says.map(|v| (name.to_owned(), v.clone())));
+    }
+    let language = Language::parse(text(rule, "language")).unwrap_or_default();
+    own.remove("language");
+    if language != of_group {
+        own.insert("language".to_owned(), json!(language.as_str()));
+    }
+    own
 }
 
 /// Gives a group as a file has it, with some rules.
@@ -146,7 +166,10 @@ pub(crate) fn group_of(rule: &Map<String, Value>) -> Result<(RuleGroup, Vec<Stri
     let written = yaml::write(&json!({"groups": [group]}));
     let mut file = read(&written, &Languages)
         .map_err(|faults| Problem::invalid(errors_below(faults.iter(), RULE_PATH, "/rule")))?;
-    Ok((file.groups.remove(0), file.warnings))
+    let mut group = file.groups.remove(0);
+    let is_own = rule.get("labels").and_then(|labels| labels.get("service")).is_some();
+    group.rules.iter_mut().for_each(|one| one.service_yields = !is_own && !text(rule, "service").is_empty());
+    Ok((group, file.warnings))
 }
 
 /// Makes a group of its stored settings, without rules.
@@ -160,7 +183,10 @@ fn settings_of(name: &str, settings: &Map<String, Value>) -> Result<RuleGroup, P
 /// Asks the languages and the reader of rules about stored rules and groups, and the reader of policies about what a policy
 /// is made of.
 #[derive(Debug, Clone, Copy)]
-pub struct AlertingChecks;
+pub struct AlertingChecks {
+    /// The interval of groups that name none.
+    pub interval_ms: Millis,
+}
 
 impl Checks for AlertingChecks {
     fn check(&self, family: &Family, body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
@@ -182,6 +208,10 @@ impl Checks for AlertingChecks {
 
     fn secrets(&self, family: &Family, body: &Map<String, Value>) -> Vec<String> {
         stored_policy::secrets(family, body)
+    }
+
+    fn group_interval(&self) -> String {
+        duration::format(self.interval_ms)
     }
 
     fn whole(&self, parts: &[Part], changed: &[String]) -> quiver_config::Result<()> {
@@ -229,12 +259,12 @@ fn run_as(rule: &Entity) -> Rights {
     Rights::narrowed(&triples, None)
 }
 
-/// Gives all stored groups as they run: each rule with what its last editor may see.
+/// Gives all stored groups as they run, without edits that wait for a deploy: each rule with what its last editor may see.
 ///
 /// # Errors
 /// When the database is gone.
 pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source>> {
-    let all = by_group(config.all(&RULE_GROUPS).await?, config.all(&RULES).await?);
+    let all = by_group(config.running(&RULE_GROUPS).await?, config.running(&RULES).await?);
     let mut sources = Vec::with_capacity(all.len());
     for ((namespace, name), stored) in all {
         let none = Map::new();
@@ -282,7 +312,7 @@ mod tests {
     fn bodies_are_checked_by_the_languages() {
         let check = |family: &Family, body: Value| {
             let mut errors = Vec::new();
-            AlertingChecks.check(family, &object(body), &mut errors);
+            AlertingChecks { interval_ms: 60_000 }.check(family, &object(body), &mut errors);
             errors.into_iter().map(|e| format!("{} {}", e.field, e.code)).collect::<Vec<_>>()
         };
         let none: [&str; 0] = [];

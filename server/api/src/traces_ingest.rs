@@ -20,6 +20,7 @@ use crate::error::{log, plain, public_text, status_of, with_retry_after};
 use crate::ingest_api::status_message;
 use crate::metrics::phases::{Signal as Phase, Step};
 use crate::refused;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
@@ -113,6 +114,7 @@ pub(crate) async fn decode_and_write(
     let partial = TracePartial::of(&decoded);
     refused::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
+    RequestInfo::note_records(batch.len() as u64);
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
         phases.timed(Phase::Traces, Step::Store, state.store.write_spans(batch)).await?;

@@ -14,6 +14,8 @@ use quiver_database::{Database, Row, statement};
 use quiver_types::{Clock, Error, ErrorKind, Result, Vault};
 use serde_json::{Value, json};
 
+use crate::failpoint;
+
 /// How long a key signs.
 const SIGNS_MS: i64 = 90 * 86_400_000;
 /// How long before that it is published.
@@ -232,13 +234,18 @@ impl SigningKeys {
         {
             let _one = self.turning.lock().await;
             let Some(next) = self.next(now_ms) else { return Err(Error::internal("there is no next key")) };
+            // As one: a kill between both would leave keys good that were to be revoked.
+            let mut tx = self.pool.begin().await.map_err(|e| fault("written", e))?;
             let sql = "UPDATE signing_key SET active_ms = ? WHERE kid = ?";
             let row = statement(sql).bind(now_ms).bind(&next.kid);
-            row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
+            row.execute(&mut tx).await.map_err(|e| fault("written", e))?;
+            failpoint::hit("auth.in-rotation");
             let until = if revoke_old { now_ms } else { now_ms + VERIFIES_MS };
             let sql = "UPDATE signing_key SET retired_ms = CASE WHEN retired_ms < ? THEN retired_ms ELSE ? END WHERE kid <> ?";
             let row = statement(sql).bind(until).bind(until).bind(&next.kid);
-            row.execute(&self.pool).await.map_err(|e| fault("written", e))?;
+            row.execute(&mut tx).await.map_err(|e| fault("written", e))?;
+            tx.commit().await.map_err(|e| fault("written", e))?;
+            failpoint::hit("auth.after-rotation");
             self.load().await?;
         }
         self.turn().await?;

@@ -13,6 +13,7 @@ mod credentials;
 mod directory;
 mod error;
 mod external;
+pub mod failpoint;
 mod form;
 mod grants;
 mod jwt;
@@ -22,6 +23,7 @@ mod random;
 mod seen;
 mod service;
 mod session;
+mod tables;
 mod throttle;
 mod vault;
 
@@ -37,6 +39,7 @@ pub use password::{PasswordRule, Passwords};
 pub use random::OsRandom;
 pub use seen::Seen;
 pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way, external_id};
+pub use tables::SCHEMA;
 pub use vault::MasterVault;
 
 /// A text that is never shown.

@@ -157,18 +157,7 @@ pub struct Auth {
     notes: Notes,
 }
 
-/// Tables of this crate: migrations in order.
-const MIGRATIONS: &[(&str, &str)] = &[
-    ("0001_auth", include_str!("../../../schemas/auth/0001_auth.sql")),
-    ("0002_session_ended", include_str!("../../../schemas/auth/0002_session_ended.sql")),
-];
-
 impl Auth {
-    /// Steps that bring the tables of this crate up to date; whoever owns the database applies them before [`Self::open`].
-    pub fn migrations() -> &'static [(&'static str, &'static str)] {
-        MIGRATIONS
-    }
-
     /// Opens the token service.
     ///
     /// # Errors

@@ -15,6 +15,8 @@ use parking_lot::RwLock;
 use quiver_database::{Database, statement};
 use quiver_types::{Clock, Error, ErrorKind, Random, Result, Vault, random_bytes};
 
+use crate::failpoint;
+
 /// How a refresh token begins.
 const PREFIX: &str = "qvr_";
 /// `{"typ":"Refresh"}` in base64.
@@ -179,11 +181,13 @@ impl Sessions {
         for row in many {
             self.end(&row.try_get::<String>(0).map_err(fault)?).await?;
         }
+        failpoint::hit("auth.before-session");
         let sql = "INSERT INTO session (id, subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, \
             end_ms) VALUES (?, ?, ?, ?, ?, 0, ?, ?, ?, ?)";
         let row = statement(sql).bind(&id).bind(subject).bind(client).bind(scope);
         let row = row.bind(self.vault.seal(&place(&id), &secret)).bind(now_ms).bind(now_ms).bind(idle_ms);
         row.bind(now_ms + life_ms).execute(&self.pool).await.map_err(fault)?;
+        failpoint::hit("auth.after-session");
         let session = Session {
             subject: subject.to_owned(),
             client: client.to_owned(),
@@ -255,6 +259,7 @@ impl Sessions {
             let row = statement(sql).bind(now_ms).bind(&id).bind(stored.generation);
             let done = row.execute(&self.pool).await.map_err(fault)?;
             if done == 1 {
+                failpoint::hit("auth.after-refresh");
                 let next = token(&id, &stored.secret, stored.generation + 1);
                 return Ok(Refreshed::Next(stored.session, next));
             }
@@ -281,6 +286,7 @@ impl Sessions {
         self.deny(id);
         let sql = "UPDATE session SET ended_ms = ? WHERE id = ? AND ended_ms IS NULL";
         statement(sql).bind(self.clock.now_ms()).bind(id).execute(&self.pool).await.map_err(fault)?;
+        failpoint::hit("auth.after-end");
         Ok(())
     }
 

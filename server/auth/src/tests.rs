@@ -79,7 +79,7 @@ async fn fixture_with(settings: AuthSettings, fetch: Option<Arc<dyn Fetch>>) -> 
     let dir = tempfile::tempdir().unwrap();
     let pool = Database::for_tests(&dir.path().join("auth.db"), quiver_testpg::given()).await.unwrap();
     let mut writing = pool.begin().await.unwrap();
-    for (_, sql) in Auth::migrations() {
+    for (_, sql) in SCHEMA.steps {
         writing.apply(sql).await.unwrap();
     }
     writing.commit().await.unwrap();

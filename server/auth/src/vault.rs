@@ -35,16 +35,25 @@ impl MasterVault {
     /// # Errors
     /// When the file cannot be read or made, or holds something else.
     pub fn open_file(path: &Path, random: Arc<dyn Random>) -> Result<Self> {
+        if let Some(vault) = Self::of_file(path, Arc::clone(&random))? {
+            return Ok(vault);
+        }
+        let key = zeroize::Zeroizing::new(random_bytes::<KEY_BYTES>(&*random));
+        write_secret(path, &*key).map_err(|e| {
+            Error::invalid(format!("the master key `{}` cannot be written", path.display())).with_source(e)
+        })?;
+        Ok(Self::new(&key, random))
+    }
+
+    /// Reads the key from a file; none: it is not there.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or holds something else.
+    pub fn of_file(path: &Path, random: Arc<dyn Random>) -> Result<Option<Self>> {
         let shown = path.display();
         let bytes = match std::fs::read(path) {
-            Ok(bytes) => bytes,
-            Err(error) if error.kind() == std::io::ErrorKind::NotFound => {
-                let key = random_bytes::<KEY_BYTES>(&*random);
-                write_secret(path, &key).map_err(|e| {
-                    Error::invalid(format!("the master key `{shown}` cannot be written")).with_source(e)
-                })?;
-                key.to_vec()
-            }
+            Ok(bytes) => zeroize::Zeroizing::new(bytes),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
             Err(error) => {
                 return Err(Error::invalid(format!("the master key `{shown}` cannot be read")).with_source(error));
             }
@@ -52,7 +61,7 @@ impl MasterVault {
         let wrong =
             || Error::invalid(format!("the master key `{shown}` must have {KEY_BYTES} bytes, has {}", bytes.len()));
         let key = zeroize::Zeroizing::new(<[u8; KEY_BYTES]>::try_from(&bytes[..]).map_err(|_| wrong())?);
-        Ok(Self::new(&key, random))
+        Ok(Some(Self::new(&key, random)))
     }
 }
 

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 use crate::change::Work;
 use crate::db;
 use crate::document::{Config, Entity, Page};
+use crate::failpoint;
 use crate::family::{Caller, Family};
 use crate::filter;
 use crate::json::{shown, time_of, time_text};
@@ -108,6 +109,7 @@ fn chained(prev: &str, row: &str) -> String {
 async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<String, Value>) -> Result<()> {
     row.insert("id".to_owned(), json!(id));
     row.insert("at".to_owned(), json!(time_text(now_ms)));
+    failpoint::hit("config.before-audit");
     let row = Value::Object(row).to_string();
     let last = statement("SELECT hash FROM audit ORDER BY number DESC LIMIT 1").fetch_optional(&mut *db).await?;
     let prev: String = last.map(|r| r.try_get(0)).transpose()?.unwrap_or_default();
@@ -116,6 +118,7 @@ async fn append(db: &mut Connection, id: String, now_ms: i64, mut row: Map<Strin
     let number: i64 = next.fetch_one(&mut *db).await?.try_get(0)?;
     let sql = "INSERT INTO audit (number, at_ms, row, prev_hash, hash) VALUES (?, ?, ?, ?, ?)";
     statement(sql).bind(number).bind(now_ms).bind(row).bind(prev).bind(hash).execute(db).await?;
+    failpoint::hit("config.after-audit");
     Ok(())
 }
 

@@ -7,6 +7,7 @@ use serde_json::{Map, Value, json};
 use crate::audit;
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
+use crate::failpoint;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Making};
 use crate::fields::{Mode, SECRET};
@@ -83,7 +84,7 @@ pub enum Op {
 }
 
 impl Op {
-    fn id(&self) -> Option<&str> {
+    pub(crate) fn id(&self) -> Option<&str> {
         match self {
             Self::Create { id, .. } => id.as_deref(),
             Self::Replace { id, .. } | Self::Patch { id, .. } | Self::Delete { id, .. } | Self::Restore { id, .. } => {
@@ -147,6 +148,8 @@ pub(crate) struct Work<'a> {
     pub(crate) caller: &'a Caller,
     pub(crate) now_ms: i64,
     pub(crate) reading: Reading,
+    /// What the audit log calls its changes, where that does not follow from them.
+    pub(crate) named: Option<&'static str>,
 }
 
 impl Config {
@@ -167,7 +170,7 @@ impl Config {
         let (op, system) = self.sealed(place.family, op, system).await?;
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
-        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
         let done = work.apply(place, op, system).await?;
         self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await?;
         if dry_run {
@@ -224,7 +227,7 @@ impl Config {
         let composes = ops.iter().any(|(place, _)| place.family.composes);
         for (n, (place, op)) in ops.into_iter().enumerate() {
             let (id, action, family) = (op.id().map(str::to_owned), op.action(), place.family);
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient };
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: None };
             match work.apply(&place, op, System::default()).await {
                 Ok(done) => all.push(done),
                 Err(problem) => {
@@ -250,6 +253,7 @@ impl Config {
     /// Tells who watches that something changed.
     pub(crate) fn tell(&self, revision: Option<u64>) {
         if let Some(number) = revision {
+            failpoint::hit("config.after-commit");
             // Another server's change may have been seen first.
             self.revision.send_if_modified(|known| {
                 let newer = number > *known;
@@ -295,8 +299,14 @@ impl Config {
             return Ok(());
         }
         let caller = Caller { manager: "builtin".to_owned(), ..Caller::system() };
-        let mut work =
-            Work { config: self, db, caller: &caller, now_ms: self.clock.now_ms(), reading: Reading::Strict };
+        let mut work = Work {
+            config: self,
+            db,
+            caller: &caller,
+            now_ms: self.clock.now_ms(),
+            reading: Reading::Strict,
+            named: None,
+        };
         let op = Op::Create { id: Some(id.to_owned()), body };
         work.apply(&Place::of(family), op, System::default()).await?;
         Ok(())
@@ -307,6 +317,7 @@ impl Config {
 pub(crate) async fn next_revision(db: &mut Connection) -> Result<u64> {
     let sql = "UPDATE revision SET number = number + 1 RETURNING number";
     let number: i64 = statement(sql).fetch_one(db).await?.try_get(0)?;
+    failpoint::hit("config.before-commit");
     Ok(number as u64)
 }
 
@@ -314,7 +325,7 @@ impl Work<'_> {
     /// Makes a change.
     pub(crate) async fn apply(&mut self, place: &Place, op: Op, system: System) -> Result<Done> {
         let family = place.family;
-        let action = op.action();
+        let action = self.named.unwrap_or(op.action());
         let before = match op.id() {
             Some(id) => find(self.db, family.name, id).await?,
             None => None,
@@ -402,6 +413,7 @@ impl Work<'_> {
                 caller: self.caller,
                 id: before.as_ref().map(|b| b.id.as_str()).or(id.as_deref()),
                 before: before.as_ref(),
+                group_interval: &config.checks.group_interval(),
                 new_id: &|| config.new_id(),
             };
             prepare(self.db, &making, &mut draft).await?;
@@ -474,10 +486,12 @@ impl Work<'_> {
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
         let row = row.bind(entity.created_ms).bind(entity.updated_ms).bind(&entity.created_by).bind(&entity.updated_by);
         row.bind(&entity.managed_by).bind(&body).bind(sealed).execute(&mut *self.db).await?;
-        self.remember(family, entity, action, &body).await
+        self.remember(family, entity, action, &body).await?;
+        failpoint::hit("config.after-entity");
+        Ok(())
     }
 
-    async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
+    pub(crate) async fn remember(&mut self, family: &Family, entity: &Entity, action: &str, body: &str) -> Result<()> {
         let sql = "INSERT INTO entity_version (family, id, version, at_ms, by_whom, action, owner, body) \
             VALUES (?, ?, ?, ?, ?, ?, ?, ?)";
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
@@ -497,7 +511,7 @@ impl Work<'_> {
         if let Some(hook) = family.hook {
             hook(self.db, self.caller, self.now_ms, Some(&before), None).await?;
         }
-        audit::changed(self, family, "DELETE", Some(&before), None).await?;
+        audit::changed(self, family, self.named.unwrap_or("DELETE"), Some(&before), None).await?;
         Ok(Done { action: "DELETE", before: Some(before), after: None, changed: true })
     }
 

@@ -5,10 +5,11 @@ use quiver_database::{Database, Writing, statement};
 use crate::problem::{Problem, Result};
 
 /// Migrations in order; their numbers are their positions from 1.
-const MIGRATIONS: &[(&str, &str)] = &[
+pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0001_entities", include_str!("../../../schemas/entities/0001_entities.sql")),
     ("0002_audit_end", include_str!("../../../schemas/entities/0002_audit_end.sql")),
     ("0003_jobs", include_str!("../../../schemas/entities/0003_jobs.sql")),
+    ("0004_deployed", include_str!("../../../schemas/entities/0004_deployed.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.
@@ -16,10 +17,24 @@ const MIGRATIONS: &[(&str, &str)] = &[
 /// # Errors
 /// `STORE_BUSY`; `INTERNAL` when a newer build made them.
 pub async fn migrate(base: &Database, part: &str, steps: &[(&str, &'static str)], now_ms: i64) -> Result<()> {
-    let create = "CREATE TABLE IF NOT EXISTS migration (part TEXT NOT NULL, number INTEGER NOT NULL, \
-        name TEXT NOT NULL, applied_ms INTEGER NOT NULL, PRIMARY KEY (part, number)) STRICT";
     let mut tx = base.begin().await?;
-    tx.apply(create).await?;
+    migrate_within(&mut tx, part, steps, now_ms).await?;
+    tx.commit().await?;
+    Ok(())
+}
+
+/// The table in which each part counts its steps.
+pub(crate) const MIGRATION: &str = "CREATE TABLE IF NOT EXISTS migration (part TEXT NOT NULL, number INTEGER NOT NULL, \
+    name TEXT NOT NULL, applied_ms INTEGER NOT NULL, PRIMARY KEY (part, number)) STRICT";
+
+/// The same within a transaction.
+pub(crate) async fn migrate_within(
+    tx: &mut Writing,
+    part: &str,
+    steps: &[(&str, &'static str)],
+    now_ms: i64,
+) -> Result<()> {
+    tx.apply(MIGRATION).await?;
     let done = statement("SELECT coalesce(max(number), 0) FROM migration WHERE part = ?").bind(part);
     let done: i64 = done.fetch_one(&mut *tx).await?.try_get(0)?;
     if done > steps.len() as i64 {
@@ -31,7 +46,6 @@ pub async fn migrate(base: &Database, part: &str, steps: &[(&str, &'static str)]
         let insert = "INSERT INTO migration (part, number, name, applied_ms) VALUES (?, ?, ?, ?)";
         statement(insert).bind(part).bind(i as i64 + 1).bind(*name).bind(now_ms).execute(&mut *tx).await?;
     }
-    tx.commit().await?;
     Ok(())
 }
 

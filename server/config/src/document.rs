@@ -306,13 +306,15 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
         let query = Arc::new(query.clone());
+        let beside = self.beside(place.family).await?;
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
         let mut rows = statement(sql).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
             let entity = Entity::read(&row)?;
-            let map = entity.shown();
+            let mut map = entity.shown();
+            beside.add(&entity, &mut map);
             if !is_visible(place, &entity, caller) || !query.wants(place.family, &map) {
                 continue;
             }
@@ -386,7 +388,7 @@ impl Config {
 }
 
 /// What differs between two bodies: `{field: {from, to}}`.
-pub(crate) fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
+pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
     let mut found = Map::new();
     for key in before.keys().chain(after.keys()) {
         let (from, to) = (before.get(key).unwrap_or(&Value::Null), after.get(key).unwrap_or(&Value::Null));

@@ -6,6 +6,7 @@ use serde_json::{Map, Value};
 use crate::family::{Family, Link, OnDelete};
 use crate::problem::FieldError;
 
+mod alerting_settings;
 mod apdex_thresholds;
 mod attributes;
 mod bindings;
@@ -17,16 +18,20 @@ mod keys;
 mod policy;
 mod processes;
 mod relationships;
+mod resource_kinds;
 mod resource_types;
 mod resources;
 mod roles;
 mod rules;
 mod segments;
 mod service_accounts;
+mod silences;
 mod standing;
 mod transactions;
 mod users;
 
+pub(crate) use alerting_settings::says;
+pub use alerting_settings::{ALERTING_SETTINGS, SETTINGS_ID};
 pub use apdex_thresholds::APDEX_THRESHOLDS;
 pub use bindings::BINDINGS;
 pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
@@ -40,12 +45,14 @@ pub use policy::{
 };
 pub use processes::{PROCESSES, steps};
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
+pub use resource_kinds::ResourceKind;
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use rules::{RULE_GROUPS, RULES, RUN_AS};
 pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
+pub use silences::SILENCES;
 pub use transactions::{RUM_TRANSACTIONS, TRANSACTIONS};
 pub use users::USERS;
 
@@ -79,6 +86,8 @@ pub const FAMILIES: &[&Family] = &[
     &INHIBIT_RULES,
     &TEMPLATES,
     &POLICY_GLOBAL,
+    &ALERTING_SETTINGS,
+    &SILENCES,
 ];
 
 /// Finds a family by its name.

@@ -12,6 +12,7 @@ use crate::document::Entity;
 use crate::families::{no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::{FieldError, Result};
+use crate::staged::{Area, STAGED};
 
 /// What becomes of an entity when one is deleted that it names.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -67,6 +68,8 @@ pub struct Making<'a> {
     pub id: Option<&'a str>,
     /// What was there.
     pub before: Option<&'a Entity>,
+    /// The interval of groups of rules that name none.
+    pub group_interval: &'a str,
     /// Makes ids.
     pub new_id: &'a (dyn Fn() -> String + Send + Sync),
 }
@@ -135,6 +138,8 @@ pub struct Family {
     pub prepare: Option<Prepare>,
     /// Whether its entities make a whole with those of the other families that do; it is checked after each change.
     pub composes: bool,
+    /// Fields that are shown and follow from other entities.
+    pub derived: &'static [&'static str],
     /// Whether those that are always there may be changed, though not deleted.
     pub builtin_open: bool,
 }
@@ -171,6 +176,7 @@ impl Family {
         natural: &[],
         prepare: None,
         composes: false,
+        derived: &[],
         builtin_open: false,
     };
 
@@ -189,7 +195,15 @@ impl Family {
     /// Says whether the first part of a dotted path is a field that can be read.
     pub(crate) fn can_be_read(&self, path: &str) -> bool {
         let first = path.split('.').next().unwrap_or_default();
-        KEPT.contains(&first) || self.field(first).is_some_and(|f| f.mode != Mode::WriteOnly)
+        KEPT.contains(&first)
+            || self.can_wait() && first == STAGED
+            || self.derived.contains(&first)
+            || self.field(first).is_some_and(|f| f.mode != Mode::WriteOnly)
+    }
+
+    /// Says whether changes of its entities can wait for a deploy.
+    pub fn can_wait(&self) -> bool {
+        Area::of(self).is_some()
     }
 
     /// The text that names an entity.

@@ -3,7 +3,7 @@
 //! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
 //! asked of it is here once: `document` reads and lists (`query`, `filter`), `change` makes one change within a
 //! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
-//! that name themselves, `audit` keeps a chain of who did what.
+//! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
 //!
 //! Invariants: no HTTP (the API maps a [`Problem`]); one request is one transaction; what is secret is never in an
 //! answer, a history or an audit row.
@@ -11,9 +11,11 @@
 mod access;
 mod answered;
 mod audit;
+mod beside;
 mod change;
 mod db;
 mod document;
+pub mod failpoint;
 pub mod families;
 mod family;
 mod fields;
@@ -23,10 +25,14 @@ mod jobs;
 pub mod json;
 mod many;
 mod merge;
+mod outside;
 mod problem;
 mod query;
+mod saved;
 mod sealing;
 mod seen;
+mod staged;
+mod tables;
 mod usage;
 
 pub use access::must_have;
@@ -34,14 +40,19 @@ pub use answered::{Begun, Named};
 pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Part, Sealer, System};
 pub use db::migrate;
-pub use document::{Config, Entity, Page, Place};
+pub use document::{Config, Entity, Page, Place, diff};
 pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use jobs::{Job, NewJob};
 pub use many::{Failed, ImportMode, Imported};
+pub use outside::Outside;
 pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
+pub use quiver_database::Schema;
+pub use saved::{Loaded, Saved};
 pub use seen::Seen;
+pub use staged::{Area, Release};
+pub use tables::SCHEMA;
 pub use usage::KeyUse;
 
 #[cfg(test)]

@@ -168,16 +168,16 @@ impl Config {
         let (mut imported, mut all) = (Imported::default(), Vec::new());
         let mut named = std::collections::HashSet::new();
         for (n, (op, system)) in prepared.into_iter().enumerate() {
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
-            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.below(&below))?;
+            let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
             named.extend(done.after.as_ref().map(|e| e.id.clone()));
             imported.note(place, &done);
             all.extend(place.family.composes.then_some(done));
         }
         if mode == ImportMode::Replace {
             for id in self.lacking(&mut tx, place, caller, within, &named).await? {
-                let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading };
+                let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
                 let done = work.apply(place, Op::Delete { id, condition: Condition::None }, System::default()).await?;
                 imported.note(place, &done);
                 all.extend(place.family.composes.then_some(done));
@@ -408,7 +408,7 @@ impl Config {
             for ((field, _), value) in ranks.iter().zip(&held[n]) {
                 body.insert((*field).to_owned(), value.clone());
             }
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
             let op = Op::Replace { id: id.clone(), body, condition: Condition::None };
             let done = work.apply(place, op, System { body: system, ..System::default() }).await?;
             changed |= done.changed;

@@ -58,12 +58,13 @@ impl Config {
                     let patch = [("sourceId".to_owned(), json!(source)), ("targetId".to_owned(), json!(target))];
                     Op::Patch { id: relationship, patch: patch.into_iter().collect(), condition: Condition::None }
                 };
-                let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+                let mut work =
+                    Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
                 work.apply(&relationships, op, System::default()).await?;
                 *(if folds { &mut folded } else { &mut moved }) += 1;
             }
             self.widen_seen(&mut tx, caller, into, id, now_ms).await?;
-            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict };
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
             work.apply(&resources, Op::Delete { id: id.clone(), condition: Condition::None }, System::default())
                 .await?;
         }
@@ -97,7 +98,7 @@ impl Config {
             system.body.extend(value.map(|value| (key.to_owned(), json!(value))));
         }
         let op = Op::Patch { id: into.to_owned(), patch: serde_json::Map::new(), condition: Condition::None };
-        let mut work = Work { config: self, db: tx, caller, now_ms, reading: Reading::Strict };
+        let mut work = Work { config: self, db: tx, caller, now_ms, reading: Reading::Strict, named: None };
         work.apply(&Place::of(&RESOURCES), op, system).await?;
         Ok(())
     }

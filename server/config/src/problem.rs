@@ -129,6 +129,15 @@ impl Problem {
         }
         self
     }
+
+    /// The same for an item of many: what is wrong with it as a whole gets its place, too.
+    #[must_use]
+    pub fn of_item(mut self, place: &str) -> Self {
+        if self.errors.is_empty() {
+            self.errors.push(FieldError::new("", self.code, self.detail.clone()));
+        }
+        self.below(place)
+    }
 }
 
 impl From<quiver_database::Error> for Problem {

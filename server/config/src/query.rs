@@ -168,6 +168,12 @@ impl ListQuery {
         Page { items: wanted.into_iter().map(|(_, row)| self.cut(row)).collect(), next_cursor, total }
     }
 
+    /// The same without pages.
+    #[must_use]
+    pub fn everything(self) -> Self {
+        Self { limit: usize::MAX - 1, count: false, ..self }
+    }
+
     /// Cuts an entity to the fields that are asked for.
     pub(crate) fn cut(&self, entity: Map<String, Value>) -> Map<String, Value> {
         match &self.fields {

@@ -4,12 +4,14 @@
 mod dialect;
 mod open;
 mod statement;
+mod tables;
 mod value;
 
 pub use open::{Connection, Database, Link, Writing, is_passing};
 pub use sqlx::Error;
 pub use statement::{Statement, statement};
-pub use value::{Argument, Get, Row};
+pub use tables::{Schema, Table};
+pub use value::{Argument, Get, Holds, Row};
 
 #[cfg(test)]
 mod tests;

@@ -27,6 +27,10 @@ const WRITE_LOCK: i64 = 0x7175_6976_6572;
 const SETTINGS: &str = "SET lock_timeout = '5s'; SET statement_timeout = '15s'; \
     SET idle_in_transaction_session_timeout = '60s'; SET client_min_messages = 'warning'";
 
+/// A snapshot is read for as long as its copy takes to be written. The first look is its moment.
+const UNHURRIED: &str = "SET LOCAL statement_timeout = 0; SET LOCAL idle_in_transaction_session_timeout = '10min'; \
+    SELECT 1";
+
 /// A database; copies are the same one.
 #[derive(Clone)]
 pub struct Database(Base);
@@ -52,8 +56,8 @@ pub struct Connection(pub(crate) Held);
 pub(crate) enum Held {
     Sqlite(PoolConnection<Sqlite>),
     Postgres(PoolConnection<Postgres>),
-    SqliteWriting(Transaction<'static, Sqlite>),
-    PostgresWriting(Transaction<'static, Postgres>),
+    SqliteWithin(Transaction<'static, Sqlite>),
+    PostgresWithin(Transaction<'static, Postgres>),
 }
 
 impl fmt::Debug for Connection {
@@ -201,6 +205,26 @@ impl Database {
         Ok(Connection(held))
     }
 
+    /// Begins to read what is there at one moment, however long that takes and whatever is written meanwhile.
+    ///
+    /// # Errors
+    /// When no connection is free in time, or nobody answers.
+    pub async fn snapshot(&self) -> Result<Connection, Error> {
+        match &self.0 {
+            Base::Sqlite(pool) => {
+                let mut connection = Connection(Held::SqliteWithin(pool.begin_with("BEGIN DEFERRED").await?));
+                // Its moment is that of the first look.
+                statement("SELECT count(*) FROM sqlite_schema").fetch_one(&mut connection).await?;
+                Ok(connection)
+            }
+            Base::Postgres(pool) => {
+                let mut begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")).await?;
+                in_time(begun.execute(sqlx::raw_sql(UNHURRIED))).await?;
+                Ok(Connection(Held::PostgresWithin(begun)))
+            }
+        }
+    }
+
     /// Begins to write. There is one writer at a time, so that what it reads holds until it is done.
     ///
     /// # Errors
@@ -208,12 +232,12 @@ impl Database {
     pub async fn begin(&self) -> Result<Writing, Error> {
         match &self.0 {
             Base::Sqlite(pool) => {
-                Ok(Writing(Connection(Held::SqliteWriting(pool.begin_with("BEGIN IMMEDIATE").await?))))
+                Ok(Writing(Connection(Held::SqliteWithin(pool.begin_with("BEGIN IMMEDIATE").await?))))
             }
             Base::Postgres(pool) => {
                 // Each statement sees what was committed before it, so what follows the lock sees the last writer's work.
                 let begun = in_time(pool.begin_with("BEGIN ISOLATION LEVEL READ COMMITTED")).await?;
-                let mut writing = Writing(Connection(Held::PostgresWriting(begun)));
+                let mut writing = Writing(Connection(Held::PostgresWithin(begun)));
                 statement("SELECT pg_advisory_xact_lock(?)").bind(WRITE_LOCK).execute(&mut writing).await?;
                 Ok(writing)
             }
@@ -236,8 +260,8 @@ impl Writing {
     /// When it cannot be kept; or, of a connection that was lost, when nobody knows.
     pub async fn commit(self) -> Result<(), Error> {
         match self.0.0 {
-            Held::SqliteWriting(transaction) => transaction.commit().await,
-            Held::PostgresWriting(transaction) => in_time(transaction.commit()).await,
+            Held::SqliteWithin(transaction) => transaction.commit().await,
+            Held::PostgresWithin(transaction) => in_time(transaction.commit()).await,
             Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
         }
     }
@@ -248,8 +272,8 @@ impl Writing {
     /// When the connection is lost, which forgets it, too.
     pub async fn rollback(self) -> Result<(), Error> {
         match self.0.0 {
-            Held::SqliteWriting(transaction) => transaction.rollback().await,
-            Held::PostgresWriting(transaction) => in_time(transaction.rollback()).await,
+            Held::SqliteWithin(transaction) => transaction.rollback().await,
+            Held::PostgresWithin(transaction) => in_time(transaction.rollback()).await,
             Held::Sqlite(_) | Held::Postgres(_) => Ok(()),
         }
     }
@@ -260,8 +284,8 @@ impl Writing {
     /// Those of the database.
     pub async fn apply(&mut self, sql: &'static str) -> Result<(), Error> {
         match &mut self.0.0 {
-            Held::SqliteWriting(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
-            Held::PostgresWriting(one) => {
+            Held::SqliteWithin(one) => one.execute(sqlx::raw_sql(sql)).await.map(|_| ()),
+            Held::PostgresWithin(one) => {
                 let sql = schema(sql);
                 one.execute(sqlx::raw_sql(sqlx::AssertSqlSafe(sql))).await.map(|_| ())
             }

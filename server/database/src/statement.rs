@@ -10,7 +10,7 @@ use sqlx::{AssertSqlSafe, Error};
 
 use crate::dialect::numbered;
 use crate::open::{Base, Connection, Held, Link};
-use crate::value::{Argument, Kind, Row};
+use crate::value::{Argument, Holds, Kind, Row};
 
 /// How long a statement may take before its connection counts as lost: a network that swallows packets says nothing.
 const LOST: Duration = Duration::from_secs(20);
@@ -40,6 +40,9 @@ macro_rules! bound {
                 Argument::Number(value) => query.bind(value),
                 Argument::Text(value) => query.bind($text(value)),
                 Argument::Bytes(value) => query.bind(value),
+                Argument::Null(Holds::Number) => query.bind(None::<i64>),
+                Argument::Null(Holds::Text) => query.bind(None::<String>),
+                Argument::Null(Holds::Bytes) => query.bind(None::<Vec<u8>>),
             };
         }
         query
@@ -60,13 +63,13 @@ macro_rules! on_link {
                 Held::Sqlite(one) => {
                     bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
                 }
-                Held::SqliteWriting(one) => {
+                Held::SqliteWithin(one) => {
                     bound!(sql, arguments, std::convert::identity).$method(&mut **one).await.map($sqlite)
                 }
                 Held::Postgres(one) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
                 }
-                Held::PostgresWriting(one) => {
+                Held::PostgresWithin(one) => {
                     in_time(bound!(numbered(&sql), arguments, without_nul).$method(&mut **one)).await.map($postgres)
                 }
             },
@@ -135,6 +138,22 @@ impl Statement {
                 let rows = bound!(numbered(&sql), arguments, without_nul).fetch(pool);
                 rows.map(|row| row.map(|row| Row(Kind::Postgres(row)))).boxed()
             }
+        }
+    }
+
+    /// The same on a connection, which sees one state of all tables if it is that of a snapshot.
+    pub fn fetch_on(self, on: &mut Connection) -> BoxStream<'_, Result<Row, Error>> {
+        let (sql, arguments) = (self.sql, self.arguments);
+        macro_rules! rows {
+            ($query:expr, $one:expr, $kind:path) => {
+                $query.fetch(&mut **$one).map(|row| row.map(|row| Row($kind(row)))).boxed()
+            };
+        }
+        match &mut on.0 {
+            Held::Sqlite(one) => rows!(bound!(sql, arguments, std::convert::identity), one, Kind::Sqlite),
+            Held::SqliteWithin(one) => rows!(bound!(sql, arguments, std::convert::identity), one, Kind::Sqlite),
+            Held::Postgres(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, Kind::Postgres),
+            Held::PostgresWithin(one) => rows!(bound!(numbered(&sql), arguments, without_nul), one, Kind::Postgres),
         }
     }
 }

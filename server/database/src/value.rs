@@ -13,6 +13,19 @@ pub enum Argument {
     Text(String),
     /// Bytes.
     Bytes(Vec<u8>),
+    /// Nothing, where such a value could be.
+    Null(Holds),
+}
+
+/// What a column holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Holds {
+    /// Numbers.
+    Number,
+    /// Texts.
+    Text,
+    /// Bytes.
+    Bytes,
 }
 
 macro_rules! arguments {
@@ -80,6 +93,19 @@ impl Row {
     /// When the column is not there, or of another type.
     pub fn try_get<T: Get>(&self, at: usize) -> Result<T, Error> {
         T::get(self, at)
+    }
+
+    /// Reads a column as what would be put into it.
+    ///
+    /// # Errors
+    /// When the column is not there, or of another type.
+    pub fn argument(&self, at: usize, holds: Holds) -> Result<Argument, Error> {
+        let value = match holds {
+            Holds::Number => self.try_get::<Option<i64>>(at)?.map(Argument::Number),
+            Holds::Text => self.try_get::<Option<String>>(at)?.map(Argument::Text),
+            Holds::Bytes => self.try_get::<Option<Vec<u8>>>(at)?.map(Argument::Bytes),
+        };
+        Ok(value.unwrap_or(Argument::Null(holds)))
     }
 
     /// How many columns there are.

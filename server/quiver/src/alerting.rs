@@ -27,7 +27,8 @@ use crate::settings::{Settings, Span};
 /// The database of alerting, beside the catalog.
 const DATABASE: &str = "alerts.db";
 
-fn millis(span: Span) -> i64 {
+/// A span in milliseconds; none: 0.
+pub(crate) fn millis(span: Span) -> i64 {
     span.0.map_or(0, |d| i64::try_from(d.as_millis()).unwrap_or(i64::MAX))
 }
 

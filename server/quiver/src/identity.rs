@@ -3,9 +3,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_api::identity::{FirstPassword, Identities, KeyRate, PasswordSealer};
+use quiver_api::identity::{FirstPassword, Identities, KeyRates, PasswordSealer, Rate};
 use quiver_api::stored_rules::AlertingChecks;
-use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, Secret, apikey};
+use quiver_auth::{Auth, AuthSettings, Fetch, MasterVault, OsRandom, SCHEMA, Secret, apikey};
 use quiver_config::{Config, Problem, ProblemKind, migrate};
 use quiver_database::Database;
 use quiver_store::layout::DataDir;
@@ -34,7 +34,8 @@ fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|v| !v.is_empty())
 }
 
-fn master_key(settings: &Settings) -> PathBuf {
+/// The file with the master key.
+pub(crate) fn master_key(settings: &Settings) -> PathBuf {
     let given = Some(settings.auth.master_key_file.clone()).filter(|f| !f.is_empty());
     let given = given.or_else(|| variable("QUIVER_MASTER_KEY_FILE"));
     given.map_or_else(|| Path::new(&settings.store.data).join(MASTER_KEY), PathBuf::from)
@@ -73,7 +74,8 @@ fn database_url(settings: &Settings) -> Result<Option<String>> {
     Ok(Some(url).filter(|url| !url.is_empty()))
 }
 
-async fn open_database(settings: &Settings) -> Result<Database> {
+/// Opens the database of accounts and configuration.
+pub(crate) async fn open_database(settings: &Settings) -> Result<Database> {
     let Some(url) = database_url(settings)? else {
         let opened = Database::sqlite(&Path::new(&settings.store.data).join(DATABASE)).await;
         return opened.map_err(|e| fault(e.into()));
@@ -105,7 +107,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     };
     let vault: Arc<dyn quiver_types::Vault> = Arc::new(vault);
     let pool = open_database(settings).await?;
-    migrate(&pool, "auth", Auth::migrations(), clock.now_ms()).await.map_err(fault)?;
+    migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(fault)?;
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
         key_bits: settings.auth.key_bits as u32,
@@ -119,7 +121,8 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     let auth = Auth::open(own, pool.clone(), own_vault, own_clock, Arc::<OsRandom>::clone(&random), fetch).await?;
     let sealer = Arc::new(PasswordSealer(Arc::clone(auth.passwords())));
     let config = Config::open(pool, Arc::clone(clock), random, vault, sealer).await.map_err(fault)?;
-    let config = config.with_checks(Arc::new(AlertingChecks));
+    let interval_ms = crate::alerting::millis(settings.alerting.evaluation_interval);
+    let config = config.with_checks(Arc::new(AlertingChecks { interval_ms }));
     Ok((auth, config))
 }
 
@@ -139,10 +142,13 @@ pub async fn open(settings: &Settings, listen: &str, clock: Arc<dyn Clock>) -> R
     let (auth, config) = open_parts(settings, &clock).await?;
     let issuer = format!("{}/realms/platform", base_url(settings, listen));
     let enforced = settings.rbac.mode == "on";
-    let number = |n: usize| u32::try_from(n).unwrap_or(u32::MAX);
-    let (per_second, burst) = (settings.rbac.key_requests_per_second, settings.rbac.key_requests_burst);
-    let rate = KeyRate { per_second: number(per_second), burst: number(burst) };
-    Identities::open(auth, config, (issuer, enforced, rate), &first_password(settings)).await.map_err(fault)
+    let rbac = &settings.rbac;
+    let rates = KeyRates {
+        requests: Rate { per_second: rbac.key_requests_per_second as u64, burst: rbac.key_requests_burst as u64 },
+        ingest_bytes: Rate::per_second(rbac.key_ingest_bytes_per_second.0),
+        ingest_records: Rate::per_second(rbac.key_ingest_records_per_second as u64),
+    };
+    Identities::open(auth, config, (issuer, enforced, rates), &first_password(settings)).await.map_err(fault)
 }
 
 /// Sets the password of a user in the store itself; gives the new one when it was made up.

@@ -11,6 +11,7 @@ pub mod process;
 pub mod reload;
 pub mod remote;
 pub mod rules;
+pub mod saved;
 pub mod server;
 pub mod settings;
 pub mod sql;

@@ -10,11 +10,12 @@ use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{analytics, demo, identity, memory, notify, remote, rules, sql, telemetry, wiring};
+use quiver::{analytics, demo, identity, memory, notify, process, remote, rules, saved, sql, telemetry, wiring};
 use quiver_api::AppState;
 use quiver_api::sql_forms::Form;
 use quiver_store::BackupRequest;
-use quiver_types::{Error, ErrorKind, SystemClock, failpoint};
+use quiver_store::backup::Detach;
+use quiver_types::{Error, ErrorKind, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -203,6 +204,12 @@ struct RestoreArgs {
     /// Write the names of the backups, oldest first, and change nothing.
     #[arg(long)]
     list: bool,
+    /// Restore telemetry alone: accounts and configuration begin anew, or are in a PostgreSQL that is there.
+    #[arg(long)]
+    without_configuration: bool,
+    /// The master key is lost: restore the configuration without what is encrypted under it.
+    #[arg(long, conflicts_with = "without_configuration")]
+    without_secrets: bool,
     #[command(flatten)]
     serve: ServeArgs,
 }
@@ -346,7 +353,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         return Ok(());
     }
     if cli.failpoints {
-        arm_failpoints()?;
+        process::arm_failpoints()?;
     }
     match cli.command {
         Some(Command::Rules { .. } | Command::Models { .. }) => Ok(()),
@@ -391,12 +398,6 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
     }
 }
 
-fn arm_failpoints() -> Result<(), Failure> {
-    let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
-    let lists = [quiver_store::failpoint::NAMES, quiver_query::failpoint::NAMES];
-    Ok(failpoint::arm(&text, &lists)?)
-}
-
 fn backup(args: &BackupArgs) -> Result<(), Failure> {
     // The server's own folder may be another than ours.
     let to =
@@ -413,8 +414,10 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
             runtime()?.block_on(remote.backup(&request))?
         }
         None => {
-            let settings = wiring::store_settings(&args.serve.load()?.settings);
-            let report = quiver_store::backup::backup(settings, Arc::new(SystemClock), &request);
+            let settings = args.serve.load()?.settings;
+            let configuration = saved::AtRest(&settings);
+            let store = wiring::store_settings(&settings);
+            let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
             runtime()?.block_on(report).map_err(|e| match e.kind() {
                 ErrorKind::Conflict => {
                     Error::new(e.kind(), "a running server is backed up by `--server ADDR`").with_source(e)
@@ -471,15 +474,21 @@ fn ask(args: &SqlArgs) -> Result<(), Failure> {
 }
 
 fn restore(args: &RestoreArgs) -> Result<(), Failure> {
-    let settings = wiring::store_settings(&args.serve.load()?.settings);
+    let settings = args.serve.load()?.settings;
+    let store = wiring::store_settings(&settings);
     if args.list {
-        let names = runtime()?.block_on(quiver_store::backup::list(&settings, &args.from))?;
+        let names = runtime()?.block_on(quiver_store::backup::list(&store, &args.from))?;
         names.iter().for_each(|name| println!("{name}"));
         return Ok(());
     }
-    let (clock, at) = (Arc::new(SystemClock), args.at.as_deref());
-    let report = runtime()?.block_on(quiver_store::backup::restore(settings, clock, &args.from, at))?;
+    let (clock, which) = (Arc::new(SystemClock), (args.from.as_str(), args.at.as_deref()));
+    let returning = saved::Returning::new(&settings, args.without_secrets);
+    let configuration = (!args.without_configuration).then_some(&returning as &dyn Detach);
+    let report = runtime()?.block_on(quiver_store::backup::restore_with(store, clock, which, configuration))?;
     println!("{report}");
+    if !args.without_configuration {
+        println!("{returning}");
+    }
     Ok(())
 }
 

@@ -3,6 +3,23 @@
 use std::fs;
 
 use quiver_api::metrics::write_metric;
+use quiver_types::{Result, failpoint};
+
+/// Arms the fail points that the environment names, of whichever crate.
+///
+/// # Errors
+/// Invalid: there is no such point.
+pub fn arm_failpoints() -> Result<()> {
+    let text = std::env::var(failpoint::VARIABLE).unwrap_or_default();
+    let lists = [
+        quiver_store::failpoint::NAMES,
+        quiver_query::failpoint::NAMES,
+        quiver_config::failpoint::NAMES,
+        quiver_auth::failpoint::NAMES,
+        quiver_alertd::failpoint::NAMES,
+    ];
+    failpoint::arm(&text, &lists)
+}
 
 /// Gives the memory that the process may use: that of its control group, else of the machine; in bytes.
 pub fn memory_total_bytes() -> u64 {

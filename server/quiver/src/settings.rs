@@ -301,6 +301,11 @@ settings! {
         key_requests_per_second: usize = "100";
         /// Requests that it may send at once after it was quiet.
         key_requests_burst: usize = "200";
+        /// Bytes of telemetry per second that one API key may send, as they are on the wire, and twice that at once; who sent
+        /// more gets 429 until it is made up for. 0: any number.
+        key_ingest_bytes_per_second: Size = "\"0\"";
+        /// The same of records: samples, log rows, spans.
+        key_ingest_records_per_second: usize = "0";
         /// Fields that name the service of a log row; the first non-empty one counts.
         logs_service_fields: Vec<String> = "[\"service.name\", \"service_name\", \"service\", \"app\", \"kubernetes.labels.app\"]";
     }

@@ -23,6 +23,7 @@ use quiver_api::{ApiSettings, AppState, Proxies, QueryWatch, RequestIds};
 use quiver_ingest::logs::LogsLimits;
 use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
+use quiver_olap::ModelTables;
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::tables::{TableSources, Tables};
 use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
@@ -364,8 +365,10 @@ pub async fn at_rest(settings: &Settings, clock: Arc<dyn Clock>) -> Result<AtRes
     // Configuration stands in a database of its own, which belongs to its server.
     let tables = product_tables(settings, &store, &engine, Arc::new(NothingConfigured), &clock);
     let analytics = analytics::open(settings, Arc::clone(&engine), tables)?;
+    let models = ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(&clock));
     let languages = SqlLanguages { promql: Arc::new(promql), logsql: Arc::new(logsql), clock };
-    let sql = SqlEngine::new(engine, Arc::clone(&analytics.tables) as Arc<dyn Tables>, Arc::new(languages));
+    let tables = Arc::clone(&analytics.tables) as Arc<dyn Tables>;
+    let sql = SqlEngine::new(engine, tables, Arc::new(models), Arc::new(languages));
     Ok(AtRest { sql, limits })
 }
 
@@ -411,6 +414,7 @@ async fn assemble(
     let sql = SqlEngine::new(
         Arc::clone(&engine),
         Arc::clone(&analytics.tables) as Arc<dyn Tables>,
+        Arc::new(ModelTables::new(Arc::clone(&analytics.engine), Arc::clone(&clock))),
         Arc::new(SqlLanguages { promql: Arc::clone(&promql), logsql: Arc::clone(&logsql), clock: Arc::clone(&clock) }),
     );
     let identities = match listen {

@@ -15,7 +15,8 @@ const EVEN_FROM_S: i64 = 63_072_000;
 pub enum Edge {
     /// The first instant that is not before it.
     Start,
-    /// The instant from which on all is not before it.
+    /// The instant behind the last one that is before it. Of a time that comes twice this is the second: half past two
+    /// ends when the clock shows it again. Where two o'clock itself begins the hour that comes twice, one o'clock ends once.
     End,
 }
 
@@ -64,6 +65,22 @@ pub fn wall_ns(tz: Tz, utc_ns: i64) -> i64 {
 
 /// Gives the instant of a wall time.
 pub fn utc_ns(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
+    if edge == Edge::Start {
+        return instant(tz, wall_ns, edge);
+    }
+    // The last nanosecond before the end says which hour it is the end of.
+    let last = wall_ns.saturating_sub(1);
+    instant(tz, last, edge).saturating_add(i64::from(!is_missing(tz, last)))
+}
+
+/// Whether the clock never shows a wall time.
+fn is_missing(tz: Tz, wall_ns: i64) -> bool {
+    let wall = DateTime::from_timestamp(wall_ns.div_euclid(SECOND_NS), 0).map(|t| t.naive_utc());
+    wall.is_some_and(|wall| matches!(tz.offset_from_local_datetime(&wall), MappedLocalTime::None))
+}
+
+/// The instant of a wall time: of one that comes twice the first or the last, of a missing one that of the change.
+fn instant(tz: Tz, wall_ns: i64, edge: Edge) -> i64 {
     let wall_s = wall_ns.div_euclid(SECOND_NS);
     let Some(wall) = DateTime::from_timestamp(wall_s, 0).map(|t| t.naive_utc()) else { return wall_ns };
     let at = |offset: i64| wall_ns.saturating_sub(offset * SECOND_NS);
@@ -127,6 +144,11 @@ mod tests {
         check("2026-03-29T02:30:00", Edge::End, "2026-03-29T01:00:00.000");
         check("2026-10-25T02:30:00", Edge::Start, "2026-10-25T00:30:00.000");
         check("2026-10-25T02:30:00", Edge::End, "2026-10-25T01:30:00.000");
+        check("2026-10-25T02:00:00", Edge::Start, "2026-10-25T00:00:00.000");
+        check("2026-10-25T02:00:00", Edge::End, "2026-10-25T00:00:00.000");
+        check("2026-10-25T03:00:00", Edge::End, "2026-10-25T02:00:00.000");
+        check("2026-03-29T02:00:00", Edge::End, "2026-03-29T01:00:00.000");
+        check("2026-03-29T03:00:00", Edge::End, "2026-03-29T01:00:00.000");
     }
 
     #[test]
@@ -157,8 +179,8 @@ mod tests {
                 if now != offset || piece % 4_000 == 0 {
                     for near in [utc - 1, utc, utc + 1] {
                         let wall = walls.wall_ns(near * SECOND_NS);
-                        let back = [Edge::Start, Edge::End].map(|e| utc_ns(tz, wall, e));
-                        assert!(back.contains(&(near * SECOND_NS)), "{tz} {near}");
+                        let ends = [utc_ns(tz, wall, Edge::Start), utc_ns(tz, wall + 1, Edge::End) - 1];
+                        assert!(ends.contains(&(near * SECOND_NS)), "{tz} {near}");
                     }
                     offset = now;
                 }

@@ -26,7 +26,7 @@ impl OpenMembers {
 
 impl Dimension {
     /// A text that an expression gives.
-    fn of_text(common: Common, sql: Template) -> Self {
+    pub(crate) fn of_text(common: Common, sql: Template) -> Self {
         Self {
             common,
             ty: DimensionType::String,

@@ -11,10 +11,12 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 
 use super::ranges::{self, Over};
 use super::{Group, Planner, Stage, column, model_error, of_model};
+use crate::dates::range::WallRange;
 use crate::error::OlapResult;
 use crate::functions::{WallBucket, exact_percentile, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{Case, Dimension, DimensionType, Join, Label, MemberId, Model, Piece, Template};
+use crate::query::filter::Filter;
 
 /// Name of the column that holds the value of a sub-query.
 const VALUE: &str = "value";
@@ -130,7 +132,7 @@ impl Planner<'_> {
         let alias = TableReference::bare(sub_query_alias(model, dimension));
         let keys = groups.iter().map(|g| Column::new(Some(alias.clone()), g.column.clone())).collect();
         let inner = Stage {
-            filters: if dimension.propagate_filters { stage.filters.clone() } else { Vec::new() },
+            filters: if dimension.propagate_filters { self.filters_for(stage, model, dimension) } else { Vec::new() },
             ranges: if dimension.propagate_range { self.propagated(stage, &measure) } else { Vec::new() },
             segments: Vec::new(),
             hints: Vec::new(),
@@ -145,12 +147,29 @@ impl Planner<'_> {
         Ok((LogicalPlanBuilder::from(plan).project(out)?.alias(alias)?.build()?, keys))
     }
 
+    /// The filters of a query that enter a sub-query: not those on its own value, which it cannot wait for.
+    fn filters_for(&self, stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<Filter> {
+        let own = MemberId::new(&model.common.name, &dimension.common.name);
+        let names_own = |id: &MemberId| {
+            let mut inner = BTreeSet::new();
+            if let Some(found) = self.catalog.find(id) {
+                self.sub_queries(&found.id(), &mut inner);
+            }
+            inner.contains(&own)
+        };
+        stage.filters.iter().filter_map(|filter| filter.without(&names_own)).collect()
+    }
+
     /// The range of a query on the first time dimension of the model of a measure.
-    fn propagated(&self, stage: &Stage, measure: &MemberId) -> Vec<(MemberId, crate::dates::range::WallRange)> {
+    fn propagated(&self, stage: &Stage, measure: &MemberId) -> Vec<(MemberId, WallRange)> {
         let model = self.catalog.model(&measure.model);
         let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time);
         let id = time.map(|d| MemberId::new(&model.common.name, &d.common.name));
-        stage.ranges.first().zip(id).map(|((_, range), id)| (id, *range)).into_iter().collect()
+        let moved = |(of, range): &(MemberId, WallRange)| {
+            let back = stage.shift(of).negated();
+            WallRange { start_ns: back.add_to(range.start_ns), end_ns: back.add_to(range.end_ns) }
+        };
+        stage.ranges.first().map(moved).zip(id).map(|(range, id)| (id, range)).into_iter().collect()
     }
 
     /// The value of a dimension in a row; times are instants.
@@ -161,6 +180,9 @@ impl Planner<'_> {
     fn dimension_at(&self, stage: &Stage, id: &MemberId, depth: usize) -> OlapResult<Expr> {
         if depth > DEPTH_MAX {
             return Err(model_error(format!("`{id}` stands {DEPTH_MAX} members deep")));
+        }
+        if let Some(expr) = self.given.get(id) {
+            return self.placed(stage, expr, depth);
         }
         let found = self.catalog.find(id);
         let Some((model, Kind::Dimension(dimension))) = found.map(|f| (f.model, f.kind)) else {
@@ -187,6 +209,24 @@ impl Planner<'_> {
         }
         let ty = expr.get_type(&self.schema(stage, &expr)?)?;
         Ok(if ty == instant_type() { expr } else { cast(expr, instant_type()) })
+    }
+
+    /// An expression over dimensions as one over rows.
+    fn placed(&self, stage: &Stage, expr: &Expr, depth: usize) -> OlapResult<Expr> {
+        let mut places: HashMap<&Column, Expr> = HashMap::new();
+        for named in expr.column_refs() {
+            let model = named.relation.as_ref().map_or("", |relation| relation.table());
+            let id = self.behind(&MemberId::new(model, &named.name))?;
+            places.insert(named, self.dimension_at(stage, &id, depth + 1)?);
+        }
+        let placed = expr.clone().transform_up(|e| match &e {
+            Expr::Column(named) => {
+                let place = places.get(named).cloned();
+                Ok(place.map_or_else(|| Transformed::no(e), Transformed::yes))
+            }
+            _ => Ok(Transformed::no(e)),
+        })?;
+        Ok(placed.data)
     }
 
     fn case(&self, stage: &Stage, model: &str, case: &Case, depth: usize) -> OlapResult<Expr> {
@@ -233,6 +273,9 @@ impl Planner<'_> {
 
     /// A segment as a condition.
     pub(crate) fn segment(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+        if let Some(expr) = self.given.get(id) {
+            return self.placed(stage, expr, 0);
+        }
         match self.catalog.find(id).map(|f| (f.model, f.kind)) {
             Some((model, Kind::Segment(segment))) => self.row_text(stage, &model.common.name, &segment.sql),
             _ => Err(model_error(format!("`{id}` is no segment"))),

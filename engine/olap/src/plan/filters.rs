@@ -1,5 +1,6 @@
 //! Conditions on rows and on groups as expressions.
 
+use chrono_tz::Tz;
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, lit};
 
@@ -45,7 +46,7 @@ impl Planner<'_> {
             all.push(self.in_range(stage, member, range)?);
         }
         for filter in &stage.filters {
-            all.push(self.filter(filter, &|leaf| self.row_value(stage, leaf), Some((stage, root)))?);
+            all.push(self.filter(filter, &|leaf| self.row_value(stage, leaf), stage.tz, Some((stage, root)))?);
         }
         for id in stage.segments.iter().filter(|id| self.measures_of(id).is_none()) {
             all.push(self.segment(stage, id)?);
@@ -72,25 +73,26 @@ impl Planner<'_> {
     }
 
     /// A condition on groups, over the columns of measures.
-    pub(crate) fn having(&self, filter: &Filter) -> OlapResult<Expr> {
-        self.filter(filter, &|leaf| Ok(column(self.behind(&leaf.member)?.to_string())), None)
+    pub(crate) fn having(&self, filter: &Filter, tz: Tz) -> OlapResult<Expr> {
+        self.filter(filter, &|leaf| Ok(column(self.behind(&leaf.member)?.to_string())), tz, None)
     }
 
     fn filter(
         &self,
         filter: &Filter,
         value: &dyn Fn(&Leaf) -> OlapResult<Expr>,
+        tz: Tz,
         stage: Option<(&Stage, &str)>,
     ) -> OlapResult<Expr> {
-        let all = |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, stage)).collect::<OlapResult<Vec<_>>>();
+        let all =
+            |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>();
         match filter {
             Filter::And(inner) => Ok(all(inner)?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true))),
             // None of no conditions holds; but an empty branch says nothing, as in the reference.
             Filter::Or(inner) => Ok(all(inner)?.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
                 (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),
-                (Test::Range(range, negated), stage) => {
-                    let tz = stage.map_or(chrono_tz::Tz::UTC, |(s, _)| s.tz);
+                (Test::Range(range, negated), _) => {
                     let (start, end) = range.instants(tz);
                     let value = value(leaf)?;
                     let within = value.clone().gt_eq(self.instant(start)).and(value.lt(self.instant(end)));

@@ -5,7 +5,7 @@
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
-use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
 use super::ranges::Over;
 use super::{Planner, Stage, Tree, column, model_error};
@@ -69,7 +69,7 @@ impl Planner<'_> {
             MeasureType::CountDistinct => ("count", vec![value()?], true),
             MeasureType::CountDistinctApprox => ("approx_distinct", vec![value()?], false),
             MeasureType::Sum | MeasureType::RunningTotal => ("sum", vec![value()?], false),
-            MeasureType::Avg => ("avg", vec![value()?], false),
+            MeasureType::Avg => ("avg", vec![self.averaged(stage, value()?)?], false),
             MeasureType::Min => ("min", vec![value()?], false),
             MeasureType::Max => ("max", vec![value()?], false),
             _ => return Err(model_error(format!("measure `{id}` is no aggregate"))),
@@ -79,13 +79,27 @@ impl Planner<'_> {
         Ok(Leaf { id: id.clone(), expr: self.aggregate_where(function, args, distinct, condition)?, is_count })
     }
 
+    fn averaged(&self, stage: &Stage, value: Expr) -> OlapResult<Expr> {
+        let ty = self.type_of(stage, &value)?;
+        Ok(with_digits(value, &ty))
+    }
+
     /// The type of an expression over rows.
     pub(super) fn type_of(&self, stage: &Stage, expr: &Expr) -> OlapResult<DataType> {
         Ok(expr.get_type(&self.schema(stage, expr)?)?)
     }
 
+    /// What a measure gives for a row that is not grouped: nothing where its model has no row.
+    pub(super) fn row_value_of(&self, stage: &Stage, id: &MemberId, root: &str) -> OlapResult<Expr> {
+        let value = self.row_measure(stage, id)?;
+        match self.is_there(stage, self.measure(id)?.0)? {
+            Some(there) if id.model != root => Ok(datafusion::logical_expr::when(there, value).end()?),
+            _ => Ok(value),
+        }
+    }
+
     /// What a measure gives for a single row, without grouping.
-    pub(super) fn row_measure(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
+    fn row_measure(&self, stage: &Stage, id: &MemberId) -> OlapResult<Expr> {
         let (model, measure) = self.measure(id)?;
         let name = &model.common.name;
         if measure.multi_stage || measure.rolling_window.is_some() {
@@ -223,6 +237,18 @@ impl Planner<'_> {
             return Err(model_error("a query without groups and aggregates has no rows"));
         }
         Ok(LogicalPlanBuilder::from(rows).aggregate(groups, calls)?.project(out)?.build()?)
+    }
+}
+
+/// A value whose mean has enough digits: DataFusion's of decimals has four more than they have themselves.
+pub(super) fn with_digits(value: Expr, ty: &DataType) -> Expr {
+    let DataType::Decimal128(precision, scale) = *ty else { return value };
+    // Room for the digits before the point, and for a sum that is ten digits longer.
+    let room = 28 - (i16::from(precision) - i16::from(scale));
+    let more = (i16::from(scale) + 12).min(room);
+    match i8::try_from(more) {
+        Ok(more) if more > scale => cast(value, DataType::Decimal128(38, more)),
+        _ => value,
     }
 }
 

@@ -4,7 +4,9 @@ use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::logical_expr::expr::WindowFunction;
-use datafusion::logical_expr::{Expr, ExprFunctionExt, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit};
+use datafusion::logical_expr::{
+    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit,
+};
 
 use super::apart::Apart;
 use super::ranges::Over;
@@ -228,7 +230,10 @@ impl Planner<'_> {
         let expr = self.text(stage, &own, sql, 0, Over::Groups, &mut |id| measure_column(result, id))?;
         let function = match measure.ty {
             MeasureType::Sum | MeasureType::RunningTotal => "sum",
-            MeasureType::Avg => "avg",
+            MeasureType::Avg => {
+                let ty = expr.get_type(result.schema())?;
+                return self.aggregate("avg", vec![super::parts::with_digits(expr, &ty)]);
+            }
             MeasureType::Min => "min",
             MeasureType::Max => "max",
             MeasureType::Count => "count",

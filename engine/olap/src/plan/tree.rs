@@ -11,6 +11,7 @@ use crate::model::catalog::{Catalog, Kind};
 use crate::model::{MemberId, Relationship};
 use crate::query::Query;
 use crate::query::filter::Filter;
+use crate::visible::may_name;
 
 /// Models joined to a root.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -135,7 +136,7 @@ impl Planner<'_> {
     }
 
     /// Adds the sub-query dimensions that a member is made of.
-    fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
+    pub(super) fn sub_queries(&self, id: &MemberId, out: &mut BTreeSet<MemberId>) {
         let Some(found) = self.catalog.find(id) else { return };
         let templates: Vec<_> = match found.kind {
             Kind::Dimension(d) if d.sub_query => {
@@ -169,7 +170,13 @@ impl Planner<'_> {
         }
         self.stage_needs(stage, &mut order)?;
         Tree::find(self.catalog, &order, &stage.hints).ok_or_else(|| {
-            let text = format!("no joins lead from one model to all of `{}`", order.join("`, `"));
+            // Those behind members may be none that the caller knows of.
+            let known: Vec<String> =
+                order.iter().filter(|name| may_name(self.catalog, name, self.access)).cloned().collect();
+            let text = match known.len() {
+                0 | 1 => "no joins lead from one model to all that the query needs".to_owned(),
+                _ => format!("no joins lead from one model to all of `{}`", known.join("`, `")),
+            };
             OlapError::Query(QueryError::new(Reason::NoJoinPath, "", text))
         })
     }

@@ -108,6 +108,15 @@ impl Filter {
         }
     }
 
+    /// What is left without conditions on some members; a choice that lacks a branch would keep less, so it goes as a whole.
+    pub fn without(&self, is_gone: &dyn Fn(&MemberId) -> bool) -> Option<Self> {
+        match self {
+            Self::And(inner) => Some(Self::And(inner.iter().filter_map(|f| f.without(is_gone)).collect())),
+            Self::Or(inner) => inner.iter().map(|f| f.without(is_gone)).collect::<Option<Vec<_>>>().map(Self::Or),
+            Self::Leaf(leaf) => (!is_gone(&leaf.member)).then(|| self.clone()),
+        }
+    }
+
     /// Whether it is about measures.
     pub fn is_about_measures(&self) -> bool {
         self.leaves().iter().any(|leaf| leaf.is_measure && leaf.test != Test::MeasureFilter)

@@ -6,13 +6,14 @@ use chrono_tz::Tz;
 use serde_json::{Map, Value};
 
 use super::filter::{Filter, Leaf, Test};
+use super::names::Names;
 use super::operator::{Operator, Type};
 use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
 use crate::dates::granularity::Granularity;
 use crate::dates::range::{self, WallRange};
 use crate::error::{QueryError, Reason, nearest};
-use crate::model::catalog::{Catalog, Found, Kind};
+use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId};
 
 /// Deepest nesting of filters, and most conditions.
@@ -51,7 +52,7 @@ pub(super) fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl I
 }
 
 /// Reads a query that stands at a pointer of the request.
-pub(super) fn query(value: &Value, at: &str, catalog: &Catalog, now_ns: i64) -> Read<Query> {
+pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> Read<Query> {
     let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
     if let Some(key) = map.keys().find(|k| !KEYS.contains(&k.as_str())) {
         let hint = nearest(key, KEYS).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
@@ -66,7 +67,7 @@ pub(super) fn query(value: &Value, at: &str, catalog: &Catalog, now_ns: i64) -> 
         let text = format!("unknown time zone `{timezone}`; name one of IANA such as `Europe/Berlin`");
         return err(Reason::UnknownTimezone, format!("{at}/timezone"), text);
     };
-    let reader = Reader { map, at, catalog, tz, now_ns };
+    let reader = Reader { map, at, names, tz, now_ns };
     let mut query = reader.whole(timezone)?;
     query.filters = reader.filters()?;
     if query.measures.is_empty() && query.group_columns().is_empty() {
@@ -80,7 +81,7 @@ pub(super) fn query(value: &Value, at: &str, catalog: &Catalog, now_ns: i64) -> 
 pub(super) struct Reader<'a> {
     map: &'a Map<String, Value>,
     at: &'a str,
-    catalog: &'a Catalog,
+    names: Names<'a>,
     pub(super) tz: Tz,
     now_ns: i64,
 }
@@ -191,11 +192,11 @@ impl<'a> Reader<'a> {
             let names: Option<Vec<String>> =
                 path.as_array().and_then(|p| p.iter().map(|n| n.as_str().map(str::to_owned)).collect());
             let Some(names) = names else { return err(Reason::BadType, at, "a hint is a list of models") };
-            if let Some(name) = names.iter().find(|n| !self.catalog.models.contains_key(*n)) {
+            if let Some(name) = names.iter().find(|n| !self.names.leads_over(n)) {
                 return err(Reason::UnknownModel, at, format!("there is no model `{name}`"));
             }
             let mut pairs = names.iter().zip(names.iter().skip(1));
-            if let Some((from, to)) = pairs.find(|(from, to)| self.catalog.join(from, to).is_none()) {
+            if let Some((from, to)) = pairs.find(|(from, to)| self.names.catalog.join(from, to).is_none()) {
                 return err(Reason::NoJoinPath, at, format!("model `{from}` has no join to `{to}`"));
             }
             hints.push(names);
@@ -209,32 +210,7 @@ impl<'a> Reader<'a> {
     }
 
     fn find(&self, text: &str, at: &str) -> Read<(MemberId, Found<'a>)> {
-        let Some(id) = MemberId::parse(text) else {
-            return err(Reason::UnknownMember, at, format!("`{text}` is no member; write it as `Model.member`"));
-        };
-        let found = self.catalog.find(&id).filter(|found| self.catalog.is_public(found));
-        if let Some(found) = found {
-            return Ok((id, found));
-        }
-        let names: Vec<&str> = self.catalog.public_names().collect();
-        if !names.contains(&id.model.as_str()) {
-            let hint = nearest(&id.model, names).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
-            return err(Reason::UnknownModel, at, format!("there is no model `{}`{hint}", id.model));
-        }
-        let members = self.visible_members(&id.model);
-        let near = nearest(&id.member, members.iter().map(String::as_str));
-        let hint = near.map(|n| format!("; did you mean `{}.{n}`?", id.model)).unwrap_or_default();
-        err(Reason::UnknownMember, at, format!("there is no member `{id}`{hint}"))
-    }
-
-    fn visible_members(&self, model: &str) -> BTreeSet<String> {
-        let of_model = self.catalog.models.get(model).into_iter().flat_map(|m| m.member_names().map(str::to_owned));
-        let of_view =
-            self.catalog.views.get(model).into_iter().flat_map(|v| v.members.iter().map(|m| m.common.name.clone()));
-        let shown = |name: &String| {
-            self.catalog.find(&MemberId::new(model, name)).is_some_and(|found| self.catalog.is_public(&found))
-        };
-        of_model.chain(of_view).filter(shown).collect()
+        self.names.find(text, at)
     }
 
     fn members(&self, key: &str, what: &str, fits: fn(Kind<'_>) -> bool) -> Read<Vec<MemberId>> {

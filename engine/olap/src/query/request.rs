@@ -1,8 +1,10 @@
 //! One request: a query, several to compare ranges, or several to blend (`olap-api.md` 6.4).
 
 use chrono_tz::Tz;
+use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
 
+use super::names::Names;
 use super::{COMPARE_MAX, QUERIES_MAX, Query, TimeEntry, read};
 use crate::error::{QueryError, Reason};
 use crate::model::catalog::Catalog;
@@ -32,16 +34,38 @@ pub struct Request {
     pub query_type: QueryType,
     /// The queries that run.
     pub queries: Vec<Query>,
+    /// Which of their time dimensions has the ranges that are compared.
+    pub compared: Option<usize>,
 }
 
 impl Request {
-    /// Reads and checks what stands under `query`, at the clock `now_ns`.
+    /// Reads and checks what stands under `query`, at the clock `now_ns`, for nobody's rights: the product itself asks.
     ///
     /// # Errors
     /// What is wrong with it.
     pub fn parse(value: &Value, catalog: &Catalog, now_ns: i64) -> Result<Self, QueryError> {
+        Self::read(value, Names { catalog, access: None, answers_blind: false }, now_ns)
+    }
+
+    /// The same for a caller: models that he may not know of are not there.
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn of_caller(value: &Value, catalog: &Catalog, access: &DomainAccess, now_ns: i64) -> Result<Self, QueryError> {
+        Self::read(value, Names { catalog, access: Some(access), answers_blind: false }, now_ns)
+    }
+
+    /// The same for a caller who wants rows: who sees nothing at all gets none, and no error (`olap-api.md` 12.1).
+    ///
+    /// # Errors
+    /// As [`Self::parse`].
+    pub fn to_load(value: &Value, catalog: &Catalog, access: &DomainAccess, now_ns: i64) -> Result<Self, QueryError> {
+        Self::read(value, Names { catalog, access: Some(access), answers_blind: true }, now_ns)
+    }
+
+    fn read(value: &Value, names: Names<'_>, now_ns: i64) -> Result<Self, QueryError> {
         let Value::Array(list) = value else {
-            let query = read::query(value, "", catalog, now_ns)?;
+            let query = read::query(value, "", names, now_ns)?;
             return Ok(Self::compare(query));
         };
         if list.is_empty() || list.len() > QUERIES_MAX {
@@ -50,15 +74,15 @@ impl Request {
         }
         let mut queries = Vec::new();
         for (i, one) in list.iter().enumerate() {
-            let query = read::query(one, &format!("/{i}"), catalog, now_ns)?;
+            let query = read::query(one, &format!("/{i}"), names, now_ns)?;
             queries.extend(Self::compare(query).queries);
         }
-        Ok(Self { query_type: QueryType::Blending, queries })
+        Ok(Self { query_type: QueryType::Blending, queries, compared: None })
     }
 
     /// A request of one query.
     pub fn of(query: Query) -> Self {
-        Self { query_type: QueryType::Regular, queries: vec![query] }
+        Self { query_type: QueryType::Regular, queries: vec![query], compared: None }
     }
 
     fn compare(query: Query) -> Self {
@@ -71,7 +95,7 @@ impl Request {
             one.times[at] = TimeEntry { range: Some(*range), compare: Vec::new(), ..one.times[at].clone() };
             one
         });
-        Self { query_type: QueryType::CompareDateRange, queries: queries.collect() }
+        Self { query_type: QueryType::CompareDateRange, queries: queries.collect(), compared: Some(at) }
     }
 
     /// Checks what only several queries can get wrong.
@@ -127,7 +151,7 @@ impl Request {
         match self.query_type {
             QueryType::Regular => None,
             QueryType::CompareDateRange => {
-                let range = query.times.iter().find_map(|t| t.range)?;
+                let range = query.times.get(self.compared?)?.range?;
                 let [from, to] = range.written();
                 Some(("compareDateRange".to_owned(), Some(format!("{from} - {to}"))))
             }

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, HashSet};
 use std::fmt::Write as _;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, TableReference};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, TableReference, not_impl_err};
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::{
     Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, binary_expr, cast, lit,
 };
 use datafusion::sql::unparser::Unparser;
 use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
+
+use quiver_query::tables::models::OLAP_SCHEMA;
 
 use super::alias_of;
 use super::values::Params;
@@ -87,9 +89,20 @@ pub(super) struct Printer<'a> {
 /// The model whose rows a node stands for.
 pub(super) fn model_of<'c>(node: &LogicalPlan, catalog: &'c Catalog) -> Option<&'c Model> {
     match node {
-        LogicalPlan::SubqueryAlias(alias) => catalog.models.get(alias.alias.table()),
+        LogicalPlan::SubqueryAlias(alias) => {
+            catalog.models.get(alias.alias.table()).filter(|_| !is_of_statement(&alias.input))
+        }
         _ => None,
     }
+}
+
+/// Whether there are tables of a statement over models in a plan: names above them are the statement's.
+fn is_of_statement(plan: &LogicalPlan) -> bool {
+    plan.exists(|node| {
+        let LogicalPlan::SubqueryAlias(alias) = node else { return Ok(false) };
+        Ok(alias.alias.schema() == Some(OLAP_SCHEMA))
+    })
+    .unwrap_or(true)
 }
 
 fn and(old: Option<Expr>, new: Expr) -> Option<Expr> {
@@ -122,11 +135,16 @@ impl<'a> Printer<'a> {
 
     /// The statement of a plan and the names of its columns.
     pub(super) fn statement(&mut self, plan: &LogicalPlan, columns: &[String]) -> OlapResult<(String, Vec<String>)> {
-        let block = self.block(plan)?;
         let mut taken = HashSet::new();
         let aliases: Vec<String> = columns.iter().map(|c| free(alias_of(c), &mut taken)).collect();
+        Ok((self.named(plan, &aliases)?, aliases))
+    }
+
+    /// The statement of a plan whose columns have names.
+    pub(super) fn named(&mut self, plan: &LogicalPlan, aliases: &[String]) -> OlapResult<String> {
+        let block = self.block(plan)?;
         let outputs: Vec<(Expr, &str)> = block.items.iter().cloned().zip(aliases.iter().map(String::as_str)).collect();
-        Ok((self.select(&block, outputs)?, aliases))
+        self.select(&block, outputs)
     }
 
     fn expr(&mut self, expr: Expr) -> OlapResult<String> {
@@ -134,6 +152,9 @@ impl<'a> Printer<'a> {
         let mut inner: Vec<(String, String)> = Vec::new();
         let mut plans = Vec::new();
         let named = expr.transform_up(|e| match e {
+            Expr::InSubquery(_) | Expr::Exists(_) | Expr::SetComparison(_) => {
+                not_impl_err!("a subquery that rows are compared with cannot be written as SQL")
+            }
             Expr::ScalarSubquery(query) => {
                 plans.push(query.subquery);
                 Ok(Transformed::yes(Expr::Column(Column::new_unqualified(format!("__query_{}", plans.len())))))

@@ -1,6 +1,7 @@
 //! `pg_catalog`, as clients of PostgreSQL read it: what they show in lists of databases, schemas, tables, columns and
 //! functions. It is made of the tables that the caller may name, so that it tells of no others.
 
+use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 
 use super::rows::{Cell, Row, Shape};
@@ -166,12 +167,13 @@ pub(crate) fn schema_oid(schema: &str) -> i64 {
         PUBLIC_SCHEMA => 2200,
         INFORMATION_SCHEMA => 13_000,
         QUIVER_SCHEMA => 13_100,
+        OLAP_SCHEMA => 13_200,
         other => number(&[other]),
     }
 }
 
-/// Schemas with tables, in the order in which a name without one is looked up.
-pub(crate) const SCHEMAS: [&str; 4] = [PG_CATALOG, PUBLIC_SCHEMA, QUIVER_SCHEMA, INFORMATION_SCHEMA];
+/// Schemas with tables, in the order in which a name without one is looked up; in the last two it is not.
+pub(crate) const SCHEMAS: [&str; 5] = [PG_CATALOG, PUBLIC_SCHEMA, QUIVER_SCHEMA, OLAP_SCHEMA, INFORMATION_SCHEMA];
 
 /// The number of a table or function: out of its name, so that it is the same in each statement and for each caller.
 pub(crate) fn number(parts: &[&str]) -> i64 {

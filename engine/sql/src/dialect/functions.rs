@@ -6,7 +6,6 @@ use quiver_types::{Error, Result};
 
 use super::patterns::folded;
 use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, types};
-use crate::catalog::INFORMATION_SCHEMA;
 use crate::catalog::functions::known;
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
@@ -150,7 +149,7 @@ impl Translator<'_> {
     /// Whether the name of a relation without its schema is another one's.
     pub(super) fn is_hidden(&self, relation: &Relation) -> bool {
         let first = |schema: &str| self.catalog.entries.iter().any(|e| e.schema == schema && e.name == relation.name);
-        relation.schema == INFORMATION_SCHEMA || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
+        types::is_apart(relation.schema) || (relation.schema == QUIVER_SCHEMA && first(PUBLIC_SCHEMA))
     }
 
     fn is_visible(&mut self, oid: &Expr) -> Result<Expr> {

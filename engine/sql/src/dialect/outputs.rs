@@ -4,6 +4,7 @@ use std::collections::{HashMap, HashSet};
 
 use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
 
+use super::arguments;
 use crate::parse::{normal, parts};
 
 /// What has no better name.
@@ -53,11 +54,16 @@ fn of_select(select: &mut Select) {
 }
 
 /// The name of an output that is given none, as PostgreSQL has it.
-pub(super) fn name(expr: &Expr) -> Ident {
+pub(crate) fn name(expr: &Expr) -> Ident {
     let word = |word: &str| Ident::with_quote('"', word);
     match expr {
         Expr::Identifier(ident) => ident.clone(),
         Expr::CompoundIdentifier(idents) => idents.last().cloned().unwrap_or_else(|| word(NONE)),
+        // A measure has its own name.
+        Expr::Function(call) if crate::models::is_measure_call(expr) => match arguments(&call.args).as_deref() {
+            Some([measure]) => name(measure),
+            _ => word(NONE),
+        },
         Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
         Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => name(expr),
         Expr::Case { .. } => word("case"),
@@ -76,7 +82,7 @@ pub(super) fn name(expr: &Expr) -> Ident {
 }
 
 /// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion.
-pub(super) fn make_unique(items: &mut [SelectItem]) {
+pub(crate) fn make_unique(items: &mut [SelectItem]) {
     let mut seen = HashMap::<String, usize>::new();
     for item in items {
         match item {

@@ -1,6 +1,7 @@
 //! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
 
 use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr};
+use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
@@ -117,7 +118,7 @@ impl Translator<'_> {
         let of = |schema: &str| relations.iter().find(|r| r.schema == schema && r.name == table);
         let found = match &schema {
             Some(schema) => of(schema),
-            None => SCHEMAS.iter().filter(|schema| **schema != crate::catalog::INFORMATION_SCHEMA).find_map(|s| of(s)),
+            None => SCHEMAS.iter().filter(|schema| !is_apart(schema)).find_map(|s| of(s)),
         };
         found.map(|relation| relation.oid).ok_or_else(|| self.catalog.unknown(name))
     }
@@ -125,8 +126,9 @@ impl Translator<'_> {
     /// The name of the relation of a number, as it has to be written.
     fn class_name(&mut self, oid: &Expr) -> Result<Expr> {
         let shown = |r: &crate::catalog::postgres::Relation| {
-            let visible = r.schema != crate::catalog::INFORMATION_SCHEMA && !self.is_hidden(r);
-            (r.oid, if visible { r.name.clone() } else { format!("{}.{}", r.schema, r.name) })
+            let visible = !self.is_hidden(r);
+            let name = as_written(&r.name);
+            (r.oid, if visible { name } else { format!("{}.{name}", r.schema) })
         };
         let names: Vec<(i64, String)> = self.catalog.relations().iter().map(shown).collect();
         self.names(oid, &names)
@@ -147,6 +149,17 @@ impl Translator<'_> {
         let whens: Vec<String> = names.iter().map(|(oid, name)| format!("WHEN {oid} THEN {}", quoted(name))).collect();
         expr(&format!("CASE CAST({oid} AS BIGINT) {} END", whens.join(" ")))
     }
+}
+
+/// A name as SQL writes it.
+fn as_written(name: &str) -> String {
+    let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
+    if is_plain { name.to_owned() } else { format!("\"{name}\"") }
+}
+
+/// Whether names without their schema are not looked up in it.
+pub(super) fn is_apart(schema: &str) -> bool {
+    matches!(schema, crate::catalog::INFORMATION_SCHEMA | OLAP_SCHEMA)
 }
 
 pub(super) fn type_of(name: &str) -> Result<i64> {

@@ -9,11 +9,11 @@ use datafusion::catalog::MemTable;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, Value, VisitMut as _, VisitorMut};
-use quiver_query::tables::{DomainAccess, TableSnapshot};
+use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{Request, SqlEngine, in_zone, plan_named, translated, zone_of};
+use super::{Request, Seen, SqlEngine, in_zone, translated, zone_of};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
@@ -52,7 +52,10 @@ impl SqlEngine {
         let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
         let snapshot = self.tables.snapshot();
         let (own, access, inner, declared) = (self.clone(), access.clone(), ctx.clone(), declared.to_vec());
-        let work = async move { Box::pin(own.described(request, &declared, (&*snapshot, &access), &inner)).await };
+        let work = async move {
+            let seen = Seen { snapshot: &snapshot, access: &access };
+            Box::pin(own.described(request, &declared, seen, &inner)).await
+        };
         let mut described = self.engine.run(ctx, work).await?;
         described.columns = in_zone(&described.columns, zone.as_ref());
         Ok(described)
@@ -62,7 +65,7 @@ impl SqlEngine {
         &self,
         request: Request,
         declared: &[u32],
-        seen: (&dyn TableSnapshot, &DomainAccess),
+        seen: Seen<'_>,
         ctx: &QueryContext,
     ) -> Result<Described> {
         let read = parse_open(&request.text)?;
@@ -111,14 +114,14 @@ impl SqlEngine {
         statement: &Parsed,
         params: &Params,
         request: &Request,
-        (snapshot, access): (&dyn TableSnapshot, &DomainAccess),
+        seen: Seen<'_>,
         ctx: &QueryContext,
     ) -> Result<LogicalPlan> {
         let mut read = crate::parse::Read { statement: statement.clone(), explain: None };
         if let Parsed::Query(query) = &mut read.statement {
             put_params(query, params)?;
         }
-        let catalog = Catalog::new(snapshot.list(access), &request.session);
+        let catalog = Catalog::new(self.listed(&**seen.snapshot, seen.access), &request.session);
         let query: Query = translated(&self.engine, read, &catalog, &request.session)?;
         let mut names = Names::new(self.engine.relational());
         for (name, args) in calls::shapes(&query, &names)? {
@@ -126,7 +129,7 @@ impl SqlEngine {
             let table = MemTable::try_new(columns, vec![Vec::new()]).map_err(quiver_query::from_datafusion)?;
             names.add_call(&name, &args, Arc::new(table));
         }
-        plan_named(query, names, &request.session, (snapshot, access), ctx).await
+        self.plan_named(query, names, &request.session, seen, None, ctx).await
     }
 }
 

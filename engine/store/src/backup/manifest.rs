@@ -8,13 +8,14 @@ use quiver_types::time::utc_text;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
+use super::Attached;
 use crate::error::{Context, Error, ErrorKind, Result};
 use crate::layout::check_format;
 use crate::object::Storage;
 use crate::part::PartMeta;
 
 /// Folder of the manifests.
-const FOLDER: &str = "_backup";
+pub(super) const FOLDER: &str = "_backup";
 
 /// A backup.
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -33,6 +34,9 @@ pub struct Manifest {
     pub parts: Vec<PartMeta>,
     /// Their files by key, with the CRC32C of each as a whole.
     pub files: BTreeMap<String, u32>,
+    /// Files of others that belong to it, by whom they are of. Builds that do not know of them leave them alone.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attached: BTreeMap<String, Attached>,
 }
 
 /// Names a backup: names sort by commit, then by time.

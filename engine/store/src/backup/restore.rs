@@ -8,6 +8,7 @@ use std::sync::Arc;
 use quiver_types::Clock;
 use uuid::Uuid;
 
+use super::attached::{Detach, detach};
 use super::copy::{checksum, fetch};
 use super::manifest::{Manifest, manifests};
 use super::stage;
@@ -33,11 +34,13 @@ pub struct RestoreReport {
     pub parts: usize,
     /// Bytes of them.
     pub bytes: u64,
+    /// Whether a file of somebody else was asked for and is in the backup.
+    pub attached: bool,
 }
 
 impl fmt::Display for RestoreReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Self { name, installation, parts, bytes } = self;
+        let Self { name, installation, parts, bytes, .. } = self;
         write!(f, "restored backup `{name}` as installation {installation}: {parts} parts, {bytes} bytes")
     }
 }
@@ -63,6 +66,19 @@ pub async fn restore(
     from: &str,
     at: Option<&str>,
 ) -> Result<RestoreReport> {
+    restore_with(settings, clock, (from, at), None).await
+}
+
+/// The same with a file of somebody else.
+///
+/// # Errors
+/// As [`restore`], and those of whoever takes the file, before anything is copied.
+pub async fn restore_with(
+    settings: StoreSettings,
+    clock: Arc<dyn Clock>,
+    (from, at): (&str, Option<&str>),
+    attached: Option<&dyn Detach>,
+) -> Result<RestoreReport> {
     let source = Storage::at(from, &settings)?;
     let objects: BTreeMap<_, _> = source.list("").await?.into_iter().collect();
     let missing = || Error::new(ErrorKind::NotFound, format!("`{}` holds no backup", source.url()));
@@ -73,11 +89,13 @@ pub async fn restore(
     let manifest = Manifest::read(&source, &name).await?;
     let offline = Offline::open(&settings, clock, None).await?;
     let stage = stage(&settings);
-    let restored = Restore { source: &source, manifest: &manifest, offline: &offline }.run(&settings).await;
+    let restore = Restore { source: &source, manifest: &manifest, offline: &offline };
+    let restored = restore.run(&settings, &name, attached).await;
     let _ = tokio::fs::remove_dir_all(&stage).await;
     offline.catalog.close().await;
     let bytes = manifest.parts.iter().map(|p| p.bytes).sum();
-    Ok(RestoreReport { name, installation: restored?, parts: manifest.parts.len(), bytes })
+    let (installation, attached) = restored?;
+    Ok(RestoreReport { name, installation, parts: manifest.parts.len(), bytes, attached })
 }
 
 struct Restore<'a> {
@@ -87,9 +105,13 @@ struct Restore<'a> {
 }
 
 impl Restore<'_> {
-    async fn run(&self, settings: &StoreSettings) -> Result<Uuid> {
+    async fn run(&self, settings: &StoreSettings, name: &str, attached: Option<&dyn Detach>) -> Result<(Uuid, bool)> {
         let target = &self.offline.storage;
         let there = self.check_empty().await?;
+        let attached = match attached {
+            Some(by) => detach(by, (self.source, &stage(settings)), name, self.manifest).await?,
+            None => false,
+        };
         for file in self.manifest.parts.iter().flat_map(|p| &p.files) {
             if there.get(&file.key) != Some(&file.bytes) {
                 self.copy(file, settings).await?;
@@ -111,7 +133,7 @@ impl Restore<'_> {
             floors: Vec::new(),
         };
         self.offline.catalog.replace(&rebuilt).await?;
-        Ok(installation)
+        Ok((installation, attached))
     }
 
     /// Refuses a place that holds anything but what an interrupted restore of this backup left; gives that.

@@ -11,6 +11,7 @@ use quiver_alerting::receivers::Integration;
 
 use super::{Router, records};
 use crate::deliver::Message;
+use crate::failpoint;
 use crate::kept::{Change, Kind};
 use crate::policy::Policy;
 
@@ -85,11 +86,13 @@ impl Router {
             };
             let interval = Duration::from_millis(flush.options.group_interval_ms.max(0).unsigned_abs());
             let budget = interval.max(BUDGET_MIN);
+            failpoint::hit("alerts.before-message");
             if let Err(failure) = self.sender.tell(&message, integration, &self.files, budget).await {
                 let (receiver, kind) = (&key.receiver, integration.kind.name);
                 tracing::warn!(receiver, kind, idx = key.idx, error = %failure, "a receiver was not told");
                 return false;
             }
+            failpoint::hit("alerts.after-message");
         }
         let change = Change::set(Kind::Told, records::told_key(&key), &records::told(&entry));
         let writing = {
@@ -99,6 +102,7 @@ impl Router {
         };
         // A row that cannot be written repeats a message after a restart; that is logged where it happens.
         let _ = writing.durable().await;
+        failpoint::hit("alerts.after-log");
         true
     }
 }

@@ -1,6 +1,8 @@
 //! Silences: set, ended, listed; durable before anybody is told.
 
-use quiver_alerting::silences::{SetError, Silence};
+use std::collections::BTreeSet;
+
+use quiver_alerting::silences::{SetError, Silence, SilenceState, Silences};
 use quiver_types::Error;
 
 use super::{Router, records};
@@ -11,43 +13,182 @@ use crate::kept::{Change, Kind};
 pub enum SilenceError {
     /// There is none with this id.
     NotFound,
+    /// There is one with this id.
+    Exists,
+    /// It is not as it was expected; as it is.
+    Stale(Box<Silence>),
     /// It cannot be one.
     Invalid(String),
     /// It cannot be stored.
     Failed(Error),
 }
 
+/// A change of a silence.
+#[derive(Debug, Clone)]
+pub enum SilenceOp {
+    /// Adds one, or changes the one with its id.
+    Set {
+        /// As it is to be; without an id it is a new one.
+        silence: Box<Silence>,
+        /// The id of a new one; none: one is made.
+        id: Option<String>,
+        /// Versions of which the present one must be.
+        expected: Option<Vec<i64>>,
+    },
+    /// Ends one.
+    Expire {
+        /// Which.
+        id: String,
+        /// Versions of which the present one must be.
+        expected: Option<Vec<i64>>,
+    },
+}
+
+/// What a change did.
+#[derive(Debug, Clone)]
+pub struct SilenceDone {
+    /// What was there under its id.
+    pub before: Option<Silence>,
+    /// What is there now.
+    pub after: Silence,
+    /// The one that ended so that this one begins, as it was and as it is: it could not be changed in place.
+    pub ended: Option<(Silence, Silence)>,
+}
+
+impl SilenceDone {
+    /// Says whether anything differs.
+    pub fn changed(&self) -> bool {
+        self.before.as_ref().is_none_or(|before| before.version != self.after.version)
+    }
+}
+
 /// Most silences that are kept, expired ones included.
 const SILENCES_MAX: usize = 20_000;
 
+/// Changes of silences that can be taken back.
+struct Trial<'a> {
+    silences: &'a mut Silences,
+    now: i64,
+    actor: &'a str,
+    /// What was there, in the order in which it was changed.
+    former: Vec<(String, Option<Silence>)>,
+}
+
+impl Trial<'_> {
+    fn present(&self, id: &str, expected: Option<&Vec<i64>>) -> Result<Silence, SilenceError> {
+        let present = self.silences.get(id).cloned().ok_or(SilenceError::NotFound)?;
+        match expected {
+            Some(versions) if !versions.contains(&present.version) => Err(SilenceError::Stale(Box::new(present))),
+            _ => Ok(present),
+        }
+    }
+
+    fn make(&mut self, op: SilenceOp) -> Result<SilenceDone, SilenceError> {
+        match op {
+            SilenceOp::Expire { id, expected } => {
+                let before = self.present(&id, expected.as_ref())?;
+                self.former.push((id.clone(), Some(before.clone())));
+                self.silences.expire(&id, self.now);
+                let mut after = self.silences.get(&id).cloned().ok_or(SilenceError::NotFound)?;
+                if after.version != before.version {
+                    self.actor.clone_into(&mut after.updated_by);
+                    self.silences.load(after.clone());
+                }
+                Ok(SilenceDone { before: Some(before), after, ended: None })
+            }
+            SilenceOp::Set { mut silence, id, expected } => {
+                self.actor.clone_into(&mut silence.updated_by);
+                let new_id = id.unwrap_or_else(|| uuid::Uuid::now_v7().to_string());
+                let former = match silence.id.as_str() {
+                    "" if self.silences.get(&new_id).is_some() => return Err(SilenceError::Exists),
+                    "" if self.silences.listed(self.now).len() >= SILENCES_MAX => {
+                        return Err(SilenceError::Invalid(format!("there are {SILENCES_MAX} silences already")));
+                    }
+                    "" => None,
+                    id => Some(self.present(id, expected.as_ref())?),
+                };
+                self.former.extend(former.iter().map(|s| (s.id.clone(), Some(s.clone()))));
+                self.former.push((new_id.clone(), None));
+                let id = self.silences.set(*silence, new_id, self.now).map_err(|e| match e {
+                    SetError::NotFound => SilenceError::NotFound,
+                    SetError::Invalid(text) => SilenceError::Invalid(text),
+                })?;
+                let after = self.silences.get(&id).cloned().ok_or(SilenceError::NotFound)?;
+                match former {
+                    Some(before) if before.id == id => Ok(SilenceDone { before: Some(before), after, ended: None }),
+                    Some(before) => {
+                        let ended = self.silences.get(&before.id).cloned().ok_or(SilenceError::NotFound)?;
+                        Ok(SilenceDone { before: None, after, ended: Some((before, ended)) })
+                    }
+                    None => Ok(SilenceDone { before: None, after, ended: None }),
+                }
+            }
+        }
+    }
+
+    fn take_back(self) {
+        for (id, former) in self.former.into_iter().rev() {
+            match former {
+                Some(silence) => self.silences.load(silence),
+                None => self.silences.remove(&id),
+            }
+        }
+    }
+}
+
 impl Router {
+    /// Changes silences, all or none, for somebody; comes back when that is durable. A dry run changes nothing.
+    ///
+    /// # Errors
+    /// The number of the first change that cannot be, and why.
+    pub async fn change_silences(
+        &self,
+        ops: Vec<SilenceOp>,
+        actor: &str,
+        dry_run: bool,
+    ) -> Result<Vec<SilenceDone>, (usize, SilenceError)> {
+        let now = self.now();
+        let (all, writing) = {
+            let mut state = self.state.lock();
+            let mut trial = Trial { silences: &mut state.silences, now, actor, former: Vec::new() };
+            let mut all = Vec::with_capacity(ops.len());
+            for (n, op) in ops.into_iter().enumerate() {
+                match trial.make(op) {
+                    Ok(done) => all.push(done),
+                    Err(error) => {
+                        trial.take_back();
+                        return Err((n, error));
+                    }
+                }
+            }
+            if dry_run {
+                trial.take_back();
+                return Ok(all);
+            }
+            let ids: BTreeSet<String> = trial.former.iter().map(|(id, _)| id.clone()).collect();
+            let kept = ids.iter().filter_map(|id| trial.silences.get(id));
+            let kept = kept.map(|s| Change::set(Kind::Silence, s.id.as_bytes(), &records::silence(s))).collect();
+            (all, self.kept.put(kept))
+        };
+        writing.durable().await.map_err(|error| (0, SilenceError::Failed(error)))?;
+        for done in all.iter().filter(|done| done.changed()) {
+            let is_over = done.after.state(now) == SilenceState::Expired;
+            let (action, actor) =
+                if is_over { ("unsilence", actor) } else { ("silence", done.after.created_by.as_str()) };
+            self.note_silence(&done.after, action, actor);
+        }
+        Ok(all)
+    }
+
     /// Adds or changes a silence; gives its id, which is a new one where it cannot be changed in place.
     ///
     /// # Errors
     /// It cannot be one, its id is not known, or it cannot be stored.
     pub async fn set_silence(&self, silence: Silence) -> Result<String, SilenceError> {
-        let now = self.now();
-        let new_id = uuid::Uuid::now_v7().to_string();
-        let (id, writing) = {
-            let mut state = self.state.lock();
-            if silence.id.is_empty() && state.silences.listed(now).len() >= SILENCES_MAX {
-                return Err(SilenceError::Invalid(format!("there are {SILENCES_MAX} silences already")));
-            }
-            let former = silence.id.clone();
-            let id = state.silences.set(silence, new_id, now).map_err(|e| match e {
-                SetError::NotFound => SilenceError::NotFound,
-                SetError::Invalid(text) => SilenceError::Invalid(text),
-            })?;
-            // Where a new one began, the former one has ended.
-            let changed = [former, id.clone()].into_iter().filter_map(|id| state.silences.get(&id).cloned());
-            let changes = changed.map(|s| Change::set(Kind::Silence, s.id.as_bytes(), &records::silence(&s))).collect();
-            (id, self.kept.put(changes))
-        };
-        writing.durable().await.map_err(SilenceError::Failed)?;
-        if let Some(silence) = self.silence(&id) {
-            self.note_silence(&silence, "silence", &silence.created_by);
-        }
-        Ok(id)
+        let actor = silence.created_by.clone();
+        let op = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };
+        let mut done = self.change_silences(vec![op], &actor, false).await.map_err(|(_, error)| error)?;
+        done.pop().map(|done| done.after.id).ok_or(SilenceError::NotFound)
     }
 
     /// Ends a silence, for somebody.
@@ -55,20 +196,8 @@ impl Router {
     /// # Errors
     /// There is none with this id, or that cannot be stored.
     pub async fn expire_silence(&self, id: &str, actor: &str) -> Result<(), SilenceError> {
-        let now = self.now();
-        let writing = {
-            let mut state = self.state.lock();
-            if !state.silences.expire(id, now) {
-                return Err(SilenceError::NotFound);
-            }
-            let changed = state.silences.get(id).into_iter();
-            self.kept.put(changed.map(|s| Change::set(Kind::Silence, id.as_bytes(), &records::silence(s))).collect())
-        };
-        writing.durable().await.map_err(SilenceError::Failed)?;
-        if let Some(silence) = self.silence(id) {
-            self.note_silence(&silence, "unsilence", actor);
-        }
-        Ok(())
+        let op = SilenceOp::Expire { id: id.to_owned(), expected: None };
+        self.change_silences(vec![op], actor, false).await.map(drop).map_err(|(_, error)| error)
     }
 
     /// Finds a silence.

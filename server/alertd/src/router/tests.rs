@@ -82,9 +82,8 @@ async fn what_is_taken_outlives_a_kill() {
         matchers: Matchers::new(read("alertname=C").unwrap().matchers),
         starts_at: 0,
         ends_at: 3_000_000 * MS,
-        updated_at: 0,
         created_by: "me".to_owned(),
-        comment: String::new(),
+        ..Silence::default()
     };
     let id = router.set_silence(silence).await.unwrap();
     let expected = ["A active", "B suppressed", "C suppressed"];

@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 use super::records::Names;
 use super::remember::{KeptNow, Memory};
 use super::{Asker, Engines, GroupView, RuleSettings, Source};
+use crate::failpoint;
 use crate::metrics::AlertMetrics;
 use crate::router::{LEAP_MS, Router};
 
@@ -147,6 +148,7 @@ impl Runner {
             interval,
             timeout: interval.max(TIMEOUT_MIN),
             rights: self.rights.clone(),
+            extra_labels: view.group.model.extra_labels(),
         };
         let engine = self.engines.engine(&asker);
         let setting = self.settings.setting.clone();
@@ -164,6 +166,7 @@ impl Runner {
                 view.group.rules.iter_mut().for_each(|status| status.health = told.clone());
             }
         }
+        failpoint::hit("rules.after-evaluation");
         (view.last_evaluation, view.evaluation_time) = (Some(at), began.elapsed());
         view.missed += missed;
         let failed = view.group.rules.iter().filter(|r| r.rule.enabled && matches!(r.health, Health::Err(_))).count();
@@ -194,6 +197,7 @@ impl Runner {
             // They come again with the next beat.
             tracing::warn!(%error, file = asker.file, group = asker.group, "alerts of rules are not stored");
         }
+        failpoint::hit("rules.after-alerts");
     }
 
     /// Ends what the group left: series get staleness marks, alerts resolve.

@@ -100,8 +100,7 @@ mod tests {
             starts_at: 0,
             ends_at: 100,
             updated_at: 0,
-            created_by: String::new(),
-            comment: String::new(),
+            ..Silence::default()
         });
         let always = vec![TimeInterval::default()];
         let never = vec![TimeInterval { years: Some(Vec::new()), ..TimeInterval::default() }];

@@ -51,6 +51,16 @@ pub(super) struct Evaluation<'a> {
     pub(super) is_first: bool,
 }
 
+impl Rule {
+    /// Says whether a label of the rule counts beside those of an element.
+    fn sets(&self, name: &str, element: &Element) -> bool {
+        !(self.service_yields && name == SERVICE && !element.labels.get(SERVICE).is_empty())
+    }
+}
+
+/// The label that says whose an alert is.
+const SERVICE: &str = "service";
+
 impl Evaluation<'_> {
     fn expand(&self, name: &str, text: &str, data: &Value, warnings: &RefCell<Vec<String>>) -> String {
         // Most labels and annotations hold no template.
@@ -94,7 +104,8 @@ impl Evaluation<'_> {
             texts.iter().map(pair).collect::<BTreeMap<_, _>>()
         };
         let mut labels: BTreeMap<&str, &str> = element.labels.iter().filter(|(name, _)| *name != METRIC_NAME).collect();
-        let own = expand(&self.rule.labels);
+        let mut own = expand(&self.rule.labels);
+        own.retain(|name, _| self.rule.sets(name, element));
         labels.extend(own.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         labels.insert("alertname", &self.rule.name);
         ActiveAlert {
@@ -220,7 +231,8 @@ impl Evaluation<'_> {
         for element in elements {
             let mut pairs: BTreeMap<&str, &str> = element.labels.iter().collect();
             pairs.insert(METRIC_NAME, &self.rule.name);
-            pairs.extend(self.rule.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+            let own = self.rule.labels.iter().filter(|(name, _)| self.rule.sets(name, &element));
+            pairs.extend(own.map(|(n, v)| (n.as_str(), v.as_str())));
             let labels = LabelSet::from_pairs(pairs);
             if !seen.insert(labels.clone()) {
                 return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());

@@ -118,6 +118,8 @@ pub struct Rule {
     pub annotations: BTreeMap<String, String>,
     /// Whether it is evaluated.
     pub enabled: bool,
+    /// Whether its label `service` gives way to one of the element.
+    pub service_yields: bool,
 }
 
 /// What a rule makes.

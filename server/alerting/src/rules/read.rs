@@ -12,6 +12,29 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 /// # Errors
 /// Everything that is wrong, each with its place.
 pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
+    read_all(text, &Reading { expressions, own: false })
+}
+
+/// Reads a file that may say more than those of Prometheus and vmalert do: [`OWN_FIELDS`] of each rule, `description` of
+/// groups.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_own(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
+    read_all(text, &Reading { expressions, own: true })
+}
+
+/// Fields of rules that only this service has.
+pub const OWN_FIELDS: [&str; 6] = ["language", "severity", "service", "runbook_url", "enabled", "description"];
+
+/// How files are read.
+struct Reading<'e> {
+    expressions: &'e dyn Expressions,
+    /// Whether fields of this service are known.
+    own: bool,
+}
+
+fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
     let documents = yaml::read(text)?;
     let mut problems = Problems::default();
     let mut file = RuleFile::default();
@@ -25,7 +48,7 @@ pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Probl
         let path = fields.path_of("groups");
         fields.finish(&mut problems);
         for (k, node) in groups.iter().enumerate() {
-            let group = group(node, &pointer(&path, k), expressions, &mut file.warnings, &mut problems);
+            let group = group(node, &pointer(&path, k), reading, &mut file.warnings, &mut problems);
             let Some(mut group) = group else { continue };
             group.namespace = namespace.clone();
             if !names.insert((namespace.clone(), group.name.clone())) {
@@ -41,7 +64,7 @@ pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Probl
 fn group(
     node: &Node,
     path: &str,
-    expressions: &dyn Expressions,
+    reading: &Reading<'_>,
     warnings: &mut Vec<String>,
     problems: &mut Problems,
 ) -> Option<RuleGroup> {
@@ -84,6 +107,9 @@ fn group(
     if params.keys().any(|key| key != "extra_label") {
         warnings.push(format!("group `{name}`: of `params` only `extra_label` has an effect"));
     }
+    if reading.own {
+        fields.text("description", problems);
+    }
     let nodes = fields.list("rules", problems).unwrap_or_default();
     let rules_path = fields.path_of("rules");
     fields.finish(problems);
@@ -103,7 +129,7 @@ fn group(
         rules: Vec::with_capacity(nodes.len()),
     };
     for (i, node) in nodes.iter().enumerate() {
-        if let Some(rule) = rule(node, &pointer(&rules_path, i), &group, expressions, problems) {
+        if let Some(rule) = rule(node, &pointer(&rules_path, i), &group, reading, problems) {
             group.rules.push(rule);
         }
     }
@@ -122,16 +148,29 @@ fn params(fields: &mut Fields<'_>, problems: &mut Problems) -> BTreeMap<String, 
         Kind::List(items) => items.iter().filter_map(|i| i.text().map(str::to_owned)).collect(),
         _ => node.text().map(str::to_owned).into_iter().collect(),
     };
-    pairs.iter().map(|(key, value)| (key.text.clone(), values(value))).collect()
+    let all: BTreeMap<String, Vec<String>> =
+        pairs.iter().map(|(key, value)| (key.text.clone(), values(value))).collect();
+    if let Some(bad) = all.get("extra_label").into_iter().flatten().find(|text| label_pair(text).is_none()) {
+        let message = format!("extra_label `{bad}` is not of the form name=value");
+        problems.push(node.problem(&pointer(&path, "extra_label"), Code::InvalidValue, message));
+    }
+    all
 }
 
-fn rule(
-    node: &Node,
-    path: &str,
-    group: &RuleGroup,
-    expressions: &dyn Expressions,
-    problems: &mut Problems,
-) -> Option<Rule> {
+/// Reads `name=value`.
+fn label_pair(text: &str) -> Option<(&str, &str)> {
+    text.split_once('=').filter(|(name, _)| !name.is_empty())
+}
+
+impl RuleGroup {
+    /// Labels that all series must have which queries of the group read: `extra_label` of its parameters.
+    pub fn extra_labels(&self) -> Vec<(String, String)> {
+        let all = self.params.get("extra_label").into_iter().flatten().filter_map(|text| label_pair(text));
+        all.map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
+    }
+}
+
+fn rule(node: &Node, path: &str, group: &RuleGroup, reading: &Reading<'_>, problems: &mut Problems) -> Option<Rule> {
     let mut fields = Fields::new(node, path, problems)?;
     let record = fields.text("record", problems).unwrap_or_default();
     let alert = fields.text("alert", problems).unwrap_or_default();
@@ -145,6 +184,8 @@ fn rule(
     for name in ["debug", "update_entries_limit"] {
         fields.take(name);
     }
+    let (language, enabled) =
+        if reading.own { own_fields(&mut fields, group, problems) } else { (group.language, true) };
     let kind = if record.is_empty() { RuleKind::Alert } else { RuleKind::Record };
     let own_labels = labels.clone();
     let mut all_labels = group.labels.clone();
@@ -155,12 +196,13 @@ fn rule(
         name: if record.is_empty() { alert.clone() } else { record.clone() },
         expr,
         expr_place: expr_node.map_or(node.place, |n| n.place),
-        language: group.language,
+        language,
         for_ms,
         keep_firing_for_ms,
         labels: all_labels,
         annotations,
-        enabled: true,
+        enabled,
+        service_yields: false,
     };
     let where_ = format!("group \"{}\", rule {}, \"{}\": ", group.name, group.rules.len() + 1, rule.name);
     match (record.is_empty(), alert.is_empty()) {
@@ -174,9 +216,23 @@ fn rule(
         }
         _ => {}
     }
-    check_rule(&fields, &where_, &rule, &own_labels, expressions, problems);
+    check_rule(&fields, &where_, &rule, &own_labels, reading.expressions, problems);
     fields.finish(problems);
     Some(rule)
+}
+
+/// Reads what a rule says beside what files of others do: its language, and whether it is evaluated.
+fn own_fields(fields: &mut Fields<'_>, group: &RuleGroup, problems: &mut Problems) -> (Language, bool) {
+    for name in ["severity", "service", "runbook_url", "description"] {
+        fields.text(name, problems);
+    }
+    let language = fields.text("language", problems).map_or(group.language, |word| {
+        Language::parse(&word).unwrap_or_else(|| {
+            fields.problem("language", Code::InvalidValue, format!("unknown language `{word}`"), problems);
+            group.language
+        })
+    });
+    (language, fields.truth("enabled", problems).unwrap_or(true))
 }
 
 #[cfg(test)]
@@ -216,6 +272,22 @@ mod tests {
         let young = "groups: [{name: g, type: vlogs, concurrency: 2, eval_offset: 10s, interval: 1m, headers: [x], rules: [{alert: A, expr: '* | stats count() c'}]}]";
         let file = read(young, &Simple).expect("valid");
         assert_eq!((file.groups[0].language, file.warnings.len()), (Language::Logsql, 1));
+        let narrow = "groups: [{name: g, params: {extra_label: ['a=b=c', d=], x: y}}]";
+        let file = read(narrow, &Simple).expect("valid");
+        let labels: Vec<_> = file.groups[0].extra_labels().iter().map(|(n, v)| format!("{n} {v}")).collect();
+        assert_eq!((labels, file.warnings.len()), (vec!["a b=c".to_owned(), "d ".to_owned()], 1));
+        assert_eq!(errors("groups: [{name: g, params: {extra_label: =b}}]").len(), 1);
+    }
+
+    #[test]
+    fn own_fields_where_they_are_wanted() {
+        let text = "groups:\n- name: g\n  description: d\n  rules:\n  - {alert: A, expr: 1, severity: page, service: s, \
+            enabled: false, language: logsql, runbook_url: 'http://r', description: x}\n";
+        let rule = read_own(text, &Simple).expect("valid").groups.remove(0).rules.remove(0);
+        assert_eq!((rule.language, rule.enabled), (Language::Logsql, false));
+        assert_eq!(errors(text).len(), 7, "{:?}", errors(text));
+        let told = read_own(&text.replace("logsql", "basic").replace("false", "maybe"), &Simple).expect_err("words");
+        assert_eq!(told.iter().count(), 2, "{told}");
     }
 
     #[test]

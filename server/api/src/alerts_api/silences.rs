@@ -6,13 +6,16 @@ use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use chrono::DateTime;
 use http::StatusCode;
-use quiver_alertd::router::SilenceError;
+use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::matchers::{Matchers, matcher};
 use quiver_alerting::silences::{Silence, SilenceState};
 use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Matcher, Result, Right};
 use serde_json::{Value, json};
 
 use super::{answer, body_of, params_of, read_matchers, refusal, time, truth};
+use crate::config_api::silences::note;
+use crate::identity::{Origin, caller};
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// Most matchers of a silence.
@@ -36,8 +39,9 @@ fn is_of_services(names: &[String], access: &Access, matchers: &Matchers) -> boo
     })
 }
 
-pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
-    let matchers: Vec<Value> = silence
+/// Matchers as Alertmanager shows them.
+pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
+    silence
         .matchers
         .iter()
         .map(|m| {
@@ -49,7 +53,11 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
             };
             json!({"name": m.name, "value": m.value, "isRegex": is_regex, "isEqual": is_equal})
         })
-        .collect();
+        .collect()
+}
+
+pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
+    let matchers = matchers_shown(silence);
     json!({
         "id": silence.id, "status": {"state": silence.state(now).as_str()}, "updatedAt": time(silence.updated_at),
         "matchers": matchers, "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
@@ -140,6 +148,7 @@ fn read(body: &[u8]) -> Result<Silence> {
         updated_at: 0,
         created_by: text("createdBy", true)?,
         comment: text("comment", true)?,
+        ..Silence::default()
     })
 }
 
@@ -147,14 +156,24 @@ fn told(error: SilenceError, id: &str) -> Error {
     match error {
         SilenceError::NotFound => not_found(id),
         SilenceError::Invalid(text) => Error::invalid(text),
+        // Nobody asks for either here.
+        SilenceError::Exists | SilenceError::Stale(_) => Error::new(ErrorKind::Conflict, "the silence has changed"),
         SilenceError::Failed(e) => e,
     }
+}
+
+/// Makes a change for the caller of the request at hand, and notes it; gives the id of what is there then.
+async fn change(state: &AppState, op: SilenceOp) -> std::result::Result<String, SilenceError> {
+    let caller = caller(&state.identity(), RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default());
+    let made = state.alertd.router.change_silences(vec![op], &caller.name, false).await.map_err(|(_, error)| error)?;
+    note(state, &caller, &made).await;
+    made.into_iter().next().map(|done| done.after.id).ok_or(SilenceError::NotFound)
 }
 
 pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let done = async {
         let (_, body) = body_of(&state, request).await?;
-        let silence = read(&body)?;
+        let mut silence = read(&body)?;
         if silence.ends_at <= silence.starts_at {
             return Err(Error::invalid("failed to create silence: start time must be before end time"));
         }
@@ -164,13 +183,16 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
         let access = state.identity().rights.access(Right::Operate, Domain::Alerts);
         let id = silence.id.clone();
         if !id.is_empty() {
-            find(&state, &access, &id)?;
+            // What only the other form of this API says stays.
+            let present = find(&state, &access, &id)?;
+            (silence.description, silence.labels) = (present.description, present.labels);
         }
         if !is_within(&state, &access, &silence) {
             let text = "a silence without an `=` matcher on a service of yours needs the right for all services";
             return Err(Error::new(ErrorKind::Forbidden, text));
         }
-        let id = state.alertd.router.set_silence(silence).await.map_err(|e| told(e, &id))?;
+        let op = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };
+        let id = change(&state, op).await.map_err(|e| told(e, &id))?;
         Ok(json!({"silenceID": id}))
     };
     answer(done.await)
@@ -179,7 +201,8 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
 pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
     let done = async {
         find(&state, &state.identity().rights.access(Right::Operate, Domain::Alerts), &id)?;
-        state.alertd.router.expire_silence(&id, &state.identity().name).await.map_err(|e| told(e, &id))
+        let op = SilenceOp::Expire { id: id.clone(), expected: None };
+        change(&state, op).await.map(drop).map_err(|e| told(e, &id))
     };
     match done.await {
         Ok(()) => StatusCode::OK.into_response(),

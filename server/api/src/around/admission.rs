@@ -7,12 +7,13 @@ use axum::extract::MatchedPath;
 use axum::response::{IntoResponse, Response};
 use http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header};
 use quiver_auth::{Identity, Request as Asking, Shown, TokenError};
+use quiver_types::time::Clock;
 use quiver_types::{Error, ErrorKind};
 use serde_json::json;
 use tonic::{Code, Status};
 
 use crate::guard::is_forwarded;
-use crate::identity::{Identities, Origin, Refusal};
+use crate::identity::{Identities, Meter, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
 use crate::refused::{self, needs};
@@ -36,6 +37,19 @@ pub(super) struct Coming<'a> {
     pub(super) client: Option<&'a str>,
 }
 
+/// Who is let in.
+pub(super) struct Admitted {
+    pub(super) identity: Arc<Identity>,
+    /// Counts what it sends as telemetry, where that is bounded.
+    pub(super) meter: Option<Meter>,
+}
+
+impl Admitted {
+    fn plain(identity: &Arc<Identity>) -> Self {
+        Self { identity: Arc::clone(identity), meter: None }
+    }
+}
+
 /// Why a request is not let in.
 enum No {
     Token(TokenError),
@@ -48,36 +62,38 @@ impl Coming<'_> {
     pub(super) async fn admit(
         &self,
         identities: Option<&Arc<Identities>>,
-        now_ms: i64,
-    ) -> Result<Arc<Identity>, Response> {
-        let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Arc::clone(&ANYONE)) };
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Admitted, Response> {
+        let Some(identities) = identities.filter(|i| i.enforced) else { return Ok(Admitted::plain(&ANYONE)) };
         // What a browser asks beforehand comes without credentials, and is answered without data.
         if self.method == Method::OPTIONS {
-            return Ok(Arc::clone(&NOBODY));
+            return Ok(Admitted::plain(&NOBODY));
         }
         // What is not there is said to those only who may know.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
+            // All of the token service is public but what its own routes ask for.
+            None if self.uri.path().starts_with("/realms/") => Some(Need::Public),
             None => Some(Need::Anyone),
         };
-        self.identify(identities, need, now_ms).await.map_err(|no| self.refusal(no, need))
+        self.identify(identities, need, clock).await.map_err(|no| self.refusal(no, need))
     }
 
     async fn identify(
         &self,
         identities: &Arc<Identities>,
         need: Option<Need>,
-        now_ms: i64,
-    ) -> Result<Arc<Identity>, No> {
+        clock: &Arc<dyn Clock>,
+    ) -> Result<Admitted, No> {
         let here = self.info.peer.is_some_and(|peer| peer.ip().to_canonical().is_loopback());
         match need {
-            Some(Need::Public) => return Ok(Arc::clone(&NOBODY)),
-            Some(Need::Docs) if self.live.docs_public => return Ok(Arc::clone(&NOBODY)),
-            Some(Need::OwnMetrics) if here && !is_forwarded(self.headers) => return Ok(Arc::clone(&NOBODY)),
+            Some(Need::Public) => return Ok(Admitted::plain(&NOBODY)),
+            Some(Need::Docs) if self.live.docs_public => return Ok(Admitted::plain(&NOBODY)),
+            Some(Need::OwnMetrics) if here && !is_forwarded(self.headers) => return Ok(Admitted::plain(&NOBODY)),
             _ => {}
         }
         if let Some(operator) = self.operator() {
-            return Ok(operator);
+            return Ok(Admitted { identity: operator, meter: None });
         }
         let values = self.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let saas = self.headers.get("dd-api-key").filter(|_| is_saas(self.uri.path())).map(HeaderValue::as_bytes);
@@ -94,11 +110,15 @@ impl Coming<'_> {
             tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
             return Err(No::Right("{admin, system, *}".to_owned()));
         };
-        if !need.is_ingest() {
-            identities.take_turn(&identity, now_ms).map_err(|wait_s| No::Token(TokenError::TooMany(wait_s)))?;
-        }
+        let now_ms = clock.now_ms();
+        let turn = if need.is_ingest() {
+            identities.take_ingest_turn(&identity, clock)
+        } else {
+            identities.take_turn(&identity, now_ms).map(|()| None)
+        };
+        let meter = turn.map_err(|wait_s| No::Token(TokenError::TooMany(wait_s)))?;
         match need.missing(&identity.rights) {
-            None => Ok(Arc::new(identity)),
+            None => Ok(Admitted { identity: Arc::new(identity), meter }),
             Some(triple) => {
                 identities.note_refusal(Refusal {
                     identity: &identity,

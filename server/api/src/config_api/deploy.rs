@@ -1,6 +1,6 @@
 //! `/rulesapi/deploy` (`config-api` 2.3): rule files as they are, applied, compared and given back.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::Router;
@@ -8,17 +8,17 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::Method;
 use quiver_alerting::problem::{Code, Problems};
-use quiver_alerting::rules::{Language, RuleFile, read};
+use quiver_alerting::rules::{Language, RuleFile, read_own};
 use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
-use quiver_config::{Caller, Condition, Done, Entity, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, Caller, Condition, Done, Entity, Family, Op, Place, Problem, ProblemKind, Release, Result};
 use serde_json::{Map, Value, json};
 
 use super::rule_groups::{plan, seen};
-use super::{Answer, Ask, IMPORT_BYTES_MAX, special_of};
+use super::{Answer, Ask, IMPORT_BYTES_MAX, rule_export, special_of};
 use crate::languages::Languages;
 use crate::state::AppState;
-use crate::stored_rules::{GroupKey, Stored, file_group, file_rule, text};
+use crate::stored_rules::{GroupKey, Stored, file_rule, text};
 
 /// Longest owner mark.
 const SOURCE_CHARS_MAX: usize = 100;
@@ -40,7 +40,7 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             (Some(word @ ("apply" | "validate" | "diff" | "export")), _) => word,
             (Some(_), _) => return Err(Problem::parameter("`action` must be apply, validate, diff or export")),
         };
-        if action == "export" { export(ask).await } else { apply(ask, action).await }
+        if action == "export" { rule_export::export(ask).await } else { apply(ask, action).await }
     })
 }
 
@@ -151,20 +151,18 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
             problems.push(problem);
             refused(&problems, &[])
         })?;
-        let file: RuleFile = read(&given.content, &Languages).map_err(|problems| refused(&problems, &documents))?;
+        let file: RuleFile = read_own(&given.content, &Languages).map_err(|problems| refused(&problems, &documents))?;
         warnings.extend(file.warnings);
+        for group in &file.groups {
+            let mut seen = BTreeSet::new();
+            let twice = group.rules.iter().filter(|rule| !seen.insert((&rule.name, &rule.expr, &rule.labels)));
+            warnings.extend(twice.map(|rule| format!("group `{}`: `{}` stands twice", group.name, rule.name)));
+        }
         for document in &documents {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
             let namespace = own.unwrap_or(&given.namespace);
             for node in items(document, "groups") {
                 let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
-                if let Some(params) = node.get("params").filter(|p| !p.is_null()) {
-                    let problem =
-                        params.problem("/params", Code::InvalidValue, "`params` of a group are not supported");
-                    let mut problems = Problems::default();
-                    problems.push(problem);
-                    return Err(refused(&problems, &documents));
-                }
                 let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
                 let rules = items(node, "rules").iter().map(|rule| rule_of(rule, kind, warnings)).collect();
                 let key = (namespace.to_owned(), name.clone());
@@ -199,12 +197,23 @@ fn texts_of(node: &Node) -> Value {
     }
 }
 
+/// Parameters of a group: lists of texts by name.
+fn params_of(node: &Node) -> Value {
+    let Shape::Map(pairs) = &node.kind else { return Value::Null };
+    let list = |value: &Node| match texts_of(value) {
+        list @ Value::Array(_) => list,
+        one => json!([one]),
+    };
+    Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), list(value))).collect())
+}
+
 fn settings_of(node: &Node) -> Map<String, Value> {
     let Shape::Map(pairs) = &node.kind else { return Map::new() };
     let mut out = Map::new();
     for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
         let (name, value) = match key.text.as_str() {
-            "name" | "rules" | "params" | "namespace" => continue,
+            "name" | "rules" | "namespace" => continue,
+            "params" => ("params", params_of(value)),
             "eval_delay" => ("query_offset", texts_of(value)),
             "limit" | "concurrency" => (key.text.as_str(), json!(value.integer().unwrap_or(0).max(0) as i64)),
             "debug" | "eval_alignment" => (key.text.as_str(), json!(value.truth())),
@@ -223,17 +232,20 @@ fn settings_of(node: &Node) -> Map<String, Value> {
     out
 }
 
+/// A rule of a file as the configuration has it; its language is that of its group, unless it says its own.
 fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, Value> {
     let Shape::Map(pairs) = &node.kind else { return Map::new() };
     let mut out = Map::new();
     for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
         match key.text.as_str() {
             name @ ("debug" | "update_entries_limit") => warnings.push(format!("`{name}` of a rule has no effect")),
+            "enabled" => drop(out.insert("enabled".to_owned(), json!(value.truth()))),
             name => drop(out.insert(name.to_owned(), texts_of(value))),
         }
     }
     if let Some(language) = Language::parse(kind).filter(|l| *l != Language::Promql) {
-        out.insert("language".to_owned(), json!(language.as_str()));
+        // A rule that says its own has it.
+        out.entry("language").or_insert_with(|| json!(language.as_str()));
     }
     out
 }
@@ -267,12 +279,14 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
     let namespaces: Vec<String> = wanted.keys().map(|key| key.0.clone()).collect();
     let mut ops: Vec<(Place, Op)> = Vec::new();
+    let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
     for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
         let all = stored.settings.iter().chain(&stored.rules);
         if namespaces.contains(&key.0) && all.clone().all(|e| e.managed_by == manager) {
             let gone = |id: &str| Op::Delete { id: id.to_owned(), condition: Condition::None };
             ops.extend(stored.rules.iter().map(|e| (Place::of(&RULES), gone(&e.id))));
             ops.extend(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(&e.id))));
+            named.insert(key.clone());
         }
     }
     for (key, (settings, mut rules)) in wanted {
@@ -282,7 +296,14 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     }
     let dry_run = ask.dry_run || action != "apply";
     let caller = Caller { manager, ..ask.caller.clone() };
-    let done = ask.config.change_all(&caller, ops, dry_run).await?;
+    // Where edits wait, those of other groups go on waiting; without a body all act that the caller sees.
+    let covers = |family: &Family, entity: &Entity| {
+        let field = if family.name == RULES.name { "group" } else { "name" };
+        let key = (text(&entity.body, "namespace").to_owned(), text(&entity.body, field).to_owned());
+        (ask.body.is_empty() || named.contains(&key)) && family.is_visible(&ask.caller, entity)
+    };
+    let release = Release { area: Area::Rules, action: "DEPLOY", covers: &covers };
+    let done = ask.config.deploy(&caller, ops, &release, dry_run).await?;
     if !dry_run {
         ask.acts().await;
     }
@@ -292,6 +313,9 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
 /// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
 /// as a stored one keeps that one's form.
 fn keep_own_fields(stored: Option<&Stored>, rule: &mut Map<String, Value>) {
+    if ["severity", "service", "runbook_url"].iter().any(|field| rule.contains_key(*field)) {
+        return;
+    }
     let Ok(wanted) = file_rule(rule) else { return };
     let mut known = stored.into_iter().flat_map(|stored| &stored.rules);
     if let Some(same) = known.find(|known| file_rule(&known.body).is_ok_and(|file| file == wanted)) {
@@ -365,67 +389,6 @@ fn shown_change(told: &Told<'_>) -> Value {
     })
 }
 
-async fn export(ask: &Ask) -> Result<Answer> {
-    for name in ["source", "prune"] {
-        if ask.parameter(name)?.is_some() {
-            return Err(Problem::parameter(format!("`{name}` does not go with an export")));
-        }
-    }
-    let format = ask.parameter("format")?;
-    if !matches!(format, None | Some("prometheus" | "vmalert")) {
-        return Err(Problem::parameter("`format` must be prometheus or vmalert"));
-    }
-    let named: Vec<&str> = ask.parameters.iter().filter(|(k, _)| k == "namespace").map(|(_, v)| v.as_str()).collect();
-    let groups = seen(ask).await?;
-    let groups = groups.iter().filter(|(key, _)| named.is_empty() || named.contains(&key.0.as_str()));
-    let mut by_namespace: BTreeMap<&str, Vec<Value>> = BTreeMap::new();
-    let mut left_out = 0;
-    for (key, stored) in groups {
-        let none = Map::new();
-        let settings = stored.settings.as_ref().map_or(&none, |e| &e.body);
-        // A file has one language per group: rules of others make groups of their own behind it.
-        let mut of_language: BTreeMap<Language, Vec<Value>> = BTreeMap::new();
-        for rule in &stored.rules {
-            let language = Language::parse(text(&rule.body, "language")).unwrap_or_default();
-            let is_readable = language == Language::Promql || format != Some("prometheus");
-            if rule.body.get("enabled") == Some(&json!(false)) || !is_readable {
-                left_out += 1;
-                continue;
-            }
-            let rule = Value::Object(file_rule(&rule.body).map_err(|p| Problem::internal(p.detail))?);
-            of_language.entry(language).or_default().push(rule);
-        }
-        if of_language.is_empty() {
-            of_language.insert(Language::Promql, Vec::new());
-        }
-        let out = by_namespace.entry(&key.0).or_default();
-        for (n, (language, rules)) in of_language.into_iter().enumerate() {
-            let name = if n > 0 { format!("{} ({})", key.1, language.as_str()) } else { key.1.clone() };
-            out.push(for_format(file_group(&name, language.group_type(), settings, rules), format));
-        }
-    }
-    let several = by_namespace.len() > 1;
-    let document = |(namespace, groups): (&str, Vec<Value>)| {
-        let text = yaml::write(&json!({"groups": groups}));
-        // The namespace leads its document.
-        if several { yaml::write(&json!({"namespace": namespace})) + &text } else { text }
-    };
-    let documents: Vec<String> = by_namespace.into_iter().map(document).collect();
-    let warning = (left_out > 0).then(|| format!("{left_out} rules are left out: disabled, or of another language"));
-    let yaml = if documents.is_empty() { "groups: []\n".to_owned() } else { documents.join("---\n") };
-    Ok(Answer { yaml: Some(yaml), warning, ..Answer::ok(Value::Null) })
-}
-
-/// Takes out what only vmalert reads.
-fn for_format(mut group: Value, format: Option<&str>) -> Value {
-    if let (Some("prometheus"), Value::Object(map)) = (format, &mut group) {
-        for field in ["eval_offset", "concurrency", "headers", "notifier_headers", "debug", "eval_alignment"] {
-            map.remove(field);
-        }
-    }
-    group
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -461,6 +424,9 @@ mod tests {
         assert_eq!(told(&[text_of("a", "groups: [")]).code, "MALFORMED_YAML");
         let twice = told(&[text_of("a", "groups: [{name: g}]"), text_of("a", "groups: [{name: g}]")]);
         assert_eq!(twice.more["errors"][0]["code"], json!("DUPLICATE"));
-        assert_eq!(told(&[text_of("a", "groups: [{name: g, params: {x: [y]}}]")]).code, "VALIDATION_FAILED");
+        let params = wanted(&[text_of("a", "groups: [{name: g, params: {extra_label: a=b}}]")], &mut Vec::new());
+        let settings = &params.unwrap()[&("a".to_owned(), "g".to_owned())].0;
+        assert_eq!(settings["params"], json!({"extra_label": ["a=b"]}));
+        assert_eq!(told(&[text_of("a", "groups: [{name: g, params: {extra_label: [y]}}]")]).code, "VALIDATION_FAILED");
     }
 }

@@ -1,9 +1,11 @@
 //! Changes of many entities over HTTP.
 
-use quiver_config::{Failed, ListQuery, Problem, Result};
+use http::header;
+use quiver_config::families::RESOURCES;
+use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask, yaml};
+use super::{Answer, Ask, csv, yaml};
 
 pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     let Some(value) = body.get("ids") else { return Ok(None) };
@@ -12,7 +14,7 @@ pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     items.iter().map(|v| v.as_str().map(str::to_owned).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
 }
 
-fn failed(failed: &[Failed]) -> Value {
+pub(super) fn failed(failed: &[Failed]) -> Value {
     let one = |f: &Failed| json!({"id": f.id, "code": f.problem.code, "detail": f.problem.detail});
     failed.iter().map(one).collect()
 }
@@ -117,9 +119,22 @@ impl Ask {
         }
     }
 
-    pub(super) async fn import(&self) -> Result<Answer> {
-        let mode = self.import_mode()?;
-        let body = self.import_body()?;
+    /// Resources that a body of CSV holds.
+    async fn csv_body(&self) -> Result<csv::Lines> {
+        if self.place.family.name != RESOURCES.name {
+            let text = format!("CSV is taken by `{}/import` only; send JSON or YAML", RESOURCES.path);
+            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+        }
+        let content_type = self.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok());
+        csv::check_parameters(content_type.unwrap_or_default())?;
+        let table = csv::Table::read(&self.body)?;
+        let kinds = self.config.resource_kinds(&table.types()).await?;
+        Ok(table.resources(&kinds))
+    }
+
+    /// The items of a body of JSON or YAML.
+    pub(super) fn items(&self) -> Result<Vec<Value>> {
+        let mut body = self.import_body()?;
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
             return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
         }
@@ -127,13 +142,45 @@ impl Ask {
             let text = format!("this is an export of another family than `{}`", self.place.family.name);
             return Err(Problem::field("/family", "INVALID_VALUE", text));
         }
-        let Some(Value::Array(items)) = body.get("items") else {
-            return Err(Problem::field("/items", "REQUIRED", "must be a list"));
-        };
+        match body.remove("items") {
+            Some(Value::Array(items)) => Ok(items),
+            _ => Err(Problem::field("/items", "REQUIRED", "must be a list")),
+        }
+    }
+
+    /// Resources are matched by type and key, which may follow from what they say.
+    async fn with_keys(&self, items: &mut [Value]) -> Result<()> {
+        let type_of = |item: &Value| item.get("typeId").and_then(Value::as_str).map(str::to_owned);
+        let kinds = self.config.resource_kinds(&items.iter().filter_map(type_of).collect()).await?;
+        for item in items {
+            let kind = kinds.iter().find(|kind| type_of(item).as_deref() == Some(&*kind.id));
+            let (Some(kind), Value::Object(item)) = (kind, item) else { continue };
+            if item.get("key").is_none_or(Value::is_null)
+                && let Some(key) = kind.key_of(item)
+            {
+                item.insert("key".to_owned(), json!(key));
+            }
+        }
+        Ok(())
+    }
+
+    pub(super) async fn import(&self) -> Result<Answer> {
+        let mode = self.import_mode()?;
         let within = ListQuery::parse(self.place.family, &self.parameters, &["mode"])?;
+        if self.media_type() == "text/csv" {
+            let mut lines = self.csv_body().await?;
+            let items = std::mem::take(&mut lines.items);
+            return self.imported(items, mode, &within).await.map_err(|problem| lines.named(problem));
+        }
+        self.imported(self.items()?, mode, &within).await
+    }
+
+    async fn imported(&self, mut items: Vec<Value>, mode: ImportMode, within: &ListQuery) -> Result<Answer> {
+        if self.place.family.name == RESOURCES.name {
+            self.with_keys(&mut items).await?;
+        }
         let config = &self.config;
-        let (place, caller, items) = (&self.place, &self.caller, items.clone());
-        let done = config.import_many(place, caller, items, mode, Some(&within), self.dry_run).await?;
+        let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
         self.acts().await;
         let summary = json!({
             "created": done.created, "updated": done.updated, "deleted": done.deleted, "unchanged": done.unchanged,

@@ -17,7 +17,8 @@ use quiver_config::families::{
     EMPTY_RECEIVER, GLOBAL_ID, INHIBIT_RULES, POLICY_GLOBAL, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TIME_INTERVALS,
 };
 use quiver_config::{
-    Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Result, System,
+    Area, Caller, Condition, Config, Entity, Family, FieldError, Op, Part, Place, Problem, ProblemKind, Release,
+    Result, System,
 };
 use quiver_types::{Domain, Right, Triple};
 use serde_json::{Map, Value, json};
@@ -28,7 +29,7 @@ use super::many::ids_in;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
 use crate::policy_api::receiver_results;
 use crate::state::AppState;
-use crate::stored_policy::{OPTIONS, children, export, parts};
+use crate::stored_policy::{OPTIONS, Which, children, composed, export, parts};
 use crate::stored_rules::text;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
@@ -260,7 +261,10 @@ fn deploy<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 if with_secrets && !ask.caller.rights.covers(&admin) {
                     return Err(Problem::forbidden("{admin, alerting, *}"));
                 }
-                Ok(Answer { yaml: Some(export(&ask.config, with_secrets).await?), ..Answer::ok(Value::Null) })
+                Ok(Answer {
+                    yaml: Some(export(&ask.config, Which::Saved, with_secrets).await?),
+                    ..Answer::ok(Value::Null)
+                })
             }
             (Some(_), &Method::GET | &Method::HEAD) => {
                 Err(Problem::parameter("GET exports; send POST for another `action`"))
@@ -278,21 +282,25 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         .map_err(|_| Problem::new(ProblemKind::Malformed, "MALFORMED_YAML", "the body is not UTF-8"))?;
     let dry_run = ask.dry_run || tries;
     let how: (fn(&Told<'_>) -> bool, fn(&Told<'_>) -> Value) = (|_| true, shown_change);
-    if given.trim().is_empty() {
-        // What is saved is live already.
-        return Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &[], &[], how)));
-    }
+    let is_saved = given.trim().is_empty();
+    // An empty body lets run what is saved.
+    let saved = if is_saved { composed(&parts(&ask.config, Which::Saved).await?) } else { String::new() };
+    let given = if is_saved { saved.as_str() } else { given };
     let read = Read::load(given).map_err(|problems| refused(&problems, &[]))?;
     let unsupported = undelivered(&read);
     if !unsupported.is_empty() && !allows {
         let error = |text: String| FieldError::new("/receivers", "UNSUPPORTED", text);
         return Err(Problem::invalid(unsupported.into_iter().map(error).collect()));
     }
-    let present = parts(&ask.config).await?;
-    let new_id = || ask.config.new_id();
-    let ops = plan(&read, &json_of(given).unwrap_or_default(), &present, &new_id)?;
+    let ops = if is_saved {
+        Vec::new()
+    } else {
+        let present = parts(&ask.config, Which::Saved).await?;
+        plan(&read, &json_of(given).unwrap_or_default(), &present, &|| ask.config.new_id())?
+    };
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
-    let done = ask.config.change_all(&caller, ops, dry_run).await?;
+    let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
+    let done = ask.config.deploy(&caller, ops, &release, dry_run).await?;
     if !dry_run {
         ask.acts().await;
     }

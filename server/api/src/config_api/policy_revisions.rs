@@ -9,14 +9,14 @@ use futures::future::BoxFuture;
 use quiver_alertd::revisions::Revision;
 use quiver_alerting::config::{Config as Read, json_of};
 use quiver_config::families::{ROUTES, TEMPLATES};
-use quiver_config::{Caller, Problem, Result};
+use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
 
 use super::deploy::outcome;
 use super::policy::{Row, plan, shown_change};
 use super::{Answer, Ask, special_of};
 use crate::state::AppState;
-use crate::stored_policy::{REVISION_SEAL, parts};
+use crate::stored_policy::{REVISION_SEAL, Which, parts};
 use crate::stored_rules::text;
 
 /// Largest body of a rollback, which has none.
@@ -73,7 +73,7 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         let given = whole["config"].as_str().unwrap_or_default();
         let read = Read::load(given)
             .map_err(|p| Problem::internal(p.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
-        let present = parts(&ask.config).await?;
+        let present = parts(&ask.config, Which::Saved).await?;
         let mut ops = plan(&read, &json_of(given).unwrap_or_default(), &present, &|| ask.config.new_id())?;
         let mut templates = Row::new(&TEMPLATES, &present);
         for (name, content) in whole["templates"].as_object().unwrap_or(&Map::new()) {
@@ -84,7 +84,8 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         ops.extend(put);
         ops.extend(gone);
         let caller = Caller { override_managed: true, ..ask.caller.clone() };
-        let done = ask.config.change_all(&caller, ops, ask.dry_run).await?;
+        let release = Release { area: Area::Policy, action: "ROLLBACK", covers: &|_, _| true };
+        let done = ask.config.deploy(&caller, ops, &release, ask.dry_run).await?;
         if !ask.dry_run {
             ask.acts().await;
         }

@@ -1,14 +1,16 @@
 //! Groups of rules (`config-api` 2.2). A group is there as soon as a rule names it; its settings are an entity once they
 //! differ from the defaults.
 
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::{Method, header};
+use quiver_alerting::rules::Language;
 use quiver_config::families::{RULE_GROUPS, RULES};
-use quiver_config::{Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
+use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
 use super::many::ids_in;
@@ -43,7 +45,33 @@ fn etag(stored: &Stored) -> String {
     format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(parts.collect::<Vec<_>>().join(",").as_bytes()))
 }
 
-fn shown(ask: &Ask, key: &GroupKey, stored: &Stored) -> Map<String, Value> {
+/// What runs, by family and id, where edits wait for a deploy; with the groups that it makes.
+type Running = Option<BTreeMap<GroupKey, Stored>>;
+
+async fn running(ask: &Ask) -> Result<Running> {
+    if !ask.config.is_staged(Area::Rules).await? {
+        return Ok(None);
+    }
+    let mut rules = ask.config.running(&RULES).await?;
+    rules.retain(|rule| RULES.is_visible(&ask.caller, rule));
+    Ok(Some(by_group(ask.config.running(&RULE_GROUPS).await?, rules)))
+}
+
+/// Says what of a group waits: its rules by their ids, and whether anything of it does, what was deleted included.
+fn waiting(running: &BTreeMap<GroupKey, Stored>, key: &GroupKey, stored: &Stored) -> (HashSet<String>, bool) {
+    let versions = |stored: Option<&Stored>| -> HashMap<String, i64> {
+        let all = stored.into_iter().flat_map(|s| s.settings.iter().chain(&s.rules));
+        all.map(|e| (e.id.clone(), e.version)).collect()
+    };
+    let (before, now) = (versions(running.get(key)), versions(Some(stored)));
+    let waits = now.iter().filter(|(id, version)| before.get(*id) != Some(version)).map(|(id, _)| id.clone());
+    let waits: HashSet<String> = waits.collect();
+    let is_gone = before.keys().any(|id| !now.contains_key(id));
+    let any = !waits.is_empty() || is_gone;
+    (waits, any)
+}
+
+fn shown(ask: &Ask, key: &GroupKey, stored: &Stored, running: &Running) -> Map<String, Value> {
     let mut out = Map::new();
     for field in RULE_GROUPS.all_fields() {
         let default = serde_json::from_str(field.default).unwrap_or(Value::Null);
@@ -52,9 +80,23 @@ fn shown(ask: &Ask, key: &GroupKey, stored: &Stored) -> Map<String, Value> {
     if let Some(settings) = &stored.settings {
         out.extend(settings.shown());
     }
+    for (field, default) in [("interval", ask.config.group_interval()), ("query_offset", "0s".to_owned())] {
+        if out.get(field).is_none_or(Value::is_null) {
+            out.insert(field.to_owned(), json!(default));
+        }
+    }
     out.insert("namespace".to_owned(), json!(key.0));
     out.insert("name".to_owned(), json!(key.1));
-    out.insert("rules".to_owned(), stored.rules.iter().map(|e| Value::Object(e.shown())).collect());
+    let waits = running.as_ref().map(|running| waiting(running, key, stored));
+    let rule = |e: &Entity| {
+        let mut rule = e.shown();
+        rule.extend(["interval", "limit"].map(|field| (field.to_owned(), out[field].clone())));
+        rule.extend(waits.as_ref().map(|(ids, _)| ("staged".to_owned(), json!(ids.contains(&e.id)))));
+        Value::Object(rule)
+    };
+    let rules: Value = stored.rules.iter().map(rule).collect();
+    out.insert("rules".to_owned(), rules);
+    out.extend(waits.as_ref().map(|(_, any)| ("staged".to_owned(), json!(any))));
     out.insert("ruleCount".to_owned(), json!(stored.rules.len()));
     out.extend(group_times(&ask.state, &key.0, &key.1));
     out
@@ -63,8 +105,10 @@ fn shown(ask: &Ask, key: &GroupKey, stored: &Stored) -> Map<String, Value> {
 fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let query = ListQuery::parse(&RULE_GROUPS, &ask.parameters, &[])?;
-        let rows = seen(ask).await?;
-        let rows = rows.iter().map(|(key, stored)| (format!("{}/{}", key.0, key.1), shown(ask, key, stored)));
+        let (rows, running) = (seen(ask).await?, running(ask).await?);
+        let row =
+            |(key, stored): &(GroupKey, Stored)| (format!("{}/{}", key.0, key.1), shown(ask, key, stored, &running));
+        let rows = rows.iter().map(row);
         let page = query.page(&RULE_GROUPS, rows.collect());
         let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
         if let Some(total) = page.total {
@@ -82,6 +126,7 @@ pub(super) fn plan(
     rules: Vec<Map<String, Value>>,
 ) -> Vec<(Place, Op)> {
     let mut ops = Vec::new();
+    let language = Language::parse(text(&settings, "type")).filter(|l| *l != Language::Promql).map(Language::as_str);
     settings.insert("namespace".to_owned(), json!(key.0));
     settings.insert("name".to_owned(), json!(key.1));
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
@@ -96,6 +141,10 @@ pub(super) fn plan(
         rule.insert("namespace".to_owned(), json!(key.0));
         rule.insert("group".to_owned(), json!(key.1));
         rule.insert("position".to_owned(), json!(n));
+        // The type of a group is the language of rules that name none.
+        if let (None | Some(Value::Null), Some(language)) = (rule.get("language"), &language) {
+            rule.insert("language".to_owned(), json!(language));
+        }
         let id = rule.remove("id").and_then(|id| id.as_str().map(str::to_owned));
         let by_id = id.as_ref().and_then(|id| left.iter().position(|e| e.id == *id));
         let known = by_id.or_else(|| same_rule(&left, &rule)).map(|at| left.remove(at).id.clone());
@@ -195,7 +244,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             if tags.split(',').any(|tag| tag.trim() == etag) {
                 return Ok(Answer { status: 304, etag: Some(etag), ..Answer::ok(Value::Null) });
             }
-            return Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown(ask, &key, &stored))) });
+            let shown = shown(ask, &key, &stored, &running(ask).await?);
+            return Ok(Answer { etag: Some(etag), ..Answer::ok(Value::Object(shown)) });
         }
         holds(ask, found.as_ref())?;
         let mut status = 200;
@@ -239,7 +289,14 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     _ => Err(Problem::field(format!("/rules/{n}"), "INVALID_TYPE", "must be an object")),
                 };
                 let rules = rules.into_iter().enumerate().map(object).collect::<Result<Vec<_>>>()?;
-                plan(&key, found.as_ref(), settings(body, &key)?, rules)
+                let mut wanted = settings(body, &key)?;
+                let own = found.as_ref().and_then(|s| s.settings.as_ref()).and_then(|e| e.body.get("interval"));
+                // A group that names no interval is shown with that of the service, and may be put back as shown.
+                if own.is_none_or(Value::is_null) && wanted.get("interval") == Some(&json!(ask.config.group_interval()))
+                {
+                    wanted.remove("interval");
+                }
+                plan(&key, found.as_ref(), wanted, rules)
             }
         };
         let ops = tied(ask, found.as_ref(), ops);
@@ -252,7 +309,8 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         }
         let now = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored).unwrap_or_default();
         let etag = Some(etag(&now));
-        Ok(Answer { status, etag, ..Answer::ok(Value::Object(shown(ask, &key, &now))) })
+        let shown = shown(ask, &key, &now, &running(ask).await?);
+        Ok(Answer { status, etag, ..Answer::ok(Value::Object(shown)) })
     })
 }
 
@@ -266,7 +324,7 @@ fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, 
     if let Some(delay) = body.remove("eval_delay") {
         body.entry("query_offset").or_insert(delay);
     }
-    for field in ["rules", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"] {
+    for field in ["staged", "rules", "ruleCount", "lastEvaluation", "evaluationTime", "missedIterations"] {
         body.remove(field);
     }
     Ok(body)

@@ -57,7 +57,8 @@ fn clone<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let done = ask.change(Op::Create { id: None, body }, System::default()).await?;
         let made = done.after.as_ref().ok_or_else(|| Problem::internal("a copy was not made"))?;
         let location = Some(format!("{}/{}", RULES.path, made.id));
-        Ok(Answer { status: 201, etag: Some(made.etag()), location, ..Answer::ok(Value::Object(made.shown())) })
+        let shown = ask.config.shown(&RULES, made).await?;
+        Ok(Answer { status: 201, etag: Some(made.etag()), location, ..Answer::ok(Value::Object(shown)) })
     })
 }
 
@@ -66,7 +67,8 @@ fn state<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&[])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let (namespace, group) = (text(&rule.body, "namespace").to_owned(), text(&rule.body, "group").to_owned());
-        let all = by_group(Vec::new(), ask.config.all(&RULES).await?);
+        // Where it stands among those that run, which may be others than those that are saved.
+        let all = by_group(Vec::new(), ask.config.running(&RULES).await?);
         let rules = all.get(&(namespace.clone(), group.clone())).map(|stored| &stored.rules[..]).unwrap_or_default();
         let n = rules.iter().position(|e| e.id == rule.id);
         let found = n.and_then(|n| state_of(&ask.state, &namespace, &group, n));

@@ -1,24 +1,50 @@
-//! How often a key may ask: a bucket for each, so that one program that runs wild leaves the others their turn.
+//! How much a key may ask and send: buckets for each, so that one program that runs wild leaves the others their turn.
+//!
+//! A request costs what is known before it begins: one. What it sends as telemetry is known only when it has come, so that
+//! is taken afterwards, into debt where it has to be, and the next request waits until the debt is paid.
 
 use std::collections::HashMap;
+use std::sync::Arc;
 
 use parking_lot::Mutex;
+use quiver_types::time::Clock;
 
 /// Most keys whose buckets are remembered; full ones are forgotten first.
 const REMEMBERED: usize = 10_000;
+/// Largest debt, in seconds of the rate: a single large body holds nobody up for hours.
+const DEBT_S: f64 = 60.0;
 
-/// Bounds of the requests of a key that are not ingest.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct KeyRate {
-    /// Requests per second; 0: any.
-    pub per_second: u32,
-    /// Requests at once.
-    pub burst: u32,
+/// How much of something is had per second.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Rate {
+    /// Of it per second; 0: any.
+    pub per_second: u64,
+    /// Of it at once.
+    pub burst: u64,
 }
 
-impl Default for KeyRate {
+impl Rate {
+    /// As much per second as there is, and twice that at once; 0: any.
+    pub fn per_second(per_second: u64) -> Self {
+        Self { per_second, burst: per_second.saturating_mul(2) }
+    }
+}
+
+/// Bounds of a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct KeyRates {
+    /// Requests that are not ingest.
+    pub requests: Rate,
+    /// Bytes of bodies of telemetry, as they are on the wire.
+    pub ingest_bytes: Rate,
+    /// Samples, log rows, spans.
+    pub ingest_records: Rate,
+}
+
+impl Default for KeyRates {
     fn default() -> Self {
-        Self { per_second: 100, burst: 200 }
+        let any = Rate::per_second(0);
+        Self { requests: Rate::per_second(100), ingest_bytes: any, ingest_records: any }
     }
 }
 
@@ -28,26 +54,25 @@ struct Bucket {
     at_ms: i64,
 }
 
-/// The buckets.
-#[derive(Debug, Default)]
-pub(super) struct Rates {
-    rate: KeyRate,
-    buckets: Mutex<HashMap<String, Bucket>>,
+/// A bucket for each key.
+#[derive(Debug)]
+struct Buckets {
+    rate: Rate,
+    of_keys: Mutex<HashMap<String, Bucket>>,
 }
 
-impl Rates {
-    pub(super) fn new(rate: KeyRate) -> Self {
-        Self { rate, buckets: Mutex::default() }
+impl Buckets {
+    fn new(rate: Rate) -> Self {
+        Self { rate, of_keys: Mutex::default() }
     }
 
-    /// Takes a request of a key; or says how many seconds it has to wait.
-    pub(super) fn take(&self, key: &str, now_ms: i64) -> Result<(), u64> {
-        let KeyRate { per_second, burst } = self.rate;
-        if per_second == 0 {
-            return Ok(());
+    /// Does something with what a key has left; 0 per second: nothing is counted.
+    fn with<T>(&self, key: &str, now_ms: i64, work: impl FnOnce(&mut f64, f64) -> T) -> Option<T> {
+        if self.rate.per_second == 0 {
+            return None;
         }
-        let (rate, most) = (f64::from(per_second), f64::from(burst.max(1)));
-        let mut buckets = self.buckets.lock();
+        let (rate, most) = (self.rate.per_second as f64, self.rate.burst.max(1) as f64);
+        let mut buckets = self.of_keys.lock();
         if buckets.len() >= REMEMBERED && !buckets.contains_key(key) {
             let filled = |b: &Bucket| b.left + (now_ms - b.at_ms).max(0) as f64 / 1000.0 * rate >= most;
             buckets.retain(|_, bucket| !filled(bucket));
@@ -58,11 +83,92 @@ impl Rates {
         let bucket = buckets.entry(key.to_owned()).or_insert(Bucket { left: most, at_ms: now_ms });
         let since_s = (now_ms - bucket.at_ms).max(0) as f64 / 1000.0;
         *bucket = Bucket { left: (bucket.left + since_s * rate).min(most), at_ms: now_ms };
-        if bucket.left < 1.0 {
-            return Err(((1.0 - bucket.left) / rate).ceil().max(1.0) as u64);
+        Some(work(&mut bucket.left, rate))
+    }
+
+    /// Takes one; or says how many seconds that has to wait.
+    fn take(&self, key: &str, now_ms: i64) -> Result<(), u64> {
+        let taken = self.with(key, now_ms, |left, rate| {
+            if *left < 1.0 {
+                return Err(((1.0 - *left) / rate).ceil().max(1.0) as u64);
+            }
+            *left -= 1.0;
+            Ok(())
+        });
+        taken.unwrap_or(Ok(()))
+    }
+
+    /// Says in how many seconds a debt is paid; or that there is none.
+    fn solvent(&self, key: &str, now_ms: i64) -> Result<(), u64> {
+        let wait = |left: &mut f64, rate: f64| {
+            if *left < 0.0 { Err((-*left / rate).ceil().max(1.0) as u64) } else { Ok(()) }
+        };
+        self.with(key, now_ms, wait).unwrap_or(Ok(()))
+    }
+
+    /// Takes what was had already.
+    fn spend(&self, key: &str, amount: u64, now_ms: i64) {
+        self.with(key, now_ms, |left, rate| *left = (*left - amount as f64).max(-DEBT_S * rate));
+    }
+}
+
+/// The buckets.
+#[derive(Debug)]
+pub(super) struct Rates {
+    requests: Buckets,
+    bytes: Buckets,
+    records: Buckets,
+}
+
+impl Rates {
+    pub(super) fn new(rates: KeyRates) -> Self {
+        Self {
+            requests: Buckets::new(rates.requests),
+            bytes: Buckets::new(rates.ingest_bytes),
+            records: Buckets::new(rates.ingest_records),
         }
-        bucket.left -= 1.0;
-        Ok(())
+    }
+
+    /// Takes a request of a key that is not ingest; or says how many seconds it has to wait.
+    pub(super) fn take(&self, key: &str, now_ms: i64) -> Result<(), u64> {
+        self.requests.take(key, now_ms)
+    }
+
+    /// Says whether a key may send telemetry; or how many seconds it has to wait.
+    pub(super) fn may_send(&self, key: &str, now_ms: i64) -> Result<(), u64> {
+        let waits = [&self.bytes, &self.records].map(|buckets| buckets.solvent(key, now_ms).err().unwrap_or(0));
+        let wait = waits.into_iter().max().unwrap_or(0);
+        if wait > 0 { Err(wait) } else { Ok(()) }
+    }
+
+    fn measures_ingest(&self) -> bool {
+        self.bytes.rate.per_second > 0 || self.records.rate.per_second > 0
+    }
+}
+
+/// Counts what a request sends as telemetry against its key.
+#[derive(Debug, Clone)]
+pub(crate) struct Meter {
+    rates: Arc<Rates>,
+    key: Arc<str>,
+    clock: Arc<dyn Clock>,
+}
+
+impl Meter {
+    /// The meter of a key; none when nothing bounds what keys send.
+    pub(super) fn of(rates: &Arc<Rates>, key: &str, clock: &Arc<dyn Clock>) -> Option<Self> {
+        let meter = || Self { rates: Arc::clone(rates), key: key.into(), clock: Arc::clone(clock) };
+        rates.measures_ingest().then(meter)
+    }
+
+    /// Counts bytes of a body.
+    pub(crate) fn bytes(&self, count: usize) {
+        self.rates.bytes.spend(&self.key, count as u64, self.clock.now_ms());
+    }
+
+    /// Counts samples, rows or spans.
+    pub(crate) fn records(&self, count: u64) {
+        self.rates.records.spend(&self.key, count, self.clock.now_ms());
     }
 }
 
@@ -72,18 +178,33 @@ mod tests {
 
     #[test]
     fn bursts_and_rests() {
-        let rates = Rates::new(KeyRate { per_second: 10, burst: 3 });
+        let rates = Buckets::new(Rate { per_second: 10, burst: 3 });
         let taken = |key: &str, now_ms: i64| (0..5).filter(|_| rates.take(key, now_ms).is_ok()).count();
         assert_eq!((taken("a", 0), taken("b", 0), taken("a", 0)), (3, 3, 0));
         assert_eq!(rates.take("a", 0), Err(1));
         assert_eq!((taken("a", 100), taken("a", 199), taken("a", 400), taken("a", 60_000)), (1, 0, 3, 3));
         // A clock that goes back gives nothing away, and takes nothing.
         assert_eq!(taken("a", 1000), 0);
-        let any = Rates::new(KeyRate { per_second: 0, burst: 0 });
+        let any = Buckets::new(Rate::per_second(0));
         assert!((0..1000).all(|_| any.take("a", 0).is_ok()));
         for n in 0..2 * REMEMBERED {
             assert!(rates.take(&n.to_string(), 0).is_ok());
         }
-        assert!(rates.buckets.lock().len() <= REMEMBERED);
+        assert!(rates.of_keys.lock().len() <= REMEMBERED);
+    }
+
+    #[test]
+    fn what_was_sent_is_paid_for_afterwards() {
+        let rates = Rates::new(KeyRates { ingest_bytes: Rate::per_second(1000), ..KeyRates::default() });
+        assert_eq!(rates.may_send("a", 0), Ok(()));
+        // Twice the rate is there at first; the rest is a debt.
+        rates.bytes.spend("a", 4500, 0);
+        assert_eq!((rates.may_send("a", 0), rates.may_send("b", 0)), (Err(3), Ok(())));
+        assert_eq!((rates.may_send("a", 2400), rates.may_send("a", 2500)), (Err(1), Ok(())));
+        rates.bytes.spend("a", u64::MAX, 2500);
+        assert_eq!(rates.may_send("a", 2500), Err(60));
+        // Records have a bucket of their own, here without a bound.
+        rates.records.spend("c", u64::MAX, 0);
+        assert_eq!(rates.may_send("c", 0), Ok(()));
     }
 }

@@ -29,6 +29,7 @@ use super::store::{count, judge, refuse, write_counted};
 use crate::bodies::Share;
 use crate::error::plain_error;
 use crate::metrics::phases::{Signal, Step};
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// Pieces are decoded once they are this many bytes.
@@ -204,7 +205,9 @@ pub(super) async fn stream<D: LineDecoder>(
         }
         streamed
     };
-    tokio::spawn(running.in_current_span()).await.expect("a fault of ours in a decoder ends its request")
+    tokio::spawn(RequestInfo::carry(running).in_current_span())
+        .await
+        .expect("a fault of ours in a decoder ends its request")
 }
 
 async fn run<D: LineDecoder>(
@@ -390,7 +393,7 @@ impl<D: LineDecoder> Driver<D> {
         self.settle().await?;
         let (batches, state) = (std::mem::take(&mut self.held), Arc::clone(&self.state));
         self.held_bytes = 0;
-        self.storing = Some(tokio::spawn(async move { write_counted(&state, batches).await }));
+        self.storing = Some(tokio::spawn(RequestInfo::carry(async move { write_counted(&state, batches).await })));
         Ok(())
     }
 

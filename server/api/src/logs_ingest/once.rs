@@ -16,7 +16,7 @@ use quiver_store::{Answer, Once, RequestId};
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 
 use super::metrics::Endpoint;
-use super::store::{count, extract, refuse};
+use super::store::{count, extract, note_records, refuse};
 use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
@@ -120,6 +120,7 @@ pub(super) async fn write_once(
 ) -> Result<Response> {
     let Whole { mut batches, mut report, body_hash, bytes } = whole;
     extract(state, &mut batches);
+    note_records(&batches);
     let mut fresh = None;
     let written = state.store.write_logs_once(id, body_hash, batches, |refused| {
         refuse(&mut report, refused.iter().copied());

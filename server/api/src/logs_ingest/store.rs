@@ -11,6 +11,7 @@ use super::metrics::Endpoint;
 use crate::effects::{Signal, suspend};
 use crate::metrics::phases::{Signal as Phase, Step};
 use crate::refused;
+use crate::request::RequestInfo;
 use crate::state::AppState;
 
 /// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
@@ -47,9 +48,15 @@ pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Ref
 /// As [`write`].
 pub(super) async fn write_counted(state: &Arc<AppState>, mut batches: Vec<LogsBatch>) -> Result<Vec<(Refusal, u64)>> {
     extract(state, &mut batches);
+    note_records(&batches);
     let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
     let outcomes = state.metrics.phases.timed(Phase::Logs, Step::Store, try_join_all(writes)).await?;
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
+}
+
+/// Counts rows against what the key of the request may send.
+pub(super) fn note_records(batches: &[LogsBatch]) {
+    RequestInfo::note_records(batches.iter().map(|batch| batch.len() as u64).sum());
 }
 
 /// Applies data-extraction rules; those that take too long are noted, and left out from then on.

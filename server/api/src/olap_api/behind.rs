@@ -27,10 +27,11 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
         }
         let (query, now_ns) = (given.query()?, state.clock.now_ms() * 1_000_000);
         let catalog = state.olap.catalog().with_open(&given.body);
-        let asked = Asked::parse(&query, &catalog, now_ns)?;
+        let access = access(&state);
+        let asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
         let row = drilling::Asked::parse(&given.body)?;
         let ctx = begin(&state, &given, &query)?;
-        let found = state.olap.drill(&catalog, &asked, &row, now_ns, &access(&state), &ctx).await?;
+        let found = state.olap.drill(&catalog, &asked, &row, now_ns, &access, &ctx).await?;
         let sets = std::slice::from_ref(&found.rows);
         let memory = state.engine.collected("answer of analytics", &ctx);
         memory.add(2 * forms::made_bytes(sets))?;
@@ -68,16 +69,19 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
             query["timezone"] = zone.into();
         }
         let catalog = state.olap.catalog().with_open(&query);
+        let (access, now_ns) = (access(&state), state.clock.now_ms() * 1_000_000);
+        // Before its time is looked for: who may not know of a model does not hear whether it has one.
+        let mut asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
         if let Some(range) = given.word("dateRange") {
             let time = quiver_olap::plan::time_of(&catalog, member);
             let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;
             // A pair is written as a list of JSON, a phrase as it is.
             let range = serde_json::from_str::<Value>(range).ok().filter(Value::is_array).unwrap_or(range.into());
             query["timeDimensions"] = json!([{"dimension": time, "dateRange": range}]);
+            asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
         }
-        let asked = Asked::parse(&query, &catalog, state.clock.now_ms() * 1_000_000)?;
         let ctx = begin(&state, &given, &query)?;
-        let set = state.olap.values(&catalog, &asked.queries[0], &access(&state), &ctx).await?;
+        let set = state.olap.values(&catalog, &asked.queries[0], &access, &ctx).await?;
         let memory = state.engine.collected("answer of analytics", &ctx);
         memory.add(2 * forms::made_bytes(std::slice::from_ref(&set)))?;
         let rows = frame(&state, &catalog).load(&asked, std::slice::from_ref(&set), false)?;

@@ -93,7 +93,9 @@ pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, cata
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
     let models = catalog.version;
-    format!("{is_multi} {models} {rights:?} {}", Value::from(queries))
+    // One range that is compared, or one query in a list, is the same query as alone, but another answer.
+    let kind = request.query_type.word();
+    format!("{kind} {is_multi} {models} {rights:?} {}", Value::from(queries))
 }
 
 /// Leaves an execution; the last one who does so cancels it.

@@ -1,7 +1,7 @@
 //! Operations of the families of configuration, out of their table (`config-api` 1.1).
 
 use quiver_config::Family;
-use quiver_config::families::FAMILIES;
+use quiver_config::families::{FAMILIES, RESOURCES, SILENCES};
 use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
@@ -11,6 +11,7 @@ use super::schemas::{any, name_of, named, string};
 
 const JSON: &str = "application/json";
 const YAML: &str = "application/yaml";
+const CSV: &str = "text/csv";
 const MERGE_PATCH: &str = "application/merge-patch+json";
 
 const READ_ERRORS: [&str; 8] = ["400", "401", "403", "404", "405", "429", "500", "503"];
@@ -19,7 +20,9 @@ const WRITE_ERRORS: [&str; 13] =
 
 /// Describes all families.
 pub(super) fn describe(paths: &mut Paths) {
-    for family in FAMILIES.iter().copied().filter(|family| !family.own_paths) {
+    // Silences are kept elsewhere and obey the contract all the same.
+    let whole = |family: &&Family| !family.own_paths || family.name == SILENCES.name;
+    for family in FAMILIES.iter().copied().filter(whole) {
         if family.owners.is_empty() {
             one(paths, family, family.path);
         }
@@ -158,9 +161,10 @@ fn of_all(paths: &mut Paths, family: &Family, path: &str) {
     put(paths, &format!("{path}/export"), HttpMethod::Get, export);
     let items = object(&[("items", list_of(object(&[])))]);
     let modes = string().enum_values(Some(["upsert", "create", "replace"]));
+    let forms: &[&str] = if family.name == RESOURCES.name { &[JSON, YAML, CSV] } else { &[JSON, YAML] };
     let make = once(writes(family, "Takes an export, all or nothing"))
         .parameter(query("mode", modes, "upsert if nothing is said"))
         .parameter(query("filter", string(), "`replace` deletes what the body lacks among these only"))
-        .request_body(Some(body(&[JSON, YAML], &items.into())));
+        .request_body(Some(body(forms, &items.into())));
     put(paths, &format!("{path}/import"), HttpMethod::Post, ok(make, "counts and changes", any()));
 }

@@ -151,6 +151,14 @@ fn entity(family: &Family, part: bool) -> Schema {
         // Who creates an entity under an id of his own may name it.
         made = made.property(name, kept(name).read_only(Some(name != "id")));
     }
+    for name in family.derived {
+        made = made.property(*name, ObjectBuilder::new().read_only(Some(true)));
+    }
+    if family.can_wait() {
+        let about = "whether changes wait for a deploy; only where they do not act by themselves";
+        let staged = ObjectBuilder::new().schema_type(Type::Boolean).read_only(Some(true));
+        made = made.property("staged", staged.description(Some(about)));
+    }
     made.into()
 }
 

@@ -84,6 +84,10 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     if twice {
         return bad("the length of the body is stated more than once");
     }
+    // A proxy may have gone by the other one.
+    if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
+        return bad("`Host` stands more than once");
+    }
     if head.version < Version::HTTP_2
         && let Some(authority) = head.uri.authority()
         && head.method != http::Method::CONNECT

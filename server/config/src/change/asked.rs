@@ -31,6 +31,11 @@ pub trait Checks: Send + Sync {
         Vec::new()
     }
 
+    /// Gives the interval of groups of rules that name none.
+    fn group_interval(&self) -> String {
+        "1m".to_owned()
+    }
+
     /// Says what is wrong with the whole that the entities of all families make that `Family::composes`.
     ///
     /// # Errors

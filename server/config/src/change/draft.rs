@@ -7,6 +7,7 @@ use crate::document::Entity;
 use crate::family::{Family, KEPT};
 use crate::fields::{Field, Mode, SECRET, fill};
 use crate::problem::{FieldError, Problem, Result};
+use crate::staged::STAGED;
 
 /// Most fields of a body that are looked at.
 const FIELDS_MAX: usize = 200;
@@ -34,6 +35,8 @@ pub struct Drafted {
     pub body: Map<String, Value>,
     /// What nobody reads: hashes of secrets, and services that follow from other entities.
     pub sealed: Map<String, Value>,
+    /// What a request says of fields that follow from other entities, where it may not differ.
+    pub said: Map<String, Value>,
 }
 
 /// The JSON Pointer of a member.
@@ -45,7 +48,7 @@ impl Draft<'_> {
     pub(crate) fn read(&self, input: Map<String, Value>, system: System) -> Result<Drafted> {
         let stored = self.before.map(Entity::shown).unwrap_or_default();
         let mut sealed = self.before.map(|b| b.sealed.clone()).unwrap_or_default();
-        let (mut body, mut errors) = (Map::new(), Vec::new());
+        let (mut body, mut said, mut errors) = (Map::new(), Map::new(), Vec::new());
         if input.len() > FIELDS_MAX {
             return Err(Problem::field("", "LIMIT_EXCEEDED", format!("has more than {FIELDS_MAX} fields")));
         }
@@ -61,6 +64,11 @@ impl Draft<'_> {
                     body.insert(key.clone(), value);
                 }
                 None if KEPT.contains(&key.as_str()) => self.read_only(key, value, &stored, &mut errors),
+                // It says how things stand, and comes back with what was read.
+                None if self.family.can_wait() && key == STAGED => {}
+                None if self.family.derived.contains(&key.as_str()) => {
+                    said.extend((self.reading == Reading::Strict).then(|| (key.clone(), value.clone())));
+                }
                 None => errors.push(FieldError::new(pointer(key), "UNKNOWN_FIELD", "there is no such field")),
             }
         }
@@ -82,7 +90,7 @@ impl Draft<'_> {
             return Err(Problem::invalid(errors));
         }
         sealed.extend(system.sealed);
-        Ok(Drafted { body, sealed })
+        Ok(Drafted { body, sealed, said })
     }
 
     fn read_only(&self, key: &str, value: &Value, stored: &Map<String, Value>, errors: &mut Vec<FieldError>) {

@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use super::Work;
 use crate::audit;
 use crate::document::{Entity, find};
+use crate::failpoint;
 use crate::families::{FAMILIES, family};
 use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
@@ -33,6 +34,7 @@ impl Work<'_> {
                 return Err(Problem { errors: vec![error], ..problem });
             }
         }
+        failpoint::hit("config.after-keys");
         Ok(())
     }
 
@@ -60,6 +62,7 @@ impl Work<'_> {
             let row = statement(sql).bind(of.name).bind(&entity.id).bind(to).bind(&link.id);
             row.bind(link.on_delete.word()).execute(&mut *self.db).await?;
         }
+        failpoint::hit("config.after-links");
         if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
     }
 
@@ -90,6 +93,7 @@ impl Work<'_> {
             let Some(of) = family(&name) else { continue };
             if let Some(entity) = find(self.db, of.name, &id).await? {
                 self.remove(of, &entity).await?;
+                failpoint::hit("config.in-cascade");
                 audit::changed(self, of, "DELETE", Some(&entity), None).await?;
             }
         }

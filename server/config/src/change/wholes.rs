@@ -11,9 +11,7 @@ use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::SECRET;
 use crate::problem::{FieldError, Problem, Result};
-
-/// The member of what nobody reads that holds encrypted secrets by their places.
-const SECRETS: &str = "secrets";
+use crate::tables::SECRETS;
 
 /// An entity of a family that composes a whole, its secrets put back.
 #[derive(Debug, Clone)]

@@ -95,7 +95,7 @@ fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted
 }
 
 /// The values of the identity keys in their order, joined by `/`.
-fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
+pub(super) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
     let mut parts = Vec::with_capacity(keys.len());
     for key in keys {
         match body.get("attributes").and_then(|a| a.get(*key)) {

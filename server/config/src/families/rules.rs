@@ -7,11 +7,12 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::text;
+use crate::beside::{OF_GROUP, of_group};
 use crate::change::Drafted;
 use crate::document::all_of;
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
-use crate::problem::{FieldError, Result};
+use crate::problem::{FieldError, Problem, Result};
 
 /// Shortest time from one evaluation to the next.
 const INTERVAL_MIN_MS: u64 = 1000;
@@ -56,6 +57,7 @@ pub const RULES: Family = Family {
     rows: Rows::Service,
     natural: &[("namespace", false), ("group", false), ("position", false)],
     prepare: Some(prepare),
+    derived: &OF_GROUP,
     ..Family::BASE
 };
 
@@ -69,11 +71,12 @@ pub const RULE_GROUPS: Family = Family {
     fields: &[
         Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
         Field::open("interval", Kind::Duration, "null"),
-        Field::open("query_offset", Kind::Duration, "null"),
+        Field::open("query_offset", Kind::Duration, "\"0s\""),
         Field::open("eval_offset", Kind::Duration, "null"),
         Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
         Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
         Field::open("type", Kind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),
+        Field::open("params", Kind::Json, "null"),
         Field::open("headers", Kind::Json, "null"),
         Field::open("notifier_headers", Kind::Json, "null"),
         Field::open("debug", Kind::Bool, "null"),
@@ -101,6 +104,7 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
 /// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
+        same_as_group(db, making, draft).await?;
         let body = &mut draft.body;
         let name = [text(body, "alert"), text(body, "record")].concat();
         body.insert("name".to_owned(), json!(name));
@@ -116,4 +120,22 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         draft.sealed.insert(RUN_AS.to_owned(), json!(rights));
         Ok(())
     })
+}
+
+/// What a rule says of fields of its group must be what the group has: they are changed there.
+async fn same_as_group(db: &mut Connection, making: &Making<'_>, draft: &Drafted) -> Result<()> {
+    if draft.said.is_empty() {
+        return Ok(());
+    }
+    let same = |group: &Map<String, Value>, field: &str, own: &str| text(group, field) == text(&draft.body, own);
+    let groups = all_of(db, RULE_GROUPS.name).await?;
+    let group = groups.iter().find(|e| same(&e.body, "namespace", "namespace") && same(&e.body, "name", "group"));
+    let present = of_group(group.map(|e| &e.body), making.group_interval);
+    let differs = |(field, value): &&(&str, Value)| draft.said.get(*field).is_some_and(|said| said != value);
+    let errors: Vec<FieldError> = present
+        .iter()
+        .filter(differs)
+        .map(|(field, _)| FieldError::new(format!("/{field}"), "READ_ONLY_FIELD", "is changed at the group"))
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
 }

@@ -23,7 +23,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Clock, Domain, LabelSet, MetricsBatch, Millis, Right};
+use quiver_types::{Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, Narrowed, Right, Within};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.
@@ -81,6 +81,12 @@ struct StoreEngine {
     handle: Handle,
 }
 
+/// Series with some labels only.
+fn within(labels: &[(String, String)]) -> Within {
+    let matchers = labels.iter().map(|(name, value)| Matcher::equal(name, value)).collect();
+    Within { identity: format!("extra_label {labels:?}"), rows: Narrowed::Series(vec![matchers]) }
+}
+
 /// Label that tells the results of one `stats` pipe apart.
 const RESULT_LABEL: &str = "stats_result";
 
@@ -93,7 +99,11 @@ impl StoreEngine {
         };
         let domain = if language == Language::Logsql { Domain::Logs } else { Domain::Metrics };
         let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
-        let ctx = QueryContext::asked(rights.access(Right::View, domain), self.limits.clone(), asked.with_text(expr));
+        let mut access = rights.access(Right::View, domain);
+        if domain == Domain::Metrics && !self.asker.extra_labels.is_empty() {
+            access = access.narrowed(within(&self.asker.extra_labels));
+        }
+        let ctx = QueryContext::asked(access, self.limits.clone(), asked.with_text(expr));
         self.engine.begin(&ctx);
         ctx
     }
@@ -144,15 +154,15 @@ impl StoreEngine {
     async fn olap(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         let value = olap_query(expr)?;
         let catalog = self.olap.catalog();
-        let mut asked =
-            OlapRequest::parse(&value, &catalog, at.saturating_mul(1_000_000)).map_err(|e| e.to_string())?;
+        let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
+        let access = DomainAccess::of(|domain| rights.access(Right::View, domain));
+        let now_ns = at.saturating_mul(1_000_000);
+        let mut asked = OlapRequest::to_load(&value, &catalog, &access, now_ns).map_err(|e| e.to_string())?;
         asked.check(false).map_err(|e| e.to_string())?;
         if value.get("limit").is_none() {
             // What a rule sees is never cut without a word: the largest number of rows is an error.
             asked.queries.iter_mut().for_each(|query| query.limit = None);
         }
-        let rights = self.asker.rights.get(rule).cloned().unwrap_or_default();
-        let access = DomainAccess::of(|domain| rights.access(Right::View, domain));
         let ctx = self.context(rule, Language::Olap, expr);
         let sets = self.olap.load(&catalog, &asked, &access, &ctx).await.map_err(|e| e.to_string())?;
         let measure = asked.queries[0].measures.first().map(ToString::to_string).unwrap_or_default();

@@ -50,6 +50,7 @@ fn group(for_minutes: i64, keep_minutes: i64) -> Group {
         labels: [("sev".to_owned(), "{{ $labels.i }}-x".to_owned())].into(),
         annotations: [("v".to_owned(), "{{ $value }}".to_owned())].into(),
         enabled: true,
+        service_yields: false,
     };
     let model = RuleGroup {
         place: Place::default(),

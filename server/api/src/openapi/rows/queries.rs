@@ -224,9 +224,11 @@ pub(super) const GROUPS: &[Group] = &[
             row(By::Get, "/dry-run", "Checks a query of models", "query!"),
             row(By::Post, "/dry-run", "Checks a query of models", "").takes(&[JSON]),
             row(By::Post, "/explain", "Explains a query of models", "").takes(&[JSON]),
-            row(By::Form, "/sql", "Says that SQL over models is not there", ""),
-            row(By::Post, "/drill", "Says that drilling is not there", ""),
-            row(By::Get, "/meta/values", "Says that values of dimensions are not listed", ""),
+            row(By::Get, "/sql", "Prints the plan of a query, or of a statement over models, as SQL", "query! format"),
+            row(By::Post, "/sql", "Prints the plan of a query, or of a statement over models, as SQL", "")
+                .takes(&[JSON]),
+            row(By::Post, "/drill", "Shows the rows behind a measure", "").takes(&[JSON]),
+            row(By::Get, "/meta/values", "Lists values of a dimension", "member! search dateRange timezone limit"),
         ],
     },
 ];

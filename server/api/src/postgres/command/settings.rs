@@ -227,7 +227,7 @@ fn search_path(value: &str) -> Option<String> {
     let mut found = Vec::new();
     for part in value.split(',').map(|part| part.trim().trim_matches('"')) {
         match part {
-            "public" | "quiver" | "pg_catalog" | "information_schema" => found.push(part.to_owned()),
+            "public" | "quiver" | "olap" | "pg_catalog" | "information_schema" => found.push(part.to_owned()),
             // There are no schemas of users.
             "$user" => {}
             _ => return None,

@@ -1,0 +1,149 @@
+//! Models as tables of SQL (`olap-api.md` 12.5): what can be named, and SELECTs over it.
+//!
+//! A SELECT is a query as any other: its dimensions, measures and ranges are those of the models, what it computes for itself
+//! (`statement`) are dimensions and a segment of this one query. So joins, measures and rights are compiled in one place.
+
+mod statement;
+
+use std::sync::Arc;
+
+use arc_swap::ArcSwap;
+use arrow::datatypes::{DataType, Field, Schema};
+use async_trait::async_trait;
+use datafusion::logical_expr::{LogicalPlanBuilder, cast};
+use quiver_query::QueryContext;
+use quiver_query::tables::models::{ModelPlan, ModelSelect, Models, OLAP_SCHEMA, as_measure};
+use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
+use quiver_types::{Clock, Error, Result};
+
+use crate::engine::OlapEngine;
+use crate::error::{OlapError, OlapResult};
+use crate::functions::instant_type;
+use crate::model::catalog::{Catalog, Kind};
+use crate::model::{DimensionType, MeasureType, MemberId};
+use crate::plan::column;
+use crate::visible::may_name;
+pub(crate) use statement::Made;
+
+/// All that can be named of some version of the models.
+#[derive(Debug, Default)]
+struct Listed {
+    version: u64,
+    entries: Vec<TableEntry>,
+}
+
+/// The models of an engine as tables.
+#[derive(Debug)]
+pub struct ModelTables {
+    olap: Arc<OlapEngine>,
+    /// Gives the time at which a statement is asked.
+    clock: Arc<dyn Clock>,
+    /// What was listed last: models change seldom, and each statement looks at them.
+    listed: ArcSwap<Listed>,
+}
+
+impl ModelTables {
+    /// Makes those of an engine.
+    pub fn new(olap: Arc<OlapEngine>, clock: Arc<dyn Clock>) -> Self {
+        Self { olap, clock, listed: ArcSwap::default() }
+    }
+
+    fn all(&self, catalog: &Catalog) -> Arc<Listed> {
+        let listed = self.listed.load_full();
+        if listed.version == catalog.version {
+            return listed;
+        }
+        let entries = catalog.public_names().filter_map(|name| entry(catalog, name)).collect();
+        let listed = Arc::new(Listed { version: catalog.version, entries });
+        self.listed.store(Arc::clone(&listed));
+        listed
+    }
+
+    async fn compiled(
+        &self,
+        select: &ModelSelect,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<ModelPlan> {
+        let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
+        let made = Made::of(self.olap.catalog(), select, access, now_ns)?;
+        let planned = self.olap.plan_given(&made, tables, access, ctx, select.marks_values).await?;
+        let out = made.outputs.iter().map(|output| {
+            let value = column(output.column.clone());
+            // Wall time of UTC is the instant.
+            let value = if output.is_wall { cast(value, instant_type()) } else { value };
+            value.alias(output.name.clone())
+        });
+        let plan = LogicalPlanBuilder::from(planned.rows).project(out.collect::<Vec<_>>())?.build()?;
+        Ok(ModelPlan { plan, texts: planned.selects })
+    }
+}
+
+#[async_trait]
+impl Models for ModelTables {
+    fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {
+        let catalog = self.olap.catalog();
+        let all = self.all(&catalog);
+        all.entries.iter().filter(|entry| may_name(&catalog, &entry.name, access)).cloned().collect()
+    }
+
+    fn finds(&self, model: &str, member: &str) -> bool {
+        let catalog = self.olap.catalog();
+        catalog.models.get(model).and_then(|m| m.open.as_ref()).is_some_and(|open| open.dimension(member).is_some())
+    }
+
+    async fn select(
+        &self,
+        select: &ModelSelect,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<ModelPlan> {
+        self.compiled(select, tables, access, ctx).await.map_err(|error| match error {
+            OlapError::Query(wrong) => Error::invalid(wrong.message),
+            OlapError::Engine(error) => error,
+        })
+    }
+}
+
+/// A model or view as a table; none: it has no member that queries may name.
+fn entry(catalog: &Catalog, name: &str) -> Option<TableEntry> {
+    let of_model = catalog.models.get(name).map(|m| m.member_names().collect::<Vec<_>>());
+    let of_view = || catalog.views.get(name).map(|v| v.members.iter().map(|m| m.common.name.as_str()).collect());
+    // A view stands for the model of its name, as in queries.
+    let members: Vec<&str> = if catalog.views.contains_key(name) { of_view() } else { of_model }?;
+    let fields: Vec<Field> =
+        members.iter().filter_map(|member| field(catalog, &MemberId::new(name, *member))).collect();
+    let columns = Arc::new(Schema::new(fields));
+    (!columns.fields().is_empty()).then(|| TableEntry { schema: OLAP_SCHEMA, name: name.to_owned(), columns })
+}
+
+/// A member as a column; none: it is a segment, or not for queries.
+fn field(catalog: &Catalog, id: &MemberId) -> Option<Field> {
+    let found = catalog.find(id).filter(|found| catalog.is_public(found))?;
+    match found.kind {
+        Kind::Dimension(dimension) => Some(Field::new(&id.member, dimension_type(dimension.ty), true)),
+        Kind::Measure(measure) => Some(as_measure(Field::new(&id.member, measure_type(measure.ty), true))),
+        Kind::Segment(_) => None,
+    }
+}
+
+fn dimension_type(ty: DimensionType) -> DataType {
+    match ty {
+        DimensionType::String | DimensionType::Geo | DimensionType::Switch => DataType::Utf8,
+        DimensionType::Number => DataType::Float64,
+        DimensionType::Boolean => DataType::Boolean,
+        DimensionType::Time => instant_type(),
+    }
+}
+
+fn measure_type(ty: MeasureType) -> DataType {
+    match ty {
+        MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox => DataType::Int64,
+        MeasureType::String => DataType::Utf8,
+        MeasureType::Boolean => DataType::Boolean,
+        MeasureType::Time => instant_type(),
+        _ => DataType::Float64,
+    }
+}

@@ -1,0 +1,37 @@
+//! Which models a caller may know of: those of whose domain he sees something (`olap-api.md` 12.1, 8). Who may not is told
+//! what he is told of a model that is not there.
+
+use quiver_query::tables::DomainAccess;
+use quiver_types::Domain;
+
+use crate::model::catalog::Catalog;
+use crate::model::{Model, Reads};
+
+/// Whether a caller may see rows of a model at all.
+pub(crate) fn sees(model: &Model, access: &DomainAccess) -> bool {
+    match &model.row_right {
+        // What is made of the rows that a caller sees, he sees.
+        Some(right) if right.services.is_empty() && right.reads != Reads::Visible => access.is_full(right.domain),
+        Some(right) => sees_some(access, right.domain),
+        None => access.is_full_everywhere(),
+    }
+}
+
+fn sees_some(access: &DomainAccess, domain: Domain) -> bool {
+    !access.get(domain).patterns().is_empty()
+}
+
+/// Whether a caller sees nothing of any domain.
+pub(crate) fn is_blind(access: &DomainAccess) -> bool {
+    !Domain::ALL.iter().any(|(domain, ..)| sees_some(access, *domain))
+}
+
+/// Whether queries of a caller may name a model or view; a view that shows members of a model that he does not see is none
+/// of his.
+pub(crate) fn may_name(catalog: &Catalog, name: &str, access: &DomainAccess) -> bool {
+    if let Some(view) = catalog.views.get(name) {
+        let seen = |model: &String| catalog.models.get(model).is_some_and(|model| sees(model, access));
+        return view.common.public.unwrap_or(true) && view.members.iter().all(|m| seen(&m.target.model));
+    }
+    catalog.models.get(name).is_some_and(|model| model.is_public() && sees(model, access))
+}

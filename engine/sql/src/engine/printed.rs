@@ -1,0 +1,48 @@
+//! Statements over models as plans, for whoever prints them: analytics shows the text of a plan, with the caller's row filter
+//! in it.
+
+use std::collections::BTreeMap;
+
+use quiver_query::tables::DomainAccess;
+use quiver_query::tables::models::ModelPlan;
+use quiver_query::{Names, QueryContext};
+use quiver_types::{Error, Result};
+
+use super::{Request, Seen, SqlEngine, TEXT_FACTOR, translated};
+use crate::catalog::Catalog;
+use crate::parse::parse;
+
+impl SqlEngine {
+    /// Plans a statement that reads models alone; nothing is executed. A model that the caller may not know of is told of as
+    /// one that is not there.
+    ///
+    /// # Errors
+    /// Invalid: the statement cannot be read or planned, or names another table.
+    pub async fn plan_of_models(
+        &self,
+        request: Request,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<ModelPlan> {
+        let memory = self.engine.collected("statement", ctx);
+        memory.add(TEXT_FACTOR * request.text.len())?;
+        ctx.keep(memory);
+        let snapshot = self.tables.snapshot();
+        let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
+        let work = async move {
+            let read = parse(&request.text, &request.params)?;
+            if read.explain.is_some() {
+                return Err(Error::invalid("a statement that is printed is no `EXPLAIN`"));
+            }
+            let seen = Seen { snapshot: &snapshot, access: &access };
+            let catalog = Catalog::new(own.listed(&*snapshot, &access), &request.session);
+            let query = translated(&own.engine, read, &catalog, &request.session)?;
+            let mut texts = BTreeMap::new();
+            let names = Names::new(own.engine.relational());
+            let planned = own.plan_named(query, names, &request.session, seen, Some(&mut texts), &inner);
+            let plan = Box::pin(planned).await?;
+            Ok(ModelPlan { plan, texts })
+        };
+        self.engine.run(ctx, work).await
+    }
+}

@@ -1,0 +1,272 @@
+//! Models of analytics in statements: each is a table of schema `olap`, whose measures stand in `MEASURE(…)` alone.
+//!
+//! A SELECT whose `FROM` has models only is cut in two (`select`): its dimensions, measures and conditions on rows go to the
+//! compiler of models, and what is left of it reads the table that this gives. Where models stand beside other tables, each
+//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means.
+//!
+//! Nothing here computes a measure: joins, rights and measures are those of every query of analytics.
+
+mod beside;
+mod columns;
+mod select;
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::ControlFlow;
+use std::sync::Arc;
+
+use arrow::datatypes::Field;
+use datafusion::catalog::view::ViewTable;
+use datafusion::common::{DFSchema, TableReference};
+use datafusion::logical_expr::Expr;
+use datafusion::sql::planner::{PlannerContext, SqlToRel};
+use datafusion::sql::sqlparser::ast::{
+    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, Visit, VisitMut,
+    Visitor, VisitorMut,
+};
+use quiver_query::tables::models::{ModelMember, ModelSelect, Models, OLAP_SCHEMA};
+use quiver_query::tables::{DomainAccess, TableSnapshot};
+use quiver_query::{Names, QueryContext};
+use quiver_types::{Error, Result};
+
+use crate::catalog::Catalog;
+use crate::error::of_planner;
+use crate::parse::{normal, parts};
+use crate::scope::Named;
+
+/// The function that measures stand in.
+const MEASURE: &str = "measure";
+/// Stands before model and member where a name is known to be a dimension, or a measure; no statement has its character.
+const DIMENSION_MARK: &str = "\u{1}dimension";
+const MEASURE_MARK: &str = "\u{1}measure";
+
+/// What is asked of models in place of one table of a statement.
+#[derive(Debug, Default)]
+struct Asked {
+    /// Name of the table that stands in the statement.
+    table: String,
+    models: Vec<String>,
+    /// Columns over dimensions, by name.
+    columns: Vec<(String, Ast)>,
+    measures: Vec<(String, ModelMember)>,
+    filters: Vec<Ast>,
+}
+
+/// What finding models in a statement needs.
+pub(crate) struct Finder<'f> {
+    pub(crate) catalog: &'f Catalog,
+    pub(crate) models: &'f dyn Models,
+    /// Whether a function is an aggregate.
+    pub(crate) aggregates: &'f (dyn Fn(&str) -> bool + Sync),
+}
+
+/// Tables that stand for models in a statement: columns by name.
+pub(crate) type Made = BTreeMap<Named, Vec<String>>;
+
+/// Puts tables in the place of models, and adds them to the names of the statement. `texts` takes what printing needs; none:
+/// the plan is not printed.
+///
+/// # Errors
+/// Invalid: a measure stands where none may, a name means nothing or two things. Those of compiling.
+pub(crate) async fn resolve(
+    query: &mut Query,
+    finder: &Finder<'_>,
+    names: &mut Names<'_>,
+    (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
+    mut texts: Option<&mut BTreeMap<String, String>>,
+    ctx: &QueryContext,
+) -> Result<Made> {
+    let mut made = Made::new();
+    for asked in found(query, finder)? {
+        let mut select = planned(&asked, finder, names)?;
+        select.marks_values = texts.is_some();
+        let compiled = finder.models.select(&select, tables, access, ctx).await?;
+        if let Some(texts) = &mut texts {
+            texts.extend(compiled.texts);
+        }
+        let columns = compiled.plan.schema().fields().iter().map(|field| field.name().clone()).collect();
+        names.add(Some(OLAP_SCHEMA), &asked.table, Arc::new(ViewTable::new(compiled.plan, None)));
+        made.insert((Some(OLAP_SCHEMA.to_owned()), asked.table), columns);
+    }
+    Ok(made)
+}
+
+/// Finds the models of a statement, and puts names of tables in their place.
+fn found(query: &mut Query, finder: &Finder<'_>) -> Result<Vec<Asked>> {
+    if !finder.catalog.entries.iter().any(|entry| entry.schema == OLAP_SCHEMA) {
+        return Ok(Vec::new());
+    }
+    let mut spoken = Spoken(BTreeSet::new());
+    let _ = Visit::visit(&*query, &mut spoken);
+    let mut walk = Walk { finder, spoken: spoken.0, ctes: Vec::new(), found: Vec::new() };
+    match VisitMut::visit(query, &mut walk) {
+        ControlFlow::Continue(()) => Ok(walk.found),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// Last parts of all names of columns in a statement.
+struct Spoken(BTreeSet<String>);
+
+impl Visitor for Spoken {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
+        match expr {
+            Ast::Identifier(ident) => _ = self.0.insert(normal(ident)),
+            Ast::CompoundIdentifier(idents) => self.0.extend(idents.last().map(normal)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Goes over the SELECTs of a statement, inner ones first.
+struct Walk<'w> {
+    finder: &'w Finder<'w>,
+    spoken: BTreeSet<String>,
+    ctes: Vec<String>,
+    found: Vec<Asked>,
+}
+
+impl VisitorMut for Walk<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
+        self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let done = match &mut *query.body {
+            SetExpr::Select(select) => self.select(select, query.order_by.as_mut()),
+            other => self.selects(other),
+        };
+        done.map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
+    }
+}
+
+impl Walk<'_> {
+    /// The SELECTs of a set operation; their rows have no order of their own.
+    fn selects(&mut self, body: &mut SetExpr) -> Result<()> {
+        match body {
+            SetExpr::Select(select) => self.select(select, None),
+            SetExpr::SetOperation { left, right, .. } => {
+                self.selects(left)?;
+                self.selects(right)
+            }
+            _ => Ok(()),
+        }
+    }
+
+    /// A name for the next table; its number tells it from the others.
+    fn next(&self) -> String {
+        format!("__model_{}", self.found.len())
+    }
+}
+
+/// What is asked, with its expressions as the planner reads them.
+fn planned(asked: &Asked, finder: &Finder<'_>, names: &Names<'_>) -> Result<ModelSelect> {
+    let mut dimensions = Dimensions(BTreeSet::new());
+    asked.columns.iter().map(|(_, expr)| expr).chain(&asked.filters).for_each(|expr| _ = expr.visit(&mut dimensions));
+    let field = |(model, member): &(String, String)| {
+        let listed = finder.catalog.find(&(Some(OLAP_SCHEMA.to_owned()), model.clone()));
+        let field = listed.and_then(|entry| entry.columns.column_with_name(member)).map(|(_, field)| field.clone());
+        // What is not listed is an attribute or a label.
+        let field = field.unwrap_or_else(|| Field::new(member, arrow::datatypes::DataType::Utf8, true));
+        (Some(TableReference::partial(DIMENSION_MARK, model.as_str())), Arc::new(field))
+    };
+    let fields = dimensions.0.iter().map(field).collect();
+    let schema = DFSchema::new_with_metadata(fields, Default::default()).map_err(of_planner)?;
+    let planner = SqlToRel::new(names);
+    let plan = |ast: &Ast| -> Result<Expr> {
+        planner.sql_to_expr(ast.clone(), &schema, &mut PlannerContext::new()).map_err(of_planner)
+    };
+    Ok(ModelSelect {
+        models: asked.models.clone(),
+        columns: asked.columns.iter().map(|(name, ast)| Ok((name.clone(), plan(ast)?))).collect::<Result<_>>()?,
+        measures: asked.measures.clone(),
+        filters: asked.filters.iter().map(plan).collect::<Result<_>>()?,
+        marks_values: false,
+    })
+}
+
+/// Collects dimensions that are known to be some.
+struct Dimensions(BTreeSet<(String, String)>);
+
+impl Visitor for Dimensions {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
+        if let Some(member) = dimension_of(expr) {
+            self.0.insert((member.model, member.member));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn quoted(name: &str) -> Ident {
+    Ident::with_quote('"', name)
+}
+
+fn marked(mark: &str, member: &ModelMember) -> Ast {
+    Ast::CompoundIdentifier(vec![quoted(mark), quoted(&member.model), quoted(&member.member)])
+}
+
+fn of_mark(expr: &Ast, mark: &str) -> Option<ModelMember> {
+    match expr {
+        Ast::CompoundIdentifier(idents) => match idents.as_slice() {
+            [first, model, member] if first.value == mark => {
+                Some(ModelMember { model: model.value.clone(), member: member.value.clone() })
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The dimension that an expression is known to be.
+fn dimension_of(expr: &Ast) -> Option<ModelMember> {
+    of_mark(expr, DIMENSION_MARK)
+}
+
+/// The measure that an expression is known to be.
+fn measure_of(expr: &Ast) -> Option<ModelMember> {
+    of_mark(expr, MEASURE_MARK)
+}
+
+/// Whether an expression calls `MEASURE`.
+pub(crate) fn is_measure_call(expr: &Ast) -> bool {
+    matches!(expr, Ast::Function(call) if parts(&call.name) == [MEASURE])
+}
+
+/// The name in a call of `MEASURE`.
+///
+/// # Errors
+/// Invalid: it has none, or stands with what only aggregates of rows have.
+fn measure_name(call: &Function) -> Result<&Ast> {
+    let plain = call.over.is_none()
+        && call.filter.is_none()
+        && call.within_group.is_empty()
+        && call.null_treatment.is_none()
+        && matches!(call.parameters, FunctionArguments::None);
+    if let FunctionArguments::List(list) = &call.args
+        && let [FunctionArg::Unnamed(FunctionArgExpr::Expr(name @ (Ast::Identifier(_) | Ast::CompoundIdentifier(_))))] =
+            list.args.as_slice()
+        && plain
+        && list.duplicate_treatment.is_none()
+        && list.clauses.is_empty()
+    {
+        return Ok(name);
+    }
+    Err(Error::invalid(format!("`{call}`: `MEASURE` takes the name of a measure and nothing else: MEASURE(\"count\")")))
+}
+
+/// A measure where a value of a row is wanted.
+fn bare_measure(member: &ModelMember) -> Error {
+    let ModelMember { model, member } = member;
+    Error::invalid(format!("`{member}` is a measure of `{model}`: it stands in MEASURE(\"{member}\") alone"))
+}
+
+#[cfg(test)]
+mod tests;

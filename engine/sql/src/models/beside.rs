@@ -1,0 +1,172 @@
+//! Models beside other tables in a `FROM`, or joined by conditions of the statement: each is the table of its rows, with the
+//! dimensions that the statement speaks of.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr as Ast, Ident, ObjectName, Query, Select, SelectItem, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
+use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA, is_measure};
+use quiver_types::{Error, Result};
+
+use super::columns::{Columns, Meaning, Relation};
+use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
+use crate::parse::normal;
+
+impl Walk<'_> {
+    /// Puts tables of rows in the place of the models of a SELECT.
+    pub(super) fn beside(&mut self, select: &mut Select) -> Result<()> {
+        let mut from = std::mem::take(&mut select.from);
+        let mut relations = Vec::new();
+        factors(&from, &mut |factor| {
+            if let Some(entry) = self.model(factor) {
+                relations.push(Relation { alias: alias(factor), entry });
+            }
+        });
+        let columns = Columns { relations, models: self.finder.models };
+        let mut own = Vec::new();
+        factors(&from, &mut |factor| own.extend(self.fixed(factor)));
+        let mut check = Check { columns: &columns, others: &own, depth: 0 };
+        let checked = VisitMut::visit(select, &mut check);
+        let checked = if checked.is_continue() { VisitMut::visit(&mut from, &mut check) } else { checked };
+        if let ControlFlow::Break(error) = checked {
+            return Err(*error);
+        }
+        let all = select
+            .projection
+            .iter()
+            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
+        let mut done = Ok(());
+        factors_mut(&mut from, &mut |factor| {
+            if done.is_ok() {
+                done = self.rows(factor, all);
+            }
+        });
+        select.from = from;
+        done
+    }
+
+    /// Puts a table of rows in the place of a model.
+    fn rows(&mut self, factor: &mut TableFactor, all: bool) -> Result<()> {
+        let Some(entry) = self.model(factor) else { return Ok(()) };
+        let shown = alias(factor);
+        let listed = entry.columns.fields().iter().filter(|field| !is_measure(field));
+        let mut names: Vec<String> =
+            listed.map(|f| f.name().clone()).filter(|name| all || self.spoken.contains(name)).collect();
+        let more = self.spoken.iter().filter(|name| entry.columns.column_with_name(name).is_none());
+        names.extend(more.filter(|name| self.finder.models.finds(&entry.name, name)).cloned());
+        let model = entry.name.clone();
+        let dimension =
+            |name: &String| marked(DIMENSION_MARK, &ModelMember { model: model.clone(), member: name.clone() });
+        let columns = names.iter().map(|name| (name.clone(), dimension(name))).collect();
+        let table = self.next();
+        let TableFactor::Table { name, alias, .. } = factor else { return Ok(()) };
+        if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+            return Err(Error::invalid(format!("columns of model `{model}` keep their names: give it an alias alone")));
+        }
+        *name = ObjectName::from(vec![quoted(OLAP_SCHEMA), quoted(&table)]);
+        if alias.is_none() {
+            *alias = Some(named(quoted(&shown)));
+        }
+        self.found.push(Asked { table, models: vec![model], columns, ..Asked::default() });
+        Ok(())
+    }
+
+    /// Fixed columns of another table of a `FROM`.
+    fn fixed(&self, factor: &TableFactor) -> Vec<String> {
+        match factor {
+            TableFactor::Table { name, args: None, .. } if self.model(factor).is_none() => {
+                crate::scope::named(name).and_then(|named| self.finder.catalog.fixed(&named)).unwrap_or_default()
+            }
+            _ => Vec::new(),
+        }
+    }
+}
+
+/// An alias of a table.
+fn named(name: Ident) -> datafusion::sql::sqlparser::ast::TableAlias {
+    datafusion::sql::sqlparser::ast::TableAlias { explicit: true, name, columns: Vec::new(), at: None }
+}
+
+/// The name by which columns speak of a table.
+pub(super) fn alias(factor: &TableFactor) -> String {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. } => normal(&alias.name),
+        TableFactor::Table { name, .. } => crate::parse::parts(name).pop().unwrap_or_default(),
+        _ => String::new(),
+    }
+}
+
+/// Goes over the tables of a `FROM`, those within brackets too.
+pub(super) fn factors<'f>(from: &'f [TableWithJoins], each: &mut dyn FnMut(&'f TableFactor)) {
+    for TableWithJoins { relation, joins } in from {
+        for factor in std::iter::once(relation).chain(joins.iter().map(|join| &join.relation)) {
+            match factor {
+                TableFactor::NestedJoin { table_with_joins, .. } => {
+                    factors(std::slice::from_ref(&**table_with_joins), each);
+                }
+                other => each(other),
+            }
+        }
+    }
+}
+
+fn factors_mut(from: &mut [TableWithJoins], each: &mut dyn FnMut(&mut TableFactor)) {
+    for TableWithJoins { relation, joins } in from {
+        for factor in std::iter::once(relation).chain(joins.iter_mut().map(|join| &mut join.relation)) {
+            match factor {
+                TableFactor::NestedJoin { table_with_joins, .. } => {
+                    factors_mut(std::slice::from_mut(&mut **table_with_joins), each);
+                }
+                other => each(other),
+            }
+        }
+    }
+}
+
+/// Refuses measures, which rows do not have.
+struct Check<'c> {
+    columns: &'c Columns<'c>,
+    /// Columns of the other tables.
+    others: &'c [String],
+    depth: usize,
+}
+
+impl VisitorMut for Check<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        let refused = |error| ControlFlow::Break(Box::new(error));
+        if is_measure_call(expr) {
+            let text = "`MEASURE` stands in a SELECT from models alone, several of them joined by `CROSS JOIN` as they \
+                        say themselves: put it into a subquery, and join that";
+            return refused(Error::invalid(text));
+        }
+        let found = match expr {
+            Ast::CompoundIdentifier(_) => self.columns.find(expr),
+            // A name that another table has is that one's, and one that means several is the planner's matter.
+            Ast::Identifier(ident) if !self.others.contains(&normal(ident)) => {
+                Ok(self.columns.find(expr).ok().flatten())
+            }
+            _ => Ok(None),
+        };
+        match found {
+            Err(error) => refused(error),
+            Ok(Some(Meaning::Measure(member))) => refused(bare_measure(&member)),
+            Ok(_) => ControlFlow::Continue(()),
+        }
+    }
+}

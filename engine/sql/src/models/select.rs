@@ -1,0 +1,529 @@
+//! A SELECT from models alone, cut in two: what the compiler of models gives, and what is computed of that.
+//!
+//! With measures, rows are grouped: `GROUP BY` goes to the compiler, expressions of the SELECT speak of its columns, and
+//! `HAVING` is a condition on these. Without, rows come one by one, and grouping stays where it is. Conditions on rows go to
+//! the compiler either way, where ranges of time reach what models read.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Distinct, Expr as Ast, GroupByExpr, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitMut, VisitorMut,
+};
+use quiver_query::tables::TableEntry;
+use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA, is_measure};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::beside::{alias, factors};
+use super::columns::{Columns, Marker, Relation};
+use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
+use crate::dialect::{make_unique, output_name};
+use crate::parse::{normal, parts};
+
+impl<'w> Walk<'w> {
+    /// The model that stands in a `FROM`.
+    pub(super) fn model(&self, factor: &TableFactor) -> Option<&'w TableEntry> {
+        let TableFactor::Table { name, args: None, .. } = factor else { return None };
+        let named = crate::scope::named(name)?;
+        if named.0.is_none() && self.ctes.contains(&named.1) {
+            return None;
+        }
+        self.finder.catalog.find(&named).filter(|entry| entry.schema == OLAP_SCHEMA)
+    }
+
+    /// Puts tables in the place of the models of a SELECT.
+    pub(super) fn select(&mut self, select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+        let (mut models, mut others) = (0, 0);
+        factors(&select.from, &mut |factor| match self.model(factor) {
+            Some(_) => models += 1,
+            None => others += 1,
+        });
+        if models == 0 {
+            return Ok(());
+        }
+        let crossed = |join: &JoinOperator| matches!(join, JoinOperator::CrossJoin(JoinConstraint::None));
+        let is_plain = select.from.iter().all(|from| {
+            let nested = std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation));
+            from.joins.iter().all(|join| crossed(&join.join_operator))
+                && nested.into_iter().all(|factor| !matches!(factor, TableFactor::NestedJoin { .. }))
+        });
+        if others > 0 || !is_plain {
+            return self.beside(select);
+        }
+        let mut relations: Vec<Relation<'w>> = Vec::new();
+        let mut wrong = None;
+        factors(&select.from, &mut |factor| {
+            let Some(entry) = self.model(factor) else { return };
+            if let Err(error) = bare(factor) {
+                wrong = Some(error);
+            }
+            if relations.iter().any(|other| other.entry.name == entry.name) {
+                let text = format!("model `{}` stands in a `FROM` once: nothing says how it joins itself", entry.name);
+                wrong = Some(Error::invalid(text));
+            }
+            relations.push(Relation { alias: alias(factor), entry });
+        });
+        match wrong {
+            Some(error) => Err(error),
+            None => self.cut(select, order, relations),
+        }
+    }
+
+    fn cut(
+        &mut self,
+        select: &mut Select,
+        mut order: Option<&mut OrderBy>,
+        relations: Vec<Relation<'w>>,
+    ) -> Result<()> {
+        let models: Vec<String> = relations.iter().map(|relation| relation.entry.name.clone()).collect();
+        let columns = Columns { relations, models: self.finder.models };
+        let (mut from, selection) = (std::mem::take(&mut select.from), select.selection.take());
+        let group_by = std::mem::replace(&mut select.group_by, GroupByExpr::Expressions(Vec::new(), Vec::new()));
+        let has_wildcard = name_outputs(select, &columns)?;
+        let outputs: Vec<String> = select.projection.iter().filter_map(output).collect();
+        let mut marker = Marker::new(&columns);
+        broken(VisitMut::visit(select, &mut marker))?;
+        for key in keys(order.as_deref_mut()) {
+            // A bare name is an output's before it is a column's.
+            if !matches!(key, Ast::Identifier(ident) if outputs.contains(&normal(ident))) {
+                broken(VisitMut::visit(key, &mut marker))?;
+            }
+        }
+        let is_grouped = marker.has_measures;
+        if is_grouped && has_wildcard {
+            return Err(Error::invalid("`*` stands beside `MEASURE`: write the dimensions that rows are grouped by"));
+        }
+        let mut reads = Reads { asked: Asked { table: self.next(), models, ..Asked::default() } };
+        let mut kept = Vec::new();
+        for condition in selection.into_iter().flat_map(conjuncts) {
+            let (condition, goes) = self.condition(condition, &columns, is_grouped)?;
+            if goes { reads.asked.filters.push(condition) } else { kept.push(condition) }
+        }
+        let mut groups = None;
+        if is_grouped {
+            let mut found = Vec::new();
+            for group in self.groups(group_by, select, &columns)? {
+                let place = reads.group(&group);
+                found.push((group, place));
+            }
+            groups = Some(found);
+            with_outputs(select)?;
+            kept.extend(select.having.take());
+        } else {
+            select.group_by = group_by;
+            broken(VisitMut::visit(&mut select.group_by, &mut Marker::new(&columns)))?;
+        }
+        select.selection = kept.into_iter().reduce(and);
+        let mut placer = Placer { reads: &mut reads, groups, aggregates: self.finder.aggregates, depth: 0 };
+        broken(VisitMut::visit(select, &mut placer))?;
+        for key in keys(order.as_deref_mut()) {
+            broken(VisitMut::visit(key, &mut placer))?;
+        }
+        orders_by_outputs(select, order);
+        from.truncate(1);
+        if let Some(first) = from.first_mut() {
+            first.joins.clear();
+            if let TableFactor::Table { name, alias, .. } = &mut first.relation {
+                (*name, *alias) = (ObjectName::from(vec![quoted(OLAP_SCHEMA), quoted(&reads.asked.table)]), None);
+            }
+        }
+        select.from = from;
+        self.found.push(reads.asked);
+        Ok(())
+    }
+
+    /// A condition of the `WHERE`, and whether it is the compiler's.
+    fn condition(&self, mut condition: Ast, columns: &Columns<'_>, is_grouped: bool) -> Result<(Ast, bool)> {
+        let mut marker = Marker::new(columns);
+        broken(VisitMut::visit(&mut condition, &mut marker))?;
+        if marker.has_measures {
+            return Err(Error::invalid("`MEASURE` is a value of a group: its condition stands in `HAVING`"));
+        }
+        broken(VisitMut::visit(&mut condition, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
+        match (marker.unknown.first(), marker.has_subqueries, is_grouped) {
+            (None, false, _) => Ok((condition, true)),
+            (_, true, true) => {
+                let text = "a subquery in the `WHERE` of a SELECT with `MEASURE` is not supported: join rows of the \
+                            model with it, or list its values";
+                Err(Error::new(ErrorKind::Unsupported, text))
+            }
+            (Some(name), _, true) => Err(columns.unknown(name)),
+            _ => Ok((condition, false)),
+        }
+    }
+
+    /// Expressions that rows are grouped by.
+    fn groups(&self, group_by: GroupByExpr, select: &Select, columns: &Columns<'_>) -> Result<Vec<Ast>> {
+        let value = |item: &SelectItem| match item {
+            SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr) => Some(expr.clone()),
+            _ => None,
+        };
+        let (given, modifiers) = match group_by {
+            GroupByExpr::Expressions(given, modifiers) => (given, modifiers),
+            GroupByExpr::All(modifiers) => {
+                let mut all: Vec<Ast> = select.projection.iter().filter_map(value).collect();
+                all.retain_mut(|expr| !has_measure(expr));
+                (all, modifiers)
+            }
+        };
+        let unsupported = |what: &str| {
+            let text = format!("`{what}` beside `MEASURE` is not supported: a measure of a total is none of its parts");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        };
+        if let Some(modifier) = modifiers.first() {
+            return unsupported(&modifier.to_string());
+        }
+        let mut groups: Vec<Ast> = Vec::new();
+        for group in given {
+            let mut group = unnested(group);
+            if let Ast::GroupingSets(_) | Ast::Cube(_) | Ast::Rollup(_) | Ast::Tuple(_) = &group {
+                return unsupported(&group.to_string());
+            }
+            if let Some(at) = ordinal(&group) {
+                let item = at.checked_sub(1).and_then(|at| select.projection.get(at)).and_then(value);
+                let missing = || Error::invalid(format!("`GROUP BY {at}`: the SELECT has no column of that number"));
+                group = unnested(item.ok_or_else(missing)?);
+            }
+            let mut marker = Marker::new(columns);
+            broken(VisitMut::visit(&mut group, &mut marker))?;
+            if let (Ast::Identifier(name), Some(unknown)) = (&group, marker.unknown.first()) {
+                let named = select.projection.iter().find(|item| output(item).as_deref() == Some(&*normal(name)));
+                let item = named.and_then(value).ok_or_else(|| columns.unknown(unknown))?;
+                group = unnested(item);
+            } else if let Some(unknown) = marker.unknown.first() {
+                return Err(columns.unknown(unknown));
+            }
+            if marker.has_subqueries {
+                return unsupported("GROUP BY (SELECT …)");
+            }
+            if has_measure(&mut group) {
+                return Err(Error::invalid("rows are grouped by dimensions, not by measures"));
+            }
+            broken(VisitMut::visit(&mut group, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
+            if !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        Ok(groups)
+    }
+}
+
+/// Refuses what a model in a `FROM` cannot have.
+fn bare(factor: &TableFactor) -> Result<()> {
+    let TableFactor::Table {
+        name,
+        alias,
+        with_hints,
+        version,
+        with_ordinality,
+        partitions,
+        json_path,
+        sample,
+        index_hints,
+        ..
+    } = factor
+    else {
+        return Ok(());
+    };
+    let renames = alias.as_ref().is_some_and(|alias| !alias.columns.is_empty());
+    let is_bare = with_hints.is_empty()
+        && version.is_none()
+        && !with_ordinality
+        && partitions.is_empty()
+        && json_path.is_none()
+        && sample.is_none()
+        && index_hints.is_empty();
+    if is_bare && !renames {
+        return Ok(());
+    }
+    Err(Error::invalid(format!("`{factor}`: model `{name}` stands in a `FROM` with an alias at most")))
+}
+
+fn broken(flow: ControlFlow<Box<Error>>) -> Result<()> {
+    match flow {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// The expressions of an order.
+fn keys(order: Option<&mut OrderBy>) -> impl Iterator<Item = &mut Ast> {
+    let keys = order.map(|order| match &mut order.kind {
+        OrderByKind::Expressions(keys) => keys.as_mut_slice(),
+        OrderByKind::All(_) => &mut [],
+    });
+    keys.into_iter().flatten().map(|key| &mut key.expr)
+}
+
+fn and(left: Ast, right: Ast) -> Ast {
+    // Each keeps together what belongs to it.
+    let nested = |expr| Box::new(Ast::Nested(Box::new(expr)));
+    Ast::BinaryOp { left: nested(left), op: BinaryOperator::And, right: nested(right) }
+}
+
+fn unnested(expr: Ast) -> Ast {
+    match expr {
+        Ast::Nested(inner) => unnested(*inner),
+        other => other,
+    }
+}
+
+/// Conditions all of which must hold.
+fn conjuncts(expr: Ast) -> Vec<Ast> {
+    match unnested(expr) {
+        Ast::BinaryOp { left, op: BinaryOperator::And, right } => {
+            let mut all = conjuncts(*left);
+            all.extend(conjuncts(*right));
+            all
+        }
+        one => vec![one],
+    }
+}
+
+fn ordinal(expr: &Ast) -> Option<usize> {
+    match expr {
+        Ast::Value(value) => match &value.value {
+            Value::Number(text, _) => text.parse().ok(),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// The name of an output.
+fn output(item: &SelectItem) -> Option<String> {
+    match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
+        _ => None,
+    }
+}
+
+/// Gives each output its name, for what it is made of is put elsewhere; `*` stands for the dimensions that are listed. Says
+/// whether there was one.
+fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
+    let mut items = Vec::new();
+    let mut has_wildcard = false;
+    for item in std::mem::take(&mut select.projection) {
+        let (of, options) = match &item {
+            SelectItem::Wildcard(options) => (None, options),
+            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
+                (Some(parts(name).pop().unwrap_or_default()), options)
+            }
+            _ => {
+                items.push(match item {
+                    SelectItem::UnnamedExpr(expr) => SelectItem::ExprWithAlias { alias: output_name(&expr), expr },
+                    other => other,
+                });
+                continue;
+            }
+        };
+        if *options != Default::default() {
+            let text = format!("`{item}` of a model is not supported: write the columns that are wanted");
+            return Err(Error::new(ErrorKind::Unsupported, text));
+        }
+        let named = |relation: &&Relation<'_>| of.as_ref().is_none_or(|of| relation.alias == *of);
+        for relation in columns.relations.iter().filter(named) {
+            let fields = relation.entry.columns.fields().iter().filter(|field| !is_measure(field));
+            items.extend(fields.map(|field| {
+                let member = ModelMember { model: relation.entry.name.clone(), member: field.name().clone() };
+                SelectItem::ExprWithAlias { expr: marked(DIMENSION_MARK, &member), alias: quoted(field.name()) }
+            }));
+        }
+        has_wildcard = true;
+    }
+    make_unique(&mut items);
+    select.projection = items;
+    Ok(has_wildcard)
+}
+
+/// Puts outputs in the place of their names in a `HAVING`, which becomes a condition below them.
+fn with_outputs(select: &mut Select) -> Result<()> {
+    struct Names<'n>(&'n [SelectItem]);
+    impl VisitorMut for Names<'_> {
+        type Break = Box<Error>;
+
+        fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
+            if let Ast::Identifier(ident) = &*expr
+                && let name = normal(ident)
+                && let Some(SelectItem::ExprWithAlias { expr: value, .. }) =
+                    self.0.iter().find(|item| output(item).as_ref() == Some(&name))
+            {
+                *expr = Ast::Nested(Box::new(value.clone()));
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    match &mut select.having {
+        Some(having) => broken(VisitMut::visit(having, &mut Names(&select.projection))),
+        None => Ok(()),
+    }
+}
+
+/// Orders by outputs where their expressions are named: rows without their like have no other columns.
+fn orders_by_outputs(select: &Select, order: Option<&mut OrderBy>) {
+    if matches!(select.distinct, Some(Distinct::On(_))) {
+        return;
+    }
+    for key in keys(order) {
+        let same = select.projection.iter().find_map(|item| match item {
+            SelectItem::ExprWithAlias { expr, alias } => (*expr == *key).then(|| alias.clone()),
+            _ => None,
+        });
+        if let Some(alias) = same {
+            *key = Ast::Identifier(alias);
+        }
+    }
+}
+
+fn has_measure(expr: &mut Ast) -> bool {
+    struct Any;
+    impl VisitorMut for Any {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<()> {
+            if measure_of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    VisitMut::visit(expr, &mut Any).is_break()
+}
+
+/// Refuses aggregates and windows where a value of one row is wanted.
+struct NoCalls<'n> {
+    aggregates: &'n dyn Fn(&str) -> bool,
+    depth: usize,
+}
+
+impl VisitorMut for NoCalls<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
+        match expr {
+            Ast::Function(call) if self.depth == 0 && (call.over.is_some() || is_aggregate(call, self.aggregates)) => {
+                let text = format!("`{call}` is computed over several rows, where a value of one row is wanted");
+                ControlFlow::Break(Box::new(Error::invalid(text)))
+            }
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+fn is_aggregate(call: &datafusion::sql::sqlparser::ast::Function, aggregates: &dyn Fn(&str) -> bool) -> bool {
+    parts(&call.name).last().is_some_and(|name| aggregates(name))
+}
+
+/// What a SELECT reads of its table.
+struct Reads {
+    asked: Asked,
+}
+
+impl Reads {
+    fn place(&self, name: &str) -> Ast {
+        Ast::CompoundIdentifier(vec![quoted(&self.asked.table), quoted(name)])
+    }
+
+    /// A name for a member: its own, unless another one has it.
+    fn free(&self, member: &ModelMember) -> String {
+        let columns = self.asked.columns.iter().map(|(name, _)| name);
+        let mut taken = columns.chain(self.asked.measures.iter().map(|(name, _)| name));
+        if taken.any(|name| *name == member.member) {
+            return format!("{}.{}", member.model, member.member);
+        }
+        member.member.clone()
+    }
+
+    fn group(&mut self, expr: &Ast) -> Ast {
+        match dimension_of(expr) {
+            Some(member) => self.dimension(&member),
+            None => {
+                let name = format!("__group_{}", self.asked.columns.len());
+                self.asked.columns.push((name.clone(), expr.clone()));
+                self.place(&name)
+            }
+        }
+    }
+
+    fn dimension(&mut self, member: &ModelMember) -> Ast {
+        let mark = marked(DIMENSION_MARK, member);
+        if let Some((name, _)) = self.asked.columns.iter().find(|(_, expr)| *expr == mark) {
+            return self.place(name);
+        }
+        let name = self.free(member);
+        self.asked.columns.push((name.clone(), mark));
+        self.place(&name)
+    }
+
+    fn measure(&mut self, member: &ModelMember) -> Ast {
+        if let Some((name, _)) = self.asked.measures.iter().find(|(_, known)| known == member) {
+            return self.place(name);
+        }
+        let name = self.free(member);
+        self.asked.measures.push((name.clone(), member.clone()));
+        self.place(&name)
+    }
+}
+
+/// Puts columns of the table in the place of groups, measures and dimensions.
+struct Placer<'p> {
+    reads: &'p mut Reads,
+    /// Groups with their columns; none: rows are not grouped.
+    groups: Option<Vec<(Ast, Ast)>>,
+    aggregates: &'p dyn Fn(&str) -> bool,
+    depth: usize,
+}
+
+impl Placer<'_> {
+    fn put(&mut self, expr: &mut Ast) -> Result<()> {
+        if let Some((_, place)) = self.groups.iter().flatten().find(|(group, _)| group == expr) {
+            *expr = place.clone();
+        } else if let Some(member) = measure_of(expr) {
+            *expr = self.reads.measure(&member);
+        } else if let Some(member) = dimension_of(expr) {
+            if self.groups.is_some() {
+                let text = format!("`{}` stands beside `MEASURE` and must be in `GROUP BY`", member.member);
+                return Err(Error::invalid(text));
+            }
+            *expr = self.reads.dimension(&member);
+        } else if let Ast::Function(call) = &*expr
+            && self.groups.is_some()
+            && call.over.is_none()
+            && is_aggregate(call, self.aggregates)
+        {
+            let text = format!(
+                "`{call}` stands beside `MEASURE`: rows are grouped by the models, and counted by measures alone"
+            );
+            return Err(Error::invalid(text));
+        }
+        Ok(())
+    }
+}
+
+impl VisitorMut for Placer<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &mut Ast) -> ControlFlow<Self::Break> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        self.put(expr).map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
+    }
+}

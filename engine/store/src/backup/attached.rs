@@ -1,0 +1,144 @@
+//! What a backup holds beside the store: files of others, of whose contents the store knows nothing.
+
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::path::{Path, PathBuf};
+
+use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
+
+use super::copy::{checksum, fetch};
+use super::manifest::FOLDER;
+use super::{BackupReport, Manifest};
+use crate::error::{Context, Error, ErrorKind, Result, io_error};
+use crate::failpoint;
+use crate::object::{Storage, Tail};
+
+/// Bytes by which an upload is checked.
+const TAIL_BYTES: u64 = 64 << 10;
+
+/// Somebody whose file is part of a backup.
+#[async_trait]
+pub trait Attach: Send + Sync {
+    /// Name of the file, a word.
+    fn name(&self) -> &'static str;
+
+    /// Writes the file, as what it holds is at one moment after the call; whoever changes that meanwhile does not wait.
+    ///
+    /// # Errors
+    /// Any: then there is no backup.
+    async fn write(&self, to: &Path) -> Result<()>;
+}
+
+/// Somebody who takes such a file when a backup is restored.
+#[async_trait]
+pub trait Detach: Send + Sync {
+    /// Name of the file.
+    fn name(&self) -> &'static str;
+
+    /// Takes the file of a backup, before parts are copied: all of it or nothing. One that was taken already, by a restore
+    /// that was interrupted later, is left as it is.
+    ///
+    /// # Errors
+    /// Any: then nothing is restored.
+    async fn read(&self, from: &Path, backup: &str) -> Result<()>;
+}
+
+/// Such a file in a backup.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct Attached {
+    /// Its key.
+    pub key: String,
+    /// Its size.
+    pub bytes: u64,
+    /// CRC32C of the whole.
+    pub crc: u32,
+}
+
+/// Gives the key of such a file: beside the manifest, and of another name than it.
+pub(super) fn key_of(backup: &str, name: &str) -> String {
+    format!("{FOLDER}/{backup}.{name}")
+}
+
+/// The backup to which such a file belongs; none: it is another one.
+pub(super) fn backup_of(key: &str) -> Option<&str> {
+    let name = key.strip_prefix(FOLDER)?.strip_prefix('/')?;
+    let (backup, kind) = name.rsplit_once('.')?;
+    (kind != "json" && !kind.contains('/')).then_some(backup)
+}
+
+/// Lets somebody write a file, and copies that to where backups are.
+pub(super) async fn attach(
+    by: &dyn Attach,
+    (to, stage): (&Storage, &Path),
+    report: &mut BackupReport,
+    manifest: &mut Manifest,
+) -> Result<()> {
+    let name = by.name();
+    let cannot = |e| io_error(format!("cannot write below `{}`", stage.display()), e);
+    tokio::fs::create_dir_all(stage).await.map_err(cannot)?;
+    let path = stage.join(name);
+    by.write(&path).await?;
+    let bytes = tokio::fs::metadata(&path).await.map_err(cannot)?.len();
+    let crc = checksum(path.clone()).await?;
+    let tail = tail(path.clone(), bytes).await?;
+    let key = key_of(&report.name, name);
+    failpoint::hit("backup.before-attached");
+    let sent = to.put_file(&key, &path, bytes, tail).await;
+    sent.map_err(|e| Error::new(ErrorKind::Unavailable, "the backup cannot be written").with_source(e))?;
+    let _ = tokio::fs::remove_file(&path).await;
+    failpoint::hit("backup.after-attached");
+    report.attached.insert(name.to_owned(), bytes);
+    manifest.attached.insert(name.to_owned(), Attached { key, bytes, crc });
+    Ok(())
+}
+
+/// Gives the last bytes of a file, by which its upload is checked.
+async fn tail(path: PathBuf, length: u64) -> Result<Tail> {
+    let bytes = length.min(TAIL_BYTES);
+    let read = move || {
+        let mut file = File::open(&path)?;
+        file.seek(SeekFrom::Start(length - bytes))?;
+        let mut last = Vec::new();
+        file.read_to_end(&mut last)?;
+        Ok::<u32, std::io::Error>(crc32c::crc32c(&last))
+    };
+    let crc = tokio::task::spawn_blocking(read).await.internal("the disk's thread stopped")?;
+    Ok(Tail { bytes, crc: crc.map_err(|e| io_error("cannot read a file", e))? })
+}
+
+/// Lets somebody read the file of a backup. Says whether the backup has one.
+pub(super) async fn detach(
+    by: &dyn Detach,
+    (from, stage): (&Storage, &Path),
+    backup: &str,
+    manifest: &Manifest,
+) -> Result<bool> {
+    let Some(file) = manifest.attached.get(by.name()) else { return Ok(false) };
+    let path = stage.join(by.name());
+    fetch(from, &file.key, file.bytes, &path).await?;
+    if checksum(path.clone()).await? != file.crc {
+        let text =
+            format!("file `{}` of the backup is damaged: it has another checksum than when it was made", file.key);
+        return Err(Error::internal(text));
+    }
+    by.read(&path, backup).await?;
+    let _ = tokio::fs::remove_file(&path).await;
+    failpoint::hit("restore.after-attached");
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys() {
+        let key = key_of("000000000007-2026-01-01T00:00:00.000Z", "configuration");
+        assert_eq!(key, "_backup/000000000007-2026-01-01T00:00:00.000Z.configuration");
+        assert_eq!(backup_of(&key), Some("000000000007-2026-01-01T00:00:00.000Z"));
+        for other in ["_backup/x.json", "_quiver.json", "metrics/a.parquet", "_backup/x", "_backup/a.b/c"] {
+            assert_eq!(backup_of(other), None, "{other}");
+        }
+    }
+}

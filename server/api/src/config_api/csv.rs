@@ -1,0 +1,304 @@
+//! Resources as CSV (RFC 4180): a line of names, then a line for each resource. `docs/configuration.md` has the names.
+
+use std::collections::HashSet;
+
+use csv::StringRecord;
+use quiver_config::families::{RESOURCES, ResourceKind};
+use quiver_config::{Kind, Problem, ProblemKind, Result};
+use serde_json::{Map, Value, json};
+
+/// Most columns: the fields, and all attributes and labels that a resource may have.
+const COLUMNS_MAX: usize = 400;
+/// Most lines, one more than an import takes, so that it says so.
+const ROWS_MAX: usize = 10_001;
+/// Between the entries of a list in one cell.
+const BETWEEN: char = ';';
+/// The column that names the type by its key or id.
+const TYPE: &str = "type";
+
+/// A text that was read.
+pub(super) struct Table {
+    columns: Vec<String>,
+    rows: Vec<Row>,
+}
+
+struct Row {
+    line: u64,
+    cells: StringRecord,
+}
+
+/// Resources with the lines that they come from.
+pub(super) struct Lines {
+    pub(super) items: Vec<Value>,
+    lines: Vec<u64>,
+}
+
+fn malformed(line: u64, why: &str) -> Problem {
+    Problem::new(ProblemKind::Malformed, "MALFORMED_CSV", format!("{why} (line {line})")).with("line", json!(line))
+}
+
+/// What is wrong with a column.
+fn bad_column(name: &str, code: &'static str, why: &str) -> Problem {
+    let pointer = format!("/columns/{}", shown(name).replace('~', "~0").replace('/', "~1"));
+    Problem::field(pointer, code, why).with("line", json!(1))
+}
+
+fn shown(text: &str) -> String {
+    text.chars().take(100).collect()
+}
+
+/// What a `Content-Type` says beside the media type.
+///
+/// # Errors
+/// `UNSUPPORTED_MEDIA_TYPE`: another charset than UTF-8, or a table without names.
+pub(super) fn check_parameters(content_type: &str) -> Result<()> {
+    for parameter in content_type.split(';').skip(1) {
+        let (name, value) = parameter.split_once('=').unwrap_or((parameter, ""));
+        let value = value.trim().trim_matches('"').to_ascii_lowercase();
+        let fits = match name.trim().to_ascii_lowercase().as_str() {
+            "charset" => matches!(value.as_str(), "utf-8" | "utf8" | "us-ascii"),
+            "header" => value == "present",
+            _ => true,
+        };
+        if !fits {
+            let text = "CSV must be UTF-8 and begin with a line of names";
+            return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
+        }
+    }
+    Ok(())
+}
+
+impl Table {
+    /// Reads a text.
+    ///
+    /// # Errors
+    /// `MALFORMED_CSV` with the line; `VALIDATION_FAILED`: columns that are unknown or stand twice.
+    pub(super) fn read(bytes: &[u8]) -> Result<Self> {
+        let text = std::str::from_utf8(bytes).map_err(|e| {
+            let before = &bytes[..e.valid_up_to()];
+            malformed(before.split(|b| *b == b'\n').count() as u64, "is not UTF-8")
+        })?;
+        let text = text.trim_start_matches('\u{feff}');
+        let mut reader = csv::ReaderBuilder::new().flexible(true).from_reader(text.as_bytes());
+        let broken = |e: &csv::Error| malformed(e.position().map_or(1, csv::Position::line), "is no CSV");
+        let columns: Vec<String> =
+            reader.headers().map_err(|e| broken(&e))?.iter().map(|name| name.trim().to_owned()).collect();
+        if columns.iter().all(String::is_empty) {
+            return Err(malformed(1, "the first line must name the columns"));
+        }
+        if columns.len() > COLUMNS_MAX {
+            return Err(malformed(1, &format!("there are more than {COLUMNS_MAX} columns")));
+        }
+        let mut seen = HashSet::new();
+        for name in &columns {
+            check_column(name)?;
+            if !seen.insert(name) || name == TYPE && columns.iter().any(|other| other == "typeId") {
+                return Err(bad_column(name, "INVALID_VALUE", "stands twice"));
+            }
+        }
+        let mut rows = Vec::new();
+        for record in reader.records() {
+            let record = record.map_err(|e| broken(&e))?;
+            let line = record.position().map_or(1, csv::Position::line);
+            if record.len() != columns.len() {
+                let why = format!("there are {} cells for {} columns", record.len(), columns.len());
+                return Err(malformed(line, &why));
+            }
+            rows.push(Row { line, cells: record });
+            if rows.len() == ROWS_MAX {
+                break;
+            }
+        }
+        Ok(Self { columns, rows })
+    }
+
+    /// The types that it names, by ids or keys.
+    pub(super) fn types(&self) -> HashSet<String> {
+        let columns = self.columns.iter().enumerate().filter(|(_, name)| *name == TYPE || *name == "typeId");
+        let at: Vec<usize> = columns.map(|(at, _)| at).collect();
+        self.rows.iter().flat_map(|row| at.iter().map(|at| row.cells[*at].trim().to_owned())).collect()
+    }
+
+    /// Gives what an import takes. An empty cell says nothing.
+    pub(super) fn resources(self, kinds: &[ResourceKind]) -> Lines {
+        let lines = self.rows.iter().map(|row| row.line).collect();
+        let items = self.rows.iter().map(|row| resource(&self.columns, &row.cells, kinds)).collect();
+        Lines { items, lines }
+    }
+}
+
+fn check_column(name: &str) -> Result<()> {
+    let inner = name.split_once('.');
+    let known = match inner {
+        Some(("attributes" | "labels", key)) => !key.is_empty(),
+        _ => {
+            let whole = matches!(name, TYPE | "id") || quiver_config::KEPT.contains(&name);
+            whole || RESOURCES.kind_of(name).is_some() && !matches!(name, "attributes" | "labels")
+        }
+    };
+    if known {
+        return Ok(());
+    }
+    let why = match name {
+        "attributes" | "labels" => format!("has a column for each entry: `{name}.<name>`"),
+        _ => "there is no such field".to_owned(),
+    };
+    Err(bad_column(name, "UNKNOWN_FIELD", &why))
+}
+
+fn resource(columns: &[String], cells: &StringRecord, kinds: &[ResourceKind]) -> Value {
+    let cell_of = |name: &str| columns.iter().position(|column| column == name).map(|at| cells[at].trim());
+    let named = cell_of("typeId").or(cell_of(TYPE)).unwrap_or_default();
+    let kind = kinds.iter().find(|kind| kind.id == named || kind.key == named);
+    let (mut item, mut attributes, mut labels) = (Map::new(), Map::new(), Map::new());
+    for (name, cell) in columns.iter().zip(cells).filter(|(_, cell)| !cell.is_empty()) {
+        match name.split_once('.') {
+            Some(("attributes", key)) => {
+                let of = kind.and_then(|kind| kind.type_of(key)).unwrap_or("string");
+                attributes.insert(key.to_owned(), attribute(cell, of));
+            }
+            Some((_, key)) => {
+                labels.insert(key.to_owned(), json!(cell));
+            }
+            None if matches!(name.as_str(), TYPE | "typeId") => {
+                // One that is not there is refused as such by the import.
+                item.insert("typeId".to_owned(), json!(kind.map_or(named, |kind| kind.id.as_str())));
+            }
+            None => {
+                item.insert(name.clone(), value(cell, RESOURCES.kind_of(name)));
+            }
+        }
+    }
+    for (name, map) in [("attributes", attributes), ("labels", labels)] {
+        if !map.is_empty() {
+            item.insert(name.to_owned(), Value::Object(map));
+        }
+    }
+    Value::Object(item)
+}
+
+/// A value of an attribute; what is none of its type stays a text, which the import refuses.
+fn attribute(cell: &str, of: &str) -> Value {
+    let text = cell.trim();
+    let read = match of {
+        "int" => text.parse::<i64>().ok().map(|n| json!(n)),
+        "double" => text.parse::<f64>().ok().filter(|n| n.is_finite()).map(|n| json!(n)),
+        "bool" => truth(text),
+        _ => None,
+    };
+    read.unwrap_or_else(|| json!(cell))
+}
+
+fn truth(text: &str) -> Option<Value> {
+    match text.to_ascii_lowercase().as_str() {
+        "true" => Some(json!(true)),
+        "false" => Some(json!(false)),
+        _ => None,
+    }
+}
+
+fn value(cell: &str, kind: Option<Kind>) -> Value {
+    match kind {
+        Some(Kind::Texts { .. }) => cell.split(BETWEEN).map(str::trim).filter(|t| !t.is_empty()).collect(),
+        Some(Kind::Bool) => truth(cell.trim()).unwrap_or_else(|| json!(cell)),
+        _ => json!(cell),
+    }
+}
+
+impl Lines {
+    /// Says of each error in which line it is.
+    pub(super) fn named(&self, problem: Problem) -> Problem {
+        let line_of = |field: &str| {
+            let n = field.strip_prefix("/items/")?.split('/').next()?.parse::<usize>().ok()?;
+            self.lines.get(n).copied()
+        };
+        let first = problem.errors.iter().find_map(|error| line_of(&error.field));
+        let errors: Vec<Value> = problem
+            .errors
+            .iter()
+            .map(|e| {
+                let error = json!({"field": e.field, "code": e.code, "message": e.message});
+                with_line(error, line_of(&e.field))
+            })
+            .collect();
+        match first {
+            Some(line) => {
+                let detail = format!("{} (line {line})", problem.detail);
+                Problem { detail, ..problem }.with("line", json!(line)).with("errors", json!(errors))
+            }
+            None => problem,
+        }
+    }
+}
+
+fn with_line(mut error: Value, line: Option<u64>) -> Value {
+    if let Some(line) = line {
+        error["line"] = json!(line);
+    }
+    error
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn resources(text: &str) -> Vec<Value> {
+        Table::read(text.as_bytes()).unwrap().resources(&[]).items
+    }
+
+    #[test]
+    fn cells_become_fields() {
+        let text = "\u{feff}type,displayName,tags,attributes.service.name,labels.team,state\r\n\
+            service,\"Cart, \"\"the\"\" one\",a; b;,cart,shop,\r\n";
+        let want = json!({"typeId": "service", "displayName": "Cart, \"the\" one", "tags": ["a", "b"],
+            "attributes": {"service.name": "cart"}, "labels": {"team": "shop"}});
+        assert_eq!(resources(text), [want]);
+        assert!(resources("key\n").is_empty());
+    }
+
+    #[test]
+    fn attributes_have_their_types() {
+        for (cell, of, want) in [
+            ("7", "int", json!(7)),
+            ("7.5", "int", json!("7.5")),
+            ("7.5", "double", json!(7.5)),
+            ("inf", "double", json!("inf")),
+            ("TRUE", "bool", json!(true)),
+            ("yes", "bool", json!("yes")),
+            ("007", "string", json!("007")),
+        ] {
+            assert_eq!(attribute(cell, of), want, "{cell} {of}");
+        }
+    }
+
+    #[test]
+    fn what_is_wrong_has_a_line() {
+        for (text, code, line) in [
+            ("", "MALFORMED_CSV", 1),
+            ("key,state\na,active\nb\n", "MALFORMED_CSV", 3),
+            ("key,nmae\n", "VALIDATION_FAILED", 1),
+            ("key,key\n", "VALIDATION_FAILED", 1),
+            ("type,typeId\n", "VALIDATION_FAILED", 1),
+            ("attributes\n", "VALIDATION_FAILED", 1),
+            ("labels.\n", "VALIDATION_FAILED", 1),
+        ] {
+            let Err(problem) = Table::read(text.as_bytes()) else { panic!("{text:?} was read") };
+            assert_eq!((problem.code, &problem.more["line"]), (code, &json!(line)), "{text:?}");
+        }
+        let Err(problem) = Table::read(b"key\na\n\xff\n") else { panic!("it was read") };
+        assert_eq!(problem.more["line"], 3);
+        let lines = Table::read(b"key,displayName\na,\"two\nlines\"\nb,x\n").unwrap().resources(&[]);
+        let problem = lines.named(Problem::field("/items/1/typeId", "REQUIRED", "is required"));
+        assert_eq!((&problem.more["line"], &problem.more["errors"][0]["line"]), (&json!(4), &json!(4)));
+    }
+
+    #[test]
+    fn parameters_of_the_media_type() {
+        for good in ["text/csv", "text/csv; charset=UTF-8", "text/csv; header=present; charset=\"utf-8\""] {
+            assert!(check_parameters(good).is_ok(), "{good}");
+        }
+        for bad in ["text/csv; charset=latin1", "text/csv;header=absent"] {
+            assert_eq!(check_parameters(bad).unwrap_err().code, "UNSUPPORTED_MEDIA_TYPE", "{bad}");
+        }
+    }
+}

@@ -1,0 +1,45 @@
+//! `/rulesapi/settings` (`config-api` 2.3): whether changes of rules and of the policy act by themselves, or wait for a
+//! deploy.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use http::{Method, header};
+use quiver_config::families::{ALERTING_SETTINGS, SETTINGS_ID};
+use quiver_config::{Entity, Op, Problem, Result, System};
+use serde_json::{Value, json};
+
+use super::{Answer, Ask, special_of};
+use crate::state::AppState;
+
+/// Largest body.
+const BODY_MAX: usize = 4096;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let methods = MethodFilter::GET.or(MethodFilter::PUT);
+    Router::new().route(ALERTING_SETTINGS.path, special_of(&ALERTING_SETTINGS, methods, BODY_MAX, settings))
+}
+
+fn shown(entity: &Entity) -> Answer {
+    let auto = entity.body.get("autoDeploy").cloned().unwrap_or(Value::Null);
+    Answer { etag: Some(entity.etag()), ..Answer::ok(json!({"autoDeploy": auto})) }
+}
+
+fn settings<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        if matches!(ask.method, Method::GET | Method::HEAD) {
+            let entity = ask.config.get(&ask.place, SETTINGS_ID, &ask.caller).await?;
+            let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+            if tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*") {
+                return Ok(Answer { status: 304, etag: Some(entity.etag()), ..Answer::ok(Value::Null) });
+            }
+            return Ok(shown(&entity));
+        }
+        let op = Op::Replace { id: SETTINGS_ID.to_owned(), body: ask.object()?, condition: ask.condition()? };
+        let done = ask.change(op, System::default()).await?;
+        done.after.as_ref().map(shown).ok_or_else(|| Problem::internal("the settings are gone"))
+    })
+}

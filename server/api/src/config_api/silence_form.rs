@@ -1,0 +1,190 @@
+//! Silences as entities of the configuration, and back.
+
+use quiver_alerting::matchers::Matchers;
+use quiver_alerting::silences::Silence;
+use quiver_config::families::SILENCES;
+use quiver_config::json::time_text;
+use quiver_config::{Entity, FieldError, Outside, Problem, Result};
+use serde_json::{Map, Value, json};
+
+use super::Ask;
+use crate::alerts_api::read_matchers;
+use crate::alerts_api::silences::{matchers_shown, read_matcher};
+use crate::policy_api::time_of;
+
+const MS: i64 = 1_000_000;
+/// Most matchers of a silence.
+const MATCHERS_MAX: usize = 100;
+/// Longest name of who wants it.
+const NAME_MAX: usize = 200;
+
+fn time(ns: i64) -> String {
+    time_text(ns.div_euclid(MS))
+}
+
+/// A silence as an entity.
+pub(super) fn entity(silence: &Silence, now: i64) -> Entity {
+    let body = json!({
+        "matchers": matchers_shown(silence), "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
+        "comment": silence.comment, "description": silence.description, "labels": silence.labels,
+        "state": silence.state(now).as_str(),
+    });
+    Entity::from(Outside {
+        id: silence.id.clone(),
+        version: silence.version,
+        times_ms: (silence.created_at.div_euclid(MS), silence.updated_at.div_euclid(MS)),
+        by: (silence.created_by.clone(), silence.updated_by.clone()),
+        body: body.as_object().cloned().unwrap_or_default(),
+    })
+}
+
+/// The matchers of a body: texts as routes have them, or objects.
+pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
+    let list = body.get("matchers").and_then(Value::as_array);
+    let list = list.ok_or_else(|| Problem::field("/matchers", "REQUIRED", "a list of matchers is wanted"))?;
+    if list.len() > MATCHERS_MAX {
+        return Err(Problem::field("/matchers", "LIMIT_EXCEEDED", format!("at most {MATCHERS_MAX} matchers")));
+    }
+    let mut all = Vec::new();
+    for (n, item) in list.iter().enumerate() {
+        let bad = |text: String| Problem::field(format!("/matchers/{n}"), "INVALID_MATCHER", text);
+        match item {
+            Value::String(text) => {
+                let read = read_matchers([text.as_str()].into_iter()).map_err(|e| bad(e.message))?;
+                all.extend(read.iter().cloned());
+            }
+            item => {
+                let mut item = item.clone();
+                // As matchers of routes have it.
+                if let Some(map) = item.as_object_mut() {
+                    map.entry("isRegex").or_insert(Value::Bool(false));
+                }
+                all.push(read_matcher(&item).map_err(|e| bad(e.message))?);
+            }
+        }
+    }
+    Ok(Matchers::new(all))
+}
+
+fn name_of(body: &mut Map<String, Value>, default: &str) -> Result<String> {
+    match body.remove("createdBy") {
+        None | Some(Value::Null) => Ok(default.to_owned()),
+        Some(Value::String(text)) if text.chars().count() <= NAME_MAX => Ok(text),
+        Some(Value::String(_)) => {
+            Err(Problem::field("/createdBy", "TOO_LONG", format!("must have at most {NAME_MAX} characters")))
+        }
+        Some(_) => Err(Problem::field("/createdBy", "INVALID_TYPE", "must be a text")),
+    }
+}
+
+/// A time of a body; as it was where it is shown like that.
+fn moment(body: &Map<String, Value>, name: &str, present: Option<i64>, default: i64) -> Result<i64> {
+    let text = body.get(name).and_then(Value::as_str);
+    match present {
+        Some(ns) if text.is_none_or(|text| text == time(ns)) => Ok(ns),
+        _ => time_of(text.map(Value::from).as_ref(), &format!("/{name}"), default),
+    }
+}
+
+/// Makes a silence of a body, in the place of the present one; fields of the service in it are ignored where that is wanted.
+pub(super) fn silence(
+    ask: &Ask,
+    present: Option<&Silence>,
+    mut body: Map<String, Value>,
+    lenient: bool,
+) -> Result<Silence> {
+    let now = ask.alerts_now();
+    let created_by = name_of(&mut body, present.map_or(ask.caller.name.as_str(), |s| &s.created_by))?;
+    for name in ["startsAt", "endsAt"] {
+        // Unix seconds are a time, too.
+        if let Some(number @ Value::Number(_)) = body.get(name) {
+            let ns = time_of(Some(number), &format!("/{name}"), now)?;
+            body.insert(name.to_owned(), json!(time(ns)));
+        }
+    }
+    let before = present.map(|silence| entity(silence, now));
+    let body = ask.config.read_outside(&SILENCES, before.as_ref(), body, lenient)?;
+    let text = |name: &str| body.get(name).and_then(Value::as_str).unwrap_or_default().to_owned();
+    let labels = body.get("labels").and_then(Value::as_object).into_iter().flatten();
+    let made = Silence {
+        id: present.map(|s| s.id.clone()).unwrap_or_default(),
+        matchers: matchers(&body)?,
+        starts_at: moment(&body, "startsAt", present.map(|s| s.starts_at), now)?,
+        ends_at: moment(&body, "endsAt", present.map(|s| s.ends_at), now)?,
+        created_by,
+        comment: text("comment"),
+        description: text("description"),
+        labels: labels.map(|(k, v)| (k.clone(), v.as_str().unwrap_or_default().to_owned())).collect(),
+        ..present.cloned().unwrap_or_default()
+    };
+    if present == Some(&made) {
+        return Ok(made);
+    }
+    let errors = wrong(&made, now);
+    if errors.is_empty() { Ok(made) } else { Err(Problem::invalid(errors)) }
+}
+
+/// What is wrong with a silence, each at its field.
+fn wrong(silence: &Silence, now: i64) -> Vec<FieldError> {
+    let mut errors = Vec::new();
+    let mut put = |field: &str, code: &'static str, text: &str| errors.push(FieldError::new(field, code, text));
+    if silence.matchers.is_empty() {
+        put("/matchers", "REQUIRED", "at least one matcher is wanted");
+    } else if silence.matchers.iter().all(quiver_types::Matcher::matches_empty) {
+        put("/matchers", "INVALID_MATCHER", "at least one must not match the empty text");
+    }
+    if silence.matchers.iter().any(|m| m.name.is_empty()) {
+        put("/matchers", "INVALID_MATCHER", "a label has a name");
+    }
+    if silence.ends_at <= silence.starts_at {
+        put("/endsAt", "INVALID_VALUE", "must come after the start");
+    } else if silence.ends_at <= now {
+        put("/endsAt", "INVALID_VALUE", "must not be past");
+    }
+    errors
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn matchers_of(text: &str) -> Matchers {
+        matchers(json!({"matchers": [text]}).as_object().unwrap()).unwrap()
+    }
+
+    #[test]
+    fn what_is_wrong_lies_at_its_field() {
+        let check = |matchers: &str, ends_at: i64, expected: &[&str]| {
+            let silence = Silence { matchers: matchers_of(matchers), starts_at: 5, ends_at, ..Silence::default() };
+            let found: Vec<String> =
+                wrong(&silence, 10).into_iter().map(|e| format!("{} {}", e.field, e.code)).collect();
+            assert_eq!(found, expected, "{matchers}");
+        };
+        check("a=b", 20, &[]);
+        check("a=~\".*\"", 20, &["/matchers INVALID_MATCHER"]);
+        check("a=b", 5, &["/endsAt INVALID_VALUE"]);
+        check("a=b", 9, &["/endsAt INVALID_VALUE"]);
+    }
+
+    #[test]
+    fn entities_show_what_silences_say() {
+        let silence = Silence {
+            id: "i".to_owned(),
+            matchers: matchers_of("a=b"),
+            starts_at: 1_000_000,
+            ends_at: 2_000_000_000,
+            created_by: "me".to_owned(),
+            version: 3,
+            labels: [("team".to_owned(), "x".to_owned())].into(),
+            ..Silence::default()
+        };
+        let shown = entity(&silence, 0).shown();
+        assert_eq!(
+            (&shown["state"], &shown["version"], &shown["createdBy"]),
+            (&json!("pending"), &json!(3), &json!("me"))
+        );
+        assert_eq!(shown["matchers"], json!([{"name": "a", "value": "b", "isRegex": false, "isEqual": true}]));
+        assert_eq!(moment(&shown, "endsAt", Some(2_000_000_123), 0).unwrap(), 2_000_000_123, "digits stay");
+        assert_eq!(moment(&shown, "endsAt", None, 0).unwrap(), 2_000_000_000);
+    }
+}

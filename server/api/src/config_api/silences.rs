@@ -1,0 +1,328 @@
+//! `/rulesapi/silences`: silences as a family of the configuration (`config-api` 1.1 and 2.8). They are those of
+//! Alertmanager's API, kept by the router of alerts, with the rights of their service. A silence whose matchers or
+//! start change ends, and another begins: that one is answered.
+
+use std::sync::Arc;
+
+use axum::Router;
+use axum::routing::MethodFilter;
+use futures::future::BoxFuture;
+use http::{Method, header};
+use quiver_alertd::router::{Asked, Shown, SilenceDone, SilenceError, SilenceOp};
+use quiver_alerting::silences::Silence;
+use quiver_config::families::SILENCES;
+use quiver_config::json::merge;
+use quiver_config::{Condition, Entity, ListQuery, Problem, ProblemKind, Result};
+use quiver_types::{Access, Domain, Right};
+use serde_json::{Map, Value, json};
+
+use super::silence_form::{entity, silence};
+use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of, uuid_of};
+use crate::alerts_api::silences::is_within;
+use crate::alerts_api::{alert_rows, allows};
+use crate::state::AppState;
+
+pub(super) fn routes() -> Router<Arc<AppState>> {
+    let at = |path: &str| format!("{}{path}", SILENCES.path);
+    let (get, post) = (MethodFilter::GET, MethodFilter::POST);
+    let one_of = get.or(MethodFilter::PUT).or(MethodFilter::PATCH).or(MethodFilter::DELETE);
+    Router::new()
+        .route(&at(""), special_at(&SILENCES, one_of.or(post), collection))
+        .route(&at("/preview"), special_at(&SILENCES, post, preview))
+        .route(&at("/bulk-delete"), special_at(&SILENCES, post, silences_many::bulk_delete))
+        .route(&at("/bulk-update"), special_at(&SILENCES, post, silences_many::bulk_update))
+        .route(&at("/export"), special_at(&SILENCES, get, silences_many::export))
+        .route(&at("/import"), special_of(&SILENCES, post, IMPORT_BYTES_MAX, silences_many::import))
+        .route(&at("/{id}"), special_at(&SILENCES, one_of, one))
+        .route(&at("/{id}/history"), special_at(&SILENCES, get, history))
+        .route(&at("/{id}/restore"), special_at(&SILENCES, post, restore))
+        .route(&at("/{id}/expire"), special_at(&SILENCES, post, expire))
+}
+
+/// What was made of silences, or the number of the first that could not be changed and why.
+pub(super) type Changed = std::result::Result<Vec<SilenceDone>, (usize, Problem)>;
+
+impl Ask {
+    pub(super) fn alerts_now(&self) -> i64 {
+        self.state.alertd.router.now()
+    }
+
+    fn alerts_access(&self, right: Right) -> Access {
+        self.caller.rights.access(right, Domain::Alerts)
+    }
+
+    /// A silence that the caller sees.
+    pub(super) fn silence(&self, id: &str) -> Result<Silence> {
+        let access = self.alerts_access(Right::View);
+        let found = self.state.alertd.router.silence(id).filter(|s| is_within(&self.state, &access, s));
+        found.ok_or_else(|| Problem::not_found(id))
+    }
+
+    /// Silences that the caller sees.
+    pub(super) fn silences(&self) -> Vec<Silence> {
+        let access = self.alerts_access(Right::View);
+        let mut all = self.state.alertd.router.silences();
+        all.retain(|silence| is_within(&self.state, &access, silence));
+        all
+    }
+
+    /// Refuses who may not set or end a silence.
+    pub(super) fn may_silence(&self, silence: &Silence) -> Result<()> {
+        let may = is_within(&self.state, &self.alerts_access(Right::Operate), silence);
+        if may { Ok(()) } else { Err(Problem::forbidden("{operate, alerts, *}")) }
+    }
+
+    fn expected(&self) -> Result<Option<Vec<i64>>> {
+        Ok(match self.condition()? {
+            Condition::Versions(versions) => Some(versions),
+            Condition::None | Condition::Exists => None,
+        })
+    }
+
+    /// Makes changes, all or none, and notes them.
+    pub(super) async fn change_silences(&self, ops: Vec<SilenceOp>) -> Changed {
+        let router = &self.state.alertd.router;
+        let made = router.change_silences(ops, &self.caller.name, self.dry_run).await;
+        let made = made.map_err(|(n, error)| (n, told(error, router.now())))?;
+        if !self.dry_run {
+            note(&self.state, &self.caller, &made).await;
+        }
+        Ok(made)
+    }
+
+    /// Notes that a change was refused.
+    pub(super) async fn silence_refused(&self, action: &'static str, id: Option<&str>, problem: Problem) -> Problem {
+        if !self.dry_run {
+            self.config.refused_outside(&SILENCES, &self.caller, action, id, &problem).await;
+        }
+        problem
+    }
+
+    async fn change_silence(&self, op: Result<SilenceOp>, action: &'static str, id: Option<&str>) -> Result<Silence> {
+        let made = match op {
+            Ok(op) => self.change_silences(vec![op]).await.map_err(|(_, problem)| problem),
+            Err(problem) => Err(problem),
+        };
+        match made {
+            Ok(mut all) => {
+                all.pop().map(|done| done.after).ok_or_else(|| Problem::internal("a silence was not changed"))
+            }
+            Err(problem) => Err(self.silence_refused(action, id, problem).await),
+        }
+    }
+
+    /// A change of a silence to what a body says; nothing where it is so already.
+    fn setting(&self, id: &str, body: Map<String, Value>) -> Result<Option<SilenceOp>> {
+        let present = self.silence(id)?;
+        self.may_silence(&present)?;
+        let expected = self.expected()?;
+        if expected.as_ref().is_some_and(|versions| !versions.contains(&present.version)) {
+            return Err(told(SilenceError::Stale(Box::new(present)), self.alerts_now()));
+        }
+        let wanted = silence(self, Some(&present), body, false)?;
+        self.may_silence(&wanted)?;
+        Ok((wanted != present).then(|| SilenceOp::Set { silence: Box::new(wanted), id: None, expected }))
+    }
+
+    async fn set_silence(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
+        let op = match self.setting(id, body) {
+            Ok(None) => return Ok(self.shown_silence(&self.silence(id)?, 200)),
+            Ok(Some(op)) => Ok(op),
+            Err(problem) => Err(problem),
+        };
+        let made = self.change_silence(op, "UPDATE", Some(id)).await?;
+        let mut answer = self.shown_silence(&made, 200);
+        // Another one began.
+        answer.location = (made.id != id).then(|| format!("{}/{}", SILENCES.path, made.id));
+        Ok(answer)
+    }
+
+    async fn new_silence(&self, id: Option<String>, body: Map<String, Value>) -> Result<Answer> {
+        let op = silence(self, None, body, false).and_then(|wanted| {
+            self.may_silence(&wanted)?;
+            Ok(SilenceOp::Set { silence: Box::new(wanted), id: id.clone(), expected: None })
+        });
+        let made = self.change_silence(op, "CREATE", id.as_deref()).await?;
+        let mut answer = self.shown_silence(&made, 201);
+        answer.location = Some(format!("{}/{}", SILENCES.path, made.id));
+        Ok(answer)
+    }
+
+    fn expiring(&self, id: &str) -> Result<SilenceOp> {
+        self.may_silence(&self.silence(id)?)?;
+        Ok(SilenceOp::Expire { id: id.to_owned(), expected: self.expected()? })
+    }
+
+    fn shown_silence(&self, silence: &Silence, status: u16) -> Answer {
+        let entity = entity(silence, self.alerts_now());
+        Answer { status, etag: Some(entity.etag()), ..Answer::ok(Value::Object(entity.shown())) }
+    }
+}
+
+/// What a caller hears of a change that cannot be.
+fn told(error: SilenceError, now: i64) -> Problem {
+    match error {
+        SilenceError::NotFound => Problem::not_found("silence"),
+        SilenceError::Exists => {
+            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "there is one with this id")
+        }
+        SilenceError::Stale(present) => {
+            let present = entity(&present, now);
+            Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", "the silence has changed meanwhile")
+                .with("current", Value::Object(present.shown()))
+                .with("etag", json!(present.etag()))
+        }
+        SilenceError::Invalid(text) => Problem::field("", "INVALID_VALUE", text),
+        SilenceError::Failed(error) => Problem::internal(error),
+    }
+}
+
+/// Notes changes: history and audit. That they cannot be noted does not undo them.
+pub(crate) async fn note(state: &AppState, caller: &quiver_config::Caller, all: &[SilenceDone]) {
+    let now = state.alertd.router.now();
+    let mut rows: Vec<(&'static str, Option<Entity>, Entity)> = Vec::new();
+    for done in all.iter().filter(|done| done.changed()) {
+        if let Some((was, is)) = &done.ended {
+            rows.push(("DELETE", Some(entity(was, now)), entity(is, now)));
+        }
+        let is_over = done.after.ends_at <= now;
+        let action = match &done.before {
+            None => "CREATE",
+            Some(_) if is_over => "DELETE",
+            Some(_) => "UPDATE",
+        };
+        rows.push((action, done.before.as_ref().map(|s| entity(s, now)), entity(&done.after, now)));
+    }
+    for (action, before, after) in rows {
+        if let Err(problem) = state.config.note_outside(&SILENCES, caller, action, (before.as_ref(), &after)).await {
+            tracing::error!(id = after.id, cause = problem.cause, "a change of a silence cannot be noted");
+        }
+    }
+}
+
+fn collection<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        match ask.method.as_str() {
+            "GET" | "HEAD" => list(ask),
+            "POST" => {
+                ask.only_parameters(&[])?;
+                ask.new_silence(None, ask.object()?).await
+            }
+            "DELETE" => silences_many::delete_by_ids(ask).await,
+            _ => put_collection(ask).await,
+        }
+    })
+}
+
+fn list(ask: &Ask) -> Result<Answer> {
+    let query = ListQuery::parse(&SILENCES, &ask.parameters, &[])?;
+    let page = query.page(&SILENCES, rows(ask));
+    let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+    if let Some(total) = page.total {
+        body["total"] = json!(total);
+    }
+    Ok(Answer::ok(body))
+}
+
+/// All silences that the caller sees, as they are shown.
+pub(super) fn rows(ask: &Ask) -> Vec<(String, Map<String, Value>)> {
+    let now = ask.alerts_now();
+    ask.silences().iter().map(|silence| (silence.id.clone(), entity(silence, now).shown())).collect()
+}
+
+/// PUT and PATCH of the collection: one object that says its id, or many.
+async fn put_collection(ask: &Ask) -> Result<Answer> {
+    ask.only_parameters(&[])?;
+    let mut body = ask.object()?;
+    if ask.method == Method::PUT && body.contains_key("items") {
+        return silences_many::put_many(ask, body).await;
+    }
+    let id = body.remove("id").and_then(|id| id.as_str().map(str::to_owned));
+    let id = id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))?;
+    if ask.method == Method::PUT { ask.set_silence(&id, body).await } else { patch(ask, &id, body).await }
+}
+
+/// The fields of a silence after a patch of it (RFC 7396).
+pub(super) fn patched(ask: &Ask, present: &Silence, patch: Map<String, Value>) -> Map<String, Value> {
+    let mut body = entity(present, ask.alerts_now()).shown();
+    merge(&mut body, patch);
+    body
+}
+
+async fn patch(ask: &Ask, id: &str, patch: Map<String, Value>) -> Result<Answer> {
+    let body = patched(ask, &ask.silence(id)?, patch);
+    ask.set_silence(id, body).await
+}
+
+fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let id = ids[0].as_str();
+        match ask.method.as_str() {
+            "GET" | "HEAD" => {
+                let answer = ask.shown_silence(&ask.silence(id)?, 200);
+                let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+                let same = tags.split(',').any(|tag| Some(tag.trim()) == answer.etag.as_deref() || tag.trim() == "*");
+                Ok(if same { Answer { status: 304, body: Value::Null, ..answer } } else { answer })
+            }
+            "DELETE" => {
+                ask.change_silence(ask.expiring(id), "DELETE", Some(id)).await?;
+                Ok(Answer::nothing())
+            }
+            "PATCH" => patch(ask, id, ask.object()?).await,
+            _ if ask.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") => {
+                uuid_of(id)?;
+                ask.new_silence(Some(id.to_owned()), ask.object()?).await
+            }
+            _ => ask.set_silence(id, ask.object()?).await,
+        }
+    })
+}
+
+fn expire<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let ended = ask.change_silence(ask.expiring(&ids[0]), "DELETE", Some(&ids[0])).await?;
+        Ok(ask.shown_silence(&ended, 200))
+    })
+}
+
+fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        ask.silence(&ids[0])?;
+        match ask.config.history(&ask.place, &ids[0], &ask.caller).await {
+            // One of a time before changes were noted.
+            Err(problem) if problem.code == "NOT_FOUND" => Ok(Answer::ok(json!({"items": []}))),
+            found => found.map(Answer::ok),
+        }
+    })
+}
+
+/// Makes a silence what it was.
+fn restore<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let version = ask.object()?.get("version").and_then(Value::as_i64);
+        let version =
+            version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
+        ask.silence(&ids[0])?;
+        let mut body = ask.config.version_outside(&SILENCES, &ids[0], version).await?;
+        body.remove("state");
+        ask.set_silence(&ids[0], body).await
+    })
+}
+
+/// Lists the alerts that a silence with some matchers would keep quiet.
+fn preview<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&[])?;
+        let matchers = super::silence_form::matchers(&ask.object()?)?;
+        let (state, access) = (&ask.state, ask.alerts_access(Right::View));
+        let fits = |labels: &quiver_types::LabelSet| matchers.matches(labels) && allows(state, &access, labels);
+        let everything = Shown { active: true, silenced: true, inhibited: true, muted: true };
+        let asked = Asked { shown: everything, labels: &fits, receiver: &|_| true };
+        let alerts = alert_rows(state, &access, &asked);
+        Ok(Answer::ok(json!({"alerts": alerts, "total": alerts.len()})))
+    })
+}

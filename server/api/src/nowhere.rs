@@ -1,0 +1,51 @@
+//! What is answered where nothing is, and to methods that are not used: in the form that clients of the path know.
+
+use axum::response::{IntoResponse, Response};
+use http::{HeaderValue, StatusCode, Uri, header};
+use quiver_config::families::FAMILIES;
+use quiver_config::{Problem, ProblemKind};
+use serde_json::json;
+
+use crate::config_api::Answer;
+use crate::error::plain;
+
+/// Nothing is at this path.
+pub(crate) async fn not_found(uri: Uri) -> Response {
+    let problem = Problem::new(ProblemKind::NotFound, "NOT_FOUND", "nothing is at this path");
+    answer(uri.path(), StatusCode::NOT_FOUND, &problem, "404 page not found")
+}
+
+/// Something is, but not for this method; the router says for which.
+pub(crate) async fn not_allowed(uri: Uri) -> Response {
+    let problem = Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", "this method is not used here");
+    answer(uri.path(), StatusCode::METHOD_NOT_ALLOWED, &problem, "Method Not Allowed")
+}
+
+fn answer(path: &str, status: StatusCode, problem: &Problem, text: &'static str) -> Response {
+    if path.starts_with("/realms/") {
+        let body = json!({"error": "invalid_request", "error_description": problem.detail, "code": problem.code});
+        let kind = HeaderValue::from_static("application/json");
+        return (status, [(header::CONTENT_TYPE, kind)], body.to_string()).into_response();
+    }
+    if is_configuration(path) { Answer::of_problem(problem).into_response(None) } else { plain(status, text) }
+}
+
+fn is_configuration(path: &str) -> bool {
+    let below = |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    below("/platform-api") || below("/rulesapi") || FAMILIES.iter().any(|family| below(family.path))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn paths_of_configuration() {
+        for path in ["/platform-api/nothing", "/rulesapi", "/transactions/x/y/z", "/business-processes"] {
+            assert!(is_configuration(path), "{path}");
+        }
+        for path in ["/", "/platform-apis", "/transactionsx", "/metrics-api/x", "/none"] {
+            assert!(!is_configuration(path), "{path}");
+        }
+    }
+}

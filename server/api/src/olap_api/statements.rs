@@ -1,0 +1,41 @@
+//! SQL texts over models: `sql` with `format=sql` prints the plan of a statement (`olap-api.md` 9).
+
+use axum::response::Response;
+use quiver_olap::{OlapError, QueryError, Reason};
+use quiver_sql::{Fault, Params, Request, Session};
+use quiver_types::{Error, ErrorKind};
+use serde_json::Value;
+
+use super::{Given, access, begin, json_answer};
+use crate::state::AppState;
+
+/// Prints the plan of the statement under `query`.
+pub(super) async fn sql(state: &AppState, given: &Given) -> Result<Response, OlapError> {
+    let text = match given.body.get("query") {
+        Some(Value::String(text)) => Some(text.as_str()),
+        Some(Value::Null) | None => given.params.get("query"),
+        Some(_) => {
+            let text = "with `format=sql` a `query` is a text";
+            return Err(QueryError::new(Reason::BadType, "", text).into());
+        }
+    };
+    let text = text.ok_or_else(|| QueryError::new(Reason::QueryRequired, "", "a request needs a `query`"))?;
+    let ctx = begin(state, given, &Value::from(text))?;
+    let session = Session::of(&state.identity().name);
+    let request = Request { text: text.to_owned(), params: Params::default(), session, ..Request::default() };
+    let planned = state.sql.plan_of_models(request, &access(state), &ctx.again()).await.map_err(told)?;
+    Ok(json_answer(&state.olap.sql_of_statement(planned, &ctx).await?))
+}
+
+/// What is wrong with a statement, as with any query.
+fn told(error: Error) -> OlapError {
+    if error.kind != ErrorKind::Invalid {
+        return error.into();
+    }
+    let reason = match Fault::of(&error) {
+        Fault::Table => Reason::UnknownModel,
+        Fault::Column => Reason::UnknownMember,
+        _ => Reason::BadValue,
+    };
+    QueryError::new(reason, "", error.message).into()
+}

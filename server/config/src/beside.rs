@@ -1,0 +1,74 @@
+//! What the API shows of entities beside what is stored of each: whether its changes wait, and what follows from others.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use crate::document::{Config, Entity};
+use crate::families::{RULE_GROUPS, RULES, text};
+use crate::family::Family;
+use crate::problem::Result;
+use crate::staged::STAGED;
+
+/// Fields of a rule that are those of its group.
+pub(crate) const OF_GROUP: [&str; 2] = ["interval", "limit"];
+
+/// What is shown beside entities of a family.
+pub(crate) struct Beside {
+    /// Versions that run, where changes wait.
+    running: Option<HashMap<String, i64>>,
+    /// Groups by namespace and name, where rules are shown.
+    groups: Option<HashMap<(String, String), Map<String, Value>>>,
+    interval: String,
+}
+
+/// Gives what a rule has of its group.
+pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(&'static str, Value); 2] {
+    let own = |field: &str| group.and_then(|g| g.get(field)).filter(|v| !v.is_null()).cloned();
+    [
+        (OF_GROUP[0], own("interval").unwrap_or_else(|| json!(interval))),
+        (OF_GROUP[1], own("limit").unwrap_or_else(|| json!(0))),
+    ]
+}
+
+impl Beside {
+    /// Adds to an entity as it is shown.
+    pub(crate) fn add(&self, entity: &Entity, shown: &mut Map<String, Value>) {
+        if let Some(running) = &self.running {
+            shown.insert(STAGED.to_owned(), json!(running.get(&entity.id) != Some(&entity.version)));
+        }
+        if let Some(groups) = &self.groups {
+            let key = (text(&entity.body, "namespace").to_owned(), text(&entity.body, "group").to_owned());
+            let fields = of_group(groups.get(&key), &self.interval);
+            shown.extend(fields.map(|(name, value)| (name.to_owned(), value)));
+        }
+    }
+}
+
+impl Config {
+    /// Reads what is shown beside entities of a family.
+    pub(crate) async fn beside(&self, family: &Family) -> Result<Beside> {
+        let running = self.versions_running(family).await?;
+        let mut groups = None;
+        if family.name == RULES.name {
+            let key = |e: &Entity| (text(&e.body, "namespace").to_owned(), text(&e.body, "name").to_owned());
+            groups = Some(self.all(&RULE_GROUPS).await?.into_iter().map(|e| (key(&e), e.body)).collect());
+        }
+        Ok(Beside { running, groups, interval: self.checks.group_interval() })
+    }
+
+    /// An entity as the API shows it.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn shown(&self, family: &Family, entity: &Entity) -> Result<Map<String, Value>> {
+        let mut map = entity.shown();
+        self.beside(family).await?.add(entity, &mut map);
+        Ok(map)
+    }
+
+    /// The interval of groups that name none.
+    pub fn group_interval(&self) -> String {
+        self.checks.group_interval()
+    }
+}

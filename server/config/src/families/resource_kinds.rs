@@ -1,0 +1,58 @@
+//! What resources of a type have, for those who read them out of texts and match them by type and key.
+
+use std::collections::HashSet;
+
+use serde_json::{Map, Value};
+
+use super::attributes::Attributes;
+use super::resource_types::attributes_of;
+use super::resources::identity;
+use super::{RESOURCE_TYPES, text};
+use crate::document::{Config, all_of};
+use crate::problem::Result;
+
+/// A type, with what its resources have by type, subclass and class.
+#[derive(Debug)]
+pub struct ResourceKind {
+    /// Its id.
+    pub id: String,
+    /// Its key.
+    pub key: String,
+    identity_keys: Vec<String>,
+    attributes: Attributes,
+}
+
+impl ResourceKind {
+    /// The type of an attribute: `string`, `int`, `double`, `bool`, `timestamp`; none: there is no such attribute.
+    pub fn type_of(&self, attribute: &str) -> Option<&str> {
+        self.attributes.type_of(attribute)
+    }
+
+    /// The key that follows from the attributes of a resource; none: it does not, or one of them lacks.
+    pub fn key_of(&self, resource: &Map<String, Value>) -> Option<String> {
+        let keys: Vec<&str> = self.identity_keys.iter().map(String::as_str).collect();
+        (!keys.is_empty()).then(|| identity(&keys, resource, &mut Vec::new())).flatten()
+    }
+}
+
+impl Config {
+    /// Reads the types that are named, by ids or keys.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn resource_kinds(&self, named: &HashSet<String>) -> Result<Vec<ResourceKind>> {
+        let mut db = self.pool.acquire().await?;
+        let mut kinds = Vec::new();
+        for of in all_of(&mut db, RESOURCE_TYPES.name).await? {
+            let key = text(&of.body, "key").to_owned();
+            if !named.contains(&of.id) && !named.contains(&key) {
+                continue;
+            }
+            let keys = of.body.get("identityKeys").and_then(Value::as_array).into_iter().flatten();
+            let identity_keys = keys.filter_map(Value::as_str).map(str::to_owned).collect();
+            let attributes = attributes_of(&mut db, &of.body).await?;
+            kinds.push(ResourceKind { id: of.id, key, identity_keys, attributes });
+        }
+        Ok(kinds)
+    }
+}

@@ -1,0 +1,26 @@
+//! Silences (`config-api` 2.8). The router of alerts keeps them; here is what can be said of one, and who may.
+
+use quiver_types::{Domain, Right};
+
+use crate::family::Family;
+use crate::fields::{Field, Kind};
+
+/// Silences.
+pub const SILENCES: Family = Family {
+    name: "silences",
+    path: "/rulesapi/silences",
+    domain: Domain::Alerts,
+    write: Right::Operate,
+    has_name: false,
+    title: "comment",
+    own_paths: true,
+    fields: &[
+        Field::required("matchers", Kind::Json),
+        Field::open("startsAt", Kind::Time, "null"),
+        Field::required("endsAt", Kind::Time),
+        Field::open("comment", Kind::Prose { max: 4000 }, "\"\""),
+        Field::read_only("state", Kind::Word(&["active", "pending", "expired"]), "null"),
+    ],
+    unique: &[],
+    ..Family::BASE
+};

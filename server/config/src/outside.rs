@@ -1,0 +1,116 @@
+//! Entities that another part of the service keeps: they have the form of all entities, their history and audit rows are
+//! here. Those rows follow the change; they are not of one transaction with it.
+
+use quiver_database::statement;
+use serde_json::{Map, Value};
+
+use crate::change::{Draft, Reading, System, Work};
+use crate::document::{Config, Entity};
+use crate::family::{Caller, Family};
+use crate::problem::{Problem, Result};
+use crate::{audit, db};
+
+/// What is known of an entity that is kept elsewhere.
+#[derive(Debug, Clone, Default)]
+pub struct Outside {
+    /// Its id.
+    pub id: String,
+    /// +1 per change.
+    pub version: i64,
+    /// When it was made and changed last, Unix milliseconds.
+    pub times_ms: (i64, i64),
+    /// Who made it, and who changed it last.
+    pub by: (String, String),
+    /// Its fields.
+    pub body: Map<String, Value>,
+}
+
+impl From<Outside> for Entity {
+    fn from(from: Outside) -> Self {
+        Self {
+            id: from.id,
+            owner: String::new(),
+            version: from.version,
+            created_ms: from.times_ms.0,
+            updated_ms: from.times_ms.1,
+            created_by: from.by.0,
+            updated_by: from.by.1,
+            managed_by: "api".to_owned(),
+            body: from.body,
+            sealed: Map::new(),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the fields of a body by the rules of its family; what the service sets is ignored where that is wanted, else
+    /// refused when it differs from what is there.
+    ///
+    /// # Errors
+    /// `VALIDATION_FAILED`.
+    pub fn read_outside(
+        &self,
+        family: &'static Family,
+        before: Option<&Entity>,
+        body: Map<String, Value>,
+        lenient: bool,
+    ) -> Result<Map<String, Value>> {
+        let reading = if lenient { Reading::Lenient } else { Reading::Strict };
+        Ok(Draft { family, before, reading }.read(body, System::default())?.body)
+    }
+
+    /// Notes a change: a version and an audit row.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn note_outside(
+        &self,
+        family: &'static Family,
+        caller: &Caller,
+        action: &'static str,
+        (before, after): (Option<&Entity>, &Entity),
+    ) -> Result<()> {
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+        work.remember_once(family, after, action).await?;
+        audit::changed(&mut work, family, action, before, Some(after)).await?;
+        // No revision: nothing that the service makes of its configuration hangs on it.
+        tx.commit().await?;
+        Ok(())
+    }
+
+    /// Notes that a change was refused.
+    pub async fn refused_outside(
+        &self,
+        family: &'static Family,
+        caller: &Caller,
+        action: &'static str,
+        id: Option<&str>,
+        problem: &Problem,
+    ) {
+        self.audit_refused(family, caller, action, id, problem).await;
+    }
+
+    /// The fields that an entity had.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`; `NOT_FOUND` where there is no such version.
+    pub async fn version_outside(&self, family: &Family, id: &str, version: i64) -> Result<Map<String, Value>> {
+        let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ?";
+        let row = statement(sql).bind(family.name).bind(id).bind(version).fetch_optional(&self.pool).await?;
+        let row = row.ok_or_else(|| Problem::not_found(id))?;
+        serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)
+    }
+}
+
+impl Work<'_> {
+    /// Keeps a version, unless it is kept already.
+    async fn remember_once(&mut self, family: &Family, entity: &Entity, action: &str) -> Result<()> {
+        let sql = "DELETE FROM entity_version WHERE family = ? AND id = ? AND version = ?";
+        let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version);
+        row.execute(&mut *self.db).await?;
+        let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;
+        self.remember(family, entity, action, &body).await
+    }
+}

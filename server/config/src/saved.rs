@@ -1,0 +1,53 @@
+//! The whole configuration as one file, for backups: the rows of all tables as they are at one moment, read while others
+//! write, from SQLite or PostgreSQL, and put into an empty database of either kind.
+//!
+//! The file is lines of JSON, packed with zstd: a [`Head`], then for each table its [`TableHead`] and a line per row, then
+//! the [`End`]. `docs/formats/configuration.md` describes it. What is encrypted stays so: the master key is never in it,
+//! but it must be at hand where the file is read, and tells that nobody has changed the file since.
+
+mod load;
+mod save;
+
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+pub use load::{Loaded, Saved};
+
+/// Version of the format.
+const FORMAT: u32 = 1;
+/// Under which names the master key seals what proves that it is the one, and that the file is as it was written.
+const KEY_PLACE: &str = "saved configuration: key";
+const END_PLACE: &str = "saved configuration: end";
+
+/// The first line.
+#[derive(Debug, Serialize, Deserialize)]
+struct Head {
+    /// Version of the format.
+    quiver_configuration: u32,
+    /// Version of the build that wrote it.
+    version: String,
+    /// When, Unix milliseconds.
+    saved_ms: i64,
+    /// How many steps of each part's tables were applied.
+    steps: BTreeMap<String, i64>,
+    /// Number of the last audit row: each change of configuration makes one.
+    audit: i64,
+    /// `saved_ms` as text, sealed.
+    key: String,
+}
+
+/// What comes before the rows of a table.
+#[derive(Debug, Serialize, Deserialize)]
+struct TableHead {
+    table: String,
+    columns: Vec<String>,
+}
+
+/// The last line.
+#[derive(Debug, Serialize, Deserialize)]
+struct End {
+    /// How many rows there are in all tables.
+    rows: u64,
+    /// SHA-256 of all lines before, sealed.
+    seal: String,
+}

@@ -1,0 +1,244 @@
+//! Edits that wait for a deploy (`config-api` 2.3): where an area does not deploy by itself, what runs is a copy of its
+//! entities as they were deployed last. The copy is made within the transaction of the deploy, so that it is whole.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use quiver_database::{Connection, statement};
+
+use crate::change::{Done, Op, Reading, System, Work, next_revision};
+use crate::document::{Config, Entity, Place, all_of, find};
+use crate::families::{ALERTING_SETTINGS, FAMILIES, RULE_GROUPS, RULES, SETTINGS_ID, says};
+use crate::family::{Caller, Family};
+use crate::problem::Result;
+use crate::{audit, db};
+
+/// The member that says of an entity that its changes wait; it is there only where they can.
+pub(crate) const STAGED: &str = "staged";
+
+/// What is deployed together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Area {
+    /// Rules and their groups.
+    Rules,
+    /// The policy of notification.
+    Policy,
+}
+
+impl Area {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Rules, Self::Policy];
+
+    /// Its name in the settings.
+    fn word(self) -> &'static str {
+        match self {
+            Self::Rules => "rules",
+            Self::Policy => "policy",
+        }
+    }
+
+    /// The area of a family, if it is in one.
+    pub(crate) fn of(family: &Family) -> Option<Self> {
+        match family.name {
+            name if name == RULES.name || name == RULE_GROUPS.name => Some(Self::Rules),
+            _ => family.composes.then_some(Self::Policy),
+        }
+    }
+
+    fn families(self) -> impl Iterator<Item = &'static Family> {
+        FAMILIES.iter().copied().filter(move |family| Self::of(family) == Some(self))
+    }
+
+    /// Takes what is there for what was deployed.
+    pub(crate) async fn keep(self, db: &mut Connection) -> Result<()> {
+        self.forget(db).await?;
+        for family in self.families() {
+            let (into, from) = (Entity::COLUMNS, Entity::COLUMNS);
+            let sql =
+                format!("INSERT INTO deployed (family, {into}) SELECT family, {from} FROM entity WHERE family = ?");
+            statement(sql).bind(family.name).execute(&mut *db).await?;
+        }
+        Ok(())
+    }
+
+    /// Forgets what was deployed.
+    pub(crate) async fn forget(self, db: &mut Connection) -> Result<()> {
+        for family in self.families() {
+            statement("DELETE FROM deployed WHERE family = ?").bind(family.name).execute(&mut *db).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Says whether changes of an area act by themselves, by the entity of the settings.
+pub(crate) fn acts_by_itself(settings: Option<&Entity>, area: Area) -> bool {
+    settings.is_none_or(|entity| says(&entity.body, area.word()))
+}
+
+/// What a deploy lets run.
+pub struct Release<'a> {
+    /// Where.
+    pub area: Area,
+    /// As the audit log calls it: `DEPLOY`, `ROLLBACK`.
+    pub action: &'static str,
+    /// Which entities, whether they are saved or were deployed.
+    pub covers: &'a (dyn Fn(&Family, &Entity) -> bool + Send + Sync),
+}
+
+impl std::fmt::Debug for Release<'_> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Release").field("area", &self.area).field("action", &self.action).finish_non_exhaustive()
+    }
+}
+
+async fn deployed_of(db: &mut Connection, family: &Family) -> Result<Vec<Entity>> {
+    let sql = format!("SELECT {} FROM deployed WHERE family = ? ORDER BY id", Entity::COLUMNS);
+    statement(sql).bind(family.name).fetch_all(db).await?.iter().map(Entity::read).collect()
+}
+
+impl Config {
+    /// Says whether changes of an area wait for a deploy.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn is_staged(&self, area: Area) -> Result<bool> {
+        let settings = self.find(&ALERTING_SETTINGS, SETTINGS_ID).await?;
+        Ok(!acts_by_itself(settings.as_ref(), area))
+    }
+
+    /// Reads all entities of a family as they run: as they are saved, unless their changes wait.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn running(&self, family: &Family) -> Result<Vec<Entity>> {
+        match Area::of(family) {
+            Some(area) if self.is_staged(area).await? => {
+                let mut connection = self.pool.acquire().await?;
+                deployed_of(&mut connection, family).await
+            }
+            _ => self.all(family).await,
+        }
+    }
+
+    /// Gives the versions of a family's entities that run, where changes wait; none where they act by themselves.
+    pub(crate) async fn versions_running(&self, family: &Family) -> Result<Option<HashMap<String, i64>>> {
+        match Area::of(family) {
+            Some(area) if self.is_staged(area).await? => {
+                let sql = "SELECT id, version FROM deployed WHERE family = ?";
+                let rows = statement(sql).bind(family.name).fetch_all(&self.pool).await?;
+                rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect::<Result<_>>().map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
+    /// Makes changes, all or nothing, and lets what a release covers run as it is saved then. Gives what that changed
+    /// of what runs.
+    ///
+    /// # Errors
+    /// Those of the first change that cannot be; `FORBIDDEN` where something is released that the caller may not write.
+    pub async fn deploy(
+        &self,
+        caller: &Caller,
+        ops: Vec<(Place, Op)>,
+        release: &Release<'_>,
+        dry_run: bool,
+    ) -> Result<Vec<Done>> {
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let settings = find(&mut tx, ALERTING_SETTINGS.name, SETTINGS_ID).await?;
+        let mut work =
+            Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: Some(release.action) };
+        let mut all = Vec::with_capacity(ops.len());
+        for (n, (place, op)) in ops.into_iter().enumerate() {
+            let (family, id) = (place.family, op.id().map(str::to_owned));
+            match work.apply(&place, op, System::default()).await {
+                Ok(done) => all.push(done),
+                Err(problem) => {
+                    tx.rollback().await?;
+                    if !dry_run {
+                        self.audit_refused(family, caller, release.action, id.as_deref(), &problem).await;
+                    }
+                    return Err(problem.below(&format!("/{n}")));
+                }
+            }
+        }
+        let edited = all.iter().any(|done| done.changed);
+        self.whole(work.db, &all, release.area == Area::Policy).await?;
+        if !acts_by_itself(settings.as_ref(), release.area) {
+            let noted: HashSet<String> = all.iter().filter(|d| d.changed).filter_map(id_of).collect();
+            match work.release(release, &noted).await {
+                Ok(released) => all = released,
+                Err(problem) => {
+                    tx.rollback().await?;
+                    if !dry_run {
+                        let family = if release.area == Area::Rules { &RULES } else { &crate::families::ROUTES };
+                        self.audit_refused(family, caller, release.action, None, &problem).await;
+                    }
+                    return Err(problem);
+                }
+            }
+        }
+        if dry_run {
+            tx.rollback().await?;
+            return Ok(all);
+        }
+        let changed = edited || all.iter().any(|done| done.changed);
+        let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };
+        tx.commit().await?;
+        self.tell(revision);
+        Ok(all)
+    }
+}
+
+fn id_of(done: &Done) -> Option<String> {
+    done.after.as_ref().or(done.before.as_ref()).map(|entity| entity.id.clone())
+}
+
+impl Work<'_> {
+    /// Copies what a release covers to what runs; entities in `noted` have an audit row of this request already.
+    async fn release(&mut self, release: &Release<'_>, noted: &HashSet<String>) -> Result<Vec<Done>> {
+        let mut all = Vec::new();
+        for family in release.area.families() {
+            let covered = |entities: Vec<Entity>| -> BTreeMap<String, Entity> {
+                let own = entities.into_iter().filter(|entity| (release.covers)(family, entity));
+                own.map(|entity| (entity.id.clone(), entity)).collect()
+            };
+            let mut before = covered(deployed_of(self.db, family).await?);
+            let after = covered(all_of(self.db, family.name).await?);
+            let mut rows: Vec<(Option<Entity>, Option<Entity>)> =
+                after.into_iter().map(|(id, entity)| (before.remove(&id), Some(entity))).collect();
+            rows.extend(before.into_values().map(|entity| (Some(entity), None)));
+            for (before, after) in rows {
+                let version = |e: &Option<Entity>| e.as_ref().map(|e| e.version);
+                let changed = version(&before) != version(&after);
+                if changed {
+                    for entity in before.iter().chain(&after) {
+                        family.may_write(self.caller, &entity.body, &entity.sealed)?;
+                    }
+                    self.let_run(family, before.as_ref(), after.as_ref()).await?;
+                    let id = after.as_ref().or(before.as_ref()).map(|entity| entity.id.as_str()).unwrap_or_default();
+                    if !noted.contains(id) {
+                        audit::changed(self, family, release.action, before.as_ref(), after.as_ref()).await?;
+                    }
+                }
+                all.push(Done { action: release.action, before, after, changed });
+            }
+        }
+        Ok(all)
+    }
+
+    async fn let_run(&mut self, family: &Family, before: Option<&Entity>, after: Option<&Entity>) -> Result<()> {
+        if let Some(gone) = before {
+            let sql = "DELETE FROM deployed WHERE family = ? AND id = ?";
+            statement(sql).bind(family.name).bind(&gone.id).execute(&mut *self.db).await?;
+        }
+        if let Some(entity) = after {
+            let (into, from) = (Entity::COLUMNS, Entity::COLUMNS);
+            let sql = format!(
+                "INSERT INTO deployed (family, {into}) SELECT family, {from} FROM entity WHERE family = ? AND id = ?"
+            );
+            statement(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
+        }
+        Ok(())
+    }
+}
