@@ -37,6 +37,8 @@ mod logs_tail;
 mod masters;
 mod observed;
 mod olap;
+mod olap_members;
+mod olap_oracle;
 mod olap_rows;
 mod olap_spans;
 mod olap_sql;

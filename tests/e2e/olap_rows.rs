@@ -25,7 +25,7 @@ async fn load(server: &Server, headers: &[(&str, &str)], query: &Value) -> Value
 }
 
 /// Two minutes of a host, a queue of two workers, records and events of two services.
-async fn fill(server: &Server, headers: &[(&str, &str)]) {
+pub(crate) async fn fill(server: &Server, headers: &[(&str, &str)]) {
     let mut text = String::new();
     let mut sample = |series: &str, at: i64, value: f64| {
         text += &format!("{series} {value} {}\n", (START_S + at) * 1000);

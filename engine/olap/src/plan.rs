@@ -82,6 +82,8 @@ pub(crate) struct Stage {
     /// Shifts of time dimensions; none: of all.
     pub(crate) shifts: Vec<(Option<MemberId>, Interval)>,
     pub(crate) hints: Vec<Vec<String>>,
+    /// Measures that are filtered or sorted by, and not asked for.
+    pub(crate) later: Vec<MemberId>,
     pub(crate) tz: chrono_tz::Tz,
     /// The time of the query, in ns.
     pub(crate) now_ns: i64,
@@ -182,7 +184,7 @@ impl Planner<'_> {
     /// # Errors
     /// NO_JOIN_PATH, RANGE_REQUIRED; faults of models.
     pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
-        let stage = self.stage_of(query)?;
+        let mut stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query).ok();
         if query.ungrouped && query.exemplars > 0 {
             let text = "rows that are not grouped are no groups that could have exemplars";
@@ -191,7 +193,7 @@ impl Planner<'_> {
         if query.ungrouped {
             return self.ungrouped(query, &stage, tree);
         }
-        let mut measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+        let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
         let (_, having): (Vec<_>, Vec<_>) = query.filters.iter().partition(|f| !f.is_about_measures());
         let mut extra: Vec<MemberId> = having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone()).collect();
         for key in query.order.iter().flatten() {
@@ -202,8 +204,8 @@ impl Planner<'_> {
         }
         for id in extra {
             let id = self.behind(&id)?;
-            if !measures.contains(&id) {
-                measures.push(id);
+            if !measures.contains(&id) && !stage.later.contains(&id) {
+                stage.later.push(id);
             }
         }
         let exemplars = (query.exemplars > 0).then(|| self.exemplars(query)).transpose()?.map(Box::new);
@@ -246,7 +248,9 @@ impl Planner<'_> {
         let mut sorts = Vec::new();
         let mut seen: Vec<String> = Vec::new();
         for key in &keys {
-            let time = query.times.iter().filter(|t| t.member.to_string() == key.id && !groups.contains(&key.id));
+            // Rows are sorted by buckets unless somebody asks for the time that is a column beside them.
+            let is_plain = query.order.is_some() && groups.contains(&key.id);
+            let time = query.times.iter().filter(|t| t.member.to_string() == key.id && !is_plain);
             let finest = time
                 .filter(|t| t.granularity.is_some())
                 .min_by_key(|t| t.granularity.as_ref().map_or(i64::MAX, |g| g.buckets.about_ns()));
@@ -302,7 +306,8 @@ impl Planner<'_> {
         }
         let filters = query.filters.iter().filter(|f| !f.is_about_measures()).cloned().collect();
         let segments = query.segments.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
-        Ok(Stage { groups, filters, segments, ranges, shifts: Vec::new(), hints, tz: query.tz, now_ns: query.now_ns })
+        let (shifts, later, tz, now_ns) = (Vec::new(), Vec::new(), query.tz, query.now_ns);
+        Ok(Stage { groups, filters, segments, ranges, shifts, hints, later, tz, now_ns })
     }
 
     /// Rows as they are: measures give their expression over a row.

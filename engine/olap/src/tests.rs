@@ -2,4 +2,5 @@
 
 mod drilled;
 mod open_cases;
+mod oracle;
 mod printed;

@@ -72,6 +72,7 @@ fn inner_stage(stage: &Stage, own: &Model, other: &Model) -> Stage {
         ranges: range.into_iter().collect(),
         shifts,
         hints: Vec::new(),
+        later: Vec::new(),
         tz: stage.tz,
         now_ns: stage.now_ns,
     }

@@ -136,6 +136,7 @@ impl Planner<'_> {
             ranges: if dimension.propagate_range { self.propagated(stage, &measure) } else { Vec::new() },
             segments: Vec::new(),
             hints: Vec::new(),
+            later: Vec::new(),
             shifts: Vec::new(),
             groups: groups.clone(),
             tz: stage.tz,

@@ -38,6 +38,7 @@ impl Planner<'_> {
             segments: Vec::new(),
             shifts: stage.shifts.clone(),
             hints: Vec::new(),
+            later: Vec::new(),
             tz: stage.tz,
             now_ns: stage.now_ns,
         };

@@ -10,9 +10,12 @@ use datafusion::logical_expr::{
 
 use super::apart::Apart;
 use super::ranges::Over;
-use super::{Group, Planner, Stage, column, model_error};
+use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::model::{Measure, MeasureType, MemberId, RollingWindow};
+
+/// A plan of groups with the measures that it has.
+type Part = (LogicalPlan, Vec<super::parts::Leaf>);
 
 /// How deep stages may lie in each other.
 const DEPTH_MAX: usize = 32;
@@ -38,10 +41,10 @@ impl Planner<'_> {
     /// Plans measures by groups: a column for each group and each measure, by their names.
     pub(crate) fn stage(&self, stage: &Stage, measures: &[MemberId]) -> OlapResult<LogicalPlan> {
         let mut kinds = Kinds::default();
-        for id in measures {
+        for id in measures.iter().chain(&stage.later) {
             self.sort_out(id, &mut kinds, 0)?;
         }
-        let mut plan = self.base(stage, &kinds)?;
+        let mut plan = self.base(stage, measures, &kinds)?;
         for id in &kinds.inner {
             plan = self.with_inner(stage, plan, id)?;
         }
@@ -112,18 +115,8 @@ impl Planner<'_> {
     }
 
     /// Aggregates over rows, rolling ones beside them, full-joined by the groups.
-    fn base(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<LogicalPlan> {
-        let mut parts = Vec::new();
-        if !kinds.leaves.is_empty() {
-            parts.extend(self.leaf_parts(stage, &kinds.leaves)?);
-        }
-        for (window, measures) in &kinds.rolling {
-            parts.extend(self.windowed(stage, window, measures)?);
-        }
-        if parts.is_empty() && (!stage.groups.is_empty() || kinds.inner.is_empty()) {
-            parts.push((self.groups_only(stage, kinds)?, Vec::new()));
-        }
-        let mut parts = parts.into_iter();
+    fn base(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<LogicalPlan> {
+        let mut parts = self.base_parts(stage, measures, kinds)?.into_iter();
         let Some((mut plan, first)) = parts.next() else {
             return Ok(LogicalPlanBuilder::empty(true).build()?);
         };
@@ -135,47 +128,73 @@ impl Planner<'_> {
         Ok(plan)
     }
 
-    fn leaf_parts(
-        &self,
-        stage: &Stage,
-        leaves: &[MemberId],
-    ) -> OlapResult<Vec<(LogicalPlan, Vec<super::parts::Leaf>)>> {
-        let one = |measures: &[MemberId]| {
-            let tree = self.tree(stage, measures)?;
-            let rows = self.rows(stage, &tree, measures, &[])?;
-            self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None)
-        };
-        match one(leaves) {
-            Err(OlapError::Query(e)) if e.reason == Reason::NoJoinPath && leaves.len() > 1 => {
-                // Each measure alone may reach all dimensions and filters.
-                let mut by_model: Vec<(String, Vec<MemberId>)> = Vec::new();
-                for id in leaves {
-                    match by_model.iter_mut().find(|(model, _)| *model == id.model) {
-                        Some((_, list)) => list.push(id.clone()),
-                        None => by_model.push((id.model.clone(), vec![id.clone()])),
-                    }
-                }
-                if by_model.len() == 1 {
-                    return Err(e.into());
-                }
-                let apart = by_model.iter().map(|(_, measures)| one(measures)).collect::<OlapResult<Vec<_>>>();
-                Ok(apart.map_err(|_| OlapError::Query(e))?.into_iter().flatten().collect())
-            }
-            other => other,
+    /// One tree has all measures; where there is none, those of each model have one of their own.
+    fn base_parts(&self, stage: &Stage, measures: &[MemberId], kinds: &Kinds) -> OlapResult<Vec<Part>> {
+        let is_of_rows = !kinds.leaves.is_empty() || !kinds.rolling.is_empty();
+        if !is_of_rows && stage.groups.is_empty() {
+            // One row, for what is computed over inner results.
+            return Ok(Vec::new());
         }
+        let tree = match self.tree(stage, measures) {
+            Ok(tree) => tree,
+            Err(OlapError::Query(e)) if e.reason == Reason::NoJoinPath => {
+                if !is_of_rows {
+                    return Ok(vec![self.groups_only(stage, &self.tree(stage, &[])?)?]);
+                }
+                let apart = self.parts_of_models(stage, kinds);
+                return apart.and_then(|parts| parts.ok_or(OlapError::Query(e)));
+            }
+            Err(e) => return Err(e),
+        };
+        if is_of_rows { self.parts_of_tree(stage, &tree, kinds) } else { Ok(vec![self.groups_only(stage, &tree)?]) }
+    }
+
+    fn parts_of_tree(&self, stage: &Stage, tree: &Tree, kinds: &Kinds) -> OlapResult<Vec<Part>> {
+        let mut parts = Vec::new();
+        if !kinds.leaves.is_empty() {
+            let rows = self.rows(stage, tree, &kinds.leaves, &[])?;
+            parts = self.parts(stage, &rows, &self.group_exprs(stage)?, tree, &kinds.leaves, None)?;
+        }
+        for (window, measures) in &kinds.rolling {
+            parts.extend(self.windowed(stage, tree, window, measures)?);
+        }
+        Ok(parts)
+    }
+
+    /// The measures of each model alone may reach all dimensions and filters; none: there is one model, or one that does not.
+    fn parts_of_models(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<Option<Vec<Part>>> {
+        let rolling = kinds.rolling.iter().flat_map(|(_, measures)| measures);
+        let mut models: Vec<&str> = Vec::new();
+        for id in kinds.leaves.iter().chain(rolling) {
+            if !models.contains(&id.model.as_str()) {
+                models.push(&id.model);
+            }
+        }
+        if models.len() == 1 {
+            return Ok(None);
+        }
+        let stage = Stage { later: Vec::new(), ..stage.clone() };
+        let mut parts = Vec::new();
+        for model in models {
+            let own = |list: &[MemberId]| list.iter().filter(|id| id.model == model).cloned().collect::<Vec<_>>();
+            let rolling = kinds.rolling.iter().map(|(window, list)| (window.clone(), own(list)));
+            let rolling = rolling.filter(|(_, list)| !list.is_empty()).collect();
+            let kinds = Kinds { leaves: own(&kinds.leaves), rolling, ..Kinds::default() };
+            let all: Vec<MemberId> =
+                kinds.leaves.iter().chain(kinds.rolling.iter().flat_map(|(_, list)| list)).cloned().collect();
+            match self.tree(&stage, &all) {
+                Ok(tree) => parts.extend(self.parts_of_tree(&stage, &tree, &kinds)?),
+                Err(OlapError::Query(e)) if e.reason == Reason::NoJoinPath => return Ok(None),
+                Err(e) => return Err(e),
+            }
+        }
+        Ok(Some(parts))
     }
 
     /// The groups that there are.
-    fn groups_only(&self, stage: &Stage, kinds: &Kinds) -> OlapResult<LogicalPlan> {
-        if stage.groups.is_empty() {
-            return Ok(LogicalPlanBuilder::empty(true).build()?);
-        }
-        // Inner measures say which model rows are counted of, where groups alone do not.
-        let named = kinds.inner.iter().filter_map(|id| self.measure(id).ok()).flat_map(|(_, m)| self.named_measures(m));
-        let named: Vec<MemberId> = named.collect();
-        let tree = self.tree(stage, &named).or_else(|_| self.tree(stage, &[]))?;
-        let rows = self.rows(stage, &tree, &[], &[])?;
-        self.aggregated(rows, self.group_exprs(stage)?, &[])
+    fn groups_only(&self, stage: &Stage, tree: &Tree) -> OlapResult<Part> {
+        let rows = self.rows(stage, tree, &[], &[])?;
+        Ok((self.aggregated(rows, self.group_exprs(stage)?, &[])?, Vec::new()))
     }
 
     /// Joins the result of an inner stage by the groups that both have.
@@ -208,7 +227,7 @@ impl Planner<'_> {
 
     #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn inner_stage(&self, stage: &Stage, measure: &Measure) -> Stage {
-        let mut inner = stage.clone();
+        let mut inner = Stage { later: Vec::new(), ..stage.clone() };
         if let Some(kept) = &measure.group_by {
             inner.groups.retain(|g| kept.contains(&g.member));
         }

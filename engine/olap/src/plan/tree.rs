@@ -155,7 +155,7 @@ impl Planner<'_> {
         let (times, plain): (Vec<_>, Vec<_>) = stage.groups.iter().partition(|g| g.buckets.is_some());
         let filters = stage.filters.iter().flat_map(Filter::leaves).map(|l| &l.member);
         let ranges = stage.ranges.iter().map(|(id, _)| id);
-        let all = plain.iter().map(|g| &g.member).chain(&stage.segments).chain(filters);
+        let all = plain.iter().map(|g| &g.member).chain(&stage.segments).chain(filters).chain(&stage.later);
         for id in all.chain(times.iter().map(|g| &g.member)).chain(ranges) {
             self.needs(id, out)?;
         }

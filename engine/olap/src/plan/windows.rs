@@ -5,7 +5,7 @@ use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use super::filters::instant;
 use super::parts::Leaf;
-use super::{Planner, Stage, column};
+use super::{Group, Planner, Stage, Tree, column};
 use crate::dates::granularity::Buckets;
 use crate::dates::range::WallRange;
 use crate::dates::zone::{Edge, utc_ns};
@@ -24,24 +24,24 @@ impl Planner<'_> {
     pub(super) fn windowed(
         &self,
         stage: &Stage,
+        tree: &Tree,
         window: &RollingWindow,
         measures: &[MemberId],
     ) -> OlapResult<Vec<(LogicalPlan, Vec<Leaf>)>> {
-        let tree = self.tree(stage, measures)?;
         // The finest bucket leads; coarser ones of the same time follow from it.
         let grouped = stage.groups.iter().filter_map(|g| g.buckets.map(|b| (g, b)));
         let leading = grouped.min_by_key(|(_, b)| b.about_ns()).map(|(g, b)| (g.member.clone(), b));
         let ranged = |member: &MemberId| stage.ranges.iter().find(|(of, _)| of == member).map(|(_, range)| *range);
         let Some((member, buckets)) = leading else {
             let Some((member, range)) = stage.ranges.first().cloned() else {
-                let rows = self.rows(stage, &tree, measures, &[])?;
-                return self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None);
+                let rows = self.rows(stage, tree, measures, &[])?;
+                return self.parts(stage, &rows, &self.group_exprs(stage)?, tree, measures, None);
             };
-            let rows = self.rows(stage, &tree, measures, std::slice::from_ref(&member))?;
+            let rows = self.rows(stage, tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
             let span = span(window, range.start_ns, range.end_ns, range.end_ns, stage, &member);
             let rows = within(rows, &time, span)?;
-            return self.parts(stage, &rows, &self.group_exprs(stage)?, &tree, measures, None);
+            return self.parts(stage, &rows, &self.group_exprs(stage)?, tree, measures, None);
         };
         let Some(range) = ranged(&member) else {
             let text = format!("a rolling window by `{member}` needs a `dateRange` on it");
@@ -49,12 +49,19 @@ impl Planner<'_> {
         };
         let time = self.dimension(stage, &member)?;
         let (series, all) = series(window, buckets, range, stage, &member)?;
-        let rows = within(self.rows(stage, &tree, measures, std::slice::from_ref(&member))?, &time, all)?;
+        let rows = within(self.rows(stage, tree, measures, std::slice::from_ref(&member))?, &time, all)?;
+        // Groups are those of rows; a bucket without rows has none.
+        let leads = |group: &Group| group.member == member && group.buckets.is_some();
+        let mut out: Vec<Expr> = rows.schema().columns().into_iter().map(Expr::Column).collect();
+        for (i, group) in stage.groups.iter().enumerate().filter(|(_, group)| !leads(group)) {
+            out.push(self.group_value(stage, group)?.alias(format!("__group_{i}")));
+        }
+        let rows = LogicalPlanBuilder::from(rows).project(out)?.build()?;
         let meets = time.clone().gt_eq(column("__low")).and(time.clone().lt(column("__high")));
         let rows = LogicalPlanBuilder::from(series).join_on(rows, JoinType::Left, [meets])?.build()?;
         let mut groups = Vec::new();
-        for group in &stage.groups {
-            let value = if group.member == member && group.buckets.is_some() {
+        for (i, group) in stage.groups.iter().enumerate() {
+            let value = if leads(group) {
                 let start = datafusion::logical_expr::cast(column("__bucket"), crate::functions::instant_type());
                 WallBucket::call(
                     start,
@@ -63,11 +70,11 @@ impl Planner<'_> {
                     crate::dates::granularity::Interval::default(),
                 )
             } else {
-                self.group_value(stage, group)?
+                column(format!("__group_{i}"))
             };
             groups.push(value.alias(group.column.clone()));
         }
-        self.parts(stage, &rows, &groups, &tree, measures, Some(&time.is_not_null()))
+        self.parts(stage, &rows, &groups, tree, measures, Some(&time.is_not_null()))
     }
 }
 

@@ -106,7 +106,7 @@ impl Oracle<'_> {
             });
             each.fold(Ordering::Equal, Ordering::then)
         });
-        let limit = question.limit.map_or(usize::MAX, |n| n as usize);
+        let limit = question.limit.map_or(10_000, |n| n as usize);
         let mut rows: Vec<Vec<Val>> = rows
             .into_iter()
             .skip(question.offset as usize)
@@ -155,7 +155,9 @@ impl Oracle<'_> {
         question.dims.iter().for_each(|of| self.of_dim(of, &mut order));
         question.segments.iter().for_each(|of| self.of_segment(of, &mut order));
         question.filters.iter().for_each(|f| self.of_filter(f, &mut order));
-        question.times.iter().for_each(|t| self.of_dim(&(t.model, "at".to_owned()), &mut order));
+        // An entry without buckets and range asks for nothing.
+        let asks = |t: &&TimeAsk| t.grain.is_some() || t.range.is_some() || !t.compare.is_empty();
+        question.times.iter().filter(asks).for_each(|t| self.of_dim(&(t.model, "at".to_owned()), &mut order));
         let tree = Tree::of(self.world, &order).ok_or(Refusal::NoPath)?;
         let mut table = Table::default();
         for row in self.rows(stage, &tree, None)? {

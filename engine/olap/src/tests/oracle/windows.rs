@@ -7,6 +7,8 @@ use super::tree::Tree;
 use super::value::Val;
 
 const HOUR_MS: i64 = 3_600_000;
+/// Beyond, the product refuses.
+const BUCKETS_MAX: usize = 50_000;
 
 impl Oracle<'_> {
     /// The instants between which the rows of a bucket of wall time lie; `is_range`: it is a whole range, which `to_date`
@@ -51,7 +53,12 @@ impl Oracle<'_> {
         let rows = self.rows(stage, tree, Some(*model))?;
         let mut groups = Groups::new();
         let mut at = bucket(grain, range.0);
+        let mut buckets = 0;
         while at.0 < range.1 {
+            buckets += 1;
+            if buckets > BUCKETS_MAX {
+                return Err(Refusal::Unclear);
+            }
             let span = self.span(window, at, false);
             let within: Vec<_> = rows
                 .iter()

@@ -119,7 +119,7 @@ fn time(random: &mut StdRng) -> i64 {
 }
 
 fn row(random: &mut StdRng, id: i64, texts: &[&str]) -> Vec<Val> {
-    let mut maybe = |often: f64, random: &mut StdRng, make: &mut dyn FnMut(&mut StdRng) -> Val| {
+    let maybe = |often: f64, random: &mut StdRng, make: &mut dyn FnMut(&mut StdRng) -> Val| {
         if random.random_bool(often) { make(random) } else { Val::Null }
     };
     let mut row = vec![Val::Int(id), Val::Text(["k", "l"][random.random_range(0..2)].to_owned())];
@@ -261,6 +261,8 @@ impl World {
                 let column = |name: &str| Box::new(Ex::column(own, name));
                 let mut segments =
                     vec![("odd".to_owned(), Ex::Or(column("flag"), Box::new(Ex::Less(column("num"), column("id")))))];
+                let unnamed = Box::new(Ex::IsNull(column("txt")));
+                segments.push(("unnamedFlag".to_owned(), Ex::And(column("flag"), unnamed)));
                 if let Some(far) = far {
                     let text = Ex::Equal(Box::new(Ex::column(far, "txt")), Box::new(Ex::Text("a".to_owned())));
                     segments.push(("near".to_owned(), Ex::Not(Box::new(text))));
