@@ -476,3 +476,38 @@ async fn administration() {
     assert_eq!(rotated.status, 200, "{}", rotated.text());
     assert_eq!(call(&server, &admin, "GET", &at("me"), None).await.status, 401, "tokens of the old key ended");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn special_operations_know_dry_runs_and_names() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let at = |path: &str| format!("/platform-api/rbac/{path}");
+    let bob = user(&server, &admin, "bob", "viewer", json!(["aaa"])).await;
+    let bob_token = bearer(&login(&server, "bob", PASSWORD).await);
+    let bob_at = at(&format!("users/{}", bob["id"].as_str().expect("an id")));
+    let dry = async |who: &str, method: &str, path: &str, body: Value, status: u16| {
+        let answer = call(&server, who, method, &format!("{path}?dryRun=true"), Some(body)).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.headers["x-dry-run"].as_bytes(), b"true", "{path}");
+        answer
+    };
+    let keys = "/realms/platform/protocol/openid-connect/certs";
+    let before = server.get(keys).await.json();
+    dry(&admin, "POST", &format!("{bob_at}/reset-password"), json!({"password": "another horse battery"}), 204).await;
+    dry(&admin, "POST", &format!("{bob_at}/logout"), json!({}), 204).await;
+    dry(&admin, "POST", &at("keys/rotate"), json!({}), 200).await;
+    let own = json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"});
+    dry(&bob_token, "PUT", &at("me/password"), own, 204).await;
+    assert_eq!(server.get(keys).await.json(), before, "the keys that sign are those of before");
+    assert_eq!(call(&server, &bob_token, "GET", &at("me"), None).await.status, 200, "the session goes on");
+    login(&server, "bob", PASSWORD).await;
+    // A secret that was asked for twice under one name is made once.
+    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
+    let path = at(&format!("service-accounts/{}/rotate-secret", agent["id"].as_str().expect("an id")));
+    let named = [("authorization", admin.as_str()), ("content-type", "application/json"), ("idempotency-key", "r1")];
+    let first = server.send("POST", &path, &named, b"{}".to_vec()).await;
+    let again = server.send("POST", &path, &named, b"{}".to_vec()).await;
+    assert_eq!((first.status, first.json()), (200, again.json()));
+    assert_eq!(again.headers["idempotency-replayed"].as_bytes(), b"true");
+}
