@@ -497,6 +497,8 @@ async fn special_operations_know_dry_runs_and_names() {
     dry(&admin, "POST", &format!("{bob_at}/reset-password"), json!({"password": "another horse battery"}), 204).await;
     dry(&admin, "POST", &format!("{bob_at}/logout"), json!({}), 204).await;
     dry(&admin, "POST", &at("keys/rotate"), json!({}), 200).await;
+    let misspelt = call(&server, &admin, "DELETE", &format!("{bob_at}?dryrun=true"), None).await;
+    assert_eq!((misspelt.status, &misspelt.json()["code"]), (400, &json!("INVALID_PARAMETER")));
     let own = json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"});
     dry(&bob_token, "PUT", &at("me/password"), own, 204).await;
     assert_eq!(server.get(keys).await.json(), before, "the keys that sign are those of before");

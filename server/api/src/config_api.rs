@@ -298,7 +298,21 @@ impl Ask {
         answer
     }
 
+    /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
+    fn no_unknown_parameters(&self, what: What) -> Result<()> {
+        match what {
+            What::Collection | What::Entity if self.method.is_safe() => Ok(()),
+            What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
+            What::Entity if self.place.family.name == ROUTES.name => self.only_parameters(&["children"]),
+            What::Collection | What::Entity | What::Restore | What::BulkDelete | What::BulkUpdate | What::Order => {
+                self.only_parameters(&[])
+            }
+            What::History | What::Export | What::Import => Ok(()),
+        }
+    }
+
     async fn run(&self, what: What, id: &str) -> Result<Answer> {
+        self.no_unknown_parameters(what)?;
         match (what, self.method.as_str()) {
             (What::Collection, "GET" | "HEAD") => self.list().await,
             (What::Collection, "POST") => self.create().await,
