@@ -352,7 +352,11 @@ async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
         let page = ask.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
-        Ok(Answer::ok(json!({"items": page.items, "nextCursor": page.next_cursor})))
+        let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+        if let Some(total) = page.total {
+            body["total"] = json!(total);
+        }
+        Ok(Answer::ok(body))
     };
     sent(run.await)
 }

@@ -184,7 +184,7 @@ impl ListQuery {
 }
 
 /// Keeps `id` and what stands at some paths.
-fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, Value> {
+pub(crate) fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, Value> {
     let mut kept = Map::new();
     kept.insert("id".to_owned(), entity.get("id").cloned().unwrap_or(Value::Null));
     for path in paths {
