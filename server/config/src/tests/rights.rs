@@ -13,6 +13,7 @@ async fn an_administrator_stays() {
     check(delete(&binding), &BINDINGS).await;
     check(patch(&binding, json!({"services": ["cart"]})), &BINDINGS).await;
     check(patch(&binding, json!({"expiresAt": "2020-01-01T00:00:00Z"})), &BINDINGS).await;
+    check(patch(&binding, json!({"expiresAt": "2099-01-01T00:00:00Z"})), &BINDINGS).await;
     // A second one through a group lets the first go; then the group's is the last.
     let other = fx.create(&USERS, json!({"username": "other"})).await.unwrap();
     let group = fx.create(&GROUPS, json!({"name": "ops", "members": [other.id]})).await.unwrap();
