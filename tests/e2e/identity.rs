@@ -476,3 +476,75 @@ async fn administration() {
     assert_eq!(rotated.status, 200, "{}", rotated.text());
     assert_eq!(call(&server, &admin, "GET", &at("me"), None).await.status, 401, "tokens of the old key ended");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn special_operations_know_dry_runs_and_names() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let at = |path: &str| format!("/platform-api/rbac/{path}");
+    let bob = user(&server, &admin, "bob", "viewer", json!(["aaa"])).await;
+    let bob_token = bearer(&login(&server, "bob", PASSWORD).await);
+    let bob_at = at(&format!("users/{}", bob["id"].as_str().expect("an id")));
+    let dry = async |who: &str, method: &str, path: &str, body: Value, status: u16| {
+        let answer = call(&server, who, method, &format!("{path}?dryRun=true"), Some(body)).await;
+        assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        assert_eq!(answer.headers["x-dry-run"].as_bytes(), b"true", "{path}");
+        answer
+    };
+    let keys = "/realms/platform/protocol/openid-connect/certs";
+    let before = server.get(keys).await.json();
+    dry(&admin, "POST", &format!("{bob_at}/reset-password"), json!({"password": "another horse battery"}), 204).await;
+    dry(&admin, "POST", &format!("{bob_at}/logout"), json!({}), 204).await;
+    dry(&admin, "POST", &at("keys/rotate"), json!({}), 200).await;
+    let misspelt = call(&server, &admin, "DELETE", &format!("{bob_at}?dryrun=true"), None).await;
+    assert_eq!((misspelt.status, &misspelt.json()["code"]), (400, &json!("INVALID_PARAMETER")));
+    let own = json!({"currentPassword": PASSWORD, "newPassword": "another horse battery"});
+    dry(&bob_token, "PUT", &at("me/password"), own, 204).await;
+    assert_eq!(server.get(keys).await.json(), before, "the keys that sign are those of before");
+    assert_eq!(call(&server, &bob_token, "GET", &at("me"), None).await.status, 200, "the session goes on");
+    login(&server, "bob", PASSWORD).await;
+    // A secret that was asked for twice under one name is made once.
+    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
+    let path = at(&format!("service-accounts/{}/rotate-secret", agent["id"].as_str().expect("an id")));
+    let named = [("authorization", admin.as_str()), ("content-type", "application/json"), ("idempotency-key", "r1")];
+    let first = server.send("POST", &path, &named, b"{}".to_vec()).await;
+    let again = server.send("POST", &path, &named, b"{}".to_vec()).await;
+    assert_eq!((first.status, first.json()), (200, again.json()));
+    assert_eq!(again.headers["idempotency-replayed"].as_bytes(), b"true");
+}
+
+/// Analytics takes access tokens only, as its reference has it, unless a setting lets keys in.
+#[tokio::test(flavor = "multi_thread")]
+async fn analytics_takes_tokens_only() {
+    for (setting, by_key, by_secret) in
+        [("false", (401, "TOKEN_INVALID"), (401, "TOKEN_MISSING")), ("true", (200, ""), (200, ""))]
+    {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = with_password().env("QUIVER_AUTH__OLAP_API_KEYS", setting);
+        let server = Server::start(dir.path(), &options).await;
+        let admin = bearer(&login(&server, "admin", PASSWORD).await);
+        let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
+        bind(&server, &admin, "serviceAccount", &agent["id"], "viewer", Value::Null).await;
+        let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
+        let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
+        let secret = agent["secret"].as_str().expect("shown this once");
+        let text = format!("grant_type=client_credentials&client_id=agent&client_secret={secret}");
+        let token = bearer(&form(&server, TOKEN, &text).await.json());
+        let key = format!("Bearer {}", key["key"].as_str().expect("shown this once"));
+        let check = async |who: &str, expected: (u16, &str)| {
+            let answer = call(&server, who, "GET", "/olap-api/v1/meta", None).await;
+            let code = answer.json()["code"].as_str().unwrap_or_default().to_owned();
+            assert_eq!((answer.status, code.as_str()), expected, "{setting}: {}", answer.text());
+            let elsewhere = call(&server, who, "GET", "/logs-api/select/logsql/query?query=*", None).await;
+            assert_eq!(elsewhere.status, 200, "{setting}: {}", elsewhere.text());
+        };
+        check(&token, (200, "")).await;
+        check(&key, by_key).await;
+        let basic = reqwest::Client::new().get(server.url("/olap-api/v1/meta")).basic_auth("agent", Some(secret));
+        let answer = basic.send().await.expect("answered");
+        assert_eq!(answer.status(), by_secret.0, "{setting}");
+        let code = answer.json::<Value>().await.expect("JSON")["code"].as_str().unwrap_or_default().to_owned();
+        assert_eq!(code, by_secret.1, "{setting}");
+    }
+}

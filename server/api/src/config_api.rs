@@ -95,7 +95,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 /// Something that a family does beyond the contract: it gets the ids of the path, in order.
-type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
+pub(crate) type Run = for<'a> fn(&'a Ask, &'a [String]) -> BoxFuture<'a, Result<Answer>>;
 
 /// A route of a special operation: by these methods.
 fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Routes {
@@ -103,7 +103,7 @@ fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Route
 }
 
 /// The same with a body of so many bytes.
-fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
+pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
     let handler =
         move |State(state): State<Arc<AppState>>, Path(ids): Path<Vec<(String, String)>>, request: Request| {
             serve_special(state, family, ids, run, largest, request)
@@ -129,7 +129,7 @@ async fn serve_special(
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
-fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
+pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
     if dry_run {
         response.headers_mut().insert("x-dry-run", http::HeaderValue::from_static("true"));
     }
@@ -142,7 +142,7 @@ async fn not_allowed() -> Response {
     Answer::of_problem(&Problem::new(ProblemKind::Malformed, "METHOD_NOT_ALLOWED", text)).into_response(None)
 }
 
-type Routes = MethodRouter<Arc<AppState>>;
+pub(crate) type Routes = MethodRouter<Arc<AppState>>;
 
 fn of_family(family: &'static Family, path: String, owner: Option<&'static str>) -> Router<Arc<AppState>> {
     // Below an owner its id comes first.
@@ -298,7 +298,21 @@ impl Ask {
         answer
     }
 
+    /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
+    fn no_unknown_parameters(&self, what: What) -> Result<()> {
+        match what {
+            What::Collection | What::Entity if self.method.is_safe() => Ok(()),
+            What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
+            What::Entity if self.place.family.name == ROUTES.name => self.only_parameters(&["children"]),
+            What::Collection | What::Entity | What::Restore | What::BulkDelete | What::BulkUpdate | What::Order => {
+                self.only_parameters(&[])
+            }
+            What::History | What::Export | What::Import => Ok(()),
+        }
+    }
+
     async fn run(&self, what: What, id: &str) -> Result<Answer> {
+        self.no_unknown_parameters(what)?;
         match (what, self.method.as_str()) {
             (What::Collection, "GET" | "HEAD") => self.list().await,
             (What::Collection, "POST") => self.create().await,

@@ -7,18 +7,21 @@ use axum::Router;
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
-use axum::routing::{get, post, put};
+use axum::routing::{MethodFilter, get, post, put};
+use futures::future::BoxFuture;
 use http::{HeaderValue, header};
 use quiver_auth::{
     AccountKind, OsRandom, PasswordRule, Passwords, Request as Asking, Shown, Subject, TokenError, Way, apikey,
     external_id, sha256_hex,
 };
 use quiver_config::families::{SERVICE_ACCOUNTS, USERS};
-use quiver_config::{AuditEvent, AuditQuery, Caller, Condition, Op, Place, Problem, ProblemKind, Result, System};
+use quiver_config::{
+    AuditEvent, AuditQuery, Caller, Condition, Family, Op, Place, Problem, ProblemKind, Result, System,
+};
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use crate::config_api::{Answer, Ask};
+use crate::config_api::{Answer, Ask, Routes, Run, special_of, with_dry_run};
 use crate::identity::Identities;
 use crate::state::AppState;
 
@@ -37,14 +40,19 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route(&at("permissions"), get(permissions))
         .route(&at("permissions/check"), post(check))
         .route(&at("users/{id}/effective-permissions"), get(effective))
-        .route(&at("users/{id}/reset-password"), post(reset_password))
-        .route(&at("users/{id}/logout"), post(end_sessions))
+        .route(&at("users/{id}/reset-password"), change(&USERS, reset_password))
+        .route(&at("users/{id}/logout"), change(&USERS, end_sessions))
         .route(&at("service-accounts/{id}/effective-permissions"), get(effective_service))
-        .route(&at("service-accounts/{id}/rotate-secret"), post(rotate_secret))
+        .route(&at("service-accounts/{id}/rotate-secret"), change(&SERVICE_ACCOUNTS, rotate_secret))
         .route(&at("audit"), get(audit))
         .route(&at("audit/export"), get(audit_export))
         .route(&at("audit/verify"), get(audit_verify))
-        .route(&at("keys/rotate"), post(rotate_keys))
+        .route(&at("keys/rotate"), change(&USERS, rotate_keys))
+}
+
+/// A route of what changes something: it knows dry runs, and requests that name themselves.
+fn change(family: &'static Family, run: Run) -> Routes {
+    special_of(family, MethodFilter::POST, BODY_BYTES_MAX, run)
 }
 
 fn sent(result: Result<Answer>) -> Response {
@@ -99,8 +107,10 @@ fn not_let_in(error: TokenError) -> Problem {
 
 /// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
 async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let mut dry_run = false;
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        dry_run = ask.dry_run;
         let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let shown = Shown::read(values, None).map_err(not_let_in)?;
         let auth = &ask.identities()?.auth;
@@ -149,27 +159,29 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
             override_managed: true,
             ..Caller::system()
         };
-        set_password(ask.identities()?, &caller, &account.id, new, false).await?;
-        ask.identities()?.forget_first_password();
-        end_all(ask.identities()?, &subject, session.as_deref()).await?;
-        ask.acts().await;
+        set_password(&ask, &caller, &account.id, new, false).await?;
+        if !ask.dry_run {
+            ask.identities()?.forget_first_password();
+            end_all(ask.identities()?, &subject, session.as_deref()).await?;
+            ask.acts().await;
+        }
         Ok(Answer::nothing())
     };
-    sent(run.await)
+    let answer = sent(run.await);
+    with_dry_run(answer, dry_run)
 }
 
-async fn set_password(
-    identities: &Identities,
-    caller: &Caller,
-    id: &str,
-    password: &str,
-    temporary: bool,
-) -> Result<()> {
+/// Gives a user a password, or only says whether that would do.
+async fn set_password(ask: &Ask, caller: &Caller, id: &str, password: &str, temporary: bool) -> Result<()> {
+    let identities = ask.identities()?;
     let mut patch = Map::new();
     patch.insert("password".to_owned(), json!(password));
     patch.insert("mustChangePassword".to_owned(), json!(temporary));
     let op = Op::Patch { id: id.to_owned(), patch, condition: Condition::None };
-    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), false).await?;
+    let done = identities.config.change(&Place::of(&USERS), caller, op, System::default(), ask.dry_run).await?;
+    if ask.dry_run {
+        return Ok(());
+    }
     let event = AuditEvent {
         action: "PASSWORD_CHANGE",
         family: "rbac/users",
@@ -189,9 +201,9 @@ async fn end_all(identities: &Identities, subject: &Subject, but: Option<&str>) 
     })
 }
 
-async fn reset_password(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let run = async {
-        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+fn reset_password<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let id = &ids[0];
         let body = ask.object()?;
         let password = body.get("password").and_then(Value::as_str);
         let password = password.ok_or_else(|| Problem::field("/password", "REQUIRED", "is required"))?;
@@ -200,32 +212,33 @@ async fn reset_password(State(state): State<Arc<AppState>>, Path(id): Path<Strin
             Some(Value::Bool(flag)) => *flag,
             Some(_) => return Err(Problem::field("/mustChangePassword", "INVALID_TYPE", "must be true or false")),
         };
-        let user = ask.config.get(&ask.place, &id, &ask.caller).await?;
+        let user = ask.config.get(&ask.place, id, &ask.caller).await?;
         let name = user.body.get("username").and_then(Value::as_str).unwrap_or_default();
         if let Some((code, why)) = Passwords::check(name, password).map(PasswordRule::said) {
             return Err(Problem::field("/password", code, why));
         }
-        set_password(ask.identities()?, &ask.caller, &id, password, temporary).await?;
-        end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
-        ask.acts().await;
+        set_password(ask, &ask.caller, id, password, temporary).await?;
+        if !ask.dry_run {
+            end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+            ask.acts().await;
+        }
         Ok(Answer::nothing())
-    };
-    sent(run.await)
+    })
 }
 
-async fn end_sessions(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let run = async {
-        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        ask.config.get(&ask.place, &id, &ask.caller).await?;
-        end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+fn end_sessions<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        let id = &ids[0];
+        ask.config.get(&ask.place, id, &ask.caller).await?;
+        if !ask.dry_run {
+            end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
+        }
         Ok(Answer::nothing())
-    };
-    sent(run.await)
+    })
 }
 
-async fn rotate_secret(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    let run = async {
-        let ask = Ask::read(&state, Place::of(&SERVICE_ACCOUNTS), request, BODY_BYTES_MAX).await?;
+fn rotate_secret<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
         let body = if ask.body.is_empty() { Map::new() } else { ask.object()? };
         let grace_s = match body.get("graceSeconds") {
             None | Some(Value::Null) => 0,
@@ -234,11 +247,12 @@ async fn rotate_secret(State(state): State<Arc<AppState>>, Path(id): Path<String
                 value.as_i64().filter(|n| (0..=2_592_000).contains(n)).ok_or_else(wrong)?
             }
         };
+        let id = ids[0].clone();
         let account = ask.config.get(&ask.place, &id, &ask.caller).await?;
         let secret = apikey::make_secret(&OsRandom);
         let mut system = System::default();
         system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
-        let until = state.clock.now_ms() + grace_s * 1000;
+        let until = ask.state.clock.now_ms() + grace_s * 1000;
         system.sealed.insert("oldSecret".to_owned(), account.sealed.get("secret").cloned().unwrap_or(Value::Null));
         system.sealed.insert("oldSecretUntil".to_owned(), json!(until));
         let op = Op::Patch { id, patch: Map::new(), condition: Condition::Versions(vec![account.version]) };
@@ -246,8 +260,7 @@ async fn rotate_secret(State(state): State<Arc<AppState>>, Path(id): Path<String
         let mut shown = done.after.map(|e| e.shown()).unwrap_or_default();
         shown.insert("secret".to_owned(), json!(secret));
         Ok(Answer::ok(Value::Object(shown)))
-    };
-    sent(run.await)
+    })
 }
 
 /// Reads whom a check is about; none: the caller.
@@ -339,7 +352,11 @@ async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
         let page = ask.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
-        Ok(Answer::ok(json!({"items": page.items, "nextCursor": page.next_cursor})))
+        let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+        if let Some(total) = page.total {
+            body["total"] = json!(total);
+        }
+        Ok(Answer::ok(body))
     };
     sent(run.await)
 }
@@ -388,15 +405,20 @@ async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> R
     sent(run.await)
 }
 
-async fn rotate_keys(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    let run = async {
-        let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        let revoke = match ask.parameters.iter().find(|(key, _)| key == "revokeOld").map(|(_, value)| value.as_str()) {
+fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
+    Box::pin(async move {
+        ask.only_parameters(&["revokeOld"])?;
+        let revoke = match ask.parameter("revokeOld")? {
             None | Some("false") => false,
             Some("true") => true,
             Some(_) => return Err(Problem::parameter("`revokeOld` must be true or false")),
         };
-        let rotated = ask.identities()?.auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
+        let auth = &ask.identities()?.auth;
+        if ask.dry_run {
+            // Who would come after the next one is not known before it is made.
+            return Ok(Answer::ok(json!({"kid": auth.signing_keys().next_kid(), "nextKid": null})));
+        }
+        let rotated = auth.rotate_keys(revoke).await.map_err(Problem::internal)?;
         let event = AuditEvent {
             action: "KEYS_ROTATE",
             family: "rbac/keys",
@@ -407,6 +429,5 @@ async fn rotate_keys(State(state): State<Arc<AppState>>, request: Request) -> Re
         };
         ask.config.audit(&ask.caller, event).await;
         Ok(Answer::ok(json!({"kid": rotated.kid, "nextKid": rotated.next_kid})))
-    };
-    sent(run.await)
+    })
 }

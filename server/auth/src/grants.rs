@@ -82,7 +82,7 @@ impl Auth {
     ) -> Result<TokenAnswer, Refused> {
         match form.need("grant_type")? {
             "password" => self.password_grant(form, authorization, request).await,
-            "refresh_token" => self.refresh_grant(form, request).await,
+            "refresh_token" => self.refresh_grant(form, authorization, request).await,
             "client_credentials" => self.client_grant(form, authorization, request),
             _ => Err(Refused::grant_type()),
         }
@@ -129,11 +129,20 @@ impl Auth {
         Ok(TokenAnswer { body, happened: Some(happened) })
     }
 
-    async fn refresh_grant(&self, form: &Form, request: Request<'_>) -> Result<TokenAnswer, Refused> {
-        let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
-        if client != UI {
-            return Err(Refused::client());
+    async fn refresh_grant(
+        &self,
+        form: &Form,
+        authorization: Option<&[u8]>,
+        request: Request<'_>,
+    ) -> Result<TokenAnswer, Refused> {
+        let client = form.get("client_id");
+        if client != Some(UI) && (client.is_some() || authorization.is_some()) {
+            // Service accounts are given no refresh tokens: whichever one sends is another client's.
+            self.confidential(form, authorization, request)?;
+            form.need("refresh_token")?;
+            return Err(Refused::not_active());
         }
+        let (client, token) = (form.need("client_id")?, form.need("refresh_token")?);
         // A scope that was not granted is told before the token is used up.
         let held = self.sessions.of_token(token).await.map_err(|e| unavailable(&e))?;
         if let Some(session) = &held {

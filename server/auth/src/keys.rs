@@ -202,6 +202,11 @@ impl SigningKeys {
         self.ring.load().keys.iter().find(|k| k.active_ms > now_ms && k.retired_ms.is_none()).cloned()
     }
 
+    /// Names the key that signs after this one.
+    pub fn next_kid(&self) -> Option<String> {
+        self.next(self.clock.now_ms()).map(|key| key.kid.clone())
+    }
+
     /// Does what is due: a first key, the next one, retiring those that others follow. Called now and then.
     ///
     /// # Errors

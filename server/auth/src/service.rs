@@ -28,6 +28,8 @@ pub(crate) const AUDIENCE: &str = "platform";
 pub struct AuthSettings {
     /// Whether people's passwords are taken as Basic.
     pub basic_passwords: bool,
+    /// Whether analytics takes keys and secrets, too, not only tokens.
+    pub olap_api_keys: bool,
     /// Bits of signing keys.
     pub key_bits: u32,
     /// Issuers beside this one.
@@ -36,7 +38,7 @@ pub struct AuthSettings {
 
 impl Default for AuthSettings {
     fn default() -> Self {
-        Self { basic_passwords: false, key_bits: 2048, external: Vec::new() }
+        Self { basic_passwords: false, olap_api_keys: false, key_bits: 2048, external: Vec::new() }
     }
 }
 
@@ -200,6 +202,19 @@ impl Auth {
     /// Makes and checks hashes of passwords.
     pub fn passwords(&self) -> &Arc<Passwords> {
         &self.passwords
+    }
+
+    /// Says whether somebody shows what analytics takes: a token, unless a setting lets the rest in.
+    ///
+    /// # Errors
+    /// What is wrong with what else was shown: a bad token where a token stands, else that there is none.
+    pub fn may_ask_analytics(&self, identity: &Identity) -> Result<(), TokenError> {
+        match identity.way {
+            Way::Token | Way::Off => Ok(()),
+            _ if self.settings.olap_api_keys => Ok(()),
+            Way::ApiKey => Err(TokenError::Invalid),
+            Way::Basic | Way::Certificate => Err(TokenError::Missing),
+        }
     }
 
     /// Keys that sign.

@@ -13,11 +13,33 @@ use crate::family::{Caller, Family};
 use crate::filter;
 use crate::json::{shown, time_of, time_text};
 use crate::problem::{Problem, ProblemKind, Result};
+use crate::query::{cut, flag};
 
 /// Most rows of a page.
 const LIMIT_MAX: usize = 1000;
 /// How long rows are kept.
 const KEPT_MS: i64 = 400 * 86_400_000;
+
+/// What a row holds.
+const MEMBERS: [&str; 17] = [
+    "id",
+    "at",
+    "actor",
+    "actorId",
+    "actorType",
+    "ip",
+    "requestId",
+    "action",
+    "family",
+    "entityId",
+    "entityName",
+    "before",
+    "after",
+    "outcome",
+    "code",
+    "prevHash",
+    "hash",
+];
 
 /// Something that happened beside changes of entities.
 #[derive(Debug, Clone)]
@@ -43,11 +65,15 @@ pub struct AuditQuery {
     pub start_ms: Option<i64>,
     /// First time after the last one.
     pub end_ms: Option<i64>,
-    /// Equal members of a row: `actor`, `family`, `entityId`, `outcome`, `action`.
+    /// Equal members of a row (`actor`, `family`, `entityId` …); of one that is named twice, either.
     pub equal: Vec<(String, String)>,
     filter: Option<filter::Filter>,
+    fields: Option<Vec<String>>,
+    count: bool,
+    oldest_first: bool,
     limit: usize,
-    before: Option<i64>,
+    /// The number of the last row that was given.
+    cursor: Option<i64>,
 }
 
 /// What a check of the chain found.
@@ -74,8 +100,21 @@ impl AuditQuery {
             match key.as_str() {
                 "start" => query.start_ms = Some(time(key, value)?),
                 "end" => query.end_ms = Some(time(key, value)?),
-                "actor" | "family" | "entityId" | "outcome" | "action" => {
-                    query.equal.push((key.clone(), value.clone()));
+                "sort" => {
+                    query.oldest_first = match value.as_str() {
+                        "at" => true,
+                        "-at" => false,
+                        _ => return Err(Problem::parameter("`sort` must be at or -at")),
+                    };
+                }
+                "count" => query.count = flag(key, value)?,
+                "fields" => {
+                    let fields: Vec<String> = value.split(',').map(|field| field.trim().to_owned()).collect();
+                    let member = |field: &str| field.split('.').next().is_some_and(|m| MEMBERS.contains(&m));
+                    if let Some(other) = fields.iter().find(|field| !member(field)) {
+                        return Err(Problem::parameter(format!("unknown field `{}` in `fields`", shown(other))));
+                    }
+                    query.fields = Some(fields);
                 }
                 "filter" => query.filter = Some(filter::parse(value)?),
                 "limit" => {
@@ -86,8 +125,9 @@ impl AuditQuery {
                 "cursor" => {
                     let text = "the cursor is not one of this list";
                     let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", text);
-                    query.before = Some(value.parse().map_err(|_| wrong())?);
+                    query.cursor = Some(value.parse().map_err(|_| wrong())?);
                 }
+                member if MEMBERS.contains(&member) => query.equal.push((key.clone(), value.clone())),
                 other => return Err(Problem::parameter(format!("unknown parameter `{}`", shown(other)))),
             }
         }
@@ -95,7 +135,9 @@ impl AuditQuery {
     }
 
     fn wants(&self, row: &Map<String, Value>) -> bool {
-        let equal = self.equal.iter().all(|(key, value)| row.get(key).and_then(Value::as_str) == Some(value));
+        let is = |key: &str, value: &str| row.get(key).and_then(Value::as_str) == Some(value);
+        let either = |key: &str| self.equal.iter().any(|(k, value)| k == key && is(key, value));
+        let equal = self.equal.iter().all(|(key, _)| either(key));
         equal && self.filter.as_ref().is_none_or(|f| f.allows(row))
     }
 }
@@ -200,32 +242,52 @@ impl Config {
         append(db, self.new_id(), self.clock.now_ms(), row).await
     }
 
-    /// Lists rows, newest first.
+    /// Lists rows, newest first unless the query says otherwise.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn audit_rows(&self, query: &AuditQuery) -> Result<Page> {
-        let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
-            ORDER BY number DESC";
+        let (sql, open) = if query.oldest_first {
+            let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number > ? \
+                ORDER BY number";
+            (sql, i64::MIN)
+        } else {
+            let sql = "SELECT number, row, prev_hash, hash FROM audit WHERE at_ms >= ? AND at_ms < ? AND number < ? \
+                ORDER BY number DESC";
+            (sql, i64::MAX)
+        };
+        let behind = query.cursor.unwrap_or(open);
+        let is_behind = |number: i64| if query.oldest_first { number > behind } else { number < behind };
         let rows = statement(sql).bind(query.start_ms.unwrap_or(i64::MIN)).bind(query.end_ms.unwrap_or(i64::MAX));
-        let mut rows = rows.bind(query.before.unwrap_or(i64::MAX)).fetch(&self.pool);
-        let (mut items, mut last, mut next_cursor) = (Vec::new(), 0_i64, None);
+        // All rows count, those of pages before this one, too.
+        let mut rows = rows.bind(if query.count { open } else { behind }).fetch(&self.pool);
+        let (mut items, mut last, mut next_cursor, mut total) = (Vec::new(), 0_i64, None, 0_usize);
         while let Some(row) = rows.try_next().await? {
-            let text: String = row.try_get(1)?;
+            let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
             let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
             if !query.wants(&map) {
                 continue;
             }
+            total += 1;
+            if next_cursor.is_some() || !is_behind(number) {
+                continue;
+            }
             if items.len() == query.limit {
                 next_cursor = Some(last.to_string());
-                break;
+                if !query.count {
+                    break;
+                }
+                continue;
             }
-            last = row.try_get(0)?;
+            last = number;
             map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
             map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
-            items.push(map);
+            items.push(match &query.fields {
+                Some(fields) => cut(&map, fields),
+                None => map,
+            });
         }
-        Ok(Page { items, next_cursor, total: None })
+        Ok(Page { items, next_cursor, total: query.count.then_some(total) })
     }
 
     /// Checks the chain from its oldest row on.

@@ -184,25 +184,30 @@ impl ListQuery {
 }
 
 /// Keeps `id` and what stands at some paths.
-fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, Value> {
+pub(crate) fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, Value> {
     let mut kept = Map::new();
     kept.insert("id".to_owned(), entity.get("id").cloned().unwrap_or(Value::Null));
     for path in paths {
-        let Some(value) = filter::at(entity, path) else { continue };
-        // A path that is a key of a map with dots in it stays one key.
-        let (first, rest) = path.split_once('.').map_or((path.as_str(), None), |(a, b)| (a, Some(b)));
-        match rest {
-            None => {
-                kept.insert(first.to_owned(), value.clone());
-            }
-            Some(rest) => {
-                if let Value::Object(inner) = kept.entry(first).or_insert_with(|| json!({})) {
-                    inner.insert(rest.to_owned(), value.clone());
-                }
-            }
-        }
+        keep(&mut kept, entity, path);
     }
     kept
+}
+
+/// Copies what stands at a path, below the keys that lead there. As [`filter::at`] reads paths, a key with dots in it stays
+/// one key.
+fn keep(kept: &mut Map<String, Value>, from: &Map<String, Value>, path: &str) {
+    if let Some(value) = from.get(path) {
+        kept.insert(path.to_owned(), value.clone());
+        return;
+    }
+    let Some((first, rest)) = path.split_once('.') else { return };
+    let Some(inner) = from.get(first).and_then(Value::as_object) else { return };
+    if filter::at(inner, rest).is_none() {
+        return;
+    }
+    if let Value::Object(below) = kept.entry(first).or_insert_with(|| json!({})) {
+        keep(below, inner, rest);
+    }
 }
 
 fn limit(text: &str) -> Result<usize> {
@@ -246,5 +251,34 @@ fn shorthand(text: &str) -> Value {
     match serde_json::from_str(text) {
         Ok(value @ (Value::Bool(_) | Value::Number(_) | Value::Null)) => value,
         _ => Value::String(text.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fields_keep_the_shape_of_the_entity() {
+        let entity = json!({
+            "id": "1", "name": "n", "labels": {"a.b": "x", "a": "y"},
+            "conditions": {"logs": {"field": "env", "op": "eq"}, "spans": null},
+        });
+        let check = |fields: &[&str], expected: Value| {
+            let paths: Vec<String> = fields.iter().map(|path| (*path).to_owned()).collect();
+            assert_eq!(Value::Object(cut(entity.as_object().expect("an object"), &paths)), expected, "{fields:?}");
+        };
+        check(&["name"], json!({"id": "1", "name": "n"}));
+        check(&["labels.a.b"], json!({"id": "1", "labels": {"a.b": "x"}}));
+        check(&["labels.none", "none"], json!({"id": "1"}));
+        check(&["conditions.logs.op"], json!({"id": "1", "conditions": {"logs": {"op": "eq"}}}));
+        check(
+            &["conditions.logs.op", "conditions.logs.field", "conditions.spans"],
+            json!({"id": "1", "conditions": {"logs": {"field": "env", "op": "eq"}, "spans": null}}),
+        );
+        check(
+            &["conditions.logs", "conditions.logs.op"],
+            json!({"id": "1", "conditions": {"logs": {"field": "env", "op": "eq"}}}),
+        );
     }
 }

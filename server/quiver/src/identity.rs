@@ -110,6 +110,7 @@ async fn open_parts(settings: &Settings, clock: &Arc<dyn Clock>) -> Result<(Auth
     migrate(&pool, SCHEMA.part, SCHEMA.steps, clock.now_ms()).await.map_err(fault)?;
     let own = AuthSettings {
         basic_passwords: settings.auth.basic_passwords,
+        olap_api_keys: settings.auth.olap_api_keys,
         key_bits: settings.auth.key_bits as u32,
         external: settings.auth.oidc.iter().map(OidcIssuer::external).collect(),
     };

@@ -325,6 +325,8 @@ settings! {
         public_url: String = "\"\"";
         /// Whether people's passwords are taken as Basic credentials on every path, not just to change them.
         basic_passwords: bool = "false";
+        /// Whether analytics (`/olap-api`) takes API keys and secrets of service accounts, too, not only access tokens.
+        olap_api_keys: bool = "false";
         /// Bits of the RSA keys that sign tokens: 2048, 3072 or 4096.
         key_bits: usize = "2048";
         /// Issuers whose tokens are taken, too, each as `[[auth.oidc]]`: `issuer`, `audiences`, and by default

@@ -2,7 +2,7 @@
 //!
 //! An edge is a span whose parent is of another service, or a call whose other side sent no span (a database, a queue,
 //! something outside). A window alone is answered from roll-ups, in whole minutes; with other conditions the spans are
-//! read. What the caller may not see is called `hidden`.
+//! read. What the caller may not see is called `(hidden)`.
 //!
 //! Put together by code of ours: a call that nobody seemed to answer is taken out of its sum again when its answer turns
 //! up elsewhere, sketches of durations included, and no aggregate of DataFusion can take back. Sums are one for each edge
@@ -87,7 +87,7 @@ impl Dependencies {
     /// Gives the edges between services that send spans; of a caller that may see only a part also those to and from
     /// what is hidden.
     pub fn service_edges(&self) -> impl Iterator<Item = &Edge> {
-        let sends = |id: &str| self.nodes.iter().any(|n| n.id == id && n.kind == "service");
+        let sends = |id: &str| self.nodes.iter().any(|n| n.id == id && (n.kind == "service" || id == HIDDEN));
         self.edges.iter().filter(move |e| sends(&e.source) && sends(&e.target))
     }
 
@@ -289,5 +289,34 @@ impl Reader {
         let wanted = |kind| matches!(kind, RollupKind::NodeHour | RollupKind::EdgeHour | RollupKind::Open);
         builder.rows(wanted).into_iter().for_each(|row| sums.add(row));
         Ok(sums)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn edges_of_services_and_of_what_is_hidden() {
+        let node = |id: &str, kind| Node { id: id.to_owned(), kind, spans: 0, errors: 0, p95: 0 };
+        let edge = |source: &str, target: &str| Edge {
+            source: source.to_owned(),
+            target: target.to_owned(),
+            protocol: "http",
+            calls: 1,
+            errors: 0,
+            quantiles: [0, 0],
+        };
+        let graph = Dependencies {
+            nodes: vec![
+                node("cart", "service"),
+                node(HIDDEN, "external"),
+                node("db", "database"),
+                node("user", "user"),
+            ],
+            edges: vec![edge(HIDDEN, "cart"), edge("cart", HIDDEN), edge("cart", "db"), edge("user", "cart")],
+        };
+        let shown: Vec<(&str, &str)> = graph.service_edges().map(|e| (e.source.as_str(), e.target.as_str())).collect();
+        assert_eq!(shown, [("(hidden)", "cart"), ("cart", "(hidden)")]);
     }
 }

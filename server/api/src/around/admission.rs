@@ -106,6 +106,9 @@ impl Coming<'_> {
             _ => identities.auth.identify(&shown, asking).await,
         };
         let identity = identity.map_err(No::Token)?;
+        if self.route.is_some_and(|route| route.as_str().starts_with("/olap-api/")) {
+            identities.auth.may_ask_analytics(&identity).map_err(No::Token)?;
+        }
         let Some(need) = need else {
             tracing::error!(route = self.route.map(MatchedPath::as_str), "a route has no row in the table of rights");
             return Err(No::Right("{admin, system, *}".to_owned()));

@@ -136,6 +136,10 @@ async fn clients() {
     check("grant_type=authorization_code", None, "unsupported_grant_type", 400).await;
     check("username=ann", None, "invalid_request", 400).await;
     check("grant_type=refresh_token&client_id=ui", None, "invalid_request", 400).await;
+    let other = "grant_type=refresh_token&client_id=agent&refresh_token=x";
+    check(other, None, "invalid_client", 401).await;
+    check(&format!("{other}&client_secret=a%3Ab%2Fc"), None, "invalid_grant", 400).await;
+    check("grant_type=refresh_token&refresh_token=x", Some(&encoded), "invalid_grant", 400).await;
 }
 
 #[tokio::test]

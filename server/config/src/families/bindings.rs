@@ -60,7 +60,7 @@ fn links(body: &Map<String, Value>) -> Vec<Link> {
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
-    now_ms: i64,
+    _: i64,
     before: Option<&'a Entity>,
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
@@ -69,6 +69,6 @@ fn hook<'a>(
             let given = standing::given_by(db, &binding.body).await?;
             standing::only_own(caller, given.triples())?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }

@@ -57,6 +57,6 @@ fn hook<'a>(
             let held = standing::rights_of(db, now_ms, "group", &group.id).await?;
             standing::only_own(caller, held.triples())?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }

@@ -64,13 +64,13 @@ fn hook<'a>(
         let (kind, id) = standing::owner_of(&key.owner)?;
         let held = standing::rights_of(db, now_ms, kind, id).await?;
         let asked = standing::triples(&key.body, "permissions");
+        // Also of one's own: who came by a key that holds less makes no key that holds more.
+        let all = key.body.get("permissions").is_none_or(Value::is_null);
+        standing::only_own(caller, if all { held.triples() } else { &asked })?;
         if let Some((n, triple)) = asked.iter().enumerate().find(|(_, t)| !held.covers(t)) {
             let text = format!("the key's owner does not hold {triple}");
             return Err(Problem::field(format!("/permissions/{n}"), "INVALID_VALUE", text));
         }
-        // Also of one's own: who came by a key that holds less makes no key that holds more.
-        let all = key.body.get("permissions").is_none_or(Value::is_null);
-        standing::only_own(caller, if all { held.triples() } else { &asked })?;
         Ok(())
     })
 }

@@ -57,7 +57,7 @@ fn builtin() -> Vec<(&'static str, Value)> {
 fn hook<'a>(
     db: &'a mut Connection,
     caller: &'a Caller,
-    now_ms: i64,
+    _: i64,
     before: Option<&'a Entity>,
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
@@ -65,6 +65,6 @@ fn hook<'a>(
         if let Some(role) = after {
             standing::only_own(caller, &standing::triples(&role.body, "permissions"))?;
         }
-        if before.is_some() { standing::an_admin_stays(db, caller, now_ms).await } else { Ok(()) }
+        if before.is_some() { standing::an_admin_stays(db, caller).await } else { Ok(()) }
     })
 }

@@ -42,6 +42,6 @@ fn hook<'a>(
         let Some(account) = before else { return Ok(()) };
         let held = standing::rights_of(db, now_ms, "serviceAccount", &account.id).await?;
         standing::only_own(caller, held.triples())?;
-        standing::an_admin_stays(db, caller, now_ms).await
+        standing::an_admin_stays(db, caller).await
     })
 }

@@ -299,6 +299,16 @@ async fn audit_is_a_chain() {
     let of = |key: &str, value: &str| AuditQuery::parse(&[(key.to_owned(), value.to_owned())]);
     assert_eq!(fx.config.audit_rows(&of("outcome", "refused").unwrap()).await.unwrap().items.len(), 1);
     assert_eq!(of("start", "soon").unwrap_err().code, "INVALID_PARAMETER");
+    for (key, value) in [("sort", "actor"), ("fields", "nothing"), ("count", "maybe"), ("nothing", "x")] {
+        assert_eq!(of(key, value).unwrap_err().code, "INVALID_PARAMETER", "{key}");
+    }
+    let parameters = [("count", "true"), ("limit", "1"), ("sort", "-at"), ("fields", "outcome")];
+    let parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
+    let page = fx.config.audit_rows(&AuditQuery::parse(&parameters).unwrap()).await.unwrap();
+    assert_eq!((page.total, page.items.len(), page.next_cursor.is_some()), (Some(rows.len()), 1, true));
+    assert_eq!(Value::Object(page.items[0].clone()), json!({"id": rows[0]["id"], "outcome": "refused"}));
+    let oldest = fx.config.audit_rows(&of("sort", "at").unwrap()).await.unwrap().items;
+    assert_eq!(oldest.iter().rev().collect::<Vec<_>>(), rows.iter().collect::<Vec<_>>());
     let verified = fx.config.audit_verify().await.unwrap();
     assert_eq!((verified.rows, verified.broken_at), (rows.len() as u64 + builtin_rows(&rows), None));
     // A row that goes, or changes, shows.

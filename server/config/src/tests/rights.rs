@@ -13,6 +13,7 @@ async fn an_administrator_stays() {
     check(delete(&binding), &BINDINGS).await;
     check(patch(&binding, json!({"services": ["cart"]})), &BINDINGS).await;
     check(patch(&binding, json!({"expiresAt": "2020-01-01T00:00:00Z"})), &BINDINGS).await;
+    check(patch(&binding, json!({"expiresAt": "2099-01-01T00:00:00Z"})), &BINDINGS).await;
     // A second one through a group lets the first go; then the group's is the last.
     let other = fx.create(&USERS, json!({"username": "other"})).await.unwrap();
     let group = fx.create(&GROUPS, json!({"name": "ops", "members": [other.id]})).await.unwrap();
@@ -108,7 +109,9 @@ async fn keys_hold_what_their_owner_holds() {
         fx.config.change(&keys, who, Op::Create { id: None, body: map(body) }, System::default(), false).await
     };
     make(&own, json!({"name": "a", "permissions": ["{ingest, logs, cart-db}"]})).await.unwrap();
-    let problem = make(&own, json!({"name": "b", "permissions": ["{ingest, logs, *}"]})).await.unwrap_err();
+    let more = json!({"name": "b", "permissions": ["{ingest, logs, *}"]});
+    assert_eq!(make(&own, more.clone()).await.unwrap_err().code, "FORBIDDEN", "nobody grants what he lacks");
+    let problem = make(&caller(&["{admin, *, *}"]), more).await.unwrap_err();
     assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/permissions/0", "INVALID_VALUE"));
     for at in ["2020-01-01T00:00:00Z", "2099-01-01T00:00:00Z"] {
         let problem = make(&own, json!({"name": "c", "expiresAt": at})).await.unwrap_err();

@@ -4,7 +4,7 @@ use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::Access;
 
 /// How services are called that a caller may not see.
-pub const HIDDEN: &str = "hidden";
+pub const HIDDEN: &str = "(hidden)";
 
 /// A closed range of minutes of some kinds of rows. Of counts there are hours where the range has whole ones, and
 /// minutes for the rest.

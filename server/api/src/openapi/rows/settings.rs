@@ -95,26 +95,32 @@ pub(super) const GROUPS: &[Group] = &[
         errors: Errors::Problem,
         rows: &[
             row(By::Get, "/me", "Says who calls", ""),
-            row(By::Put, "/me/password", "Changes the own password", "").takes(&[JSON]).gives("2XX", ""),
+            row(By::Put, "/me/password", "Changes the own password", "dryRun").takes(&[JSON]).gives("2XX", ""),
             row(By::Get, "/permissions", "Lists rights and domains", ""),
             row(By::Post, "/permissions/check", "Says what somebody may do", "").takes(&[JSON]),
             row(By::Get, "/users/{id}/effective-permissions", "Gives what a user may do", ""),
-            row(By::Post, "/users/{id}/reset-password", "Gives a user a new password", "")
+            row(By::Post, "/users/{id}/reset-password", "Gives a user a new password", "dryRun")
                 .takes(&[JSON])
                 .gives("2XX", JSON),
-            row(By::Post, "/users/{id}/logout", "Ends the sessions of a user", "").gives("2XX", ""),
+            row(By::Post, "/users/{id}/logout", "Ends the sessions of a user", "dryRun").gives("2XX", ""),
             row(By::Get, "/service-accounts/{id}/effective-permissions", "Gives what an account may do", ""),
-            row(By::Post, "/service-accounts/{id}/rotate-secret", "Gives an account a new secret", "")
+            row(By::Post, "/service-accounts/{id}/rotate-secret", "Gives an account a new secret", "dryRun")
                 .gives("2XX", JSON),
             row(
                 By::Get,
                 "/audit",
                 "Lists what was changed, by whom",
-                "from to actor action family entityId limit cursor",
+                "start end actor action family entityId outcome filter sort fields count limit cursor",
             ),
-            row(By::Get, "/audit/export", "Gives the audit as lines", "from to").gives("200", LINES),
+            row(
+                By::Get,
+                "/audit/export",
+                "Gives the audit as lines",
+                "start end actor action family entityId outcome filter",
+            )
+            .gives("200", LINES),
             row(By::Get, "/audit/verify", "Checks that the audit is whole", ""),
-            row(By::Post, "/keys/rotate", "Makes a new signing key", "").gives("2XX", JSON),
+            row(By::Post, "/keys/rotate", "Makes a new signing key", "revokeOld dryRun").gives("2XX", JSON),
         ],
     },
     Group {
