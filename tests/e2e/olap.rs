@@ -179,4 +179,11 @@ async fn segments_over_measures() {
     let pears = json!([{"member": "Sales.item", "operator": "equals", "values": ["pear"]}]);
     assert_eq!(total(json!(["Sales.largeShops"]), pears.clone()).await, "2", "filters do not enter the value");
     assert_eq!(total(json!(["Sales.largeShops", "Sales.dear"]), pears).await, Value::Null);
+    let asked = json!({"query": {"measures": ["Sales.total"], "dimensions": ["Sales.shop"]}, "analyze": true});
+    let headers = [("content-type", "application/json")];
+    let shown = server.post("/olap-api/v1/explain", &headers, asked.to_string().into_bytes()).await.json();
+    assert!(shown["sql"][0].as_str().is_some_and(|text| text.starts_with("SELECT")), "{shown}");
+    assert!(shown["logicalPlan"].is_string() && shown["physicalPlan"].is_string(), "{shown}");
+    assert_eq!(shown["rights"], json!({"services": ["*"], "predicate": null}));
+    assert!(shown["pruning"].as_object().is_some_and(|pruned| pruned.contains_key("files")), "{shown}");
 }
