@@ -179,4 +179,16 @@ async fn segments_over_measures() {
     let pears = json!([{"member": "Sales.item", "operator": "equals", "values": ["pear"]}]);
     assert_eq!(total(json!(["Sales.largeShops"]), pears.clone()).await, "2", "filters do not enter the value");
     assert_eq!(total(json!(["Sales.largeShops", "Sales.dear"]), pears).await, Value::Null);
+    // Rows may be ordered by what follows from the groups.
+    let by_item = json!({"dimensions": ["Sales.id"], "order": [["Sales.item", "asc"], ["Sales.id", "desc"]]});
+    let rows = data(&server, by_item).await;
+    let ids: Vec<&Value> = rows.as_array().expect("rows").iter().map(|row| &row["Sales.id"]).collect();
+    assert_eq!(ids, ["5", "4", "2", "3", "1"]);
+    let asked = json!({"query": {"measures": ["Sales.total"], "dimensions": ["Sales.shop"]}, "analyze": true});
+    let headers = [("content-type", "application/json")];
+    let shown = server.post("/olap-api/v1/explain", &headers, asked.to_string().into_bytes()).await.json();
+    assert!(shown["sql"][0].as_str().is_some_and(|text| text.starts_with("SELECT")), "{shown}");
+    assert!(shown["logicalPlan"].is_string() && shown["physicalPlan"].is_string(), "{shown}");
+    assert_eq!(shown["rights"], json!({"services": ["*"], "predicate": null}));
+    assert!(shown["pruning"].as_object().is_some_and(|pruned| pruned.contains_key("files")), "{shown}");
 }

@@ -17,6 +17,7 @@ use serde_json::Value;
 
 use crate::drill;
 use crate::error::OlapResult;
+use crate::explain;
 use crate::listed::{Listed, Lists};
 use crate::meta::Wanted;
 use crate::model::MemberId;
@@ -345,10 +346,22 @@ impl OlapEngine {
         ctx: &QueryContext,
         analyze: bool,
     ) -> OlapResult<Value> {
-        let planned = self.plan(catalog, query, &self.snapshot(), access, ctx).await?;
-        let (this, inner, plan) = (Arc::clone(self), ctx.clone(), planned.rows.clone());
-        let work = async move { this.engine.explain_relational(&plan, &inner, analyze).await };
-        let mut shown = self.engine.run(ctx, work).await?;
+        let tables = self.snapshot();
+        let planned = self.plan(catalog, query, &tables, access, ctx).await?;
+        let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
+        let (this, inner, plan, models) = (Arc::clone(self), ctx.clone(), planned.rows.clone(), Arc::clone(catalog));
+        let work = async move {
+            // A plan that SQL has no words for is shown without.
+            let text = sql_text::print(&printed, &models).ok();
+            let shown = this.engine.explain_relational(&plan, &inner, analyze).await?;
+            Ok((shown, text))
+        };
+        let (mut shown, text) = self.engine.run(ctx, work).await?;
+        for (name, own) in [("logicalPlan", "logical"), ("physicalPlan", "physical")] {
+            shown[name] = shown[own].clone();
+        }
+        shown["sql"] = text.map(|t| serde_json::json!([t.text, t.params])).into();
+        shown["pruning"] = explain::pruning(&shown["totals"]);
         let tree = planned.tree.as_ref();
         shown["root"] = tree.map(|t| t.root.clone()).into();
         let edge = |(from, to): &(String, String)| serde_json::json!({"from": from, "to": to});
@@ -356,6 +369,7 @@ impl OlapEngine {
         let multiplied =
             |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
         shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
+        shown["rights"] = explain::rights(catalog, tree, access);
         shown["rollup"] = serde_json::json!({"used": null, "candidates": []});
         Ok(shown)
     }

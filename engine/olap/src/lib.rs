@@ -12,6 +12,7 @@ pub mod dates;
 pub mod drill;
 pub mod engine;
 pub mod error;
+mod explain;
 mod functions;
 pub mod listed;
 pub mod meta;

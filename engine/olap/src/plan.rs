@@ -71,6 +71,16 @@ pub(crate) struct Group {
     pub(crate) buckets: Option<Buckets>,
 }
 
+/// How columns begin that rows are only ordered by.
+const ORDER_PREFIX: &str = "__order.";
+
+impl Group {
+    /// Whether rows are only ordered by it: the other groups say which value it has.
+    pub(crate) fn is_for_order(&self) -> bool {
+        self.column.starts_with(ORDER_PREFIX)
+    }
+}
+
 /// A query or a stage of one: what all of its measures have in common.
 #[derive(Debug, Clone)]
 pub(crate) struct Stage {
@@ -186,6 +196,7 @@ impl Planner<'_> {
     pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
         let mut stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query).ok();
+        self.add_order(query, &mut stage)?;
         if query.ungrouped && query.exemplars > 0 {
             let text = "rows that are not grouped are no groups that could have exemplars";
             return Err(QueryError::new(Reason::BadValue, "/exemplars", text).into());
@@ -215,6 +226,22 @@ impl Planner<'_> {
             plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         }
         Ok(Planned { exemplars, ..self.finish(query, plan, tree)? })
+    }
+
+    /// Adds the dimensions that rows are ordered by without being grouped by them. The groups stay as they are, for such a
+    /// dimension follows from them.
+    fn add_order(&self, query: &Query, stage: &mut Stage) -> OlapResult<()> {
+        let shown = query.group_columns();
+        for key in query.order.iter().flatten().filter(|key| !shown.contains(&key.id)) {
+            let Some(id) = MemberId::parse(&key.id) else { continue };
+            let is_bucket = query.times.iter().any(|t| t.granularity.is_some() && t.member == id);
+            let found = self.catalog.find(&id).filter(|_| !is_bucket);
+            if found.is_some_and(|found| matches!(found.kind, Kind::Dimension(_))) {
+                let column = format!("{ORDER_PREFIX}{id}");
+                stage.groups.push(Group { column, member: self.behind(&id)?, buckets: None });
+            }
+        }
+        Ok(())
     }
 
     /// Total, order, limit, and the columns of the answer.
@@ -261,7 +288,10 @@ impl Planner<'_> {
                     let id = MemberId::parse(&key.id).ok_or_else(|| {
                         QueryError::new(Reason::BadOrder, "/order", format!("`{}` is no member", key.id))
                     })?;
-                    self.behind(&id)?.to_string()
+                    match self.catalog.find(&id).map(|found| found.kind) {
+                        Some(Kind::Dimension(_)) => format!("{ORDER_PREFIX}{id}"),
+                        _ => self.behind(&id)?.to_string(),
+                    }
                 }
             };
             sorts.push(column(name.clone()).sort(!key.descends, key.descends));

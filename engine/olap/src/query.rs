@@ -166,9 +166,6 @@ impl Query {
         if let Some(order) = &self.order {
             return order.clone();
         }
-        if self.ungrouped {
-            return Vec::new();
-        }
         let key = |id: String, descends| vec![OrderKey { id, descends }];
         if let Some(time) = self.times.iter().find(|t| t.granularity.is_some()) {
             key(time.member.to_string(), false)

@@ -190,14 +190,15 @@ async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response 
 async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, OlapError> {
     let given = Given::read(state, request).await?;
     let form = Form::of(&given.headers);
-    let query = given.query()?;
+    let mut query = given.query()?;
+    let high_limit = if form == Form::Json { None } else { forms::take_high_limit(&mut query) };
     let catalog = state.olap.catalog().with_open(&query);
     let access = access(state);
     let mut asked = Asked::to_load(&query, &catalog, &access, state.clock.now_ms() * 1_000_000)?;
     let is_multi = given.is_multi()?;
     asked.check(is_multi)?;
-    if form != Form::Json && query.get("limit").is_none() {
-        asked.queries.iter_mut().for_each(|q| q.limit = None);
+    if form != Form::Json && !forms::is_limited(&query) {
+        asked.queries.iter_mut().for_each(|q| q.limit = high_limit);
     }
     let mode = given.cache(&asked)?;
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);

@@ -5,6 +5,7 @@ pub mod alerts;
 mod banner;
 mod configured;
 mod shop;
+mod systems;
 mod telling;
 
 use std::f64::consts::TAU;
@@ -206,6 +207,7 @@ fn batch(times: &[Millis], told: &Told) -> MetricsBatch {
             requests(&mut of, phase, told);
         }
     }
+    systems::add(&mut b, times);
     b
 }
 

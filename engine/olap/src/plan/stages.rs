@@ -228,6 +228,7 @@ impl Planner<'_> {
     #[allow(clippy::unused_self, reason = "it stands beside its kin")]
     fn inner_stage(&self, stage: &Stage, measure: &Measure) -> Stage {
         let mut inner = Stage { later: Vec::new(), ..stage.clone() };
+        inner.groups.retain(|g| !g.is_for_order());
         if let Some(kept) = &measure.group_by {
             inner.groups.retain(|g| kept.contains(&g.member));
         }
@@ -268,7 +269,7 @@ impl Planner<'_> {
         let partition: Vec<Expr> = stage
             .groups
             .iter()
-            .filter(|g| !measure.reduce_by.contains(&g.member))
+            .filter(|g| !measure.reduce_by.contains(&g.member) && !g.is_for_order())
             .map(|g| column(g.column.clone()))
             .collect();
         let mut order = Vec::new();

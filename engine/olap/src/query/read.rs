@@ -14,7 +14,7 @@ use crate::dates::granularity::Granularity;
 use crate::dates::range::{self, WallRange};
 use crate::error::{QueryError, Reason, nearest};
 use crate::model::catalog::{Found, Kind};
-use crate::model::{DimensionType, MemberId};
+use crate::model::{DimensionType, MemberId, Source, Template};
 
 /// Deepest nesting of filters, and most conditions.
 const DEPTH_MAX: usize = 10;
@@ -362,7 +362,7 @@ impl<'a> Reader<'a> {
         Ok(Some(keys))
     }
 
-    /// An order goes by what is selected, or by a measure.
+    /// An order goes by what is selected, by a measure, or by a dimension that follows from the groups.
     fn order_is_known(&self, query: &Query) -> Read<()> {
         let groups = query.group_columns();
         for (i, key) in query.order.iter().flatten().enumerate() {
@@ -372,7 +372,7 @@ impl<'a> Reader<'a> {
             }
             let at = format!("{}/order/{i}", self.at);
             let found = self.find(&key.id, &at).map_err(|e| QueryError { reason: Reason::BadOrder, ..e })?;
-            if !matches!(found.1.kind, Kind::Measure(_)) {
+            if !matches!(found.1.kind, Kind::Measure(_)) && !self.follows_from_groups(query, &found.1) {
                 return err(
                     Reason::BadOrder,
                     at,
@@ -381,6 +381,28 @@ impl<'a> Reader<'a> {
             }
         }
         Ok(())
+    }
+
+    /// Whether the groups say which value a dimension has: the whole key of its model is among them. Rows that are not
+    /// grouped have one value of each model that they are made of.
+    fn follows_from_groups(&self, query: &Query, found: &Found<'_>) -> bool {
+        let Kind::Dimension(dimension) = found.kind else { return false };
+        let model = &found.model.common.name;
+        let own = |t: &Template| t.models().all(|m| m == model) && t.members().all(|m| m.model == *model);
+        if !dimension.sub_query && !dimension.templates().all(own) {
+            return false;
+        }
+        let behind = |id: &MemberId| self.names.catalog.find(id).map(|found| found.id());
+        let groups: Vec<MemberId> = query.dimensions.iter().filter_map(behind).collect();
+        if query.ungrouped {
+            return query.measures.iter().filter_map(behind).chain(groups).any(|id| id.model == *model);
+        }
+        // Rows of a model that picks or makes them (an entity in a bucket) may share a key.
+        if found.model.rows.is_some() || !matches!(found.model.source, Some(Source::Table(..))) {
+            return false;
+        }
+        let mut key = found.model.key().peekable();
+        key.peek().is_some() && key.all(|part| groups.contains(&MemberId::new(model.as_str(), &part.common.name)))
     }
 
     fn filters(&self) -> Read<Vec<Filter>> {

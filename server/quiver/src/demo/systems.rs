@@ -1,0 +1,160 @@
+//! What lies below the shop: hosts, pods, runtimes, a database, a cache, by the metrics that receivers send of them.
+
+use std::f64::consts::TAU;
+
+use quiver_types::{LabelSet, MetricsBatch, Millis};
+
+use super::growth;
+
+type Labels = &'static [(&'static str, &'static str)];
+
+/// How a metric goes.
+#[derive(Debug, Clone, Copy)]
+enum Way {
+    /// About a value.
+    Around(f64),
+    /// Up by so much a second.
+    Up(f64),
+}
+use Way::{Around, Up};
+
+type Metric = (&'static str, Labels, Way);
+
+const HOST: [Metric; 21] = [
+    ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "user")], Up(0.3)),
+    ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "iowait")], Up(0.02)),
+    ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "idle")], Up(0.68)),
+    ("system_cpu_logical_count", &[], Around(4.0)),
+    ("system_cpu_load_average_1m", &[], Around(1.4)),
+    ("system_memory_usage_bytes", &[("system_memory_state", "used")], Around(6e9)),
+    ("system_memory_usage_bytes", &[("system_memory_state", "free")], Around(1e10)),
+    ("system_disk_io_bytes_total", &[("device", "sda"), ("disk_io_direction", "read")], Up(2e5)),
+    ("system_disk_io_bytes_total", &[("device", "sda"), ("disk_io_direction", "write")], Up(8e5)),
+    ("system_disk_io_time_seconds_total", &[("device", "sda")], Up(0.05)),
+    ("system_network_io_bytes_total", &[("interface", "eth0"), ("network_io_direction", "receive")], Up(4e5)),
+    ("system_network_io_bytes_total", &[("interface", "eth0"), ("network_io_direction", "transmit")], Up(3e5)),
+    ("system_network_packet_count_total", &[("interface", "eth0")], Up(900.0)),
+    ("system_network_errors_total", &[("interface", "eth0")], Up(0.001)),
+    ("system_process_count", &[], Around(180.0)),
+    ("system_uptime_seconds", &[], Up(1.0)),
+    ("system_filesystem_utilization_ratio", &[("device", "sda1"), ("mountpoint", "/")], Around(0.4)),
+    ("system_filesystem_limit_bytes", &[("device", "sda1"), ("mountpoint", "/")], Around(1e11)),
+    (
+        "system_filesystem_usage_bytes",
+        &[("device", "sda1"), ("mountpoint", "/"), ("system_filesystem_state", "used")],
+        Around(4e10),
+    ),
+    ("k8s_node_cpu_usage", &[("k8s_cluster_name", "demo")], Around(1.3)),
+    ("k8s_node_cpu_allocatable", &[("k8s_cluster_name", "demo")], Around(4.0)),
+];
+
+const POD: [Metric; 10] = [
+    ("k8s_pod_cpu_usage", &[], Around(0.2)),
+    ("k8s_pod_memory_working_set_bytes", &[], Around(2e8)),
+    ("k8s_container_restart_count", &[], Around(0.0)),
+    ("k8s_pod_uptime_seconds", &[], Up(1.0)),
+    ("container_cpu_time_seconds_total", &[], Up(0.2)),
+    ("container_memory_working_set_bytes", &[], Around(2e8)),
+    ("process_cpu_time_seconds_total", &[("process_pid", "1")], Up(0.2)),
+    ("process_memory_usage_bytes", &[("process_pid", "1")], Around(2e8)),
+    ("jvm_memory_used_bytes", &[("jvm_memory_type", "heap")], Around(1.2e8)),
+    ("jvm_thread_count", &[], Around(40.0)),
+];
+
+const WORKLOAD: [Metric; 2] =
+    [("k8s_deployment_pod_desired", &[], Around(3.0)), ("k8s_deployment_pod_available", &[], Around(3.0))];
+
+const POOL: [Metric; 3] = [
+    ("db_client_connection_count", &[("db_client_connection_state", "used")], Around(6.0)),
+    ("db_client_connection_count", &[("db_client_connection_state", "idle")], Around(4.0)),
+    ("db_client_connection_max", &[], Around(20.0)),
+];
+
+const DATABASE: [Metric; 9] = [
+    ("postgresql_backends", &[("postgresql_database_name", "shop")], Around(12.0)),
+    ("postgresql_connection_max", &[], Around(100.0)),
+    ("postgresql_commits_total", &[("postgresql_database_name", "shop")], Up(30.0)),
+    ("postgresql_rollbacks_total", &[("postgresql_database_name", "shop")], Up(0.1)),
+    ("postgresql_blks_hit_total", &[("postgresql_database_name", "shop")], Up(900.0)),
+    ("postgresql_blks_read_total", &[("postgresql_database_name", "shop")], Up(20.0)),
+    ("postgresql_db_size_bytes", &[("postgresql_database_name", "shop")], Around(3e9)),
+    ("postgresql_wal_delay_seconds", &[("operation", "replay"), ("replication_client", "replica-0")], Around(0.2)),
+    (
+        "postgresql_table_size_bytes",
+        &[("postgresql_database_name", "shop"), ("postgresql_table_name", "public.orders")],
+        Around(8e8),
+    ),
+];
+
+const CACHE: [Metric; 5] = [
+    ("redis_memory_used_bytes", &[], Around(4e8)),
+    ("redis_keyspace_hits_total", &[], Up(400.0)),
+    ("redis_keyspace_misses_total", &[], Up(20.0)),
+    ("redis_commands_processed_total", &[], Up(500.0)),
+    ("redis_clients_connected", &[], Around(24.0)),
+];
+
+/// Adds the samples of all systems.
+pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
+    for n in 0..3_u8 {
+        let (host_name, pod_name) = (format!("node-{n}"), format!("checkout-{n}"));
+        let (node, replica) = (host_name.as_str(), pod_name.as_str());
+        let phase = f64::from(n);
+        let host = [("job", "hosts"), ("instance", node), ("host_name", node), ("k8s_node_name", node)];
+        each(batch, times, &host, &HOST, phase);
+        let pod = [
+            ("job", "checkout"),
+            ("instance", replica),
+            ("host_name", node),
+            ("k8s_cluster_name", "demo"),
+            ("k8s_namespace_name", "shop"),
+            ("k8s_pod_name", replica),
+            ("container_id", replica),
+        ];
+        each(batch, times, &pod, &POD, phase);
+        let pool = [("job", "checkout"), ("instance", replica), ("db_client_connection_pool_name", "orders")];
+        each(batch, times, &pool, &POOL, phase);
+    }
+    let workload = [
+        ("job", "kubernetes"),
+        ("k8s_cluster_name", "demo"),
+        ("k8s_namespace_name", "shop"),
+        ("k8s_deployment_name", "checkout"),
+    ];
+    each(batch, times, &workload, &WORKLOAD, 0.0);
+    each(batch, times, &[("job", "postgres"), ("instance", "orders-db:5432")], &DATABASE, 0.0);
+    each(batch, times, &[("job", "redis"), ("instance", "carts:6379")], &CACHE, 0.0);
+}
+
+fn each(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics: &[Metric], phase: f64) {
+    for (name, labels, way) in metrics {
+        let pairs = of.iter().copied().chain(labels.iter().copied()).chain([("__name__", *name)]);
+        let series = batch.push_series(LabelSet::from_pairs(pairs).canonical());
+        for &time in times {
+            batch.push_sample(series, time, way.at(time as f64 / 1000.0, phase), 0);
+        }
+    }
+}
+
+impl Way {
+    /// Its value at a second; it depends on the time alone, so that a restart goes on where it stopped.
+    fn at(self, second: f64, phase: f64) -> f64 {
+        match self {
+            Self::Around(value) => value * (1.0 + 0.1 * (second / 900.0 * TAU + phase).sin()),
+            Self::Up(rate) => growth(second, phase) * rate,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_metric_has_a_sample_at_each_time() {
+        let mut batch = MetricsBatch::default();
+        add(&mut batch, &[1_700_000_000_000, 1_700_000_005_000]);
+        assert_eq!(batch.series.len(), 3 * (HOST.len() + POD.len() + POOL.len()) + 16);
+        assert_eq!(batch.ts.len(), batch.series.len() * 2);
+    }
+}
