@@ -170,7 +170,6 @@ const STATEMENTS: &[&str] = &[
     "select kind, count(distinct id), count(distinct name), count(distinct n), count(*) from t group by kind",
     "select count(distinct id), count(distinct right(name, 2)), count(distinct t) from t where n is not null",
     "select name, count(distinct id) filter (where n > 0), quantile(f, 0.5), quantile(f, 0.95) from t group by name",
-    "select kind, corr(n, f) from t group by kind",
     "select approx_distinct(name), approx_distinct(n), approx_distinct(n > 0) from t",
     "select approx_distinct(name) from t where n > 1000000",
     "select kind, approx_distinct(name), approx_distinct(id) from t group by kind",
