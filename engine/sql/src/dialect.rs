@@ -81,7 +81,7 @@ fn expr(sql: &str) -> Result<Expr> {
 }
 
 /// A text as a literal of SQL.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 

@@ -32,6 +32,7 @@ use crate::models;
 use crate::parse::{Param, Params, Parsed, Read, parse, parts};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
+use crate::widen;
 
 mod describe;
 mod printed;
@@ -399,6 +400,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     let aggregates = |name: &str| engine.relational().aggregate_functions().contains_key(name);
     dialect::name_outputs(&mut query);
     dialect::translate(&mut query, catalog, session, &aggregates)?;
+    widen::widen_calls(&mut query)?;
     Ok(query)
 }
 
