@@ -51,6 +51,10 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             _ => None,
         },
         DataFusionError::Plan(text) => Some(text.clone()),
+        DataFusionError::NotImplemented(text) if text.contains("InSubquery") || text.contains("Exists") => {
+            Some("`IN` and `EXISTS` with a subquery stand in conditions of `WHERE` and `ON` only".to_owned())
+        }
+        DataFusionError::NotImplemented(text) => Some(text.clone()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
         root if root.to_string().contains("regex parse error") => Some("a regular expression cannot be read".to_owned()),
         _ => None,
