@@ -108,3 +108,8 @@ fn rates_read_their_series() {
     );
     check("select rate(a, b, c) from t", "SELECT rate(a, b, c) FROM t");
 }
+
+#[test]
+fn maps_are_read_as_json() {
+    check("select a ->> 'b' from t where (t.a ->> 'c') = 'x'", "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'");
+}
