@@ -38,8 +38,8 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
-/// An error of making a plan ready to run: constants are evaluated there, so what a cast or a function makes of them is a
-/// fault of the statement.
+/// An error of making a plan ready to run: constants are evaluated there, so what a cast or a function makes of them is
+/// a fault of the statement.
 pub(crate) fn of_planning(error: DataFusionError) -> Error {
     let text = match error.find_root() {
         DataFusionError::ArrowError(inner, _) => match &**inner {
@@ -56,7 +56,9 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         }
         DataFusionError::NotImplemented(text) => Some(text.clone()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
-        root if root.to_string().contains("regex parse error") => Some("a regular expression cannot be read".to_owned()),
+        root if root.to_string().contains("regex parse error") => {
+            Some("a regular expression cannot be read".to_owned())
+        }
         _ => None,
     };
     let own = from_datafusion(error);

@@ -345,7 +345,8 @@ impl SqlEngine {
             Some(name) => {
                 // Who prints a statement is told of no right that he lacks.
                 let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
-                (!is_printed).then(lacks).flatten().unwrap_or_else(|| with_place(catalog.unknown(&name), &name, &places))
+                let unknown = || with_place(catalog.unknown(&name), &name, &places);
+                (!is_printed).then(lacks).flatten().unwrap_or_else(unknown)
             }
             None if made.is_empty() => of_planner(error),
             None => catalog.with_member(of_planner(error)),

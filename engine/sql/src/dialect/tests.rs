@@ -111,5 +111,8 @@ fn rates_read_their_series() {
 
 #[test]
 fn maps_are_read_as_json() {
-    check("select a ->> 'b' from t where (t.a ->> 'c') = 'x'", "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'");
+    check(
+        "select a ->> 'b' from t where (t.a ->> 'c') = 'x'",
+        "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
+    );
 }

@@ -185,9 +185,10 @@ impl Writer {
 fn holds_interval(data_type: &DataType) -> bool {
     match data_type {
         DataType::Interval(_) => true,
-        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) | DataType::Map(item, _) => {
-            holds_interval(item.data_type())
-        }
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => holds_interval(item.data_type()),
         DataType::Struct(fields) => fields.iter().any(|field| holds_interval(field.data_type())),
         _ => false,
     }
