@@ -161,7 +161,7 @@ async fn psql_lists_and_asks() {
     let zoned = asked(&place, &["set time zone 'Europe/Berlin'", "select min(time) from logs"]);
     assert_eq!(zoned.1.lines().collect::<Vec<_>>(), ["SET", "2025-03-10 01:00:00+01"]);
     for (statement, said) in [
-        ("select *\nfrom lgos", "ERROR:  there is no table `lgos`; did you mean `logs`?"),
+        ("select *\nfrom lgos", "ERROR:  there is no table `lgos` at line 2, column 6; did you mean `logs`?"),
         ("select nothing_there from spans", "LINE 1: select nothing_there from spans"),
         ("insert into logs values (1)", "ERROR:  `INSERT INTO` is not allowed: statements only read"),
         ("begin; set transaction read write", "ERROR:  cannot begin a transaction that writes"),

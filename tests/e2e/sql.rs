@@ -195,6 +195,10 @@ async fn forms_parameters_and_plans() {
     assert_eq!(answer["rows"], json!([[0, "error"], [10, "error"]]));
     assert_eq!(answer["columns"], json!([{"name": "n", "type": "bigint"}, {"name": "level", "type": "text"}]));
     assert_eq!(answer["stats"]["rows"], 2);
+    // What a client leaves open is as if it were not there.
+    let open = json!({"query": "select now() > timestamp '2020-01-01'", "params": null, "time_zone": null});
+    let answer = server.post(API, &[("content-type", "application/json")], open.to_string().into_bytes()).await;
+    assert_eq!(answer.json()["rows"], json!([[true]]), "{}", answer.text());
     let body = json!({"query": "select $a, $b", "params": {"a": "x'; --", "b": null}, "format": "ndjson"});
     let answer = server.post(API, &[("content-type", "application/json")], body.to_string().into_bytes()).await;
     assert_eq!(answer.headers["content-type"], "application/x-ndjson", "{}", answer.text());

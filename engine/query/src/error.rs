@@ -1,5 +1,6 @@
 //! Errors across DataFusion and back, so that kind and text survive the trip through a plan.
 
+use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
 
@@ -37,9 +38,50 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
+/// An error of making a plan ready to run: constants are evaluated there, so what a cast or a function makes of them is
+/// a fault of the statement.
+pub(crate) fn of_planning(error: DataFusionError) -> Error {
+    let text = match error.find_root() {
+        DataFusionError::ArrowError(inner, _) => match &**inner {
+            ArrowError::CastError(text)
+            | ArrowError::ParseError(text)
+            | ArrowError::ComputeError(text)
+            | ArrowError::ArithmeticOverflow(text) => Some(text.clone()),
+            ArrowError::DivideByZero => Some(inner.to_string()),
+            _ => None,
+        },
+        DataFusionError::Plan(text) => Some(text.clone()),
+        DataFusionError::NotImplemented(text) if text.contains("InSubquery") || text.contains("Exists") => {
+            Some("`IN` and `EXISTS` with a subquery stand in conditions of `WHERE` and `ON` only".to_owned())
+        }
+        DataFusionError::NotImplemented(text) => Some(text.clone()),
+        // Patterns are read then, too; their error says where in them it is wrong, over several lines.
+        root if root.to_string().contains("regex parse error") => {
+            Some("a regular expression cannot be read".to_owned())
+        }
+        _ => None,
+    };
+    let own = from_datafusion(error);
+    match text {
+        // What came from us has its kind already.
+        Some(text) if own.kind == ErrorKind::Internal => Error::invalid(text).with_source(own),
+        _ => own,
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn constants_are_the_statements() {
+        let cast = DataFusionError::ArrowError(Box::new(ArrowError::CastError("no number".into())), None);
+        let found = of_planning(cast.context("a rule"));
+        assert_eq!((found.kind, found.message.as_str()), (ErrorKind::Invalid, "no number"));
+        let own = to_datafusion(Error::new(ErrorKind::LimitExceeded, "much"));
+        assert_eq!(of_planning(own).kind, ErrorKind::LimitExceeded);
+        assert_eq!(of_planning(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
+    }
 
     #[test]
     fn kinds_survive() {

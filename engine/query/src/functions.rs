@@ -9,6 +9,7 @@ mod mode;
 mod processes;
 mod quantile;
 mod quoting;
+mod rate;
 mod spans;
 mod stacks;
 mod statements;
@@ -43,6 +44,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("gauge_sum(series_id, time, value)", "the sum over series of the mean of their samples"),
     ("gauge_first(series_id, time, value)", "the sum over series of their first sample"),
     ("gauge_last(series_id, time, value)", "the sum over series of their last sample"),
+    ("rate(value, time)", "how much counters rise a second, each series for itself, resets told; the sum over series"),
     ("mode(x)", "the text that is there most often"),
     ("query_hash(t)", "hash of a statement with literals, lists and placeholders folded"),
     ("summarise(t)", "operation and tables of a statement"),
@@ -104,6 +106,7 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
         state.register_udaf(function)?;
     }
     state.register_udaf(mode::function())?;
+    state.register_udaf(rate::function())?;
     state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;

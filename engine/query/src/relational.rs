@@ -23,7 +23,7 @@ use serde_json::Value;
 use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
-use crate::error::from_datafusion;
+use crate::error::{from_datafusion, of_planning};
 use crate::running::Phase;
 use crate::{explain, functions, grouping, joined_ids};
 
@@ -79,9 +79,11 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let optimized = self.relational.optimize(plan).map_err(from_datafusion)?;
-        let physical =
-            self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(from_datafusion)?;
+        // Each plan has a moment of its own: without one, `now()` and `current_date` stay in it, where they cannot run.
+        let mut state = Box::new(self.relational.clone());
+        state.mark_start_execution();
+        let optimized = state.optimize(plan).map_err(of_planning)?;
+        let physical = self.planner.create_physical_plan(&optimized, &*state).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
@@ -143,8 +145,7 @@ mod tests {
     use crate::names::Names;
     use crate::{EngineSettings, Limits};
 
-    #[tokio::test]
-    async fn statements_without_end_give_their_threads_back() {
+    fn engine() -> Arc<QueryEngine> {
         let settings = EngineSettings {
             memory_bytes: 64 << 20,
             spill_dir: std::env::temp_dir(),
@@ -153,31 +154,57 @@ mod tests {
             concurrent_max: 2,
             pressure: Arc::default(),
         };
-        let engine = QueryEngine::new(&settings).unwrap();
-        let run = async |statement: &'static str, timeout_ms: u64| {
-            let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
-            let ctx = QueryContext::new(Access::full(), limits);
-            let (own, inner) = (Arc::clone(&engine), ctx.clone());
-            let work = async move {
-                let plan = Names::new(own.relational()).plan(statement)?;
-                let mut rows = own.execute_relational(&plan, &inner).await?;
-                let mut count = 0;
-                while let Some(batch) = rows.next().await {
-                    count += batch.map_err(from_datafusion)?.num_rows();
-                }
-                Ok(count)
-            };
-            engine.run(&ctx, work).await
+        QueryEngine::new(&settings).unwrap()
+    }
+
+    /// How many rows a statement gives.
+    async fn count(engine: &Arc<QueryEngine>, statement: &'static str, timeout_ms: u64) -> Result<usize> {
+        let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
+        let ctx = QueryContext::new(Access::full(), limits);
+        let (own, inner) = (Arc::clone(engine), ctx.clone());
+        let work = async move {
+            let plan = Names::new(own.relational()).plan(statement)?;
+            let mut rows = own.execute_relational(&plan, &inner).await?;
+            let mut count = 0;
+            while let Some(batch) = rows.next().await {
+                count += batch.map_err(from_datafusion)?.num_rows();
+            }
+            Ok(count)
         };
+        engine.run(&ctx, work).await
+    }
+
+    #[tokio::test]
+    async fn a_plan_has_a_moment() {
+        let engine = engine();
+        for statement in ["select now()", "select current_date", "select 1 where now() > timestamp '2020-01-01'"] {
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn constants_that_are_none_are_the_statements_fault() {
+        let engine = engine();
+        let names = Names::new(engine.relational());
+        for statement in ["select cast('abc' as int)", "select date '2025-13-01'", "select 'a' ~ '('"] {
+            let plan = names.plan(statement).unwrap();
+            let refused = engine.plan_relational(&plan).await.unwrap_err();
+            assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn statements_without_end_give_their_threads_back() {
+        let engine = engine();
         for statement in [
             "select count(*) from generate_series(1, 1000000000000)",
             "select count(*) from generate_series(1, 100000) a cross join generate_series(1, 1000000) b",
             "with recursive r as (select 1 as n union all select n + 1 from r) select count(*) from r",
             "select count(*) from generate_series(1, 100000) a join generate_series(1, 100000) b on a.value < b.value",
         ] {
-            assert_eq!(run(statement, 300).await.unwrap_err().kind, ErrorKind::Timeout, "{statement}");
+            assert_eq!(count(&engine, statement, 300).await.unwrap_err().kind, ErrorKind::Timeout, "{statement}");
             // The one thread is free again.
-            assert_eq!(run("select 1", 10_000).await.unwrap(), 1, "{statement}");
+            assert_eq!(count(&engine, "select 1", 10_000).await.unwrap(), 1, "{statement}");
         }
     }
 }

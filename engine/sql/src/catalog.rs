@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
-use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::OLAP_SCHEMA;
+use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry};
 use quiver_types::{Error, Result};
 
 use crate::error::{NO_COLUMN, NO_TABLE, nearest};
@@ -55,6 +55,8 @@ impl Catalog {
     pub(crate) fn find(&self, (schema, name): &Named) -> Option<&TableEntry> {
         let of = |wanted: &str| self.entries.iter().find(|entry| entry.schema == wanted && entry.name == *name);
         match schema {
+            // The product's tables stand in `public`, too, where the operator has none of their name.
+            Some(schema) if schema == PUBLIC_SCHEMA => of(schema).or_else(|| of(QUIVER_SCHEMA)),
             Some(schema) => of(schema),
             None => self.path.iter().find_map(|schema| of(schema)),
         }
@@ -178,7 +180,6 @@ pub fn type_name(data_type: &DataType) -> String {
 #[cfg(test)]
 mod tests {
     use arrow::datatypes::{Field, Schema};
-    use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 
     use super::*;
 
@@ -194,6 +195,8 @@ mod tests {
         let schema = |named: &Named| catalog().find(named).map(|entry| entry.schema);
         assert_eq!(schema(&(None, "hosts".to_owned())), Some(PUBLIC_SCHEMA));
         assert_eq!(schema(&(Some("quiver".to_owned()), "hosts".to_owned())), Some(QUIVER_SCHEMA));
+        assert_eq!(schema(&(Some("public".to_owned()), "hosts".to_owned())), Some(PUBLIC_SCHEMA));
+        assert_eq!(schema(&(Some("public".to_owned()), "logs".to_owned())), Some(QUIVER_SCHEMA));
         assert_eq!(schema(&(None, "log".to_owned())), None);
         assert!(catalog().unknown("log").message.contains("did you mean `logs`"));
     }

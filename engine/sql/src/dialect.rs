@@ -81,7 +81,7 @@ fn expr(sql: &str) -> Result<Expr> {
 }
 
 /// A text as a literal of SQL.
-fn quoted(value: &str) -> String {
+pub(crate) fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
 }
 
@@ -122,6 +122,11 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
+            // Clients see maps as `json`, and read them so.
+            Expr::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
+                let sql = format!("attr({left}, {right})");
+                *place = expr(&sql)?;
+            }
             Expr::BinaryOp { op, .. } => operator(op),
             Expr::Cast { .. } => self.cast(place)?,
             Expr::Identifier(name) if name.quote_style.is_none() => {

@@ -1,6 +1,7 @@
 //! From a statement to rows.
 
 use std::collections::BTreeMap;
+use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, RecordBatch, RecordBatchOptions};
@@ -11,7 +12,8 @@ use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{Query, Statement as SqlStatement};
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visit as _, Visitor};
+use datafusion::sql::sqlparser::tokenizer::Location;
 use futures::StreamExt as _;
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -27,9 +29,10 @@ use crate::dialect;
 use crate::error::{of_planner, of_run};
 use crate::lacking;
 use crate::models;
-use crate::parse::{Param, Params, Parsed, Read, parse};
+use crate::parse::{Param, Params, Parsed, Read, parse, parts};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
+use crate::widen;
 
 mod describe;
 mod printed;
@@ -336,12 +339,14 @@ impl SqlEngine {
             }
         }
         expand_wildcards(&mut query, &wanted, &fixed);
+        let places = places_of(&query);
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| match missing(&error) {
             Some(name) => {
                 // Who prints a statement is told of no right that he lacks.
                 let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
-                (!is_printed).then(lacks).flatten().unwrap_or_else(|| catalog.unknown(&name))
+                let unknown = || with_place(catalog.unknown(&name), &name, &places);
+                (!is_printed).then(lacks).flatten().unwrap_or_else(unknown)
             }
             None if made.is_empty() => of_planner(error),
             None => catalog.with_member(of_planner(error)),
@@ -357,6 +362,35 @@ fn missing(error: &DataFusionError) -> Option<String> {
     Some(name.to_owned())
 }
 
+/// Where a query names its tables first.
+fn places_of(query: &Query) -> BTreeMap<String, Location> {
+    struct Finder(BTreeMap<String, Location>);
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
+            let first = name.0.first().and_then(|part| part.as_ident());
+            if let Some(at) = first.map(|ident| ident.span.start).filter(|at| at.line > 0) {
+                self.0.entry(parts(name).join(".")).or_insert(at);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut finder = Finder(BTreeMap::new());
+    let _ = query.visit(&mut finder);
+    finder.0
+}
+
+/// Says of a table that is not there where it is named.
+fn with_place(mut error: Error, name: &str, places: &BTreeMap<String, Location>) -> Error {
+    if let Some(at) = places.get(name) {
+        let named = format!("`{name}`");
+        let placed = format!("{named} at line {}, column {}", at.line, at.column);
+        error.message = error.message.replacen(&named, &placed, 1);
+    }
+    error
+}
+
 /// The query of a statement, as the planner knows it.
 fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Session) -> Result<Query> {
     let mut query = match read.statement {
@@ -367,6 +401,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     let aggregates = |name: &str| engine.relational().aggregate_functions().contains_key(name);
     dialect::name_outputs(&mut query);
     dialect::translate(&mut query, catalog, session, &aggregates)?;
+    widen::widen_calls(&mut query)?;
     Ok(query)
 }
 
@@ -438,6 +473,16 @@ fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn tables_have_places() {
+        let Parsed::Query(query) = parse("select 1\nfrom a.b, c", &Params::default()).unwrap().statement else {
+            panic!("no query")
+        };
+        let error = with_place(Error::invalid("there is no table `c`; did you mean `d`?"), "c", &places_of(&query));
+        assert_eq!(error.message, "there is no table `c` at line 2, column 11; did you mean `d`?");
+        assert_eq!(places_of(&query)["a.b"], Location { line: 2, column: 6 });
+    }
 
     #[test]
     fn zones() {

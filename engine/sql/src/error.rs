@@ -25,6 +25,11 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
     Error::invalid(format!("{UNREADABLE}: {text}"))
 }
 
+/// An error of reading the letters of a statement.
+pub(crate) fn unreadable(what: &str, at: Location) -> Error {
+    Error::invalid(format!("{UNREADABLE}: {what} at line {}, column {}", at.line, at.column))
+}
+
 /// What of a statement is wrong, as far as clients tell faults apart.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Fault {

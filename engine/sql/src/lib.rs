@@ -17,6 +17,7 @@ mod models;
 mod parse;
 mod scope;
 mod session;
+mod widen;
 
 pub use calls::{CALLS, Call, Languages};
 pub use catalog::type_name;

@@ -10,11 +10,11 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::types::PgType;
-use crate::error::{READS_ONLY, of_parser};
+use crate::error::{READS_ONLY, of_parser, unreadable};
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -136,7 +136,11 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let statements = statements.map_err(|e| match text.split_whitespace().next() {
         // DataFusion has a `COPY` of its own, so PostgreSQL's would be told of a slip within it.
         Some(word) if word.eq_ignore_ascii_case("copy") => not_reading("COPY"),
-        _ => of_parser(&e, Some(parser.parser.get_current_token().span.start)),
+        _ => {
+            let at = parser.parser.get_current_token().span.start;
+            // Behind the last word there is no token.
+            of_parser(&e, Some(if at.line > 0 { at } else { end_of(text) }))
+        }
     })?;
     let mut statements = statements.into_iter();
     let statement = statements.next().ok_or_else(|| Error::invalid("there is no statement"))?;
@@ -184,7 +188,7 @@ fn bounded(text: &str) -> Result<()> {
         ));
     }
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize();
-    let tokens = tokens.map_err(|e| Error::invalid(format!("cannot read the statement: {e}")))?;
+    let tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
     let joins = |token: &Token| match token {
         Token::Word(word) => matches!(
             word.keyword,
@@ -205,6 +209,13 @@ fn bounded(text: &str) -> Result<()> {
         return refused(format!("a statement has at most {TABLES_MAX} selects"));
     }
     Ok(())
+}
+
+/// The place behind the last letter of a text.
+fn end_of(text: &str) -> Location {
+    let text = text.trim_end();
+    let last = text.rsplit('\n').next().unwrap_or_default();
+    Location { line: text.split('\n').count() as u64, column: last.chars().count() as u64 + 1 }
 }
 
 fn not_reading(what: &str) -> Error {
@@ -413,6 +424,14 @@ mod tests {
     fn errors_have_places() {
         let error = error("select 1,\n  from where");
         assert!(error.message.contains("line 2"), "{error}");
+        for (text, place) in [
+            ("select 1 +", "line 1, column 11"),
+            ("select *\n from logs where ", "line 2, column 17"),
+            ("select 'a", "line 1, column 8"),
+        ] {
+            let error = self::error(text);
+            assert!(error.message.ends_with(place), "{error}");
+        }
         assert!(self::error("").message.contains("no statement"));
         assert!(self::error("select 1; select 2").message.contains("one statement"));
     }

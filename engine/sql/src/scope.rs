@@ -129,7 +129,7 @@ impl Finder<'_> {
 }
 
 /// The name of an output that is given one.
-fn alias_of(item: &SelectItem) -> Option<String> {
+pub(crate) fn alias_of(item: &SelectItem) -> Option<String> {
     match item {
         SelectItem::ExprWithAlias { alias, .. } => Some(normal(alias)),
         _ => None,
@@ -138,9 +138,9 @@ fn alias_of(item: &SelectItem) -> Option<String> {
 
 /// Collects names of columns, not those inside of subqueries.
 #[derive(Default)]
-struct Names {
+pub(crate) struct Names {
     depth: usize,
-    found: BTreeSet<Vec<String>>,
+    pub(crate) found: BTreeSet<Vec<String>>,
 }
 
 impl Visitor for Names {

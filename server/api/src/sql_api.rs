@@ -147,7 +147,7 @@ impl Asked {
         };
         let request = SqlRequest {
             text,
-            params: sql_params(&params, given.get("params"))?,
+            params: sql_params(&params, given.get("params").filter(|value| !value.is_null()))?,
             limit: word("limit").map(|text| number("limit", &text)).transpose()?,
             time_zone: word("time_zone"),
             explain: explain(word("explain").as_deref())?,

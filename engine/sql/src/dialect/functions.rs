@@ -1,6 +1,8 @@
 //! Functions about the session and the catalog.
 
-use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, Value};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
+};
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
@@ -55,6 +57,9 @@ impl Translator<'_> {
         }
         if function.name.0.len() > 1 {
             function.name = ObjectName::from(vec![Ident::new(name.clone())]);
+        }
+        if name == "rate" {
+            with_series(&mut function.args);
         }
         if function.over.is_some() || function.filter.is_some() {
             return Ok(());
@@ -159,6 +164,21 @@ impl Translator<'_> {
         let hidden: Vec<String> = hidden.map(|relation| relation.oid.to_string()).collect();
         if hidden.is_empty() { Ok(boolean(true)) } else { expr(&format!("{oid} NOT IN ({})", hidden.join(", "))) }
     }
+}
+
+/// `rate(value, time)` tells series apart: it also reads the column that says of which one a sample is.
+fn with_series(args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), _] = list.args.as_slice() else { return };
+    let series = Ident::new("series_id");
+    let series = match value {
+        Expr::CompoundIdentifier(name) => {
+            let table = name.iter().take(name.len().saturating_sub(1)).cloned();
+            Expr::CompoundIdentifier(table.chain([series]).collect())
+        }
+        _ => Expr::Identifier(series),
+    };
+    list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(series)));
 }
 
 fn is_null(expr: &Expr) -> bool {

@@ -98,3 +98,21 @@ fn the_catalog_is_asked_so_often() {
     let many = vec!["oid::regclass"; 300].join(", ");
     assert_eq!(translated(&format!("select {many} from pg_class")).unwrap_err().kind, ErrorKind::LimitExceeded);
 }
+
+#[test]
+fn rates_read_their_series() {
+    check(
+        "select rate(value, time), rate(m.value, m.time) filter (where true) from metric_samples m",
+        "SELECT rate(value, time, series_id), rate(m.value, m.time, m.series_id) FILTER (WHERE true) \
+         FROM metric_samples m",
+    );
+    check("select rate(a, b, c) from t", "SELECT rate(a, b, c) FROM t");
+}
+
+#[test]
+fn maps_are_read_as_json() {
+    check(
+        "select a ->> 'b' from t where (t.a ->> 'c') = 'x'",
+        "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
+    );
+}

@@ -127,6 +127,11 @@ impl Writer {
             }
             Form::Arrow => Kind::Arrow(Box::new(StreamWriter::try_new(Vec::new(), schema).map_err(failed)?)),
             Form::Parquet => {
+                // Its writer says so only of rows, when an answer has begun.
+                if let Some(field) = schema.fields().iter().find(|field| holds_interval(field.data_type())) {
+                    let text = format!("Parquet has no intervals: cast column `{}` to text", field.name());
+                    return Err(Error::invalid(text));
+                }
                 let properties = WriterProperties::builder().set_max_row_group_row_count(Some(GROUP_ROWS)).build();
                 let writer = ArrowWriter::try_new(Vec::new(), std::sync::Arc::clone(schema), Some(properties));
                 let refused = |e: ParquetError| Error::invalid(format!("Parquet has no such columns: {e}"));
@@ -173,6 +178,19 @@ impl Writer {
             Kind::Parquet(writer) => out.append(&mut writer.into_inner().map_err(parquet_failed)?),
         }
         Ok(out.into())
+    }
+}
+
+/// Whether values of a type are or hold intervals.
+fn holds_interval(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::Interval(_) => true,
+        DataType::List(item)
+        | DataType::LargeList(item)
+        | DataType::FixedSizeList(item, _)
+        | DataType::Map(item, _) => holds_interval(item.data_type()),
+        DataType::Struct(fields) => fields.iter().any(|field| holds_interval(field.data_type())),
+        _ => false,
     }
 }
 
@@ -360,6 +378,15 @@ mod tests {
         assert_eq!(arrow.map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
         let reader = ParquetRecordBatchReaderBuilder::try_new(Bytes::from(written(Form::Parquet))).unwrap();
         assert_eq!(reader.build().unwrap().map(|batch| batch.unwrap().num_rows()).sum::<usize>(), 2);
+    }
+
+    #[test]
+    fn parquet_refuses_intervals_before_it_begins() {
+        let interval = DataType::Interval(arrow::datatypes::IntervalUnit::MonthDayNano);
+        let list = DataType::new_list(interval, true);
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("i", list, true)]));
+        assert!(Writer::new(Form::Parquet, &schema).err().unwrap().message.contains("`i`"));
+        assert!(Writer::new(Form::Arrow, &schema).is_ok());
     }
 
     #[test]

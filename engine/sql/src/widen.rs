@@ -1,0 +1,171 @@
+//! Labels and fields as columns of what table functions give: a name that a statement speaks of and that is none of the
+//! function's own columns is looked up in its map, as `attr` does.
+
+use std::collections::BTreeSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Ident, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins, Visit, VisitMut, VisitorMut,
+};
+use quiver_types::{Error, Result};
+
+use crate::calls::CALLS;
+use crate::dialect::quoted;
+use crate::parse::{Params, Parsed, normal, parse, parts};
+use crate::scope::{Names, alias_of};
+
+/// Columns of PromQL's rows, the map last.
+const POINTS: [&str; 3] = ["time", "value", "labels"];
+/// Columns of LogsQL's rows, the map last.
+const RECORDS: [&str; 3] = ["time", "message", "fields"];
+
+/// Gives each call of a table function the columns that its query names.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub(crate) fn widen_calls(query: &mut Query) -> Result<()> {
+    match VisitMut::visit(query, &mut Widener) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Widener;
+
+impl VisitorMut for Widener {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
+        let Query { body, order_by, .. } = query;
+        match &mut **body {
+            SetExpr::Select(select) => flow(widen(select, order_by.as_ref())),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        flow(widen(select, None))
+    }
+}
+
+fn flow(result: Result<()>) -> ControlFlow<Box<Error>> {
+    result.map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
+}
+
+fn widen(select: &mut Select, order: Option<&OrderBy>) -> Result<()> {
+    let names = spoken_of(select, order);
+    // Beside other tables a name belongs to a call only with its alias.
+    let is_alone = matches!(select.from.as_slice(), [from] if from.joins.is_empty());
+    for TableWithJoins { relation, joins } in &mut select.from {
+        for factor in std::iter::once(relation).chain(joins.iter_mut().map(|join| &mut join.relation)) {
+            let Some((alias, own)) = call_of(factor) else { continue };
+            let columns = names.iter().filter_map(|name| match name.as_slice() {
+                [column] if is_alone && *column != alias => Some(column),
+                [.., table, column] if *table == alias => Some(column),
+                _ => None,
+            });
+            let columns: Vec<&String> = columns.filter(|column| !own.contains(&column.as_str())).collect();
+            if !columns.is_empty() {
+                *factor = widened(factor.clone(), &alias, own[2], &columns)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Names of columns that a select speaks of, but for those that are its own outputs.
+fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
+    let (mut names, mut later) = (Names::default(), Names::default());
+    let _ = Visit::visit(&select.projection, &mut names);
+    let _ = Visit::visit(&select.from, &mut names);
+    let _ = Visit::visit(&select.selection, &mut names);
+    let _ = Visit::visit(&select.distinct, &mut names);
+    let _ = Visit::visit(&select.group_by, &mut later);
+    let _ = Visit::visit(&select.having, &mut later);
+    let _ = Visit::visit(&select.qualify, &mut later);
+    let _ = Visit::visit(&select.named_window, &mut later);
+    if let Some(order) = order {
+        let _ = Visit::visit(order, &mut later);
+    }
+    let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
+    later.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
+    names.found.append(&mut later.found);
+    names.found
+}
+
+/// The alias and the own columns of a call of a table function. Whoever names its columns himself gets these alone.
+fn call_of(factor: &TableFactor) -> Option<(String, [&'static str; 3])> {
+    let TableFactor::Table { name, alias, args: Some(_), .. } = factor else { return None };
+    let function = parts(name).pop()?;
+    if !CALLS.iter().any(|(known, _)| *known == function) {
+        return None;
+    }
+    if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {
+        return None;
+    }
+    let own = if function == "logsql" { RECORDS } else { POINTS };
+    Some((alias.as_ref().map_or(function, |alias| normal(&alias.name)), own))
+}
+
+/// A call as a subquery that gives entries of its map as columns, too.
+fn widened(call: TableFactor, alias: &str, map: &str, columns: &[&String]) -> Result<TableFactor> {
+    let column = |name: &&String| {
+        let key = name.strip_prefix("labels.").unwrap_or(name);
+        format!(", attr({map}, {}) AS {}", quoted(key), Ident::with_quote('"', name.as_str()))
+    };
+    let columns: String = columns.iter().map(column).collect();
+    let alias = Ident::with_quote('"', alias);
+    let read = parse(&format!("SELECT 1 FROM (SELECT *{columns} FROM called) AS {alias}"), &Params::default())?;
+    let Parsed::Query(mut outer) = read.statement else { return Err(unexpected()) };
+    let mut factor = relation(&mut outer).cloned().ok_or_else(unexpected)?;
+    if let TableFactor::Derived { subquery, .. } = &mut factor
+        && let Some(inner) = relation(subquery)
+    {
+        *inner = call;
+        return Ok(factor);
+    }
+    Err(unexpected())
+}
+
+/// What a query selects from first.
+fn relation(query: &mut Query) -> Option<&mut TableFactor> {
+    match &mut *query.body {
+        SetExpr::Select(select) => select.from.first_mut().map(|from| &mut from.relation),
+        _ => None,
+    }
+}
+
+fn unexpected() -> Error {
+    Error::internal("a call of a table function cannot be given columns")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(text: &str, expected: &str) {
+        let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else { panic!("no query") };
+        widen_calls(&mut query).unwrap();
+        assert_eq!(query.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn labels_are_columns_where_they_are_named() {
+        check("SELECT value FROM promql_instant('up', 5)", "SELECT value FROM promql_instant('up', 5)");
+        check(
+            "SELECT job, max(value) AS m FROM promql_instant('up', 5) GROUP BY job ORDER BY m",
+            "SELECT job, max(value) AS m FROM (SELECT *, attr(labels, 'job') AS \"job\" FROM promql_instant('up', 5)) \
+             AS \"promql_instant\" GROUP BY job ORDER BY m",
+        );
+        check(
+            "SELECT l.level, p.job, host FROM logs AS l, promql_instant('up', 5) AS p ORDER BY p.value",
+            "SELECT l.level, p.job, host FROM logs AS l, \
+             (SELECT *, attr(labels, 'job') AS \"job\" FROM promql_instant('up', 5) AS p) AS \"p\" ORDER BY p.value",
+        );
+        check(
+            "SELECT sum(n::BIGINT) FROM logsql('*') WHERE level = 'error'",
+            "SELECT sum(n::BIGINT) FROM (SELECT *, attr(fields, 'level') AS \"level\", attr(fields, 'n') AS \"n\" \
+             FROM logsql('*')) AS \"logsql\" WHERE level = 'error'",
+        );
+    }
+}
