@@ -4,7 +4,7 @@
 //! begin and end.
 
 use memchr::memmem;
-use quiver_types::logs::is_word_char;
+use quiver_types::logs::{is_word_char, word_before};
 
 /// Where a pattern must stand in a value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -101,6 +101,11 @@ impl Pattern {
         match self.pieces.first() {
             None => wanted(value.len()),
             Some(Piece::Text(text)) => places(value, text).any(fits),
+            // What begins inside of a word ends as what begins with that word.
+            Some(Piece::Word) => {
+                let inside = |at: usize, c: char| is_word_char(c) && word_before(value, at);
+                value.char_indices().any(|(at, c)| can_begin(c) && !inside(at, c) && fits(at))
+            }
             Some(_) => value.char_indices().any(|(at, c)| can_begin(c) && fits(at)),
         }
     }
@@ -135,14 +140,15 @@ fn can_begin(c: char) -> bool {
     is_word_char(c) || matches!(c, '"' | '\'' | '`')
 }
 
-/// Whether numbers may follow this letter without a border.
+/// Whether a number may begin right after a character: at a border, and after letters such as those of `v2`. Letters
+/// beyond ASCII are borders of numbers, unlike those of words.
 pub(crate) fn number_may_follow(c: char) -> bool {
-    matches!(c, 'T' | 'X' | 'x' | 'v' | 's' | 'h' | 'm')
+    !c.is_ascii_alphanumeric() || matches!(c, 'T' | 'X' | 'x' | 'v' | 's' | 'h' | 'm')
 }
 
-/// Whether this letter may follow a number without a border: units, and what stands in times.
+/// Whether a character may follow a number: a border, units, and what stands in times.
 pub(crate) fn may_follow_number(c: char) -> bool {
-    matches!(c, 'T' | 'Z' | 's' | 'm' | 'h' | 'μ' | 'µ' | 'u' | 'n')
+    !c.is_ascii_alphanumeric() || matches!(c, 'T' | 'Z' | 's' | 'm' | 'h' | 'u' | 'n')
 }
 
 /// Whether digits are a number: decimal ones always, hex ones when they are even in count and at least 4.
@@ -153,13 +159,13 @@ pub(crate) fn is_number(digits: &[u8]) -> bool {
 /// The end of the number that begins at a place.
 fn number(value: &str, at: usize) -> Option<usize> {
     let before = value[..at].chars().next_back();
-    if before.is_some_and(|c| is_word_char(c) && !number_may_follow(c)) {
+    if before.is_some_and(|c| !number_may_follow(c)) {
         return None;
     }
     let digits = value.as_bytes()[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let end = at + digits;
     let after = value[end..].chars().next();
-    let border = after.is_none_or(|c| may_follow_number(c) || !is_word_char(c));
+    let border = after.is_none_or(may_follow_number);
     (digits > 0 && border && is_number(&value.as_bytes()[at..end])).then_some(end)
 }
 
@@ -207,6 +213,9 @@ fn date_time(value: &str, at: usize) -> Option<usize> {
 /// Longest text in quotes, in bytes: texts without an end would be read again from each of their quotes.
 const QUOTED_MAX: usize = 4096;
 
+/// Longest rest of a word that a text of the pattern began, in characters: it would be read again from each such place.
+const REST_MAX: usize = 256;
+
 /// A word, or a text in quotes.
 fn word(value: &str, at: usize) -> Option<usize> {
     let rest = &value[at..];
@@ -223,10 +232,8 @@ fn word(value: &str, at: usize) -> Option<usize> {
         }
         return None;
     }
-    if value[..at].chars().next_back().is_some_and(is_word_char) {
-        return None;
-    }
-    let length: usize = rest.chars().take_while(|c| is_word_char(*c)).map(char::len_utf8).sum();
+    let most = if word_before(value, at) { REST_MAX } else { usize::MAX };
+    let length: usize = rest.chars().take_while(|c| is_word_char(*c)).take(most).map(char::len_utf8).sum();
     (length > 0).then_some(at + length)
 }
 
@@ -258,6 +265,8 @@ mod tests {
         check("user <W> in", Any, "a user \"x \\\" y\" in", true);
         check("user <W> in", Any, "a user bob in", true);
         check("user <W> in", Any, "a user  in", false);
+        check("u<W>", Full, "user", true);
+        check("id_<N>é", Any, "id_12é", true);
         check("plain", Any, "a plainer one", true);
         check("plain", Full, "plain", true);
         check("", Any, "x", true);

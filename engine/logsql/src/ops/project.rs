@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use quiver_types::logs::MSG;
 
 use super::cells::assemble;
 use super::unpack::Writer;
@@ -195,6 +196,8 @@ fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
     Some(match (&pair.source, &pair.target) {
         (_, FieldPattern::Name(target)) => target.clone(),
         (FieldPattern::Name(_), FieldPattern::Prefix(new)) => new.clone(),
+        // A field without a name is the message.
+        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) if new.is_empty() && name == old => MSG.to_owned(),
         (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => format!("{new}{}", &name[old.len()..]),
     })
 }

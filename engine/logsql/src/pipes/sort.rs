@@ -96,6 +96,9 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
             return Err(parser.unexpected("`desc`, `offset`, `limit`, `partition by` or `rank`"));
         }
     }
+    if !sort.partition_by.is_empty() && sort.limit.is_none() {
+        return Err(parser.unexpected("`limit` beside `partition by`"));
+    }
     sort.offset = offset.unwrap_or(0);
     Ok(sort.into())
 }
@@ -208,7 +211,10 @@ mod tests {
     fn cases() {
         reads(&[
             ("sort by (a desc, b asc) offset 5 limit 3", "sort by (a desc, b) offset 5 limit 3"),
-            ("order by (a) desc partition by (b) rank as r", "sort by (a) desc partition by (b) rank as r"),
+            (
+                "order by (a) desc partition by (b) rank as r limit 2",
+                "sort by (a) desc partition by (b) limit 2 rank as r",
+            ),
             ("sort (a) | offset 5 | limit 10", "sort by (a) offset 5 limit 10"),
             ("first 3 by (a)", "first 3 by (a)"),
             ("last by (a) partition by (b) rank", "last by (a) partition by (b) rank"),
@@ -216,6 +222,7 @@ mod tests {
         refuses(&[
             ("sort by (a) x", "`desc`, `offset`, `limit`"),
             ("sort by (a) limit y", "a number of rows after `limit`"),
+            ("sort by (a) partition by (b)", "`limit` beside `partition by`"),
             ("first x", "a number of rows"),
         ]);
         let rows = ["a=10 b=x", "a=9 b=y", "a=2 b=x"];

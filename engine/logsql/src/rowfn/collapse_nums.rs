@@ -1,7 +1,5 @@
 //! `collapse_nums [prettify]`: numbers become `<N>`, so that messages of one kind become one text.
 
-use quiver_types::logs::is_word_char;
-
 use crate::kernels::pattern::{is_number, may_follow_number, number_may_follow};
 
 /// Writes a value with its numbers collapsed; prettified, well-known groups of them get a name.
@@ -20,7 +18,7 @@ fn collapse(value: &str, out: &mut String) {
     let (mut written, mut at) = (0, 0);
     let mut before: Option<char> = None;
     while let Some(&b) = bytes.get(at) {
-        if !b.is_ascii_hexdigit() || before.is_some_and(|c| is_word_char(c) && !number_may_follow(c)) {
+        if !b.is_ascii_hexdigit() || before.is_some_and(|c| !number_may_follow(c)) {
             let c = if b.is_ascii() { b as char } else { value[at..].chars().next().unwrap_or(' ') };
             before = Some(c);
             at += c.len_utf8();
@@ -28,7 +26,7 @@ fn collapse(value: &str, out: &mut String) {
         }
         let end = at + bytes[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
         let after = value[end..].chars().next();
-        let border = after.is_none_or(|c| may_follow_number(c) || !is_word_char(c));
+        let border = after.is_none_or(may_follow_number);
         if border && is_number(&bytes[at..end]) {
             out.push_str(&value[written..at]);
             out.push_str("<N>");
@@ -104,7 +102,9 @@ mod tests {
         check(false, "ЫВА123bar45.78", "ЫВА123bar45.<N>");
         check(false, "2024-12-25T10:20:30.123324+05:00 foo", "<N>-<N>-<N>T<N>:<N>:<N>.<N>+<N>:<N> foo");
         check(false, "0x1234 0XFEAD12", "0x<N> 0X<N>");
-        check(false, "1.5ms v2 a_1 1_2", "<N>.<N>ms v<N> a_1 1_2");
+        check(false, "1.5ms v2 a_1 1_2", "<N>.<N>ms v<N> a_<N> <N>_<N>");
+        check(false, "foo123_456_789 temp_23_1758_", "foo123_<N>_<N> temp_<N>_<N>_");
+        check(false, "ЙЦ123ук 43μs", "ЙЦ<N>ук <N>μs");
     }
 
     #[test]

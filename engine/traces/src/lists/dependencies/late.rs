@@ -143,7 +143,11 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
             ids: None,
             ..row.clone()
         };
-        let other = caller.service != row.service || half.is_some();
+        // Under a shared id lies what its called half did.
+        let below_half = !callee
+            && caller.is_caller()
+            && spans.iter().any(|s| s.id == parent && s.is_callee() && s.service == row.service);
+        let other = half.is_some() || (caller.service != row.service && !below_half);
         if other && let Some(edge) = edge.seen_by(access) {
             sums.add(edge);
         }

@@ -3,8 +3,9 @@
 //! A call to something that sends no span counts from the moment that the caller is seen, and is taken out again when a
 //! span turns up that answers it; so what is there is right at any time.
 
+mod counted;
+
 use std::collections::VecDeque;
-use std::hash::Hash;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
@@ -13,6 +14,7 @@ use foldhash::fast::FixedState;
 use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
+use self::counted::Counted;
 use super::{Counts, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
 use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
 use crate::tables::spans::minute_of;
@@ -107,6 +109,8 @@ struct Known {
     caller: bool,
     callee: bool,
     answered: bool,
+    /// Service of the called half under the same id (Zipkin's shared ids).
+    half: Option<u32>,
     remote: Option<(u32, EdgeKind)>,
     parent_key: u64,
     id: SpanId,
@@ -125,52 +129,15 @@ struct Child {
     weight: Weight,
 }
 
+impl Child {
+    fn is_callee(&self) -> bool {
+        self.shared || matches!(self.kind, 2 | 5)
+    }
+}
+
 type Map<K, V> = HashMap<K, V, FixedState>;
 /// Minute, caller, called, sort.
 type EdgeKey = (i64, u32, u32, EdgeKind);
-
-/// Counts by key. Of each name the key that it came with last is tried first: spans of a minute come together.
-#[derive(Debug)]
-struct Counted<K> {
-    rows: Vec<(K, Counts)>,
-    of: Map<K, u32>,
-    /// By name a row.
-    last: Vec<u32>,
-}
-
-impl<K> Default for Counted<K> {
-    fn default() -> Self {
-        Self { rows: Vec::new(), of: Map::default(), last: Vec::new() }
-    }
-}
-
-impl<K: Copy + Eq + Hash> Counted<K> {
-    fn of(&mut self, name: u32, key: K) -> &mut Counts {
-        let name = name as usize;
-        if self.last.len() <= name {
-            self.last.resize(name + 1, u32::MAX);
-        }
-        let last = self.last[name] as usize;
-        if self.rows.get(last).is_some_and(|row| row.0 == key) {
-            return &mut self.rows[last].1;
-        }
-        let next = self.rows.len() as u32;
-        let at = *self.of.entry(key).or_insert(next);
-        if at == next {
-            self.rows.push((key, Counts::default()));
-        }
-        self.last[name] = at;
-        &mut self.rows[at as usize].1
-    }
-
-    fn len(&self) -> usize {
-        self.rows.len()
-    }
-
-    fn iter(&self) -> impl Iterator<Item = &(K, Counts)> {
-        self.rows.iter()
-    }
-}
 
 /// See the module.
 #[derive(Debug, Default)]
@@ -185,6 +152,8 @@ pub struct RollupBuilder {
     instances: Counted<(i64, u32, u32)>,
     known: Map<u64, Known>,
     waiting: Map<u64, Vec<Child>>,
+    /// Spans counted as calls of a caller that they do not answer themselves: a called half may yet claim them.
+    crossed: Map<u64, Vec<Child>>,
     /// Minute and key of what is in `known`, and of what waits, when spans come in order.
     order: Option<VecDeque<(i64, u64, u64)>>,
     open: Vec<Child>,
@@ -388,8 +357,11 @@ impl RollupBuilder {
             weight,
         };
         let half = self.known.get(&own_key).copied();
-        if callee && half.is_some_and(|h| h.caller) {
-            self.resolve(&child, own_key, true);
+        if let Some(caller) = half.filter(|h| callee && h.caller) {
+            if caller.half != Some(row.service) {
+                self.halve(own_key, row.service);
+                self.resolve(&child, own_key, true);
+            }
             return;
         }
         if half.is_some_and(|h| h.service == row.service && h.caller == caller && h.callee == callee) {
@@ -401,8 +373,17 @@ impl RollupBuilder {
             let known = !crowded || self.names.of.contains_key(&*name);
             (self.names.number(if known { &name } else { OTHER }), kind)
         });
-        let known =
-            Known { service: row.service, caller, callee, answered: false, remote, parent_key, id: child.id, weight };
+        let known = Known {
+            service: row.service,
+            caller,
+            callee,
+            answered: false,
+            half: None,
+            remote,
+            parent_key,
+            id: child.id,
+            weight,
+        };
         if let Some((peer, kind)) = remote {
             self.edges.entry((minute, row.service, peer, kind)).or_default().add(&weight);
         }
@@ -414,6 +395,7 @@ impl RollupBuilder {
                     waiting.retain(|c| c.id != half.id);
                 }
             }
+            self.halve(own_key, half.service);
             let child = Child { service: half.service, weight: half.weight, ..child };
             self.resolve(&child, own_key, true);
         }
@@ -434,13 +416,30 @@ impl RollupBuilder {
         }
     }
 
+    /// Notes the called half of a shared id: what its service did below that id was no call of the other half.
+    fn halve(&mut self, own_key: u64, service: u32) {
+        let Some(caller) = self.known.get_mut(&own_key) else { return };
+        caller.half = Some(service);
+        let caller = caller.service;
+        for child in self.crossed.remove(&own_key).unwrap_or_default() {
+            let edge = (minute_of(child.weight.start), caller, child.service, EdgeKind::Service);
+            if let Some(total) = self.edges.get_mut(&edge).filter(|_| child.service == service) {
+                total.take_out(&child.weight);
+            }
+        }
+    }
+
     /// Counts the call that a child answers.
     fn resolve(&mut self, child: &Child, parent_key: u64, half: bool) {
         let Some(parent) = self.known.get_mut(&parent_key) else { return };
         let minute = minute_of(child.weight.start);
-        if child.service != parent.service || half {
+        let below_half = !half && parent.half == Some(child.service) && !child.is_callee();
+        if half || (child.service != parent.service && !below_half) {
             let edge = (minute, parent.service, child.service, EdgeKind::Service);
             self.edges.entry(edge).or_default().add(&child.weight);
+            if !half && parent.caller && !child.is_callee() {
+                self.crossed.entry(parent_key).or_default().push(*child);
+            }
         }
         let answers = half || child.service != parent.service || matches!(child.kind, 2 | 5);
         if answers && !parent.answered {
@@ -459,6 +458,7 @@ impl RollupBuilder {
         while order.len() > PENDING_MAX || order.front().is_some_and(|o| o.0 < minute - SETTLED_MINUTES) {
             let Some((_, own_key, wait_for)) = order.pop_front() else { return };
             self.known.remove(&own_key);
+            self.crossed.remove(&own_key);
             self.open.extend(self.waiting.remove(&wait_for).unwrap_or_default());
         }
     }

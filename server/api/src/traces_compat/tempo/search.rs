@@ -134,7 +134,11 @@ fn span_set(hit: &TraceqlHit) -> Value {
 
 /// Reads a query of metrics with its window.
 fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
-    let text = call.params.one("q")?.ok_or_else(|| ParamError::new("q", "is missing"))?;
+    // Tempo takes the name of Prometheus as well; `q` wins.
+    let text = match call.params.one("q")? {
+        Some(text) => text,
+        None => call.params.one("query")?.ok_or_else(|| ParamError::new("q", "is missing"))?,
+    };
     let query = Query::parse(text)?;
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in rate() or count_over_time()").into());

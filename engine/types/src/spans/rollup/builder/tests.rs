@@ -70,6 +70,10 @@ fn every_order_gives_the_same_calls() {
 fn halves_of_a_shared_id_call_each_other() {
     let all = [(1, 0, "front", 2, 0, ""), (2, 1, "front", 3, 0, "back"), (0x102, 1, "back", 2, 0, "")];
     check(&all, &[">front 4 1", "front>back 0 1"]);
+    // What the called half did is no call of the other half.
+    let below = [(3, 2, "back", 1, 0, ""), (4, 2, "back", 3, 0, "db")];
+    let all = [&all[..], &below].concat();
+    check(&all, &[">front 4 1", "back>db 3 1", "front>back 0 1"]);
 }
 
 #[test]
