@@ -15,6 +15,7 @@ pub fn shown(text: &str) -> Result<Value, Problem> {
     let mut out = yaml::read(text)?.first().map_or(Value::Null, whole);
     let hide = &mut |_: &str, value: &mut Value, shape: Shape| match shape {
         Shape::ProxyUrl => hide_user(value),
+        Shape::TemplateUrl => hide_address(value),
         _ => *value = SECRET.into(),
     };
     if let Some(global) = out.get_mut("global") {
@@ -43,6 +44,8 @@ fn note(places: &mut Vec<String>, place: &str, value: &Value, shape: Shape) {
     let is_secret = match (value.as_str(), shape) {
         // An address of a proxy is one where it has a password.
         (Some(text), Shape::ProxyUrl) => text == SECRET || text.contains('@'),
+        // An address of a webhook is one where it carries what opens it.
+        (Some(text), Shape::TemplateUrl) => text == SECRET || has_user(text) || text.contains('?'),
         // In JSON a password may be a number; it is read as its text.
         _ => !value.is_object() && !value.is_array() && !value.is_null(),
     };
@@ -90,6 +93,22 @@ fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
             }
             _ => {}
         }
+    }
+}
+
+fn has_user(address: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
+}
+
+/// Hides what opens an address; it stays one, for older clients of Alertmanager read no word in its place.
+fn hide_address(value: &mut Value) {
+    if value.as_str().is_some_and(has_user) {
+        hide_user(value);
+    }
+    let open = value.as_str().and_then(|text| text.split_once('?')).map(|(address, _)| address.to_owned());
+    if let Some(address) = open {
+        *value = format!("{address}?{SECRET}").into();
     }
 }
 
@@ -160,7 +179,7 @@ mod tests {
     fn secrets_are_hidden() {
         let text = "global: {smtp_auth_password: p4ss, slack_api_url: 'http://h/p4ss', smtp_from: me}\n\
             route: {receiver: a, group_wait: 1m}\n\
-            receivers:\n- name: a\n  webhook_configs:\n  - url: 'http://h/p4ss'\n    max_alerts: 3\n    \
+            receivers:\n- name: a\n  webhook_configs:\n  - url: 'http://h/a@b?p4ss'\n    max_alerts: 3\n    \
             http_config: {basic_auth: {username: u, password: p4ss}, proxy_url: 'http://u:p4ss@h', \
             http_headers: {X: {secrets: [p4ss], values: [v]}}}\n  slack_configs: [{channel: c}]\n";
         crate::config::Config::load(text).expect("valid");
@@ -186,6 +205,9 @@ mod tests {
                 .iter()
                 .all(|at| receiver.pointer(at).is_some_and(|v| v.as_str().is_some_and(|t| t.contains("p4ss"))))
         );
+        assert!(written.contains("http://h/a@b?<secret>"), "{written}");
+        let open = serde_json::json!({"webhook_configs": [{"url": "http://h/a@b"}, {"url": "http://u@h"}]});
+        assert_eq!(receiver_secrets(&open), ["/webhook_configs/1/url"]);
         assert_eq!(global_secrets(&serde_json::json!({"slack_api_url": "http://h"})), ["/slack_api_url"]);
         assert_eq!(json_of("plain"), None);
         assert_eq!(json_of("{"), None);
