@@ -33,7 +33,7 @@ async fn receivers_and_routes_act_at_once() {
     let server = Server::start(dir.path(), &options()).await;
     let tree = call(&server, "GET", "/routes/tree", &Value::Null).await.json();
     assert_eq!((&tree["receiver"], &tree["effective"]["group_wait"]), (&json!("empty"), &json!("30s")), "{tree}");
-    let hook = json!({"url": format!("http://{}/s3cret", sink.address)});
+    let hook = json!({"url": format!("http://{}/hook?key=s3cret", sink.address)});
     let ops = made(&server, "/receivers", json!({"name": "ops", "webhook_configs": [hook]})).await;
     assert_eq!(ops["webhook_configs"][0]["url"], json!("<secret>"), "{ops}");
     let own = format!("/receivers/{}", ops["id"].as_str().expect("an id"));
@@ -133,7 +133,7 @@ receivers:
   - name: night
   - name: ops
     webhook_configs:
-      - url: http://127.0.0.1:9/s3cret
+      - url: http://127.0.0.1:9/x?key=s3cret
 time_intervals:
   - name: always
     time_intervals:

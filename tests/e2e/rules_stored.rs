@@ -92,10 +92,14 @@ async fn what_is_refused() {
     check(json!({"alert": "A", "group": "g", "expr": "up", "runbook_url": "x"}), "/runbook_url", "PATTERN").await;
     // A group comes whole or not at all.
     let group = json!({"rules": [{"alert": "A", "expr": "up"}, {"alert": "B", "expr": "up =="}]});
-    assert_eq!(call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await.status, 422);
+    let refused = call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.json()["errors"][0]["field"], "/rules/1/expr", "{}", refused.text());
     assert_eq!(server.get("/rulesapi/groups").await.json()["items"], json!([]));
     let group = json!({"interval": "10ms"});
-    assert_eq!(call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await.status, 422);
+    let refused = call(&server, "", "PUT", "/rulesapi/groups/n/g", &group).await;
+    assert_eq!(refused.status, 422);
+    assert_eq!(refused.json()["errors"][0]["field"], "/interval", "{}", refused.text());
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -17,7 +17,7 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
 pub(crate) use http::{HTTP, TLS};
-pub use show::{global_secrets, json_of, receiver_secrets, shown};
+pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
 
 /// A receiver: who is told, and by what.
 #[derive(Debug, Clone, PartialEq)]

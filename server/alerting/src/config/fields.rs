@@ -246,6 +246,14 @@ impl Schema {
         out
     }
 
+    /// Gives options as JSON, as they are written.
+    pub(crate) fn json(&self, node: &Node) -> serde_json::Value {
+        let Kind::Map(pairs) = &node.kind else { return any(node) };
+        let shape = |name: &str| self.fields.iter().find(|f| f.name == name).map_or(Shape::Any, |f| f.shape);
+        let each = pairs.iter().map(|(key, value)| (key.text.clone(), shaped(value, shape(&key.text))));
+        serde_json::Value::Object(each.collect())
+    }
+
     /// Reads options over the defaults, and checks the whole.
     pub fn read(&'static self, node: &Node, path: &str, problems: &mut Problems) -> Options {
         let mut out = self.defaults();
@@ -404,6 +412,32 @@ pub(crate) fn any(node: &Node) -> serde_json::Value {
         }
         Kind::List(items) => Json::Array(items.iter().map(any).collect()),
         Kind::Map(pairs) => Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), any(value))).collect()),
+    }
+}
+
+/// Gives texts as JSON, within lists and mappings too: what looks like a number is a text all the same.
+pub(crate) fn texts(node: &Node) -> serde_json::Value {
+    use serde_json::Value as Json;
+    match &node.kind {
+        Kind::Null => Json::Null,
+        Kind::Scalar { text, .. } => Json::String(text.clone()),
+        Kind::List(items) => Json::Array(items.iter().map(texts).collect()),
+        Kind::Map(pairs) => Json::Object(pairs.iter().map(|(key, value)| (key.text.clone(), texts(value))).collect()),
+    }
+}
+
+/// Gives a value as JSON by what its field takes, so that `012` and `yes` stay texts where texts are wanted.
+fn shaped(node: &Node, shape: Shape) -> serde_json::Value {
+    match (shape, &node.kind) {
+        (Shape::Truth | Shape::Integer | Shape::Count | Shape::Any, _) => any(node),
+        // Nanoseconds.
+        (Shape::GoDuration, _) if node.integer().is_some() => any(node),
+        (Shape::Object(schema) | Shape::TextOr(_, schema), Kind::Map(_)) => schema.json(node),
+        (Shape::Objects(schema), Kind::List(items)) => items.iter().map(|item| schema.json(item)).collect(),
+        (Shape::ObjectMap(schema), Kind::Map(pairs)) => {
+            serde_json::Value::Object(pairs.iter().map(|(key, v)| (key.text.clone(), schema.json(v))).collect())
+        }
+        _ => texts(node),
     }
 }
 

@@ -2,19 +2,20 @@
 
 use serde_json::Value;
 
-use super::fields::{SECRET, Schema, Shape, any};
+use super::fields::{SECRET, Schema, Shape, any, texts};
 use crate::problem::Problem;
 use crate::receivers::{GLOBAL, KINDS};
-use crate::yaml::{self, pointer};
+use crate::yaml::{self, Kind, Node, pointer};
 
 /// Gives a configuration that was read before, with its secrets hidden.
 ///
 /// # Errors
 /// It is no YAML.
 pub fn shown(text: &str) -> Result<Value, Problem> {
-    let mut out = yaml::read(text)?.first().map_or(Value::Null, any);
+    let mut out = yaml::read(text)?.first().map_or(Value::Null, whole);
     let hide = &mut |_: &str, value: &mut Value, shape: Shape| match shape {
         Shape::ProxyUrl => hide_user(value),
+        Shape::TemplateUrl => hide_address(value),
         _ => *value = SECRET.into(),
     };
     if let Some(global) = out.get_mut("global") {
@@ -43,7 +44,10 @@ fn note(places: &mut Vec<String>, place: &str, value: &Value, shape: Shape) {
     let is_secret = match (value.as_str(), shape) {
         // An address of a proxy is one where it has a password.
         (Some(text), Shape::ProxyUrl) => text == SECRET || text.contains('@'),
-        (text, _) => text.is_some(),
+        // An address of a webhook is one where it carries what opens it.
+        (Some(text), Shape::TemplateUrl) => text == SECRET || has_user(text) || text.contains('?'),
+        // In JSON a password may be a number; it is read as its text.
+        _ => !value.is_object() && !value.is_array() && !value.is_null(),
     };
     if is_secret {
         places.push(place.to_owned());
@@ -92,6 +96,22 @@ fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
     }
 }
 
+fn has_user(address: &str) -> bool {
+    let rest = address.split_once("://").map_or(address, |(_, rest)| rest);
+    rest.split(['/', '?', '#']).next().is_some_and(|host| host.contains('@'))
+}
+
+/// Hides what opens an address; it stays one, for older clients of Alertmanager read no word in its place.
+fn hide_address(value: &mut Value) {
+    if value.as_str().is_some_and(has_user) {
+        hide_user(value);
+    }
+    let open = value.as_str().and_then(|text| text.split_once('?')).map(|(address, _)| address.to_owned());
+    if let Some(address) = open {
+        *value = format!("{address}?{SECRET}").into();
+    }
+}
+
 /// Hides a password within an address.
 fn hide_user(value: &mut Value) {
     let Some(text) = value.as_str() else { return };
@@ -100,6 +120,48 @@ fn hide_user(value: &mut Value) {
         let user = user.split(':').next().unwrap_or_default();
         *value = format!("{scheme}://{user}:xxxxx@{host}").into();
     }
+}
+
+/// Gives a configuration as JSON, as it is written; what stands for a text is a text, be it `012` or `yes`.
+pub fn config_json(text: &str) -> Option<Value> {
+    yaml::read(text).ok()?.first().map(whole)
+}
+
+/// Gives the integrations of a field of a receiver as JSON; none: they are not the field of any kind.
+pub fn integrations_json(field: &str, node: &Node) -> Option<Value> {
+    let kind = KINDS.iter().find(|kind| kind.field == field)?;
+    Some(match &node.kind {
+        Kind::List(items) => items.iter().map(|item| kind.schema.json(item)).collect(),
+        _ => any(node),
+    })
+}
+
+fn whole(node: &Node) -> Value {
+    members(node, |name, value| match (name, &value.kind) {
+        ("global", _) => GLOBAL.json(value),
+        ("route", _) => route(value),
+        ("receivers", Kind::List(items)) => items.iter().map(receiver).collect(),
+        ("tracing" | "event_recorder", _) => any(value),
+        _ => texts(value),
+    })
+}
+
+fn route(node: &Node) -> Value {
+    members(node, |name, value| match (name, &value.kind) {
+        ("continue", _) => any(value),
+        ("routes", Kind::List(items)) => items.iter().map(route).collect(),
+        _ => texts(value),
+    })
+}
+
+fn receiver(node: &Node) -> Value {
+    members(node, |name, value| integrations_json(name, value).unwrap_or_else(|| texts(value)))
+}
+
+/// Gives a mapping as JSON, each value by its name.
+fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
+    let Kind::Map(pairs) = &node.kind else { return any(node) };
+    Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
 /// Reads a text as YAML reads it; none where it is none, or is a text itself.
@@ -117,7 +179,7 @@ mod tests {
     fn secrets_are_hidden() {
         let text = "global: {smtp_auth_password: p4ss, slack_api_url: 'http://h/p4ss', smtp_from: me}\n\
             route: {receiver: a, group_wait: 1m}\n\
-            receivers:\n- name: a\n  webhook_configs:\n  - url: 'http://h/p4ss'\n    max_alerts: 3\n    \
+            receivers:\n- name: a\n  webhook_configs:\n  - url: 'http://h/a@b?p4ss'\n    max_alerts: 3\n    \
             http_config: {basic_auth: {username: u, password: p4ss}, proxy_url: 'http://u:p4ss@h', \
             http_headers: {X: {secrets: [p4ss], values: [v]}}}\n  slack_configs: [{channel: c}]\n";
         crate::config::Config::load(text).expect("valid");
@@ -143,8 +205,36 @@ mod tests {
                 .iter()
                 .all(|at| receiver.pointer(at).is_some_and(|v| v.as_str().is_some_and(|t| t.contains("p4ss"))))
         );
+        assert!(written.contains("http://h/a@b?<secret>"), "{written}");
+        let open = serde_json::json!({"webhook_configs": [{"url": "http://h/a@b"}, {"url": "http://u@h"}]});
+        assert_eq!(receiver_secrets(&open), ["/webhook_configs/1/url"]);
         assert_eq!(global_secrets(&serde_json::json!({"slack_api_url": "http://h"})), ["/slack_api_url"]);
         assert_eq!(json_of("plain"), None);
         assert_eq!(json_of("{"), None);
+    }
+
+    #[test]
+    fn texts_stay_texts() {
+        let text = "global: {smtp_auth_password: 0123, smtp_require_tls: no}\n\
+            route: {receiver: 010, routes: [{continue: yes, match: {a: yes}}]}\n\
+            receivers:\n- name: 010\n  slack_configs:\n  - {channel: on, short_fields: yes, \
+            fields: [{title: y, value: 1.50, short: no}]}\n  \
+            pagerduty_configs: [{routing_key: 8e12, details: {a: 1}}]\n";
+        let expected = serde_json::json!({
+            "global": {"smtp_auth_password": "0123", "smtp_require_tls": false},
+            "route": {"receiver": "010", "routes": [{"continue": true, "match": {"a": "yes"}}]},
+            "receivers": [{
+                "name": "010",
+                "slack_configs": [{
+                    "channel": "on", "short_fields": true, "fields": [{"title": "y", "value": "1.50", "short": false}],
+                }],
+                "pagerduty_configs": [{"routing_key": "8e12", "details": {"a": 1}}],
+            }],
+        });
+        let found = config_json(text).expect("valid");
+        assert_eq!(found, expected);
+        assert_eq!(global_secrets(&found["global"]), ["/smtp_auth_password"]);
+        // A number is as secret as a text.
+        assert_eq!(global_secrets(&serde_json::json!({"smtp_auth_password": 12})), ["/smtp_auth_password"]);
     }
 }

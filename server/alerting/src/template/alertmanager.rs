@@ -8,7 +8,7 @@ use std::sync::Arc;
 use super::builtins::texts_of;
 use super::escape::query_unescape;
 use super::exec::Call;
-use super::humanize::{humanize_duration, title, to_float};
+use super::humanize::{humanize_duration, lower, title, to_float, upper};
 use super::prometheus::{re_match, re_replace_all, text};
 use super::time::{Time, parse};
 use super::value::{ListKind, Map, MapKind, Safe, Value};
@@ -43,8 +43,8 @@ fn time_of(value: &Value) -> Time {
 
 /// Functions of messages.
 pub static MESSAGE_FUNCTIONS: Functions = &[
-    function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).to_uppercase()))),
-    function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).to_lowercase()))),
+    function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(upper(&text(args, 0))))),
+    function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(lower(&text(args, 0))))),
     function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0), true)))),
     function("trimSpace", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).trim()))),
     function("join", &[Param::Text, Param::Texts], false, |call, args| {

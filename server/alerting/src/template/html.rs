@@ -248,9 +248,9 @@ impl Page {
         match self.state {
             State::Text => match value {
                 Value::Safe(Safe::Html, text) => text.to_string(),
-                _ => html_escape(&shown),
+                _ => page_escape(&shown),
             },
-            State::Raw(Raw::Title | Raw::Textarea) => html_escape(&shown),
+            State::Raw(Raw::Title | Raw::Textarea) => page_escape(&shown),
             State::Raw(Raw::Script) => script_value(value, &shown),
             State::Raw(Raw::Style) => style_value(&shown),
             State::Comment => String::new(),
@@ -292,9 +292,14 @@ impl Page {
                 url
             }
         };
-        let escaped = html_escape(&inner);
+        let escaped = page_escape(&inner);
         if unquoted { unquoted_escape(&escaped) } else { escaped }
     }
+}
+
+/// Escapes a text for a page; unlike the function `html`, Go does so with `+` too.
+fn page_escape(text: &str) -> String {
+    html_escape(text).replace('+', "&#43;")
 }
 
 fn unquoted_escape(text: &str) -> String {
@@ -399,6 +404,7 @@ mod tests {
     fn by_place() {
         check("<b>{{.}}</b>", Value::text("<i>\"x\""), "<b>&lt;i&gt;&#34;x&#34;</b>");
         check("<b>{{. | safeHtml}}</b>", Value::text("<i>"), "<b><i></b>");
+        check("{{.}}<p title='{{.}}'><p class={{.}}>", Value::text("+1"), "&#43;1<p title='&#43;1'><p class=&#43;1>");
         check("<a href=\"{{.}}\">", Value::text("http://h/a b?x=<y>&z"), "<a href=\"http://h/a%20b?x=%3cy%3e&amp;z\">");
         check("<a href=\"{{.}}\">", Value::text("javascript:alert(1)"), "<a href=\"#ZgotmplZ\">");
         check("<a href=\"/x?q={{.}}\">", Value::text("a&b c"), "<a href=\"/x?q=a%26b%20c\">");

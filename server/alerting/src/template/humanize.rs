@@ -151,6 +151,23 @@ pub(super) fn humanize_timestamp(value: f64) -> Result<String, String> {
     Ok(to_time(value)?.map_or_else(|| four(value), |time| time.to_string()))
 }
 
+/// Makes letters large one by one, as Go does: `ß`, which would become two, stays.
+pub(super) fn upper(text: &str) -> String {
+    let one = |c: char| {
+        let mut all = c.to_uppercase();
+        match (all.next(), all.next()) {
+            (Some(upper), None) => upper,
+            _ => c,
+        }
+    };
+    text.chars().map(one).collect()
+}
+
+/// Makes letters small one by one, as Go does: `Σ` is `σ` at the end of a word too.
+pub(super) fn lower(text: &str) -> String {
+    text.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
+}
+
 /// `title`: the first letter of each word large; the rest as it is, or small.
 pub(super) fn title(text: &str, lowers: bool) -> String {
     let chars: Vec<char> = text.chars().collect();
@@ -216,6 +233,11 @@ mod tests {
             (parse_float(".12"), parse_float("+Inf"), parse_float("0x1p-2")),
             (Ok(0.12), Ok(f64::INFINITY), Ok(0.25))
         );
+    }
+
+    #[test]
+    fn letters_one_by_one() {
+        assert_eq!((upper("straße é"), lower("ΑΣ İ")), ("STRAßE É".to_owned(), "ασ i".to_owned()));
     }
 
     #[test]

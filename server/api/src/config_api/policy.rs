@@ -8,7 +8,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::Method;
 use quiver_alertd::policy::undelivered;
-use quiver_alerting::config::{Config as Read, json_of};
+use quiver_alerting::config::{Config as Read, config_json};
 use quiver_alerting::duration;
 use quiver_alerting::inhibit::InhibitRule;
 use quiver_alerting::matchers::{Matchers, show};
@@ -296,7 +296,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         Vec::new()
     } else {
         let present = parts(&ask.config, Which::Saved).await?;
-        plan(&read, &json_of(given).unwrap_or_default(), &present, &|| ask.config.new_id())?
+        plan(&read, &config_json(given).unwrap_or_default(), &present, &|| ask.config.new_id())?
     };
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };

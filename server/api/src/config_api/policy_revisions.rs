@@ -7,7 +7,7 @@ use axum::routing::MethodFilter;
 use chrono::{DateTime, SecondsFormat};
 use futures::future::BoxFuture;
 use quiver_alertd::revisions::Revision;
-use quiver_alerting::config::{Config as Read, json_of};
+use quiver_alerting::config::{Config as Read, config_json};
 use quiver_config::families::{ROUTES, TEMPLATES};
 use quiver_config::{Area, Caller, Problem, Release, Result};
 use serde_json::{Map, Value, json};
@@ -74,7 +74,7 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         let read = Read::load(given)
             .map_err(|p| Problem::internal(p.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")))?;
         let present = parts(&ask.config, Which::Saved).await?;
-        let mut ops = plan(&read, &json_of(given).unwrap_or_default(), &present, &|| ask.config.new_id())?;
+        let mut ops = plan(&read, &config_json(given).unwrap_or_default(), &present, &|| ask.config.new_id())?;
         let mut templates = Row::new(&TEMPLATES, &present);
         for (name, content) in whole["templates"].as_object().unwrap_or(&Map::new()) {
             let body = Map::from_iter([("name".to_owned(), json!(name)), ("content".to_owned(), content.clone())]);

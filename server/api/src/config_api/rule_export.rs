@@ -102,6 +102,12 @@ impl Format {
             if let (Self::Prometheus, Some(map)) = (self, group.as_object_mut()) {
                 OF_VMALERT.iter().for_each(|field| drop(map.remove(*field)));
             }
+            if let (Self::Vmalert, Some(map)) = (self, group.as_object_mut())
+                && let Some(offset) = map.remove("query_offset")
+            {
+                // vmalert refuses the name of Prometheus.
+                map.insert("eval_delay".to_owned(), offset);
+            }
             out.push(group);
         }
         Ok(out)
@@ -197,6 +203,9 @@ mod tests {
         assert_eq!((left_out, rules.len(), rules[0].enabled, rules[0].language), (0, 2, false, Language::Promql));
         assert_eq!((rules[1].enabled, rules[1].language), (true, Language::Logsql));
         assert!(text.contains("service: cart") && !text.contains("language: logsql"), "{text}");
+        let waits = group(Some(json!({"concurrency": 2, "query_offset": "5s"})), &[json!({"alert": "A", "expr": "1"})]);
+        let (text, _) = written(&waits, Some(Format::Vmalert)).unwrap();
+        assert!(text.contains("eval_delay: \"5s\"") && !text.contains("query_offset"), "{text}");
         // What others read loses some of it, and says so.
         let (text, left_out) =
             written(&group(None, &[json!({"alert": "A", "expr": "1", "enabled": false})]), Some(Format::Prometheus))

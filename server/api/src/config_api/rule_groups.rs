@@ -300,7 +300,9 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             }
         };
         let ops = tied(ask, found.as_ref(), ops);
-        ask.config.change_all(&ask.caller, ops, ask.dry_run).await?;
+        let places = places(&ops);
+        let changed = ask.config.change_all(&ask.caller, ops, ask.dry_run).await;
+        changed.map_err(|problem| at_places(problem, &places))?;
         if !ask.dry_run {
             ask.acts().await;
         }
@@ -328,6 +330,34 @@ fn settings(mut body: Map<String, Value>, key: &GroupKey) -> Result<Map<String, 
         body.remove(field);
     }
     Ok(body)
+}
+
+/// Gives the place in the body of a group where each change stands: settings at the top, rules below `/rules`.
+fn places(ops: &[(Place, Op)]) -> Vec<String> {
+    let mut rules = 0;
+    let mut out = Vec::with_capacity(ops.len());
+    for (place, op) in ops {
+        if place.family.name != RULES.name || matches!(op, Op::Delete { .. }) {
+            out.push(String::new());
+        } else {
+            out.push(format!("/rules/{rules}"));
+            rules += 1;
+        }
+    }
+    out
+}
+
+/// Moves errors of the n-th change, which lie below `/<n>`, to where the body has what is wrong.
+fn at_places(mut problem: Problem, places: &[String]) -> Problem {
+    for error in &mut problem.errors {
+        let path = error.field.trim_start_matches('/');
+        let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+        let moved = n.parse::<usize>().ok().and_then(|n| places.get(n)).map(|place| format!("{place}{rest}"));
+        if let Some(moved) = moved {
+            error.field = moved;
+        }
+    }
+    problem
 }
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {

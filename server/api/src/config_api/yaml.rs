@@ -1,6 +1,8 @@
 //! Configuration as YAML: what an export gives and an import takes.
 
+use quiver_alerting::config::integrations_json;
 use quiver_alerting::yaml::{Kind as Shape, Node, read as read_nodes};
+use quiver_config::families::RECEIVERS;
 use quiver_config::{Family, Kind, Problem, ProblemKind, Result};
 use serde_json::{Value, json};
 
@@ -34,8 +36,12 @@ pub(super) fn read(bytes: &[u8], family: &Family) -> Result<Value> {
 
 fn entity(node: &Node, family: &Family) -> Value {
     let Shape::Map(pairs) = &node.kind else { return plain(node) };
-    let each = pairs.iter().map(|(key, value)| (key.text.clone(), typed(value, family.kind_of(&key.text))));
-    Value::Object(each.collect())
+    let of = |name: &str, value: &Node| {
+        // What integrations take is known by their kinds only.
+        let integrations = if family.name == RECEIVERS.name { integrations_json(name, value) } else { None };
+        integrations.unwrap_or_else(|| typed(value, family.kind_of(name)))
+    };
+    Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
 fn typed(node: &Node, kind: Option<Kind>) -> Value {
@@ -181,6 +187,10 @@ mod tests {
             (&json!("012"), &json!("yes"), &json!("1.50"))
         );
         assert_eq!((&item["steps"][0]["name"], &item["steps"][0]["optional"]), (&json!("1"), &json!(true)));
+        let text = "items:\n- name: 010\n  opsgenie_configs: [{api_key: 012, note: no, update_alerts: true}]\n";
+        let entry = json!({"api_key": "012", "note": "no", "update_alerts": true});
+        let expected = json!({"name": "010", "opsgenie_configs": [entry]});
+        assert_eq!(super::read(text.as_bytes(), &RECEIVERS).unwrap()["items"][0], expected);
     }
 
     #[test]

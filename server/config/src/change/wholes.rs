@@ -74,7 +74,8 @@ impl Config {
         for place in places {
             let stored = kept.and_then(|kept| kept.get(&place)).and_then(Value::as_str);
             let Some(slot) = body.pointer_mut(&place) else { continue };
-            let given = slot.as_str().unwrap_or_default().to_owned();
+            // A password may come as a number: its digits are the secret.
+            let given = slot.as_str().map_or_else(|| slot.to_string(), str::to_owned);
             *slot = json!(SECRET);
             let text = match stored {
                 Some(stored) if given == SECRET => stored.to_owned(),

@@ -44,7 +44,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     }
     for name in ["tags", "actions"] {
         let list = text(name)?;
-        let words: Vec<&str> = list.split(',').map(str::trim).filter(|w| !w.is_empty()).collect();
+        let words: Vec<&str> = words(&list).collect();
         if !words.is_empty() {
             body.insert(name.to_owned(), json!(words));
         }
@@ -67,6 +67,11 @@ fn details(message: &Message, options: &Options, texts: &Texts<'_>) -> Result<BT
     Ok(out)
 }
 
+/// Splits at commas; spaces within stay, as in Alertmanager.
+fn words(list: &str) -> impl Iterator<Item = &str> {
+    list.trim().split(',').filter(|word| !word.is_empty())
+}
+
 fn responders(options: &Options, texts: &Texts<'_>) -> Result<Vec<Json>, Failure> {
     let mut out = Vec::new();
     for own in options.objects("responders") {
@@ -81,8 +86,7 @@ fn responders(options: &Options, texts: &Texts<'_>) -> Result<Vec<Json>, Failure
         let kind = texts.text(own.text("type"))?.to_lowercase();
         if kind == "teams" {
             let names = one.get("name").and_then(Json::as_str).unwrap_or_default().to_owned();
-            let teams = names.split(',').map(str::trim).filter(|n| !n.is_empty());
-            out.extend(teams.map(|name| json!({"name": name, "type": "team"})));
+            out.extend(words(&names).map(|name| json!({"name": name, "type": "team"})));
             continue;
         }
         put(&mut one, "type", kind);
@@ -109,10 +113,10 @@ mod tests {
         let made = calls_of(&told(&[("a", true)]), yaml);
         assert_eq!((made.len(), made[0].0, made[0].1.as_str()), (3, "POST", "https://api.opsgenie.com/v2/alerts"));
         let body = &made[0].2;
-        assert_eq!((&body["tags"], &body["priority"]), (&json!(["a", "b"]), &json!("P1")));
+        assert_eq!((&body["tags"], &body["priority"]), (&json!(["a", " b"]), &json!("P1")));
         assert_eq!(body["details"], json!({"alertname": "High", "instance": "a", "x": "firing"}));
         let teams =
-            json!([{"name": "r", "type": "team"}, {"name": "s", "type": "team"}, {"username": "u", "type": "user"}]);
+            json!([{"name": "r", "type": "team"}, {"name": " s", "type": "team"}, {"username": "u", "type": "user"}]);
         assert_eq!(body["responders"], teams);
         assert_eq!(made[1].2["message"], body["message"]);
         let closed = calls_of(&told(&[("a", false)]), yaml);
