@@ -3,6 +3,7 @@
 
 #![allow(clippy::print_stderr, reason = "the figures are the outcome")]
 
+use std::collections::HashSet;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -144,6 +145,31 @@ fn messages(told: &Told, path: &str) -> Vec<Value> {
     told.get(path).cloned().unwrap_or_default()
 }
 
+/// Takes out alerts that had ended and were told of as such before. A sender of alerts repeats that they have ended; whether
+/// the repetition lies in its group when the next message is made is chance, with Alertmanager as with us. Says which
+/// messages had some.
+fn without_repetitions(all: &mut [Value]) -> Vec<bool> {
+    let mut ended: HashSet<(String, String)> = HashSet::new();
+    let mut had = Vec::new();
+    for message in all {
+        let group = message["groupKey"].to_string();
+        let alerts = message["alerts"].as_array_mut().map(std::mem::take).unwrap_or_default();
+        let before = alerts.len();
+        let mut is_news = |alert: &Value| {
+            let key = (group.clone(), alert["fingerprint"].to_string());
+            if alert["status"] == "resolved" {
+                return ended.insert(key);
+            }
+            ended.remove(&key);
+            true
+        };
+        let kept: Vec<Value> = alerts.into_iter().filter(&mut is_news).collect();
+        had.push(kept.len() < before);
+        message["alerts"] = kept.into();
+    }
+    had
+}
+
 /// Seconds of the times of a message's alerts, of the fields that say one.
 fn times(message: &Value) -> Vec<f64> {
     let alerts = message["alerts"].as_array().cloned().unwrap_or_default();
@@ -186,6 +212,15 @@ impl Twins {
                 // A group per alert: which of two that are due at once is first is not defined.
                 a.sort_by_cached_key(|m| normalised(m.clone()));
                 b.sort_by_cached_key(|m| normalised(m.clone()));
+            }
+            let (had_a, had_b) = (without_repetitions(&mut a), without_repetitions(&mut b));
+            for (i, (one, other)) in a.iter_mut().zip(&mut b).enumerate() {
+                // What all alerts have in common is about others, too.
+                if had_a[i] || had_b[i] {
+                    for field in ["commonLabels", "commonAnnotations"] {
+                        (one[field], other[field]) = (Value::Null, Value::Null);
+                    }
+                }
             }
             let text = |all: &[Value]| all.iter().cloned().map(normalised).collect::<Vec<_>>().join("\n");
             let (left, right) = (text(&a), text(&b));
