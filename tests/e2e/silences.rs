@@ -13,7 +13,7 @@ async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)
 
 fn silence(n: usize) -> Value {
     json!({"matchers": [format!("alertname=A{n}")], "endsAt": "2100-01-01T00:00:00Z", "comment": format!("n{n}"),
-        "labels": {"team": if n % 2 == 0 { "even" } else { "odd" }}})
+        "labels": {"team": if n.is_multiple_of(2) { "even" } else { "odd" }}})
 }
 
 fn path_of(silence: &Value) -> String {

@@ -224,7 +224,7 @@ impl Oracle<'_> {
     }
 
     /// A cell as an answer writes it; none: any number that is as large.
-    fn shown(&self, value: &Val) -> Option<Value> {
+    fn shown(value: &Val) -> Option<Value> {
         Some(match value {
             Val::Null => Value::Null,
             Val::Bool(is) => (*is).into(),
@@ -238,7 +238,7 @@ impl Oracle<'_> {
     }
 
     fn same(&self, wanted: &Val, got: &Value) -> bool {
-        let Some(shown) = self.shown(wanted) else {
+        let Some(shown) = Self::shown(wanted) else {
             let number = got.as_f64().or_else(|| got.as_str()?.parse().ok());
             let wanted = wanted.number().unwrap();
             return number.is_some_and(|n| n == wanted || (n - wanted).abs() <= 1e-9 * n.abs().max(wanted.abs()));
@@ -311,6 +311,6 @@ pub(crate) fn differs(world: &World, question: &Question, expected: &Expected, g
     if !fits {
         return show("rows");
     }
-    let total = expected.total.map_or(Value::Null, |n| n.into());
+    let total = expected.total.map_or(Value::Null, Into::into);
     (got["total"] != total).then(|| format!("total {}, not {total}", got["total"]))
 }

@@ -195,7 +195,7 @@ impl Oracle<'_> {
         let mut kept = Vec::new();
         'rows: for row in self.joined(tree) {
             for (model, range) in stage.ranges.iter().filter(|(model, _)| Some(*model) != free) {
-                let (start, end) = self.moved(stage, *range);
+                let (start, end) = Self::moved(stage, *range);
                 let Val::Time(at) = self.dim(stage, &(*model, "at".to_owned()), &row)? else { continue 'rows };
                 if at < first_instant(self.tz, start) || at >= end_instant(self.tz, end) {
                     continue 'rows;
@@ -218,7 +218,7 @@ impl Oracle<'_> {
     }
 
     /// A range where the rows of a shifted query lie.
-    fn moved(&self, stage: &Stage, (start, end): Range) -> Range {
+    fn moved(stage: &Stage, (start, end): Range) -> Range {
         let back = |at| stage.shift.map_or(at, |shift| shift.negated().move_wall(at));
         (back(start), back(end))
     }
@@ -248,7 +248,7 @@ impl Oracle<'_> {
             groups: model.key.iter().map(group).collect(),
             filters: if sub.with_filters { without(&stage.filters, &own) } else { Vec::new() },
             ranges: match stage.ranges.first().filter(|_| sub.with_range) {
-                Some((_, range)) => vec![(sub.measure.0, self.moved(stage, *range))],
+                Some((_, range)) => vec![(sub.measure.0, Self::moved(stage, *range))],
                 None => Vec::new(),
             },
             ..Stage::default()

@@ -272,7 +272,7 @@ impl Asker<'_> {
             let mut out: Vec<Member> = Vec::new();
             list.into_iter().for_each(|m| {
                 if !out.contains(&m) {
-                    out.push(m)
+                    out.push(m);
                 }
             });
             out
