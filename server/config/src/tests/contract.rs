@@ -175,6 +175,13 @@ async fn parameters_of_lists() {
     check(&[("fields", "nothing")], "`nothing` in `fields`").await;
     check(&[("filter", "nothing pr")], "`nothing` in `filter`").await;
     check(&[("count", "yes")], "true or false").await;
+    // A value that the field cannot have finds nothing by mistake.
+    check(&[("filter", r#"createdAt gt "bad""#)], "`createdAt` must be compared with a time").await;
+    check(&[("filter", r#"version eq "1""#)], "`version` must be compared with a number").await;
+    check(&[("version", "one")], "`version` must be compared with a number").await;
+    check(&[("createdAt", "soon")], "`createdAt` must be compared with a time").await;
+    fx.create(&GROUPS, json!({"name": "12"})).await.unwrap();
+    assert_eq!(fx.names(&GROUPS, &[("name", "12"), ("createdAt", "2027-01-15T09:00:00+01:00")]).await, ["12"]);
     check(&[("nothing", "x")], "unknown parameter `nothing`").await;
     let problem = fx.list(&USERS, &[("filter", "password pr")]).await.unwrap_err();
     assert!(problem.detail.contains("`password`"), "a secret cannot be searched: {problem}");
