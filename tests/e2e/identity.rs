@@ -140,6 +140,11 @@ async fn first_start() {
     assert_eq!(verified["sound"], true, "{verified}");
     let audit = call(&server, &admin, "GET", "/platform-api/rbac/audit?action=LOGIN", None).await.json();
     assert_eq!(audit["items"].as_array().map(Vec::len), Some(4), "{audit}");
+    for (times, expected) in [("start=now-1h", 4), ("start=0&end=now%2B1m", 4), ("end=now-1h", 0)] {
+        let path = format!("/platform-api/rbac/audit?action=LOGIN&{times}");
+        let found = call(&server, &admin, "GET", &path, None).await.json();
+        assert_eq!(found["items"].as_array().map(Vec::len), Some(expected), "{times}: {found}");
+    }
     let all = call(&server, &admin, "GET", "/platform-api/rbac/audit/export", None).await.text();
     assert!(!all.contains("horse") && !all.contains("argon2") && all.contains("PASSWORD_CHANGE"), "{all}");
 }

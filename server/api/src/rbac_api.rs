@@ -348,10 +348,25 @@ async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, reque
     Ok(Answer::ok(json!({"triples": triples})))
 }
 
+/// The parameters of the audit log with their times in one form: they are read as those of all operations (`config-api` 1.7).
+/// What is no time is left to be refused.
+fn audit_parameters(ask: &Ask) -> Vec<(String, String)> {
+    let mut parameters = ask.parameters.clone();
+    let now_ns = ask.state.clock.now_ms().saturating_mul(1_000_000);
+    for (key, value) in &mut parameters {
+        if matches!(key.as_str(), "start" | "end")
+            && let Some(ns) = quiver_traces::params::time(value, now_ns)
+        {
+            *value = quiver_config::json::time_text(ns.div_euclid(1_000_000));
+        }
+    }
+    parameters
+}
+
 async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        let page = ask.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
+        let page = ask.config.audit_rows(&AuditQuery::parse(&audit_parameters(&ask))?).await?;
         let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
         if let Some(total) = page.total {
             body["total"] = json!(total);
@@ -367,8 +382,9 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
         Ok(ask) => ask,
         Err(problem) => return Answer::of_problem(&problem).into_response(None),
     };
-    let mut parameters: Vec<(String, String)> =
-        ask.parameters.iter().filter(|(key, _)| key != "limit" && key != "cursor").cloned().collect();
+    let mut parameters = audit_parameters(&ask);
+    // All rows come, in pages of our own.
+    parameters.retain(|(key, _)| key != "limit" && key != "cursor");
     parameters.push(("limit".to_owned(), EXPORT_PAGE.to_owned()));
     if let Err(problem) = AuditQuery::parse(&parameters) {
         return Answer::of_problem(&problem).into_response(None);

@@ -99,16 +99,15 @@ impl ListQuery {
     }
 
     fn digest(&self, family: &Family) -> String {
-        let text = format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort);
-        URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..12])
+        bound_to(&format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort))
     }
 
     fn read_cursor(&self, text: &str) -> Result<(Vec<Value>, String)> {
-        let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", "the cursor is not one of this list");
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| wrong())?;
-        let (bound, keys, id): (String, Vec<Value>, String) = serde_json::from_slice(&bytes).map_err(|_| wrong())?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| cursor_mismatch())?;
+        let (bound, keys, id): (String, Vec<Value>, String) =
+            serde_json::from_slice(&bytes).map_err(|_| cursor_mismatch())?;
         if bound != self.bound || keys.len() != self.sort.len() {
-            return Err(wrong());
+            return Err(cursor_mismatch());
         }
         Ok((keys, id))
     }
@@ -174,6 +173,16 @@ impl ListQuery {
             Some(paths) => cut(&entity, paths),
         }
     }
+}
+
+/// A short text for what a cursor is bound to.
+pub(crate) fn bound_to(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..12])
+}
+
+/// A cursor of another list, or none at all.
+pub(crate) fn cursor_mismatch() -> Problem {
+    Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", "the cursor is not one of this list")
 }
 
 /// Keeps `id` and what stands at some paths.

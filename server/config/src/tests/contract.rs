@@ -309,11 +309,39 @@ async fn audit_is_a_chain() {
     for (key, value) in [("sort", "actor"), ("fields", "nothing"), ("count", "maybe"), ("nothing", "x")] {
         assert_eq!(of(key, value).unwrap_err().code, "INVALID_PARAMETER", "{key}");
     }
+    let read = |parameters: &[(&str, &str)]| {
+        let owned: Vec<(String, String)> =
+            parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        AuditQuery::parse(&owned)
+    };
     let parameters = [("count", "true"), ("limit", "1"), ("sort", "-at"), ("fields", "outcome")];
-    let parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let page = fx.config.audit_rows(&AuditQuery::parse(&parameters).unwrap()).await.unwrap();
+    let page = fx.config.audit_rows(&read(&parameters).unwrap()).await.unwrap();
     assert_eq!((page.total, page.items.len(), page.next_cursor.is_some()), (Some(rows.len()), 1, true));
     assert_eq!(Value::Object(page.items[0].clone()), json!({"id": rows[0]["id"], "outcome": "refused"}));
+    // A cursor goes with its filter and its way, a row is found by all that it holds.
+    let cursor = page.next_cursor.clone().unwrap();
+    let next = fx.config.audit_rows(&read(&[("limit", "1"), ("cursor", &cursor)]).unwrap()).await.unwrap();
+    assert_eq!(next.items[0]["id"], rows[1]["id"]);
+    for other in [("sort", "at"), ("outcome", "refused"), ("q", "x"), ("filter", "code pr"), ("cursor", "7")] {
+        let asked = [("cursor", cursor.as_str()), other];
+        let asked = if other.0 == "cursor" { &asked[1..] } else { &asked[..] };
+        assert_eq!(read(asked).unwrap_err().code, "CURSOR_MISMATCH", "{other:?}");
+    }
+    let hash = rows[1]["hash"].as_str().unwrap();
+    for (key, value) in [("hash", hash.to_owned()), ("filter", format!("prevHash eq \"{hash}\""))] {
+        assert_eq!(fx.config.audit_rows(&of(key, &value).unwrap()).await.unwrap().items.len(), 1, "{key}");
+    }
+    let named = fx.config.audit_rows(&of("q", "ADM").unwrap()).await.unwrap().items;
+    assert!(!named.is_empty() && named.iter().all(|row| row["entityName"] == "admin"), "{named:?}");
+    assert_eq!(fx.config.audit_rows(&of("after.username", "admin").unwrap()).await.unwrap().items.len(), 1);
+    for wrong in ["nothing pr", r#"at gt "soon""#, "actor eq 5"] {
+        assert_eq!(of("filter", wrong).unwrap_err().code, "INVALID_PARAMETER", "{wrong}");
+    }
+    for twice in
+        [[("limit", "1"), ("limit", "2")], [("start", "2027-01-02T00:00:00Z"), ("end", "2027-01-01T00:00:00Z")]]
+    {
+        assert_eq!(read(&twice).unwrap_err().code, "INVALID_PARAMETER", "{twice:?}");
+    }
     let oldest = fx.config.audit_rows(&of("sort", "at").unwrap()).await.unwrap().items;
     assert_eq!(oldest.iter().rev().collect::<Vec<_>>(), rows.iter().collect::<Vec<_>>());
     let verified = fx.config.audit_verify().await.unwrap();
