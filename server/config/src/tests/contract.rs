@@ -76,8 +76,13 @@ async fn create_read_change_delete() {
         assert_eq!((duplicate.code, duplicate.kind), ("DUPLICATE", ProblemKind::Conflict));
         fx.op(family, delete(&entity.id)).await.unwrap();
         assert_eq!(fx.op(family, delete(&entity.id)).await.unwrap_err().code, "NOT_FOUND");
+        fx.clock.0.fetch_add(5000, SeqCst);
         let back = fx.op(family, Op::Restore { id: entity.id.clone(), version: 3 }).await.unwrap();
+        fx.clock.0.fetch_add(-5000, SeqCst);
         let back = back.after.unwrap();
+        let shown = back.shown();
+        assert_eq!((&shown["createdAt"], &shown["createdBy"]), (&json!("2027-01-15T08:00:00.000Z"), &json!("system")));
+        assert_eq!(shown["updatedAt"], "2027-01-15T08:00:05.000Z");
         assert_eq!((back.id.as_str(), back.version, &back.body["description"]), (entity.id.as_str(), 6, &json!("x")));
         let history = fx.config.history(&place, &entity.id, &Caller::system()).await.unwrap();
         let actions: Vec<&str> =
