@@ -284,6 +284,18 @@ impl Config {
         Ok((op, system))
     }
 
+    /// Checks that the owner is there whom a path names.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORE_BUSY`, `INTERNAL`.
+    pub async fn owner_exists(&self, place: &Place) -> Result<()> {
+        if place.owner.is_empty() {
+            return Ok(());
+        }
+        let mut connection = self.pool.acquire().await?;
+        owner_exists(&mut connection, place).await
+    }
+
     /// Makes an id: UUIDv7 of our clock and random source.
     pub fn new_id(&self) -> String {
         let random = random_bytes::<10>(&*self.random);
@@ -341,7 +353,7 @@ impl Work<'_> {
                 return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
             }
             (Op::Create { id, body }, None) => {
-                self.owner_must_exist(place).await?;
+                owner_exists(self.db, place).await?;
                 return self.put(place, id, None, body, system, action).await;
             }
             (Op::Restore { id, version }, before) if !hidden => {
@@ -526,14 +538,15 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
 
-    async fn owner_must_exist(&mut self, place: &Place) -> Result<()> {
-        let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
-        let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
-        match known && find(self.db, family, id).await?.is_some() {
-            true => Ok(()),
-            false => Err(Problem::not_found(id)),
-        }
+/// What the path puts before a family is there.
+async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
+    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
+    let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
+    match known && find(db, family, id).await?.is_some() {
+        true => Ok(()),
+        false => Err(Problem::not_found(id)),
     }
 }
 
