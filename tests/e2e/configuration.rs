@@ -126,6 +126,46 @@ async fn every_family_obeys_the_contract() {
     }
 }
 
+/// What an operation does not know it does not pass over.
+#[tokio::test(flavor = "multi_thread")]
+async fn parameters_and_members_that_nobody_knows() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let path = "/platform-api/ci-classes";
+    let class = made(&server, path, &json!({"name": "n", "key": "k"})).await;
+    let id = class["id"].as_str().expect("an id");
+    let one = format!("{path}/{id}");
+    let cut = server.get(&format!("{one}?fields=key,labels")).await;
+    assert_eq!((cut.status, cut.json()), (200, json!({"id": id, "key": "k", "labels": {}})));
+    for wrong in [
+        format!("{one}?bogus=1"),
+        format!("{one}?fields=bogus"),
+        format!("{one}?filter=key%20pr"),
+        format!("{one}/history?limit=1"),
+        format!("{path}/export?limit=1"),
+        format!("{path}/export?format=json&format=yaml"),
+        format!("{path}?filter=createdAt%20gt%20%22bad%22"),
+    ] {
+        let answer = server.get(&wrong).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("INVALID_PARAMETER")), "{wrong}");
+    }
+    let items = json!([{"name": "other", "key": "other"}]);
+    let import = |format: &str| json!({"format": format, "items": items});
+    for (operation, body, field) in [
+        (format!("{path}/import"), import("quiver/2"), "/format"),
+        (format!("{path}/bulk-delete"), json!({"ids": [id], "fliter": "x"}), "/fliter"),
+        (format!("{path}/bulk-update"), json!({"ids": [id], "patch": {}, "dryRun": true}), "/dryRun"),
+        (format!("{one}/restore"), json!({"version": 1, "verison": 1}), "/verison"),
+    ] {
+        let answer = call(&server, "POST", &operation, &[], &body).await;
+        assert_eq!((answer.status, &answer.json()["errors"][0]["field"]), (422, &json!(field)), "{operation}");
+    }
+    let paged = call(&server, "POST", &format!("{path}/import?limit=1"), &[], &import("quiver/1")).await;
+    assert_eq!(paged.status, 400, "{}", paged.text());
+    let taken = call(&server, "POST", &format!("{path}/import"), &[], &import("quiver/1")).await;
+    assert_eq!(taken.json()["summary"]["created"], 1, "{}", taken.text());
+}
+
 /// Of changes of one version at once one wins, over HTTP.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_many_patches_wins() {

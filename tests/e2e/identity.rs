@@ -140,6 +140,11 @@ async fn first_start() {
     assert_eq!(verified["sound"], true, "{verified}");
     let audit = call(&server, &admin, "GET", "/platform-api/rbac/audit?action=LOGIN", None).await.json();
     assert_eq!(audit["items"].as_array().map(Vec::len), Some(4), "{audit}");
+    for (times, expected) in [("start=now-1h", 4), ("start=0&end=now%2B1m", 4), ("end=now-1h", 0)] {
+        let path = format!("/platform-api/rbac/audit?action=LOGIN&{times}");
+        let found = call(&server, &admin, "GET", &path, None).await.json();
+        assert_eq!(found["items"].as_array().map(Vec::len), Some(expected), "{times}: {found}");
+    }
     let all = call(&server, &admin, "GET", "/platform-api/rbac/audit/export", None).await.text();
     assert!(!all.contains("horse") && !all.contains("argon2") && all.contains("PASSWORD_CHANGE"), "{all}");
 }
@@ -546,5 +551,41 @@ async fn analytics_takes_tokens_only() {
         assert_eq!(answer.status(), by_secret.0, "{setting}");
         let code = answer.json::<Value>().await.expect("JSON")["code"].as_str().unwrap_or_default().to_owned();
         assert_eq!(code, by_secret.1, "{setting}");
+    }
+}
+
+/// A member or parameter that is misspelt is told, and so is an account that is not there.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_knows_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let at = |rest: &str| format!("/platform-api/rbac/{rest}");
+    for kind in ["users", "service-accounts"] {
+        let path = at(&format!("{kind}/00000000-0000-7000-8000-00000000dead/keys"));
+        for (method, body) in [("GET", None), ("POST", Some(json!({"name": "k"})))] {
+            assert_eq!(call(&server, &admin, method, &path, body).await.status, 404, "{method} {path}");
+        }
+    }
+    let user = made(&server, &admin, "users", json!({"username": "bob"})).await;
+    let account = made(&server, &admin, "service-accounts", json!({"clientId": "robot"})).await;
+    let (user, account) = (user["id"].as_str().expect("an id"), account["id"].as_str().expect("an id"));
+    let keys = call(&server, &admin, "GET", &at(&format!("users/{user}/keys")), None).await;
+    assert_eq!((keys.status, keys.json()["items"].clone()), (200, json!([])));
+    let reset = format!("users/{user}/reset-password");
+    let rotate = format!("service-accounts/{account}/rotate-secret");
+    let password = json!({"password": "a horse, a battery", "mustChangePasword": false});
+    let named = json!({"triples": [], "subject": {"type": "user", "id": user, "name": "bob"}});
+    for (path, body, field) in [
+        (reset.as_str(), password, "/mustChangePasword"),
+        (rotate.as_str(), json!({"graceSecond": 5}), "/graceSecond"),
+        ("permissions/check", json!({"triples": [], "subjcet": null}), "/subjcet"),
+        ("permissions/check", named, "/subject/name"),
+    ] {
+        let answer = call(&server, &admin, "POST", &at(path), Some(body)).await;
+        let error = answer.json()["errors"][0].clone();
+        assert_eq!((answer.status, &error["code"], &error["field"]), (422, &json!("UNKNOWN_FIELD"), &json!(field)));
+        let answer = call(&server, &admin, "POST", &at(&format!("{path}?dryrun=true")), Some(json!({}))).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (400, &json!("INVALID_PARAMETER")), "{path}");
     }
 }

@@ -64,7 +64,7 @@ async fn a_table_becomes_resources() {
     assert_eq!((&left["typeId"], &left["key"]), (&rack["id"], &json!("Hall, north/7")));
     let attributes = json!({"number": 7, "room": "Hall, north", "spare": true, "height": 1.5});
     assert_eq!((&left["attributes"], &left["tags"]), (&attributes, &json!(["old", "big"])));
-    assert_eq!(left["labels"], json!({"team": "shop"}));
+    assert_eq!((&left["labels"], &left["source"]), (&json!({"team": "shop"}), &json!("import")));
     // By type and key, with or without the key, by the type's id or key.
     assert_eq!(summary(&server, "", &table).await, counted(0, 0, 0, 2));
     let by_id = table.replace("\nrack,", &format!("\n{},", rack["id"].as_str().expect("an id")));
@@ -86,6 +86,12 @@ async fn a_table_becomes_resources() {
     let actions: Vec<&str> =
         rows["items"].as_array().expect("rows").iter().filter_map(|row| row["action"].as_str()).collect();
     assert_eq!(actions, ["DELETE", "UPDATE", "UPDATE", "CREATE", "CREATE"]);
+    // What was made by hand stays so, whatever table names it.
+    let by_hand = json!({"typeId": rack["id"], "displayName": "Hand", "attributes": {"number": 9, "room": "x"}});
+    made(&server, "/platform-api/resources", &by_hand).await;
+    let table = "type,attributes.number,attributes.room,displayName\nrack,9,x,Hand\n";
+    assert_eq!(summary(&server, "", table).await, counted(0, 0, 0, 1));
+    assert_eq!(named(&server, "Hand").await["source"], "manual");
 }
 
 #[tokio::test(flavor = "multi_thread")]

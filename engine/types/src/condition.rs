@@ -383,11 +383,21 @@ mod tests {
         check(json!({"field": "a", "op": "regex", "value": "a".repeat(1025)}), "/value", "INVALID_REGEX");
         check(json!({"field": "a", "op": "regex", "value": "(a{1000}){1000}"}), "/value", "INVALID_REGEX");
         check(json!({"field": "a", "op": "between", "value": [1]}), "/value", "INVALID_VALUE");
+        check(json!({"field": "a", "op": "between", "value": [2, 1]}), "/value", "INVALID_VALUE");
+        check(json!({"field": "a", "op": "between", "value": ["b", "a"]}), "/value", "INVALID_VALUE");
         check(json!({"field": "a", "op": "gt", "value": true}), "/value", "INVALID_TYPE");
+        check(json!({"field": "span.durationMs", "op": "gt", "value": "abc"}), "/value", "INVALID_TYPE");
+        check(json!({"field": "span.durationMs", "op": "in", "value": [1, "abc"]}), "/value", "INVALID_TYPE");
+        check(json!({"field": "span.durationMs", "op": "between", "value": ["a", 5]}), "/value", "INVALID_TYPE");
         check(json!({"field": "a", "op": "eq", "value": 1, "more": 1}), "/more", "UNKNOWN_FIELD");
         check(json!({"all": []}), "/all", "REQUIRED");
         check(json!({"all": [{"field": ""}]}), "/all/0/field", "REQUIRED");
         check(json!({"all": [], "any": []}), "/any", "UNKNOWN_FIELD");
+        // Variables are not known yet.
+        for value in [json!(["$min", "$max"]), json!([1, 1]), json!(["$from", 5])] {
+            let leaf = json!({"field": "span.durationMs", "op": "between", "value": value});
+            assert!(Condition::parse(&leaf).is_ok(), "{leaf}");
+        }
         let leaf = json!({"field": "a", "op": "eq", "value": 1});
         check(json!({"all": vec![leaf.clone(); 51]}), "", "LIMIT_EXCEEDED");
         let deep = (0..5).fold(leaf, |inner, _| json!({"not": inner}));

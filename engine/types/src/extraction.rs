@@ -318,6 +318,11 @@ mod tests {
         check(json!({"method": "logfmt", "targets": []}), "/targets", "REQUIRED");
         check(json!({"method": "logfmt", "targets": [{"field": "x"}]}), "/targets/0/from", "REQUIRED");
         check(
+            json!({"method": "logfmt", "targets": [{"field": "x", "from": "a", "onError": "default"}]}),
+            "/targets/0/default",
+            "REQUIRED",
+        );
+        check(
             json!({"method": "logfmt", "targets": [{"field": "_time", "from": "a"}]}),
             "/targets/0/field",
             "INVALID_VALUE",

@@ -58,6 +58,10 @@ pub(crate) use yaml::write as yaml_text;
 const BODY_BYTES_MAX: usize = 4 << 20;
 const IMPORT_BYTES_MAX: usize = 16 << 20;
 
+/// Parameters of lists that make no sense where there are no pages, and those that say how a list looks.
+const NOT_OF_EXPORTS: [&str; 3] = ["limit", "cursor", "count"];
+const NOT_OF_IMPORTS: [&str; 5] = ["limit", "cursor", "count", "sort", "fields"];
+
 /// Routes of all families.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -301,18 +305,29 @@ impl Ask {
     /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
     fn no_unknown_parameters(&self, what: What) -> Result<()> {
         match what {
-            What::Collection | What::Entity if self.method.is_safe() => Ok(()),
+            What::Collection if self.method.is_safe() => Ok(()),
+            What::Entity if self.method.is_safe() => self.only_parameters(&["fields"]),
             What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
             What::Entity if self.place.family.name == ROUTES.name => self.only_parameters(&["children"]),
-            What::Collection | What::Entity | What::Restore | What::BulkDelete | What::BulkUpdate | What::Order => {
-                self.only_parameters(&[])
-            }
-            What::History | What::Export | What::Import => Ok(()),
+            What::Export => self.no_parameters(&NOT_OF_EXPORTS),
+            What::Import => self.no_parameters(&NOT_OF_IMPORTS),
+            _ => self.only_parameters(&[]),
+        }
+    }
+
+    /// Refuses parameters of lists that an operation does not know.
+    fn no_parameters(&self, unknown: &[&str]) -> Result<()> {
+        match self.parameters.iter().find(|(key, _)| unknown.contains(&key.as_str())) {
+            Some((key, _)) => Err(Problem::parameter(format!("unknown parameter `{key}`"))),
+            None => Ok(()),
         }
     }
 
     async fn run(&self, what: What, id: &str) -> Result<Answer> {
         self.no_unknown_parameters(what)?;
+        if self.method.is_safe() {
+            self.config.owner_exists(&self.place).await?;
+        }
         match (what, self.method.as_str()) {
             (What::Collection, "GET" | "HEAD") => self.list().await,
             (What::Collection, "POST") => self.create().await,
@@ -416,6 +431,7 @@ impl Ask {
     }
 
     async fn entity(&self, id: &str) -> Result<Answer> {
+        let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
         let entity = self.config.get(&self.place, id, &self.caller).await?;
         let tags = self.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let same = tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*");
@@ -424,7 +440,7 @@ impl Ask {
             return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
         }
         let shown = self.config.shown(self.place.family, &entity).await?;
-        Ok(Answer { etag, ..Answer::ok(Value::Object(shown)) })
+        Ok(Answer { etag, ..Answer::ok(Value::Object(query.cut(shown))) })
     }
 
     async fn create(&self) -> Result<Answer> {
@@ -477,6 +493,7 @@ impl Ask {
 
     async fn restore(&self, id: &str) -> Result<Answer> {
         let body = self.object()?;
+        only_members(&body, &["version"])?;
         let version = body.get("version").and_then(Value::as_i64);
         let version =
             version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
@@ -485,8 +502,7 @@ impl Ask {
     }
 
     fn import_mode(&self) -> Result<ImportMode> {
-        let mode = self.parameters.iter().find(|(key, _)| key == "mode").map_or("upsert", |(_, value)| value);
-        match mode {
+        match self.parameter("mode")?.unwrap_or("upsert") {
             "upsert" => Ok(ImportMode::Upsert),
             "create" => Ok(ImportMode::Create),
             "replace" => Ok(ImportMode::Replace),

@@ -21,7 +21,7 @@ use quiver_config::{
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use crate::config_api::{Answer, Ask, Routes, Run, special_of, with_dry_run};
+use crate::config_api::{Answer, Ask, Routes, Run, only_members, special_of, with_dry_run};
 use crate::identity::Identities;
 use crate::state::AppState;
 
@@ -111,6 +111,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
         dry_run = ask.dry_run;
+        ask.only_parameters(&[])?;
         let values = ask.headers.get_all(header::AUTHORIZATION).iter().map(HeaderValue::as_bytes);
         let shown = Shown::read(values, None).map_err(not_let_in)?;
         let auth = &ask.identities()?.auth;
@@ -134,6 +135,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
             }
         };
         let body = ask.object()?;
+        only_members(&body, &["currentPassword", "newPassword"])?;
         let text = |key: &str| {
             let found = body.get(key).and_then(Value::as_str);
             found.ok_or_else(|| Problem::field(format!("/{key}"), "REQUIRED", "is required"))
@@ -204,7 +206,9 @@ async fn end_all(identities: &Identities, subject: &Subject, but: Option<&str>) 
 fn reset_password<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let id = &ids[0];
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
+        only_members(&body, &["password", "mustChangePassword"])?;
         let password = body.get("password").and_then(Value::as_str);
         let password = password.ok_or_else(|| Problem::field("/password", "REQUIRED", "is required"))?;
         let temporary = match body.get("mustChangePassword") {
@@ -229,6 +233,7 @@ fn reset_password<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<A
 fn end_sessions<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         let id = &ids[0];
+        ask.only_parameters(&[])?;
         ask.config.get(&ask.place, id, &ask.caller).await?;
         if !ask.dry_run {
             end_all(ask.identities()?, &Subject::Account(AccountKind::User, id.clone()), None).await?;
@@ -239,7 +244,9 @@ fn end_sessions<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Ans
 
 fn rotate_secret<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = if ask.body.is_empty() { Map::new() } else { ask.object()? };
+        only_members(&body, &["graceSeconds"])?;
         let grace_s = match body.get("graceSeconds") {
             None | Some(Value::Null) => 0,
             Some(value) => {
@@ -266,6 +273,9 @@ fn rotate_secret<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<An
 /// Reads whom a check is about; none: the caller.
 fn subject_of(body: &Map<String, Value>) -> Result<Option<(AccountKind, String)>> {
     let Some(subject) = body.get("subject").filter(|s| !s.is_null()) else { return Ok(None) };
+    if let Value::Object(members) = subject {
+        only_members(members, &["type", "id"]).map_err(|problem| problem.below("/subject"))?;
+    }
     let part = |key: &str| subject.get(key).and_then(Value::as_str);
     let kind = match part("type") {
         Some("user") => AccountKind::User,
@@ -279,7 +289,9 @@ fn subject_of(body: &Map<String, Value>) -> Result<Option<(AccountKind, String)>
 async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
+        only_members(&body, &["subject", "triples"])?;
         let Some(Value::Array(asked)) = body.get("triples") else {
             return Err(Problem::field("/triples", "REQUIRED", "must be a list of permissions"));
         };
@@ -332,6 +344,7 @@ async fn effective_service(State(state): State<Arc<AppState>>, Path(id): Path<St
 
 async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, request: Request) -> Result<Answer> {
     let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+    ask.only_parameters(&[])?;
     let own = ask.caller.subject == Subject::Account(kind, id.clone()).text();
     let needed = Triple::new(Right::View, Some(Domain::Rbac), Services::all());
     if !own && !ask.caller.rights.covers(&needed) {
@@ -348,10 +361,25 @@ async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, reque
     Ok(Answer::ok(json!({"triples": triples})))
 }
 
+/// The parameters of the audit log with their times in one form: they are read as those of all operations (`config-api` 1.7).
+/// What is no time is left to be refused.
+fn audit_parameters(ask: &Ask) -> Vec<(String, String)> {
+    let mut parameters = ask.parameters.clone();
+    let now_ns = ask.state.clock.now_ms().saturating_mul(1_000_000);
+    for (key, value) in &mut parameters {
+        if matches!(key.as_str(), "start" | "end")
+            && let Some(ns) = quiver_traces::params::time(value, now_ns)
+        {
+            *value = quiver_config::json::time_text(ns.div_euclid(1_000_000));
+        }
+    }
+    parameters
+}
+
 async fn audit(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
-        let page = ask.config.audit_rows(&AuditQuery::parse(&ask.parameters)?).await?;
+        let page = ask.config.audit_rows(&AuditQuery::parse(&audit_parameters(&ask))?).await?;
         let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
         if let Some(total) = page.total {
             body["total"] = json!(total);
@@ -367,8 +395,9 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
         Ok(ask) => ask,
         Err(problem) => return Answer::of_problem(&problem).into_response(None),
     };
-    let mut parameters: Vec<(String, String)> =
-        ask.parameters.iter().filter(|(key, _)| key != "limit" && key != "cursor").cloned().collect();
+    let mut parameters = audit_parameters(&ask);
+    // All rows come, in pages of our own.
+    parameters.retain(|(key, _)| key != "limit" && key != "cursor");
     parameters.push(("limit".to_owned(), EXPORT_PAGE.to_owned()));
     if let Err(problem) = AuditQuery::parse(&parameters) {
         return Answer::of_problem(&problem).into_response(None);
@@ -398,6 +427,7 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
 async fn audit_verify(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
+        ask.only_parameters(&[])?;
         let verified = ask.config.audit_verify().await?;
         let sound = verified.broken_at.is_none();
         Ok(Answer::ok(json!({"sound": sound, "rows": verified.rows, "brokenAt": verified.broken_at})))

@@ -10,13 +10,15 @@ use crate::db;
 use crate::document::{Config, Entity, Page};
 use crate::failpoint;
 use crate::family::{Caller, Family};
-use crate::filter;
+use crate::filter::{self, Class, Filter};
 use crate::json::{shown, time_of, time_text};
 use crate::problem::{Problem, ProblemKind, Result};
-use crate::query::{cut, flag};
+use crate::query::{any_of, bound_to, cursor_mismatch, cut, flag};
 
 /// Most rows of a page.
 const LIMIT_MAX: usize = 1000;
+/// Parameters that stand once.
+const ONCE: [&str; 9] = ["start", "end", "sort", "count", "fields", "filter", "q", "limit", "cursor"];
 /// How long rows are kept.
 const KEPT_MS: i64 = 400 * 86_400_000;
 
@@ -65,15 +67,18 @@ pub struct AuditQuery {
     pub start_ms: Option<i64>,
     /// First time after the last one.
     pub end_ms: Option<i64>,
-    /// Equal members of a row (`actor`, `family`, `entityId` …); of one that is named twice, either.
-    pub equal: Vec<(String, String)>,
-    filter: Option<filter::Filter>,
+    /// What rows must be, by `filter` and by members (`actor`, `family`, `entityId` …).
+    filters: Vec<Filter>,
+    /// A part of the name of the entity, in lower case.
+    contains: Option<String>,
     fields: Option<Vec<String>>,
     count: bool,
     oldest_first: bool,
     limit: usize,
     /// The number of the last row that was given.
     cursor: Option<i64>,
+    /// What a cursor is bound to. Times are not: those that count from now are others with each page.
+    bound: String,
 }
 
 /// What a check of the chain found.
@@ -89,14 +94,20 @@ impl AuditQuery {
     /// Reads parameters.
     ///
     /// # Errors
-    /// `INVALID_PARAMETER`.
+    /// `INVALID_PARAMETER`, `CURSOR_MISMATCH`.
     pub fn parse(parameters: &[(String, String)]) -> Result<Self> {
         let mut query = Self { limit: 100, ..Self::default() };
         let time = |key: &str, text: &str| {
             time_of(text)
                 .ok_or_else(|| Problem::parameter(format!("`{key}` must be a time like `2026-01-31T12:00:00Z`")))
         };
+        let (mut cursor, mut seen) = (None, Vec::new());
+        let mut any: Vec<(String, Vec<String>)> = Vec::new();
         for (key, value) in parameters {
+            if ONCE.contains(&key.as_str()) && seen.contains(&key) {
+                return Err(Problem::parameter(format!("`{key}` stands twice")));
+            }
+            seen.push(key);
             match key.as_str() {
                 "start" => query.start_ms = Some(time(key, value)?),
                 "end" => query.end_ms = Some(time(key, value)?),
@@ -110,36 +121,73 @@ impl AuditQuery {
                 "count" => query.count = flag(key, value)?,
                 "fields" => {
                     let fields: Vec<String> = value.split(',').map(|field| field.trim().to_owned()).collect();
-                    let member = |field: &str| field.split('.').next().is_some_and(|m| MEMBERS.contains(&m));
-                    if let Some(other) = fields.iter().find(|field| !member(field)) {
+                    if let Some(other) = fields.iter().find(|field| !is_member(field)) {
                         return Err(Problem::parameter(format!("unknown field `{}` in `fields`", shown(other))));
                     }
                     query.fields = Some(fields);
                 }
-                "filter" => query.filter = Some(filter::parse(value)?),
+                "filter" => query.filters.push(read_filter(value)?),
+                "q" => query.contains = Some(value.to_lowercase()),
                 "limit" => {
                     let limit = value.parse().ok().filter(|n| (1..=LIMIT_MAX).contains(n));
                     let text = "`limit` must be a number from 1 to 1000";
                     query.limit = limit.ok_or_else(|| Problem::parameter(text))?;
                 }
-                "cursor" => {
-                    let text = "the cursor is not one of this list";
-                    let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", text);
-                    query.cursor = Some(value.parse().map_err(|_| wrong())?);
-                }
-                member if MEMBERS.contains(&member) => query.equal.push((key.clone(), value.clone())),
+                "cursor" => cursor = Some(value),
+                path if is_member(path) => match any.iter_mut().find(|(p, _)| p == path) {
+                    Some((_, values)) => values.push(value.clone()),
+                    None => any.push((path.to_owned(), vec![value.clone()])),
+                },
                 other => return Err(Problem::parameter(format!("unknown parameter `{}`", shown(other)))),
             }
         }
+        if query.start_ms.zip(query.end_ms).is_some_and(|(start, end)| start > end) {
+            return Err(Problem::parameter("`start` must come before `end`"));
+        }
+        for (path, values) in any {
+            query.filters.push(any_of(&path, &values, &class_of)?);
+        }
+        query.bound = bound_to(&format!("audit {:?} {:?} {}", query.filters, query.contains, query.oldest_first));
+        query.cursor = cursor.map(|text| query.read_cursor(text)).transpose()?;
         Ok(query)
     }
 
-    fn wants(&self, row: &Map<String, Value>) -> bool {
-        let is = |key: &str, value: &str| row.get(key).and_then(Value::as_str) == Some(value);
-        let either = |key: &str| self.equal.iter().any(|(k, value)| k == key && is(key, value));
-        let equal = self.equal.iter().all(|(key, _)| either(key));
-        equal && self.filter.as_ref().is_none_or(|f| f.allows(row))
+    fn read_cursor(&self, text: &str) -> Result<i64> {
+        let (bound, number) = text.split_once('.').ok_or_else(cursor_mismatch)?;
+        let number = number.parse().map_err(|_| cursor_mismatch())?;
+        if bound == self.bound { Ok(number) } else { Err(cursor_mismatch()) }
     }
+
+    fn wants(&self, row: &Map<String, Value>) -> bool {
+        let name = row.get("entityName").and_then(Value::as_str).unwrap_or_default();
+        self.contains.as_ref().is_none_or(|part| name.to_lowercase().contains(part))
+            && self.filters.iter().all(|filter| filter.allows(row))
+    }
+}
+
+/// Says whether a dotted path leads into a row.
+fn is_member(path: &str) -> bool {
+    path.split('.').next().is_some_and(|first| MEMBERS.contains(&first))
+}
+
+/// What the values of a member are; none: what an entity was may be anything.
+fn class_of(path: &str) -> Option<Class> {
+    match path {
+        "at" => Some(Class::Time),
+        _ if MEMBERS.contains(&path) && !matches!(path, "before" | "after") => Some(Class::Text),
+        _ => None,
+    }
+}
+
+fn read_filter(text: &str) -> Result<Filter> {
+    let mut filter = filter::parse(text)?;
+    let mut named = Vec::new();
+    filter.paths(&mut named);
+    if let Some(unknown) = named.into_iter().find(|path| !is_member(path)) {
+        return Err(Problem::parameter(format!("unknown field `{}` in `filter`", shown(unknown))));
+    }
+    filter.fit(&class_of)?;
+    Ok(filter)
 }
 
 fn chained(prev: &str, row: &str) -> String {
@@ -265,6 +313,8 @@ impl Config {
         while let Some(row) = rows.try_next().await? {
             let (number, text): (i64, String) = (row.try_get(0)?, row.try_get(1)?);
             let mut map: Map<String, Value> = serde_json::from_str(&text).map_err(Problem::internal)?;
+            map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
+            map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
             if !query.wants(&map) {
                 continue;
             }
@@ -273,15 +323,13 @@ impl Config {
                 continue;
             }
             if items.len() == query.limit {
-                next_cursor = Some(last.to_string());
+                next_cursor = Some(format!("{}.{last}", query.bound));
                 if !query.count {
                     break;
                 }
                 continue;
             }
             last = number;
-            map.insert("prevHash".to_owned(), json!(row.try_get::<String>(2)?));
-            map.insert("hash".to_owned(), json!(row.try_get::<String>(3)?));
             items.push(match &query.fields {
                 Some(fields) => cut(&map, fields),
                 None => map,

@@ -17,6 +17,7 @@ use crate::problem::{Problem, ProblemKind, Result};
 mod asked;
 mod draft;
 mod links;
+mod restore;
 mod wholes;
 
 pub(crate) use asked::NoChecks;
@@ -118,6 +119,8 @@ pub struct System {
     pub body: Map<String, Value>,
     /// Hashes of secrets.
     pub sealed: Map<String, Value>,
+    /// When and by whom it was made, of one that comes back.
+    pub made: Option<(i64, String)>,
 }
 
 /// What a change did.
@@ -281,6 +284,18 @@ impl Config {
         Ok((op, system))
     }
 
+    /// Checks that the owner is there whom a path names.
+    ///
+    /// # Errors
+    /// `NOT_FOUND`; `STORE_BUSY`, `INTERNAL`.
+    pub async fn owner_exists(&self, place: &Place) -> Result<()> {
+        if place.owner.is_empty() {
+            return Ok(());
+        }
+        let mut connection = self.pool.acquire().await?;
+        owner_exists(&mut connection, place).await
+    }
+
     /// Makes an id: UUIDv7 of our clock and random source.
     pub fn new_id(&self) -> String {
         let random = random_bytes::<10>(&*self.random);
@@ -338,7 +353,7 @@ impl Work<'_> {
                 return Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text));
             }
             (Op::Create { id, body }, None) => {
-                self.owner_must_exist(place).await?;
+                owner_exists(self.db, place).await?;
                 return self.put(place, id, None, body, system, action).await;
             }
             (Op::Restore { id, version }, before) if !hidden => {
@@ -367,32 +382,6 @@ impl Work<'_> {
         }
     }
 
-    async fn restore(
-        &mut self,
-        place: &Place,
-        id: String,
-        version: i64,
-        before: Option<Entity>,
-        system: System,
-    ) -> Result<Done> {
-        let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
-        let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
-        let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
-        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
-        if before.is_none() && !place.family.shows(self.caller, &body, None) {
-            return Err(Problem::not_found(&id));
-        }
-        // Fields of the service come back as they were, too.
-        let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);
-        let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));
-        let system = System { body: kept.chain(system.body.clone()).collect(), ..system };
-        let strict = std::mem::replace(&mut self.reading, Reading::Lenient);
-        let id = before.is_none().then_some(id);
-        let done = self.put(place, id, before, body, system, "RESTORE").await;
-        self.reading = strict;
-        done
-    }
-
     /// Writes an entity, new or in the place of another one.
     async fn put(
         &mut self,
@@ -400,10 +389,11 @@ impl Work<'_> {
         id: Option<String>,
         before: Option<Entity>,
         body: Map<String, Value>,
-        system: System,
+        mut system: System,
         action: &'static str,
     ) -> Result<Done> {
         let family = place.family;
+        let made = system.made.take();
         let mut draft = Draft { family, before: before.as_ref(), reading: self.reading }.read(body, system)?;
         self.config.fits(family, &draft.body)?;
         self.config.hide(family, before.as_ref(), &mut draft)?;
@@ -424,7 +414,7 @@ impl Work<'_> {
             return Ok(Done { action, after: before.clone(), before, changed: false });
         }
         let after = match &before {
-            None => self.fresh(place, id, draft.body, draft.sealed).await?,
+            None => self.fresh(place, id, draft.body, draft.sealed, made).await?,
             Some(old) => Entity {
                 version: old.version + 1,
                 updated_ms: self.now_ms,
@@ -451,6 +441,7 @@ impl Work<'_> {
         id: Option<String>,
         body: Map<String, Value>,
         sealed: Map<String, Value>,
+        made: Option<(i64, String)>,
     ) -> Result<Entity> {
         let sql = "SELECT count(*) FROM entity WHERE family = ?";
         let count: i64 = statement(sql).bind(place.family.name).fetch_one(&mut *self.db).await?.try_get(0)?;
@@ -461,13 +452,14 @@ impl Work<'_> {
         let id = id.unwrap_or_else(|| self.config.new_id());
         let sql = "SELECT coalesce(max(version), 0) FROM entity_version WHERE family = ? AND id = ?";
         let last: i64 = statement(sql).bind(place.family.name).bind(&id).fetch_one(&mut *self.db).await?.try_get(0)?;
+        let (created_ms, created_by) = made.unwrap_or_else(|| (self.now_ms, self.caller.name.clone()));
         Ok(Entity {
             id,
             owner: place.owner.clone(),
             version: last + 1,
-            created_ms: self.now_ms,
+            created_ms,
             updated_ms: self.now_ms,
-            created_by: self.caller.name.clone(),
+            created_by,
             updated_by: self.caller.name.clone(),
             managed_by: self.caller.manager.clone(),
             body,
@@ -546,14 +538,15 @@ impl Work<'_> {
         }
         Ok(())
     }
+}
 
-    async fn owner_must_exist(&mut self, place: &Place) -> Result<()> {
-        let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
-        let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
-        match known && find(self.db, family, id).await?.is_some() {
-            true => Ok(()),
-            false => Err(Problem::not_found(id)),
-        }
+/// What the path puts before a family is there.
+async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
+    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
+    let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
+    match known && find(db, family, id).await?.is_some() {
+        true => Ok(()),
+        false => Err(Problem::not_found(id)),
     }
 }
 

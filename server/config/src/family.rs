@@ -11,6 +11,7 @@ use crate::change::Drafted;
 use crate::document::Entity;
 use crate::families::{no_builtin, no_links, no_rules, no_service};
 use crate::fields::{Field, Kind, Mode};
+use crate::filter::Class;
 use crate::problem::{FieldError, Result};
 use crate::staged::{Area, STAGED};
 
@@ -199,6 +200,18 @@ impl Family {
             || self.can_wait() && first == STAGED
             || self.derived.contains(&first)
             || self.field(first).is_some_and(|f| f.mode != Mode::WriteOnly)
+    }
+
+    /// What the values at a path are, where the field itself stands there.
+    pub(crate) fn class_of(&self, path: &str) -> Option<Class> {
+        match path {
+            "createdAt" | "updatedAt" => Some(Class::Time),
+            "version" => Some(Class::Number),
+            _ if KEPT.contains(&path) => Some(Class::Text),
+            // What is shown need not be what is stored.
+            _ if self.derived.contains(&path) => None,
+            _ => self.kind_of(path).and_then(Class::of),
+        }
     }
 
     /// Says whether changes of its entities can wait for a deploy.

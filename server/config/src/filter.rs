@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
 
+use crate::fields::Kind;
 use crate::json::{shown, time_of, time_text};
 use crate::problem::{Problem, Result};
 
@@ -38,6 +39,51 @@ pub(crate) enum Op {
     Ge,
     Lt,
     Le,
+}
+
+/// What the values of a field are, as far as a comparison needs it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Class {
+    Text,
+    Number,
+    Bool,
+    Time,
+}
+
+impl Class {
+    /// That of a kind of fields; none: a list, a map or anything.
+    pub(crate) fn of(kind: Kind) -> Option<Self> {
+        match kind {
+            Kind::Text { .. }
+            | Kind::Login { .. }
+            | Kind::Prose { .. }
+            | Kind::Id
+            | Kind::Word(_)
+            | Kind::Slug
+            | Kind::Duration => Some(Self::Text),
+            Kind::Int { .. } | Kind::Number { .. } => Some(Self::Number),
+            Kind::Bool => Some(Self::Bool),
+            Kind::Time => Some(Self::Time),
+            _ => None,
+        }
+    }
+
+    /// Puts a value into the form in which entities show it, so that texts compare as times do.
+    fn fitted(self, value: &Value) -> Result<Value, &'static str> {
+        match (self, value) {
+            (_, Value::Null)
+            | (Self::Text, Value::String(_))
+            | (Self::Number, Value::Number(_))
+            | (Self::Bool, Value::Bool(_)) => Ok(value.clone()),
+            (Self::Time, _) => match value.as_str().and_then(time_of) {
+                Some(ms) => Ok(Value::String(time_text(ms))),
+                None => Err("a time like \"2026-01-31T12:00:00Z\""),
+            },
+            (Self::Text, _) => Err("a text in quotes"),
+            (Self::Number, _) => Err("a number"),
+            (Self::Bool, _) => Err("true or false"),
+        }
+    }
 }
 
 const OPS: [(&str, Op); 9] = [
@@ -101,6 +147,34 @@ impl Filter {
             Self::In(path, values) => {
                 let found = at(entity, path).unwrap_or(&Value::Null);
                 values.iter().any(|value| compare(found, Op::Eq, value))
+            }
+        }
+    }
+
+    /// Checks the values that fields are compared with, and puts times into the form in which entities show them. What no
+    /// field can be equal to is a mistake, and would find nothing in silence.
+    ///
+    /// # Errors
+    /// `INVALID_PARAMETER`.
+    pub(crate) fn fit(&mut self, class: &dyn Fn(&str) -> Option<Class>) -> Result<()> {
+        let wrong =
+            |path: &str, what: &str| Problem::parameter(format!("`{}` must be compared with {what}", shown(path)));
+        match self {
+            Self::All(list) | Self::Any(list) => list.iter_mut().try_for_each(|f| f.fit(class)),
+            Self::Not(inner) => inner.fit(class),
+            // A part of a text may be any text.
+            Self::Present(_) | Self::Compare(_, Op::Contains | Op::Starts | Op::Ends, _) => Ok(()),
+            Self::Compare(path, _, value) => {
+                let Some(class) = class(path) else { return Ok(()) };
+                *value = class.fitted(value).map_err(|what| wrong(path, what))?;
+                Ok(())
+            }
+            Self::In(path, values) => {
+                let Some(class) = class(path) else { return Ok(()) };
+                for value in values {
+                    *value = class.fitted(value).map_err(|what| wrong(path, what))?;
+                }
+                Ok(())
             }
         }
     }
@@ -257,7 +331,7 @@ impl<'a> Parser<'a> {
             self.at = before;
             return Err(self.error("eq, ne, co, sw, ew, gt, ge, lt, le, in or pr"));
         };
-        let value = self.value(&path)?;
+        let value = self.value()?;
         Ok(Filter::Compare(path, *op, value))
     }
 
@@ -267,7 +341,7 @@ impl<'a> Parser<'a> {
         }
         let mut values = Vec::new();
         loop {
-            values.push(self.value(&path)?);
+            values.push(self.value()?);
             if self.eat(')') {
                 return Ok(Filter::In(path, values));
             }
@@ -277,7 +351,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn value(&mut self, path: &str) -> Result<Value> {
+    fn value(&mut self) -> Result<Value> {
         self.space();
         let before = self.at;
         let value = if self.rest().starts_with('"') {
@@ -288,20 +362,11 @@ impl<'a> Parser<'a> {
         } else {
             serde_json::from_str(self.word()).ok().filter(|v: &Value| !v.is_array() && !v.is_object())
         };
-        value.map(|value| typed(path, value)).ok_or_else(|| {
+        value.ok_or_else(|| {
             self.at = before;
             self.error("a text in quotes, a number, true, false or null")
         })
     }
-}
-
-/// Puts a time into the form in which entities show it, so that texts compare as times do.
-pub(crate) fn typed(path: &str, value: Value) -> Value {
-    if !path.ends_with("At") {
-        return value;
-    }
-    let time = value.as_str().and_then(time_of);
-    time.map_or(value, |ms| Value::String(time_text(ms)))
 }
 
 #[cfg(test)]
@@ -318,7 +383,11 @@ mod tests {
         }) else {
             panic!("an object")
         };
-        let check = |text: &str, yes: bool| assert_eq!(parse(text).unwrap().allows(&entity), yes, "{text}");
+        let check = |text: &str, yes: bool| {
+            let mut filter = parse(text).unwrap();
+            filter.fit(&|path| (path == "createdAt").then_some(Class::Time)).unwrap();
+            assert_eq!(filter.allows(&entity), yes, "{text}");
+        };
         check(r#"name eq "Cart""#, true);
         check(r#"name eq "cart""#, false);
         check(r#"name NE "cart" AND n ge 5"#, true);
@@ -360,5 +429,37 @@ mod tests {
         check(&vec!["n eq 1"; 51].join(" or "), "more than 50");
         check(&" ".repeat(20 << 10), "more than 16384 bytes");
         check("name eq {}", "expected a text");
+    }
+
+    #[test]
+    fn values_fit_their_fields() {
+        let class = |path: &str| match path {
+            "at" => Some(Class::Time),
+            "version" => Some(Class::Number),
+            "enabled" => Some(Class::Bool),
+            "name" => Some(Class::Text),
+            _ => None,
+        };
+        let fits = |text: &str| parse(text).unwrap().fit(&class).map_err(|problem| problem.code);
+        for good in [
+            r#"at ge "2026-01-31T12:00:00+01:00""#,
+            r#"at sw "2026-01""#,
+            "version in (1, 2.5, null)",
+            "enabled eq true or not (name eq null)",
+            r#"other eq 5 and other ne "x""#,
+            "version pr",
+        ] {
+            assert_eq!(fits(good), Ok(()), "{good}");
+        }
+        for wrong in [
+            r#"at gt "bad""#,
+            "at eq 5",
+            r#"version eq "1""#,
+            r#"version in (1, "2")"#,
+            r#"not (enabled eq "true")"#,
+            r#"name eq "x" and name ne 5"#,
+        ] {
+            assert_eq!(fits(wrong), Err("INVALID_PARAMETER"), "{wrong}");
+        }
     }
 }

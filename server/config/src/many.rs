@@ -6,6 +6,7 @@ use serde_json::{Map, Value, json};
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find};
+use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::fields::Mode;
 use crate::problem::{Problem, ProblemKind, Result};
@@ -309,12 +310,22 @@ impl Config {
 impl Work<'_> {
     /// Creates an item, or replaces the one with its id or its unique fields.
     async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<Done> {
-        let Op::Create { id, body } = op else { return Err(Problem::internal("an item is an entity")) };
+        let Op::Create { id, mut body } = op else { return Err(Problem::internal("an item is an entity")) };
         let found = match &id {
             Some(id) if find(self.db, place.family.name, id).await?.is_some() => Some(id.clone()),
             _ if self.reading == Reading::Lenient => self.same_names(place, &body).await?,
             _ => None,
         };
+        let present = match &found {
+            Some(id) => find(self.db, place.family.name, id).await?,
+            None => None,
+        };
+        // A resource that does not say where it comes from comes from here, unless it was there already.
+        let silent = body.get("source").is_none_or(Value::is_null);
+        if silent && self.reading == Reading::Lenient && place.family.name == RESOURCES.name {
+            let source = present.as_ref().and_then(|p| p.body.get("source").cloned());
+            body.insert("source".to_owned(), source.unwrap_or_else(|| json!("import")));
+        }
         match found {
             Some(id) if mode == ImportMode::Create => {
                 let text = format!("there is one already: `{id}`");
@@ -322,7 +333,6 @@ impl Work<'_> {
             }
             Some(id) => {
                 // What is built in is the same in every installation: it may stand in an import as it is.
-                let present = find(self.db, place.family.name, &id).await?;
                 if let Some(present) = present.filter(|p| self.reading == Reading::Lenient && p.managed_by == "builtin")
                 {
                     return Ok(Done {

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use crate::document::Page;
 use crate::family::Family;
-use crate::filter::{self, Filter, Op, order, typed};
+use crate::filter::{self, Class, Filter, Op, order};
 use crate::json::shown;
 use crate::problem::{Problem, ProblemKind, Result};
 
@@ -51,7 +51,7 @@ impl ListQuery {
             bound: String::new(),
         };
         let (mut all, mut cursor) = (Vec::new(), None);
-        let mut any: Vec<(String, Vec<Value>)> = Vec::new();
+        let mut any: Vec<(String, Vec<String>)> = Vec::new();
         let mut seen: Vec<&str> = Vec::new();
         for (key, value) in parameters.iter().filter(|(key, _)| !other.contains(&key.as_str())) {
             let once = matches!(key.as_str(), "limit" | "cursor" | "sort" | "filter" | "q" | "fields" | "count");
@@ -67,32 +67,25 @@ impl ListQuery {
                 "q" => query.contains = Some(value.to_lowercase()),
                 "fields" => query.fields = Some(paths(family, value)?),
                 "count" => query.count = flag("count", value)?,
-                path if family.can_be_read(path) => {
-                    let value = typed(path, shorthand(value));
-                    match any.iter_mut().find(|(p, _)| p == path) {
-                        Some((_, values)) => values.push(value),
-                        None => any.push((path.to_owned(), vec![value])),
-                    }
-                }
+                path if family.can_be_read(path) => match any.iter_mut().find(|(p, _)| p == path) {
+                    Some((_, values)) => values.push(value.clone()),
+                    None => any.push((path.to_owned(), vec![value.clone()])),
+                },
                 other => return Err(Problem::parameter(format!("unknown parameter `{}`", shown(other)))),
             }
         }
-        for (path, values) in any {
-            let either = values.into_iter().flat_map(|v| {
-                // `version=7` may mean the text as well as the number.
-                let text = (!v.is_string()).then(|| Filter::Compare(path.clone(), Op::Eq, json!(v.to_string())));
-                [Some(Filter::Compare(path.clone(), Op::Eq, v)), text].into_iter().flatten()
-            });
-            all.push(Filter::Any(either.collect()));
-        }
-        query.filter = (!all.is_empty()).then_some(Filter::All(all));
-        if let Some(filter) = &query.filter {
+        for filter in &mut all {
             let mut named = Vec::new();
             filter.paths(&mut named);
             if let Some(unknown) = named.into_iter().find(|p| !family.can_be_read(p)) {
                 return Err(Problem::parameter(format!("unknown field `{}` in `filter`", shown(unknown))));
             }
+            filter.fit(&|path| family.class_of(path))?;
         }
+        for (path, values) in any {
+            all.push(any_of(&path, &values, &|path| family.class_of(path))?);
+        }
+        query.filter = (!all.is_empty()).then_some(Filter::All(all));
         if query.sort.is_empty() {
             let natural = family.natural.iter().map(|(field, down)| ((*field).to_owned(), *down));
             query.sort = natural.collect();
@@ -106,16 +99,15 @@ impl ListQuery {
     }
 
     fn digest(&self, family: &Family) -> String {
-        let text = format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort);
-        URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..12])
+        bound_to(&format!("{} {:?} {:?} {:?}", family.name, self.filter, self.contains, self.sort))
     }
 
     fn read_cursor(&self, text: &str) -> Result<(Vec<Value>, String)> {
-        let wrong = || Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", "the cursor is not one of this list");
-        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| wrong())?;
-        let (bound, keys, id): (String, Vec<Value>, String) = serde_json::from_slice(&bytes).map_err(|_| wrong())?;
+        let bytes = URL_SAFE_NO_PAD.decode(text).map_err(|_| cursor_mismatch())?;
+        let (bound, keys, id): (String, Vec<Value>, String) =
+            serde_json::from_slice(&bytes).map_err(|_| cursor_mismatch())?;
         if bound != self.bound || keys.len() != self.sort.len() {
-            return Err(wrong());
+            return Err(cursor_mismatch());
         }
         Ok((keys, id))
     }
@@ -175,12 +167,22 @@ impl ListQuery {
     }
 
     /// Cuts an entity to the fields that are asked for.
-    pub(crate) fn cut(&self, entity: Map<String, Value>) -> Map<String, Value> {
+    pub fn cut(&self, entity: Map<String, Value>) -> Map<String, Value> {
         match &self.fields {
             None => entity,
             Some(paths) => cut(&entity, paths),
         }
     }
+}
+
+/// A short text for what a cursor is bound to.
+pub(crate) fn bound_to(text: &str) -> String {
+    URL_SAFE_NO_PAD.encode(&digest(&SHA256, text.as_bytes()).as_ref()[..12])
+}
+
+/// A cursor of another list, or none at all.
+pub(crate) fn cursor_mismatch() -> Problem {
+    Problem::new(ProblemKind::Malformed, "CURSOR_MISMATCH", "the cursor is not one of this list")
 }
 
 /// Keeps `id` and what stands at some paths.
@@ -244,6 +246,31 @@ fn paths(family: &Family, text: &str) -> Result<Vec<String>> {
         None if list.len() > FIELDS_MAX => Err(Problem::parameter("`fields` names too many fields")),
         None => Ok(list),
     }
+}
+
+/// What `<field>=value` asks for, of a field that is named more than once any of its values.
+///
+/// # Errors
+/// `INVALID_PARAMETER`: what the field cannot be.
+pub(crate) fn any_of(path: &str, values: &[String], class: &dyn Fn(&str) -> Option<Class>) -> Result<Filter> {
+    let mut either = Vec::new();
+    for text in values {
+        // `name=7` means the text, `version=7` the number, and where neither is known it may be both.
+        let read = shorthand(text);
+        let as_text = (!read.is_string()).then(|| json!(text));
+        let (before, mut refused) = (either.len(), None);
+        for value in [Some(read), as_text].into_iter().flatten() {
+            let mut filter = Filter::Compare(path.to_owned(), Op::Eq, value);
+            match filter.fit(class) {
+                Ok(()) => either.push(filter),
+                Err(problem) => refused = Some(problem),
+            }
+        }
+        if let (true, Some(problem)) = (either.len() == before, refused) {
+            return Err(problem);
+        }
+    }
+    Ok(Filter::Any(either))
 }
 
 /// A value without quotes: what is a number, true, false or null is meant as one.

@@ -186,6 +186,29 @@ async fn pages_have_rules_of_their_own() {
     assert_eq!(members(&server).await, of(&[(1, "load /cart"), (2, "load /pay"), (4, "service")]));
     let candidates = asked(&server, "", "GET", "/rum-key-business-transactions/candidates", &Value::Null).await;
     assert_eq!(candidates["items"].as_array().map(Vec::len), Some(2), "{candidates}");
+    for (sort, status) in [("-application", 200), ("service", 400)] {
+        let path = format!("/rum-key-business-transactions/candidates?sort={sort}");
+        assert_eq!(call(&server, "", "GET", &path, &Value::Null).await.status, status, "{sort}");
+    }
+    // Examples are read as what is stored: pages by the names of senders.
+    let rule =
+        json!({"name": "any", "nameTemplate": "{kind} {url.path}", "condition": {"field": "url.path", "op": "exists"}});
+    let samples = json!([{"kind": "xhr", "attributes": {"http.url": "https://shop.example/pay?x"}}]);
+    let path = "/rum-bt-detection-rules/test";
+    let tested = asked(&server, "", "POST", path, &json!({"rule": rule, "samples": samples})).await;
+    assert_eq!(tested["results"][0]["name"], "xhr /pay", "{tested}");
+    let stored = asked(&server, "", "POST", path, &json!({"rule": rule, "start": 0})).await;
+    assert_eq!(
+        (&stored["matched"], &stored["examples"][0]["application"]),
+        (&json!(3), &json!("shop-web")),
+        "{stored}"
+    );
+    let misspelt = call(&server, "", "POST", &format!("{path}?x=1"), &json!({"rule": rule, "samples": samples})).await;
+    assert_eq!(misspelt.status, 400);
+    let some = json!({"applications": ["shop-web"]});
+    ended(&server, "", &apply(&server, "", "/rum-bt-detection-rules/apply-to-all", some).await).await;
+    let both = json!({"applications": ["shop-web"], "services": ["shop-web"]});
+    assert_eq!(call(&server, "", "POST", "/rum-bt-detection-rules/apply-to-all", &both).await.status, 422);
     let key = json!({"name": "pay", "application": "shop-web", "transactionName": "load /pay"});
     let key = made(&server, "", "/rum-key-business-transactions", key).await;
     let path = format!("/rum-key-business-transactions/{}/summary", id(&key));

@@ -150,9 +150,36 @@ fn test(op: &str, value: &Value, folded: bool) -> Checked<Test> {
             let [low, high] = list(value)? else {
                 return Err(("INVALID_VALUE", "must be a list of two: the least and the greatest".to_owned()));
             };
-            Test::Within(Some((bound(low)?, true)), Some((bound(high)?, true)))
+            let (low, high) = (bound(low)?, bound(high)?);
+            let reversed = match (low.number, high.number) {
+                (Some(low), Some(high)) => low > high,
+                // What variables stand for is known when they are bound.
+                (None, None) => low.text > high.text && !low.is_variable() && !high.is_variable(),
+                _ => false,
+            };
+            if reversed {
+                return Err((
+                    "INVALID_VALUE",
+                    "must be the least and then the greatest: nothing lies between".to_owned(),
+                ));
+            }
+            Test::Within(Some((low, true)), Some((high, true)))
         }
     })
+}
+
+/// Refuses a text where a field is always a number: nothing could hold of it.
+fn fits(field: &FieldName, test: &Test) -> Checked<()> {
+    if *field != FieldName::Intrinsic("span.durationMs") {
+        return Ok(());
+    }
+    let known = |operand: &Operand| operand.number.is_some() || operand.is_variable();
+    let fits = match test {
+        Test::In(operands, _) | Test::NotIn(operands, _) => operands.iter().all(known),
+        Test::Within(low, high) => [low, high].into_iter().flatten().all(|(operand, _)| known(operand)),
+        _ => true,
+    };
+    if fits { Ok(()) } else { Err(("INVALID_TYPE", "must be a number: the field is one".to_owned())) }
 }
 
 impl Leaf {
@@ -200,6 +227,10 @@ impl Leaf {
                 let value = map.get("value").filter(|v| !v.is_null());
                 let value = value.or((*op == "exists").then_some(there));
                 let test = value.ok_or(("REQUIRED", "is required".to_owned())).and_then(|v| test(op, v, folded));
+                let test = test.and_then(|test| match &field {
+                    Ok(field) => fits(field, &test).map(|()| test),
+                    Err(_) => Ok(test),
+                });
                 test.map_err(|(code, message)| put("value", code, message)).ok()
             }
         };
@@ -240,6 +271,11 @@ fn order(found: &str, operand: &Operand) -> Ordering {
 }
 
 impl Operand {
+    /// Says whether something else is put in its place when the condition is used.
+    fn is_variable(&self) -> bool {
+        self.text.strip_prefix('$').is_some_and(|name| !name.is_empty() && !name.starts_with('$'))
+    }
+
     fn is(&self, found: &str, fold: bool) -> bool {
         if folded(found, fold) == folded(&self.text, fold) {
             return true;

@@ -46,12 +46,8 @@ impl<'a> PageRow<'a> {
         Candidate { service: application, kind: self.kind, is_entry: true, fields: self }
     }
 
-    fn attribute(&self, keys: &[&str]) -> Option<Cow<'_, str>> {
-        keys.iter().find_map(|key| find(self.row.attributes, key).or_else(|| find(self.row.resource, key)))
-    }
-
-    fn url(&self) -> Option<Cow<'_, str>> {
-        self.attribute(&["url.full", "http.url", "location.href"])
+    fn attribute(&self, key: &str) -> Option<Cow<'_, str>> {
+        find(self.row.attributes, key).or_else(|| find(self.row.resource, key))
     }
 }
 
@@ -72,20 +68,44 @@ impl Fields for PageRow<'_> {
         if own.is_some() {
             return own;
         }
-        // What pages are described by, from what senders know.
-        match key {
-            "application" => (!self.row.service.is_empty()).then_some(Cow::Borrowed(self.row.service)),
-            "kind" => Some(Cow::Borrowed(self.kind)),
-            "url.full" => self.url(),
-            "url.path" => self.url().map(|url| Cow::Owned(path_of(&url))),
-            "page.title" => self.attribute(&["document.title", "browser.document.title"]),
-            "action.name" => Some(Cow::Borrowed(self.row.name)).filter(|_| self.kind == "userAction"),
-            "action.type" => self.attribute(&["event_type"]),
-            "browser.name" => self.attribute(&["user_agent.name"]),
-            "device.type" => self.attribute(&["device.model.type"]),
-            "geo.country" => self.attribute(&["geo.country.iso_code", "client.geo.country_iso_code"]),
-            _ => None,
-        }
+        let of = Happened {
+            kind: Some(self.kind),
+            name: Some(self.row.name),
+            application: Some(self.row.service).filter(|name| !name.is_empty()),
+        };
+        told(key, &of, &|key| self.attribute(key))
+    }
+}
+
+/// What is known of something that happened in a browser.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Happened<'a> {
+    pub(super) kind: Option<&'a str>,
+    pub(super) name: Option<&'a str>,
+    pub(super) application: Option<&'a str>,
+}
+
+/// A field that pages are described by and that is not there under its own name, from what senders know; `look` finds an
+/// attribute.
+pub(super) fn told<'a>(
+    key: &str,
+    of: &Happened<'a>,
+    look: &dyn Fn(&str) -> Option<Cow<'a, str>>,
+) -> Option<Cow<'a, str>> {
+    let first = |keys: &[&str]| keys.iter().find_map(|key| look(key));
+    let url = || first(&["url.full", "http.url", "location.href"]);
+    match key {
+        "application" => of.application.map(Cow::Borrowed),
+        "kind" => of.kind.map(Cow::Borrowed),
+        "url.full" => url(),
+        "url.path" => url().map(|url| Cow::Owned(path_of(&url))),
+        "page.title" => first(&["document.title", "browser.document.title"]),
+        "action.name" => of.name.filter(|_| of.kind == Some("userAction")).map(Cow::Borrowed),
+        "action.type" => first(&["event_type"]),
+        "browser.name" => first(&["user_agent.name"]),
+        "device.type" => first(&["device.model.type"]),
+        "geo.country" => first(&["geo.country.iso_code", "client.geo.country_iso_code"]),
+        _ => None,
     }
 }
 

@@ -4,12 +4,15 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
+use super::pages::{Happened, told};
 use crate::condition::{FieldName, Fields};
 
 /// Words of kinds.
 const KINDS: [&str; 5] = ["internal", "server", "client", "producer", "consumer"];
+/// Words of what happens in browsers.
+const PAGE_KINDS: [&str; 4] = ["pageLoad", "routeChange", "userAction", "xhr"];
 
-/// An example of a span; it counts as a root span.
+/// An example of a span, or of what happened in a browser; it counts as a root span.
 #[derive(Debug, Clone, Default)]
 pub struct Sample {
     name: Option<String>,
@@ -17,6 +20,8 @@ pub struct Sample {
     /// Its service; none: any that a rule asks for.
     pub service: Option<String>,
     attributes: Map<String, Value>,
+    /// Whether it is of a browser.
+    pages: bool,
 }
 
 impl Sample {
@@ -46,11 +51,17 @@ impl Sample {
         };
         let mut texts = texts.into_iter();
         let mut next = || texts.next().flatten();
-        let (name, kind, service) = (next(), next().map(|kind| kind.to_ascii_lowercase()), next());
-        if kind.as_ref().is_some_and(|kind| owner == "service" && !KINDS.contains(&kind.as_str())) {
-            return wrong("/kind", "INVALID_VALUE", "must be internal, server, client, producer or consumer");
-        }
-        Ok(Self { name, kind, service, attributes })
+        let (name, kind, service) = (next(), next(), next());
+        let pages = owner == "application";
+        let kinds: &[&str] = if pages { &PAGE_KINDS } else { &KINDS };
+        let kind = match kind {
+            None => None,
+            Some(given) => match kinds.iter().find(|kind| kind.eq_ignore_ascii_case(&given)) {
+                Some(kind) => Some((*kind).to_owned()),
+                None => return wrong("/kind", "INVALID_VALUE", &format!("must be one of {}", kinds.join(", "))),
+            },
+        };
+        Ok(Self { name, kind, service, attributes, pages })
     }
 
     /// Says whether it is of a kind; one without a kind is of any.
@@ -65,20 +76,34 @@ impl Sample {
             other => Some(Cow::Owned(other.to_string())),
         }
     }
+
+    /// An attribute of its own, else of its resource.
+    fn any_attribute(&self, key: &str) -> Option<Cow<'_, str>> {
+        self.attribute(key).or_else(|| self.attribute(&format!("resource.{key}")))
+    }
 }
 
 impl Fields for Sample {
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
         let own = |text: &Option<String>| text.clone().map(Cow::Owned);
-        match name {
+        let found = match name {
             FieldName::Intrinsic("span.name") => own(&self.name).or_else(|| self.attribute("span.name")),
+            // What happened in a browser is no kind of spans.
+            FieldName::Intrinsic("span.kind") if self.pages => self.attribute("span.kind"),
             FieldName::Intrinsic("span.kind") => own(&self.kind).or_else(|| self.attribute("span.kind")),
             FieldName::Intrinsic("service.name") => own(&self.service).or_else(|| self.attribute("service.name")),
             FieldName::Intrinsic(other) => self.attribute(other),
             FieldName::Resource(key) => self.attribute(&format!("resource.{key}")),
             FieldName::Attribute(key) => self.attribute(key),
-            FieldName::Bare(key) => self.attribute(key).or_else(|| self.attribute(&format!("resource.{key}"))),
-        }
+            FieldName::Bare(key) => self.any_attribute(key),
+        };
+        let key = match name {
+            FieldName::Attribute(key) | FieldName::Bare(key) if self.pages => key,
+            _ => return found,
+        };
+        // As for stored spans: what pages are described by, from what senders know.
+        let (kind, name, application) = (self.kind.as_deref(), self.name.as_deref(), self.service.as_deref());
+        found.or_else(|| told(key, &Happened { kind, name, application }, &|key| self.any_attribute(key)))
     }
 }
 
@@ -109,5 +134,26 @@ mod tests {
         {
             assert!(Sample::parse(&wrong, "service", &[]).is_err(), "{wrong}");
         }
+    }
+
+    /// An example of a page is read as what browsers send.
+    #[test]
+    fn pages() {
+        let value = json!({"name": "Buy", "kind": "useraction", "application": "shop", "attributes": {
+            "http.url": "https://shop.example/cart?a=1", "document.title": "Cart", "resource.user_agent.name": "Firefox"}});
+        let sample = Sample::parse(&value, "application", &[]).unwrap();
+        let check = |name: &str, expected: Option<&str>| {
+            assert_eq!(sample.get(&FieldName::parse(name)).as_deref(), expected, "{name}");
+        };
+        check("url.full", Some("https://shop.example/cart?a=1"));
+        check("url.path", Some("/cart"));
+        check("attributes.page.title", Some("Cart"));
+        check("browser.name", Some("Firefox"));
+        check("action.name", Some("Buy"));
+        check("kind", Some("userAction"));
+        check("application", Some("shop"));
+        check("span.kind", None);
+        check("geo.country", None);
+        assert!(Sample::parse(&json!({"kind": "server"}), "application", &[]).is_err());
     }
 }

@@ -72,6 +72,14 @@ impl Target {
             "timestamp" => Type::Timestamp,
             _ => Type::Text,
         };
+        let default = map.get("default").cloned().unwrap_or(Value::Null);
+        if text("onError") == Some("default") && default.is_null() {
+            errors.push(ConditionError::new(
+                "/default",
+                "REQUIRED",
+                "goes with `onError` `default`; for none use `null`",
+            ));
+        }
         if !errors.is_empty() {
             return Err(errors);
         }
@@ -81,7 +89,7 @@ impl Target {
             kind,
             transform: text("transform").unwrap_or("none").to_owned(),
             on_error: text("onError").unwrap_or("skip").to_owned(),
-            default: map.get("default").cloned().unwrap_or(Value::Null),
+            default,
             overwrite: map.get("overwrite").and_then(Value::as_bool).unwrap_or_default(),
         })
     }

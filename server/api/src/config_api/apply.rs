@@ -69,6 +69,12 @@ impl Ask {
         Ok(accepted(&self.config.queue_job(job, &self.caller).await?))
     }
 
+    /// The member that names whose telemetry is meant: rules of pages have applications, too.
+    fn named_by(&self, body: &Map<String, Value>) -> &'static str {
+        let pages = self.place.family.name == RUM_DETECTION_RULES.name;
+        if pages && body.contains_key("applications") { "applications" } else { "services" }
+    }
+
     /// A rule that the caller sees.
     async fn rule(&self, id: &str, at: String) -> Result<Entity> {
         let found = self.config.get(&self.place, id, &self.caller).await;
@@ -81,24 +87,28 @@ impl Ask {
 
 fn all<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.body_or_none()?;
-        only_members(&body, &["ruleIds", "services", "start", "end"])?;
+        let services = ask.named_by(&body);
+        only_members(&body, &["ruleIds", services, "start", "end"])?;
         let rules = texts(&body, "ruleIds")?;
         for (n, id) in rules.iter().flatten().enumerate() {
             ask.rule(id, format!("/ruleIds/{n}")).await?;
         }
-        let services = texts(&body, "services")?.unwrap_or_else(|| vec!["*".to_owned()]);
+        let services = texts(&body, services)?.unwrap_or_else(|| vec!["*".to_owned()]);
         ask.apply(&body, rules, services).await
     })
 }
 
 fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.body_or_none()?;
-        only_members(&body, &["services", "start", "end"])?;
+        let services = ask.named_by(&body);
+        only_members(&body, &[services, "start", "end"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let own = rule.body.get(owner_of(ask.place.family)).and_then(Value::as_str).unwrap_or("*").to_owned();
-        let services = texts(&body, "services")?.unwrap_or_else(|| vec![own]);
+        let services = texts(&body, services)?.unwrap_or_else(|| vec![own]);
         ask.apply(&body, Some(vec![rule.id]), services).await
     })
 }

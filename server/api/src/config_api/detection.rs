@@ -72,6 +72,7 @@ pub(super) fn list<'a>(body: &'a Map<String, Value>, key: &str, max: usize) -> R
 
 fn test_pattern<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["op", "pattern", "nameTemplate", "inputs", "caseSensitive"])?;
         let leaf = json!({
@@ -130,6 +131,7 @@ impl Ask {
 
 fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["rule", "ruleId", "samples", "start", "end", "limit"])?;
         let owner = owner_of(ask.place.family);
@@ -213,7 +215,7 @@ impl Ask {
             .await?;
         let examples = self
             .rows(format!(
-                "SELECT trace_id AS \"traceId\", span_id AS \"spanId\", service_name AS service, {name} AS name \
+                "SELECT trace_id AS \"traceId\", span_id AS \"spanId\", service_name AS {owner}, {name} AS name \
                 FROM {in_window} AND {name} IS NOT NULL ORDER BY start_time DESC LIMIT {}",
                 limit.min(EXAMPLES_MAX)
             ))

@@ -60,6 +60,7 @@ impl Record for Sample {
 
 fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["rule", "ruleId", "samples", "query"])?;
         let tested = ask.tested(&body).await?;

@@ -5,7 +5,10 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask, csv, yaml};
+use super::{Answer, Ask, csv, only_members, yaml};
+
+/// What an export says of its form.
+const FORMAT: &str = "quiver/1";
 
 pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     let Some(value) = body.get("ids") else { return Ok(None) };
@@ -71,12 +74,15 @@ impl Ask {
     }
 
     pub(super) async fn bulk_delete(&self) -> Result<Answer> {
-        let ids = self.named(&self.object()?).await?;
+        let body = self.object()?;
+        only_members(&body, &["ids", "filter"])?;
+        let ids = self.named(&body).await?;
         self.deleted(ids).await
     }
 
     pub(super) async fn bulk_update(&self) -> Result<Answer> {
         let body = self.object()?;
+        only_members(&body, &["ids", "filter", "patch"])?;
         let Some(Value::Object(patch)) = body.get("patch") else {
             return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
         };
@@ -88,7 +94,7 @@ impl Ask {
     }
 
     pub(super) async fn export(&self) -> Result<Answer> {
-        let format = self.parameters.iter().find(|(key, _)| key == "format").map_or("json", |(_, value)| value);
+        let format = self.parameter("format")?.unwrap_or("json");
         if !matches!(format, "json" | "yaml") {
             return Err(Problem::parameter("`format` must be json or yaml"));
         }
@@ -100,7 +106,9 @@ impl Ask {
 
     /// PUT on the order: exactly the ids that are there.
     pub(super) async fn order(&self) -> Result<Answer> {
-        let ids = ids_in(&self.object()?)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "is required"))?;
+        let body = self.object()?;
+        only_members(&body, &["ids"])?;
+        let ids = ids_in(&body)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "is required"))?;
         let items = self.config.order(&self.place, &self.caller, ids, self.dry_run).await?;
         self.acts().await;
         Ok(Answer::ok(json!({"items": items})))
@@ -137,6 +145,9 @@ impl Ask {
         let mut body = self.import_body()?;
         if let Some(other) = body.keys().find(|key| !matches!(key.as_str(), "format" | "family" | "items")) {
             return Err(Problem::field(format!("/{other}"), "UNKNOWN_FIELD", "there is no such field"));
+        }
+        if body.get("format").is_some_and(|f| f.as_str() != Some(FORMAT)) {
+            return Err(Problem::field("/format", "INVALID_VALUE", format!("must be `{FORMAT}`")));
         }
         if body.get("family").is_some_and(|f| f.as_str() != Some(self.place.family.name)) {
             let text = format!("this is an export of another family than `{}`", self.place.family.name);

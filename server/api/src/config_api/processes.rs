@@ -199,6 +199,7 @@ fn instances<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer
 /// Follows a process that may not be saved.
 fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["process", "start", "end", "limit"])?;
         let given = match body.get("process") {

@@ -14,7 +14,7 @@ use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, Prob
 use serde_json::{Map, Value, json};
 
 use super::many::ids_in;
-use super::{Answer, Ask, special_at};
+use super::{Answer, Ask, only_members, special_at};
 use crate::rules_api::group_times;
 use crate::state::AppState;
 use crate::stored_rules::{GROUP_FIELDS, GroupKey, Stored, by_group, is_default, text};
@@ -367,6 +367,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let stored = seen(ask).await?.into_iter().find(|(k, _)| *k == key).map(|(_, stored)| stored);
         let stored = stored.ok_or_else(|| Problem::not_found(&format!("{}/{}", key.0, key.1)))?;
         let body = ask.object()?;
+        only_members(&body, &["ids"])?;
         let wanted = ids_in(&body)?.unwrap_or_default();
         let mut present: Vec<&str> = stored.rules.iter().map(|e| e.id.as_str()).collect();
         let mut asked: Vec<&str> = wanted.iter().map(String::as_str).collect();

@@ -122,6 +122,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
 
 pub(super) fn export<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.no_parameters(&super::NOT_OF_EXPORTS)?;
         let format = ask.parameter("format")?.unwrap_or("json");
         if !matches!(format, "json" | "yaml") {
             return Err(Problem::parameter("`format` must be json or yaml"));
@@ -241,6 +242,7 @@ pub(super) async fn put_many(ask: &Ask, mut body: Map<String, Value>) -> Result<
 /// Takes in what an export gave.
 pub(super) fn import<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.no_parameters(&super::NOT_OF_IMPORTS)?;
         let mode = ask.import_mode()?;
         let list = ask.items()?;
         let within = ListQuery::parse(&SILENCES, &ask.parameters, &["mode"])?.everything();

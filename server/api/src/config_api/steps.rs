@@ -172,6 +172,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 
 fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["ids"])?;
         let wanted = super::many::ids_in(&body)?;
@@ -199,6 +200,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
 
 fn move_to<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["before", "after", "position"])?;
         if body.len() != 1 {

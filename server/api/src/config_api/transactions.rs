@@ -20,8 +20,8 @@ use crate::state::AppState;
 
 /// Most transactions that are made at once.
 const ITEMS_MAX: usize = 500;
-/// What candidates are sorted by.
-const SORTS: [&str; 5] = ["count", "p95Ms", "errorRate", "transactionName", "service"];
+/// What candidates are sorted by, beside whose they are.
+const SORTS: [&str; 4] = ["count", "p95Ms", "errorRate", "transactionName"];
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let mut router = Router::new();
@@ -129,6 +129,7 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
 /// Makes key transactions, all or none; each is called after its service and its name.
 fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
+        ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["items"])?;
         let owner = owner_of(ask.place.family);

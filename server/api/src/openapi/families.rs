@@ -119,8 +119,11 @@ fn collection(paths: &mut Paths, family: &Family, path: &str) {
 
 fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
     let name = name_of(family);
-    let read = reads(family, "Reads an entity").parameter(header("If-None-Match", "an ETag that is known"));
-    let read = ok(read, "the entity", named(&name)).response("304", answer("as it is known", &[], &any().into()));
+    let read = reads(family, "Reads an entity")
+        .parameter(query("fields", string(), "fields that are shown"))
+        .parameter(header("If-None-Match", "an ETag that is known"));
+    let read = ok(read, "the entity", named(&format!("{name}Part")))
+        .response("304", answer("as it is known", &[], &any().into()));
     put(paths, path, HttpMethod::Get, read);
     let make = guarded(writes(family, "Replaces an entity, or creates it under this id"))
         .parameter(header("If-None-Match", "`*`: only if there is none"))

@@ -76,8 +76,13 @@ async fn create_read_change_delete() {
         assert_eq!((duplicate.code, duplicate.kind), ("DUPLICATE", ProblemKind::Conflict));
         fx.op(family, delete(&entity.id)).await.unwrap();
         assert_eq!(fx.op(family, delete(&entity.id)).await.unwrap_err().code, "NOT_FOUND");
+        fx.clock.0.fetch_add(5000, SeqCst);
         let back = fx.op(family, Op::Restore { id: entity.id.clone(), version: 3 }).await.unwrap();
+        fx.clock.0.fetch_add(-5000, SeqCst);
         let back = back.after.unwrap();
+        let shown = back.shown();
+        assert_eq!((&shown["createdAt"], &shown["createdBy"]), (&json!("2027-01-15T08:00:00.000Z"), &json!("system")));
+        assert_eq!(shown["updatedAt"], "2027-01-15T08:00:05.000Z");
         assert_eq!((back.id.as_str(), back.version, &back.body["description"]), (entity.id.as_str(), 6, &json!("x")));
         let history = fx.config.history(&place, &entity.id, &Caller::system()).await.unwrap();
         let actions: Vec<&str> =
@@ -175,6 +180,13 @@ async fn parameters_of_lists() {
     check(&[("fields", "nothing")], "`nothing` in `fields`").await;
     check(&[("filter", "nothing pr")], "`nothing` in `filter`").await;
     check(&[("count", "yes")], "true or false").await;
+    // A value that the field cannot have finds nothing by mistake.
+    check(&[("filter", r#"createdAt gt "bad""#)], "`createdAt` must be compared with a time").await;
+    check(&[("filter", r#"version eq "1""#)], "`version` must be compared with a number").await;
+    check(&[("version", "one")], "`version` must be compared with a number").await;
+    check(&[("createdAt", "soon")], "`createdAt` must be compared with a time").await;
+    fx.create(&GROUPS, json!({"name": "12"})).await.unwrap();
+    assert_eq!(fx.names(&GROUPS, &[("name", "12"), ("createdAt", "2027-01-15T09:00:00+01:00")]).await, ["12"]);
     check(&[("nothing", "x")], "unknown parameter `nothing`").await;
     let problem = fx.list(&USERS, &[("filter", "password pr")]).await.unwrap_err();
     assert!(problem.detail.contains("`password`"), "a secret cannot be searched: {problem}");
@@ -302,11 +314,39 @@ async fn audit_is_a_chain() {
     for (key, value) in [("sort", "actor"), ("fields", "nothing"), ("count", "maybe"), ("nothing", "x")] {
         assert_eq!(of(key, value).unwrap_err().code, "INVALID_PARAMETER", "{key}");
     }
+    let read = |parameters: &[(&str, &str)]| {
+        let owned: Vec<(String, String)> =
+            parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+        AuditQuery::parse(&owned)
+    };
     let parameters = [("count", "true"), ("limit", "1"), ("sort", "-at"), ("fields", "outcome")];
-    let parameters = parameters.map(|(key, value)| (key.to_owned(), value.to_owned()));
-    let page = fx.config.audit_rows(&AuditQuery::parse(&parameters).unwrap()).await.unwrap();
+    let page = fx.config.audit_rows(&read(&parameters).unwrap()).await.unwrap();
     assert_eq!((page.total, page.items.len(), page.next_cursor.is_some()), (Some(rows.len()), 1, true));
     assert_eq!(Value::Object(page.items[0].clone()), json!({"id": rows[0]["id"], "outcome": "refused"}));
+    // A cursor goes with its filter and its way, a row is found by all that it holds.
+    let cursor = page.next_cursor.clone().unwrap();
+    let next = fx.config.audit_rows(&read(&[("limit", "1"), ("cursor", &cursor)]).unwrap()).await.unwrap();
+    assert_eq!(next.items[0]["id"], rows[1]["id"]);
+    for other in [("sort", "at"), ("outcome", "refused"), ("q", "x"), ("filter", "code pr"), ("cursor", "7")] {
+        let asked = [("cursor", cursor.as_str()), other];
+        let asked = if other.0 == "cursor" { &asked[1..] } else { &asked[..] };
+        assert_eq!(read(asked).unwrap_err().code, "CURSOR_MISMATCH", "{other:?}");
+    }
+    let hash = rows[1]["hash"].as_str().unwrap();
+    for (key, value) in [("hash", hash.to_owned()), ("filter", format!("prevHash eq \"{hash}\""))] {
+        assert_eq!(fx.config.audit_rows(&of(key, &value).unwrap()).await.unwrap().items.len(), 1, "{key}");
+    }
+    let named = fx.config.audit_rows(&of("q", "ADM").unwrap()).await.unwrap().items;
+    assert!(!named.is_empty() && named.iter().all(|row| row["entityName"] == "admin"), "{named:?}");
+    assert_eq!(fx.config.audit_rows(&of("after.username", "admin").unwrap()).await.unwrap().items.len(), 1);
+    for wrong in ["nothing pr", r#"at gt "soon""#, "actor eq 5"] {
+        assert_eq!(of("filter", wrong).unwrap_err().code, "INVALID_PARAMETER", "{wrong}");
+    }
+    for twice in
+        [[("limit", "1"), ("limit", "2")], [("start", "2027-01-02T00:00:00Z"), ("end", "2027-01-01T00:00:00Z")]]
+    {
+        assert_eq!(read(&twice).unwrap_err().code, "INVALID_PARAMETER", "{twice:?}");
+    }
     let oldest = fx.config.audit_rows(&of("sort", "at").unwrap()).await.unwrap().items;
     assert_eq!(oldest.iter().rev().collect::<Vec<_>>(), rows.iter().collect::<Vec<_>>());
     let verified = fx.config.audit_verify().await.unwrap();

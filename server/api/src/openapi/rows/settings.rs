@@ -110,13 +110,13 @@ pub(super) const GROUPS: &[Group] = &[
                 By::Get,
                 "/audit",
                 "Lists what was changed, by whom",
-                "start end actor action family entityId outcome filter sort fields count limit cursor",
+                "start end actor action family entityId outcome filter q sort fields count limit cursor",
             ),
             row(
                 By::Get,
                 "/audit/export",
                 "Gives the audit as lines",
-                "start end actor action family entityId outcome filter",
+                "start end actor action family entityId outcome filter q",
             )
             .gives("200", LINES),
             row(By::Get, "/audit/verify", "Checks that the audit is whole", ""),

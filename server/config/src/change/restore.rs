@@ -1,0 +1,48 @@
+//! What was, brought back.
+
+use quiver_database::statement;
+use serde_json::{Map, Value};
+
+use super::{Done, Reading, System, Work};
+use crate::document::{Entity, Place};
+use crate::family::Family;
+use crate::fields::Mode;
+use crate::problem::{Problem, Result};
+
+impl Work<'_> {
+    pub(super) async fn restore(
+        &mut self,
+        place: &Place,
+        id: String,
+        version: i64,
+        before: Option<Entity>,
+        system: System,
+    ) -> Result<Done> {
+        let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
+        let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
+        let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
+        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+        if before.is_none() && !place.family.shows(self.caller, &body, None) {
+            return Err(Problem::not_found(&id));
+        }
+        // Fields of the service come back as they were, too.
+        let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);
+        let kept = kept.filter_map(|f| body.get(f.name).map(|v| (f.name.to_owned(), v.clone())));
+        let made = if before.is_none() { self.made(place.family, &id, version).await? } else { None };
+        let system = System { body: kept.chain(system.body.clone()).collect(), made, ..system };
+        let strict = std::mem::replace(&mut self.reading, Reading::Lenient);
+        let id = before.is_none().then_some(id);
+        let done = self.put(place, id, before, body, system, "RESTORE").await;
+        self.reading = strict;
+        done
+    }
+
+    /// When and by whom the entity was made that had this version; none: that is kept no more.
+    async fn made(&mut self, family: &Family, id: &str, version: i64) -> Result<Option<(i64, String)>> {
+        let sql = "SELECT at_ms, by_whom FROM entity_version WHERE family = ? AND id = ? AND version <= ? \
+            AND action = 'CREATE' ORDER BY version DESC LIMIT 1";
+        let row = statement(sql).bind(family.name).bind(id).bind(version).fetch_optional(&mut *self.db).await?;
+        let Some(row) = row else { return Ok(None) };
+        Ok(Some((row.try_get(0)?, row.try_get(1)?)))
+    }
+}
