@@ -33,8 +33,8 @@ use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::request::RequestInfo;
 use crate::segments;
+use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use forms::Form;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
@@ -189,7 +189,7 @@ async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response 
 
 async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, OlapError> {
     let given = Given::read(state, request).await?;
-    let form = Form::of(&given.headers);
+    let form = Form::accepted(&given.headers);
     let mut query = given.query()?;
     let high_limit = if form == Form::Json { None } else { forms::take_high_limit(&mut query) };
     let catalog = state.olap.catalog().with_open(&query);
@@ -208,12 +208,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
             let text = "only one query can be answered in this form";
             return Err(QueryError::new(Reason::MultiRequired, "", text).into());
         }
-        let sets = state.olap.load(&catalog, &asked, &access, &ctx).await?;
-        let frame = frame(state, &catalog);
-        // Rows as JSON, and their text; what is sent counts as an answer.
-        let memory = state.engine.collected("answer of analytics", &ctx);
-        memory.add(2 * forms::made_bytes(&sets))?;
-        return forms::write(form, &frame, &asked, &sets);
+        return forms::send(state, form, catalog, asked, &access, ctx).await;
     }
     let key = waiting::key(&asked, is_multi, &access, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
