@@ -3,6 +3,7 @@
 //! `read` makes the structures below out of one file, `template` the pieces of SQL texts, `check` resolves names over all
 //! files, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
 
+mod added;
 pub mod catalog;
 mod check;
 pub mod load;
@@ -17,6 +18,7 @@ use quiver_alerting::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
+pub use added::AddedGroup;
 pub use open::OpenMembers;
 pub use template::{Piece, Template};
 
@@ -292,7 +294,7 @@ pub struct Measure {
     /// Dimensions that the inner query lacks.
     pub reduce_by: Vec<MemberId>,
     /// Dimensions that the inner query has beside the others.
-    pub add_group_by: Vec<MemberId>,
+    pub add_group_by: Vec<AddedGroup>,
     /// Order of a rank: expression, and whether it descends.
     pub order_by: Vec<(Template, bool)>,
     /// Shifts of time.

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use super::template::Template;
 use super::{
-    Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure, MeasureType,
-    MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight,
-    Segment, Source, TimeShift, View, ViewPart, is_name,
+    AddedGroup, Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure,
+    MeasureType, MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow,
+    RowRight, Segment, Source, TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
 use crate::error::nearest;
@@ -159,6 +159,17 @@ fn member(text: &str, own: &str) -> MemberId {
         Some(("CUBE", name)) => MemberId::new(own, name),
         Some((model, name)) => MemberId::new(model, name),
         None => MemberId::new(own, text),
+    }
+}
+
+/// A member, perhaps with a granularity behind its name.
+fn added(text: &str, own: &str) -> AddedGroup {
+    let plain = text.trim().replace(['$', '{', '}'], "");
+    match plain.rsplit_once('.') {
+        Some((rest, granularity)) if rest.contains('.') => {
+            AddedGroup { member: member(rest, own), granularity: Some(granularity.to_owned()) }
+        }
+        _ => AddedGroup { member: member(&plain, own), granularity: None },
     }
 }
 
@@ -353,7 +364,7 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         multi_stage: r.truth("multi_stage").unwrap_or(false) || ty == MeasureType::Rank,
         group_by,
         reduce_by: r.members("reduce_by", own),
-        add_group_by: r.members("add_group_by", own),
+        add_group_by: r.texts("add_group_by").iter().map(|text| added(text, own)).collect(),
         order_by,
         time_shift: r.list("time_shift").iter().filter_map(|n| time_shift(n, own, r.problems)).collect(),
         apart: r.truth("apart").unwrap_or(false),
