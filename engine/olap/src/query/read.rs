@@ -304,7 +304,8 @@ impl<'a> Reader<'a> {
             }
             Some(other) => {
                 let text = format!("`compareDateRange` is a list of 1 to {} ranges", super::COMPARE_MAX);
-                return err(Reason::BadDateRange, format!("{at}/compareDateRange"), text);
+                let reason = if other.is_array() { Reason::BadDateRange } else { Reason::BadType };
+                return err(reason, format!("{at}/compareDateRange"), text);
             }
         };
         Ok(TimeEntry { member, granularity, range, compare })
@@ -319,7 +320,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let Some(texts) = texts else {
-            return err(Reason::BadDateRange, at, "a date range is a text or a pair of texts");
+            return err(Reason::BadType, at, "a date range is a text or a pair of texts");
         };
         range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }
