@@ -115,6 +115,11 @@ impl DimensionType {
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
+
+    /// Type of its values in annotations: those of a switch are texts.
+    pub fn value_type(self) -> &'static str {
+        if self == Self::Switch { Self::String.word() } else { self.word() }
+    }
 }
 
 /// Type of a measure.
@@ -455,6 +460,8 @@ pub struct Model {
     pub hierarchies: Vec<Hierarchy>,
     /// Rollups.
     pub pre_aggregations: Vec<PreAggregation>,
+    /// When the reference reads rows anew, as the model says it.
+    pub refresh_key: Option<Value>,
     /// Who sees rows; none: who sees all.
     pub row_right: Option<RowRight>,
 }

@@ -190,8 +190,9 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     if r.fields.take("access_policy").is_some() {
         r.bad("access_policy", "`access_policy` is not supported; rights by row are given with `row_right`");
     }
-    // Names of sources and caches of the format's reference: there is one source here, and it is never stale.
-    let _ = (r.fields.take("data_source"), r.fields.take("refresh_key"));
+    // A name of the format's reference: there is one source here. It is never stale, so `refresh_key` is only shown.
+    let _ = r.fields.take("data_source");
+    let refresh_key = r.fields.some("refresh_key").map(json);
     let joins = r.list("joins").iter().filter_map(|n| join(n, r.problems)).collect();
     let dimensions = r.list("dimensions").iter().filter_map(|n| dimension(n, r.problems)).collect();
     let measures = r.list("measures").iter().filter_map(|n| measure(n, &own, r.problems)).collect();
@@ -215,6 +216,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
         open,
         hierarchies,
         pre_aggregations,
+        refresh_key,
         row_right,
     })
 }
