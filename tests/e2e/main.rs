@@ -37,6 +37,7 @@ mod logs_tail;
 mod masters;
 mod observed;
 mod olap;
+mod olap_folder;
 mod olap_members;
 mod olap_oracle;
 mod olap_rows;

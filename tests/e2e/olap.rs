@@ -77,6 +77,35 @@ async fn built_in_models_over_telemetry() {
     assert_eq!(server.get_as("/olap-api/v1/meta", &[("if-none-match", &tag)]).await.status, 304);
 }
 
+/// Rows in other forms than JSON come as they are found; what is wrong before the first of them is a problem document.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_in_other_forms_are_sent_as_they_are_found() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    let range = json!({"dimension": "Spans.startTime", "dateRange": ["2025-03-10", "2025-03-10"]});
+    let query = json!({
+        "dimensions": ["Spans.service"], "measures": ["Spans.count", "Spans.durationMax"],
+        "order": {"Spans.service": "asc"}, "timeDimensions": [range], "total": true, "exemplars": 1, "limit": 60_000,
+    });
+    let form = async |query: &Value, accept: &str| load(&server, query.clone(), &[("accept", accept)]).await;
+    let lines = form(&query, "application/x-ndjson").await;
+    let rows: Vec<Value> = lines.text().lines().map(|line| serde_json::from_str(line).expect("JSON")).collect();
+    let row = |service: &str, count: &str, longest: i64| json!({"Spans.service": service, "Spans.count": count, "Spans.durationMax": longest});
+    assert_eq!(rows, [row("cart", "6", 6), row("pay", "3", 3)], "neither total nor exemplars stand in rows");
+    assert!(!lines.headers.contains_key("content-length"), "its length is not known when it begins");
+    let csv = form(&query, "text/csv").await;
+    assert_eq!(csv.text(), "Spans.service,Spans.count,Spans.durationMax\r\ncart,6,6\r\npay,3,3\r\n");
+    let arrow = form(&query, "application/vnd.apache.arrow.stream").await;
+    assert!(arrow.body.starts_with(&[0xff; 4]) && arrow.body.ends_with(b"\xff\xff\xff\xff\0\0\0\0"), "whole");
+    let parquet = form(&query, "application/vnd.apache.parquet").await;
+    assert!(parquet.body.starts_with(b"PAR1") && parquet.body.ends_with(b"PAR1"), "whole");
+    let none = json!({"dimensions": ["Spans.service"], "limit": 0});
+    assert_eq!(form(&none, "text/csv").await.text(), "Spans.service\r\n");
+    let wrong = form(&json!({"measures": ["Spans.cuont"]}), "text/csv").await;
+    assert_eq!((wrong.status, &wrong.json()["reason"]), (400, &json!("UNKNOWN_MEMBER")));
+}
+
 /// Every member of the built-in models alone, and every measure with every dimension of its model.
 #[tokio::test(flavor = "multi_thread")]
 async fn built_in_members_run() {

@@ -171,7 +171,13 @@ async fn sql_and_analytics() {
         assert_eq!(load(carol, json!(["platform.a"]), "").await, "3");
     }
     let unknown = json!({"query": {"measures": ["Spans.count"], "segments": ["platform.no"]}});
-    assert_eq!(call(&shop.server, admin, "POST", "/olap-api/v1/load", &unknown).await.status, 400);
+    let answer = call(&shop.server, admin, "POST", "/olap-api/v1/load", &unknown).await;
+    let body = answer.json();
+    assert_eq!(
+        (answer.status, &body["reason"], &body["pointer"]),
+        (400, &json!("UNKNOWN_MEMBER"), &json!("/segments/0")),
+        "{body}"
+    );
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -2,9 +2,9 @@
 
 use std::collections::HashMap;
 
-use arrow::array::ArrayRef;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::compute::concat_batches;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use crate::engine::ResultSet;
 use crate::error::OlapResult;
@@ -56,8 +56,21 @@ impl Frame<'_> {
         }))
     }
 
+    /// Writes some rows of the one query of a request as objects, for forms that give them batch by batch.
+    ///
+    /// # Errors
+    /// Values that cannot be shown.
+    pub fn rows(&self, request: &Request, columns: &[String], batch: &RecordBatch) -> OlapResult<Vec<Value>> {
+        Ok(objects(self.table(request, &request.queries[0], columns, batch)?))
+    }
+
     fn one(&self, request: &Request, query: &Query, set: &ResultSet) -> OlapResult<Value> {
-        let table = self.table(request, query, set)?;
+        let mut table = self.table(request, query, &set.columns, &whole(set)?)?;
+        if let Some(exemplars) = &set.exemplars {
+            let column = self.exemplars(query, &table, exemplars)?;
+            table.members.push("_exemplars".to_owned());
+            table.columns.push(column);
+        }
         let mut out = json!({
             "query": query.to_json(),
             "data": data(table, query.format.unwrap_or(Format::Default)),
@@ -76,11 +89,10 @@ impl Frame<'_> {
         Ok(out)
     }
 
-    fn table(&self, request: &Request, query: &Query, set: &ResultSet) -> OlapResult<Table> {
-        let all = concat_batches(&set.schema, &set.batches)
-            .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))?;
+    /// Rows with all that an answer shows beside their own columns.
+    fn table(&self, request: &Request, query: &Query, columns: &[String], all: &RecordBatch) -> OlapResult<Table> {
         let mut table = Table { members: Vec::new(), columns: Vec::new() };
-        for (name, column) in set.columns.iter().zip(all.columns()) {
+        for (name, column) in columns.iter().zip(all.columns()) {
             table.columns.push(self.column(query, name, column)?);
             table.members.push(name.clone());
         }
@@ -114,18 +126,12 @@ impl Frame<'_> {
             table.members.push(name);
             table.columns.push(column);
         }
-        if let Some(exemplars) = &set.exemplars {
-            let column = self.exemplars(query, &table, exemplars)?;
-            table.members.push("_exemplars".to_owned());
-            table.columns.push(column);
-        }
         Ok(table)
     }
 
     /// The exemplars of each row: those whose groups are the row's.
     fn exemplars(&self, query: &Query, table: &Table, set: &ResultSet) -> OlapResult<Vec<Value>> {
-        let all = concat_batches(&set.schema, &set.batches)
-            .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))?;
+        let all = whole(set)?;
         let groups = set.columns.len() - COLUMNS.len();
         let named = set.columns.iter().zip(all.columns());
         let written = |(name, column): (&String, &ArrayRef)| match name.as_str() {
@@ -161,17 +167,28 @@ impl Frame<'_> {
     }
 }
 
+/// All rows as one batch.
+fn whole(set: &ResultSet) -> OlapResult<RecordBatch> {
+    concat_batches(&set.schema, &set.batches)
+        .map_err(|e| crate::OlapError::from(datafusion::error::DataFusionError::from(e)))
+}
+
+/// An object for each row.
+fn objects(table: Table) -> Vec<Value> {
+    let rows = table.columns.first().map_or(0, Vec::len);
+    let members = table.members;
+    let row = |cells: Vec<Value>| Value::Object(members.iter().cloned().zip(cells).collect());
+    lists(table.columns, rows).into_iter().map(row).collect()
+}
+
 fn data(table: Table, format: Format) -> Value {
     let rows = table.columns.first().map_or(0, Vec::len);
-    let members = if rows == 0 { Vec::new() } else { table.members };
     match format {
+        Format::Default => objects(table).into(),
         Format::Columnar if rows == 0 => json!({"members": [], "columns": []}),
-        Format::Columnar => json!({"members": members, "columns": table.columns}),
-        Format::Compact => json!({"members": members, "dataset": lists(table.columns, rows)}),
-        Format::Default => {
-            let row = |cells: Vec<Value>| members.iter().cloned().zip(cells).collect::<Map<String, Value>>();
-            lists(table.columns, rows).into_iter().map(row).collect::<Vec<_>>().into()
-        }
+        Format::Compact if rows == 0 => json!({"members": [], "dataset": []}),
+        Format::Columnar => json!({"members": table.members, "columns": table.columns}),
+        Format::Compact => json!({"members": table.members, "dataset": lists(table.columns, rows)}),
     }
 }
 

@@ -9,6 +9,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt as _;
+use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
 use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
@@ -185,6 +186,33 @@ impl OlapEngine {
             Ok(sets)
         };
         Ok(self.engine.run(ctx, work).await?)
+    }
+
+    /// Runs the one query of a request: names of the columns, and rows as they are found, without total and exemplars.
+    ///
+    /// # Errors
+    /// Those of planning, and of running up to the first rows; the rows carry the others.
+    pub async fn rows(
+        self: &Arc<Self>,
+        catalog: &Catalog,
+        request: &Request,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<(Vec<String>, Rows)> {
+        let tables = self.snapshot();
+        let planned = self.plan(catalog, &request.queries[0], &tables, access, ctx).await?;
+        let (this, inner, columns, plan) = (Arc::clone(self), ctx.clone(), planned.columns, planned.rows);
+        let work = move |out: Out| async move {
+            // What the rows are read from stays as it is until the last of them.
+            let _tables = tables;
+            let rows = this.stream(&plan, &inner).await?;
+            let schema = rows.schema();
+            out.rows(rows, schema, Ok, from_datafusion, &inner).await
+        };
+        match Rows::run(&self.engine, ctx, work).await? {
+            Answer::Rows(rows) => Ok((columns, rows)),
+            Answer::Plan(_) => Err(Error::internal("a query gave its plan instead of rows").into()),
+        }
     }
 
     /// Finds the rows behind a measure in a row of an answer.

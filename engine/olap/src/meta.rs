@@ -4,7 +4,7 @@ use serde_json::{Map, Value, json};
 
 use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::template::Piece;
-use crate::model::{Common, Folder, FolderItem, MeasureType, MemberId, Model, Source, View};
+use crate::model::{Case, Common, Folder, FolderItem, Label, MeasureType, MemberId, Model, Source, View};
 use crate::query::Query;
 use crate::visible::may_name;
 use quiver_query::tables::DomainAccess;
@@ -43,7 +43,7 @@ fn member(catalog: &Catalog, id: &MemberId) -> Option<Value> {
             out.insert("type".into(), m.ty.value_type().into());
             drill(catalog, &found, &mut out);
         }
-        Kind::Dimension(d) => _ = out.insert("type".into(), d.ty.word().into()),
+        Kind::Dimension(d) => _ = out.insert("type".into(), d.ty.value_type().into()),
         Kind::Segment(_) => {}
     }
     Some(out.into())
@@ -151,7 +151,7 @@ fn cube(catalog: &Catalog, model: &Model, extended: bool) -> Map<String, Value> 
             Some(Source::Select(sql)) => _ = out.insert("sql".into(), sql.trim().into()),
             Some(Source::Table(schema, name)) => {
                 let name = schema.as_ref().map_or_else(|| name.clone(), |s| format!("{s}.{name}"));
-                out.insert("sqlTable".into(), name.into());
+                out.insert("sql_table".into(), name.into());
             }
             None => {}
         }
@@ -160,6 +160,7 @@ fn cube(catalog: &Catalog, model: &Model, extended: bool) -> Map<String, Value> 
         out.insert("joins".into(), joins.collect());
         let rollups = model.pre_aggregations.iter().map(|p| json!({"name": p.name, "type": p.kind}));
         out.insert("preAggregations".into(), rollups.collect());
+        out.insert("refreshKey".into(), model.refresh_key.clone().into());
         out.insert("fileName".into(), (*model.file).into());
     }
     out
@@ -233,6 +234,20 @@ fn stands_for<'a>(found: &Found<'a>) -> Option<&'a MemberId> {
     }
 }
 
+/// Cases as models write them.
+fn shown_case(case: &Case) -> Value {
+    let label = |label: &Label| match label {
+        Label::Text(text) => Value::from(text.as_str()),
+        Label::Sql(sql) => json!({"sql": sql.text}),
+    };
+    let when = case.when.iter().map(|(sql, then)| json!({"sql": sql.text, "label": label(then)}));
+    let mut out = json!({"when": when.collect::<Vec<_>>()});
+    if let Some(otherwise) = &case.otherwise {
+        out["else"] = json!({"label": label(otherwise)});
+    }
+    out
+}
+
 /// A member in the list of all.
 fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool) -> Value {
     let mut out = titles(found);
@@ -253,7 +268,7 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
             drill(catalog, found, &mut out);
         }
         Kind::Dimension(d) => {
-            out.insert("type".into(), d.ty.word().into());
+            out.insert("type".into(), d.ty.value_type().into());
             out.insert("suggestFilterValues".into(), d.suggest.into());
             // Of a view nothing is a key.
             out.insert("primaryKey".into(), (d.primary_key && found.view.is_none()).into());
@@ -281,6 +296,14 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
         if let Some(sql) = sql {
             out.insert("sql".into(), sql.text.as_str().into());
         }
+        let case = match found.kind {
+            Kind::Measure(m) => m.case.as_ref(),
+            Kind::Dimension(d) => d.case.as_ref(),
+            Kind::Segment(_) => None,
+        };
+        if let Some(case) = case {
+            out.insert("case".into(), shown_case(case));
+        }
         if let Kind::Measure(m) = found.kind
             && !m.filters.is_empty()
         {
@@ -288,4 +311,44 @@ fn described(catalog: &Catalog, id: &MemberId, found: &Found<'_>, extended: bool
         }
     }
     Value::Object(out)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::load::{SourceFile, load};
+
+    fn listed(extended: bool) -> Value {
+        let text = "cubes:
+  - name: A
+    sql_table: public.a
+    refresh_key: {every: 1 hour}
+    dimensions:
+      - {name: unit, type: switch, values: [s, ms]}
+      - name: size
+        type: string
+        case: {when: [{sql: '{CUBE}.n > 1', label: large}], else: {label: {sql: '{CUBE}.n'}}}
+  - {name: B, sql: SELECT 1 AS n, dimensions: [{name: n, sql: n, type: number}]}
+";
+        let file = SourceFile { name: "a.yml".to_owned(), text: text.to_owned(), builtin: false };
+        let (catalog, _) = load(&[file]).unwrap();
+        meta(&catalog, &DomainAccess::full(), &Wanted { extended, ..Wanted::default() })
+    }
+
+    #[test]
+    fn how_models_are_made() {
+        let all = listed(true);
+        let (a, b) = (&all["cubes"][0], &all["cubes"][1]);
+        assert_eq!((&a["sql_table"], &a["sql"]), (&json!("public.a"), &Value::Null));
+        assert_eq!((&b["sql_table"], &b["sql"]), (&Value::Null, &json!("SELECT 1 AS n")));
+        assert_eq!((&a["refreshKey"], &b["refreshKey"]), (&json!({"every": "1 hour"}), &Value::Null));
+        let case = json!({"when": [{"sql": "{CUBE}.n > 1", "label": "large"}], "else": {"label": {"sql": "{CUBE}.n"}}});
+        assert_eq!(a["dimensions"][1]["case"], case);
+        assert!(!listed(false).to_string().contains("refreshKey"));
+    }
+
+    #[test]
+    fn a_switch_has_texts() {
+        assert_eq!(listed(false)["cubes"][0]["dimensions"][0]["type"], "string");
+    }
 }

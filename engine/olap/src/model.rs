@@ -3,6 +3,7 @@
 //! `read` makes the structures below out of one file, `template` the pieces of SQL texts, `check` resolves names over all
 //! files, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
 
+mod added;
 pub mod catalog;
 mod check;
 pub mod load;
@@ -17,6 +18,7 @@ use quiver_alerting::problem::Place;
 use serde_json::Value;
 
 use crate::dates::granularity::{Granularity, Interval};
+pub use added::AddedGroup;
 pub use open::OpenMembers;
 pub use template::{Piece, Template};
 
@@ -112,6 +114,11 @@ impl DimensionType {
     /// Its word.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
+    }
+
+    /// Type of its values in annotations: those of a switch are texts.
+    pub fn value_type(self) -> &'static str {
+        if self == Self::Switch { Self::String.word() } else { self.word() }
     }
 }
 
@@ -292,7 +299,7 @@ pub struct Measure {
     /// Dimensions that the inner query lacks.
     pub reduce_by: Vec<MemberId>,
     /// Dimensions that the inner query has beside the others.
-    pub add_group_by: Vec<MemberId>,
+    pub add_group_by: Vec<AddedGroup>,
     /// Order of a rank: expression, and whether it descends.
     pub order_by: Vec<(Template, bool)>,
     /// Shifts of time.
@@ -453,6 +460,8 @@ pub struct Model {
     pub hierarchies: Vec<Hierarchy>,
     /// Rollups.
     pub pre_aggregations: Vec<PreAggregation>,
+    /// When the reference reads rows anew, as the model says it.
+    pub refresh_key: Option<Value>,
     /// Who sees rows; none: who sees all.
     pub row_right: Option<RowRight>,
 }

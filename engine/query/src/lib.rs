@@ -2,7 +2,7 @@
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
 //! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible, `explaining` notes those of a request; `lists` is the session of lists, `index` the leaf of look-ups; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
+//! plans visible, `explaining` notes those of a request; `rows` gives what a query finds batch by batch; `lists` is the session of lists, `index` the leaf of look-ups; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
 //!
 //! Invariant: knows no query language and no store.
 
@@ -26,6 +26,7 @@ mod pace;
 mod pool;
 mod rehearsal;
 mod relational;
+pub mod rows;
 mod running;
 mod samples;
 mod spans;

@@ -9,19 +9,15 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::error::DataFusionError;
-use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
 use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visit as _, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Location;
-use futures::StreamExt as _;
+use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
 use quiver_query::{Names, QueryContext, QueryEngine};
-use quiver_types::{Error, ErrorKind, Result};
-use serde_json::Value;
-use tokio::sync::mpsc;
-use tracing::Instrument as _;
+use quiver_types::{Error, Result};
 
 use crate::calls::{self, Languages};
 use crate::catalog::Catalog;
@@ -39,8 +35,6 @@ mod printed;
 
 pub use describe::Described;
 
-/// Batches that wait for their reader.
-const WAITING_MAX: usize = 2;
 /// Memory that each byte of a statement takes when it is read and planned, at most about.
 const TEXT_FACTOR: usize = 64;
 
@@ -68,56 +62,6 @@ pub enum Explain {
     Plan,
     /// As it ran.
     Analyze,
-}
-
-/// What a statement gives.
-#[derive(Debug)]
-pub enum Answer {
-    /// Its plans.
-    Plan(Value),
-    /// Its rows.
-    Rows(Rows),
-}
-
-/// Rows as they are found. Dropping it ends the query.
-#[derive(Debug)]
-pub struct Rows {
-    schema: SchemaRef,
-    batches: mpsc::Receiver<Result<Piece>>,
-    task: tokio::task::JoinHandle<()>,
-}
-
-impl Rows {
-    /// Names and types of the columns.
-    pub fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
-    }
-
-    /// The next rows; none at the end.
-    ///
-    /// # Errors
-    /// Those of running.
-    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        match self.batches.recv().await {
-            None | Some(Ok(Piece::Begin(_) | Piece::Plan(_))) => Ok(None),
-            Some(Ok(Piece::Batch(batch))) => Ok(Some(batch)),
-            Some(Err(error)) => Err(error),
-        }
-    }
-}
-
-impl Drop for Rows {
-    fn drop(&mut self) {
-        self.task.abort();
-    }
-}
-
-/// What comes out of a run.
-#[derive(Debug)]
-enum Piece {
-    Begin(SchemaRef),
-    Batch(RecordBatch),
-    Plan(Value),
 }
 
 /// The language.
@@ -178,30 +122,12 @@ impl SqlEngine {
         let limit = request.limit;
         let snapshot = self.tables.snapshot();
         let ready = self.ready(request, &snapshot, access, ctx).await?;
-        let (send, batches) = mpsc::channel(WAITING_MAX);
-        let (own, access, ctx) = (self.clone(), access.clone(), ctx.clone());
-        let run = async move {
-            let out = send.clone();
-            let (engine, inner) = (Arc::clone(&own.engine), ctx.clone());
-            let work = async move {
-                let seen = Seen { snapshot: &snapshot, access: &access };
-                Box::pin(own.run(ready, limit, zone, seen, &inner, out)).await
-            };
-            if let Err(error) = engine.run(&ctx, work).await {
-                let _ = send.send(Err(error)).await;
-            }
+        let (own, access, inner) = (self.clone(), access.clone(), ctx.clone());
+        let work = move |out: Out| async move {
+            let seen = Seen { snapshot: &snapshot, access: &access };
+            Box::pin(own.run(ready, limit, zone, seen, &inner, out)).await
         };
-        // Who goes away before the first row takes the query along, too.
-        let mut rows = Rows { schema: Arc::new(Schema::empty()), batches, task: tokio::spawn(run.in_current_span()) };
-        match rows.batches.recv().await {
-            Some(Ok(Piece::Begin(schema))) => {
-                rows.schema = schema;
-                Ok(Answer::Rows(rows))
-            }
-            Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
-            Some(Err(error)) => Err(error),
-            Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a statement ended without an answer")),
-        }
+        Rows::run(&self.engine, ctx, work).await
     }
 
     /// Reads a statement and evaluates its table functions: these run as queries of their own, before the statement takes
@@ -250,27 +176,18 @@ impl SqlEngine {
         zone: Option<Arc<str>>,
         seen: Seen<'_>,
         ctx: &QueryContext,
-        out: mpsc::Sender<Result<Piece>>,
+        out: Out,
     ) -> Result<()> {
-        let gone = |_| Error::new(ErrorKind::Cancelled, "the reader went away");
         let explain = ready.explain;
         let plan = self.plan(ready, limit, seen, None, ctx).await?;
         if let Some(explain) = explain {
-            let shown = self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?;
-            return out.send(Ok(Piece::Plan(shown))).await.map_err(gone);
+            return out.plan(self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?).await;
         }
         ctx.check("query planning")?;
-        let mut rows: SendableRecordBatchStream = self.engine.execute_relational(&plan, ctx).await?;
+        let rows = self.engine.execute_relational(&plan, ctx).await?;
         let schema = in_zone(&rows.schema(), zone.as_ref());
-        // What fails before the first row is an answer of its own.
-        let mut next = next_of(&mut rows).await?;
-        out.send(Ok(Piece::Begin(Arc::clone(&schema)))).await.map_err(gone)?;
-        while let Some(batch) = next {
-            ctx.check("query execution")?;
-            out.send(Ok(Piece::Batch(shown(batch, &schema)?))).await.map_err(gone)?;
-            next = next_of(&mut rows).await?;
-        }
-        Ok(())
+        let types = Arc::clone(&schema);
+        out.rows(rows, schema, move |batch| shown(batch, &types), of_run, ctx).await
     }
 
     async fn plan(
@@ -403,15 +320,6 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     widen::widen_calls(&mut query)?;
     Ok(query)
-}
-
-async fn next_of(rows: &mut SendableRecordBatchStream) -> Result<Option<RecordBatch>> {
-    loop {
-        match rows.next().await.transpose().map_err(of_run)? {
-            Some(batch) if batch.num_rows() == 0 => {}
-            other => return Ok(other),
-        }
-    }
 }
 
 const SHOW_TABLES: &str = "SELECT table_schema, table_name FROM information_schema.tables \

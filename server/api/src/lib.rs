@@ -58,6 +58,7 @@ mod rules_api;
 mod rules_test_api;
 pub mod saved;
 mod segments;
+mod sending;
 pub mod serve;
 mod server_api;
 mod span_metrics;

@@ -25,7 +25,7 @@ use quiver_olap::query::request::Request as Asked;
 use quiver_olap::{OlapError, QueryError, Reason};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Domain, Error, Result, Right, Services, Triple};
+use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::bodies::read_body;
@@ -33,8 +33,8 @@ use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::request::RequestInfo;
 use crate::segments;
+use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use forms::Form;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
@@ -82,15 +82,17 @@ impl Given {
         if let (None, Some(text)) = (&query, params.get("query")) {
             query = serde_json::from_str(text).ok();
         }
-        if let Some(mut query) = query
-            && platform_segments(&mut query, &mut asked)?
-        {
-            if !body.is_object() {
-                body = json!({});
+        let mut places = Vec::new();
+        if let Some(mut query) = query {
+            places = platform_segments(&mut query, &mut asked)?;
+            if !places.is_empty() {
+                if !body.is_object() {
+                    body = json!({});
+                }
+                body["query"] = query;
             }
-            body["query"] = query;
         }
-        segments::begin(state, asked.pairs(), &SIGNALS)?;
+        segments::begin(state, asked.pairs(), &SIGNALS).map_err(|error| bad_segment(error, &places))?;
         Ok(Self { headers: head.headers, params, body })
     }
 
@@ -136,23 +138,26 @@ impl Given {
 }
 
 /// Takes the segments of the platform (`platform.<key>`) out of queries, and adds them to those of the URL. One request
-/// reads in one segment: what its queries name must be the same.
-fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<bool, OlapError> {
+/// reads in one segment: what its queries name must be the same. Gives the keys with their places in the query.
+fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(String, String)>, OlapError> {
     let is_list = query.is_array();
     let queries = match query {
         Value::Array(queries) => &mut queries[..],
         one => std::slice::from_mut(one),
     };
     let mut found: Option<Vec<String>> = None;
-    for query in queries {
+    let mut places = Vec::new();
+    for (n, query) in queries.iter_mut().enumerate() {
         let mut own = Vec::new();
         if let Some(Value::Array(segments)) = query.get_mut("segments") {
-            segments.retain(|segment| match segment.as_str().and_then(|s| s.strip_prefix("platform.")) {
-                Some(key) => {
-                    own.push(key.to_owned());
-                    false
-                }
-                None => true,
+            let mut at = 0..;
+            segments.retain(|segment| {
+                let at = at.next().unwrap_or_default();
+                let Some(key) = segment.as_str().and_then(|s| s.strip_prefix("platform.")) else { return true };
+                own.push(key.to_owned());
+                let place = if is_list { format!("/{n}/segments/{at}") } else { format!("/segments/{at}") };
+                places.push((key.to_owned(), place));
+                false
             });
         }
         own.sort_unstable();
@@ -164,7 +169,22 @@ fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<bool, Olap
     }
     let found = found.unwrap_or_default();
     found.iter().for_each(|key| asked.push("segment", key));
-    Ok(!found.is_empty())
+    Ok(places)
+}
+
+/// What is wrong with a segment of the platform, at its place in the query; those of the URL have none.
+fn bad_segment(error: Error, places: &[(String, String)]) -> OlapError {
+    if error.kind != ErrorKind::Invalid {
+        return error.into();
+    }
+    let unknown = places.iter().find(|(key, _)| error.message == segments::unknown(key).message);
+    match unknown {
+        Some((_, place)) => QueryError::new(Reason::UnknownMember, place.as_str(), error.message).into(),
+        None => {
+            let place = if places.is_empty() { "" } else { "/segments" };
+            QueryError::new(Reason::BadValue, place, error.message).into()
+        }
+    }
 }
 
 fn access(state: &AppState) -> DomainAccess {
@@ -189,7 +209,7 @@ async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response 
 
 async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, OlapError> {
     let given = Given::read(state, request).await?;
-    let form = Form::of(&given.headers);
+    let form = Form::accepted(&given.headers);
     let mut query = given.query()?;
     let high_limit = if form == Form::Json { None } else { forms::take_high_limit(&mut query) };
     let catalog = state.olap.catalog().with_open(&query);
@@ -208,12 +228,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
             let text = "only one query can be answered in this form";
             return Err(QueryError::new(Reason::MultiRequired, "", text).into());
         }
-        let sets = state.olap.load(&catalog, &asked, &access, &ctx).await?;
-        let frame = frame(state, &catalog);
-        // Rows as JSON, and their text; what is sent counts as an answer.
-        let memory = state.engine.collected("answer of analytics", &ctx);
-        memory.add(2 * forms::made_bytes(&sets))?;
-        return forms::write(form, &frame, &asked, &sets);
+        return forms::send(state, form, catalog, asked, &access, ctx).await;
     }
     let key = waiting::key(&asked, is_multi, &access, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);

@@ -73,13 +73,18 @@ fn bound<'a>(
     for key in keys {
         let named = |e: &&Entity| e.body.get("key").and_then(Value::as_str) == Some(key);
         let found = all.iter().find(|e| named(e) && SEGMENTS.is_visible(&who, e));
-        let segment = found.ok_or_else(|| Error::invalid(format!("unknown segment `{key}`")))?;
+        let segment = found.ok_or_else(|| unknown(key))?;
         narrowed.extend(one(&segment.body, key, &given, &mut known, signal)?);
     }
     match given.iter().find(|(name, _)| known.iter().all(|k| k != name)) {
         Some((name, _)) => Err(Error::invalid(format!("no segment of the query has a variable `{name}`"))),
         None => Ok(narrowed),
     }
+}
+
+/// What is told of a segment that is not there, or not for this caller.
+pub(crate) fn unknown(key: &str) -> Error {
+    Error::invalid(format!("unknown segment `{key}`"))
 }
 
 /// What one segment does to a signal.

@@ -9,20 +9,15 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use axum::Router;
-use axum::body::Body;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use bytes::Bytes;
-use futures::stream::unfold;
 use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
-use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::is_measure;
-use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Rows, Session, type_name};
+use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Session, type_name};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
-use tracing::Span;
 
 use crate::bodies::read_body;
 use crate::error::{log, public_text, status_of, with_retry_after};
@@ -30,6 +25,7 @@ use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
 use crate::segments;
+use crate::sending::Sending;
 use crate::state::AppState;
 use forms::{Form, Writer};
 
@@ -206,72 +202,12 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
         Answer::Plan(plan) => return Ok(json_answer(&plan)),
         Answer::Rows(rows) => rows,
     };
-    let writer = Writer::new(form, &rows.schema())?;
+    let writer = Box::new(Writer::new(form, &rows.schema())?);
     let content_type = HeaderValue::from_static(form.content_type());
-    let mut response = Response::new(body(Sending { rows, writer: Some(writer), ctx, began, count: 0 }));
+    let mut response = Response::new(Sending::new(rows, writer, ctx, began, ROUTE).body());
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)
-}
-
-/// An answer on its way.
-struct Sending {
-    rows: Rows,
-    /// None: all is sent.
-    writer: Option<Writer>,
-    ctx: QueryContext,
-    began: Instant,
-    count: u64,
-}
-
-fn body(sending: Sending) -> Body {
-    let span = Span::current();
-    let pieces = unfold(Some(sending), move |sending| {
-        let span = span.clone();
-        let next = async move {
-            let mut sending = sending.filter(|sending| sending.writer.is_some())?;
-            match sending.next().await {
-                Ok(piece) => Some((Ok(piece), Some(sending))),
-                // An answer that breaks off cannot be taken for one that came to its end.
-                Err(error) => {
-                    log(&error, ROUTE);
-                    Some((Err(std::io::Error::other(error.message)), None))
-                }
-            }
-        };
-        tracing::Instrument::instrument(next, span)
-    });
-    Body::from_stream(pieces)
-}
-
-impl Sending {
-    /// The next piece that is not empty.
-    async fn next(&mut self) -> Result<Bytes> {
-        loop {
-            let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };
-            let piece = match self.rows.next().await? {
-                Some(batch) => {
-                    self.count += batch.num_rows() as u64;
-                    writer.batch(&batch)?
-                }
-                None => {
-                    let stats = self.stats();
-                    self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?
-                }
-            };
-            if !piece.is_empty() || self.writer.is_none() {
-                return Ok(piece);
-            }
-        }
-    }
-
-    fn stats(&self) -> Value {
-        let mut stats = json!({ "rows": self.count, "elapsed_ms": self.began.elapsed().as_secs_f64() * 1e3 });
-        for (name, value) in self.ctx.stats.list() {
-            stats[name] = value.into();
-        }
-        stats
-    }
 }
 
 /// The form that a header asks for.

@@ -60,7 +60,9 @@ fn take_over(model: &mut Model, base: &Model) {
         let mut measure = measure.clone();
         measure.drill_members = rename(&measure.drill_members);
         measure.reduce_by = rename(&measure.reduce_by);
-        measure.add_group_by = rename(&measure.add_group_by);
+        for added in &mut measure.add_group_by {
+            added.member = rename(std::slice::from_ref(&added.member)).remove(0);
+        }
         measure.group_by = measure.group_by.as_deref().map(rename);
         for shift in &mut measure.time_shift {
             shift.time_dimension = shift.time_dimension.take().map(|id| rename(&[id]).remove(0));
@@ -73,6 +75,7 @@ fn take_over(model: &mut Model, base: &Model) {
     model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
     model.source = model.source.take().or_else(|| base.source.clone());
     model.rows = model.rows.take().or_else(|| base.rows.clone());
+    model.refresh_key = model.refresh_key.take().or_else(|| base.refresh_key.clone());
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }
 
@@ -124,8 +127,8 @@ fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Mi
         m.filters.iter_mut().for_each(|t| found.extend(r.template(t)));
         m.order_by.iter_mut().for_each(|(t, _)| found.extend(r.template(t)));
         let shifts = m.time_shift.iter().filter_map(|s| s.time_dimension.as_ref());
-        let lists =
-            m.drill_members.iter().chain(&m.reduce_by).chain(&m.add_group_by).chain(m.group_by.iter().flatten());
+        let added = m.add_group_by.iter().map(|added| &added.member);
+        let lists = m.drill_members.iter().chain(&m.reduce_by).chain(added).chain(m.group_by.iter().flatten());
         found.extend(r.members(lists.chain(shifts), m.common.place));
         keep(&m.common.name, found)
     });

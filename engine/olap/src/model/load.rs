@@ -8,7 +8,7 @@ use quiver_alerting::problem::{Place, Problems};
 
 use super::catalog::Catalog;
 use super::read::{FileContent, file};
-use super::{Model, Relationship, View, check, views};
+use super::{Model, Relationship, View, added, check, views};
 
 /// Largest file of models, in bytes.
 const FILE_BYTES_MAX: u64 = 16 << 20;
@@ -126,6 +126,7 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
     duplicates(&models, &mut problems);
     check::resolve(&mut models, &builtin, &mut problems, &mut warnings);
     check::cycles(&models, &mut problems);
+    added::check(&models, &mut problems);
     keys(&models, &mut problems);
     let models: BTreeMap<String, Model> = models.into_iter().map(|m| (m.common.name.clone(), m)).collect();
     for view in &mut all_views {
@@ -266,6 +267,26 @@ mod tests {
             "{A}      - {{name: x, type: number, sql: '{{y}}'}}\n      - {{name: y, type: number, sql: '{{x}}'}}\n"
         );
         assert!(problems(&text)[0].contains("made of itself"), "{:?}", problems(&text));
+    }
+
+    #[test]
+    fn added_groups_have_granularities() {
+        let of = |added: &str| {
+            A.replace("measures:", "  - {name: at, sql: at, type: time}\n    measures:")
+                + &format!(
+                    "      - {{name: mean, type: avg, multi_stage: true, sql: '{{count}}', add_group_by: [{added}]}}\n"
+                )
+        };
+        let group = |added: &str| {
+            let (catalog, _) = load(&[source("m.yml", &of(added), false)]).unwrap();
+            catalog.model("A").measure("mean").unwrap().add_group_by[0].to_string()
+        };
+        assert_eq!(group("A.at.day"), "A.at.day");
+        assert_eq!(group("'{CUBE}.at.day'"), "A.at.day");
+        assert_eq!(group("kind"), "A.kind");
+        assert!(problems(&of("A.at.days"))[0].ends_with("`A.at` has no granularity `days`; did you mean `day`?"));
+        assert!(problems(&of("A.kind.day"))[0].contains("`A.kind` is not a time dimension"));
+        assert!(problems(&of("A.ta.day"))[0].contains("model `A` has no member `ta`"));
     }
 
     #[test]

@@ -9,9 +9,9 @@ use serde_json::{Map, Value};
 
 use super::template::Template;
 use super::{
-    Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure, MeasureType,
-    MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow, RowRight,
-    Segment, Source, TimeShift, View, ViewPart, is_name,
+    AddedGroup, Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure,
+    MeasureType, MemberId, Model, OpenMembers, OwnRows, PreAggregation, Reach, Reads, Relationship, RollingWindow,
+    RowRight, Segment, Source, TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
 use crate::error::nearest;
@@ -162,6 +162,17 @@ fn member(text: &str, own: &str) -> MemberId {
     }
 }
 
+/// A member, perhaps with a granularity behind its name.
+fn added(text: &str, own: &str) -> AddedGroup {
+    let plain = text.trim().replace(['$', '{', '}'], "");
+    match plain.rsplit_once('.') {
+        Some((rest, granularity)) if rest.contains('.') => {
+            AddedGroup { member: member(rest, own), granularity: Some(granularity.to_owned()) }
+        }
+        _ => AddedGroup { member: member(&plain, own), granularity: None },
+    }
+}
+
 fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> {
     let mut r = Reader::new(node, "", problems)?;
     let common = r.common()?;
@@ -179,8 +190,9 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     if r.fields.take("access_policy").is_some() {
         r.bad("access_policy", "`access_policy` is not supported; rights by row are given with `row_right`");
     }
-    // Names of sources and caches of the format's reference: there is one source here, and it is never stale.
-    let _ = (r.fields.take("data_source"), r.fields.take("refresh_key"));
+    // A name of the format's reference: there is one source here. It is never stale, so `refresh_key` is only shown.
+    let _ = r.fields.take("data_source");
+    let refresh_key = r.fields.some("refresh_key").map(json);
     let joins = r.list("joins").iter().filter_map(|n| join(n, r.problems)).collect();
     let dimensions = r.list("dimensions").iter().filter_map(|n| dimension(n, r.problems)).collect();
     let measures = r.list("measures").iter().filter_map(|n| measure(n, &own, r.problems)).collect();
@@ -204,6 +216,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
         open,
         hierarchies,
         pre_aggregations,
+        refresh_key,
         row_right,
     })
 }
@@ -353,7 +366,7 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         multi_stage: r.truth("multi_stage").unwrap_or(false) || ty == MeasureType::Rank,
         group_by,
         reduce_by: r.members("reduce_by", own),
-        add_group_by: r.members("add_group_by", own),
+        add_group_by: r.texts("add_group_by").iter().map(|text| added(text, own)).collect(),
         order_by,
         time_shift: r.list("time_shift").iter().filter_map(|n| time_shift(n, own, r.problems)).collect(),
         apart: r.truth("apart").unwrap_or(false),

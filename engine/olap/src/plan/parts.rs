@@ -2,14 +2,17 @@
 //!
 //! Measures of models that others multiply go over different rows of (groups, key, arguments) instead of over all rows.
 
+use std::sync::Arc;
+
 use arrow::datatypes::DataType;
+use datafusion::common::DFSchema;
 use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::expr::{AggregateFunction, AggregateFunctionParams};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
 use super::ranges::Over;
 use super::{Planner, Stage, Tree, column, model_error};
-use crate::error::OlapResult;
+use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Kind;
 use crate::model::{Measure, MeasureType, MemberId, Model};
 
@@ -54,7 +57,8 @@ impl Planner<'_> {
             let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
             let mut inline = |inner: &MemberId| {
                 let leaf = self.leaf(stage, inner, optional, there)?;
-                let ty = self.type_of(stage, &leaf.expr)?;
+                let schema = self.schema(stage, &leaf.expr)?;
+                let ty = leaf.expr.get_type(&schema).map_err(|_| unfit(inner, &leaf.expr, &schema))?;
                 Ok((leaf.expr, ty))
             };
             let expr = self.text(stage, name, sql, 0, Over::Groups, &mut inline)?;
@@ -236,8 +240,35 @@ impl Planner<'_> {
         if groups.is_empty() && calls.is_empty() {
             return Err(model_error("a query without groups and aggregates has no rows"));
         }
-        Ok(LogicalPlanBuilder::from(rows).aggregate(groups, calls)?.project(out)?.build()?)
+        let types = Arc::clone(rows.schema());
+        let made = LogicalPlanBuilder::from(rows).aggregate(groups, calls).and_then(|made| made.project(out)?.build());
+        made.map_err(|error| match leaves.iter().find(|leaf| leaf.expr.get_type(&types).is_err()) {
+            Some(leaf) => unfit(&leaf.id, &leaf.expr, &types),
+            None => error.into(),
+        })
     }
+}
+
+/// What is wrong with a measure that has no type: its aggregate does not take the values that its text gives.
+fn unfit(id: &MemberId, expr: &Expr, schema: &DFSchema) -> OlapError {
+    let mut found = None;
+    let _ = expr.apply(|e| {
+        if let Expr::AggregateFunction(call) = e
+            && e.get_type(schema).is_err()
+            && let Some(Ok(ty)) = call.params.args.first().map(|argument| argument.get_type(schema))
+        {
+            found = Some((call.func.name().to_owned(), ty));
+            return Ok(TreeNodeRecursion::Stop);
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    model_error(match found {
+        Some((function, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View)) => format!(
+            "measure `{id}`: `{function}` takes no texts; cast them in its `sql`, or give the column of the table a type"
+        ),
+        Some((function, ty)) => format!("measure `{id}`: `{function}` takes no values of type {ty}"),
+        None => format!("measure `{id}`: its `sql` gives no value"),
+    })
 }
 
 /// A value whose mean has enough digits: DataFusion's of decimals has four more than they have themselves.

@@ -144,7 +144,7 @@ impl Reached {
                 d.templates().collect()
             }
             Kind::Measure(m) => {
-                m.add_group_by.iter().for_each(|id| self.add(catalog, id));
+                m.add_group_by.iter().for_each(|added| self.add(catalog, &added.member));
                 m.templates().collect()
             }
             Kind::Segment(s) => {

@@ -11,8 +11,10 @@ use datafusion::logical_expr::{
 use super::apart::Apart;
 use super::ranges::Over;
 use super::{Group, Planner, Stage, Tree, column, model_error};
+use crate::dates::granularity::Buckets;
 use crate::error::{OlapError, OlapResult, Reason};
-use crate::model::{Measure, MeasureType, MemberId, RollingWindow};
+use crate::model::catalog::Kind;
+use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow};
 
 /// A plan of groups with the measures that it has.
 type Part = (LogicalPlan, Vec<super::parts::Leaf>);
@@ -225,7 +227,15 @@ impl Planner<'_> {
         left_join(plan, result, &shared, id)
     }
 
-    #[allow(clippy::unused_self, reason = "it stands beside its kin")]
+    /// The buckets of an added group, where it has a granularity.
+    fn buckets(&self, added: &AddedGroup) -> Option<Buckets> {
+        let name = added.granularity.as_ref()?;
+        match self.catalog.find(&added.member)?.kind {
+            Kind::Dimension(dimension) => dimension.granularity(name).map(|g| g.buckets),
+            _ => None,
+        }
+    }
+
     fn inner_stage(&self, stage: &Stage, measure: &Measure) -> Stage {
         let mut inner = Stage { later: Vec::new(), ..stage.clone() };
         inner.groups.retain(|g| !g.is_for_order());
@@ -233,9 +243,11 @@ impl Planner<'_> {
             inner.groups.retain(|g| kept.contains(&g.member));
         }
         inner.groups.retain(|g| !measure.reduce_by.contains(&g.member));
-        for member in &measure.add_group_by {
-            if !inner.groups.iter().any(|g| g.member == *member) {
-                inner.groups.push(Group { column: member.to_string(), member: member.clone(), buckets: None });
+        for added in &measure.add_group_by {
+            let buckets = self.buckets(added);
+            let is_same = |g: &Group| g.member == added.member && (buckets.is_none() || g.buckets == buckets);
+            if !inner.groups.iter().any(is_same) {
+                inner.groups.push(Group { column: added.to_string(), member: added.member.clone(), buckets });
             }
         }
         inner.shifts.extend(measure.time_shift.iter().map(|s| (s.time_dimension.clone(), s.interval)));

@@ -132,10 +132,11 @@ impl Operator<'_, '_> {
         self.some()?;
         let text = |v: &Value| match v {
             Value::String(s) => Some(s.clone()),
-            Value::Number(n) => Some(n.to_string()),
+            Value::Number(_) | Value::Bool(_) => Some(v.to_string()),
             _ => None,
         };
-        match self.values.iter().map(text).collect() {
+        // NULL occurs in no text.
+        match self.values.iter().filter(|v| !v.is_null()).map(text).collect() {
             Some(values) => Ok(Test::Text { occurs, values, negated }),
             None => err(Reason::BadValue, format!("{}/values", self.at), "the values are texts"),
         }
@@ -264,8 +265,36 @@ mod tests {
             "/filters/0/values/0",
         );
         check(leaf(json!({"member": "A.id", "operator": "gt", "values": ["inf"]})), "BAD_VALUE", "/filters/0/values/0");
+        let over = |range: serde_json::Value| json!({"measures": ["A.count"], "timeDimensions": [{"dimension": "A.at", "dateRange": range}]});
+        check(over(json!(5)), "BAD_TYPE", "/timeDimensions/0/dateRange");
+        check(over(json!([5])), "BAD_TYPE", "/timeDimensions/0/dateRange");
+        check(over(json!("last fortnight")), "BAD_DATE_RANGE", "/timeDimensions/0/dateRange");
+        check(
+            json!({"measures": ["A.count"], "timeDimensions": [{"dimension": "A.at", "compareDateRange": "today"}]}),
+            "BAD_TYPE",
+            "/timeDimensions/0/compareDateRange",
+        );
+        check(
+            leaf(json!({"member": "A.kind", "operator": "contains", "values": [{}]})),
+            "BAD_VALUE",
+            "/filters/0/values",
+        );
         let mixed = json!([{"member": "A.count", "operator": "set"}, {"member": "A.kind", "operator": "set"}]);
         check(leaf(json!({"or": mixed})), "MIXED_CONDITION", "/filters/0");
+    }
+
+    #[test]
+    fn null_occurs_in_no_text() {
+        let catalog = catalog();
+        let check = |values: serde_json::Value, expected: &[&str]| {
+            let filter = json!([{"member": "A.kind", "operator": "notContains", "values": values}]);
+            let request = Request::parse(&json!({"measures": ["A.count"], "filters": filter}), &catalog, 0).unwrap();
+            let Filter::Leaf(leaf) = &request.queries[0].filters[0] else { panic!("a leaf") };
+            let Test::Text { values, negated: true, .. } = &leaf.test else { panic!("{:?}", leaf.test) };
+            assert_eq!(values, expected);
+        };
+        check(json!([null]), &[]);
+        check(json!(["a", null, 1, true]), &["a", "1", "true"]);
     }
 
     #[test]

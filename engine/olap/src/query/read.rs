@@ -270,9 +270,8 @@ impl<'a> Reader<'a> {
         dimension: &crate::model::Dimension,
         at: &str,
     ) -> Read<Granularity> {
-        let own = dimension.granularities.iter().find(|g| g.name == name).cloned();
-        own.or_else(|| Granularity::standard(name))
-            .map_or_else(|| err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`")), Ok)
+        let unknown = || err(Reason::UnknownGranularity, at, format!("`{id}` has no granularity `{name}`"));
+        dimension.granularity(name).map_or_else(unknown, Ok)
     }
 
     fn time(&self, value: &'a Value, at: &str) -> Read<TimeEntry> {
@@ -303,9 +302,10 @@ impl<'a> Reader<'a> {
                 let read = |(i, v): (usize, &'a Value)| self.range(v, &format!("{at}/compareDateRange/{i}"));
                 list.iter().enumerate().map(read).collect::<Read<Vec<_>>>()?
             }
-            Some(_) => {
+            Some(other) => {
                 let text = format!("`compareDateRange` is a list of 1 to {} ranges", super::COMPARE_MAX);
-                return err(Reason::BadDateRange, format!("{at}/compareDateRange"), text);
+                let reason = if other.is_array() { Reason::BadDateRange } else { Reason::BadType };
+                return err(reason, format!("{at}/compareDateRange"), text);
             }
         };
         Ok(TimeEntry { member, granularity, range, compare })
@@ -320,7 +320,7 @@ impl<'a> Reader<'a> {
             _ => None,
         };
         let Some(texts) = texts else {
-            return err(Reason::BadDateRange, at, "a date range is a text or a pair of texts");
+            return err(Reason::BadType, at, "a date range is a text or a pair of texts");
         };
         range::of_list(&texts, self.tz, self.now_ns).or_else(|e| err(Reason::BadDateRange, at, e))
     }

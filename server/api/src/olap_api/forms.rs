@@ -1,56 +1,35 @@
-//! Answers other than JSON: Arrow, Parquet, CSV, lines of JSON, as `Accept` asks for (`olap-api.md` 12.6).
+//! Answers other than JSON: Arrow, Parquet, CSV, lines of JSON, as `Accept` asks for (`olap-api.md` 12.6). They are sent
+//! batch by batch; what stands beside rows (total, exemplars) is part of answers in JSON alone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use axum::response::{IntoResponse as _, Response};
+use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Schema, SchemaRef, TimeUnit};
 use datafusion::arrow::error::ArrowError;
-use datafusion::arrow::ipc::writer::StreamWriter;
-use http::{HeaderMap, header};
-use parquet::arrow::ArrowWriter;
-use parquet::errors::ParquetError;
+use http::header;
 use quiver_olap::answer::Frame;
 use quiver_olap::engine::ResultSet;
 use quiver_olap::meta::annotation;
+use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::LIMIT_MAX;
 use quiver_olap::query::request::Request;
 use quiver_olap::{OlapError, OlapResult};
-use quiver_types::Error;
+use quiver_query::QueryContext;
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Error, Result};
 use serde_json::Value;
 
-/// Form of an answer.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Form {
-    /// As the format has it.
-    Json,
-    /// Arrow IPC stream.
-    Arrow,
-    /// A file of Parquet.
-    Parquet,
-    /// CSV with a header.
-    Csv,
-    /// An object a line.
-    Lines,
-}
+use crate::sending::{BatchWriter, Sending};
+use crate::sql_api::forms::{Form, Writer, push_quoted};
+use crate::state::AppState;
 
-const TYPES: [(&str, Form); 4] = [
-    ("application/vnd.apache.arrow.stream", Form::Arrow),
-    ("application/vnd.apache.parquet", Form::Parquet),
-    ("text/csv", Form::Csv),
-    ("application/x-ndjson", Form::Lines),
-];
-
-impl Form {
-    /// The first form that `Accept` names.
-    pub(super) fn of(headers: &HeaderMap) -> Self {
-        let accepted = headers.get(header::ACCEPT).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        let mut types = accepted.split(',').map(|t| t.split(';').next().unwrap_or_default().trim());
-        types.find_map(|t| TYPES.iter().find(|(name, _)| *name == t).map(|(_, form)| *form)).unwrap_or(Self::Json)
-    }
-}
+/// Where such answers are given.
+const ROUTE: &str = "/olap-api/v1/load";
 
 /// Takes a limit out of a query that is above those of answers in JSON: other forms have none of their own.
 pub(super) fn take_high_limit(query: &mut Value) -> Option<u64> {
@@ -73,47 +52,83 @@ pub(super) fn made_bytes(sets: &[ResultSet]) -> usize {
     batches.map(|b| b.num_rows() * b.num_columns() * CELL_BYTES + b.get_array_memory_size()).sum()
 }
 
-/// Writes the rows of a query.
-pub(super) fn write(form: Form, frame: &Frame<'_>, request: &Request, sets: &[ResultSet]) -> OlapResult<Response> {
-    let kind = TYPES.iter().find(|(_, f)| *f == form).map_or("application/json", |(name, _)| *name);
-    let body = match form {
-        Form::Arrow => arrow(frame, request, &sets[0])?,
-        Form::Parquet => parquet(frame, request, &sets[0])?,
-        _ => text(form, &rows(frame, request, sets)?, &sets[0].columns)?,
+/// Sends the rows of the one query of a request as they are found.
+pub(super) async fn send(
+    state: &AppState,
+    form: Form,
+    catalog: Arc<Catalog>,
+    mut request: Request,
+    access: &DomainAccess,
+    ctx: QueryContext,
+) -> OlapResult<Response> {
+    let began = Instant::now();
+    request.queries[0].exemplars = 0;
+    let (columns, rows) = state.olap.rows(&catalog, &request, access, &ctx).await?;
+    let writer: Box<dyn BatchWriter> = match form {
+        Form::Arrow | Form::Parquet => Box::new(Opened::new(form, &rows.schema(), &catalog, &request)?),
+        Form::Csv | Form::Lines | Form::Json => Box::new(Texts::new(form, catalog, request, columns)),
     };
-    Ok(([(header::CONTENT_TYPE, kind)], body).into_response())
+    let body = Sending::new(rows, writer, ctx, began, ROUTE).body();
+    Ok(([(header::CONTENT_TYPE, form.content_type())], body).into_response())
 }
 
-fn rows(frame: &Frame<'_>, request: &Request, sets: &[ResultSet]) -> OlapResult<Vec<Value>> {
-    let mut plain = request.clone();
-    plain.queries[0].format = None;
-    let mut answer = frame.load(&plain, sets, false)?;
-    Ok(answer["data"].as_array_mut().map(std::mem::take).unwrap_or_default())
+/// Writes rows as texts, with the values of answers in JSON.
+struct Texts {
+    form: Form,
+    catalog: Arc<Catalog>,
+    request: Request,
+    columns: Vec<String>,
+    /// What is written and not sent.
+    out: Vec<u8>,
 }
 
-fn text(form: Form, rows: &[Value], columns: &[String]) -> OlapResult<Vec<u8>> {
-    if form == Form::Lines {
-        return Ok(rows.iter().map(|row| format!("{row}\n")).collect::<String>().into_bytes());
-    }
-    let field = |text: &str| {
-        // A field of nothing is NULL, so an empty text is quoted.
-        if text.is_empty() || text.contains([',', '"', '\n', '\r']) {
-            format!("\"{}\"", text.replace('"', "\"\""))
-        } else {
-            text.to_owned()
+impl Texts {
+    fn new(form: Form, catalog: Arc<Catalog>, request: Request, columns: Vec<String>) -> Self {
+        let mut out = Vec::new();
+        if form == Form::Csv {
+            let names = columns.iter().map(|name| Value::from(name.as_str())).collect::<Vec<_>>();
+            push_line(names.iter(), &mut out);
         }
-    };
-    let cell = |value: &Value| match value {
-        Value::Null => String::new(),
-        Value::String(text) => field(text),
-        other => other.to_string(),
-    };
-    let mut out = columns.iter().map(|c| field(c)).collect::<Vec<_>>().join(",") + "\r\n";
-    for row in rows {
-        out += &columns.iter().map(|c| cell(&row[c.as_str()])).collect::<Vec<_>>().join(",");
-        out += "\r\n";
+        Self { form, catalog, request, columns, out }
     }
-    Ok(out.into_bytes())
+}
+
+impl BatchWriter for Texts {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        let frame = Frame { catalog: &self.catalog, refreshed: String::new(), request_id: String::new(), slow: false };
+        let rows = frame.rows(&self.request, &self.columns, batch).map_err(|error| match error {
+            OlapError::Engine(error) => error,
+            OlapError::Query(error) => Error::invalid(error.message),
+        })?;
+        for row in &rows {
+            if self.form == Form::Csv {
+                push_line(self.columns.iter().map(|name| &row[name.as_str()]), &mut self.out);
+            } else {
+                self.out.extend_from_slice(row.to_string().as_bytes());
+                self.out.push(b'\n');
+            }
+        }
+        Ok(std::mem::take(&mut self.out).into())
+    }
+
+    fn end(self: Box<Self>, _stats: &Value) -> Result<Bytes> {
+        Ok(self.out.into())
+    }
+}
+
+/// Writes a line of CSV; a field of nothing is NULL, so an empty text is quoted.
+fn push_line<'v>(cells: impl Iterator<Item = &'v Value>, out: &mut Vec<u8>) {
+    for (at, cell) in cells.enumerate() {
+        if at > 0 {
+            out.push(b',');
+        }
+        match cell {
+            Value::Null => {}
+            Value::String(text) => push_quoted(text, out),
+            other => out.extend_from_slice(other.to_string().as_bytes()),
+        }
+    }
+    out.extend_from_slice(b"\r\n");
 }
 
 /// The type of a column in a stream: texts by codes, times as wall time in milliseconds.
@@ -127,63 +142,47 @@ fn open_type(kind: &DataType) -> DataType {
     }
 }
 
-fn failed(e: ArrowError) -> OlapError {
-    OlapError::Engine(Error::internal("rows cannot be written as Arrow").with_source(e))
+fn failed(e: ArrowError) -> Error {
+    Error::internal("rows cannot be written as Arrow").with_source(e)
 }
 
-/// Rows with the types and the metadata of a stream.
-fn opened(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<(SchemaRef, Vec<RecordBatch>)> {
-    let query = &request.queries[0];
-    let metadata = HashMap::from([
-        ("quiver.query".to_owned(), query.to_json().to_string()),
-        ("quiver.annotation".to_owned(), annotation(frame.catalog, query).to_string()),
-        ("quiver.timezone".to_owned(), query.timezone.clone()),
-    ]);
-    let fields = set.schema.fields().iter().map(|f| f.as_ref().clone().with_data_type(open_type(f.data_type())));
-    let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), metadata));
-    let mut batches = Vec::new();
-    for batch in &set.batches {
-        let columns = batch.columns().iter().map(|column| cast(column, &open_type(column.data_type())));
-        let columns = columns.collect::<Result<Vec<_>, _>>().map_err(failed)?;
-        batches.push(RecordBatch::try_new(Arc::clone(&schema), columns).map_err(failed)?);
+/// Writes rows with the types and the metadata of a stream.
+struct Opened {
+    schema: SchemaRef,
+    writer: Writer,
+}
+
+impl Opened {
+    fn new(form: Form, types: &SchemaRef, catalog: &Catalog, request: &Request) -> Result<Self> {
+        let query = &request.queries[0];
+        let metadata = HashMap::from([
+            ("quiver.query".to_owned(), query.to_json().to_string()),
+            ("quiver.annotation".to_owned(), annotation(catalog, query).to_string()),
+            ("quiver.timezone".to_owned(), query.timezone.clone()),
+        ]);
+        let fields = types.fields().iter().map(|f| f.as_ref().clone().with_data_type(open_type(f.data_type())));
+        let schema = Arc::new(Schema::new_with_metadata(fields.collect::<Vec<_>>(), metadata));
+        let writer = Writer::new(form, &schema)?;
+        Ok(Self { schema, writer })
     }
-    Ok((schema, batches))
 }
 
-fn arrow(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<Vec<u8>> {
-    let (schema, batches) = opened(frame, request, set)?;
-    let mut writer = StreamWriter::try_new(Vec::new(), &schema).map_err(failed)?;
-    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(failed)?;
-    writer.finish().map_err(failed)?;
-    writer.into_inner().map_err(failed)
-}
+impl BatchWriter for Opened {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        let columns = batch.columns().iter().map(|column| cast(column, &open_type(column.data_type())));
+        let columns = columns.collect::<std::result::Result<Vec<_>, _>>().map_err(failed)?;
+        let batch = RecordBatch::try_new(Arc::clone(&self.schema), columns).map_err(failed)?;
+        self.writer.batch(&batch)
+    }
 
-fn parquet(frame: &Frame<'_>, request: &Request, set: &ResultSet) -> OlapResult<Vec<u8>> {
-    let failed = |e: ParquetError| OlapError::Engine(Error::internal("cannot write Parquet").with_source(e));
-    let (schema, batches) = opened(frame, request, set)?;
-    let mut writer = ArrowWriter::try_new(Vec::new(), schema, None).map_err(failed)?;
-    batches.iter().try_for_each(|batch| writer.write(batch)).map_err(failed)?;
-    writer.into_inner().map_err(failed)
+    fn end(self: Box<Self>, stats: &Value) -> Result<Bytes> {
+        self.writer.end(stats)
+    }
 }
 
 #[cfg(test)]
 mod tests {
-    use http::HeaderValue;
-
     use super::*;
-
-    #[test]
-    fn accepted_forms() {
-        let check = |accept: &'static str, expected| {
-            let headers = HeaderMap::from_iter([(header::ACCEPT, HeaderValue::from_static(accept))]);
-            assert_eq!(Form::of(&headers), expected, "{accept}");
-        };
-        check("application/json, text/plain, */*", Form::Json);
-        check("text/csv;q=0.9", Form::Csv);
-        check("application/x-ndjson", Form::Lines);
-        check("application/vnd.apache.arrow.stream, */*", Form::Arrow);
-        check("application/vnd.apache.parquet", Form::Parquet);
-    }
 
     #[test]
     fn limits_of_streams() {
@@ -198,9 +197,9 @@ mod tests {
 
     #[test]
     fn csv_quotes() {
-        let rows = [serde_json::json!({"A.b": "x,\"y\"", "A.n": null, "A.c": 1, "A.e": ""})];
-        let columns = ["A.b", "A.n", "A.c", "A.e"].map(str::to_owned);
-        let written = String::from_utf8(text(Form::Csv, &rows, &columns).unwrap()).unwrap();
-        assert_eq!(written, "A.b,A.n,A.c,A.e\r\n\"x,\"\"y\"\"\",,1,\"\"\r\n");
+        let row = serde_json::json!(["x,\"y\"", null, 1, ""]);
+        let mut out = Vec::new();
+        push_line(row.as_array().unwrap().iter(), &mut out);
+        assert_eq!(String::from_utf8(out).unwrap(), "\"x,\"\"y\"\"\",,1,\"\"\r\n");
     }
 }

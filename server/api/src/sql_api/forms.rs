@@ -20,6 +20,7 @@ use serde_json::{Value, json};
 
 use super::accepted;
 use crate::params::invalid;
+use crate::sending::BatchWriter;
 
 /// Rows of a row group of Parquet: they are held until it is whole.
 const GROUP_ROWS: usize = 32 * 1024;
@@ -54,21 +55,24 @@ impl Form {
         FORMS.iter().find(|(_, word, _)| *word == name).map(|(form, ..)| *form)
     }
 
+    /// The first form that `Accept` names; JSON where it names none that is known.
+    pub(crate) fn accepted(headers: &HeaderMap) -> Self {
+        let known = |wanted: &str| FORMS.iter().find(|(.., content_type)| *content_type == wanted);
+        accepted(headers).find_map(known).map_or(Self::Json, |(form, ..)| *form)
+    }
+
     /// The form that is asked for; JSON where nothing is, or nothing that is known.
     ///
     /// # Errors
     /// Invalid: `format` is none of them.
     pub(super) fn of(format: Option<&str>, headers: &HeaderMap) -> Result<Self> {
-        let Some(name) = format else {
-            let known = |wanted: &str| FORMS.iter().find(|(.., content_type)| *content_type == wanted);
-            return Ok(accepted(headers).find_map(known).map_or(Self::Json, |(form, ..)| *form));
-        };
+        let Some(name) = format else { return Ok(Self::accepted(headers)) };
         let names = || FORMS.map(|(_, word, _)| word).join(", ");
         Self::named(name).ok_or_else(|| invalid("format", &format!("`{name}` is not one of {}", names())))
     }
 
     /// Its content type.
-    pub(super) fn content_type(self) -> &'static str {
+    pub(crate) fn content_type(self) -> &'static str {
         FORMS.iter().find(|(form, ..)| *form == self).map_or("", |(.., content_type)| content_type)
     }
 }
@@ -194,6 +198,16 @@ fn holds_interval(data_type: &DataType) -> bool {
     }
 }
 
+impl BatchWriter for Writer {
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        Self::batch(self, batch)
+    }
+
+    fn end(self: Box<Self>, stats: &Value) -> Result<Bytes> {
+        Self::end(*self, stats)
+    }
+}
+
 fn options() -> EncoderOptions {
     EncoderOptions::default().with_explicit_nulls(true)
 }
@@ -308,7 +322,7 @@ fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()>
 }
 
 /// Writes a field of CSV (RFC 4180), in quotes where it needs them.
-fn push_quoted(text: &str, out: &mut Vec<u8>) {
+pub(crate) fn push_quoted(text: &str, out: &mut Vec<u8>) {
     let plain = !text.is_empty() && !text.contains(['"', ',', '\n', '\r']);
     if plain {
         out.extend_from_slice(text.as_bytes());
@@ -398,6 +412,9 @@ mod tests {
         };
         assert_eq!(of(None, "text/html, text/csv;q=0.9").unwrap(), Form::Csv);
         assert_eq!(of(None, "*/*").unwrap(), Form::Json);
+        assert_eq!(of(None, "application/json, text/plain, */*").unwrap(), Form::Json);
+        assert_eq!(of(None, "application/vnd.apache.arrow.stream, */*").unwrap(), Form::Arrow);
+        assert_eq!(of(None, "application/x-ndjson").unwrap(), Form::Lines);
         assert_eq!(of(Some("parquet"), "text/csv").unwrap(), Form::Parquet);
         assert!(of(Some("xml"), "*/*").unwrap_err().message.contains("ndjson"));
         let empty = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])));

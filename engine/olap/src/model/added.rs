@@ -1,0 +1,59 @@
+//! Dimensions that the inner query of a measure has beside those of the query (`olap-api.md` 11.4): `Model.member`, or
+//! `Model.member.granularity` for the buckets of a time dimension.
+
+use super::load::ModelProblem;
+use super::{Dimension, DimensionType, MemberId, Model};
+use crate::dates::granularity::Granularity;
+use crate::error::nearest;
+
+/// See the module.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AddedGroup {
+    /// The dimension.
+    pub member: MemberId,
+    /// Name of the granularity by whose buckets rows are grouped; none: by the values as they are.
+    pub granularity: Option<String>,
+}
+
+impl std::fmt::Display for AddedGroup {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match &self.granularity {
+            Some(granularity) => write!(f, "{}.{granularity}", self.member),
+            None => write!(f, "{}", self.member),
+        }
+    }
+}
+
+impl Dimension {
+    /// A granularity by its name: its own, or one that every time dimension has.
+    pub fn granularity(&self, name: &str) -> Option<Granularity> {
+        let own = self.granularities.iter().find(|g| g.name == name).cloned();
+        own.or_else(|| Granularity::standard(name)).filter(|_| self.ty == DimensionType::Time)
+    }
+}
+
+/// Finds granularities that their dimensions do not have.
+pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
+    for model in models {
+        let added = model.measures.iter().flat_map(|m| m.add_group_by.iter().map(move |added| (m, added)));
+        for (measure, added) in added {
+            let Some(name) = &added.granularity else { continue };
+            // What is not there at all has been told of.
+            let is_there = |m: &&Model| m.member_names().any(|own| own == added.member.member);
+            let of = models.iter().find(|m| m.common.name == added.member.model).filter(is_there);
+            let Some(of) = of else { continue };
+            let dimension = of.dimension(&added.member.member);
+            let text = match dimension.filter(|d| d.ty == DimensionType::Time) {
+                None => format!("`{}` is not a time dimension, so it has no granularity `{name}`", added.member),
+                Some(dimension) if dimension.granularity(name).is_some() => continue,
+                Some(dimension) => {
+                    let known = dimension.granularities.iter().map(|g| g.name.as_str());
+                    let known = known.chain(crate::dates::granularity::STANDARD);
+                    let hint = nearest(name, known).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                    format!("`{}` has no granularity `{name}`{hint}", added.member)
+                }
+            };
+            problems.push(ModelProblem::new(model, measure.common.place, Some(&measure.common.name), text));
+        }
+    }
+}

@@ -1,0 +1,231 @@
+//! Rows of a query as they are found, for those who send them on batch by batch.
+//!
+//! The query keeps its place among those that run, and its memory, until its last row is taken. Who goes away before ends it.
+
+use std::future::Future;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::{Schema, SchemaRef};
+use datafusion::error::DataFusionError;
+use datafusion::execution::SendableRecordBatchStream;
+use futures::StreamExt as _;
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+use tokio::sync::mpsc;
+use tracing::Instrument as _;
+
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+
+/// Batches that wait for their reader.
+const WAITING_MAX: usize = 2;
+
+/// What a query gives.
+#[derive(Debug)]
+pub enum Answer {
+    /// Its plans.
+    Plan(Value),
+    /// Its rows.
+    Rows(Rows),
+}
+
+/// Rows as they are found. Dropping it ends the query.
+#[derive(Debug)]
+pub struct Rows {
+    schema: SchemaRef,
+    batches: mpsc::Receiver<Result<Piece>>,
+    task: tokio::task::JoinHandle<()>,
+}
+
+/// What comes out of a run.
+#[derive(Debug)]
+enum Piece {
+    Begin(SchemaRef),
+    Batch(RecordBatch),
+    Plan(Value),
+}
+
+/// Where a query puts what it finds.
+#[derive(Debug)]
+pub struct Out(mpsc::Sender<Result<Piece>>);
+
+impl Rows {
+    /// Runs the work of a query on the engine; gives its answer when the first rows are at hand, or there are none.
+    ///
+    /// # Errors
+    /// Those of the work before its first rows, and of [`QueryEngine::run`].
+    pub async fn run<F>(
+        engine: &Arc<QueryEngine>,
+        ctx: &QueryContext,
+        work: impl FnOnce(Out) -> F + Send,
+    ) -> Result<Answer>
+    where
+        F: Future<Output = Result<()>> + Send + 'static,
+    {
+        let (send, batches) = mpsc::channel(WAITING_MAX);
+        let work = work(Out(send.clone()));
+        let (engine, ctx) = (Arc::clone(engine), ctx.clone());
+        let run = async move {
+            if let Err(error) = engine.run(&ctx, work).await {
+                let _ = send.send(Err(error)).await;
+            }
+        };
+        // Who goes away before the first row takes the query along, too.
+        let mut rows = Self { schema: Arc::new(Schema::empty()), batches, task: tokio::spawn(run.in_current_span()) };
+        match rows.batches.recv().await {
+            Some(Ok(Piece::Begin(schema))) => {
+                rows.schema = schema;
+                Ok(Answer::Rows(rows))
+            }
+            Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
+            Some(Err(error)) => Err(error),
+            Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a query ended without an answer")),
+        }
+    }
+
+    /// Names and types of the columns.
+    pub fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    /// The next rows; none at the end.
+    ///
+    /// # Errors
+    /// Those of running.
+    pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        match self.batches.recv().await {
+            None | Some(Ok(Piece::Begin(_) | Piece::Plan(_))) => Ok(None),
+            Some(Ok(Piece::Batch(batch))) => Ok(Some(batch)),
+            Some(Err(error)) => Err(error),
+        }
+    }
+}
+
+impl Drop for Rows {
+    fn drop(&mut self) {
+        self.task.abort();
+    }
+}
+
+impl Out {
+    async fn put(&self, piece: Piece) -> Result<()> {
+        self.0.send(Ok(piece)).await.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
+    }
+
+    /// Gives plans instead of rows.
+    ///
+    /// # Errors
+    /// Cancelled: the reader went away.
+    pub async fn plan(&self, plan: Value) -> Result<()> {
+        self.put(Piece::Plan(plan)).await
+    }
+
+    /// Gives the rows of a stream with the types of `schema`, as `shown` makes each batch. What fails before the first of
+    /// them fails the whole; `told` says what it is.
+    ///
+    /// # Errors
+    /// Those of the stream; Cancelled: the reader went away.
+    pub async fn rows(
+        &self,
+        mut rows: SendableRecordBatchStream,
+        schema: SchemaRef,
+        shown: impl Fn(RecordBatch) -> Result<RecordBatch> + Send + Sync,
+        told: fn(DataFusionError) -> Error,
+        ctx: &QueryContext,
+    ) -> Result<()> {
+        let mut next = next_of(&mut rows, told).await?;
+        self.put(Piece::Begin(schema)).await?;
+        while let Some(batch) = next {
+            ctx.check("query execution")?;
+            let batch = shown(batch)?;
+            self.put(Piece::Batch(batch)).await?;
+            next = next_of(&mut rows, told).await?;
+        }
+        Ok(())
+    }
+}
+
+/// The next batch that has rows.
+async fn next_of(
+    rows: &mut SendableRecordBatchStream,
+    told: fn(DataFusionError) -> Error,
+) -> Result<Option<RecordBatch>> {
+    loop {
+        match rows.next().await.transpose().map_err(told)? {
+            Some(batch) if batch.num_rows() == 0 => {}
+            other => return Ok(other),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::{DataType, Field};
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+    use futures::stream::BoxStream;
+    use quiver_types::{Access, MemoryPressure};
+
+    use super::*;
+    use crate::context::Limits;
+    use crate::engine::EngineSettings;
+    use crate::error::{from_datafusion, to_datafusion};
+
+    fn engine() -> Arc<QueryEngine> {
+        let settings = EngineSettings {
+            memory_bytes: 1 << 24,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::new(MemoryPressure::default()),
+        };
+        QueryEngine::new(&settings).unwrap()
+    }
+
+    /// A stream of batches of one row; after `good` of them it fails, or never gives another.
+    async fn rows(engine: &Arc<QueryEngine>, good: i64, fails: bool) -> Result<Answer> {
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let (inner, types) = (ctx.clone(), Arc::clone(&schema));
+        let batch = move |n: i64| {
+            let column = Arc::new(Int64Array::from(vec![n]));
+            RecordBatch::try_new(Arc::clone(&types), vec![column]).map_err(DataFusionError::from)
+        };
+        let found = futures::stream::iter(0..good).map(batch);
+        let rest: BoxStream<'static, datafusion::error::Result<RecordBatch>> = if fails {
+            let failed = to_datafusion(Error::new(ErrorKind::Execution, "it breaks off"));
+            futures::stream::iter([Err(failed)]).boxed()
+        } else {
+            futures::stream::pending().boxed()
+        };
+        let all = found.chain(rest);
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), all));
+        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        Rows::run(engine, &ctx, work).await
+    }
+
+    #[tokio::test]
+    async fn what_fails_before_the_first_row_is_no_answer() {
+        let engine = engine();
+        assert_eq!(rows(&engine, 0, true).await.unwrap_err().message, "it breaks off");
+        let Answer::Rows(mut rows) = rows(&engine, 3, true).await.unwrap() else { panic!("rows") };
+        for _ in 0..3 {
+            assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
+        }
+        assert_eq!(rows.next().await.unwrap_err().message, "it breaks off");
+    }
+
+    /// Its place is kept while rows are on their way, and free once the reader is gone.
+    #[tokio::test]
+    async fn who_goes_away_ends_it() {
+        let engine = engine();
+        let Answer::Rows(first) = rows(&engine, 1, false).await.unwrap() else { panic!("rows") };
+        let second = tokio::time::timeout(std::time::Duration::from_millis(50), rows(&engine, 1, false)).await;
+        assert!(second.is_err(), "it waits for the only place");
+        drop(first);
+        let third = tokio::time::timeout(std::time::Duration::from_secs(10), rows(&engine, 1, false)).await;
+        assert!(third.is_ok_and(|answer| answer.is_ok()));
+    }
+}

@@ -1,0 +1,107 @@
+//! Answers that are sent batch by batch, as a query finds its rows.
+//!
+//! The query runs as long as its answer is on its way: who goes away ends it. What fails before the first batch is an answer
+//! of its own; later the connection is cut, so that what came cannot be taken for the whole.
+
+use std::time::Instant;
+
+use arrow::array::RecordBatch;
+use axum::body::Body;
+use bytes::Bytes;
+use futures::stream::unfold;
+use quiver_query::QueryContext;
+use quiver_query::rows::Rows;
+use quiver_types::Result;
+use serde_json::{Value, json};
+use tracing::Span;
+
+use crate::error::log;
+
+/// Writes batches in the form of an answer.
+pub(crate) trait BatchWriter: Send {
+    /// Writes rows, and gives what can be sent.
+    ///
+    /// # Errors
+    /// Rows that the form has no words for.
+    fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes>;
+
+    /// Ends the answer.
+    ///
+    /// # Errors
+    /// As [`Self::batch`].
+    fn end(self: Box<Self>, stats: &Value) -> Result<Bytes>;
+}
+
+/// An answer on its way.
+pub(crate) struct Sending {
+    rows: Rows,
+    /// None: all is sent.
+    writer: Option<Box<dyn BatchWriter>>,
+    /// What it runs in; memory is held by it.
+    ctx: QueryContext,
+    began: Instant,
+    count: u64,
+    route: &'static str,
+}
+
+impl Sending {
+    /// One of which nothing is sent yet. `began`: when the request came.
+    pub(crate) fn new(
+        rows: Rows,
+        writer: Box<dyn BatchWriter>,
+        ctx: QueryContext,
+        began: Instant,
+        route: &'static str,
+    ) -> Self {
+        Self { rows, writer: Some(writer), ctx, began, count: 0, route }
+    }
+
+    /// The body that sends it.
+    pub(crate) fn body(self) -> Body {
+        let (span, route) = (Span::current(), self.route);
+        let pieces = unfold(Some(self), move |sending| {
+            let span = span.clone();
+            let next = async move {
+                let mut sending = sending.filter(|sending| sending.writer.is_some())?;
+                match sending.next().await {
+                    Ok(piece) => Some((Ok(piece), Some(sending))),
+                    // An answer that breaks off cannot be taken for one that came to its end.
+                    Err(error) => {
+                        log(&error, route);
+                        Some((Err(std::io::Error::other(error.message)), None))
+                    }
+                }
+            };
+            tracing::Instrument::instrument(next, span)
+        });
+        Body::from_stream(pieces)
+    }
+
+    /// The next piece that is not empty.
+    async fn next(&mut self) -> Result<Bytes> {
+        loop {
+            let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };
+            let piece = match self.rows.next().await? {
+                Some(batch) => {
+                    self.count += batch.num_rows() as u64;
+                    writer.batch(&batch)?
+                }
+                None => {
+                    let stats = self.stats();
+                    self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?
+                }
+            };
+            if !piece.is_empty() || self.writer.is_none() {
+                return Ok(piece);
+            }
+        }
+    }
+
+    fn stats(&self) -> Value {
+        let mut stats = json!({ "rows": self.count, "elapsed_ms": self.began.elapsed().as_secs_f64() * 1e3 });
+        for (name, value) in self.ctx.stats.list() {
+            stats[name] = value.into();
+        }
+        stats
+    }
+}

@@ -1,0 +1,106 @@
+//! Models of a folder over a table of a folder: what is computed in stages, what is wrong with a model, how models are shown.
+
+use quiver_tests::server::{Answer, Options, Server};
+use serde_json::{Value, json};
+
+const MODEL: &str = "cubes:
+  - name: Sales
+    sql_table: public.sales
+    refresh_key: {every: 1 hour}
+    dimensions:
+      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: shop, type: string, sql: shop}
+      - {name: at, type: time, sql: sold_at, granularities: [{name: half, interval: 12 hours, origin: '2025-01-01'}]}
+      - name: size
+        type: switch
+        case: {when: [{sql: '{CUBE}.price > 4', label: large}], else: {label: small}}
+    measures:
+      - {name: total, type: sum, sql: price}
+      - {name: dailyMean, type: avg, multi_stage: true, sql: '{total}', add_group_by: [Sales.at.day]}
+      - {name: halfMean, type: avg, multi_stage: true, sql: '{total}', add_group_by: ['{CUBE}.at.half']}
+      - {name: wrong, type: sum, sql: shop}
+      - {name: wrongMean, type: avg, sql: shop}
+      - {name: wrongOwn, type: number, sql: 'sum({CUBE}.shop)'}
+      - {name: wrongTwice, type: number, sql: '{wrong} * 2'}
+";
+
+async fn load(server: &Server, query: &Value) -> Answer {
+    let headers = [("content-type", "application/json"), ("x-wait", "60")];
+    server.post("/olap-api/v1/load", &headers, json!({"query": query}).to_string().into_bytes()).await
+}
+
+async fn data(server: &Server, query: Value) -> Value {
+    let answer = load(server, &query).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    answer.json()["data"].take()
+}
+
+async fn start(dir: &std::path::Path) -> Server {
+    let own = dir.join("own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(own.join(name), text).expect("written");
+    let rows = "id,shop,price,sold_at
+1,a,2,2025-03-10T01:00:00Z
+2,a,6,2025-03-10T13:00:00Z
+3,b,4,2025-03-11T01:00:00Z
+4,,9,2025-04-01T01:00:00Z
+";
+    write("sales.csv", rows);
+    write("sales.types.json", r#"{"id": "int8", "price": "float8", "sold_at": "timestamptz"}"#);
+    write("sales.yml", MODEL);
+    let own = own.display().to_string();
+    Server::start(&dir.join("data"), &Options::default().args(&["--olap-models", &own, "--olap-tables", &own])).await
+}
+
+/// An inner query is grouped by buckets beside what the query itself is grouped by.
+#[tokio::test(flavor = "multi_thread")]
+async fn means_of_daily_sums() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    // Days: 8, 4, 9; halves of days: 2, 6, 4, 9.
+    let both = json!({"measures": ["Sales.dailyMean", "Sales.halfMean"]});
+    assert_eq!(data(&server, both).await, json!([{"Sales.dailyMean": 7, "Sales.halfMean": 5.25}]));
+    let by_shop =
+        json!({"measures": ["Sales.dailyMean"], "dimensions": ["Sales.shop"], "order": {"Sales.shop": "asc"}});
+    let row = |shop: &str, mean: i64| json!({"Sales.shop": shop, "Sales.dailyMean": mean});
+    assert_eq!(data(&server, by_shop).await, json!([row("", 9), row("a", 8), row("b", 4)]));
+    let by = async |granularity: &str| {
+        let time = json!({"dimension": "Sales.at", "granularity": granularity});
+        let rows = data(&server, json!({"measures": ["Sales.dailyMean"], "timeDimensions": [time]})).await;
+        rows.as_array().expect("rows").iter().map(|row| row["Sales.dailyMean"].clone()).collect::<Vec<_>>()
+    };
+    assert_eq!(by("month").await, [6, 9]);
+    assert_eq!(by("day").await, [8, 4, 9], "the buckets of the query are those that are added");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn measures_over_texts_are_faults_of_the_model() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    for (measure, named) in
+        [("wrong", "wrong"), ("wrongMean", "wrongMean"), ("wrongOwn", "wrongOwn"), ("wrongTwice", "wrong")]
+    {
+        let answer = load(&server, &json!({"measures": ["Sales.total", format!("Sales.{measure}")]})).await;
+        let body = answer.json();
+        assert_eq!((answer.status, &body["code"]), (422, &json!("CANNOT_EXECUTE")), "{body}");
+        let text = body["error"].as_str().unwrap_or_default();
+        assert!(text.contains(&format!("`Sales.{named}`")) && text.contains("takes no texts"), "{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_and_kinds() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let with = async |operator: &str| {
+        let filter = json!({"member": "Sales.shop", "operator": operator, "values": [null]});
+        data(&server, json!({"measures": ["Sales.total"], "filters": [filter]})).await[0]["Sales.total"].clone()
+    };
+    assert_eq!(with("contains").await, Value::Null, "NULL occurs in no text");
+    assert_eq!(with("notContains").await, 21);
+    let answer = load(&server, &json!({"dimensions": ["Sales.size"]})).await.json();
+    assert_eq!(answer["annotation"]["dimensions"]["Sales.size"]["type"], "string", "{answer}");
+    let shown = server.get("/olap-api/v1/meta?extended&model=Sales").await.json();
+    let sales = &shown["cubes"][0];
+    assert_eq!((&sales["sql_table"], &sales["refreshKey"]), (&json!("public.sales"), &json!({"every": "1 hour"})));
+}
