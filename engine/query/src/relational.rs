@@ -6,12 +6,16 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use chrono::{DateTime, Utc};
+use datafusion::common::alias::AliasGenerator;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
+use datafusion::optimizer::OptimizerConfig;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
@@ -68,6 +72,31 @@ fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
     wrapped.map(|wrapped| wrapped.data).map_err(from_datafusion)
 }
 
+/// The session at the time of a plan. Without one, `now()` and `current_date` stay in the plan, where they cannot run; a copy
+/// of the session for each plan, as DataFusion's own contexts make it, would copy all tables of functions.
+struct Moment<'s> {
+    state: &'s SessionState,
+    now: DateTime<Utc>,
+}
+
+impl OptimizerConfig for Moment<'_> {
+    fn query_execution_start_time(&self) -> Option<DateTime<Utc>> {
+        Some(self.now)
+    }
+
+    fn alias_generator(&self) -> &Arc<AliasGenerator> {
+        self.state.alias_generator()
+    }
+
+    fn options(&self) -> Arc<ConfigOptions> {
+        self.state.options()
+    }
+
+    fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
+        Some(self.state)
+    }
+}
+
 impl QueryEngine {
     /// Gives the session whose rules and functions relational plans are made with.
     pub fn relational(&self) -> &SessionState {
@@ -79,11 +108,11 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        // Each plan has a moment of its own: without one, `now()` and `current_date` stay in it, where they cannot run.
-        let mut state = Box::new(self.relational.clone());
-        state.mark_start_execution();
-        let optimized = state.optimize(plan).map_err(of_planning)?;
-        let physical = self.planner.create_physical_plan(&optimized, &*state).await.map_err(of_planning)?;
+        let moment = Moment { state: &self.relational, now: Utc::now() };
+        let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
+        let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
+        let optimized = optimized.map_err(of_planning)?;
+        let physical = self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
