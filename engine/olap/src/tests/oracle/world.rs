@@ -337,11 +337,24 @@ impl World {
             "measures": model.measures.iter().map(|m| m.yaml(own, &self.names)).collect::<Vec<_>>(),
             "segments": model.segments.iter().map(|(name, ex)| json!({"name": name, "sql": sql(ex)})).collect::<Vec<_>>(),
             "row_right": {"service": "svc", "domain": "traces"},
+            "pre_aggregations": [Self::rollup(model)],
         });
         for (key, value) in source.as_object().into_iter().flatten() {
             out[key] = value.clone();
         }
         out
+    }
+
+    /// A rollup of all that one can hold, and of what it cannot.
+    fn rollup(model: &Model) -> Value {
+        json!({
+            "name": "groups",
+            "measures": model.measures.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(),
+            "dimensions": ["svc", "txt", "flag", "class"],
+            "segments": model.segments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            "time_dimension": "at",
+            "granularity": ["minute", "hour", "day"][model.rows.len() % 3],
+        })
     }
 
     /// Rows of a model as CSV.
