@@ -117,9 +117,18 @@ async fn both(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> (
     (rolled["data"].clone(), !used.is_null())
 }
 
+/// What `explain` says of the rollups of a query.
+async fn explained(olap: &Arc<OlapEngine>, query: &Value) -> Value {
+    let catalog = olap.catalog();
+    let request = Request::parse(query, &catalog, 0).unwrap();
+    let (access, ctx) = (DomainAccess::full(), QueryContext::new(Access::full(), limits()));
+    let shown = olap.explain(&catalog, &request.queries[0], &access, &ctx, false).await.unwrap();
+    shown["rollup"].clone()
+}
+
 /// Unoptimized, DataFusion's planner wants more stack than a thread of tests has.
 fn on_a_deep_stack(test: impl Future<Output = ()> + Send + 'static) {
-    let run = || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
+    let run = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
     std::thread::Builder::new().stack_size(64 << 20).spawn(run).unwrap().join().unwrap();
 }
 
@@ -138,7 +147,10 @@ fn what_a_rollup_holds_comes_from_it() {
         let days = json!(["2026-03-28", "2026-03-29"]);
         let served = [
             json!({"measures": ["Calls.count"]}),
-            json!({"measures": ["Calls.errors", "Calls.errorRate", "Calls.mean", "Calls.slowest"], "dimensions": ["Calls.service"]}),
+            json!({
+                "measures": ["Calls.errors", "Calls.errorRate", "Calls.mean", "Calls.slowest"],
+                "dimensions": ["Calls.service"],
+            }),
             json!({"measures": ["Calls.costs", "Calls.costOfEach"], "dimensions": ["Calls.service"], "total": true}),
             json!({"dimensions": ["Calls.service"], "order": {"Calls.mean": "desc"}}),
             json!({"measures": ["Calls.count"], "segments": ["Calls.failed"]}),
@@ -147,7 +159,8 @@ fn what_a_rollup_holds_comes_from_it() {
                 {"member": "Seen.service", "operator": "equals", "values": ["a"]}]}),
             json!({"measures": ["Calls.count"], "filters": [
                 {"member": "Calls.at", "operator": "afterOrOnDate", "values": ["2026-03-29"]}]}),
-            json!({"measures": ["Calls.count"], "filters": [{"member": "Calls.service", "operator": "equals", "values": ["c"]}]}),
+            json!({"measures": ["Calls.count"], "filters": [
+                {"member": "Calls.service", "operator": "equals", "values": ["c"]}]}),
             times("hour", days.clone(), "UTC"),
             times("month", days.clone(), "UTC"),
             times("week", days.clone(), "Europe/Berlin"),
@@ -155,11 +168,12 @@ fn what_a_rollup_holds_comes_from_it() {
         ];
         for query in served {
             let (data, used) = both(&olap, &query, &DomainAccess::full()).await;
-            assert!(used && !data.as_array().unwrap().is_empty() || query["filters"][0]["values"][0] == "c", "{query} {data}");
+            assert!(used && !data.as_array().unwrap().is_empty(), "{query} {data}");
         }
         let raw = [
             json!({"measures": ["Calls.routes"]}),
-            json!({"measures": ["Calls.soFar"]}),
+            json!({"measures": ["Calls.soFar"], "timeDimensions": [
+                {"dimension": "Calls.at", "granularity": "day", "dateRange": days}]}),
             json!({"measures": ["Calls.count"], "dimensions": ["Calls.route"]}),
             json!({"measures": ["Calls.count"], "segments": ["Calls.fast"]}),
             json!({"measures": ["Calls.count"], "cache": "no-cache"}),
@@ -200,19 +214,12 @@ fn rollups_follow_rows_and_rights() {
 fn explain_says_why() {
     on_a_deep_stack(async {
         let (olap, _) = olap("why");
-        let catalog = olap.catalog();
-        let explain = async |query: Value| {
-            let request = Request::parse(&query, &catalog, 0).unwrap();
-            let ctx = QueryContext::new(Access::full(), limits());
-            let access = DomainAccess::full();
-            let shown = olap.explain(&catalog, &request.queries[0], &access, &ctx, false).await.unwrap();
-            shown["rollup"].clone()
-        };
-        let joined = json!({"id": "Calls.joined", "usable": false, "reason": "rollups of type `rollup_join` are not kept"});
-        let used = explain(json!({"measures": ["Calls.count"]})).await;
+        let reason = "rollups of type `rollup_join` are not kept";
+        let joined = json!({"id": "Calls.joined", "usable": false, "reason": reason});
+        let used = explained(&olap, &json!({"measures": ["Calls.count"]})).await;
         let usable = json!({"id": "Calls.byHour", "usable": true, "reason": null});
         assert_eq!(used, json!({"used": "Calls.byHour", "candidates": [joined, usable]}));
-        let unused = explain(json!({"measures": ["Calls.count"], "dimensions": ["Calls.route"]})).await;
+        let unused = explained(&olap, &json!({"measures": ["Calls.count"], "dimensions": ["Calls.route"]})).await;
         assert!(unused["used"].is_null());
         assert_eq!(unused["candidates"][1]["reason"], "`Calls.route` is not in it, and does not follow from what is");
     });
