@@ -126,8 +126,14 @@ impl OlapEngine {
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
         let catalog = Catalog { version: chosen.catalog.version, models, views, components: HashMap::new() };
         let (access, given) = (DomainAccess::full(), Given::new());
-        let planner =
-            Planner { catalog: &catalog, state, sources: &sources, access: &access, given: &given, marks_values: false };
+        let planner = Planner {
+            catalog: &catalog,
+            state,
+            sources: &sources,
+            access: &access,
+            given: &given,
+            marks_values: false,
+        };
         planner.plan(&chosen.query)
     }
 }

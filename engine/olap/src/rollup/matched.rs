@@ -123,7 +123,7 @@ impl Held {
         let in_buckets = |id: &MemberId| query.times.iter().any(|t| t.granularity.is_some() && t.member == *id);
         let order = query.order.iter().flatten().filter_map(|key| MemberId::parse(&key.id));
         let mut plain = query.dimensions.iter().cloned().chain(order.filter(|id| !in_buckets(id)));
-        let within = |what: &str| Err(format!("{what}, and its rows are of a {} each", granularity.name));
+        let within = |what: &str| Err(format!("{what}, and its rows are of one {} each", granularity.name));
         if let Some(id) = plain.find(is_time) {
             return within(&format!("`{id}` is asked for itself"));
         }
@@ -317,8 +317,7 @@ fn is_kept_segment(model: &Model, segment: &Segment) -> bool {
 
 /// Whether values of groups give those of larger groups, and are made of rows of the model alone.
 fn is_kept_measure(model: &Model, measure: &Measure) -> bool {
-    let is_additive =
-        matches!(measure.ty, MeasureType::Count | MeasureType::Sum | MeasureType::Min | MeasureType::Max);
+    let is_additive = matches!(measure.ty, MeasureType::Count | MeasureType::Sum | MeasureType::Min | MeasureType::Max);
     is_additive && !is_special(measure) && measure.templates().all(|t| is_own(model, t))
 }
 
@@ -378,4 +377,48 @@ fn fits(tz: Tz, buckets: &Buckets, (from, to): (i64, i64)) -> bool {
         (at, offset) = (next, then);
     }
     true
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn of(name: &str) -> Buckets {
+        Granularity::standard(name).unwrap().buckets
+    }
+
+    #[test]
+    fn buckets_are_made_of_whole_ones() {
+        let check = |inner: &str, served: &[&str]| {
+            let all = ["second", "minute", "hour", "day", "week", "month", "quarter", "year"];
+            let found: Vec<&str> = all.into_iter().filter(|outer| nests(&of(outer), &of(inner))).collect();
+            assert_eq!(found, served, "{inner}");
+        };
+        check("hour", &["hour", "day", "week", "month", "quarter", "year"]);
+        check("day", &["day", "week", "month", "quarter", "year"]);
+        check("week", &["week"]);
+        check("month", &["month", "quarter", "year"]);
+        check("quarter", &["quarter", "year"]);
+        let custom = |interval: &str, origin: Option<&str>, offset: Option<&str>| {
+            Granularity::custom("g", None, interval, origin, offset).unwrap().buckets
+        };
+        assert!(nests(&custom("2 weeks", Some("2026-03-23"), None), &of("week")));
+        assert!(!nests(&custom("1 week", None, Some("-1 day")), &of("week")));
+        assert!(nests(&custom("1 year", None, Some("1 month")), &of("month")));
+        assert!(!nests(&custom("1 month", Some("2026-01-31"), None), &of("month")));
+    }
+
+    #[test]
+    fn clocks_of_zones_divide_buckets() {
+        let check =
+            |tz: Tz, name: &str, expected: bool| assert_eq!(fits(tz, &of(name), CLOCKS_S), expected, "{tz} {name}");
+        check(Tz::UTC, "year", true);
+        check(Tz::Etc__UTC, "month", true);
+        check(Tz::Europe__Berlin, "hour", true);
+        check(Tz::Europe__Berlin, "day", false);
+        check(Tz::Asia__Kolkata, "hour", false);
+        check(Tz::Asia__Kolkata, "minute", true);
+        check(Tz::Australia__Lord_Howe, "hour", false);
+        check(Tz::Australia__Lord_Howe, "minute", true);
+    }
 }
