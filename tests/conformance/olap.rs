@@ -222,6 +222,13 @@ fn one(expected: &Value, got: &Value, narrow: bool) -> Result<(), String> {
     if !std::iter::once(&expected["data"]).chain(also).any(|data| same_rows(&rows(data), &found, expected)) {
         return Err(format!("rows: got {}, want {}", Value::from(found), expected["data"]));
     }
+    // A rollup is made when it is first of use, so it is always built.
+    if let Some(built) = expected["rollup_when_built"].as_array() {
+        let used: Vec<&String> = got["usedPreAggregations"].as_object().into_iter().flat_map(|o| o.keys()).collect();
+        if built.iter().filter_map(Value::as_str).ne(used) {
+            return Err(format!("rollups: got {}, want {built:?}", got["usedPreAggregations"]));
+        }
+    }
     part(&expected["total"], &got["total"], "total")?;
     part(&expected["annotation"], &got["annotation"], "annotation")?;
     if narrow { Ok(()) } else { part(&expected["query"], &got["query"], "query") }

@@ -86,6 +86,9 @@ impl Frame<'_> {
         if let Some(total) = set.total {
             out["total"] = total.into();
         }
+        if let Some(used) = &set.used {
+            out["usedPreAggregations"] = used.to_json();
+        }
         Ok(out)
     }
 

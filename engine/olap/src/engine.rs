@@ -1,5 +1,7 @@
 //! Runs requests: plans and answers over one snapshot.
 
+mod rolled;
+
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -28,6 +30,7 @@ use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::request::Request;
+use crate::rollup::{self, Rollups, Used};
 use crate::sql_text;
 
 /// Analytics over tables.
@@ -37,6 +40,7 @@ pub struct OlapEngine {
     tables: Arc<dyn Tables>,
     catalog: ArcSwap<Catalog>,
     lists: Lists,
+    rollups: Rollups,
 }
 
 /// Rows of a query.
@@ -52,6 +56,8 @@ pub struct ResultSet {
     pub total: Option<i64>,
     /// Spans behind the rows, where they are asked for.
     pub exemplars: Option<Box<ResultSet>>,
+    /// The rollup that they came from; none: raw rows.
+    pub used: Option<Used>,
     /// Memory that the rows take, given back with them.
     pub memory: Arc<Collected>,
 }
@@ -70,7 +76,8 @@ pub struct Drilled {
 impl OlapEngine {
     /// Makes one over tables, with models.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
-        Arc::new(Self { engine, tables, catalog: ArcSwap::from_pointee(catalog), lists: Lists::default() })
+        let catalog = ArcSwap::from_pointee(catalog);
+        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups: Rollups::default() })
     }
 
     /// The models now.
@@ -175,13 +182,21 @@ impl OlapEngine {
         let tables = self.snapshot();
         let mut planned = Vec::new();
         for query in &request.queries {
-            planned.push(self.plan(catalog, query, &tables, access, ctx).await?);
+            let chosen = self.chosen(catalog, query, &tables, access).1;
+            planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen));
         }
         let (this, inner) = (Arc::clone(self), ctx.clone());
         let work = async move {
             let mut sets = Vec::new();
-            for one in &planned {
-                sets.push(this.run(one, &inner).await?);
+            for (raw, chosen) in &planned {
+                let rolled = match chosen {
+                    Some(chosen) => this.rolled(chosen, &inner).await?.ok(),
+                    None => None,
+                };
+                sets.push(match rolled {
+                    Some((plan, used)) => ResultSet { used: Some(used), ..this.run(&plan, &inner).await? },
+                    None => this.run(raw, &inner).await?,
+                });
             }
             Ok(sets)
         };
@@ -284,10 +299,12 @@ impl OlapEngine {
             Some(inner) => {
                 let (schema, batches) = self.collect(&inner.rows, ctx, &memory).await?;
                 let (columns, memory) = (inner.columns.clone(), Arc::clone(&memory));
-                Some(Box::new(ResultSet { columns, schema, batches, total: None, exemplars: None, memory }))
+                let (total, exemplars, used) = (None, None, None);
+                Some(Box::new(ResultSet { columns, schema, batches, total, exemplars, used, memory }))
             }
         };
-        Ok(ResultSet { columns: planned.columns.clone(), schema, batches, total, exemplars, memory })
+        let columns = planned.columns.clone();
+        Ok(ResultSet { columns, schema, batches, total, exemplars, used: None, memory })
     }
 
     async fn collect(
@@ -377,11 +394,21 @@ impl OlapEngine {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
         let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
-        let (this, inner, plan, models) = (Arc::clone(self), ctx.clone(), planned.rows.clone(), Arc::clone(catalog));
+        let (this, inner, raw, models) = (Arc::clone(self), ctx.clone(), planned.rows.clone(), Arc::clone(catalog));
+        let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();
-            let shown = this.engine.explain_relational(&plan, &inner, analyze).await?;
+            // What is shown is what runs, so a rollup is made here, too.
+            let (plan, rollup) = match &chosen {
+                None => (raw, rollup::shown(&candidates, None)),
+                Some(chosen) => match this.rolled(chosen, &inner).await? {
+                    Ok((plan, used)) => (plan.rows, rollup::shown(&candidates, Some((used.id.as_str(), None)))),
+                    Err(reason) => (raw, rollup::shown(&candidates, Some((chosen.id(), Some(reason.as_str()))))),
+                },
+            };
+            let mut shown = this.engine.explain_relational(&plan, &inner, analyze).await?;
+            shown["rollup"] = rollup;
             Ok((shown, text))
         };
         let (mut shown, text) = self.engine.run(ctx, work).await?;
@@ -398,13 +425,12 @@ impl OlapEngine {
             |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
         shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
         shown["rights"] = explain::rights(catalog, tree, access);
-        shown["rollup"] = serde_json::json!({"used": null, "candidates": []});
         Ok(shown)
     }
 }
 
 /// All members that a query names.
-fn members(query: &Query) -> Vec<MemberId> {
+pub(crate) fn members(query: &Query) -> Vec<MemberId> {
     let filters = query.filters.iter().flat_map(Filter::leaves).map(|l| l.member.clone());
     let order = query.order.iter().flatten().filter_map(|k| MemberId::parse(&k.id));
     let times = query.times.iter().map(|t| t.member.clone());

@@ -1,7 +1,7 @@
 //! Analytics: measures by dimensions over all telemetry, in the wire format of Cube (`olap-api.md`).
 //!
 //! `model` is the data model, `dates` time as queries speak of it, `query` a checked query, `plan` turns it into a plan of
-//! DataFusion's nodes, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator;
+//! DataFusion's nodes, `rollup` are groups of rows that are kept for that, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator;
 //! `models` gives models as tables of SQL.
 //!
 //! Invariants: no HTTP, no store; every answer comes out of plans that [`quiver_query::QueryEngine`] runs; no row that the
@@ -20,6 +20,7 @@ pub mod model;
 pub mod models;
 pub mod plan;
 pub mod query;
+mod rollup;
 pub mod sql_text;
 pub mod tables;
 mod title;
@@ -34,3 +35,4 @@ pub use engine::OlapEngine;
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
 pub use models::ModelTables;
+pub use rollup::Used;

@@ -37,6 +37,7 @@ use crate::model::catalog::{Catalog, Kind};
 use crate::query::Query;
 use crate::query::filter::Filter;
 pub use sources::Sources;
+pub(crate) use stages::has_own_aggregate;
 pub use tree::Tree;
 
 /// Members whose value or condition is an expression instead of a text. Its columns are dimensions; their relations are

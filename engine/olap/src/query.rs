@@ -137,11 +137,37 @@ pub struct Query {
     pub hints: Vec<Vec<String>>,
     /// How many spans each row shows that are behind it.
     pub exemplars: u64,
+    /// Whether the answer may come from a rollup.
+    pub rollups: bool,
     /// The time at which it is asked, in ns.
     pub now_ns: i64,
 }
 
 impl Query {
+    /// A query that asks nothing yet: all raw rows, in no order.
+    pub(crate) fn empty(now_ns: i64) -> Self {
+        Self {
+            measures: Vec::new(),
+            dimensions: Vec::new(),
+            segments: Vec::new(),
+            times: Vec::new(),
+            filters: Vec::new(),
+            order: Some(Vec::new()),
+            limit: None,
+            offset: 0,
+            total: false,
+            tz: Tz::UTC,
+            timezone: "UTC".to_owned(),
+            ungrouped: false,
+            format: None,
+            cache: None,
+            hints: Vec::new(),
+            exemplars: 0,
+            rollups: false,
+            now_ns,
+        }
+    }
+
     /// Columns that rows are grouped by, in the order of answers.
     pub fn group_columns(&self) -> Vec<String> {
         let mut columns: Vec<String> = self.dimensions.iter().map(ToString::to_string).collect();

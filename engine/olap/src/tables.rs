@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use arrow::array::RecordBatch;
@@ -22,10 +23,15 @@ const FILE_BYTES_MAX: u64 = 256 << 20;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8_192;
 
+/// Numbers of what was read.
+static VERSIONS: AtomicU64 = AtomicU64::new(1);
+
 /// The tables of folders at one moment.
 #[derive(Debug, Default)]
 pub struct FolderTables {
     tables: BTreeMap<String, Arc<MemTable>>,
+    /// Which reading it is: rows never change within one.
+    version: u64,
 }
 
 impl FolderTables {
@@ -56,7 +62,14 @@ impl FolderTables {
                 }
             }
         }
-        if problems.is_empty() { Ok(Self { tables }) } else { Err(problems) }
+        let version = VERSIONS.fetch_add(1, Ordering::Relaxed);
+        if problems.is_empty() { Ok(Self { tables, version }) } else { Err(problems) }
+    }
+
+    /// They belong to no service, so they are for who sees everything; models with a right filter rows themselves.
+    fn find(&self, request: &TableRequest<'_>) -> Option<&Arc<MemTable>> {
+        let is_public = request.schema.is_none_or(|s| s == PUBLIC_SCHEMA);
+        self.tables.get(request.name).filter(|_| is_public && request.access.is_full_everywhere())
     }
 }
 
@@ -121,12 +134,7 @@ struct LayeredSnapshot {
 #[async_trait]
 impl TableSnapshot for LayeredSnapshot {
     async fn table(&self, request: &TableRequest<'_>, ctx: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        let is_public = request.schema.is_none_or(|s| s == PUBLIC_SCHEMA);
-        // They belong to no service, so they are for who sees everything; models with a right filter rows themselves.
-        if is_public
-            && request.access.is_full_everywhere()
-            && let Some(found) = self.folders.tables.get(request.name)
-        {
+        if let Some(found) = self.folders.find(request) {
             return Ok(Some(Arc::clone(found) as Arc<dyn TableProvider>));
         }
         match &self.product {
@@ -143,6 +151,10 @@ impl TableSnapshot for LayeredSnapshot {
             columns: TableProvider::schema(&**table),
         });
         own.chain(self.product.iter().flat_map(|p| p.list(access))).collect()
+    }
+
+    fn version(&self, request: &TableRequest<'_>) -> Option<u64> {
+        self.folders.find(request).map(|_| self.folders.version)
     }
 }
 

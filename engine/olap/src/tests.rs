@@ -4,3 +4,4 @@ mod drilled;
 mod open_cases;
 mod oracle;
 mod printed;
+mod rolled;

@@ -116,4 +116,9 @@ pub trait TableSnapshot: Send + Sync + Debug {
 
     /// Lists what a caller may name.
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry>;
+
+    /// Which rows a table has: another number when they are others; none where that is not known.
+    fn version(&self, _request: &TableRequest<'_>) -> Option<u64> {
+        None
+    }
 }

@@ -221,6 +221,9 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         asked.queries.iter_mut().for_each(|q| q.limit = high_limit);
     }
     let mode = given.cache(&asked)?;
+    if mode == CacheMode::NoCache {
+        asked.queries.iter_mut().for_each(|q| q.rollups = false);
+    }
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
     let ctx = begin(state, &given, &query)?;
     if form != Form::Json {

@@ -72,7 +72,7 @@ impl Made {
         }
         let names: Vec<Value> = spoken_of(select).iter().map(|id| Value::from(id.to_string())).collect();
         let catalog = catalog.with_open(&Value::from(names));
-        let mut made = Self { catalog, query: empty(now_ns), given: Given::new(), outputs: Vec::new() };
+        let mut made = Self { catalog, query: Query::empty(now_ns), given: Given::new(), outputs: Vec::new() };
         made.query.ungrouped = select.measures.is_empty();
         for (name, expr) in &select.columns {
             made.column(select, name, expr)?;
@@ -235,29 +235,6 @@ impl Made {
             return;
         }
         own.for_each(|time| time.range = Some(range));
-    }
-}
-
-/// A query that asks nothing yet: all rows, in no order.
-fn empty(now_ns: i64) -> Query {
-    Query {
-        measures: Vec::new(),
-        dimensions: Vec::new(),
-        segments: Vec::new(),
-        times: Vec::new(),
-        filters: Vec::new(),
-        order: Some(Vec::new()),
-        limit: None,
-        offset: 0,
-        total: false,
-        tz: chrono_tz::Tz::UTC,
-        timezone: "UTC".to_owned(),
-        ungrouped: false,
-        format: None,
-        cache: None,
-        hints: Vec::new(),
-        exemplars: 0,
-        now_ns,
     }
 }
 

@@ -31,6 +31,12 @@ pub struct Sources {
 }
 
 impl Sources {
+    /// Other rows in the place of those of a model.
+    pub(crate) fn of_rows(model: &str, rows: Arc<dyn TableProvider>) -> OlapResult<Self> {
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(model), provider_as_source(rows), None)?.build()?;
+        Ok(Self { plans: BTreeMap::from([(model.to_owned(), plan)]), selects: BTreeMap::new() })
+    }
+
     /// The rows of a model.
     pub(crate) fn plan(&self, model: &str) -> OlapResult<LogicalPlan> {
         self.plans.get(model).cloned().ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
@@ -78,6 +84,34 @@ impl Sources {
         }
         Ok(Self { plans, selects })
     }
+}
+
+/// Which rows a model has, by the versions of the tables that it reads; none where they may change unseen.
+pub(crate) fn version(
+    model: &Model,
+    tables: &dyn TableSnapshot,
+    state: &SessionState,
+    access: &DomainAccess,
+) -> Option<String> {
+    let named: Vec<(Option<String>, String)> = match model.source.as_ref()? {
+        Source::Table(schema, name) => vec![(schema.clone(), name.clone())],
+        Source::Select(sql) => {
+            let dialect = state.config().options().sql_parser.dialect;
+            let statement = state.sql_to_statement(sql, &dialect).ok()?;
+            let found = state.resolve_table_references(&statement).ok()?;
+            found.iter().map(|table| (table.schema().map(str::to_owned), table.table().to_owned())).collect()
+        }
+    };
+    // With the rights that the tables are found by.
+    let full = DomainAccess::full();
+    let access = if model.row_right.is_some() { &full } else { access };
+    let version = |(schema, name): &(Option<String>, String)| {
+        let request = TableRequest { schema: Some(PUBLIC_SCHEMA), name, columns: &[], access };
+        let is_public = schema.as_deref().is_none_or(|s| s == PUBLIC_SCHEMA);
+        let version = tables.version(&request).filter(|_| is_public)?;
+        Some(format!("{name}@{version}"))
+    };
+    named.iter().map(version).collect::<Option<Vec<_>>>().map(|all| all.join(" "))
 }
 
 /// Members and models that a query reaches.

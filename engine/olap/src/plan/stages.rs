@@ -3,6 +3,7 @@
 use arrow::datatypes::DataType;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType, NullEquality};
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
     Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit,
@@ -113,7 +114,7 @@ impl Planner<'_> {
 
     /// Whether a measure is an expression over other measures, without an aggregate of its own.
     fn is_composite(&self, measure: &Measure) -> bool {
-        measure.ty.is_expression() && !self.named_measures(measure).is_empty() && !has_own_aggregate(measure, self)
+        measure.ty.is_expression() && !self.named_measures(measure).is_empty() && !has_own_aggregate(measure, self.state)
     }
 
     /// Aggregates over rows, rolling ones beside them, full-joined by the groups.
@@ -317,7 +318,7 @@ fn is_inner(measure: &Measure) -> bool {
 }
 
 /// Whether the text of a measure calls an aggregate itself, beside the measures that it names.
-fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
+pub(crate) fn has_own_aggregate(measure: &Measure, state: &SessionState) -> bool {
     let text = measure.sql.iter().flat_map(|t| &t.pieces);
     let texts = text.filter_map(|p| if let crate::model::Piece::Text(t) = p { Some(t.to_lowercase()) } else { None });
     texts.into_iter().any(|text| {
@@ -326,7 +327,7 @@ fn has_own_aggregate(measure: &Measure, planner: &Planner<'_>) -> bool {
         let called = |word: &str| {
             let mut names: Vec<&str> = word.split('(').collect();
             names.pop();
-            names.into_iter().any(|name| planner.state.aggregate_functions().contains_key(name))
+            names.into_iter().any(|name| state.aggregate_functions().contains_key(name))
         };
         words.into_iter().any(called)
     })

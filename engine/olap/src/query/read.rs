@@ -151,8 +151,6 @@ impl<'a> Reader<'a> {
             return err(Reason::BadDateRange, format!("{}/timeDimensions", self.at), text);
         }
         let renew = self.truth("renewQuery")?.then_some(CacheMode::MustRevalidate);
-        // There are no rollups that an answer could come from, so both values give raw rows.
-        self.truth("rollups")?;
         Ok(Query {
             measures,
             dimensions,
@@ -170,6 +168,7 @@ impl<'a> Reader<'a> {
             cache: self.word("cache", &CacheMode::ALL)?.or(renew),
             hints: self.hints()?,
             exemplars: self.exemplars()?,
+            rollups: self.get("rollups").is_none() || self.truth("rollups")?,
             now_ns: self.now_ns,
         })
     }

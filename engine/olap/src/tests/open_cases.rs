@@ -164,6 +164,13 @@ fn check(expected: &Value, got: &Value, narrow: bool) -> Result<(), String> {
     if !std::iter::once(&expected["data"]).chain(also).any(|data| same_rows(data, &found, ordering, order_keys)) {
         return Err(format!("rows\n   got {}\n  want {}", Value::from(found), expected["data"]));
     }
+    // A rollup is made when it is first of use, so it is always built.
+    if let Some(built) = expected["rollup_when_built"].as_array() {
+        let used: Vec<&String> = got["usedPreAggregations"].as_object().into_iter().flat_map(|o| o.keys()).collect();
+        if built.iter().filter_map(Value::as_str).ne(used) {
+            return Err(format!("rollups\n   got {}\n  want {built:?}", got["usedPreAggregations"]));
+        }
+    }
     // Where the caller's rights are narrow, the recording server has put them into the query as filters; here they are none.
     let keys: &[&str] = if narrow { &["total", "annotation"] } else { &["total", "query", "annotation"] };
     for key in keys.iter().copied() {

@@ -75,13 +75,14 @@ async fn ask(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> Resu
     Ok(frame.load(&request, &sets, true)?["results"].as_array().unwrap().clone())
 }
 
-/// How an answer differs from the one by hand; whether there is one by hand.
-async fn compare(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> (Option<String>, bool) {
+/// How an answer differs from the one by hand; whether there is one by hand; whether ours came from a rollup.
+async fn compare(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> (Option<String>, bool, bool) {
     let expected = answers(world, question);
     let got = ask(olap, world, question).await;
+    let used = got.iter().flatten().any(|one| !one["usedPreAggregations"].is_null());
     let refused = |reason: Reason| matches!(&got, Err(OlapError::Query(e)) if e.reason == reason);
     let wrong = match expected {
-        Err(Refusal::Unclear) => return (None, false),
+        Err(Refusal::Unclear) => return (None, false, used),
         Err(Refusal::NoPath) => (!refused(Reason::NoJoinPath)).then(|| format!("no path, but {got:?}")),
         Err(Refusal::RangeRequired) => (!refused(Reason::RangeRequired)).then(|| format!("no range, but {got:?}")),
         Ok(expected) => match got {
@@ -89,7 +90,7 @@ async fn compare(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> 
             Ok(got) => expected.iter().zip(&got).find_map(|(expected, got)| differs(world, question, expected, got)),
         },
     };
-    (wrong, true)
+    (wrong, true, used)
 }
 
 /// Unoptimized, DataFusion's planner wants more stack than a thread of tests has.
@@ -110,7 +111,7 @@ fn random_queries_are_answered_as_by_hand() {
 
 async fn worlds(seed: u64, count: u64) {
     let engine = engine();
-    let (mut wrong, mut asked, mut compared, mut rows) = (Vec::new(), 0, 0, 0);
+    let (mut wrong, mut asked, mut compared, mut rows, mut rolled) = (Vec::new(), 0, 0, 0, 0);
     for n in 0..count {
         let seed = seed.wrapping_add(n);
         let mut random = StdRng::seed_from_u64(seed);
@@ -119,9 +120,10 @@ async fn worlds(seed: u64, count: u64) {
         for _ in 0..QUESTIONS {
             let mut asker = Asker { world: &world, random: &mut random, with_phrases: true };
             let question = asker.question();
-            let (difference, is_compared) = compare(&olap, &world, &question).await;
+            let (difference, is_compared, is_rolled) = compare(&olap, &world, &question).await;
             asked += 1;
             compared += usize::from(is_compared);
+            rolled += usize::from(is_compared && is_rolled);
             rows += answers(&world, &question).map_or(0, |all| all.iter().filter(|e| !e.rows.is_empty()).count());
             if let Some(difference) = difference {
                 wrong.push(format!("QUIVER_SEED={seed} {}\n  {difference}", question.json(&world)));
@@ -131,5 +133,6 @@ async fn worlds(seed: u64, count: u64) {
     let shown = wrong.iter().take(8).cloned().collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "{} of {compared} differ\n{shown}", wrong.len());
     // Questions that nobody can answer, or whose answers are empty, show nothing.
+    assert!(rolled > 0 || asked < 500, "none of {asked} answers came from a rollup");
     assert!(compared * 10 > asked * 8 && rows * 10 > asked * 5, "{compared} of {asked} compared, {rows} with rows");
 }

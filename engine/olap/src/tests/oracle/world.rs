@@ -337,11 +337,27 @@ impl World {
             "measures": model.measures.iter().map(|m| m.yaml(own, &self.names)).collect::<Vec<_>>(),
             "segments": model.segments.iter().map(|(name, ex)| json!({"name": name, "sql": sql(ex)})).collect::<Vec<_>>(),
             "row_right": {"service": "svc", "domain": "traces"},
+            "pre_aggregations": [
+                Self::rollup("coarse", model, &["svc", "txt", "flag", "class"]),
+                Self::rollup("fine", model, &["k2", "svc", "txt", "num", "dbl", "dec", "flag", "class", "plus"]),
+            ],
         });
         for (key, value) in source.as_object().into_iter().flatten() {
             out[key] = value.clone();
         }
         out
+    }
+
+    /// A rollup of all that one can hold, and of what it cannot.
+    fn rollup(name: &str, model: &Model, dims: &[&str]) -> Value {
+        json!({
+            "name": name,
+            "measures": model.measures.iter().map(|m| m.name.as_str()).collect::<Vec<_>>(),
+            "dimensions": dims,
+            "segments": model.segments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
+            "time_dimension": "at",
+            "granularity": ["minute", "hour", "day"][model.rows.len() % 3],
+        })
     }
 
     /// Rows of a model as CSV.

@@ -1,0 +1,92 @@
+//! Rollups (`olap-api.md` 11.5): groups of a model's rows that are kept, and that queries are answered from.
+//!
+//! `matched` says which queries a rollup serves, and gives the model over its rows, by which the ordinary planner plans them;
+//! `kept` holds the rows. `engine::rolled` makes and uses them.
+
+mod kept;
+mod matched;
+
+use datafusion::execution::session_state::SessionState;
+use quiver_query::tables::DomainAccess;
+use quiver_types::{Access, Domain};
+use serde_json::{Value, json};
+
+pub(crate) use kept::{Kept, Rollups};
+pub(crate) use matched::Held;
+
+use crate::engine::members;
+use crate::model::Model;
+use crate::model::catalog::Catalog;
+use crate::query::{CacheMode, Query};
+
+/// A rollup of the models that a query is about.
+#[derive(Debug)]
+pub(crate) struct Candidate {
+    /// `Model.rollup`.
+    pub(crate) id: String,
+    /// What serves the query, or why it does not.
+    pub(crate) fit: Result<Held, String>,
+}
+
+/// A rollup that an answer came from.
+#[derive(Debug, Clone)]
+pub struct Used {
+    /// `Model.rollup`.
+    pub id: String,
+    /// Its type.
+    pub kind: String,
+    /// When its rows were made, in ms.
+    pub made_ms: i64,
+}
+
+impl Used {
+    /// As answers name it.
+    pub(crate) fn to_json(&self) -> Value {
+        let what = json!({"preAggregationId": self.id, "lastUpdatedAt": self.made_ms, "type": self.kind});
+        json!({self.id.clone(): what})
+    }
+}
+
+/// All rollups of the models that a query names.
+pub(crate) fn candidates(catalog: &Catalog, query: &Query, state: &SessionState) -> Vec<Candidate> {
+    let mut models: Vec<&Model> = Vec::new();
+    for id in members(query) {
+        let Some(found) = catalog.find(&id) else { continue };
+        if !models.iter().any(|model| model.common.name == found.model.common.name) {
+            models.push(found.model);
+        }
+    }
+    let wants_raw = !query.rollups || query.cache == Some(CacheMode::NoCache);
+    let mut candidates = Vec::new();
+    for model in &models {
+        for rollup in &model.pre_aggregations {
+            let fit = if wants_raw {
+                Err("the query asks for raw rows".to_owned())
+            } else if models.len() > 1 {
+                Err("the query is about several models".to_owned())
+            } else {
+                Held::of(model, rollup).and_then(|held| held.serves(catalog, query, state).map(|()| held))
+            };
+            candidates.push(Candidate { id: format!("{}.{}", model.common.name, rollup.name), fit });
+        }
+    }
+    candidates
+}
+
+/// What tells the rows of a rollup from those of others: the models, the caller's rights, the rows of the tables.
+pub(crate) fn key(catalog: &Catalog, held: &Held, access: &DomainAccess, tables: &str) -> String {
+    let of = |access: Access| (access.patterns(), access.segment().to_owned());
+    let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
+    format!("{} {} {rights:?} {tables}", catalog.version, held.id)
+}
+
+/// As `explain` shows them. `outcome`: the one that was tried, and why its rows are not there, if they are not.
+pub(crate) fn shown(candidates: &[(String, Option<String>)], outcome: Option<(&str, Option<&str>)>) -> Value {
+    let one = |(id, reason): &(String, Option<String>)| {
+        let failed = outcome.filter(|(tried, _)| tried == id).and_then(|(_, reason)| reason);
+        let reason = reason.as_deref().or(failed);
+        json!({"id": id, "usable": reason.is_none(), "reason": reason})
+    };
+    let used = outcome.filter(|(_, reason)| reason.is_none()).map(|(id, _)| id);
+    json!({"used": used, "candidates": candidates.iter().map(one).collect::<Vec<_>>()})
+}
