@@ -200,7 +200,7 @@ impl OlapEngine {
             }
             Ok(sets)
         };
-        Ok(self.engine.run(ctx, work).await?)
+        Ok(Box::pin(self.engine.run(ctx, work)).await?)
     }
 
     /// Runs the one query of a request: names of the columns, and rows as they are found, without total and exemplars.
@@ -366,7 +366,7 @@ impl OlapEngine {
             };
             Ok(planned.iter().map(print).collect::<OlapResult<Vec<_>>>())
         };
-        self.engine.run(ctx, work).await?
+        Box::pin(self.engine.run(ctx, work)).await?
     }
 
     /// Prints the plan of a statement over models.
@@ -376,7 +376,7 @@ impl OlapEngine {
     pub async fn sql_of_statement(self: &Arc<Self>, planned: ModelPlan, ctx: &QueryContext) -> OlapResult<Value> {
         let catalog = self.catalog();
         let work = async move { Ok(sql_text::print_statement(&planned, &catalog)) };
-        self.engine.run(ctx, work).await?
+        Box::pin(self.engine.run(ctx, work)).await?
     }
 
     /// Shows how a query runs; with `analyze` runs it.
@@ -411,7 +411,7 @@ impl OlapEngine {
             shown["rollup"] = rollup;
             Ok((shown, text))
         };
-        let (mut shown, text) = self.engine.run(ctx, work).await?;
+        let (mut shown, text) = Box::pin(self.engine.run(ctx, work)).await?;
         for (name, own) in [("logicalPlan", "logical"), ("physicalPlan", "physical")] {
             shown[name] = shown[own].clone();
         }

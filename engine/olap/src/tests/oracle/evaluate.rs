@@ -192,6 +192,15 @@ impl Oracle<'_> {
 
     /// Rows of a tree that satisfy all conditions, but for those on the time of the model `free`.
     pub(crate) fn rows(&self, stage: &Stage, tree: &Tree, free: Option<usize>) -> Found<Vec<Row>> {
+        // Whether sub-queries have a tree does not depend on rows.
+        let nothing = vec![None; self.world.models.len()];
+        let leaves = stage.filters.iter().flat_map(Cond::leaves).filter_map(|leaf| match leaf {
+            Cond::Leaf { of, is_measure: false, .. } => Some(of),
+            _ => None,
+        });
+        for of in leaves.chain(stage.groups.iter().map(|g| &g.of)) {
+            self.dim(stage, of, &nothing)?;
+        }
         let mut kept = Vec::new();
         'rows: for row in self.joined(tree) {
             for (model, range) in stage.ranges.iter().filter(|(model, _)| Some(*model) != free) {

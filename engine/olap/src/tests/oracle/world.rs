@@ -356,7 +356,7 @@ impl World {
             "dimensions": dims,
             "segments": model.segments.iter().map(|(name, _)| name.as_str()).collect::<Vec<_>>(),
             "time_dimension": "at",
-            "granularity": ["minute", "hour", "day"][model.rows.len() % 3],
+            "granularity": (["minute", "hour", "day"][model.rows.len() % 3]),
         })
     }
 
