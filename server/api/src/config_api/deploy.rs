@@ -161,10 +161,11 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
         for document in &documents {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
             let namespace = own.unwrap_or(&given.namespace);
-            for node in items(document, "groups") {
+            for node in items(document, "groups").iter().filter(|node| !node.is_null()) {
                 let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
                 let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
-                let rules = items(node, "rules").iter().map(|rule| rule_of(rule, kind, warnings)).collect();
+                let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
+                let rules = rules.map(|rule| rule_of(rule, kind, warnings)).collect();
                 let key = (namespace.to_owned(), name.clone());
                 if all.insert(key, (settings_of(node), rules)).is_some() {
                     let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
@@ -215,7 +216,7 @@ fn settings_of(node: &Node) -> Map<String, Value> {
             "name" | "rules" | "namespace" => continue,
             "params" => ("params", params_of(value)),
             "eval_delay" => ("query_offset", texts_of(value)),
-            "limit" | "concurrency" => (key.text.as_str(), json!(value.integer().unwrap_or(0).max(0) as i64)),
+            "limit" | "concurrency" => (key.text.as_str(), json!(value.whole().unwrap_or(0).max(0))),
             "debug" | "eval_alignment" => (key.text.as_str(), json!(value.truth())),
             "type" => {
                 let kind = value.text().and_then(Language::parse).unwrap_or_default();
