@@ -67,8 +67,8 @@ mod tests {
         });
         assert_eq!(body, expected);
         let text_of = |yaml: &str| {
-            let call = calls(&told(&[("a", true)]), &integration("telegram", yaml), &Files::default()).unwrap().remove(0);
-            serde_json::from_slice::<Json>(&call.body).unwrap()["text"].as_str().unwrap_or_default().to_owned()
+            let made = calls(&told(&[("a", true)]), &integration("telegram", yaml), &Files::default()).unwrap();
+            serde_json::from_slice::<Json>(&made[0].body).unwrap()["text"].as_str().unwrap_or_default().to_owned()
         };
         let long = "bot_token: t, chat_id: 1, message: '{{ range 5000 }}x{{ end }}'";
         assert_eq!(text_of(&format!("{{{long}}}")), TOO_LONG);
