@@ -155,6 +155,9 @@ async fn whole_configurations_are_deployed() {
     let done = yaml(&server, "?source=git", WHOLE).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(done.json()["summary"]["deleted"], json!(1), "{}", done.text());
+    // The number that it names is that of a revision.
+    let kept = server.get(&format!("{POLICY}/revisions/{}", done.json()["revision"])).await;
+    assert_eq!((kept.status, &kept.json()["live"]), (200, &json!(true)), "{}", kept.text());
     let first = server.get(&format!("{POLICY}/deploy")).await.text();
     assert!(first.contains("severity=~\\\"^(?:page|down)$\\\"") || first.contains("^(?:page|down)$"), "{first}");
     assert!(!first.contains("empty") && !first.contains("s3cret"), "{first}");

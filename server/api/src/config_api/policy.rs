@@ -26,6 +26,7 @@ use serde_json::{Map, Value, json};
 use super::deploy::{Told, flag, manager, outcome, refused};
 use super::detection::only_members;
 use super::many::ids_in;
+use super::policy_revisions::live;
 use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
 use crate::policy_api::receiver_results;
@@ -309,7 +310,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         ask.acts().await;
     }
     let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
-    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, how)))
+    Ok(Answer::ok(outcome(live(ask), dry_run, &done, &warnings, how)))
 }
 
 /// Gives the place in a configuration where each change stands: that of the list where nothing of it stands there.
