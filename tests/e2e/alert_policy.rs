@@ -155,6 +155,9 @@ async fn whole_configurations_are_deployed() {
     let done = yaml(&server, "?source=git", WHOLE).await;
     assert_eq!(done.status, 200, "{}", done.text());
     assert_eq!(done.json()["summary"]["deleted"], json!(1), "{}", done.text());
+    // The number that it names is that of a revision.
+    let kept = server.get(&format!("{POLICY}/revisions/{}", done.json()["revision"])).await;
+    assert_eq!((kept.status, &kept.json()["live"]), (200, &json!(true)), "{}", kept.text());
     let first = server.get(&format!("{POLICY}/deploy")).await.text();
     assert!(first.contains("severity=~\\\"^(?:page|down)$\\\"") || first.contains("^(?:page|down)$"), "{first}");
     assert!(!first.contains("empty") && !first.contains("s3cret"), "{first}");
@@ -176,6 +179,9 @@ async fn whole_configurations_are_deployed() {
     let bad = yaml(&server, "", "route:\n  receiver: nobody\nreceivers: []\n").await;
     assert_eq!((bad.status, &bad.json()["errors"][0]["line"]), (422, &json!(2)), "{}", bad.text());
     assert_eq!(yaml(&server, "", "route: [").await.json()["code"], json!("MALFORMED_YAML"));
+    let long = format!("route: {{receiver: a}}\nreceivers: [{{name: a}}, {{name: {}}}]\n", "x".repeat(300));
+    let bad = yaml(&server, "", &long).await;
+    assert_eq!((bad.status, &bad.json()["errors"][0]["field"]), (422, &json!("/receivers/1/name")), "{}", bad.text());
     let sns = "route: {receiver: a}\nreceivers: [{name: a, sns_configs: [{topic_arn: x, sigv4: {region: r}}]}]\n";
     assert_eq!(yaml(&server, "", sns).await.json()["errors"][0]["code"], json!("UNSUPPORTED"));
     assert_eq!(yaml(&server, "?allowUnsupported=true&action=validate", sns).await.status, 200);

@@ -197,6 +197,61 @@ async fn killed_at_any_moment() {
     eprintln!("{} alerts, {kills} kills: 0 missed, {extra} repeated", acknowledged.len());
 }
 
+/// When each alert of a server became active, in seconds, and its state, by name.
+async fn pending(server: &Server) -> BTreeMap<String, (f64, String)> {
+    let told = server.get("/metrics-api/api/v1/alerts").await.json();
+    let alerts = told["data"]["alerts"].as_array().cloned().unwrap_or_default();
+    let one = |alert: &Value| {
+        let at = chrono::DateTime::parse_from_rfc3339(alert["activeAt"].as_str()?).ok()?;
+        let name = alert["labels"]["alertname"].as_str()?.to_owned();
+        Some((name, (at.timestamp_millis() as f64 / 1000.0, alert["state"].as_str()?.to_owned())))
+    };
+    alerts.iter().filter_map(one).collect()
+}
+
+fn now_s() -> f64 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+}
+
+/// A4: the time that an alert is pending survives a kill and a stop: a short one goes on as if nothing had been; of a long
+/// one the time down does not count, and at least ten minutes are left.
+#[tokio::test(flavor = "multi_thread")]
+async fn pending_time_survives_a_restart() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let rule = |name: &str, hold: &str| format!("{{alert: {name}, expr: vector(1), for: {hold}}}");
+    let rules = [("Short", "40s"), ("Ten", "10m"), ("Twenty", "20m")].map(|(name, hold)| rule(name, hold)).join(", ");
+    let file = write(&dir.path().join("rules.yml"), &format!("groups: [{{name: g, interval: 1s, rules: [{rules}]}}]\n"));
+    let (data, options) = (dir.path().join("data"), Options::default().args(&["--rules", &file]));
+    let mut server = Server::start(&data, &options).await;
+    until("all are pending", async || pending(&server).await.len() == 3).await;
+    let mut before = pending(&server).await;
+    for kills in [true, false] {
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        if kills {
+            server.kill();
+        } else {
+            assert_eq!(server.stop(), Some(0));
+        }
+        let down = now_s();
+        tokio::time::sleep(Duration::from_secs(2)).await;
+        let up = now_s();
+        server = Server::start(&data, &options).await;
+        until("all are known again", async || pending(&server).await.len() == 3).await;
+        let (after, seen) = (pending(&server).await, now_s());
+        assert!(after.values().all(|(_, state)| state == "pending"), "{after:?}");
+        assert_eq!(after["Short"], before["Short"], "no grace, and no time lost");
+        // Ten minutes from the restart on.
+        assert!((up..=seen).contains(&after["Ten"].0), "{up} {seen}: {after:?}");
+        // Moved by the gap since the last cycle, which is some seconds before the end at most.
+        let moved = after["Twenty"].0 - before["Twenty"].0;
+        assert!(moved >= up - down && moved <= seen - down + 5.0, "{moved}: {} to {}", up - down, seen - down);
+        before = after;
+    }
+    until("the short one fires", async || pending(&server).await["Short"].1 == "firing").await;
+    let late = now_s() - before["Short"].0 - 40.0;
+    assert!((0.0..5.0).contains(&late), "it fired {late} s after its time");
+}
+
 /// A1, A6: each receiver that comes to its senses is told once; one that hangs delays nobody, not even a neighbour in the
 /// same receiver.
 #[tokio::test(flavor = "multi_thread")]

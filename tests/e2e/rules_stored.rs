@@ -75,6 +75,31 @@ async fn a_stored_rule_fires_and_outlives_a_restart() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn places_and_ids_stay() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rule = |alert: &str, expr: &str| json!({"group": "g", "alert": alert, "expr": expr});
+    let first = made(&server, "", "/rulesapi/rules", rule("A", "up")).await;
+    made(&server, "", "/rulesapi/rules", rule("B", "up")).await;
+    let group = async || server.get("/rulesapi/groups?fields=name").await.json()["items"][0]["id"].clone();
+    let id = group().await;
+    assert!(id.is_string(), "{id}");
+    // What says no place keeps its own, and what was read changes nothing.
+    let put = call(&server, "", "PUT", &path_of(&first), &rule("A", "up == 0")).await;
+    assert_eq!((put.status, &put.json()["position"]), (200, &json!(0)), "{}", put.text());
+    let put = call(&server, "", "PUT", &path_of(&first), &put.json()).await;
+    assert_eq!((put.status, &put.json()["version"]), (200, &json!(2)), "{}", put.text());
+    // In another group it comes last.
+    made(&server, "", "/rulesapi/rules", json!({"group": "h", "alert": "C", "expr": "up"})).await;
+    let body = json!({"group": "h", "alert": "A", "expr": "up"});
+    let put = call(&server, "", "PUT", &path_of(&first), &body).await;
+    assert_eq!(put.json()["position"], json!(1), "{}", put.text());
+    let patched = call(&server, "", "PATCH", "/rulesapi/groups/default/g", &json!({"interval": "2m"})).await;
+    assert_eq!((patched.status, &patched.json()["id"]), (200, &id), "{}", patched.text());
+    assert_eq!(group().await, id);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;

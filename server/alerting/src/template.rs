@@ -229,6 +229,25 @@ impl Templates {
     }
 }
 
+/// Alerts of a message that the budget of any template is for.
+const ALERTS_FREE: usize = 4;
+/// Most alerts that a message gets a larger budget for.
+const ALERTS_COUNTED: usize = 4000;
+
+impl Budget {
+    /// What a template of a message may spend: more with each alert that it is about, since those that everybody uses write
+    /// a part for each, and a large group must be told, too.
+    pub fn of_message(alerts: usize) -> Self {
+        let more = alerts.saturating_sub(ALERTS_FREE).min(ALERTS_COUNTED);
+        let one = Self::default();
+        Self {
+            steps_max: one.steps_max + more * 2000,
+            output_max: one.output_max + more * (16 << 10),
+            made_max: one.made_max + more * (32 << 10),
+        }
+    }
+}
+
 /// How a template runs.
 #[derive(Debug, Default)]
 pub struct Options<'a> {

@@ -2,7 +2,7 @@
 
 mod number;
 
-pub use number::{float_text, general, with_precision};
+pub use number::{binary, float_text, general, hexadecimal, with_precision};
 
 /// Quotes a text as Go's `strconv.Quote` does.
 pub fn quote(text: &str) -> String {

@@ -134,6 +134,14 @@ impl Node {
         }
     }
 
+    /// Gives the whole number that a field of such takes a plain scalar for: as in Go, a number with a fraction loses it.
+    pub fn whole(&self) -> Option<i64> {
+        match self.integer() {
+            Some(whole) => i64::try_from(whole).ok(),
+            None => self.number().filter(|n| n.abs() < i64::MAX as f64).map(|n| n as i64),
+        }
+    }
+
     /// Makes a problem about it.
     pub fn problem(&self, path: &str, code: Code, message: impl Into<String>) -> Problem {
         Problem { place: self.place, path: path.to_owned(), code, message: message.into() }
@@ -184,6 +192,8 @@ mod tests {
         check("inf", None);
         check("'12'", None);
         check("1m", None);
+        assert_eq!(["7", "1.0", "1.5", "1e2"].map(|text| one(text).whole()), [7, 1, 1, 100].map(Some));
+        assert_eq!(["'7'", "1m", ".nan", "1e30"].map(|text| one(text).whole()), [None; 4]);
         assert_eq!(one("yes").truth(), Some(true));
         assert_eq!(one("'yes'").truth(), None);
         assert_eq!(one("18446744073709551615").integer(), Some(u64::MAX.into()));

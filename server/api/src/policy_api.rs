@@ -15,7 +15,7 @@ use quiver_alertd::policy::Policy;
 use quiver_alerting::dispatch::{Alert, message};
 use quiver_alerting::duration;
 use quiver_alerting::labels::fingerprint_text;
-use quiver_alerting::template::{Host, Options};
+use quiver_alerting::template::{Budget, Host, Options};
 use quiver_alerting::yaml;
 use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
@@ -201,7 +201,7 @@ async fn templates_test(State(state): State<Arc<AppState>>, request: Request) ->
         let mut templates = router.policy().templates.clone();
         templates.add("test", text).map_err(|e| template_problem(e.line, e.column, &e.to_string()))?;
         let host = Host { query: None, now_ns: i128::from(now), external_url: url, route_labels: Some(&route_labels) };
-        let options = Options { host, ..Options::default() };
+        let options = Options { host, budget: Budget::of_message(alerts.len()), ..Options::default() };
         let html = body.get("html").and_then(Value::as_bool).unwrap_or(false);
         let shown =
             if html { templates.run_html("test", &data, &options) } else { templates.run("test", &data, &options) };

@@ -84,6 +84,8 @@ fn rules_are_checked_and_tested() {
     std::fs::remove_file(&twice).expect("there");
     let (ok, out, errors) = quiver(&["rules", "test", &file("tests.yml", &tests_of(0))]);
     assert!(ok && out.contains("SUCCESS"), "{out}{errors}");
+    // The store of a test is nobody's: no administrator is made and told of.
+    assert!(!errors.contains("password"), "{errors}");
     let (ok, _, errors) = quiver(&["rules", "test", &file("wrong.yml", &tests_of(1))]);
     assert!(!ok && errors.contains("expr: \"a\", time: 1m") && errors.contains("exp: a 1E+00"), "{errors}");
     let (ok, _, errors) = quiver(&["rules", "check", "/no/such/file.yml"]);

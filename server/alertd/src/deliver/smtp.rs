@@ -126,7 +126,9 @@ async fn hand_over(
         connection.command(Rcpt::new(to.clone(), Vec::new())).await.map_err(|e| refused("RCPT", &e))?;
     }
     connection.command(Data).await.map_err(|e| refused("DATA", &e))?;
-    connection.message(&mail.data).await.map_err(|e| refused("delivery failure", &e))?;
+    // The end of a mail brings a line end of its own.
+    let data = mail.data.strip_suffix(b"\r\n").unwrap_or(&mail.data);
+    connection.message(data).await.map_err(|e| refused("delivery failure", &e))?;
     Ok(())
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use quiver_alerting::config::json_of;
 use quiver_alerting::dispatch::message;
-use quiver_alerting::template::{Host, Options, Value};
+use quiver_alerting::template::{Budget, Host, Options, Value};
 use serde_json::{Map, Value as Json};
 
 use super::{Failure, Message};
@@ -52,7 +52,8 @@ impl<'a> Texts<'a> {
             external_url: &self.message.external_url,
             route_labels: Some(&self.message.route_labels),
         };
-        let options = Options { host, ..Options::default() };
+        let budget = Budget::of_message(self.message.alerts.len());
+        let options = Options { host, budget, ..Options::default() };
         let out =
             if html { templates.run_html("", &self.data, &options) } else { templates.run("", &self.data, &options) };
         out.map_err(|e| failed(e.to_string()))
@@ -78,10 +79,7 @@ impl<'a> Texts<'a> {
         Ok(match value {
             Json::String(text) => {
                 let shown = self.text(text)?;
-                match json_of(&shown).filter(|v| !v.is_null()) {
-                    Some(value) => value,
-                    None => Json::String(shown),
-                }
+                json_of(&shown).unwrap_or(Json::String(shown))
             }
             Json::Array(items) => Json::Array(items.iter().map(|v| self.value(v)).collect::<Result<_, _>>()?),
             Json::Object(map) => {
@@ -112,6 +110,17 @@ mod tests {
     use super::*;
 
     #[test]
+    fn large_groups_are_told() {
+        let names: Vec<String> = (0..500).map(|n| format!("host-{n}.example")).collect();
+        let message = told(&names.iter().map(|name| (name.as_str(), true)).collect::<Vec<_>>());
+        let page = Texts::new(&message, 0).html("{{ template \"email.default.html\" . }}").unwrap();
+        assert!(page.len() > 64 << 10 && page.contains("host-499.example"), "{}", page.len());
+        let small = Texts::new(&told(&[("a", true)]), 0).text("{{ range 9 }}{{ printf \"%9000d\" . }}{{ end }}");
+        let small = small.unwrap_err();
+        assert!(small.text.contains("output exceeds"), "{}", small.text);
+    }
+
+    #[test]
     fn cut() {
         assert_eq!([cut_chars("abcdef", 6), cut_chars("abcdef", 5), cut_chars("äöü!", 3)], ["abcdef", "abcd…", "äöü"]);
     }
@@ -123,8 +132,9 @@ mod tests {
         assert_eq!(texts.text("{{ .Status }} {{ len .Alerts }}").as_deref(), Ok("firing 2"));
         assert_eq!(Texts::new(&message, 1).text("{{ len .Alerts }}").as_deref(), Ok("1"));
         assert_eq!(texts.html("<p>{{ \"<b>\" }}</p>").as_deref(), Ok("<p>&lt;b&gt;</p>"));
-        let value = serde_json::json!({"{{ .Status }}": ["{{ len .Alerts }}", "x: {{ .Status }}", 1]});
-        assert_eq!(texts.value(&value).unwrap(), serde_json::json!({"firing": [2, {"x": "firing"}, 1]}));
+        let value = serde_json::json!({"{{ .Status }}": ["{{ len .Alerts }}", "x: {{ .Status }}", 1, "a #b", ""]});
+        let expected = serde_json::json!({"firing": [2, {"x": "firing"}, 1, "a #b", null]});
+        assert_eq!(texts.value(&value).unwrap(), expected);
         let failure = texts.text("{{ template \"none\" . }}").unwrap_err();
         assert!(failure.reason == "other" && !failure.again, "{failure:?}");
     }

@@ -164,11 +164,11 @@ fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
-/// Reads a text as YAML reads it; none where it is none, or is a text itself.
+/// Reads a text as YAML reads it: one without content is null; none where it is no YAML, or is a text itself.
 pub fn json_of(text: &str) -> Option<Value> {
     let documents = yaml::read(text).ok()?;
-    let value = any(documents.first()?);
-    (documents.len() == 1 && !value.is_string()).then_some(value)
+    let value = documents.first().map_or(Value::Null, any);
+    (documents.len() <= 1 && !value.is_string()).then_some(value)
 }
 
 #[cfg(test)]
@@ -190,6 +190,7 @@ mod tests {
         // What is shown is a configuration itself.
         crate::config::Config::load(&written).unwrap_or_else(|e| panic!("{e}: {written}"));
         assert_eq!(json_of("{a: [1, true]}"), Some(serde_json::json!({"a": [1, true]})));
+        assert_eq!([json_of(""), json_of("null"), json_of("a # b")], [Some(Value::Null), Some(Value::Null), None]);
         let receiver = &any(&yaml::read(text).expect("valid")[0])["receivers"][0];
         let places = receiver_secrets(receiver);
         let within = "/webhook_configs/0/http_config";

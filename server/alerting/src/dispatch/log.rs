@@ -105,6 +105,10 @@ impl NotificationLog {
         repeat_interval_ms: i64,
         now: i64,
     ) -> Option<Decision> {
+        if alerts.is_empty() {
+            // All is muted: nothing has ended, and what was told is still known when it shows again.
+            return None;
+        }
         let entry = self.0.get(key);
         let ids = |resolved: bool| -> BTreeSet<u64> {
             alerts.iter().filter(|a| a.is_resolved(now) == resolved).map(|a| fingerprint(&a.labels)).collect()
@@ -208,6 +212,9 @@ mod tests {
         check(&["a", "Ab", "A"], true, &["-", "First A", "-"]);
         // An alert that was muted while it ended is told when it shows again.
         check(&["AB", "A", "Ab"], true, &["First AB", "-", "SomeResolved Ab"]);
+        // A group that was muted as a whole is not told anew.
+        check(&["AB", "", "AB", "", "aB"], true, &["First AB", "-", "-", "-", "SomeResolved aB"]);
+        check(&["A", "", "a"], true, &["First A", "-", "AllResolved a"]);
         assert_eq!(run(&["A", "A", "A", "A"], true, 15), ["First A", "-", "Repeat A", "-"]);
     }
 }

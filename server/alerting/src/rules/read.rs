@@ -47,7 +47,8 @@ fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
         let groups = fields.list("groups", &mut problems).unwrap_or_default();
         let path = fields.path_of("groups");
         fields.finish(&mut problems);
-        for (k, node) in groups.iter().enumerate() {
+        // An entry without content is none, as in Prometheus.
+        for (k, node) in groups.iter().enumerate().filter(|(_, node)| !node.is_null()) {
             let group = group(node, &pointer(&path, k), reading, &mut file.warnings, &mut problems);
             let Some(mut group) = group else { continue };
             group.namespace = namespace.clone();
@@ -128,7 +129,7 @@ fn group(
         params,
         rules: Vec::with_capacity(nodes.len()),
     };
-    for (i, node) in nodes.iter().enumerate() {
+    for (i, node) in nodes.iter().enumerate().filter(|(_, node)| !node.is_null()) {
         if let Some(rule) = rule(node, &pointer(&rules_path, i), &group, reading, problems) {
             group.rules.push(rule);
         }
@@ -267,6 +268,9 @@ mod tests {
         let labels: Vec<_> = group.rules[0].labels.iter().map(|(n, v)| format!("{n}={v}")).collect();
         assert_eq!(labels, ["team=a", "x=z"]);
         assert_eq!(read("", &Simple).map(|f| f.rule_count()), Ok(0));
+        let sparse = "groups:\n-\n- name: g\n  limit: 2.0\n  rules:\n  -\n  - {record: a, expr: 1}\n";
+        let sparse = read(sparse, &Simple).expect("valid");
+        assert_eq!((sparse.groups.len(), sparse.groups[0].rules.len(), sparse.groups[0].limit), (1, 1, 2));
         let several = "namespace: a\ngroups: [{name: g}]\n---\nnamespace: b\ngroups: [{name: g}]\n";
         assert_eq!(read(several, &Simple).map(|f| f.groups.len()), Ok(2));
         let young = "groups: [{name: g, type: vlogs, concurrency: 2, eval_offset: 10s, interval: 1m, headers: [x], rules: [{alert: A, expr: '* | stats count() c'}]}]";

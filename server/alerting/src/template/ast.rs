@@ -81,6 +81,17 @@ pub(super) enum Number {
     Float(f64),
 }
 
+impl Pipe {
+    /// Gives the escaper of Go's own that its last command calls.
+    pub(super) fn escaper(&self) -> Option<&str> {
+        let last = self.commands.last().and_then(|command| command.args.first())?;
+        match &last.kind {
+            ArgKind::Identifier(name) if matches!(name.as_str(), "html" | "urlquery") => Some(name),
+            _ => None,
+        }
+    }
+}
+
 impl fmt::Display for Pipe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if !self.variables.is_empty() {

@@ -17,6 +17,14 @@ pub fn html_escape(text: &str) -> String {
     out
 }
 
+/// Undoes [`html_escape`].
+pub(super) fn html_unescape(text: &str) -> String {
+    let marks = [("&#34;", "\""), ("&#39;", "'"), ("&lt;", "<"), ("&gt;", ">")];
+    let text = marks.iter().fold(text.to_owned(), |text, (mark, c)| text.replace(mark, c));
+    // The last, as it stands in the others.
+    text.replace("&amp;", "&")
+}
+
 /// Escapes a text for a string of JavaScript.
 pub(super) fn js_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -85,6 +93,7 @@ mod tests {
     #[test]
     fn escaped() {
         assert_eq!(html_escape("<a href=\"x\">'&"), "&lt;a href=&#34;x&#34;&gt;&#39;&amp;");
+        ["<a href=\"x\">'&amp;lt;", "&#34;"].into_iter().for_each(|t| assert_eq!(html_unescape(&html_escape(t)), t));
         assert_eq!(js_escape("'<é\n"), "\\'\\u003Cé\\u000A");
         assert_eq!(query_escape("a b&ü/~"), "a+b%26%C3%BC%2F~");
         assert_eq!(query_unescape("a+b%26%C3%BC").as_deref(), Ok("a b&ü"));

@@ -214,7 +214,7 @@ impl<'o> Exec<'o> {
                 let value = self.pipe(frame, dot, pipe)?;
                 if pipe.variables.is_empty() {
                     frame.at = At::Pipe(pipe);
-                    self.print(frame, &value)?;
+                    self.print(frame, &value, pipe.escaper())?;
                 }
             }
             Statement::If(branch) => self.either(frame, dot, branch, false)?,
@@ -227,11 +227,15 @@ impl<'o> Exec<'o> {
         Ok(())
     }
 
-    fn print(&mut self, frame: &Frame<'_>, value: &Value) -> Result<(), Box<ExecError>> {
+    /// Writes a value; `escaper`: the one of Go's own that it went through last.
+    fn print(&mut self, frame: &Frame<'_>, value: &Value, escaper: Option<&str>) -> Result<(), Box<ExecError>> {
         let text = match (value, &mut self.page) {
             (Value::Nil, None) => "<no value>".to_owned(),
             (value, None) => value.printed(),
-            (value, Some(page)) => page.value(value),
+            (value, Some(page)) => match escaper {
+                Some(escaper) => page.escaped(escaper, value),
+                None => page.value(value),
+            },
         };
         self.write(frame, &text)
     }

@@ -3,7 +3,7 @@
 //! The texts of the template move a small machine through the page; a value is escaped for the place where it is
 //! printed: text, attribute, URL, script, style. What no place can hold becomes `ZgotmplZ`, Go's mark for it.
 
-use super::escape::html_escape;
+use super::escape::{html_escape, html_unescape};
 use super::value::{Safe, Value};
 
 /// Where in a page.
@@ -272,6 +272,24 @@ impl Page {
         }
     }
 
+    /// Gives a value that went through an escaper of Go's own (`html`, `urlquery`) last, and moves on: that one takes the
+    /// place of the one like it that the place asks for, so nothing is escaped twice.
+    pub(super) fn escaped(&mut self, escaper: &str, value: &Value) -> String {
+        let shown = value.printed();
+        match (escaper, self.state) {
+            ("html", State::Text | State::Raw(Raw::Title | Raw::Textarea)) => shown,
+            ("html", State::AttrValue('"' | '\'')) if self.holds == Holds::Plain => shown,
+            // The escaper moves behind those of the attribute.
+            ("html", State::AttrValue('"' | '\'')) => self.value(&Value::text(html_unescape(&shown))),
+            ("urlquery", State::AttrValue(quote)) if self.holds == Holds::Url => {
+                shown.chars().for_each(|c| self.in_value(c));
+                let escaped = page_escape(&shown);
+                if quote == ' ' { unquoted_escape(&escaped) } else { escaped }
+            }
+            _ => self.value(value),
+        }
+    }
+
     fn attribute_value(&mut self, value: &Value, shown: &str, unquoted: bool) -> String {
         let inner = match self.holds {
             // Markup in an attribute would show its tags; Go takes them out.
@@ -421,5 +439,15 @@ mod tests {
         check("<p class={{.}}>", Value::text("a b"), "<p class=a&#32;b>");
         check("1 < 2 {{.}}", Value::text("<"), "1 < 2 &lt;");
         check("{{.Foo}}", Value::Nil, "");
+    }
+
+    #[test]
+    fn escaped_once() {
+        check("<b>{{. | html}}</b>", Value::text("<i>+"), "<b>&lt;i&gt;+</b>");
+        check("{{html .}}", Value::text("<"), "&lt;");
+        check("<p title=\"{{. | html}}\">", Value::text("a&\"b\""), "<p title=\"a&amp;&#34;b&#34;\">");
+        check("<a href=\"{{. | html}}\">", Value::text("http://h/?a=1&b=2"), "<a href=\"http://h/?a=1&amp;b=2\">");
+        check("<a href=\"/x?q={{. | urlquery}}\">", Value::text("a&b c"), "<a href=\"/x?q=a%26b&#43;c\">");
+        check("{{. | urlquery}}", Value::text("a b"), "a&#43;b");
     }
 }

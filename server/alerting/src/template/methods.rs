@@ -160,6 +160,13 @@ fn duration(args: &[Value]) -> Result<i64, String> {
     }
 }
 
+fn int(value: &Value) -> Result<i64, String> {
+    match value {
+        Value::Int(value) => Ok(*value),
+        other => Err(format!("wrong type for value; expected int; got {}", other.type_name())),
+    }
+}
+
 const DAYS: [&str; 7] = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday"];
 
 static TIME: &[Method] = &[
@@ -197,6 +204,9 @@ static TIME: &[Method] = &[
         let nanos = time(value).nanos() - time(&args[0]).nanos();
         let cut = nanos.clamp(i128::from(i64::MIN), i128::from(i64::MAX));
         Ok(Value::Duration(cut as i64))
+    }),
+    method_of("AddDate", &[Param::Any, Param::Any, Param::Any], |_, value, args| {
+        Ok(Value::Time(time(value).add_date(int(&args[0])?, int(&args[1])?, int(&args[2])?)))
     }),
     method_of("After", &[Param::Time], |_, value, args| Ok(Value::Bool(time(value).nanos() > time(&args[0]).nanos()))),
     method_of("Before", &[Param::Time], |_, value, args| Ok(Value::Bool(time(value).nanos() < time(&args[0]).nanos()))),

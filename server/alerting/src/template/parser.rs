@@ -427,7 +427,11 @@ impl Parser<'_> {
             return Ok(Some(arg));
         }
         match &mut arg.kind {
-            ArgKind::Field(names) | ArgKind::Variable(names) => names.append(&mut fields),
+            // As in Go's, errors of such a word are told where its second name stands.
+            ArgKind::Field(names) | ArgKind::Variable(names) => {
+                names.append(&mut fields);
+                arg.pos = pos;
+            }
             ArgKind::Bool(_) | ArgKind::Text { .. } | ArgKind::Number { .. } | ArgKind::Nil | ArgKind::Dot => {
                 let shown = quote(&arg.to_string());
                 return self.fail(pos, format!("unexpected . after term {shown}"));

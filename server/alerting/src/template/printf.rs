@@ -1,7 +1,7 @@
 //! `printf` as Go's `fmt` does it: verbs, flags, width, precision, and what it says of arguments that do not suit.
 
 use super::value::{Value, go_syntax};
-use crate::text::{general, quote, quote_char, with_precision};
+use crate::text::{binary, general, hexadecimal, quote, quote_char, with_precision};
 
 /// Widest field.
 const WIDTH_MAX: usize = 10_000;
@@ -221,6 +221,7 @@ fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
             let c = u32::try_from(value).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
             let shown = match verb {
                 'c' => c.to_string(),
+                'q' if flags.plus => ascii(&quote_char(c)),
                 'q' => quote_char(c),
                 _ if flags.sharp => format!("U+{size:04X} '{c}'"),
                 _ => format!("U+{size:04X}"),
@@ -247,6 +248,9 @@ fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
         'G' => general(value, flags.precision, flags.sharp).replace('e', "E"),
         'e' | 'f' | 'F' => with_precision(value, verb, flags.precision),
         'E' => with_precision(value, 'e', flags.precision).replace('e', "E"),
+        'x' => hexadecimal(value, flags.precision),
+        'X' => hexadecimal(value, flags.precision).to_ascii_uppercase(),
+        'b' => binary(value),
         _ => return None,
     };
     let (negative, digits) = match shown.strip_prefix(['-', '+']) {
@@ -263,6 +267,19 @@ fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
     Some(pad(shown, flags, !infinite))
 }
 
+/// Escapes of a quoted text what is not ASCII.
+fn ascii(quoted: &str) -> String {
+    let mut out = String::with_capacity(quoted.len());
+    for c in quoted.chars() {
+        match c as u32 {
+            0..0x80 => out.push(c),
+            code @ 0x80..0x1_0000 => out += &format!("\\u{code:04x}"),
+            code => out += &format!("\\U{code:08x}"),
+        }
+    }
+    out
+}
+
 fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
     let cut = |text: &str| match flags.precision {
         Some(precision) => text.chars().take(precision).collect(),
@@ -277,7 +294,11 @@ fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
         's' | 'v' => cut(text),
         'q' => {
             let text: String = cut(text);
-            if flags.sharp && !text.contains('`') { format!("`{text}`") } else { quote(&text) }
+            match (flags.sharp && !text.contains('`'), flags.plus) {
+                (true, _) => format!("`{text}`"),
+                (false, true) => ascii(&quote(&text)),
+                (false, false) => quote(&text),
+            }
         }
         'x' => hex(false),
         'X' => hex(true),
@@ -289,6 +310,9 @@ fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HEX: &str = "0x1.cp+01|0X1.CP+01|4503599627370496p-52|    -0x1p-01|0x1.0p+00";
+    const ASCII: &str = r#""\u00e9\U0001f642\""|"é"|'\u00e9'"#;
 
     fn check(form: &str, args: &[Value], expected: &str) {
         assert_eq!(format(form, args, |_| Ok(())).as_deref(), Ok(expected), "{form}");
@@ -311,6 +335,8 @@ mod tests {
         check("%6.2f%%", &[Value::Float(-1.0)], " -1.00%");
         check("%06.1f", &[Value::Float(-2.25)], "-002.2");
         check("%v", &[Value::Float(f64::INFINITY)], "+Inf");
+        check("%x|%X|%b|%12x|%.1x", &[3.5, 3.5, 1.0, -0.5, 1.0].map(Value::Float), HEX);
+        check("%+q|%q|%+q", &[Value::text("é🙂\""), Value::text("é"), Value::Int(0xe9)], ASCII);
     }
 
     #[test]

@@ -86,6 +86,11 @@ fn values_and_fields() {
     );
     check("{{html \"<a>\"}}{{js \"'\"}}{{urlquery \"a b\"}}", &Value::Nil, "&lt;a&gt;\\'a+b");
     fails(
+        "{{ .a.b.c }}",
+        &labels(),
+        "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string",
+    );
+    fails(
         "{{ (query \"missing\").banana }}",
         &Value::Nil,
         "1:10: executing \"test\" at <\"missing\">: can't evaluate field banana in type template.queryResult",

@@ -97,6 +97,30 @@ impl Time {
         Self { utc, zone: self.zone }
     }
 
+    /// Adds years, months and days by the calendar and keeps the clock: what goes beyond the end of a month flows into the
+    /// next one. Stays where the calendar ends.
+    #[must_use]
+    pub fn add_date(&self, years: i64, months: i64, days: i64) -> Self {
+        let moved = || {
+            let local = self.local();
+            let years = i64::from(local.year()).checked_add(years)?;
+            let months = years.checked_mul(12)?.checked_add(i64::from(local.month0()))?.checked_add(months)?;
+            let year = i32::try_from(months.div_euclid(12)).ok()?;
+            let first = NaiveDate::from_ymd_opt(year, months.rem_euclid(12) as u32 + 1, 1)?;
+            let days = TimeDelta::try_days(days.checked_add(i64::from(local.day0()))?)?;
+            self.at_clock(first.checked_add_signed(days)?.and_time(local.time()))
+        };
+        moved().unwrap_or(*self)
+    }
+
+    /// Gives the time at which a clock in the zone shows this; where none does or two do, the one that Go takes.
+    fn at_clock(&self, local: NaiveDateTime) -> Option<Self> {
+        let at = |utc| Self { utc, zone: self.zone };
+        let east = |time: Self| TimeDelta::seconds(i64::from(time.zone_at().0));
+        let near = local.checked_sub_signed(east(at(local)))?;
+        local.checked_sub_signed(east(at(near))).map(at)
+    }
+
     /// Gives the offset in seconds and the short name of the zone.
     fn zone_at(&self) -> (i32, String) {
         match self.zone {
@@ -516,6 +540,22 @@ mod tests {
         assert!(time.in_zone("Mars/Here").is_err());
         assert_eq!(Time::zero().to_string(), "0001-01-01 00:00:00 +0000 UTC");
         assert_eq!(Time::zero().rfc3339(), "0001-01-01T00:00:00Z");
+    }
+
+    #[test]
+    fn calendar() {
+        let time = |text: &str| parse("2006-01-02T15:04:05", text).expect(text);
+        let check = |text: &str, (years, months, days): (i64, i64, i64), expected: &str| {
+            let moved = time(text).add_date(years, months, days);
+            assert_eq!(moved.format("2006-01-02T15:04:05"), expected, "{text} {years} {months} {days}");
+        };
+        check("2024-03-01T10:00:00", (0, 0, -1), "2024-02-29T10:00:00");
+        check("2024-01-31T10:00:00", (0, 1, 0), "2024-03-02T10:00:00");
+        check("2024-02-29T10:00:00", (1, -14, 400), "2025-02-01T10:00:00");
+        check("2024-01-31T10:00:00", (i64::MAX, 0, 0), "2024-01-31T10:00:00");
+        // Over the change to summer time: the clock is kept.
+        let there = time("2024-03-30T11:00:00").in_zone("Europe/Paris").expect("a zone").add_date(0, 0, 1);
+        assert_eq!(there.format("2006-01-02T15:04:05Z07:00"), "2024-03-31T12:00:00+02:00");
     }
 
     #[test]

@@ -86,6 +86,63 @@ pub fn with_precision(value: f64, verb: char, precision: Option<usize>) -> Strin
     format!("{mantissa}{}", exponent_text(verb, exponent.parse().unwrap_or(0)))
 }
 
+/// Gives sign, mantissa and exponent: the value is mantissa × 2^(exponent − 52).
+fn parts(value: f64) -> (&'static str, u64, i32) {
+    let bits = value.to_bits();
+    let (fraction, exponent) = (bits & ((1 << 52) - 1), ((bits >> 52) & 0x7ff) as i32);
+    let sign = if value.is_sign_negative() { "-" } else { "" };
+    // Without an exponent of its own a number has no leading one, either.
+    if exponent == 0 { (sign, fraction, -1022) } else { (sign, fraction | (1 << 52), exponent - 1023) }
+}
+
+/// Writes a number as `%b` does.
+pub fn binary(value: f64) -> String {
+    if let Some(word) = special(value) {
+        return word.to_owned();
+    }
+    let (sign, mantissa, exponent) = parts(value);
+    format!("{sign}{mantissa}p{:+}", exponent - 52)
+}
+
+/// Writes a number as `%x` (`None`: as many digits as it takes) or `%.<precision>x` does.
+pub fn hexadecimal(value: f64, precision: Option<usize>) -> String {
+    if let Some(word) = special(value) {
+        return word.to_owned();
+    }
+    let (sign, mut mantissa, mut exponent) = parts(value);
+    // The leading one moves to the bit above 15 digits.
+    mantissa <<= 8;
+    if mantissa == 0 {
+        exponent = 0;
+    }
+    while mantissa != 0 && mantissa < 1 << 60 {
+        mantissa <<= 1;
+        exponent -= 1;
+    }
+    if let Some(precision) = precision.filter(|p| *p < 15) {
+        let cut = 60 - 4 * precision as u32;
+        let rest = mantissa & ((1 << cut) - 1);
+        mantissa >>= cut;
+        // To the nearer one; from the middle to the even one.
+        let half = 1 << (cut - 1);
+        if rest > half || (rest == half && mantissa % 2 == 1) {
+            mantissa += 1;
+        }
+        mantissa <<= cut;
+        if mantissa >= 1 << 61 {
+            mantissa >>= 1;
+            exponent += 1;
+        }
+    }
+    let digits = format!("{:015x}", mantissa & ((1 << 60) - 1));
+    let digits = match precision.map(|p| p.min(PRECISION_MAX)) {
+        None => digits.trim_end_matches('0').to_owned(),
+        Some(width) => format!("{digits:0<width$.width$}"),
+    };
+    let point = if digits.is_empty() { "" } else { "." };
+    format!("{sign}0x{}{point}{digits}{}", mantissa >> 60, exponent_text('p', exponent))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -104,6 +161,24 @@ mod tests {
         check(-0.25, "-0.25");
         check(f64::NAN, "NaN");
         check(f64::NEG_INFINITY, "-Inf");
+    }
+
+    #[test]
+    fn by_powers_of_two() {
+        let check = |value: f64, precision: Option<usize>, expected: &str| {
+            assert_eq!(hexadecimal(value, precision), expected, "{value} {precision:?}");
+        };
+        check(3.5, None, "0x1.cp+01");
+        check(0.0, None, "0x0p+00");
+        check(-1.0, None, "-0x1p+00");
+        check(0.1, None, "0x1.999999999999ap-04");
+        check(1e300, None, "0x1.7e43c8800759cp+996");
+        check(5e-324, None, "0x1p-1074");
+        check(1.999, Some(0), "0x1p+01");
+        check(1.5, Some(3), "0x1.800p+00");
+        check(1.0, Some(20), "0x1.00000000000000000000p+00");
+        check(f64::NEG_INFINITY, None, "-Inf");
+        assert_eq!((binary(1.0).as_str(), binary(0.0).as_str()), ("4503599627370496p-52", "0p-1074"));
     }
 
     #[test]

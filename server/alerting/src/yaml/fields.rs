@@ -94,7 +94,7 @@ impl<'a> Fields<'a> {
 
     /// Reads a whole number.
     pub fn integer(&mut self, name: &'static str, problems: &mut Problems) -> Option<i64> {
-        self.typed(name, "a whole number", problems, |n| n.integer().and_then(|i| i64::try_from(i).ok()))
+        self.typed(name, "a whole number", problems, Node::whole)
     }
 
     /// Reads a number.

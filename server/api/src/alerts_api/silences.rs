@@ -188,7 +188,12 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
             (silence.description, silence.labels) = (present.description, present.labels);
         }
         if !is_within(&state, &access, &silence) {
-            let text = "a silence without an `=` matcher on a service of yours needs the right for all services";
+            let names = state.alertd.router.service_labels().join("`, `");
+            // The first label that is not empty says whose an alert is: so those before it must be said to be empty.
+            let text = format!(
+                "a silence without an `=` matcher on a service of yours needs the right for all services: the first of \
+                 `{names}`, or a later one beside `=\"\"` for those before it"
+            );
             return Err(Error::new(ErrorKind::Forbidden, text));
         }
         let op = SilenceOp::Set { silence: Box::new(silence), id: None, expected: None };

@@ -11,7 +11,9 @@ use quiver_alerting::problem::{Code, Problems};
 use quiver_alerting::rules::{Language, RuleFile, read_own};
 use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
-use quiver_config::{Area, Caller, Condition, Done, Entity, Family, Op, Place, Problem, ProblemKind, Release, Result};
+use quiver_config::{
+    Area, Caller, Condition, Done, Entity, Family, FieldError, Op, Place, Problem, ProblemKind, Release, Result,
+};
 use serde_json::{Map, Value, json};
 
 use super::rule_groups::{plan, seen};
@@ -161,10 +163,11 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
         for document in &documents {
             let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
             let namespace = own.unwrap_or(&given.namespace);
-            for node in items(document, "groups") {
+            for node in items(document, "groups").iter().filter(|node| !node.is_null()) {
                 let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
                 let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
-                let rules = items(node, "rules").iter().map(|rule| rule_of(rule, kind, warnings)).collect();
+                let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
+                let rules = rules.map(|rule| rule_of(rule, kind, warnings)).collect();
                 let key = (namespace.to_owned(), name.clone());
                 if all.insert(key, (settings_of(node), rules)).is_some() {
                     let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
@@ -215,7 +218,7 @@ fn settings_of(node: &Node) -> Map<String, Value> {
             "name" | "rules" | "namespace" => continue,
             "params" => ("params", params_of(value)),
             "eval_delay" => ("query_offset", texts_of(value)),
-            "limit" | "concurrency" => (key.text.as_str(), json!(value.integer().unwrap_or(0).max(0) as i64)),
+            "limit" | "concurrency" => (key.text.as_str(), json!(value.whole().unwrap_or(0).max(0))),
             "debug" | "eval_alignment" => (key.text.as_str(), json!(value.truth())),
             "type" => {
                 let kind = value.text().and_then(Language::parse).unwrap_or_default();
@@ -275,10 +278,11 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     }
     let (manager, prune) = (manager(ask)?, flag(ask, "prune")?);
     let mut warnings = Vec::new();
-    let wanted = wanted(&texts(ask)?, &mut warnings)?;
+    let texts = texts(ask)?;
+    let wanted = wanted(&texts, &mut warnings)?;
     let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
     let namespaces: Vec<String> = wanted.keys().map(|key| key.0.clone()).collect();
-    let mut ops: Vec<(Place, Op)> = Vec::new();
+    let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<Origin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
     for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
         let all = stored.settings.iter().chain(&stored.rules);
@@ -286,13 +290,20 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
             let gone = |id: &str| Op::Delete { id: id.to_owned(), condition: Condition::None };
             ops.extend(stored.rules.iter().map(|e| (Place::of(&RULES), gone(&e.id))));
             ops.extend(stored.settings.iter().map(|e| (Place::of(&RULE_GROUPS), gone(&e.id))));
+            origins.resize(ops.len(), (key.clone(), None));
             named.insert(key.clone());
         }
     }
     for (key, (settings, mut rules)) in wanted {
         let stored = present.get(&key);
         rules.iter_mut().for_each(|rule| keep_own_fields(stored, rule));
-        ops.extend(plan(&key, stored, settings, rules));
+        let planned = plan(&key, stored, settings, rules);
+        let mut numbers = 0..;
+        origins.extend(planned.iter().map(|(place, op)| {
+            let is_rule = place.family.name == RULES.name && !matches!(op, Op::Delete { .. });
+            (key.clone(), if is_rule { numbers.next() } else { None })
+        }));
+        ops.extend(planned);
     }
     let dry_run = ask.dry_run || action != "apply";
     let caller = Caller { manager, ..ask.caller.clone() };
@@ -303,11 +314,63 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
         (ask.body.is_empty() || named.contains(&key)) && family.is_visible(&ask.caller, entity)
     };
     let release = Release { area: Area::Rules, action: "DEPLOY", covers: &covers };
-    let done = ask.config.deploy(&caller, ops, &release, dry_run).await?;
+    let done = ask.config.deploy(&caller, ops, &release, dry_run).await;
+    let done = done.map_err(|problem| located(problem, &origins, &texts))?;
     if !dry_run {
         ask.acts().await;
     }
     Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
+}
+
+/// Where a change comes from: its group, and its rule by its number among those that say something.
+type Origin = (GroupKey, Option<usize>);
+
+/// Finds a group in the texts: the pointer to it, and what stands there.
+fn group_at(texts: &[Text], key: &GroupKey) -> Option<(String, Node)> {
+    for given in texts {
+        let documents = yaml::read(&given.content).ok()?;
+        for (i, document) in documents.iter().enumerate() {
+            let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
+            if own.unwrap_or(&given.namespace) != key.0.as_str() {
+                continue;
+            }
+            let is_it = |node: &Node| node.get("name").and_then(Node::text) == Some(key.1.as_str());
+            if let Some((k, node)) = items(document, "groups").iter().enumerate().find(|(_, node)| is_it(node)) {
+                let base = if documents.len() > 1 { format!("/{i}") } else { String::new() };
+                return Some((format!("{base}/groups/{k}"), node.clone()));
+            }
+        }
+    }
+    None
+}
+
+/// Puts errors of changes, which lie below `/<n>`, to where the texts have what is wrong.
+fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem {
+    let shown = |error: &FieldError| {
+        let mut out = json!({"field": error.field, "code": error.code, "message": error.message});
+        let path = error.field.trim_start_matches('/');
+        let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
+        let origin = n.parse::<usize>().ok().and_then(|n| origins.get(n));
+        let Some((key, number)) = origin else { return out };
+        let Some((mut at, mut node)) = group_at(texts, key) else { return out };
+        out["group"] = json!(key.1);
+        let mut rules = items(&node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
+        let rule = number.and_then(|number| rules.nth(number)).map(|(k, rule)| (k, rule.clone()));
+        if let Some((k, rule)) = rule {
+            at += &format!("/rules/{k}");
+            out["rule"] = json!(["alert", "record"].iter().find_map(|key| rule.get(key)).and_then(Node::text));
+            node = rule;
+        }
+        for part in rest.split('/').skip(1) {
+            let Some(inner) = node.get(part).cloned() else { break };
+            node = inner;
+        }
+        out["field"] = json!(at + rest);
+        (out["line"], out["column"]) = (json!(node.place.line), json!(node.place.column));
+        out
+    };
+    let errors: Vec<Value> = std::mem::take(&mut problem.errors).iter().map(shown).collect();
+    if errors.is_empty() { problem } else { problem.with("errors", json!(errors)) }
 }
 
 /// A file has only labels and annotations for what a stored rule may have as fields of its own: a rule that says the same
@@ -409,6 +472,23 @@ mod tests {
         assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
         let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
         assert_eq!(rules[0]["language"], json!("logsql"));
+    }
+
+    #[test]
+    fn errors_of_changes_lie_in_the_text() {
+        let file = "groups:\n- name: g\n  rules:\n  -\n  - alert: A\n    expr: up\n    runbook_url: x\n";
+        let key = ("a".to_owned(), "g".to_owned());
+        let origins = [(key.clone(), None), (key, Some(0))];
+        let told = |field: &str| {
+            let problem = Problem::invalid(vec![FieldError::new(field, "PATTERN", "must be an address")]);
+            located(problem, &origins, &[text_of("a", file)]).more["errors"][0].clone()
+        };
+        let error = told("/1/runbook_url");
+        let expected = (&json!("/groups/0/rules/1/runbook_url"), &json!(7), &json!("A"));
+        assert_eq!((&error["field"], &error["line"], &error["rule"]), expected, "{error}");
+        let error = told("/0/interval");
+        let expected = (&json!("/groups/0/interval"), &json!(2), &json!("g"));
+        assert_eq!((&error["field"], &error["line"], &error["group"]), expected, "{error}");
     }
 
     #[test]

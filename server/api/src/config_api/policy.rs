@@ -26,6 +26,8 @@ use serde_json::{Map, Value, json};
 use super::deploy::{Told, flag, manager, outcome, refused};
 use super::detection::only_members;
 use super::many::ids_in;
+use super::policy_revisions::live;
+use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
 use crate::policy_api::receiver_results;
 use crate::state::AppState;
@@ -292,20 +294,55 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         let error = |text: String| FieldError::new("/receivers", "UNSUPPORTED", text);
         return Err(Problem::invalid(unsupported.into_iter().map(error).collect()));
     }
+    let value = config_json(given).unwrap_or_default();
     let ops = if is_saved {
         Vec::new()
     } else {
         let present = parts(&ask.config, Which::Saved).await?;
-        plan(&read, &config_json(given).unwrap_or_default(), &present, &|| ask.config.new_id())?
+        plan(&read, &value, &present, &|| ask.config.new_id())?
     };
+    let places = places(&ops, &value, &read.route);
     let caller = Caller { manager, override_managed: true, ..ask.caller.clone() };
     let release = Release { area: Area::Policy, action: "DEPLOY", covers: &|_, _| true };
-    let done = ask.config.deploy(&caller, ops, &release, dry_run).await?;
+    let done = ask.config.deploy(&caller, ops, &release, dry_run).await;
+    let done = done.map_err(|problem| at_places(problem, &places))?;
     if !dry_run {
         ask.acts().await;
     }
     let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
-    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, how)))
+    Ok(Answer::ok(outcome(live(ask), dry_run, &done, &warnings, how)))
+}
+
+/// Gives the place in a configuration where each change stands: that of the list where nothing of it stands there.
+fn places(ops: &[(Place, Op)], value: &Value, route: &RouteConfig) -> Vec<String> {
+    let mut routes = Vec::new();
+    route_places(route, "/route".to_owned(), &mut routes);
+    let (mut routes, mut rules) = (routes.into_iter(), 0_usize..);
+    let named = |key: &str, name: &str| {
+        let at = value.get(key).and_then(Value::as_array)?.iter().position(|item| item["name"] == name)?;
+        Some(format!("/{key}/{at}"))
+    };
+    let place = |(place, op): &(Place, Op)| match op {
+        Op::Create { body, .. } | Op::Replace { body, .. } => {
+            let name = text(body, "name");
+            match place.family.name {
+                n if n == ROUTES.name => routes.next(),
+                n if n == INHIBIT_RULES.name => rules.next().map(|at| format!("/inhibit_rules/{at}")),
+                n if n == RECEIVERS.name => named("receivers", name),
+                _ => named("time_intervals", name).or_else(|| named("mute_time_intervals", name)),
+            }
+        }
+        Op::Patch { .. } => Some("/global".to_owned()),
+        _ => None,
+    };
+    ops.iter().map(place).map(Option::unwrap_or_default).collect()
+}
+
+/// Places of a route and those below it, in the order in which they are made.
+fn route_places(route: &RouteConfig, at: String, out: &mut Vec<String>) {
+    let below: Vec<String> = (0..route.routes.len()).map(|n| format!("{at}/routes/{n}")).collect();
+    out.push(at);
+    route.routes.iter().zip(below).for_each(|(child, at)| route_places(child, at, out));
 }
 
 pub(super) fn shown_change(told: &Told<'_>) -> Value {

@@ -36,11 +36,16 @@ fn shown(revision: &Revision, live: u64) -> Value {
     json!({"revision": revision.number, "at": at, "live": revision.number == live})
 }
 
+/// The number of the live policy among the revisions.
+pub(super) fn live(ask: &Ask) -> u64 {
+    ask.state.alertd.revisions.all().first().map_or(0, |newest| newest.number)
+}
+
 fn list<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let all = ask.state.alertd.revisions.all();
-        let live = all.first().map_or(0, |newest| newest.number);
+        let live = live(ask);
         Ok(Answer::ok(json!({"items": all.iter().map(|r| shown(r, live)).collect::<Vec<_>>()})))
     })
 }
@@ -54,8 +59,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let found = find(ask, &ids[0])?;
-        let live = ask.state.alertd.revisions.all().first().map_or(0, |newest| newest.number);
-        let mut out = shown(&found, live);
+        let mut out = shown(&found, live(ask));
         out["config"] = json!(found.shown);
         Ok(Answer::ok(out))
     })
@@ -89,6 +93,6 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         if !ask.dry_run {
             ask.acts().await;
         }
-        Ok(Answer::ok(outcome(ask.config.revision(), ask.dry_run, &done, &[], (|_| true, shown_change))))
+        Ok(Answer::ok(outcome(live(ask), ask.dry_run, &done, &[], (|_| true, shown_change))))
     })
 }

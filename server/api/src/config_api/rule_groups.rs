@@ -45,6 +45,15 @@ fn etag(stored: &Stored) -> String {
     format!("\"{:016x}\"", xxhash_rust::xxh3::xxh3_64(parts.collect::<Vec<_>>().join(",").as_bytes()))
 }
 
+/// The id of a group: also of one that is there only by its rules, so that it stays when settings are stored for it.
+fn group_id(key: &GroupKey) -> String {
+    let hash = xxhash_rust::xxh3::xxh3_128(format!("{}\u{0}{}", key.0, key.1).as_bytes());
+    // A UUID of version 8: one that says nothing of how it was made.
+    let hash = (hash & !((0xf << 76) | (0x3 << 62))) | (0x8 << 76) | (0x2 << 62);
+    let text = format!("{hash:032x}");
+    [&text[..8], &text[8..12], &text[12..16], &text[16..20], &text[20..]].join("-")
+}
+
 /// What runs, by family and id, where edits wait for a deploy; with the groups that it makes.
 type Running = Option<BTreeMap<GroupKey, Stored>>;
 
@@ -85,6 +94,7 @@ fn shown(ask: &Ask, key: &GroupKey, stored: &Stored, running: &Running) -> Map<S
             out.insert(field.to_owned(), json!(default));
         }
     }
+    out.entry("id").or_insert_with(|| json!(group_id(key)));
     out.insert("namespace".to_owned(), json!(key.0));
     out.insert("name".to_owned(), json!(key.1));
     let waits = running.as_ref().map(|running| waiting(running, key, stored));
@@ -132,7 +142,7 @@ pub(super) fn plan(
     let (place, condition) = (|| Place::of(&RULE_GROUPS), Condition::None);
     match stored.and_then(|s| s.settings.as_ref()) {
         Some(known) => ops.push((place(), Op::Replace { id: known.id.clone(), body: settings, condition })),
-        None if has_own(&settings) => ops.push((place(), Op::Create { id: None, body: settings })),
+        None if has_own(&settings) => ops.push((place(), Op::Create { id: Some(group_id(key)), body: settings })),
         None => {}
     }
     let mut left: Vec<&Entity> = stored.map(|s| s.rules.iter().collect()).unwrap_or_default();
@@ -269,7 +279,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     None => {
                         patch.insert("namespace".to_owned(), json!(key.0));
                         patch.insert("name".to_owned(), json!(key.1));
-                        vec![(Place::of(&RULE_GROUPS), Op::Create { id: None, body: patch })]
+                        vec![(Place::of(&RULE_GROUPS), Op::Create { id: Some(group_id(&key)), body: patch })]
                     }
                 }
             }
@@ -348,7 +358,7 @@ fn places(ops: &[(Place, Op)]) -> Vec<String> {
 }
 
 /// Moves errors of the n-th change, which lie below `/<n>`, to where the body has what is wrong.
-fn at_places(mut problem: Problem, places: &[String]) -> Problem {
+pub(super) fn at_places(mut problem: Problem, places: &[String]) -> Problem {
     for error in &mut problem.errors {
         let path = error.field.trim_start_matches('/');
         let (n, rest) = path.split_at(path.find('/').unwrap_or(path.len()));
@@ -386,4 +396,20 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let items: Vec<Value> = wanted.iter().enumerate().map(|(n, id)| json!({"id": id, "position": n})).collect();
         Ok(Answer::ok(json!({"items": items})))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ids_of_groups() {
+        let id = |namespace: &str, name: &str| group_id(&(namespace.to_owned(), name.to_owned()));
+        let one = id("default", "g");
+        let parts: Vec<usize> = one.split('-').map(str::len).collect();
+        assert_eq!(parts, [8, 4, 4, 4, 12], "{one}");
+        assert!(one.as_bytes()[14] == b'8' && matches!(one.as_bytes()[19], b'8' | b'9' | b'a' | b'b'), "{one}");
+        assert_eq!(one, id("default", "g"));
+        assert!(id("a", "bc") != id("ab", "c"));
+    }
 }

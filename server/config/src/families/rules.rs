@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::text;
 use crate::beside::{OF_GROUP, of_group};
 use crate::change::Drafted;
-use crate::document::all_of;
+use crate::document::{Entity, all_of};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
 use crate::problem::{FieldError, Problem, Result};
@@ -101,7 +101,8 @@ fn namespace(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
     }
 }
 
-/// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with.
+/// Names the rule, puts a new one behind the others of its group, and notes whose rights it runs with. One that is there
+/// and says no place keeps its own: places are the order in which rules run.
 fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         same_as_group(db, making, draft).await?;
@@ -109,12 +110,18 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         let name = [text(body, "alert"), text(body, "record")].concat();
         body.insert("name".to_owned(), json!(name));
         if body.get("position").is_none_or(Value::is_null) {
-            let same = |other: &Map<String, Value>, key: &str| text(other, key) == text(body, key);
-            let all = all_of(db, RULES.name).await?;
-            let group = all.iter().filter(|e| Some(e.id.as_str()) != making.id);
-            let group = group.filter(|e| same(&e.body, "namespace") && same(&e.body, "group"));
-            let last = group.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
-            body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
+            let beside = |e: &Entity| ["namespace", "group"].iter().all(|key| text(&e.body, key) == text(body, key));
+            let position = |e: &Entity| e.body.get("position").and_then(Value::as_i64);
+            let own = making.before.filter(|e| beside(e)).and_then(position);
+            let place = match own {
+                Some(own) => own,
+                None => {
+                    let all = all_of(db, RULES.name).await?;
+                    let others = all.iter().filter(|e| Some(e.id.as_str()) != making.id && beside(e));
+                    others.filter_map(position).max().map_or(0, |n| n + 1)
+                }
+            };
+            body.insert("position".to_owned(), json!(place));
         }
         let rights: Vec<Value> = making.caller.rights.triples().iter().map(quiver_types::Triple::to_json).collect();
         draft.sealed.insert(RUN_AS.to_owned(), json!(rights));

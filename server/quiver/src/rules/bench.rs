@@ -66,6 +66,8 @@ impl StoreBench {
             // Nothing of it outlives the process.
             ("wal.level", "os".to_owned()),
             ("compaction.enabled", "false".to_owned()),
+            // Nobody signs in: a first administrator would only be told of on the terminal.
+            ("rbac.mode", "off".to_owned()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let app =

@@ -31,15 +31,18 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let texts = Texts::new(message, 0);
     let text = |name: &str| texts.text(options.text(name));
     let mut body = Map::new();
-    body.insert("text".to_owned(), cut_chars(&text("text")?, TEXT_MAX).into());
+    let given = options.objects("attachments");
+    // Without attachments of its own a message is one, made of what the configuration says at its top; its text is there.
+    let attachments = if given.is_empty() {
+        vec![attachment(options, &texts)?]
+    } else {
+        put(&mut body, "text", cut_chars(&text("text")?, TEXT_MAX));
+        given.iter().map(|own| attachment(own, &texts)).collect::<Result<Vec<_>, Failure>>()?
+    };
     for name in ["channel", "username", "icon_url", "icon_emoji", "type"] {
         put(&mut body, name, text(name)?);
     }
-    let shown = options.objects("attachments").iter().map(|own| attachment(own, &texts));
-    let attachments = shown.collect::<Result<Vec<_>, Failure>>()?;
-    if !attachments.is_empty() {
-        body.insert("attachments".to_owned(), attachments.into());
-    }
+    body.insert("attachments".to_owned(), attachments.into());
     if let Some(props) = options.object("props").filter(|props| props.has("card")) {
         body.insert("props".to_owned(), json!({"card": texts.text(props.text("card"))?}));
     }
@@ -105,5 +108,18 @@ mod tests {
             "attachments": [{"title": "firing", "fields": [{"title": "a", "value": "b"}]}],
         });
         assert_eq!(body, expected);
+    }
+
+    #[test]
+    fn without_attachments_of_its_own() {
+        let yaml = "{webhook_url: 'http://h/m', channel: c, text: '{{ .Status }}', color: red, footer: f, \
+            fields: [{title: a, value: b, short: true}]}";
+        let call = calls(&told(&[("a", true)]), &integration("mattermost", yaml), &Files::default()).unwrap().remove(0);
+        let body: Json = serde_json::from_slice(&call.body).unwrap();
+        assert_eq!((body.get("text"), &body["attachments"][1], &body["channel"]), (None, &Json::Null, &json!("c")));
+        let one = &body["attachments"][0];
+        assert_eq!((&one["text"], &one["color"], &one["footer"]), (&json!("firing"), &json!("red"), &json!("f")));
+        assert_eq!(one["fields"], json!([{"title": "a", "value": "b", "short": true}]));
+        assert!(one["title"].is_string() && one["fallback"].is_string() && one.get("username").is_none(), "{one}");
     }
 }

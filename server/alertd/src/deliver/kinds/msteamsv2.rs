@@ -12,7 +12,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let (title, text) = (texts.text(options.text("title"))?, texts.text(options.text("text"))?);
     let color = if message.fires() { "Attention" } else { "Good" };
     let card = json!({
-        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.4",
+        "$schema": "http://adaptivecards.io/schemas/adaptive-card.json", "type": "AdaptiveCard", "version": "1.2",
         "body": [
             {"type": "TextBlock", "text": title, "weight": "Bolder", "size": "Medium", "wrap": true, "style": "heading",
              "color": color},

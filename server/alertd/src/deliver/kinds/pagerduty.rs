@@ -27,7 +27,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     };
     let mut event = make(details)?;
     if event.to_string().len() > EVENT_MAX {
-        let why = "Custom details have been removed because the original event exceeds the maximum size of 500 kB";
+        let why = "Custom details have been removed because the original event exceeds the maximum size of 512KB";
         event = make(json!({"error": why}))?;
     }
     let mut call = Call::json(if v1 { V1_URL } else { options.text("url") }, &event);
@@ -40,8 +40,8 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
 
 /// The texts that are there always; those of the configuration win.
 const DETAILS: [(&str, &str); 4] = [
-    ("firing", "{{ template \"pagerduty.default.instances\" .Alerts.Firing }}"),
-    ("resolved", "{{ template \"pagerduty.default.instances\" .Alerts.Resolved }}"),
+    ("firing", "{{ .Alerts.Firing | toJson }}"),
+    ("resolved", "{{ .Alerts.Resolved | toJson }}"),
     ("num_firing", "{{ .Alerts.Firing | len }}"),
     ("num_resolved", "{{ .Alerts.Resolved | len }}"),
 ];
@@ -55,6 +55,12 @@ fn details(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     Ok(Json::Object(all.into_iter().map(shown).collect::<Result<_, Failure>>()?))
 }
 
+/// Renders a key. One that its templates leave empty would tell nobody.
+fn key(template: &str, texts: &Texts<'_>) -> Result<String, Failure> {
+    let key = texts.text(template)?.trim().to_owned();
+    if key.is_empty() { Err(Failure::lasting("the key is empty after templating")) } else { Ok(key) }
+}
+
 fn event_v1(
     message: &Message,
     options: &Options,
@@ -63,10 +69,10 @@ fn event_v1(
     files: &Files,
     details: Json,
 ) -> Result<Json, Failure> {
-    let key = texts.text(&files.secret(options, "service_key").map_err(Failure::lasting)?)?;
+    let key = key(&files.secret(options, "service_key").map_err(Failure::lasting)?, texts)?;
     let description = cut_chars(&texts.text(options.text("description"))?, SUMMARY_MAX);
     let mut out = Map::new();
-    put(&mut out, "service_key", key.trim().to_owned());
+    put(&mut out, "service_key", key);
     put(&mut out, "event_type", action.to_owned());
     put(&mut out, "incident_key", key_hash(message));
     put(&mut out, "description", description);
@@ -87,7 +93,7 @@ fn event_v2(
     details: Json,
 ) -> Result<Json, Failure> {
     let text = |name: &str| texts.text(options.text(name));
-    let key = texts.text(&files.secret(options, "routing_key").map_err(Failure::lasting)?)?;
+    let key = key(&files.secret(options, "routing_key").map_err(Failure::lasting)?, texts)?;
     let severity = text("severity")?;
     let source = if options.has("source") { text("source")? } else { text("client")? };
     let mut payload = Map::new();
@@ -99,7 +105,7 @@ fn event_v2(
     }
     payload.insert("custom_details".to_owned(), details);
     let mut out = Map::new();
-    put(&mut out, "routing_key", key.trim().to_owned());
+    put(&mut out, "routing_key", key);
     put(&mut out, "dedup_key", key_hash(message));
     put(&mut out, "event_action", action.to_owned());
     out.insert("payload".to_owned(), payload.into());
@@ -112,9 +118,9 @@ fn event_v2(
         for own in options.objects(list) {
             let mut one = Map::new();
             for name in names {
-                put(&mut one, name, texts.text(own.text(name))?);
+                one.insert((*name).to_owned(), texts.text(own.text(name))?.into());
             }
-            shown.extend(one.contains_key(needed).then_some(Json::Object(one)));
+            shown.extend((one[needed] != "").then_some(Json::Object(one)));
         }
         if !shown.is_empty() {
             out.insert(list.to_owned(), shown.into());
@@ -148,11 +154,15 @@ mod tests {
         assert_eq!((&v2["payload"]["source"], &v2["client"]), (&json!("Alertmanager"), &json!("Alertmanager")));
         let details = &v2["payload"]["custom_details"];
         assert_eq!((&details["x"], &details["num_firing"]), (&json!("firing"), &json!(1)));
-        assert_eq!(v2["links"], json!([{"href": "http://l"}]));
+        assert_eq!(details["firing"][0]["labels"], json!({"alertname": "High", "instance": "a"}));
+        assert_eq!(details["resolved"], json!([]));
+        assert_eq!(v2["links"], json!([{"href": "http://l", "text": ""}]));
         assert_eq!(v2["dedup_key"].as_str().map(str::len), Some(64));
         let (url, v1) = event(&told(&[("a", false)]), "{service_key: k}");
         assert_eq!((url.as_str(), &v1["event_type"], &v1["client"]), (V1_URL, &json!("resolve"), &Json::Null));
         assert_eq!(v1["incident_key"], v2["dedup_key"]);
+        let empty = integration("pagerduty", "{routing_key: '{{ .CommonLabels.none }}'}");
+        assert!(calls(&told(&[("a", true)]), &empty, &Files::default()).unwrap_err().text.contains("key is empty"));
         let (_, large) =
             event(&told(&[("a", true)]), &format!("{{routing_key: k, details: {{x: {}}}}}", "y".repeat(EVENT_MAX)));
         assert!(large["payload"]["custom_details"]["error"].is_string());

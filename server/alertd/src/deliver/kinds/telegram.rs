@@ -10,19 +10,27 @@ use super::put;
 /// Longest message, in characters.
 const TEXT_MAX: usize = 4096;
 
+/// What is sent instead of a page that is too long: cut anywhere, it would be none any more.
+const TOO_LONG: &str = "Alertmanager notification could not be sent: message length exceeds Telegram limits.\n\t\t\tPlease \
+    check the template used for producing the message content.";
+
 pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
     let options = &integration.options;
     let texts = Texts::new(message, 0);
     let mode = options.text("parse_mode");
     let template = options.text("message");
-    let text = if mode == "HTML" { texts.html(template)? } else { texts.text(template)? };
+    let text = if mode == "HTML" {
+        Some(texts.html(template)?).filter(|page| page.chars().count() <= TEXT_MAX).unwrap_or(TOO_LONG.to_owned())
+    } else {
+        cut_chars(&texts.text(template)?, TEXT_MAX)
+    };
     let chat = match options.integer("chat_id") {
         0 => files.read(options.text("chat_id_file")).map_err(Failure::lasting)?,
         id => id.to_string(),
     };
     let mut body = Map::new();
     put(&mut body, "chat_id", chat);
-    put(&mut body, "text", cut_chars(&text, TEXT_MAX));
+    put(&mut body, "text", text);
     put(&mut body, "parse_mode", mode.to_owned());
     put(&mut body, "disable_web_page_preview", "true".to_owned());
     if options.truth("disable_notifications") {
@@ -58,6 +66,14 @@ mod tests {
             "disable_notification": "true",
         });
         assert_eq!(body, expected);
+        let text_of = |yaml: &str| {
+            let made = calls(&told(&[("a", true)]), &integration("telegram", yaml), &Files::default()).unwrap();
+            serde_json::from_slice::<Json>(&made[0].body).unwrap()["text"].as_str().unwrap_or_default().to_owned()
+        };
+        let long = "bot_token: t, chat_id: 1, message: '{{ range 5000 }}x{{ end }}'";
+        assert_eq!(text_of(&format!("{{{long}}}")), TOO_LONG);
+        let cut = text_of(&format!("{{{long}, parse_mode: Markdown}}"));
+        assert!(cut.chars().count() == TEXT_MAX && cut.ends_with("x…"), "{cut}");
         assert!((call.judge)(200, b"{\"ok\":true}").is_ok() && (call.judge)(200, b"{\"ok\":false}").is_err());
     }
 }
