@@ -30,7 +30,8 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Largest batch in memory: a few bytes on the wire can stand for many.
     pub batch_bytes_max: usize,
-    /// Points of OTLP before this time are refused one by one: the store counts samples, of which a point may have many.
+    /// Points of OTLP before this time are refused one by one: the store would count samples, of which a point may have
+    /// many.
     pub earliest_ms: Millis,
     /// Points of OTLP after this time are refused in the same way.
     pub latest_ms: Millis,
