@@ -199,7 +199,7 @@ fn classic_histograms() {
     check(count_only, &[all[1], all[4]]);
     let infinite = histogram_point(5, &[1, 2, 3, 0], &[0.5, 5.0, f64::INFINITY]);
     check(infinite, &all);
-    let stale = HistogramDataPoint { flags: 1, ..histogram_point(5, &[0, 0], &[1.0]) };
+    let stale = HistogramDataPoint { flags: 1, sum: None, ..histogram_point(5, &[0, 0], &[1.0]) };
     check(
         stale,
         &[
