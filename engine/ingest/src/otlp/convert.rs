@@ -151,7 +151,8 @@ impl<'a> Walker<'a, '_> {
         let ts = common.ts();
         let stale = common.is_stale();
         let value = |v: f64| if stale { stale_nan() } else { v };
-        // The end of a histogram ends its sum as well; the collector's receiver of Prometheus leaves it out of such points.
+        // The end of a histogram ends its sum as well, which the collector's receiver of Prometheus leaves out of such
+        // points.
         if let Some(sum) = h.sum.or(stale.then_some(0.0)) {
             let series = self.series(metric, "_sum", None)?;
             self.sink.push_sample(series, ts, value(sum), start_ts)?;

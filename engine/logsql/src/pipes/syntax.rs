@@ -40,8 +40,8 @@ pub(crate) fn source(parser: &mut Parser<'_>) -> Result<String> {
     Ok(field)
 }
 
-/// `[from] f [as] r` behind a separator: the result goes where the source was unless said otherwise. A field must follow
-/// `from`.
+/// `[from] f [as] r` behind a separator: the result goes where the source was unless said otherwise. A field must
+/// follow `from`.
 pub(crate) fn from_to(parser: &mut Parser<'_>) -> Result<(String, String)> {
     let named = parser.skip("from") || !(parser.at_pipe_end() || parser.is("as"));
     let from = if named { parser.field()? } else { MSG.to_owned() };
