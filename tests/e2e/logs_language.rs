@@ -76,6 +76,13 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ),
     ("n:=4 | unroll (list) | fields list | sort by (list)", &[r#"{"list":"1"}"#, r#"{"list":"z"}"#]),
     ("n:=4 | json_array_len(list) as l | fields l", &[r#"{"l":"2"}"#]),
+    // Rows that repeat others.
+    (
+        "* | sort by (n) | deduplicate by (app, lvl) | fields n",
+        &[r#"{"n":"1"}"#, r#"{"n":"2"}"#, r#"{"n":"3"}"#, r#"{"n":"6"}"#],
+    ),
+    ("* | fields app | deduplicate | sort by (app)", &[r#"{"app":"a"}"#, r#"{"app":"b"}"#]),
+    ("path:* | deduplicate path | count() c", &[r#"{"c":"3"}"#]),
     // Values.
     (
         "n:=4 | format \"9007199254740993\" as t | format \"<time:t>|<hexnumdecode:none>\" as t | fields t",
@@ -121,6 +128,8 @@ async fn what_is_no_query() {
         ("* | stats count() switch(default a, default b)", "at most one `default`"),
         ("* | union rows({a})", "`:` or `=`"),
         ("* | generate_sequence 0", "a number greater than 0"),
+        ("* | deduplicate by", "fields expected"),
+        ("* | json_array_concat from", "a field name expected"),
     ] {
         let answer = ask(&server, "query", &[("query", query)]).await;
         assert!(answer.status == 400 && answer.text().contains(said), "{query}: {}", answer.text());

@@ -34,7 +34,7 @@ const MORE: [&str; 24] = [
     "\"a\\x41\\u0416\\n\" 'b' `c\\` d:\"*\" e:* f:i(\"g\"*) # comment",
     "!(a and -b) | where c:>=1_000KiB or d:<'2025-01-01T00:00:00Z' or e:!>5",
     "* | join by (a) (b | join by (c) (d)) inner prefix p | union (e | union (f))",
-    "* | unroll if (x:y) (a, b) | decolorize | len(a) | hash(b) as h | json_array_len(c)",
+    "* | unroll if (x:y) (a, b) | decolorize | deduplicate by (a) | len(a) | hash(b) as h | json_array_len(c)",
     "* | replace_regexp if (a:b) ('(x)(?P<n>y)', '$1${n}') at c limit 5 | collapse_nums prettify",
     "* | field_names as f filter abc | field_values g limit 5 | uniq by (h) with hits limit 7",
 ];

@@ -36,6 +36,10 @@ pub enum Reason {
     InvalidExemplar,
     /// A point without a time.
     ZeroTime,
+    /// A point that is older than what is kept.
+    TooOld,
+    /// A point further in the future than accepted.
+    TooNew,
     /// A point without a value.
     NoValue,
     /// A name of which nothing is left after escaping.
@@ -69,6 +73,8 @@ impl Reason {
             Self::InvalidHistogram => "invalid_histogram",
             Self::InvalidExemplar => "invalid_exemplar",
             Self::ZeroTime => "zero_time",
+            Self::TooOld => "too_old",
+            Self::TooNew => "too_new",
             Self::NoValue => "no_value",
             Self::InvalidName => "invalid_name",
             Self::NoTemporality => "no_temporality",
@@ -94,6 +100,8 @@ impl Reason {
             Self::InvalidHistogram => "invalid histogram",
             Self::InvalidExemplar => "invalid exemplar",
             Self::ZeroTime => "time is zero",
+            Self::TooOld => "too old sample",
+            Self::TooNew => "sample is more than 10 min in the future",
             Self::NoValue => "point without a value",
             Self::InvalidName => "invalid metric or attribute name",
             Self::NoTemporality => "aggregation temporality is neither cumulative nor delta",

@@ -30,11 +30,16 @@ pub struct Limits {
     pub body_bytes_max: usize,
     /// Largest batch in memory: a few bytes on the wire can stand for many.
     pub batch_bytes_max: usize,
+    /// Points of OTLP before this time are refused one by one: the store would count samples, of which a point may have
+    /// many.
+    pub earliest_ms: Millis,
+    /// Points of OTLP after this time are refused in the same way.
+    pub latest_ms: Millis,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { body_bytes_max: 64 << 20, batch_bytes_max: 128 << 20 }
+        Self { body_bytes_max: 64 << 20, batch_bytes_max: 128 << 20, earliest_ms: Millis::MIN, latest_ms: Millis::MAX }
     }
 }
 

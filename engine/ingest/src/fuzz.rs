@@ -249,7 +249,7 @@ pub fn fuzz_logs_otlp_json(body: &[u8]) {
 }
 
 fn decode(format: &Format, body: &[u8]) {
-    let limits = Limits { body_bytes_max: 1 << 20, batch_bytes_max: 4 << 20 };
+    let limits = Limits { body_bytes_max: 1 << 20, batch_bytes_max: 4 << 20, ..Limits::default() };
     for settings in 0..2 {
         let options = OtlpOptions {
             delta: if settings == 0 { DeltaMode::Accumulate } else { DeltaMode::Raw },

@@ -10,6 +10,7 @@ pub mod coalesce;
 pub mod collapse_nums;
 pub mod copy;
 pub mod decolorize;
+pub mod deduplicate;
 pub mod delete;
 pub mod drop_empty_fields;
 pub mod extract;
@@ -115,6 +116,8 @@ pipes! {
     Copy(copy::Copy),
     /// `decolorize [f]`
     Decolorize(decolorize::Decolorize),
+    /// `deduplicate [by (...)]`
+    Deduplicate(deduplicate::Deduplicate),
     /// `delete a, b*`
     Delete(delete::Delete),
     /// `drop_empty_fields`

@@ -165,6 +165,13 @@ impl StoreSettings {
         self.table_retention.get(table).copied().unwrap_or(self.retention)
     }
 
+    /// Gives the first and the last time of samples that are accepted. Retention "none" lifts both.
+    pub fn accepted_times(&self, now: i64) -> (i64, i64) {
+        let write = self.write();
+        let earliest = write.accept_past_ms.map_or(i64::MIN, |past| now.saturating_sub(past));
+        (earliest, write.accept_future_ms.map_or(i64::MAX, |future| now.saturating_add(future)))
+    }
+
     /// Gives what the write path needs.
     pub fn write(&self) -> WriteSettings {
         let (retention, logs) = (self.retention_of("metrics"), self.retention_of("logs"));
@@ -237,8 +244,10 @@ mod tests {
         assert_eq!(s.write().accept_past_ms, Some(30 * 86_400_000));
         s.accept_past = Some(Duration::from_secs(60));
         assert_eq!(s.write().accept_past_ms, Some(60_000));
+        assert_eq!(s.accepted_times(1_000_000), (940_000, 1_600_000));
         s.retention = None;
         assert_eq!((s.write().accept_past_ms, s.write().accept_future_ms), (None, None));
+        assert_eq!(s.accepted_times(1), (i64::MIN, i64::MAX));
         assert_eq!(s.generation_bytes(), 128 * MIB);
     }
 }

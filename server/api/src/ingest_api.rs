@@ -7,7 +7,7 @@ use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use http::{HeaderValue, StatusCode, header};
-use quiver_ingest::{Context, Decoded, Format, Reason, Sender, formats};
+use quiver_ingest::{Context, Decoded, Format, Limits, Reason, Sender, formats};
 use quiver_store::{Refusal, WriteOutcome};
 use quiver_types::{Domain, Error, ErrorKind, Result};
 
@@ -77,11 +77,13 @@ pub async fn decode_and_write(
     let decode = {
         let (state, sender) = (Arc::clone(state), metrics_sender(state));
         move |body: Bytes| {
+            let now_ms = state.clock.now_ms();
+            let (earliest_ms, latest_ms) = state.store.settings().accepted_times(now_ms);
             let ctx = Context {
-                limits: state.settings.decode_limits,
+                limits: Limits { earliest_ms, latest_ms, ..state.settings.decode_limits },
                 otlp: &state.settings.otlp,
                 delta: &state.delta,
-                now_ms: state.clock.now_ms(),
+                now_ms,
                 sender: sender.as_ref(),
             };
             let mut share = state.bodies.share();

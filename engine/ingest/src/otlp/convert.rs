@@ -36,6 +36,15 @@ impl<'a> Walker<'a, '_> {
         if common.time_ns == 0 {
             return Err(Reason::ZeroTime.into());
         }
+        // Here and not in the store alone: such a point must not be added to the sum of a delta series, nor give its
+        // time to `target_info`.
+        let time_ms = (common.time_ns / 1_000_000) as i64;
+        if time_ms < self.ctx.limits.earliest_ms {
+            return Err(Reason::TooOld.into());
+        }
+        if time_ms > self.ctx.limits.latest_ms {
+            return Err(Reason::TooNew.into());
+        }
         self.labels.begin(&mut common.attributes, &self.fixed);
         Ok(())
     }
@@ -142,7 +151,9 @@ impl<'a> Walker<'a, '_> {
         let ts = common.ts();
         let stale = common.is_stale();
         let value = |v: f64| if stale { stale_nan() } else { v };
-        if let Some(sum) = h.sum {
+        // The end of a histogram ends its sum as well, which the collector's receiver of Prometheus leaves out of such
+        // points.
+        if let Some(sum) = h.sum.or(stale.then_some(0.0)) {
             let series = self.series(metric, "_sum", None)?;
             self.sink.push_sample(series, ts, value(sum), start_ts)?;
         }

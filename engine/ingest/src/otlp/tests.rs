@@ -199,7 +199,7 @@ fn classic_histograms() {
     check(count_only, &[all[1], all[4]]);
     let infinite = histogram_point(5, &[1, 2, 3, 0], &[0.5, 5.0, f64::INFINITY]);
     check(infinite, &all);
-    let stale = HistogramDataPoint { flags: 1, ..histogram_point(5, &[0, 0], &[1.0]) };
+    let stale = HistogramDataPoint { flags: 1, sum: None, ..histogram_point(5, &[0, 0], &[1.0]) };
     check(
         stale,
         &[
@@ -355,6 +355,23 @@ fn refused_points() {
     check(histogram(7, vec![histogram_point(5, &[1], &[])]), Reason::NoTemporality, 1);
     let empty = Metric { data: None, ..metric("x", "", Data::Gauge(Gauge::default())) };
     assert!(r.decode(&request(&SERVICE, vec![empty])).rejected.is_empty());
+}
+
+#[test]
+fn points_outside_of_the_accepted_time() {
+    let r = Receiver::default();
+    let limits = Limits { earliest_ms: 4000, latest_ms: 6000, ..Limits::default() };
+    let ctx = Context { limits, otlp: &r.options, delta: &r.delta, now_ms: 0, sender: None };
+    let decode =
+        |m: Metric| otlp_metrics::decode(&request(&[("host.name", "h")], vec![m]).encode_to_vec(), &ctx).unwrap();
+    let points = [3, 5, 7].map(|time| histogram_point(time, &[1, 2], &[1.0])).to_vec();
+    let decoded = decode(histogram(CUMULATIVE, points));
+    let counts: Vec<_> = decoded.rejected.iter().map(|r| (r.reason, r.count)).collect();
+    assert_eq!(counts, [(Reason::TooOld, 1), (Reason::TooNew, 1)]);
+    assert_eq!(rows(&decoded).last().unwrap(), "target_info{host_name=h} 1 5000");
+    // A refused delta leaves the sum alone.
+    let decoded = decode(metric("d", "", sum(DELTA, true, vec![number(7, 9.0), number(5, 1.0)])));
+    assert_eq!(rows(&decoded)[0], "d_total{} 1 5000");
 }
 
 #[test]

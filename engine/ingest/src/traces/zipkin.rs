@@ -36,6 +36,10 @@ pub fn decode(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
             sink.refuse(reason, || match reason {
                 // Who may write them is asked by service.
                 SpanReason::Service => span.local.service.to_string(),
+                // Zipkin's spans need no name; what is wrong with an id shows in the id.
+                SpanReason::TraceId => format!("{:?}", span.trace_id),
+                SpanReason::SpanId => format!("{:?}", span.id),
+                SpanReason::ParentId => format!("{:?}", span.parent),
                 _ => format!("{:?}", span.name),
             });
         }

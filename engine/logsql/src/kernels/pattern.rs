@@ -106,7 +106,7 @@ impl Pattern {
                 let inside = |at: usize, c: char| is_word_char(c) && word_before(value, at);
                 value.char_indices().any(|(at, c)| can_begin(c) && !inside(at, c) && fits(at))
             }
-            Some(_) => value.char_indices().any(|(at, c)| can_begin(c) && fits(at)),
+            Some(_) => value.char_indices().any(|(at, c)| can_begin(c) && number_may_begin(value, at) && fits(at)),
         }
     }
 
@@ -140,6 +140,12 @@ fn can_begin(c: char) -> bool {
     is_word_char(c) || matches!(c, '"' | '\'' | '`')
 }
 
+/// Whether a number may begin at a place. Asked where a pattern begins with one; behind a text of the pattern it is the
+/// pattern that says where the number begins: `foo<N>` is in `foo108`.
+fn number_may_begin(value: &str, at: usize) -> bool {
+    value[..at].chars().next_back().is_none_or(number_may_follow)
+}
+
 /// Whether a number may begin right after a character: at a border, and after letters such as those of `v2`. Letters
 /// beyond ASCII are borders of numbers, unlike those of words.
 pub(crate) fn number_may_follow(c: char) -> bool {
@@ -158,10 +164,6 @@ pub(crate) fn is_number(digits: &[u8]) -> bool {
 
 /// The end of the number that begins at a place.
 fn number(value: &str, at: usize) -> Option<usize> {
-    let before = value[..at].chars().next_back();
-    if before.is_some_and(|c| !number_may_follow(c)) {
-        return None;
-    }
     let digits = value.as_bytes()[at..].iter().take_while(|b| b.is_ascii_hexdigit()).count();
     let end = at + digits;
     let after = value[end..].chars().next();
@@ -267,6 +269,12 @@ mod tests {
         check("user <W> in", Any, "a user  in", false);
         check("u<W>", Full, "user", true);
         check("id_<N>é", Any, "id_12é", true);
+        check("foo<N>", Any, "a foo108 b", true);
+        check("foo<N>", Full, "foo108", true);
+        check("foo<N>", Any, "foobar", false);
+        check("xx<N>", Any, "xxxxxx123", true);
+        check("xx<N>", Full, "xxxxxx123", false);
+        check("<N>us", Any, "g12us", false);
         check("plain", Any, "a plainer one", true);
         check("plain", Full, "plain", true);
         check("", Any, "x", true);

@@ -59,7 +59,7 @@ impl RowPipe for JsonArrayConcat {
 
 #[cfg(test)]
 mod tests {
-    use crate::pipes::testing::{gives, reads};
+    use crate::pipes::testing::{gives, reads, refuses};
 
     #[test]
     fn cases() {
@@ -68,7 +68,9 @@ mod tests {
             ("json_array_concat '' a", "json_array_concat \"\" from a"),
             ("json_array_concat from a", "json_array_concat \"\" from a"),
             ("json_array_concat", "json_array_concat \"\""),
+            ("json_array_concat ',' as b", "json_array_concat \",\" as b"),
         ]);
+        refuses(&[("json_array_concat from", "field"), ("json_array_concat ',' from", "field")]);
         gives("json_array_concat '-' from a", &["a='[1,\"x\"]'"], &["a=1-x"]);
         gives("json_array_concat '' from a as b | fields b", &["a='[1,\"x\"]'"], &["b=1x"]);
     }

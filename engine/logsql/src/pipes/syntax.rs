@@ -40,10 +40,11 @@ pub(crate) fn source(parser: &mut Parser<'_>) -> Result<String> {
     Ok(field)
 }
 
-/// `[from] f [as] r` behind a separator: the result goes where the source was unless said otherwise.
+/// `[from] f [as] r` behind a separator: the result goes where the source was unless said otherwise. A field must
+/// follow `from`.
 pub(crate) fn from_to(parser: &mut Parser<'_>) -> Result<(String, String)> {
-    parser.skip("from");
-    let from = if parser.at_pipe_end() || parser.is("as") { MSG.to_owned() } else { parser.field()? };
+    let named = parser.skip("from") || !(parser.at_pipe_end() || parser.is("as"));
+    let from = if named { parser.field()? } else { MSG.to_owned() };
     let to = parser.as_name()?.unwrap_or_else(|| from.clone());
     Ok((from, to))
 }
