@@ -7,7 +7,7 @@ export QUIVER_TOOLS := $(TOOLS)
 export CONFORMANCE_DIR ?= $(abspath $(CURDIR)/../shared/conformance)
 SUITE ?= promql
 
-.PHONY: help run build test check lint fmt conformance e2e soak bench docs tools compiler
+.PHONY: help run build test check lint fmt conformance e2e soak bench figures docs tools compiler
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -43,6 +43,9 @@ soak: compiler tools ## what takes minutes: long kill loops, fuzzing, differenti
 
 bench: compiler ## criterion benches
 	cargo bench -p quiver-benches
+
+figures: build ## figures of configuration, access, analytics and alerting beside their goals: make figures ONLY=graph
+	QUIVER_BIN=$(TARGET)/release/quiver python3 benches/platform.py $(addprefix --only ,$(ONLY))
 
 docs: ## write the generated documents anew
 	UPDATE=1 cargo test -p quiver document

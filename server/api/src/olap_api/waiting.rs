@@ -63,6 +63,8 @@ pub(super) enum Outcome {
 
 /// An execution that is under way.
 struct Execution {
+    /// Which one of its key it is: those who waited for the one before leave later than the next begins.
+    number: u64,
     began: Instant,
     answer: watch::Receiver<Answer>,
     cancel: CancellationToken,
@@ -75,6 +77,22 @@ struct Execution {
 struct Inner {
     running: HashMap<String, Execution>,
     kept: HashMap<String, Older>,
+    /// Executions begun so far.
+    begun: u64,
+}
+
+impl Inner {
+    /// The execution of a key, while it is the one meant.
+    fn execution(&mut self, key: &str, number: u64) -> Option<&mut Execution> {
+        self.running.get_mut(key).filter(|execution| execution.number == number)
+    }
+
+    /// Lets the next request begin another one.
+    fn remove(&mut self, key: &str, number: u64) {
+        if self.execution(key, number).is_some() {
+            self.running.remove(key);
+        }
+    }
 }
 
 /// All executions of analytics.
@@ -104,16 +122,17 @@ pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, cata
 struct Waiter<'a> {
     waiting: &'a Waiting,
     key: &'a str,
+    number: u64,
 }
 
 impl Drop for Waiter<'_> {
     fn drop(&mut self) {
         let mut inner = self.waiting.0.lock();
-        let Some(execution) = inner.running.get_mut(self.key) else { return };
+        let Some(execution) = inner.execution(self.key, self.number) else { return };
         execution.waiters -= 1;
         if execution.waiters == 0 && execution.promised.is_none() {
             execution.cancel.cancel();
-            inner.running.remove(self.key);
+            inner.remove(self.key, self.number);
         }
     }
 }
@@ -128,8 +147,8 @@ impl Waiting {
             let _ = self.join(&key, work, true, true);
             return Ok(Outcome::Done(slow(&value)));
         }
-        let (mut answer, began) = self.join(&key, work, mode != CacheMode::NoCache, false);
-        let waiter = Waiter { waiting: self, key: &key };
+        let (mut answer, began, number) = self.join(&key, work, mode != CacheMode::NoCache, false);
+        let waiter = Waiter { waiting: self, key: &key, number };
         let ready = tokio::time::timeout(wait, answer.wait_for(Option::is_some)).await;
         if let Ok(found) = ready {
             let found = found.map(|a| a.clone()).ok().flatten();
@@ -137,7 +156,7 @@ impl Waiting {
             let gone = || Err(Error::internal("the execution of a query was lost").into());
             return found.unwrap_or_else(gone).map(Outcome::Done);
         }
-        if let Some(execution) = self.0.lock().running.get_mut(&key) {
+        if let Some(execution) = self.0.lock().execution(&key, number) {
             execution.promised = Some(Instant::now());
         }
         drop(waiter);
@@ -148,15 +167,18 @@ impl Waiting {
     }
 
     /// Gives the execution of a key, begun now where there is none. `promised`: nobody waits, yet it goes on.
-    fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant) {
+    fn join(&self, key: &str, work: Work, keep: bool, promised: bool) -> (watch::Receiver<Answer>, Instant, u64) {
         let mut inner = self.0.lock();
         if let Some(execution) = inner.running.get_mut(key) {
             execution.waiters += usize::from(!promised);
             execution.promised = execution.promised.map(|_| Instant::now());
-            return (execution.answer.clone(), execution.began);
+            return (execution.answer.clone(), execution.began, execution.number);
         }
         let (sender, answer) = watch::channel(None);
+        inner.begun += 1;
+        let number = inner.begun;
         let execution = Execution {
+            number,
             began: Instant::now(),
             answer: answer.clone(),
             cancel: work.cancel.clone(),
@@ -167,20 +189,20 @@ impl Waiting {
         inner.running.insert(key.to_owned(), execution);
         drop(inner);
         let (this, key) = (self.clone(), key.to_owned());
-        tokio::spawn(async move { this.execute(&key, work, sender, keep).await });
-        (answer, began)
+        tokio::spawn(async move { this.execute(&key, number, work, sender, keep).await });
+        (answer, began, number)
     }
 
-    async fn execute(&self, key: &str, work: Work, sender: watch::Sender<Answer>, keep: bool) {
+    async fn execute(&self, key: &str, number: u64, work: Work, sender: watch::Sender<Answer>, keep: bool) {
         let Work { cancel, mut run } = work;
         let mut look = tokio::time::interval(Duration::from_secs(1));
         let outcome = loop {
             tokio::select! {
                 outcome = &mut run => break outcome,
                 () = cancel.cancelled() => return,
-                _ = look.tick() => if self.is_forgotten(key) {
+                _ = look.tick() => if self.is_forgotten(key, number) {
                     cancel.cancel();
-                    self.0.lock().running.remove(key);
+                    self.0.lock().remove(key, number);
                     return;
                 },
             }
@@ -188,19 +210,20 @@ impl Waiting {
         let outcome = outcome.map(Arc::new);
         let kept = outcome.as_ref().ok().filter(|_| keep).cloned();
         let small = kept.filter(|ready| ready.bytes + key.len() <= KEPT_BYTES_MAX);
-        if self.is_over(key, small.as_deref(), sender, outcome) {
+        if self.is_over(key, number, small.as_deref(), sender, outcome) {
             return;
         }
-        while !self.is_forgotten(key) {
+        while !self.is_forgotten(key, number) {
             look.tick().await;
         }
-        self.0.lock().running.remove(key);
+        self.0.lock().remove(key, number);
     }
 
     /// Hands out an answer and keeps it for those who take older ones; says whether nobody is to come again for it.
     fn is_over(
         &self,
         key: &str,
+        number: u64,
         kept: Option<&Ready>,
         sender: watch::Sender<Answer>,
         outcome: Result<Arc<Ready>, OlapError>,
@@ -218,19 +241,18 @@ impl Waiting {
             inner.kept.insert(key.to_owned(), older);
         }
         let _ = sender.send(Some(outcome));
-        let over = inner.running.get(key).is_some_and(|e| e.promised.is_none());
+        let over = inner.execution(key, number).is_none_or(|e| e.promised.is_none());
         if over {
-            inner.running.remove(key);
+            inner.remove(key, number);
         }
         over
     }
 
     /// Whether nobody waits, and nobody came again in time.
-    fn is_forgotten(&self, key: &str) -> bool {
-        let inner = self.0.lock();
+    fn is_forgotten(&self, key: &str, number: u64) -> bool {
+        let mut inner = self.0.lock();
         inner
-            .running
-            .get(key)
+            .execution(key, number)
             .is_none_or(|e| e.waiters == 0 && e.promised.is_none_or(|at| at.elapsed() > FORGOTTEN_AFTER))
     }
 }
@@ -295,6 +317,18 @@ mod tests {
             None,
             "it waits for the fresh one"
         );
+    }
+
+    #[tokio::test]
+    async fn who_leaves_late_ends_no_later_execution() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let (mut answer, _, number) = waiting.join("k", work(&runs, 0), false, false);
+        let late = Waiter { waiting: &waiting, key: "k", number };
+        answer.wait_for(Option::is_some).await.unwrap();
+        // The answer is there, and the next request begins an execution before this waiter has left.
+        let next = ask(&waiting, work(&runs, 50), CacheMode::NoCache, 5_000);
+        let (next, ()) = tokio::join!(next, async { drop(late) });
+        assert_eq!(next.unwrap()["run"].as_u64(), Some(2));
     }
 
     #[tokio::test]
