@@ -182,6 +182,18 @@ async fn errors_name_place_and_statement() {
         assert_eq!(answer.status, 400, "{name}: {}", answer.text());
         assert!(answer.text().contains(name), "{name}: {}", answer.text());
     }
+    // What nothing heeds is told of.
+    let answer = server.get_with(API, &[("query", "select 1"), ("limt", "5")]).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("`limt`"), "{}", answer.text());
+    for (body, named) in [
+        (json!({"query": "select 1", "timezone": "UTC"}), "`timezone`"),
+        (json!({"query": "select $1", "params": [1, 2]}), "2 values"),
+    ] {
+        let answer = server.post(API, &[("content-type", "application/json")], body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains(named), "{}", answer.text());
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -15,7 +15,7 @@ use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
 use bytes::Bytes;
 use futures::stream::unfold;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::is_measure;
@@ -36,6 +36,8 @@ use forms::{Form, Writer};
 /// What segments narrow in a statement.
 const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 const ROUTE: &str = "/sql-api/v1/query";
+/// What a request may say, beside segments.
+const PARAMETERS: [&str; 6] = ["query", "params", "time_zone", "limit", "explain", "format"];
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -138,6 +140,8 @@ impl Asked {
             }
             _ => {}
         }
+        only_known(params.pairs().map(|(name, _)| name), "parameter")?;
+        only_known(given.as_object().into_iter().flatten().map(|(name, _)| name.as_str()), "member")?;
         segments::begin(state, segments_of(&params, &given)?.pairs(), &SIGNALS)?;
         let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let word = |name: &str| -> Option<String> {
@@ -154,6 +158,17 @@ impl Asked {
             session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
+    }
+}
+
+/// Refuses what nothing here heeds: a slip in a name would change what is answered.
+fn only_known<'a>(mut names: impl Iterator<Item = &'a str>, what: &str) -> Result<()> {
+    match names.find(|name| !PARAMETERS.contains(name) && !segments::is_segment(name)) {
+        Some(name) => {
+            let known = PARAMETERS.join(", ");
+            Err(Error::invalid(format!("unknown {what} `{name}`; known are {known}, segment")))
+        }
+        None => Ok(()),
     }
 }
 
@@ -272,10 +287,4 @@ impl Sending {
         }
         stats
     }
-}
-
-/// The form that a header asks for.
-pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default().trim())
 }
