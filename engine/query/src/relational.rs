@@ -33,6 +33,8 @@ pub(crate) fn session(
     runtime_env: Arc<RuntimeEnv>,
     languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
+    // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
+    let config = config.set_str("datafusion.execution.time_zone", "UTC");
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
     let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
     functions::register(&mut state).expect("a registry of its own takes each function");
@@ -139,6 +141,7 @@ impl QueryEngine {
 mod tests {
     use std::time::Duration;
 
+    use arrow::datatypes::{DataType, TimeUnit};
     use quiver_types::{Access, ErrorKind};
 
     use super::*;
@@ -179,6 +182,25 @@ mod tests {
         let engine = engine();
         for statement in ["select now()", "select current_date", "select 1 where now() > timestamp '2020-01-01'"] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn moments_have_their_zone() {
+        let engine = engine();
+        let names = Names::new(engine.relational());
+        for (expr, zone) in [
+            ("now()", Some("UTC")),
+            ("current_timestamp", Some("UTC")),
+            ("to_timestamp(0)", Some("UTC")),
+            ("timestamptz '2025-03-10 00:00:00+01'", Some("UTC")),
+            ("cast('2025-03-10' as timestamp with time zone)", Some("UTC")),
+            ("timestamp '2025-03-10 00:00:00'", None),
+        ] {
+            let plan = names.plan(&format!("select {expr} as t")).unwrap();
+            let expected = DataType::Timestamp(TimeUnit::Nanosecond, zone.map(Into::into));
+            assert_eq!(*plan.schema().field(0).data_type(), expected, "{expr}");
+            engine.plan_relational(&plan).await.unwrap();
         }
     }
 
