@@ -224,6 +224,16 @@ async fn what_grafana_asks() {
     let mut tables = lines(&place, &tables);
     tables.sort_unstable();
     assert_eq!(tables, TABLES);
+    // Later releases list all schemas, those of the path first and without their names.
+    let newer = format!(
+        "SELECT CASE WHEN {path} THEN quote_ident(table_name)
+           ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\"
+         FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema', 'pg_catalog')
+         ORDER BY CASE WHEN {path} THEN 0 ELSE 1 END, 1"
+    );
+    let newer = lines(&place, &newer);
+    assert_eq!(newer[..TABLES.len()], TABLES);
+    assert!(newer[TABLES.len()..].iter().all(|table| table.starts_with("olap.")), "{newer:?}");
     let columns = format!(
         "select quote_ident(column_name) as \"column\", data_type as \"type\" from information_schema.columns
          where CASE WHEN array_length(parse_ident('spans'),1) = 2

@@ -20,6 +20,7 @@ pub mod index;
 mod joined_ids;
 mod lists;
 mod logs;
+mod marks;
 mod names;
 mod operator;
 mod pace;

@@ -24,6 +24,7 @@ use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
+use crate::marks::Marks;
 use crate::running::Phase;
 use crate::{explain, functions, grouping, joined_ids};
 
@@ -36,7 +37,8 @@ pub(crate) fn session(
     // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
-    let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
+    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
+    let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
