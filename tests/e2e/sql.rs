@@ -169,6 +169,9 @@ async fn errors_name_place_and_statement() {
     check("select 1/0", 422, &[]).await;
     check("select * from promql_instant('sum(', 5)", 400, &["PromQL"]).await;
     check("select * from promql_instant('up')", 400, &["promql_instant('expression', time)"]).await;
+    check("select * from promql_range('up', 9, 5, '1m')", 400, &["the end `5` is before the start `9`"]).await;
+    check("select * from promql_range('up', 5, 9, 'often')", 400, &["step `often`", "'1m'"]).await;
+    check("select * from promql_range('up', 'then', 9, 5)", 400, &["start `then`"]).await;
     let deep = format!("select 1{}", " + 1".repeat(20_000));
     let answer = server.post(API, &[("content-type", "application/sql")], deep.into_bytes()).await;
     assert_eq!(answer.status, 422, "{}", answer.text());
