@@ -7,7 +7,7 @@ use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, types};
+use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, times, types};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
@@ -64,8 +64,18 @@ impl Translator<'_> {
         if function.over.is_some() || function.filter.is_some() {
             return Ok(());
         }
+        if name == "make_interval" {
+            if let Some(found) = times::interval(&function.args)? {
+                *place = found;
+            }
+            return Ok(());
+        }
         let Some(args) = arguments(&function.args) else { return Ok(()) };
         let found = match self.about_session(&name, &args)? {
+            Some(found) => Some(found),
+            None => times::function(&name, &args)?,
+        };
+        let found = match found {
             Some(found) => Some(found),
             None => self.about_catalog(&name, &args)?,
         };

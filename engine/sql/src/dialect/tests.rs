@@ -116,3 +116,21 @@ fn maps_are_read_as_json() {
         "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
     );
 }
+
+#[test]
+fn times_as_postgresql_has_them() {
+    check(
+        "select timestamp '2024-01-01 05:00', '2024-01-01 05:00'::timestamptz",
+        "SELECT TIMESTAMP '2024-01-01 05:00:00', '2024-01-01 05:00:00'::TIMESTAMPTZ",
+    );
+    check("select localtimestamp", "SELECT CAST(now() AS TIMESTAMP)");
+    check(
+        "select make_interval(days => 3, secs => -1.5), make_interval(0, 2)",
+        "SELECT INTERVAL '3 days -1.5 seconds', INTERVAL '0 years 2 months'",
+    );
+    check(
+        "select date_trunc('day', t, 'Europe/Berlin') from t",
+        "SELECT date_trunc('day', CAST(t AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 'UTC' \
+         FROM t",
+    );
+}
