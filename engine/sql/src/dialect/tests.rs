@@ -54,6 +54,15 @@ fn relations_are_numbers() {
 }
 
 #[test]
+fn functions_are_numbers() {
+    let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
+    check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
+    assert!(translated("select 'nothing'::regproc::oid").unwrap_err().message.contains("`nothing`"));
+    assert!(translated("select pg_get_functiondef(5)").unwrap().contains("quiver.attr(map, key)"));
+}
+
+#[test]
 fn what_there_is_none_of() {
     check(
         "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
