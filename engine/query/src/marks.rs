@@ -124,11 +124,13 @@ mod tests {
                 vec!["1|false", "2|true", "3|true"],
             ),
             (
-                "select case when value not in (select 2) then 'a' else 'b' end as c from generate_series(1, 2) order by 1",
+                "select case when value not in (select 2) then 'a' else 'b' end as c from generate_series(1, 2) \
+                 order by 1",
                 vec!["a", "b"],
             ),
             (
-                "select -value as v from generate_series(1, 4) order by case when value in (select 3) then 0 else 1 end, 1",
+                "select -value as v from generate_series(1, 4) \
+                 order by case when value in (select 3) then 0 else 1 end, 1",
                 vec!["-3", "-4", "-2", "-1"],
             ),
             (
