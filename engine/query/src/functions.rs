@@ -4,6 +4,7 @@
 mod addresses;
 mod age;
 mod attr;
+mod bounded;
 mod distinct;
 mod gauges;
 mod mode;
@@ -100,6 +101,7 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
+    bounded::bound(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;

@@ -218,6 +218,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn little_does_not_become_much_at_once() {
+        let engine = engine();
+        for statement in [
+            "select repeat('x', 1000000000)",
+            "select lpad('a', 100000000)",
+            "select length(rpad('a', value)) from generate_series(1000000, 1000200) t",
+            "select array_repeat('xy', 100000000)",
+            "select range(1, 1000000000000)",
+            "select generate_series(9000000000, 1, -1)",
+        ] {
+            let error = count(&engine, statement, 10_000).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
+        }
+        for statement in ["select repeat('x', 1000000), range(3)", "select range(5, 1, -2), lpad('a', 3, 'b')"] {
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
+        }
+    }
+
+    #[tokio::test]
     async fn statements_without_end_give_their_threads_back() {
         let engine = engine();
         for statement in [
