@@ -167,6 +167,7 @@ async fn errors_name_place_and_statement() {
     check("select 1; select 2", 400, &["one statement"]).await;
     check("select nothing(1)", 400, &["nothing"]).await;
     check("select 1/0", 422, &[]).await;
+    check("select 9223372036854775807 + 1", 422, &["verflow"]).await;
     check("select * from promql_instant('sum(', 5)", 400, &["PromQL"]).await;
     check("select * from promql_instant('up')", 400, &["promql_instant('expression', time)"]).await;
     check("select * from promql_range('up', 9, 5, '1m')", 400, &["the end `5` is before the start `9`"]).await;

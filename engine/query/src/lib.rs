@@ -23,6 +23,7 @@ mod logs;
 mod marks;
 mod names;
 mod operator;
+mod overflow;
 mod pace;
 mod pool;
 mod rehearsal;

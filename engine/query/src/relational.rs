@@ -25,6 +25,7 @@ use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
 use crate::marks::Marks;
+use crate::overflow::Overflows;
 use crate::running::Phase;
 use crate::{explain, functions, grouping, joined_ids};
 
@@ -38,6 +39,7 @@ pub(crate) fn session(
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
     let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_analyzer_rule(Arc::new(Overflows));
     let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
@@ -215,6 +217,34 @@ mod tests {
             let refused = engine.plan_relational(&plan).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");
         }
+    }
+
+    #[tokio::test]
+    async fn whole_numbers_do_not_begin_anew() {
+        let engine = engine();
+        for statement in [
+            "select 9223372036854775807 + 1",
+            "select -9223372036854775807 - value from generate_series(1, 3)",
+            "select sum(value * 9223372036854775807) from generate_series(1, 3)",
+            "select 1 from generate_series(1, 3) where value + 9223372036854775807 > 0",
+            "select cast(2147483647 as int) + cast(1 as int)",
+        ] {
+            count(&engine, statement, 10_000).await.expect_err(statement);
+        }
+        for (statement, rows) in [
+            ("select value + 1, value * 2 - 1 as b from generate_series(1, 3) order by value + 1", 3),
+            ("select value + 1, count(*) + 1 from generate_series(1, 3) group by value + 1", 3),
+            ("select a.value from generate_series(1, 3) a join generate_series(1, 3) b on a.value + 1 = b.value", 2),
+            ("with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r", 5),
+            ("select value, (select max(b.value) + 1 from generate_series(1, 3) b) from generate_series(1, 2)", 2),
+            ("select 1 from generate_series(1, 9) limit 2 + 1", 3),
+            ("select value from generate_series(1, 3) where value + 1 in (select 2 * 1 union all select 3 + 1)", 2),
+        ] {
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{statement}");
+        }
+        let plan = Names::new(engine.relational()).plan("select value + 1 from generate_series(1, 3)").unwrap();
+        let (optimized, _) = engine.plan_relational(&plan).await.unwrap();
+        assert_eq!(optimized.schema().field(0), plan.schema().field(0));
     }
 
     #[tokio::test]
