@@ -9,6 +9,7 @@ mod factors;
 mod functions;
 mod outputs;
 mod patterns;
+mod percentiles;
 mod times;
 mod types;
 

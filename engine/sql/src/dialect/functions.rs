@@ -7,7 +7,9 @@ use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, times, types};
+use super::{
+    Translator, arguments, bare, boolean, empty, expr, literal, number, percentiles, quoted, take, text, times, types,
+};
 use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
@@ -60,6 +62,12 @@ impl Translator<'_> {
         }
         if name == "rate" {
             with_series(&mut function.args);
+        }
+        if name == "percentile_disc" {
+            if let Some(found) = percentiles::disc(function)? {
+                *place = found;
+            }
+            return Ok(());
         }
         if function.over.is_some() || function.filter.is_some() {
             return Ok(());
