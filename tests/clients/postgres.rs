@@ -148,9 +148,28 @@ async fn psql_lists_and_asks() {
         "\\l+",
         "\\dn+",
         "\\conninfo",
+        "\\db",
+        "\\dc",
+        "\\dconfig",
+        "\\dd",
+        "\\ddp",
+        "\\deu",
+        "\\dF",
+        "\\dFd",
+        "\\dL",
+        "\\dl",
+        "\\do",
+        "\\drds",
+        "\\dRs",
+        "select pg_postmaster_start_time(), txid_current() from pg_timezone_names",
+        "select * from pg_locks, pg_authid",
     ] {
         lines(&place, command);
     }
+    assert!(lines(&place, "\\sf attr")[0].starts_with("CREATE FUNCTION quiver.attr(map, key)"));
+    let active = "select datname, usename, pid = pg_backend_pid() from pg_stat_activity";
+    assert_eq!(lines(&place, active), ["quiver|ann|t"]);
+    assert_eq!(lines(&place, "select current_setting(name) from pg_settings where name = 'timezone'"), ["UTC"]);
     assert_eq!(lines(&place, "select count(*), sum(n) from logs"), ["300|44850"]);
     assert_eq!(lines(&place, "select current_user, current_database(), current_schema()"), ["ann|quiver|quiver"]);
     assert_eq!(lines(&place, "begin; select 1; commit"), ["BEGIN", "1", "COMMIT"]);
@@ -224,6 +243,16 @@ async fn what_grafana_asks() {
     let mut tables = lines(&place, &tables);
     tables.sort_unstable();
     assert_eq!(tables, TABLES);
+    // Later releases list all schemas, those of the path first and without their names.
+    let newer = format!(
+        "SELECT CASE WHEN {path} THEN quote_ident(table_name)
+           ELSE quote_ident(table_schema) || '.' || quote_ident(table_name) END AS \"table\"
+         FROM information_schema.tables WHERE quote_ident(table_schema) NOT IN ('information_schema', 'pg_catalog')
+         ORDER BY CASE WHEN {path} THEN 0 ELSE 1 END, 1"
+    );
+    let newer = lines(&place, &newer);
+    assert_eq!(newer[..TABLES.len()], TABLES);
+    assert!(newer[TABLES.len()..].iter().all(|table| table.starts_with("olap.")), "{newer:?}");
     let columns = format!(
         "select quote_ident(column_name) as \"column\", data_type as \"type\" from information_schema.columns
          where CASE WHEN array_length(parse_ident('spans'),1) = 2

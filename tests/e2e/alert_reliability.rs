@@ -8,6 +8,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
+use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{TcpListener, TcpStream};
@@ -210,7 +211,7 @@ async fn pending(server: &Server) -> BTreeMap<String, (f64, String)> {
 }
 
 fn now_s() -> f64 {
-    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0.0, |d| d.as_secs_f64())
+    SystemClock.now_ms() as f64 / 1000.0
 }
 
 /// A4: the time that an alert is pending survives a kill and a stop: a short one goes on as if nothing had been; of a long
@@ -220,7 +221,8 @@ async fn pending_time_survives_a_restart() {
     let dir = tempfile::tempdir().expect("a folder");
     let rule = |name: &str, hold: &str| format!("{{alert: {name}, expr: vector(1), for: {hold}}}");
     let rules = [("Short", "40s"), ("Ten", "10m"), ("Twenty", "20m")].map(|(name, hold)| rule(name, hold)).join(", ");
-    let file = write(&dir.path().join("rules.yml"), &format!("groups: [{{name: g, interval: 1s, rules: [{rules}]}}]\n"));
+    let file =
+        write(&dir.path().join("rules.yml"), &format!("groups: [{{name: g, interval: 1s, rules: [{rules}]}}]\n"));
     let (data, options) = (dir.path().join("data"), Options::default().args(&["--rules", &file]));
     let mut server = Server::start(&data, &options).await;
     until("all are pending", async || pending(&server).await.len() == 3).await;

@@ -91,7 +91,7 @@ async fn compare(server: &Server, world: &World, question: &Question) -> Option<
         Err(Refusal::RangeRequired) => reason("RANGE_REQUIRED"),
         Err(Refusal::Unclear) => None,
         Ok(_) if answer.status != 200 => Some(answer.text()),
-        Ok(all) => all.iter().enumerate().find_map(|(i, one)| differs(world, question, one, &got["results"][i])),
+        Ok(all) => all.iter().enumerate().find_map(|(i, one)| differs(question, one, &got["results"][i])),
     }
 }
 

@@ -167,8 +167,12 @@ async fn errors_name_place_and_statement() {
     check("select 1; select 2", 400, &["one statement"]).await;
     check("select nothing(1)", 400, &["nothing"]).await;
     check("select 1/0", 422, &[]).await;
+    check("select 9223372036854775807 + 1", 422, &["verflow"]).await;
     check("select * from promql_instant('sum(', 5)", 400, &["PromQL"]).await;
     check("select * from promql_instant('up')", 400, &["promql_instant('expression', time)"]).await;
+    check("select * from promql_range('up', 9, 5, '1m')", 400, &["the end `5` is before the start `9`"]).await;
+    check("select * from promql_range('up', 5, 9, 'often')", 400, &["step `often`", "'1m'"]).await;
+    check("select * from promql_range('up', 'then', 9, 5)", 400, &["start `then`"]).await;
     let deep = format!("select 1{}", " + 1".repeat(20_000));
     let answer = server.post(API, &[("content-type", "application/sql")], deep.into_bytes()).await;
     assert_eq!(answer.status, 422, "{}", answer.text());
@@ -181,6 +185,18 @@ async fn errors_name_place_and_statement() {
         let answer = server.get_with(API, &[("query", "select 1"), (name, value)]).await;
         assert_eq!(answer.status, 400, "{name}: {}", answer.text());
         assert!(answer.text().contains(name), "{name}: {}", answer.text());
+    }
+    // What nothing heeds is told of.
+    let answer = server.get_with(API, &[("query", "select 1"), ("limt", "5")]).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    assert!(answer.text().contains("`limt`"), "{}", answer.text());
+    for (body, named) in [
+        (json!({"query": "select 1", "timezone": "UTC"}), "`timezone`"),
+        (json!({"query": "select $1", "params": [1, 2]}), "2 values"),
+    ] {
+        let answer = server.post(API, &[("content-type", "application/json")], body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 400, "{}", answer.text());
+        assert!(answer.text().contains(named), "{}", answer.text());
     }
 }
 

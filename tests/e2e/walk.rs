@@ -82,9 +82,10 @@ fn asked(template: &str, ids: &BTreeMap<&'static str, String>) -> String {
     }
     let (from, to) = (AT - 600, AT + 600);
     let all = "%7B__name__%3D~%22.%2B%22%7D";
-    let more = if path.starts_with("/metrics-api") || path.starts_with("/sql-api") {
-        let query = if path.starts_with("/sql-api") { "select%20*%20from%20spans" } else { all };
-        format!("query={query}&match[]={all}&start={from}&end={to}&time={AT}&step=60")
+    let more = if path.starts_with("/sql-api") {
+        "query=select%20*%20from%20spans".to_owned()
+    } else if path.starts_with("/metrics-api") {
+        format!("query={all}&match[]={all}&start={from}&end={to}&time={AT}&step=60")
     } else if path.starts_with("/logs-api") || path.starts_with("/select") {
         format!("query=*&field=service.name&start={from}&end={to}&step=60s&limit=100")
     } else if path.starts_with("/tempo") {

@@ -52,7 +52,8 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
         },
         DataFusionError::Plan(text) => Some(text.clone()),
         DataFusionError::NotImplemented(text) if text.contains("InSubquery") || text.contains("Exists") => {
-            Some("`IN` and `EXISTS` with a subquery stand in conditions of `WHERE` and `ON` only".to_owned())
+            let text = "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only";
+            Some(text.to_owned())
         }
         DataFusionError::NotImplemented(text) => Some(text.clone()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.

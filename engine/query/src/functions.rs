@@ -2,7 +2,9 @@
 //! the names that the field uses for them.
 
 mod addresses;
+mod age;
 mod attr;
+mod bounded;
 mod distinct;
 mod gauges;
 mod mode;
@@ -22,6 +24,7 @@ use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions::datetime::date_bin;
 use datafusion::functions::regex::regexp_like;
+use datafusion::functions::string::uuid;
 use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
@@ -35,6 +38,7 @@ use texts::Gives;
 pub const FUNCTIONS: &[(&str, &str)] = &[
     ("attr(map, key)", "the value of a key of a map as text; NULL where there is none"),
     ("time_bucket(interval, time)", "the beginning of the interval since 1970 that a time lies in"),
+    ("age(to, from)", "years, months, days and time between two times; `age(from)`: till today"),
     ("re_match(text, pattern)", "whether a regular expression is found in a text"),
     ("quantile(x, q)", "the q-quantile of all values, interpolated between two of them"),
     ("quantile_approx(x, q)", "the same by a t-digest, in bounded memory"),
@@ -59,6 +63,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("fingerprint(type, frames)", "hash of an error"),
     ("first_event(events, key)", "attribute of a span's first event that is named `exception`"),
     ("sample_weight(trace_state)", "how many spans one stands for, by the sampling threshold of its trace state"),
+    ("gen_random_uuid()", "a random UUID; `uuid()` is the same"),
     ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
     ("quote_literal(text)", "a text as a literal of a statement"),
     ("severity_bucket(n, text)", "`trace`, `debug`, `info`, `warn`, `error` or `fatal` of a log record"),
@@ -96,6 +101,7 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
 pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
+    bounded::bound(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;
@@ -110,6 +116,8 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
+    state.register_udf(scalar(&uuid(), "gen_random_uuid"))?;
+    state.register_udf(age::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
     state.register_udaf(aggregate(&approx_distinct_udaf(), "count_distinct_approx"))?;

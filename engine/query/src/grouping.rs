@@ -5,6 +5,7 @@
 //! so conditions, functions and keys of texts are found once per text here, and rows are told apart by small numbers.
 //! Filters and projections between the table and the aggregation become part of the node.
 
+mod alone;
 mod columns;
 mod keys;
 mod node;
@@ -87,9 +88,7 @@ fn grouped(aggregate: &AggregateExec) -> Result<Option<Arc<dyn ExecutionPlan>>> 
     let grouping_sets = group.has_grouping_set() || group.groups().len() > 1;
     let orders = aggregate.aggr_expr().iter().any(|e| !e.order_bys().is_empty());
     let known = is_partial || *aggregate.mode() == AggregateMode::Single;
-    // `corr` keeps another state for one group than for many, and an aggregation without groups reads the first.
-    let reads_other = group.expr().is_empty() && aggregate.aggr_expr().iter().any(|e| e.fun().name() == "corr");
-    if !known || grouping_sets || orders || reads_other || aggregate.limit_options().is_some() {
+    if !known || grouping_sets || orders || aggregate.limit_options().is_some() {
         return Ok(None);
     }
     let mut asked = Asked {

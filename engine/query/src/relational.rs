@@ -28,6 +28,8 @@ use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
+use crate::marks::Marks;
+use crate::overflow::Overflows;
 use crate::running::Phase;
 use crate::{explain, functions, grouping, joined_ids};
 
@@ -37,8 +39,12 @@ pub(crate) fn session(
     runtime_env: Arc<RuntimeEnv>,
     languages: Vec<Arc<ScalarUDF>>,
 ) -> SessionState {
+    // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
+    let config = config.set_str("datafusion.execution.time_zone", "UTC");
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
-    let mut state = state.with_analyzer_rule(Arc::new(DistinctCounts)).build();
+    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_analyzer_rule(Arc::new(Overflows));
+    let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
@@ -168,6 +174,7 @@ impl QueryEngine {
 mod tests {
     use std::time::Duration;
 
+    use arrow::datatypes::{DataType, TimeUnit};
     use quiver_types::{Access, ErrorKind};
 
     use super::*;
@@ -212,6 +219,25 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn moments_have_their_zone() {
+        let engine = engine();
+        let names = Names::new(engine.relational());
+        for (expr, zone) in [
+            ("now()", Some("UTC")),
+            ("current_timestamp", Some("UTC")),
+            ("to_timestamp(0)", Some("UTC")),
+            ("timestamptz '2025-03-10 00:00:00+01'", Some("UTC")),
+            ("cast('2025-03-10' as timestamp with time zone)", Some("UTC")),
+            ("timestamp '2025-03-10 00:00:00'", None),
+        ] {
+            let plan = names.plan(&format!("select {expr} as t")).unwrap();
+            let expected = DataType::Timestamp(TimeUnit::Nanosecond, zone.map(Into::into));
+            assert_eq!(*plan.schema().field(0).data_type(), expected, "{expr}");
+            engine.plan_relational(&plan).await.unwrap();
+        }
+    }
+
+    #[tokio::test]
     async fn constants_that_are_none_are_the_statements_fault() {
         let engine = engine();
         let names = Names::new(engine.relational());
@@ -219,6 +245,53 @@ mod tests {
             let plan = names.plan(statement).unwrap();
             let refused = engine.plan_relational(&plan).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");
+        }
+    }
+
+    #[tokio::test]
+    async fn whole_numbers_do_not_begin_anew() {
+        let engine = engine();
+        for statement in [
+            "select 9223372036854775807 + 1",
+            "select -9223372036854775807 - value from generate_series(1, 3)",
+            "select sum(value * 9223372036854775807) from generate_series(1, 3)",
+            "select 1 from generate_series(1, 3) where value + 9223372036854775807 > 0",
+            "select cast(2147483647 as int) + cast(1 as int)",
+        ] {
+            count(&engine, statement, 10_000).await.expect_err(statement);
+        }
+        for (statement, rows) in [
+            ("select value + 1, value * 2 - 1 as b from generate_series(1, 3) order by value + 1", 3),
+            ("select value + 1, count(*) + 1 from generate_series(1, 3) group by value + 1", 3),
+            ("select a.value from generate_series(1, 3) a join generate_series(1, 3) b on a.value + 1 = b.value", 2),
+            ("with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r", 5),
+            ("select value, (select max(b.value) + 1 from generate_series(1, 3) b) from generate_series(1, 2)", 2),
+            ("select 1 from generate_series(1, 9) limit 2 + 1", 3),
+            ("select value from generate_series(1, 3) where value + 1 in (select 2 * 1 union all select 3 + 1)", 2),
+        ] {
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{statement}");
+        }
+        let plan = Names::new(engine.relational()).plan("select value + 1 from generate_series(1, 3)").unwrap();
+        let (optimized, _) = engine.plan_relational(&plan).await.unwrap();
+        assert_eq!(optimized.schema().field(0), plan.schema().field(0));
+    }
+
+    #[tokio::test]
+    async fn little_does_not_become_much_at_once() {
+        let engine = engine();
+        for statement in [
+            "select repeat('x', 1000000000)",
+            "select lpad('a', 100000000)",
+            "select length(rpad('a', value)) from generate_series(1000000, 1000200) t",
+            "select array_repeat('xy', 100000000)",
+            "select range(1, 1000000000000)",
+            "select generate_series(9000000000, 1, -1)",
+        ] {
+            let error = count(&engine, statement, 10_000).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
+        }
+        for statement in ["select repeat('x', 1000000), range(3)", "select range(5, 1, -2), lpad('a', 3, 'b')"] {
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
         }
     }
 

@@ -134,7 +134,6 @@ fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<da
 }
 
 fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
-    let form = form_of(&name);
     let schema = DFSchema::empty();
     let exprs = exprs(&name, args, names)?;
     let context = SimplifyContext::builder().with_current_time().build();
@@ -147,21 +146,36 @@ fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Foun
             other => return Err(Error::invalid(format!("argument `{other}` of `{name}` is no constant"))),
         }
     }
-    let call = call(&name, &values).ok_or_else(|| Error::invalid(format!("`{name}` is called as `{form}`")))?;
+    let call = call(&name, &values)?;
     Ok(Found { name, args: exprs, call })
 }
 
-fn call(name: &str, values: &[ScalarValue]) -> Option<Call> {
-    Some(match (name, values) {
-        ("promql_instant", [expr, time]) => Call::PromqlInstant { expr: text(expr)?, time_ms: millis(time)? },
-        ("promql_range", [expr, start, end, step]) => Call::PromqlRange {
-            expr: text(expr)?,
-            start_ms: millis(start)?,
-            end_ms: millis(end)?,
-            step_ms: step_ms(step)?,
-        },
-        ("logsql", [query]) => Call::Logsql { query: text(query)? },
-        _ => return None,
+/// What the last argument of `promql_range` is.
+const STEP: &str = "a step above 0: an interval without months, a duration such as '1m', or seconds";
+
+fn call(name: &str, values: &[ScalarValue]) -> Result<Call> {
+    let wrong = |what: &str, value: &ScalarValue, wanted: &str| {
+        Error::invalid(format!("`{name}`: {what} `{value}` is not {wanted}; it is called as `{}`", form_of(name)))
+    };
+    let written = |what: &str, value: &ScalarValue| text(value).ok_or_else(|| wrong(what, value, "a text"));
+    let time = |what: &str, value: &ScalarValue| {
+        millis(value).ok_or_else(|| wrong(what, value, "a time: a timestamp, a text of RFC 3339 or Unix seconds"))
+    };
+    Ok(match (name, values) {
+        ("promql_instant", [expr, at]) => {
+            Call::PromqlInstant { expr: written("expression", expr)?, time_ms: time("time", at)? }
+        }
+        ("promql_range", [expr, start, end, step]) => {
+            let expr = written("expression", expr)?;
+            let (start_ms, end_ms) = (time("start", start)?, time("end", end)?);
+            if end_ms < start_ms {
+                return Err(Error::invalid(format!("`{name}`: the end `{end}` is before the start `{start}`")));
+            }
+            let step_ms = step_ms(step).ok_or_else(|| wrong("step", step, STEP))?;
+            Call::PromqlRange { expr, start_ms, end_ms, step_ms }
+        }
+        ("logsql", [query]) => Call::Logsql { query: written("query", query)? },
+        _ => return Err(Error::invalid(format!("`{name}` is called as `{}`", form_of(name)))),
     })
 }
 
@@ -192,7 +206,34 @@ fn millis(value: &ScalarValue) -> Option<i64> {
     }
 }
 
-/// A step: an interval without months, or seconds.
+/// Units of durations, in milliseconds.
+const UNITS: [(&str, i64); 7] = [
+    ("ms", 1),
+    ("s", 1_000),
+    ("m", 60_000),
+    ("h", 3_600_000),
+    ("d", 86_400_000),
+    ("w", 604_800_000),
+    ("y", 31_536_000_000),
+];
+
+/// A duration as PromQL has it (`1h30m`), or a number of seconds.
+fn duration_ms(text: &str) -> Option<i64> {
+    if let Ok(seconds) = text.parse::<f64>() {
+        return seconds.is_finite().then(|| (seconds * 1_000.0).round() as i64);
+    }
+    let (mut rest, mut sum) = (text, 0_i64);
+    while !rest.is_empty() {
+        let (count, behind) = rest.split_at(rest.find(|c: char| !c.is_ascii_digit())?);
+        let (word, behind) = behind.split_at(behind.find(|c: char| c.is_ascii_digit()).unwrap_or(behind.len()));
+        let (_, unit) = UNITS.iter().find(|(unit, _)| *unit == word)?;
+        sum = sum.checked_add(count.parse::<i64>().ok()?.checked_mul(*unit)?)?;
+        rest = behind;
+    }
+    Some(sum)
+}
+
+/// A step: an interval without months, a duration as text, or seconds.
 fn step_ms(value: &ScalarValue) -> Option<i64> {
     let ms = match value {
         ScalarValue::IntervalMonthDayNano(Some(i)) if i.months == 0 => {
@@ -201,7 +242,7 @@ fn step_ms(value: &ScalarValue) -> Option<i64> {
         ScalarValue::IntervalDayTime(Some(i)) => i64::from(i.days) * 86_400_000 + i64::from(i.milliseconds),
         ScalarValue::Int64(Some(n)) => n.checked_mul(1_000)?,
         ScalarValue::Float64(Some(n)) if n.is_finite() => (n * 1_000.0).round() as i64,
-        _ => return None,
+        other => duration_ms(&text(other)?)?,
     };
     (ms > 0).then_some(ms)
 }
@@ -212,15 +253,23 @@ mod tests {
 
     #[test]
     fn arguments() {
-        let at = ScalarValue::from("2025-03-10T00:00:00Z");
-        let step = ScalarValue::Int64(Some(60));
-        let found = call("promql_range", &["up".into(), at.clone(), ScalarValue::Int64(Some(5)), step.clone()]);
+        let (from, to) = (ScalarValue::Int64(Some(5)), ScalarValue::from("2025-03-10T00:00:00Z"));
+        let range = |start: &ScalarValue, end: &ScalarValue, step: ScalarValue| {
+            call("promql_range", &["up".into(), start.clone(), end.clone(), step]).map_err(|e| e.message)
+        };
         let expected =
-            Call::PromqlRange { expr: "up".into(), start_ms: 1_741_564_800_000, end_ms: 5_000, step_ms: 60_000 };
-        assert_eq!(found, Some(expected));
-        assert_eq!(call("promql_range", &["up".into(), at.clone(), at.clone(), ScalarValue::Int64(Some(0))]), None);
-        assert_eq!(call("promql_instant", &[step, at]), None);
-        assert_eq!(call("logsql", &["*".into()]), Some(Call::Logsql { query: "*".into() }));
-        assert_eq!(call("logsql", &[]), None);
+            |step_ms| Ok(Call::PromqlRange { expr: "up".into(), start_ms: 5_000, end_ms: 1_741_564_800_000, step_ms });
+        assert_eq!(range(&from, &to, ScalarValue::Int64(Some(60))), expected(60_000));
+        for (step, ms) in [("1m", 60_000), ("1h30m", 5_400_000), ("500ms", 500), ("15", 15_000)] {
+            assert_eq!(range(&from, &to, step.into()), expected(ms), "{step}");
+        }
+        for step in [ScalarValue::Int64(Some(0)), "m".into(), "1 parsec".into(), "".into()] {
+            assert!(range(&from, &to, step).unwrap_err().contains("a step above 0"));
+        }
+        assert!(range(&to, &from, ScalarValue::Int64(Some(60))).unwrap_err().contains("is before the start"));
+        let error = call("promql_instant", &[from, to]).unwrap_err();
+        assert!(error.message.contains("expression `5` is not a text"), "{error}");
+        assert_eq!(call("logsql", &["*".into()]).ok(), Some(Call::Logsql { query: "*".into() }));
+        assert!(call("logsql", &[]).unwrap_err().message.contains("logsql('query')"));
     }
 }

@@ -9,6 +9,8 @@ mod factors;
 mod functions;
 mod outputs;
 mod patterns;
+mod percentiles;
+mod times;
 mod types;
 
 use std::collections::HashSet;
@@ -128,7 +130,13 @@ impl Translator<'_> {
                 *place = expr(&sql)?;
             }
             Expr::BinaryOp { op, .. } => operator(op),
-            Expr::Cast { .. } => self.cast(place)?,
+            Expr::TypedString(typed) => times::complete(&typed.data_type, &mut typed.value.value),
+            Expr::Cast { expr, data_type, .. } => {
+                if let Expr::Value(value) = &mut **expr {
+                    times::complete(data_type, &mut value.value);
+                }
+                self.cast(place)?;
+            }
             Expr::Identifier(name) if name.quote_style.is_none() => {
                 if let "current_schema" | "current_role" = normal(name).as_str() {
                     let name = normal(name);

@@ -80,6 +80,15 @@ impl Params {
         }
     }
 
+    /// Refuses values for which a statement of `count` parameters has no place.
+    fn fit(&self, count: usize) -> Result<()> {
+        let given = self.positional.len();
+        if given <= count {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("`params` has {given} values, and the statement has {count} parameters")))
+    }
+
     fn get(&self, placeholder: &str) -> Result<&Param> {
         let name = placeholder.strip_prefix(['$', ':']).unwrap_or(placeholder);
         let found = match name.parse::<usize>() {
@@ -112,12 +121,16 @@ pub(crate) struct Read {
 /// Reads a statement.
 ///
 /// # Errors
-/// Invalid: it cannot be read (with line and column), writes, is none or several, lacks a parameter. LimitExceeded: it
-/// is too long or too deep.
+/// Invalid: it cannot be read (with line and column), writes, is none or several, lacks a parameter or has one too many.
+/// LimitExceeded: it is too long or too deep.
 pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
     let mut read = parse_open(text)?;
-    if let Parsed::Query(query) = &mut read.statement {
-        put_params(query, params)?;
+    match &mut read.statement {
+        Parsed::Query(query) => {
+            params.fit(params_of(query))?;
+            put_params(query, params)?;
+        }
+        Parsed::ShowTables | Parsed::Describe(_) => params.fit(0)?,
     }
     Ok(read)
 }
@@ -445,7 +458,11 @@ mod tests {
         let named = Params::of_json(&serde_json::json!({"service": "cart"})).unwrap();
         let Parsed::Query(query) = parse("select $service", &named).unwrap().statement else { panic!("no query") };
         assert_eq!(query.to_string(), "SELECT 'cart'");
-        assert!(parse("select $2", &params.clone()).is_ok());
+        assert!(parse("select $4", &params).is_ok());
+        for statement in ["select $3", "show tables"] {
+            let surplus = parse(statement, &params).unwrap_err();
+            assert!(surplus.message.contains("4 values"), "{surplus}");
+        }
         assert!(parse("select $9", &params).unwrap_err().message.contains("`$9`"));
         assert!(Params::of_json(&serde_json::json!([[1]])).is_err());
     }

@@ -12,7 +12,7 @@ use axum::Router;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse as _, Response};
 use axum::routing::get;
-use http::{HeaderMap, HeaderValue, Method, StatusCode, header};
+use http::{HeaderValue, Method, StatusCode, header};
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::is_measure;
 use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Session, type_name};
@@ -32,6 +32,8 @@ use forms::{Form, Writer};
 /// What segments narrow in a statement.
 const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 const ROUTE: &str = "/sql-api/v1/query";
+/// What a request may say, beside segments.
+const PARAMETERS: [&str; 6] = ["query", "params", "time_zone", "limit", "explain", "format"];
 
 /// Routes of this family.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
@@ -134,6 +136,8 @@ impl Asked {
             }
             _ => {}
         }
+        only_known(params.pairs().map(|(name, _)| name), "parameter")?;
+        only_known(given.as_object().into_iter().flatten().map(|(name, _)| name.as_str()), "member")?;
         segments::begin(state, segments_of(&params, &given)?.pairs(), &SIGNALS)?;
         let text = statement.ok_or_else(|| Error::invalid("missing parameter `query`"))?;
         let word = |name: &str| -> Option<String> {
@@ -150,6 +154,17 @@ impl Asked {
             session: Session::of(&state.identity().name),
         };
         Ok(Self { request, form: Form::of(word("format").as_deref(), &head.headers)? })
+    }
+}
+
+/// Refuses what nothing here heeds: a slip in a name would change what is answered.
+fn only_known<'a>(mut names: impl Iterator<Item = &'a str>, what: &str) -> Result<()> {
+    match names.find(|name| !PARAMETERS.contains(name) && !segments::is_segment(name)) {
+        Some(name) => {
+            let known = PARAMETERS.join(", ");
+            Err(Error::invalid(format!("unknown {what} `{name}`; known are {known}, segment")))
+        }
+        None => Ok(()),
     }
 }
 
@@ -208,10 +223,4 @@ async fn run(state: &AppState, request: Request) -> Result<Response> {
     *response.status_mut() = StatusCode::OK;
     response.headers_mut().insert(header::CONTENT_TYPE, content_type);
     Ok(response)
-}
-
-/// The form that a header asks for.
-pub(super) fn accepted(headers: &HeaderMap) -> impl Iterator<Item = &str> {
-    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
-    values.flat_map(|value| value.split(',')).map(|one| one.split(';').next().unwrap_or_default().trim())
 }

@@ -114,7 +114,9 @@ impl Planner<'_> {
 
     /// Whether a measure is an expression over other measures, without an aggregate of its own.
     fn is_composite(&self, measure: &Measure) -> bool {
-        measure.ty.is_expression() && !self.named_measures(measure).is_empty() && !has_own_aggregate(measure, self.state)
+        measure.ty.is_expression()
+            && !self.named_measures(measure).is_empty()
+            && !has_own_aggregate(measure, self.state)
     }
 
     /// Aggregates over rows, rolling ones beside them, full-joined by the groups.

@@ -87,7 +87,7 @@ async fn compare(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> 
         Err(Refusal::RangeRequired) => (!refused(Reason::RangeRequired)).then(|| format!("no range, but {got:?}")),
         Ok(expected) => match got {
             Err(e) => Some(format!("{e:?}")),
-            Ok(got) => expected.iter().zip(&got).find_map(|(expected, got)| differs(world, question, expected, got)),
+            Ok(got) => expected.iter().zip(&got).find_map(|(expected, got)| differs(question, expected, got)),
         },
     };
     (wrong, true, used)

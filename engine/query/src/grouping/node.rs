@@ -28,6 +28,7 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 
 use super::Asked;
+use super::alone::Alone;
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
 use crate::functions::COUNT_DISTINCT;
@@ -249,13 +250,11 @@ struct Run {
     has_rows: bool,
 }
 
-/// Without groups, DataFusion's final aggregation merges what single accumulators give; with some functions that is not
-/// what those of groups give (`approx_distinct`: registers there, a list of hashes here).
-const OWN_STATE_IN_GROUPS: &str = "approx_distinct";
-
 fn accumulator(work: &Work, aggregate: &Arc<AggregateFunctionExpr>) -> Result<Box<dyn GroupsAccumulator>> {
-    let is_alone = work.groups.is_empty() && aggregate.fun().name() == OWN_STATE_IN_GROUPS;
-    if aggregate.groups_accumulator_supported() && !is_alone {
+    if work.groups.is_empty() {
+        return Ok(Box::new(Alone(aggregate.create_accumulator()?)));
+    }
+    if aggregate.groups_accumulator_supported() {
         return aggregate.create_groups_accumulator();
     }
     let aggregate = Arc::clone(aggregate);

@@ -19,7 +19,7 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
 }
 
 /// Tables that have rows.
-pub(super) const FILLED: [Shape; 13] = [
+pub(super) const FILLED: [Shape; 16] = [
     shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
     shape(
         "pg_class",
@@ -58,12 +58,28 @@ pub(super) const FILLED: [Shape; 13] = [
          proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:T proallargtypes:T proargmodes:T \
          proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T",
     ),
-    shape("pg_language", "oid:l lanname:t lanowner:l=10 lanispl:b=false lanpltrusted:b=true lanacl:T"),
+    shape(
+        "pg_language",
+        "tableoid:l=2612 oid:l lanname:t lanowner:l=10 lanispl:b=false lanpltrusted:b=true lanplcallfoid:l=0 \
+         laninline:l=0 lanvalidator:l=0 lanacl:T",
+    ),
     shape(
         "pg_roles",
         "oid:l rolname:t rolsuper:b=false rolinherit:b=true rolcreaterole:b=false rolcreatedb:b=false rolcanlogin:b=true \
          rolreplication:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:t rolbypassrls:b=false rolconfig:T",
     ),
+    shape(
+        "pg_authid",
+        "oid:l rolname:t rolsuper:b=false rolinherit:b=true rolcreaterole:b=false rolcreatedb:b=false \
+         rolcanlogin:b=true rolreplication:b=false rolbypassrls:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:t",
+    ),
+    shape(
+        "pg_stat_activity",
+        "datid:l datname:t pid:i leader_pid:i usesysid:l=10 usename:t application_name:t client_addr:t \
+         client_hostname:t client_port:i backend_start:t xact_start:t query_start:t state_change:t wait_event_type:t wait_event:t \
+         state:t=active backend_xid:l backend_xmin:l query_id:l query:t backend_type:t=client",
+    ),
+    shape("pg_timezone_names", "name:t abbrev:t utc_offset:t is_dst:b=false"),
     shape("pg_user", "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false passwd:t valuntil:t"),
     shape(
         "pg_tables",
@@ -80,7 +96,7 @@ pub(super) const FILLED: [Shape; 13] = [
 ];
 
 /// Tables about what there is none of here.
-pub(super) const EMPTY: [Shape; 32] = [
+pub(super) const EMPTY: [Shape; 47] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -156,6 +172,40 @@ pub(super) const EMPTY: [Shape; 32] = [
         "pg_opclass",
         "oid:l opcmethod:l opcname:t opcnamespace:l opcowner:l opcfamily:l opcintype:l opcdefault:b opckeytype:l",
     ),
+    shape("pg_opfamily", "oid:l opfmethod:l opfname:t opfnamespace:l opfowner:l"),
+    shape(
+        "pg_operator",
+        "oid:l oprname:t oprnamespace:l oprowner:l oprkind:t oprcanmerge:b oprcanhash:b oprleft:l oprright:l \
+         oprresult:l oprcom:l oprnegate:l oprcode:l oprrest:l oprjoin:l",
+    ),
+    shape(
+        "pg_amop",
+        "oid:l amopfamily:l amoplefttype:l amoprighttype:l amopstrategy:h amoppurpose:t amopopr:l amopmethod:l \
+         amopsortfamily:l",
+    ),
+    shape("pg_amproc", "oid:l amprocfamily:l amproclefttype:l amprocrighttype:l amprocnum:h amproc:l"),
+    shape(
+        "pg_conversion",
+        "oid:l conname:t connamespace:l conowner:l conforencoding:i contoencoding:i conproc:t condefault:b",
+    ),
+    shape("pg_default_acl", "oid:l defaclrole:l defaclnamespace:l defaclobjtype:t defaclacl:T"),
+    shape("pg_db_role_setting", "setdatabase:l setrole:l setconfig:T"),
+    shape("pg_ts_config", "oid:l cfgname:t cfgnamespace:l cfgowner:l cfgparser:l"),
+    shape("pg_ts_dict", "oid:l dictname:t dictnamespace:l dictowner:l dicttemplate:l dictinitoption:t"),
+    shape("pg_ts_parser", "oid:l prsname:t prsnamespace:l prsstart:t prstoken:t prsend:t prsheadline:t prslextype:t"),
+    shape("pg_ts_template", "oid:l tmplname:t tmplnamespace:l tmplinit:t tmpllexize:t"),
+    shape(
+        "pg_subscription",
+        "oid:l subdbid:l subskiplsn:t subname:t subowner:l subenabled:b subbinary:b substream:b subtwophasestate:t \
+         subdisableonerr:b subconninfo:t subslotname:t subsynccommit:t subpublications:T",
+    ),
+    shape("pg_largeobject_metadata", "oid:l lomowner:l lomacl:T"),
+    shape("pg_user_mappings", "umid:l srvid:l srvname:t umuser:l usename:t umoptions:T"),
+    shape(
+        "pg_locks",
+        "locktype:t database:l relation:l page:i tuple:h virtualxid:t transactionid:l classid:l objid:l objsubid:h \
+         virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:t",
+    ),
     shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
     shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
 ];
@@ -218,8 +268,17 @@ impl Catalog {
             "pg_database" => vec![vec![("oid", number(&[DATABASE]).into()), ("datname", DATABASE.into())]],
             "pg_proc" => Self::procedures(),
             "pg_language" => vec![vec![("oid", 12_i64.into()), ("lanname", "internal".into())]],
-            "pg_roles" => vec![vec![("oid", OWNER.into()), ("rolname", session.user.as_str().into())]],
+            "pg_roles" | "pg_authid" => vec![vec![("oid", OWNER.into()), ("rolname", session.user.as_str().into())]],
             "pg_user" => vec![vec![("usesysid", OWNER.into()), ("usename", session.user.as_str().into())]],
+            "pg_stat_activity" => vec![vec![
+                ("datid", number(&[DATABASE]).into()),
+                ("datname", DATABASE.into()),
+                ("pid", i64::from(session.backend).into()),
+                ("usename", session.user.as_str().into()),
+            ]],
+            "pg_timezone_names" => {
+                vec![vec![("name", "UTC".into()), ("abbrev", "UTC".into()), ("utc_offset", "00:00:00".into())]]
+            }
             "pg_tables" => {
                 let row = |entry: &quiver_query::tables::TableEntry| -> Row {
                     vec![

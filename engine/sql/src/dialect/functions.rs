@@ -7,8 +7,10 @@ use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arguments, bare, boolean, empty, expr, literal, number, quoted, take, text, types};
-use crate::catalog::functions::known;
+use super::{
+    Translator, arguments, bare, boolean, empty, expr, literal, number, percentiles, quoted, take, text, times, types,
+};
+use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
@@ -61,11 +63,27 @@ impl Translator<'_> {
         if name == "rate" {
             with_series(&mut function.args);
         }
+        if name == "percentile_disc" {
+            if let Some(found) = percentiles::disc(function)? {
+                *place = found;
+            }
+            return Ok(());
+        }
         if function.over.is_some() || function.filter.is_some() {
+            return Ok(());
+        }
+        if name == "make_interval" {
+            if let Some(found) = times::interval(&function.args)? {
+                *place = found;
+            }
             return Ok(());
         }
         let Some(args) = arguments(&function.args) else { return Ok(()) };
         let found = match self.about_session(&name, &args)? {
+            Some(found) => Some(found),
+            None => times::function(&name, &args)?,
+        };
+        let found = match found {
             Some(found) => Some(found),
             None => self.about_catalog(&name, &args)?,
         };
@@ -86,9 +104,15 @@ impl Translator<'_> {
             ("version", []) => text(&version()),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
             ("pg_is_in_recovery", []) => boolean(false),
-            ("pg_my_temp_schema", []) => number(0),
+            ("pg_my_temp_schema" | "txid_current", []) => number(0),
+            ("pg_postmaster_start_time" | "pg_conf_load_time", []) => expr("CAST(NULL AS TIMESTAMP WITH TIME ZONE)")?,
             // NULL, and a parameter while a statement is described.
             ("current_setting", [name] | [name, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
+            // A row's own: it is looked up where names stand that no statement has.
+            ("current_setting", [name] | [name, _]) if literal(name).is_none() => expr(&format!(
+                "(SELECT max(\"setting of\") FROM (SELECT name AS \"name of\", setting AS \"setting of\" \
+                 FROM pg_catalog.pg_settings) AS \"settings of\" WHERE \"name of\" = lower({name}))"
+            ))?,
             ("current_setting", [name]) => text(self.setting(name)?.ok_or_else(|| unknown(name))?),
             ("current_setting", [name, _]) => self.setting(name)?.map_or_else(|| Expr::Value(Value::Null.into()), text),
             _ => return Ok(None),
@@ -111,13 +135,17 @@ impl Translator<'_> {
             ("pg_encoding_to_char", [_]) => text("UTF8"),
             ("format_type", [oid, _]) => self.type_name(oid)?,
             ("pg_table_is_visible", [oid]) => self.is_visible(oid)?,
-            (
-                "pg_type_is_visible" | "pg_function_is_visible" | "pg_collation_is_visible" | "pg_opclass_is_visible",
-                [_],
-            ) => boolean(true),
+            (name, [_]) if name.starts_with("pg_") && name.ends_with("_is_visible") => boolean(true),
+            ("pg_tablespace_location", [_]) => text(""),
+            ("pg_get_functiondef", [oid]) => {
+                let text =
+                    |f: &Known| format!("CREATE FUNCTION {QUIVER_SCHEMA}.{}({}) LANGUAGE internal\n", f.name, f.form);
+                let names: Vec<_> = known().iter().map(|f| (f.oid, text(f))).collect();
+                self.names(oid, &names)?
+            }
             ("pg_is_other_temp_schema" | "pg_relation_is_publishable", [_]) => boolean(false),
             ("pg_get_function_result", [oid]) => {
-                let of = |f: &crate::catalog::functions::Known| (f.oid, if f.is_table { "SETOF record" } else { "" });
+                let of = |f: &Known| (f.oid, if f.is_table { "SETOF record" } else { "" });
                 let names: Vec<_> = known().iter().map(of).map(|(oid, name)| (oid, name.to_owned())).collect();
                 self.names(oid, &names)?
             }

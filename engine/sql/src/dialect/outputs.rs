@@ -81,9 +81,10 @@ pub(crate) fn name(expr: &Expr) -> Ident {
     }
 }
 
-/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion.
+/// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
     let mut seen = HashMap::<String, usize>::new();
+    let mut aliases = HashSet::new();
     for item in items {
         match item {
             SelectItem::ExprWithAlias { alias, .. } => {
@@ -92,9 +93,16 @@ pub(crate) fn make_unique(items: &mut [SelectItem]) {
                 if *times > 1 {
                     *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
                 }
+                aliases.insert(normal(alias));
             }
             SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
-                *seen.entry(normal(&name(expr))).or_default() += 1;
+                let own = normal(&name(expr));
+                let times = seen.entry(own.clone()).or_default();
+                *times += 1;
+                if aliases.contains(&own) {
+                    let alias = Ident::with_quote('"', format!("{own}_{times}"));
+                    *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
+                }
             }
             _ => {}
         }
@@ -119,6 +127,7 @@ mod tests {
         );
         check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?_2\"");
         check("select a, a, t.a from t", "SELECT a, a AS \"a_2\", t.a FROM t");
+        check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a_2\", t.a AS \"a_3\" FROM t");
         check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a_2\", u.a FROM t, u");
         check(
             "select distinct lower(a) from t order by lower(a) desc",

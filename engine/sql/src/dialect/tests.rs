@@ -54,6 +54,15 @@ fn relations_are_numbers() {
 }
 
 #[test]
+fn functions_are_numbers() {
+    let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
+    check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
+    assert!(translated("select 'nothing'::regproc::oid").unwrap_err().message.contains("`nothing`"));
+    assert!(translated("select pg_get_functiondef(5)").unwrap().contains("quiver.attr(map, key)"));
+}
+
+#[test]
 fn what_there_is_none_of() {
     check(
         "select conname, pg_get_constraintdef(oid) as def from pg_constraint where conrelid = 5 order by 1",
@@ -115,4 +124,33 @@ fn maps_are_read_as_json() {
         "select a ->> 'b' from t where (t.a ->> 'c') = 'x'",
         "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
     );
+}
+
+#[test]
+fn times_as_postgresql_has_them() {
+    check(
+        "select timestamp '2024-01-01 05:00', '2024-01-01 05:00'::timestamptz",
+        "SELECT TIMESTAMP '2024-01-01 05:00:00', '2024-01-01 05:00:00'::TIMESTAMPTZ",
+    );
+    check("select localtimestamp", "SELECT CAST(now() AS TIMESTAMP)");
+    check(
+        "select make_interval(days => 3, secs => -1.5), make_interval(0, 2)",
+        "SELECT INTERVAL '3 days -1.5 seconds', INTERVAL '0 years 2 months'",
+    );
+    check(
+        "select date_trunc('day', t, 'Europe/Berlin') from t",
+        "SELECT date_trunc('day', CAST(t AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 'UTC' \
+         FROM t",
+    );
+}
+
+#[test]
+fn percentiles_of_values_that_are_there() {
+    check(
+        "select percentile_disc(0.5) within group (order by a desc) from t",
+        "SELECT array_element(array_agg(a ORDER BY a DESC) FILTER (WHERE a IS NOT NULL), \
+         CAST(greatest(ceil(0.5 * count(a) FILTER (WHERE a IS NOT NULL)), 1) AS BIGINT)) FROM t",
+    );
+    let beyond = translated("select percentile_disc(1.5) within group (order by a) from t").unwrap_err();
+    assert!(beyond.message.contains("from 0 to 1"), "{beyond}");
 }

@@ -6,6 +6,7 @@ use quiver_types::{Error, Result};
 
 use super::patterns::folded;
 use super::{Translator, expr, literal, number, quoted, take, text};
+use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, named};
 use crate::parse::parts;
@@ -79,9 +80,11 @@ impl Translator<'_> {
             return Ok(());
         };
         if let Some(name) = literal(inner) {
+            let is_oid = name_of(data_type).as_deref() == Some("oid");
             *place = match kind {
                 Kind::Class => number(self.class_of(name)?),
                 Kind::Type => number(type_of(name)?),
+                Kind::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
                 Kind::Namespace => number(namespace_of(name)?),
                 Kind::Name => text(name),
                 Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
@@ -173,6 +176,14 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
         None => named(bare).map(|known| known.oid),
     };
     found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
+}
+
+/// The number of a function: what is left of `'name'::regproc`.
+fn function_of(name: &str) -> Result<i64> {
+    let bare = split(name).pop().unwrap_or_default();
+    let found = known().into_iter().find(|function| function.name == bare);
+    let unknown = || Error::invalid(format!("there is no function `{name}` of the product"));
+    found.map(|function| function.oid).ok_or_else(unknown)
 }
 
 fn namespace_of(name: &str) -> Result<i64> {

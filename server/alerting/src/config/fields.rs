@@ -308,9 +308,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
         }
         Shape::HostPort => OptionValue::Text(text().and_then(|t| check_host_port(&t).map(|()| t).map_err(invalid))?),
         Shape::Truth => OptionValue::Truth(node.truth().ok_or_else(|| wrong("true or false"))?),
-        Shape::Integer => {
-            OptionValue::Integer(node.whole().ok_or_else(|| wrong("a whole number"))?)
-        }
+        Shape::Integer => OptionValue::Integer(node.whole().ok_or_else(|| wrong("a whole number"))?),
         Shape::Count => {
             let value = node.whole().filter(|i| *i >= 0);
             OptionValue::Integer(value.ok_or_else(|| wrong("a whole number from 0"))?)

@@ -85,11 +85,7 @@ fn values_and_fields() {
         "bc1 2ab003.1|\"x\"",
     );
     check("{{html \"<a>\"}}{{js \"'\"}}{{urlquery \"a b\"}}", &Value::Nil, "&lt;a&gt;\\'a+b");
-    fails(
-        "{{ .a.b.c }}",
-        &labels(),
-        "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string",
-    );
+    fails("{{ .a.b.c }}", &labels(), "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string");
     fails(
         "{{ (query \"missing\").banana }}",
         &Value::Nil,

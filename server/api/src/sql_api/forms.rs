@@ -10,7 +10,7 @@ use arrow::ipc::writer::StreamWriter;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use arrow::util::display::{ArrayFormatter, FormatOptions};
 use bytes::Bytes;
-use http::HeaderMap;
+use http::{HeaderMap, header};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
@@ -18,7 +18,6 @@ use quiver_sql::type_name;
 use quiver_types::{Error, Result};
 use serde_json::{Value, json};
 
-use super::accepted;
 use crate::params::invalid;
 use crate::sending::BatchWriter;
 
@@ -55,10 +54,9 @@ impl Form {
         FORMS.iter().find(|(_, word, _)| *word == name).map(|(form, ..)| *form)
     }
 
-    /// The first form that `Accept` names; JSON where it names none that is known.
+    /// The form that `Accept` wants most; JSON where it names none that is known.
     pub(crate) fn accepted(headers: &HeaderMap) -> Self {
-        let known = |wanted: &str| FORMS.iter().find(|(.., content_type)| *content_type == wanted);
-        accepted(headers).find_map(known).map_or(Self::Json, |(form, ..)| *form)
+        accepted(headers).unwrap_or(Self::Json)
     }
 
     /// The form that is asked for; JSON where nothing is, or nothing that is known.
@@ -75,6 +73,29 @@ impl Form {
     pub(crate) fn content_type(self) -> &'static str {
         FORMS.iter().find(|(form, ..)| *form == self).map_or("", |(.., content_type)| content_type)
     }
+}
+
+/// The form that `Accept` wants most; of several the first, and one that is named before any.
+fn accepted(headers: &HeaderMap) -> Option<Form> {
+    let values = headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let mut best: Option<((f64, bool), Form)> = None;
+    for range in values.flat_map(|value| value.split(',')) {
+        let mut parts = range.split(';').map(|part| part.trim().to_ascii_lowercase());
+        let wanted = parts.next().unwrap_or_default();
+        let named = FORMS.iter().find(|(.., content_type)| *content_type == wanted).map(|(form, ..)| *form);
+        let any = match wanted.as_str() {
+            "*/*" | "application/*" => Some(Form::Json),
+            "text/*" => Some(Form::Csv),
+            _ => None,
+        };
+        let quality = parts.find_map(|part| part.strip_prefix("q=")?.trim().parse::<f64>().ok()).unwrap_or(1.0);
+        let Some(form) = named.or(any).filter(|_| quality > 0.0) else { continue };
+        let rank = (quality, named.is_some());
+        if best.as_ref().is_none_or(|(other, _)| rank > *other) {
+            best = Some((rank, form));
+        }
+    }
+    best.map(|(_, form)| form)
 }
 
 /// Writes an answer.
@@ -344,7 +365,6 @@ mod tests {
 
     use arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray};
     use arrow::datatypes::{Field, Schema};
-    use http::header;
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
@@ -415,6 +435,11 @@ mod tests {
         assert_eq!(of(None, "application/json, text/plain, */*").unwrap(), Form::Json);
         assert_eq!(of(None, "application/vnd.apache.arrow.stream, */*").unwrap(), Form::Arrow);
         assert_eq!(of(None, "application/x-ndjson").unwrap(), Form::Lines);
+        assert_eq!(of(None, "text/csv;q=0.5, application/x-ndjson").unwrap(), Form::Lines);
+        assert_eq!(of(None, "text/csv; q=0.5, application/json;q=0.4, */*;q=0.1").unwrap(), Form::Csv);
+        assert_eq!(of(None, "*/*, Text/CSV").unwrap(), Form::Csv);
+        assert_eq!(of(None, "text/csv;q=0, text/html").unwrap(), Form::Json);
+        assert_eq!(of(None, "application/json, text/csv, */*").unwrap(), Form::Json);
         assert_eq!(of(Some("parquet"), "text/csv").unwrap(), Form::Parquet);
         assert!(of(Some("xml"), "*/*").unwrap_err().message.contains("ndjson"));
         let empty = RecordBatch::new_empty(Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, true)])));

@@ -274,7 +274,7 @@ fn read(data: &Value) -> Option<(Vec<String>, Vec<Vec<Value>>)> {
 }
 
 /// Says how one result of an answer differs from what it must be.
-pub(crate) fn differs(world: &World, question: &Question, expected: &Expected, got: &Value) -> Option<String> {
+pub(crate) fn differs(question: &Question, expected: &Expected, got: &Value) -> Option<String> {
     let Some((mut members, mut rows)) = read(&got["data"]) else { return Some(format!("unreadable {}", got["data"])) };
     let wanted: Vec<String> = if expected.rows.is_empty() { Vec::new() } else { expected.members.clone() };
     if question.format.is_none_or(|f| f == "default") {

@@ -1,0 +1,122 @@
+//! `age(to, from)`: what lies between two times, in years, months, days and time, as PostgreSQL counts.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray, IntervalMonthDayNanoArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit, TimestampNanosecondType};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Age {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Age { signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+fn time() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, None)
+}
+
+impl ScalarUDFImpl for Age {
+    fn name(&self) -> &'static str {
+        "age"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let is_time = |kind: &DataType| match kind {
+            DataType::Timestamp(..) | DataType::Date32 | DataType::Date64 | DataType::Null => true,
+            other => other.is_string(),
+        };
+        match types {
+            [to, from] if is_time(to) && is_time(from) => Ok(vec![time(), time()]),
+            _ => plan_err!("`age` is called as `age(to, from)`, or `age(from)`, of times"),
+        }
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [to, from] = args.args.as_slice() else { return exec_err!("`age` is called as `age(to, from)`") };
+        let times = |value: &ColumnarValue| -> Result<_> { Ok(cast(&value.to_array(args.number_rows)?, &time())?) };
+        let (to, from) = (times(to)?, times(from)?);
+        let (to, from) = (to.as_primitive::<TimestampNanosecondType>(), from.as_primitive::<TimestampNanosecondType>());
+        let ages = to.iter().zip(from).map(|(to, from)| Some(between(to?, from?)));
+        Ok(ColumnarValue::Array(Arc::new(ages.collect::<IntervalMonthDayNanoArray>())))
+    }
+}
+
+/// Year, month and day of a day since 1970, in the Gregorian calendar.
+fn date(days: i64) -> (i64, i64, i64) {
+    // Eras of 400 years, whose years begin in March, so that the day that may lack is the last.
+    let days = days + 719_468;
+    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
+    let of_year = of_era - (365 * year + year / 4 - year / 100);
+    let month = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month + 2) / 5 + 1;
+    let month = if month < 10 { month + 3 } else { month - 9 };
+    (year + era * 400 + i64::from(month <= 2), month, day)
+}
+
+fn days_of(year: i64, month: i64) -> i64 {
+    match month {
+        4 | 6 | 9 | 11 => 30,
+        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
+        2 => 28,
+        _ => 31,
+    }
+}
+
+fn between(to: i64, from: i64) -> IntervalMonthDayNano {
+    let (late, early, sign) = if to < from { (from, to, -1) } else { (to, from, 1) };
+    let (year, month, day) = date(late.div_euclid(DAY_NS));
+    let (first_year, first_month, first_day) = date(early.div_euclid(DAY_NS));
+    let mut months = (year - first_year) * 12 + month - first_month;
+    let mut days = day - first_day;
+    let mut time = late.rem_euclid(DAY_NS) - early.rem_euclid(DAY_NS);
+    if time < 0 {
+        time += DAY_NS;
+        days -= 1;
+    }
+    if days < 0 {
+        days += days_of(first_year, first_month);
+        months -= 1;
+    }
+    IntervalMonthDayNano::new((months * sign) as i32, (days * sign) as i32, time * sign)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ages_are_those_of_postgresql() {
+        // 2024-03-01, 2024-01-31, 2023-12-31, 2024-02-29 and 1969-12-31 as days since 1970.
+        let check = |to: i64, from: i64, expected: (i32, i32, i64)| {
+            let found = between(to, from);
+            assert_eq!((found.months, found.days, found.nanoseconds), expected, "{to} {from}");
+        };
+        check(19_783 * DAY_NS, 19_753 * DAY_NS, (1, 1, 0));
+        check(19_753 * DAY_NS, 19_783 * DAY_NS, (-1, -1, 0));
+        check(19_782 * DAY_NS, 19_722 * DAY_NS, (1, 29, 0));
+        check(5, -DAY_NS, (0, 1, 5));
+        check(19_783 * DAY_NS, 19_782 * DAY_NS + 1, (0, 0, DAY_NS - 1));
+        assert_eq!(date(19_782), (2024, 2, 29));
+        assert_eq!(date(-1), (1969, 12, 31));
+    }
+}

@@ -1,0 +1,161 @@
+//! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become:
+//! their results are made at once, before anything counts them.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray, Int64Array};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, FieldRef, Int64Type};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::{
+    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+};
+use quiver_types::{Error, ErrorKind};
+
+use crate::error::to_datafusion;
+
+/// Bytes at most of what a call gives for a batch.
+const BYTES_MAX: i128 = 64 << 20;
+/// Bytes of an item of a list.
+const ITEM_BYTES: i128 = 8;
+
+/// How the size of a result follows from arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Growth {
+    /// A text so many times.
+    Times,
+    /// So many letters, or items, as the second argument says.
+    Length(i64),
+    /// So many items as the argument behind the first says.
+    Items,
+    /// Whole numbers from one to another.
+    Series,
+}
+
+const GROWING: [(&str, Growth); 7] = [
+    ("repeat", Growth::Times),
+    ("lpad", Growth::Length(1)),
+    ("rpad", Growth::Length(1)),
+    ("array_repeat", Growth::Items),
+    ("array_resize", Growth::Length(8)),
+    ("generate_series", Growth::Series),
+    ("range", Growth::Series),
+];
+
+/// A function with its bound.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Bounded {
+    inner: Arc<ScalarUDF>,
+    growth: Growth,
+}
+
+/// Puts bounds on the functions of a session.
+///
+/// # Errors
+/// Those of the registry.
+pub(super) fn bound(state: &mut SessionState) -> Result<()> {
+    for (name, growth) in GROWING {
+        let inner = state.scalar_functions().get(name).map(Arc::clone);
+        let Some(inner) = inner else { return internal_err!("there is no function `{name}`") };
+        state.register_udf(Arc::new(ScalarUDF::from(Bounded { inner, growth })))?;
+    }
+    Ok(())
+}
+
+/// Whole numbers of an argument; none: it holds others.
+fn numbers(value: &ColumnarValue, rows: usize) -> Result<Option<Int64Array>> {
+    if !value.data_type().is_integer() {
+        return Ok(None);
+    }
+    let numbers = cast(&value.to_array(rows)?, &DataType::Int64)?;
+    Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
+}
+
+/// Bytes of the texts of an argument; items of a list of others.
+fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
+    if !value.data_type().is_string() {
+        return Ok(vec![ITEM_BYTES; rows]);
+    }
+    let texts = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
+    Ok(texts.as_string_view().iter().map(|text| text.map_or(0, |text| text.len() as i128)).collect())
+}
+
+impl Growth {
+    /// Bytes that the result has, at least.
+    fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        let [first, second, ..] = args else {
+            // `range(n)` begins at 0.
+            let stops = args.first().filter(|_| self == Self::Series).map(|stop| numbers(stop, rows));
+            let stops = stops.transpose()?.flatten();
+            let items = |stops: Int64Array| stops.iter().flatten().map(|n| i128::from(n.max(0))).sum::<i128>();
+            return Ok(stops.map_or(0, items) * ITEM_BYTES);
+        };
+        let Some(counts) = numbers(second, rows)? else { return Ok(0) };
+        let count = |at: usize| if counts.is_null(at) { 0 } else { i128::from(counts.value(at)) };
+        Ok(match self {
+            Self::Times | Self::Items => {
+                let widths = widths(first, rows)?;
+                (0..rows).map(|at| count(at).max(0) * widths[at]).sum::<i128>()
+            }
+            Self::Length(width) => (0..rows).map(|at| count(at).max(0) * i128::from(width)).sum::<i128>(),
+            Self::Series => {
+                let Some(starts) = numbers(first, rows)? else { return Ok(0) };
+                let steps = args.get(2).map(|step| numbers(step, rows)).transpose()?.flatten();
+                let items = |at: usize| {
+                    if starts.is_null(at) || counts.is_null(at) {
+                        return 0;
+                    }
+                    let step = steps.as_ref().map_or(1, |steps| i128::from(steps.value(at)));
+                    let span = count(at) - i128::from(starts.value(at));
+                    if step == 0 { 0 } else { (span / step).max(0) }
+                };
+                (0..rows).map(|at| items(at) * ITEM_BYTES).sum::<i128>()
+            }
+        })
+    }
+}
+
+impl ScalarUDFImpl for Bounded {
+    fn name(&self) -> &str {
+        self.inner.name()
+    }
+
+    fn aliases(&self) -> &[String] {
+        self.inner.aliases()
+    }
+
+    fn signature(&self) -> &Signature {
+        self.inner.signature()
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        self.inner.inner().return_type(types)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        self.inner.inner().return_field_from_args(args)
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        self.inner.inner().coerce_types(types)
+    }
+
+    fn documentation(&self) -> Option<&Documentation> {
+        self.inner.documentation()
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+        let rows = if is_constant { 1 } else { args.number_rows };
+        let bytes = self.growth.bytes(&args.args, rows)?;
+        if bytes > BYTES_MAX {
+            let text =
+                format!("`{}` would give {bytes} bytes at once, at most {BYTES_MAX} are allowed", self.inner.name());
+            return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
+        }
+        self.inner.inner().invoke_with_args(args)
+    }
+}
