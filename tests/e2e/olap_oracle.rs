@@ -1,6 +1,7 @@
 //! Random queries over random models, answered by the server and by hand (`olap-api.md` 13.3), where the rows of the models
 //! are records: in memory, in parts, and in parts that were merged.
 
+// Its clocks are those of `chrono_tz`.
 #[allow(dead_code, clippy::unwrap_used, reason = "shared with the tests of the compiler")]
 #[path = "../../engine/olap/src/tests/oracle/by_hand.rs"]
 mod by_hand;
