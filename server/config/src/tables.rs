@@ -30,6 +30,7 @@ const ENTITY_COLUMNS: &[(&str, Holds)] = &[
 const TABLES: &[Table] = &[
     Table { name: "entity", columns: ENTITY_COLUMNS, key: "family, id", sealed: false },
     Table { name: "deployed", columns: ENTITY_COLUMNS, key: "family, id", sealed: false },
+    Table { name: "entity_count", columns: &[("family", Text), ("number", Number)], key: "family", sealed: false },
     Table {
         name: "entity_key",
         columns: &[("family", Text), ("owner", Text), ("fields", Text), ("value", Text), ("id", Text)],
