@@ -474,12 +474,14 @@ impl Work<'_> {
         let text = |map: &Map<String, Value>| serde_json::to_string(map).map_err(Problem::internal);
         let (body, sealed) = (text(&entity.body)?, text(&entity.sealed)?);
         let sql = "INSERT INTO entity (family, id, owner, version, created_ms, updated_ms, created_by, updated_by, \
-            managed_by, body, sealed) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (family, id) DO UPDATE SET \
-            version = excluded.version, updated_ms = excluded.updated_ms, updated_by = excluded.updated_by, \
-            managed_by = excluded.managed_by, body = excluded.body, sealed = excluded.sealed";
+            managed_by, body, sealed, sort_text) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) \
+            ON CONFLICT (family, id) DO UPDATE SET version = excluded.version, updated_ms = excluded.updated_ms, \
+            updated_by = excluded.updated_by, managed_by = excluded.managed_by, body = excluded.body, \
+            sealed = excluded.sealed, sort_text = excluded.sort_text";
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(&entity.owner).bind(entity.version);
         let row = row.bind(entity.created_ms).bind(entity.updated_ms).bind(&entity.created_by).bind(&entity.updated_by);
-        row.bind(&entity.managed_by).bind(&body).bind(sealed).execute(&mut *self.db).await?;
+        let row = row.bind(&entity.managed_by).bind(&body).bind(sealed).bind(family.sort_text(&entity.body));
+        row.execute(&mut *self.db).await?;
         self.remember(family, entity, action, &body).await?;
         failpoint::hit("config.after-entity");
         Ok(())

@@ -2,7 +2,7 @@
 //! service (`Checks`).
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
+use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
@@ -12,6 +12,7 @@ use crate::change::Drafted;
 use crate::document::{Entity, all_of};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
+use crate::ordered::beginning_with;
 use crate::problem::{FieldError, Problem, Result};
 
 /// Shortest time from one evaluation to the next.
@@ -115,11 +116,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
             let own = making.before.filter(|e| beside(e)).and_then(position);
             let place = match own {
                 Some(own) => own,
-                None => {
-                    let all = all_of(db, RULES.name).await?;
-                    let others = all.iter().filter(|e| Some(e.id.as_str()) != making.id && beside(e));
-                    others.filter_map(position).max().map_or(0, |n| n + 1)
-                }
+                None => next_place(db, making.id, body).await?,
             };
             body.insert("position".to_owned(), json!(place));
         }
@@ -127,6 +124,17 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         draft.sealed.insert(RUN_AS.to_owned(), json!(rights));
         Ok(())
     })
+}
+
+/// The place behind the other rules of a group, by the index that has their order: a group may have many.
+async fn next_place(db: &mut Connection, own: Option<&str>, body: &Map<String, Value>) -> Result<i64> {
+    let (from, to) = beginning_with(&[text(body, "namespace"), text(body, "group")]);
+    let sql = "SELECT body FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
+        ORDER BY sort_text DESC LIMIT 1";
+    let row = statement(sql).bind(RULES.name).bind("").bind(from).bind(to).bind(own.unwrap_or_default());
+    let Some(row) = row.fetch_optional(db).await? else { return Ok(0) };
+    let last: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+    Ok(last.get("position").and_then(Value::as_i64).map_or(0, |n| n + 1))
 }
 
 /// What a rule says of fields of its group must be what the group has: they are changed there.
