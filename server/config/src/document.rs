@@ -78,7 +78,16 @@ impl Entity {
 
     /// As the API shows it.
     pub fn shown(&self) -> Map<String, Value> {
-        let mut map = self.body.clone();
+        self.shown_with(self.body.clone())
+    }
+
+    /// The same of one that is needed no more: its fields go there.
+    pub(crate) fn take_shown(&mut self) -> Map<String, Value> {
+        let body = std::mem::take(&mut self.body);
+        self.shown_with(body)
+    }
+
+    fn shown_with(&self, mut map: Map<String, Value>) -> Map<String, Value> {
         let kept: [(&str, Value); 7] = [
             ("id", json!(self.id)),
             ("version", json!(self.version)),
@@ -321,11 +330,11 @@ impl Config {
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;
         while let Some(row) = rows.try_next().await? {
-            let entity = Entity::read(&row)?;
+            let mut entity = Entity::read(&row)?;
             if !is_visible(place, &entity, caller) {
                 continue;
             }
-            let mut map = entity.shown();
+            let mut map = entity.take_shown();
             beside.add(&entity, &mut map);
             if !query.wants(place.family, &map) {
                 continue;

@@ -201,11 +201,11 @@ impl Config {
         let mut rows = ordered.statement(place, most).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
             read += 1;
-            let entity = Entity::read(&row)?;
+            let mut entity = Entity::read(&row)?;
             if !is_visible(place, &entity, caller) {
                 continue;
             }
-            let mut map = entity.shown();
+            let mut map = entity.take_shown();
             beside.add(&entity, &mut map);
             if query.wants(place.family, &map) {
                 kept.push((entity.id, map));
