@@ -310,8 +310,8 @@ impl Config {
         found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
     }
 
-    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an index
-    /// has the order or what the filter looks for.
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
+    /// index has the order or what the filter looks for.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.

@@ -3,7 +3,7 @@
 use quiver_database::statement;
 
 use super::*;
-use crate::families::{RULES, TRANSACTIONS};
+use crate::families::{RULE_GROUPS, RULES, TRANSACTIONS};
 
 /// All pages of a list: ids in their order.
 async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
@@ -107,6 +107,11 @@ async fn rules_are_sorted_by_group_and_place() {
     let id = page.items[0]["id"].as_str().unwrap();
     let moved = fx.op(&RULES, patch(id, json!({"group": "b", "position": null}))).await.unwrap();
     assert_eq!(moved.after.unwrap().body["position"], 8);
+    // What a rule says of its group is compared with that one.
+    fx.create(&RULE_GROUPS, json!({"namespace": "default", "name": "a", "interval": "7m"})).await.unwrap();
+    let rule = |interval: &str| json!({"group": "a", "alert": "x", "expr": "up", "interval": interval});
+    fx.create(&RULES, rule("7m")).await.unwrap();
+    assert_eq!(fx.create(&RULES, rule("8m")).await.unwrap_err().errors[0].code, "READ_ONLY_FIELD");
 }
 
 /// What an earlier build wrote is sorted like all else after the next start.
