@@ -147,8 +147,8 @@ impl Ordered {
     fn statement(self, place: &Place, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
         let (way, from) = if self.descending { (" DESC", "<=") } else { ("", ">=") };
-        // The first comparison is the one by which the index is entered; the other leaves out what has the same value and came
-        // before.
+        // The first comparison is the one by which the index is entered; the other leaves out what has the same value
+        // and came before.
         let from = match self.after {
             Some(_) => format!(" AND {column} {from} ? AND NOT ({column} = ? AND id <= ?)"),
             None => String::new(),
