@@ -423,7 +423,9 @@ impl Ask {
     async fn list(&self) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
         let page = self.config.list(&self.place, &query, &self.caller).await?;
-        let mut body = json!({"items": page.items, "nextCursor": page.next_cursor});
+        let mut body = json!({"items": null, "nextCursor": page.next_cursor});
+        // Not within the macro, which would copy each of them.
+        body["items"] = page.items.into_iter().map(Value::Object).collect();
         if let Some(total) = page.total {
             body["total"] = json!(total);
         }

@@ -36,6 +36,15 @@ impl Family {
         self.shows(caller, &entity.body, Some(&entity.sealed))
     }
 
+    /// Says whether a caller sees every entity, whatever it is about.
+    pub(crate) fn shows_all(&self, caller: &Caller) -> bool {
+        match self.rows {
+            Rows::Open => true,
+            Rows::Private => false,
+            Rows::Service | Rows::First => caller.rights.covers(&self.triple(Right::View, "*")),
+        }
+    }
+
     /// As [`Self::is_visible`], for what an entity was: without what nobody reads, rows of other entities need all services.
     pub(crate) fn shows(
         &self,

@@ -32,13 +32,13 @@ pub(crate) fn of_group(group: Option<&Map<String, Value>>, interval: &str) -> [(
 }
 
 impl Beside {
-    /// Adds to an entity as it is shown.
+    /// Adds to an entity as it is shown, to which its fields may have gone.
     pub(crate) fn add(&self, entity: &Entity, shown: &mut Map<String, Value>) {
         if let Some(running) = &self.running {
             shown.insert(STAGED.to_owned(), json!(running.get(&entity.id) != Some(&entity.version)));
         }
         if let Some(groups) = &self.groups {
-            let key = (text(&entity.body, "namespace").to_owned(), text(&entity.body, "group").to_owned());
+            let key = (text(shown, "namespace").to_owned(), text(shown, "group").to_owned());
             let fields = of_group(groups.get(&key), &self.interval);
             shown.extend(fields.map(|(name, value)| (name.to_owned(), value)));
         }

@@ -10,6 +10,8 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0002_audit_end", include_str!("../../../schemas/entities/0002_audit_end.sql")),
     ("0003_jobs", include_str!("../../../schemas/entities/0003_jobs.sql")),
     ("0004_deployed", include_str!("../../../schemas/entities/0004_deployed.sql")),
+    ("0005_entity_count", include_str!("../../../schemas/entities/0005_entity_count.sql")),
+    ("0006_entity_order", include_str!("../../../schemas/entities/0006_entity_order.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

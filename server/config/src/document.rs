@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
 
 use futures::TryStreamExt;
-use quiver_database::{Connection, Database, Row, statement};
+use quiver_database::{Connection, Database, Row, Statement, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
@@ -78,7 +78,16 @@ impl Entity {
 
     /// As the API shows it.
     pub fn shown(&self) -> Map<String, Value> {
-        let mut map = self.body.clone();
+        self.shown_with(self.body.clone())
+    }
+
+    /// The same of one that is needed no more: its fields go there.
+    pub(crate) fn take_shown(&mut self) -> Map<String, Value> {
+        let body = std::mem::take(&mut self.body);
+        self.shown_with(body)
+    }
+
+    fn shown_with(&self, mut map: Map<String, Value>) -> Map<String, Value> {
         let kept: [(&str, Value); 7] = [
             ("id", json!(self.id)),
             ("version", json!(self.version)),
@@ -206,6 +215,7 @@ impl Config {
             lost_ms: Arc::default(),
             jobs: Arc::default(),
         };
+        config.fill_sort_texts().await?;
         config.put_builtin().await?;
         Ok(config)
     }
@@ -300,22 +310,33 @@ impl Config {
         found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
     }
 
-    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family.
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
+    /// index has the order or what the filter looks for.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
-        let query = Arc::new(query.clone());
         let beside = self.beside(place.family).await?;
+        let (few, values) = query.looked_up(place.family).unwrap_or_default();
+        if values.is_empty()
+            && let Some(page) = self.page_by_index(place, query, caller, &beside).await?
+        {
+            return Ok(page);
+        }
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
+        let select = statement(sql).bind(place.family.name).bind(&place.owner);
+        let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
+        let query = Arc::new(query.clone());
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;
-        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
-        let mut rows = statement(sql).bind(place.family.name).bind(&place.owner).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
-            let entity = Entity::read(&row)?;
-            let mut map = entity.shown();
+            let mut entity = Entity::read(&row)?;
+            if !is_visible(place, &entity, caller) {
+                continue;
+            }
+            let mut map = entity.take_shown();
             beside.add(&entity, &mut map);
-            if !is_visible(place, &entity, caller) || !query.wants(place.family, &map) {
+            if !query.wants(place.family, &map) {
                 continue;
             }
             total += 1;

@@ -179,6 +179,17 @@ impl Filter {
         }
     }
 
+    /// The texts of which a field has one wherever this allows an entity; none: it may have others.
+    pub(crate) fn only(&self, path: &str) -> Option<Vec<&str>> {
+        match self {
+            Self::All(list) => list.iter().find_map(|f| f.only(path)),
+            Self::Any(list) => list.iter().map(|f| f.only(path)).collect::<Option<Vec<_>>>().map(|all| all.concat()),
+            Self::Compare(own, Op::Eq, value) if own == path => value.as_str().map(|text| vec![text]),
+            Self::In(own, values) if own == path => values.iter().map(Value::as_str).collect(),
+            _ => None,
+        }
+    }
+
     /// All paths that it names.
     pub(crate) fn paths<'a>(&'a self, into: &mut Vec<&'a str>) {
         match self {

@@ -48,9 +48,9 @@ impl Config {
                 };
                 let (source, target) = (end("sourceId"), end("targetId"));
                 let key = json!([text(&entity.body, "typeId"), source, target]).to_string();
-                let sql = "SELECT count(*) FROM entity_key WHERE family = ? AND value = ?";
-                let taken: i64 =
-                    statement(sql).bind(RELATIONSHIPS.name).bind(key).fetch_one(&mut *tx).await?.try_get(0)?;
+                let sql = "SELECT count(*) FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
+                let taken = statement(sql).bind(RELATIONSHIPS.name).bind("").bind("typeId,sourceId,targetId").bind(key);
+                let taken: i64 = taken.fetch_one(&mut *tx).await?.try_get(0)?;
                 let folds = source == target || taken > 0;
                 let op = if folds {
                     Op::Delete { id: relationship, condition: Condition::None }

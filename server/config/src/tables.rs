@@ -25,11 +25,16 @@ const ENTITY_COLUMNS: &[(&str, Holds)] = &[
     ("managed_by", Text),
     ("body", Text),
     (SEALED, Text),
+    ("sort_text", Text),
 ];
+
+/// All but the last one, by which entities are listed.
+const DEPLOYED_COLUMNS: &[(&str, Holds)] = ENTITY_COLUMNS.split_at(ENTITY_COLUMNS.len() - 1).0;
 
 const TABLES: &[Table] = &[
     Table { name: "entity", columns: ENTITY_COLUMNS, key: "family, id", sealed: false },
-    Table { name: "deployed", columns: ENTITY_COLUMNS, key: "family, id", sealed: false },
+    Table { name: "deployed", columns: DEPLOYED_COLUMNS, key: "family, id", sealed: false },
+    Table { name: "entity_count", columns: &[("family", Text), ("number", Number)], key: "family", sealed: false },
     Table {
         name: "entity_key",
         columns: &[("family", Text), ("owner", Text), ("fields", Text), ("value", Text), ("id", Text)],

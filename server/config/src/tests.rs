@@ -14,6 +14,7 @@ use crate::*;
 
 mod contract;
 mod model;
+mod pages;
 mod rights;
 
 #[derive(Debug)]

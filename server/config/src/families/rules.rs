@@ -2,16 +2,17 @@
 //! service (`Checks`).
 
 use futures::future::BoxFuture;
-use quiver_database::Connection;
+use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
 use super::text;
 use crate::beside::{OF_GROUP, of_group};
 use crate::change::Drafted;
-use crate::document::{Entity, all_of};
+use crate::document::{Entity, find};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
+use crate::ordered::beginning_with;
 use crate::problem::{FieldError, Problem, Result};
 
 /// Shortest time from one evaluation to the next.
@@ -115,11 +116,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
             let own = making.before.filter(|e| beside(e)).and_then(position);
             let place = match own {
                 Some(own) => own,
-                None => {
-                    let all = all_of(db, RULES.name).await?;
-                    let others = all.iter().filter(|e| Some(e.id.as_str()) != making.id && beside(e));
-                    others.filter_map(position).max().map_or(0, |n| n + 1)
-                }
+                None => next_place(db, making.id, body).await?,
             };
             body.insert("position".to_owned(), json!(place));
         }
@@ -129,15 +126,33 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
     })
 }
 
+/// The place behind the other rules of a group, by the index that has their order: a group may have many.
+async fn next_place(db: &mut Connection, own: Option<&str>, body: &Map<String, Value>) -> Result<i64> {
+    let (from, to) = beginning_with(&[text(body, "namespace"), text(body, "group")]);
+    let sql = "SELECT body FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
+        ORDER BY sort_text DESC LIMIT 1";
+    let row = statement(sql).bind(RULES.name).bind("").bind(from).bind(to).bind(own.unwrap_or_default());
+    let Some(row) = row.fetch_optional(db).await? else { return Ok(0) };
+    let last: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+    Ok(last.get("position").and_then(Value::as_i64).map_or(0, |n| n + 1))
+}
+
+/// The group of a rule, by what is unique of groups.
+async fn group_of(db: &mut Connection, body: &Map<String, Value>) -> Result<Option<Entity>> {
+    let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
+    let named = json!([text(body, "namespace"), text(body, "group")]).to_string();
+    let row = statement(sql).bind(RULE_GROUPS.name).bind("").bind("namespace,name").bind(named);
+    let Some(row) = row.fetch_optional(&mut *db).await? else { return Ok(None) };
+    find(db, RULE_GROUPS.name, &row.try_get::<String>(0)?).await
+}
+
 /// What a rule says of fields of its group must be what the group has: they are changed there.
 async fn same_as_group(db: &mut Connection, making: &Making<'_>, draft: &Drafted) -> Result<()> {
     if draft.said.is_empty() {
         return Ok(());
     }
-    let same = |group: &Map<String, Value>, field: &str, own: &str| text(group, field) == text(&draft.body, own);
-    let groups = all_of(db, RULE_GROUPS.name).await?;
-    let group = groups.iter().find(|e| same(&e.body, "namespace", "namespace") && same(&e.body, "name", "group"));
-    let present = of_group(group.map(|e| &e.body), making.group_interval);
+    let group = group_of(db, &draft.body).await?;
+    let present = of_group(group.as_ref().map(|e| &e.body), making.group_interval);
     let differs = |(field, value): &&(&str, Value)| draft.said.get(*field).is_some_and(|said| said != value);
     let errors: Vec<FieldError> = present
         .iter()

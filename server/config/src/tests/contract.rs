@@ -292,6 +292,41 @@ async fn many_at_once() {
     }
 }
 
+/// Numbers of families that are kept follow each change, and one that is not kept leaves them.
+#[tokio::test]
+async fn families_are_counted() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let place = Place::of(&GROUPS);
+    let agree = async || {
+        let sql = "SELECT count(*) FROM entity_count c WHERE c.number <> \
+            (SELECT count(*) FROM entity e WHERE e.family = c.family)";
+        let differing: i64 = statement(sql).fetch_one(&fx.config.pool).await.unwrap().try_get(0).unwrap();
+        assert_eq!(differing, 0);
+    };
+    agree().await;
+    let group = fx.create(&GROUPS, json!({"name": "one"})).await.unwrap();
+    assert_eq!(fx.create(&GROUPS, json!({"name": "one"})).await.unwrap_err().code, "DUPLICATE");
+    let items = vec![json!({"name": "two"}), json!({"name": "three"})];
+    fx.config.put_many(&place, &Caller::system(), items.clone(), true).await.unwrap();
+    fx.config.put_many(&place, &Caller::system(), items, false).await.unwrap();
+    agree().await;
+    fx.op(&GROUPS, patch(&group.id, json!({"description": "x"}))).await.unwrap();
+    fx.op(&GROUPS, delete(&group.id)).await.unwrap();
+    agree().await;
+    fx.op(&GROUPS, Op::Restore { id: group.id, version: 1 }).await.unwrap();
+    // What goes along with another one counts, too.
+    let user = fx.create(&USERS, json!({"username": "u"})).await.unwrap();
+    let subject = json!({"type": "user", "id": user.id});
+    fx.create(&BINDINGS, json!({"subject": subject, "roleId": ADMIN_ROLE_ID})).await.unwrap();
+    fx.op(&USERS, delete(&user.id)).await.unwrap();
+    agree().await;
+    let sql = "UPDATE entity_count SET number = 100000 WHERE family = ?";
+    statement(sql).bind(GROUPS.name).execute(&fx.config.pool).await.unwrap();
+    let full = fx.create(&GROUPS, json!({"name": "four"})).await.unwrap_err();
+    assert_eq!(full.errors[0].code, "LIMIT_EXCEEDED");
+}
+
 #[tokio::test]
 async fn audit_is_a_chain() {
     let fx = fixture().await;

@@ -1,0 +1,298 @@
+//! Pages in an order that an index of the database has: they cost what they give, however large the family is. All other
+//! lists read the whole family (`document`).
+
+use std::fmt::Write;
+
+use futures::TryStreamExt;
+use quiver_database::{Argument, Statement, statement};
+use serde_json::{Map, Value};
+
+use crate::beside::Beside;
+use crate::db;
+use crate::document::{Config, Entity, Page, Place, is_visible};
+use crate::families::family;
+use crate::family::{Caller, Family};
+use crate::fields::Kind;
+use crate::json::{time_of, time_text};
+use crate::problem::{Problem, Result};
+use crate::query::ListQuery;
+
+/// Longest field that is sorted by through an index, in characters: PostgreSQL's rows of indexes have 2,700 bytes.
+const CHARS_MAX: usize = 500;
+/// Greatest number that has the digits which are kept of one.
+const NUMBER_MAX: i64 = 9_999_999_999;
+/// Between the fields of a text: less than all that a field may hold.
+const BETWEEN: char = '\u{1}';
+/// Entries of the largest page that is given in this way.
+const PAGE_MAX: usize = 10_000;
+/// Rows that are looked at for a page of which rights or a filter leave something out.
+const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
+/// Values of a filter that the database looks up.
+const LOOKED_UP_MAX: usize = 500;
+/// Rows that are filled in with one transaction.
+const FILLED_AT_ONCE: usize = 1000;
+
+/// What an index orders the entities of a family by.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Column {
+    Id,
+    Created,
+    Updated,
+    Text,
+}
+
+impl Column {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Id => "id",
+            Self::Created => "created_ms",
+            Self::Updated => "updated_ms",
+            Self::Text => "sort_text",
+        }
+    }
+
+    /// The value of the column by the keys of a cursor; none: no entity of ours has such keys.
+    fn value(self, keys: &[Value]) -> Option<Argument> {
+        match self {
+            Self::Id => Some(Argument::Text(keys.first()?.as_str()?.to_owned())),
+            Self::Created | Self::Updated => {
+                let text = keys.first()?.as_str()?;
+                let ms = time_of(text).filter(|ms| time_text(*ms) == text)?;
+                Some(Argument::Number(ms))
+            }
+            Self::Text => joined(keys.iter()).map(Argument::Text),
+        }
+    }
+}
+
+/// Values as one text, which orders as they do: what is not there comes first, numbers are not negative.
+fn joined<'a>(values: impl Iterator<Item = &'a Value>) -> Option<String> {
+    let mut text = String::new();
+    for (n, value) in values.enumerate() {
+        if n > 0 {
+            text.push(BETWEEN);
+        }
+        match value {
+            Value::Null => {}
+            Value::String(part) => text.push_str(part),
+            Value::Number(number) => {
+                let number = number.as_i64().filter(|n| (0..=NUMBER_MAX).contains(n))?;
+                write!(text, "{number:010}").ok()?;
+            }
+            _ => return None,
+        }
+    }
+    Some(text)
+}
+
+impl Family {
+    /// The fields that an index orders entities by: those of the natural order, else the one that names them; empty where
+    /// they are too long or of other kinds.
+    fn indexed(&self) -> Vec<&'static str> {
+        let is_text = |field: &str| match self.kind_of(field) {
+            Some(Kind::Text { min, max } | Kind::Login { min, max }) => min > 0 && max <= CHARS_MAX,
+            Some(Kind::Slug) => true,
+            _ => false,
+        };
+        let is_number =
+            |field: &str| matches!(self.kind_of(field), Some(Kind::Int { min, max }) if min >= 0 && max <= NUMBER_MAX);
+        let natural = self.natural.iter().all(|(field, down)| !down && (is_text(field) || is_number(field)));
+        if natural && !self.natural.is_empty() {
+            return self.natural.iter().map(|(field, _)| *field).collect();
+        }
+        if is_text(self.title) { vec![self.title] } else { Vec::new() }
+    }
+
+    /// The text that an index orders an entity by.
+    pub(crate) fn sort_text(&self, body: &Map<String, Value>) -> String {
+        let fields = self.indexed();
+        joined(fields.iter().map(|field| body.get(*field).unwrap_or(&Value::Null))).unwrap_or_default()
+    }
+}
+
+/// The texts between which those of entities lie whose first fields have some values.
+pub(crate) fn beginning_with(values: &[&str]) -> (String, String) {
+    let from: String = values.iter().flat_map(|value| [*value, "\u{1}"]).collect();
+    let to = format!("{}\u{2}", from.strip_suffix(BETWEEN).unwrap_or_default());
+    (from, to)
+}
+
+/// An order that an index has, and behind what a page begins.
+#[derive(Debug)]
+struct Ordered {
+    column: Column,
+    descending: bool,
+    after: Option<(Argument, String)>,
+}
+
+impl Ordered {
+    /// The order of a list, if an index has it.
+    fn of(query: &ListQuery, family: &Family) -> Option<Self> {
+        let fields: Vec<&str> = query.sort.iter().map(|(field, _)| field.as_str()).collect();
+        let descending = query.sort.first()?.1;
+        let column = match fields.as_slice() {
+            ["id"] => Column::Id,
+            ["createdAt"] => Column::Created,
+            ["updatedAt"] => Column::Updated,
+            _ if fields == family.indexed() && query.sort.iter().all(|(_, down)| *down == descending) => Column::Text,
+            _ => return None,
+        };
+        let after = match &query.after {
+            Some((keys, id)) => Some((column.value(keys)?, id.clone())),
+            None => None,
+        };
+        Some(Self { column, descending, after })
+    }
+
+    fn statement(self, place: &Place, rows: usize) -> Statement {
+        let (columns, column) = (Entity::COLUMNS, self.column.name());
+        let (way, from) = if self.descending { (" DESC", "<=") } else { ("", ">=") };
+        // The first comparison is the one by which the index is entered; the other leaves out what has the same value
+        // and came before.
+        let from = match self.after {
+            Some(_) => format!(" AND {column} {from} ? AND NOT ({column} = ? AND id <= ?)"),
+            None => String::new(),
+        };
+        let sql = format!(
+            "SELECT {columns} FROM entity WHERE family = ? AND owner = ?{from} ORDER BY {column}{way}, id LIMIT ?"
+        );
+        let mut select = statement(sql).bind(place.family.name).bind(&place.owner);
+        if let Some((value, id)) = self.after {
+            select = select.bind(value.clone()).bind(value).bind(id);
+        }
+        select.bind(rows as i64)
+    }
+}
+
+impl ListQuery {
+    /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
+    pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<&str>)> {
+        let filter = self.filter.as_ref()?;
+        let by = |column: &str, field: &str| {
+            let values = filter.only(field).filter(|v| !v.is_empty() && v.len() <= LOOKED_UP_MAX)?;
+            Some((format!(" AND {column} IN ({})", vec!["?"; values.len()].join(", ")), values))
+        };
+        let by_text = || match family.indexed().as_slice() {
+            &[field] => by(Column::Text.name(), field),
+            _ => None,
+        };
+        by(Column::Id.name(), "id").or_else(by_text)
+    }
+}
+
+impl Config {
+    /// Gives a page without reading the whole family. None: no index has its order, or what it shows is rare.
+    pub(crate) async fn page_by_index(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        beside: &Beside,
+    ) -> Result<Option<Page>> {
+        let plain = query.filter.is_none() && query.contains.is_none() && place.family.shows_all(caller);
+        if query.limit > PAGE_MAX || query.count && !plain {
+            return Ok(None);
+        }
+        let Some(ordered) = Ordered::of(query, place.family) else { return Ok(None) };
+        // One more than the page tells that there is a next one.
+        let wanted = query.limit + 1;
+        let most = if plain { wanted } else { TRIED.max(8 * wanted) };
+        let (mut read, mut kept) = (0, Vec::new());
+        let mut rows = ordered.statement(place, most).fetch(&self.pool);
+        while let Some(row) = rows.try_next().await? {
+            read += 1;
+            let mut entity = Entity::read(&row)?;
+            if !is_visible(place, &entity, caller) {
+                continue;
+            }
+            let mut map = entity.take_shown();
+            beside.add(&entity, &mut map);
+            if query.wants(place.family, &map) {
+                kept.push((entity.id, map));
+            }
+            if kept.len() == wanted {
+                break;
+            }
+        }
+        drop(rows);
+        if kept.len() < wanted && read == most {
+            return Ok(None);
+        }
+        let more = kept.len() == wanted;
+        kept.truncate(query.limit);
+        let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
+        let total = if query.count { Some(self.count(place).await?) } else { None };
+        let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
+        Ok(Some(Page { items, next_cursor, total }))
+    }
+
+    async fn count(&self, place: &Place) -> Result<usize> {
+        let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
+        let row = statement(sql).bind(place.family.name).bind(&place.owner).fetch_one(&self.pool).await?;
+        Ok(row.try_get::<i64>(0)? as usize)
+    }
+
+    /// Gives entities of earlier builds and of their copies the text that an index orders them by.
+    pub(crate) async fn fill_sort_texts(&self) -> Result<()> {
+        loop {
+            let sql = "SELECT family, id, body FROM entity WHERE sort_text IS NULL LIMIT ?";
+            let rows = statement(sql).bind(FILLED_AT_ONCE as i64).fetch_all(&self.pool).await?;
+            if rows.is_empty() {
+                return Ok(());
+            }
+            let mut tx = db::begin(&self.pool).await?;
+            for row in rows {
+                let (name, id, body): (String, String, String) = (row.try_get(0)?, row.try_get(1)?, row.try_get(2)?);
+                let body: Map<String, Value> = serde_json::from_str(&body).map_err(Problem::internal)?;
+                let text = family(&name).map(|family| family.sort_text(&body)).unwrap_or_default();
+                // Another server may start at the same time.
+                let sql = "UPDATE entity SET sort_text = ? WHERE family = ? AND id = ? AND sort_text IS NULL";
+                statement(sql).bind(text).bind(name).bind(id).execute(&mut *tx).await?;
+            }
+            tx.commit().await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::families::{GROUPS, RESOURCES, ROUTES, RULES, SILENCES, USERS};
+
+    #[test]
+    fn texts_order_as_values_do() {
+        let text = |values: Value| joined(values.as_array().expect("a list").iter()).expect("a text");
+        let ascending = [
+            json!([null, "b", 3]),
+            json!(["a", "b", null]),
+            json!(["a", "b", 9]),
+            json!(["a", "b", 10]),
+            json!(["a", "b c", 1]),
+            json!(["a b", "a", 0]),
+            json!(["ab", "a", 0]),
+            json!(["é", "a", 0]),
+        ];
+        for pair in ascending.windows(2) {
+            assert!(text(pair[0].clone()) < text(pair[1].clone()), "{pair:?}");
+        }
+        let (from, to) = beginning_with(&["a", "b"]);
+        let inside: Vec<bool> = ascending.iter().map(|v| text(v.clone())).map(|t| from <= t && t < to).collect();
+        assert_eq!(inside, [false, true, true, true, false, false, false, false]);
+        for other in [json!([-1]), json!([10_000_000_000_i64]), json!([true]), json!([{}])] {
+            assert_eq!(joined(other.as_array().expect("a list").iter()), None, "{other}");
+        }
+    }
+
+    #[test]
+    fn what_families_are_ordered_by() {
+        assert_eq!(GROUPS.indexed(), ["name"]);
+        assert_eq!(USERS.indexed(), ["username"]);
+        assert_eq!(RESOURCES.indexed(), ["displayName"]);
+        assert_eq!(RULES.indexed(), ["namespace", "group", "position"]);
+        assert_eq!(ROUTES.indexed(), ["receiver"]);
+        // Prose is too long for an index.
+        assert!(SILENCES.indexed().is_empty());
+    }
+}
