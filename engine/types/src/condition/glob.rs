@@ -68,6 +68,11 @@ impl Glob {
         text.starts_with(&self.prefix) && self.regex.is_match(text)
     }
 
+    /// Names of segments.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
+    }
+
     /// The pattern as a regular expression, anchored at both ends.
     pub fn regex(&self) -> &Regex {
         &self.regex

@@ -256,6 +256,15 @@ impl Leaf {
         format!("{:?} {} {:?}", self.field, self.folded, self.test)
     }
 
+    /// Names of what it may capture.
+    pub(super) fn captured(&self) -> Vec<&str> {
+        match &self.test {
+            Test::Regex(regex) => regex.capture_names().flatten().collect(),
+            Test::Glob(glob) => glob.names().collect(),
+            _ => Vec::new(),
+        }
+    }
+
     /// About how much time it takes: the cheap ones are asked first where the order does not matter.
     pub(super) fn cost(&self) -> u32 {
         match &self.test {
