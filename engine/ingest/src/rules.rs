@@ -170,6 +170,9 @@ impl ExtractionRules {
     fn apply_to_chunk(&self, chunk: &mut Chunk<'_>, by_service: Vec<Vec<usize>>, wanted: &[Vec<usize>]) {
         let mut scratch = String::new();
         for (mut rows, places) in by_service.into_iter().zip(wanted) {
+            if !places.is_empty() {
+                chunk.forget();
+            }
             for place in places {
                 if rows.is_empty() {
                     break;
@@ -227,14 +230,18 @@ impl Running {
     /// Applies the rule to records of a chunk; those for which it ends the chain are taken away.
     fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, scratch: &mut String) {
         let began = Instant::now();
-        let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
-        rows.retain(|row| {
+        let (mut selected, mut failed) = (chunk.select(planned, rows), 0);
+        selected.retain(|row| {
             let applied = chunk.apply(&self.rule, planned, *row, scratch);
-            matched += u64::from(applied.is_some());
             failed += applied.unwrap_or_default();
-            applied.is_none() || !self.rule.stop
+            applied.is_some()
         });
-        self.count(began, seen, matched, failed);
+        self.count(began, rows.len() as u64, selected.len() as u64, failed);
+        if self.rule.stop && !selected.is_empty() {
+            // Both are in order.
+            rows.retain(|row| selected.binary_search(row).is_err());
+            chunk.forget();
+        }
     }
 
     /// Counts records that it was put to since a time.

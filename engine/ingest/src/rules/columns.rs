@@ -32,8 +32,10 @@ pub(super) struct Plan {
     tests: SharedTests,
     /// The field of each test.
     test_fields: Vec<usize>,
-    /// Tests of each field.
-    readers: Vec<Vec<usize>>,
+    /// Tests and conditions of each field.
+    readers: Vec<(Vec<usize>, Vec<usize>)>,
+    /// The different conditions, each with the fields that it looks at.
+    conditions: Vec<(SharedCondition, Vec<usize>)>,
     /// Severity, and what it is called otherwise, if a rule names it.
     severity: Option<[usize; 3]>,
 }
@@ -41,7 +43,8 @@ pub(super) struct Plan {
 /// A rule's part of it.
 #[derive(Debug)]
 pub(super) struct Planned {
-    condition: Option<SharedCondition>,
+    /// The place of its condition.
+    condition: Option<usize>,
     reads: Vec<(FieldName, usize)>,
     writes: Vec<(String, usize)>,
 }
@@ -50,8 +53,16 @@ impl Plan {
     /// Numbers what rules name and ask.
     pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<Planned>) {
         let mut plan = Self::default();
+        let mut places: HashMap<String, usize> = HashMap::new();
         let planned = rules.map(|rule| Planned {
-            condition: rule.condition().map(|condition| plan.tests.add(condition)),
+            condition: rule.condition().map(|condition| {
+                let condition = plan.tests.add(condition);
+                // Tests are numbers now: what reads alike is alike.
+                *places.entry(format!("{condition:?}")).or_insert_with(|| {
+                    plan.conditions.push((condition, Vec::new()));
+                    plan.conditions.len() - 1
+                })
+            }),
             reads: rule.reads().map(|name| (name.clone(), plan.number(key_of(name)))).collect(),
             writes: rule.writes().map(|field| (field.to_owned(), plan.number(field))).collect(),
         });
@@ -61,12 +72,18 @@ impl Plan {
             let field = plan.number(&key);
             plan.test_fields.push(field);
         }
+        for (condition, fields) in &mut plan.conditions {
+            *fields = condition.tests().into_iter().map(|test| plan.test_fields[test]).collect();
+        }
         if let Some(severity) = plan.numbers.get("severity").copied() {
             plan.severity = Some([severity, plan.number("severity_text"), plan.number("level")]);
         }
-        plan.readers = vec![Vec::new(); plan.fields.len()];
+        plan.readers = vec![(Vec::new(), Vec::new()); plan.fields.len()];
         for (test, field) in plan.test_fields.iter().enumerate() {
-            plan.readers[*field].push(test);
+            plan.readers[*field].0.push(test);
+        }
+        for (place, (_, fields)) in plan.conditions.iter().enumerate() {
+            fields.iter().for_each(|field| plan.readers[*field].1.push(place));
         }
         (plan, planned)
     }
@@ -115,6 +132,8 @@ pub(super) struct Chunk<'a> {
     cells: Vec<Vec<Cell>>,
     /// By test and record; empty: nobody asked yet.
     answers: Vec<Vec<u8>>,
+    /// By condition: records of the present service that fulfil it, if they are known.
+    selected: Vec<Option<Vec<usize>>>,
     set: Vec<Set>,
 }
 
@@ -154,7 +173,8 @@ impl<'a> Chunk<'a> {
             }
             cells[severity] = column;
         }
-        Self { plan, batch, rows, cells, answers: vec![Vec::new(); plan.tests.len()], set: Vec::new() }
+        let (answers, selected) = (vec![Vec::new(); plan.tests.len()], vec![None; plan.conditions.len()]);
+        Self { plan, batch, rows, cells, answers, selected, set: Vec::new() }
     }
 
     fn text(&self, field: usize, row: usize) -> Option<&str> {
@@ -200,14 +220,44 @@ impl<'a> Chunk<'a> {
             column[row] = Cell::Set(self.set.len());
             self.set.push(Set { row, field, value });
         }
-        for test in &self.plan.readers[field] {
+        let (tests, conditions) = &self.plan.readers[field];
+        for test in tests {
             if let Some(answer) = self.answers[*test].get_mut(row) {
                 *answer = UNKNOWN;
             }
         }
+        for place in conditions {
+            self.selected[*place] = None;
+        }
     }
 
-    /// Applies a rule to a record. Gives how many targets could not be written; none: it did not match.
+    /// Forgets which records fulfil conditions: those that are looked at are others now.
+    pub(super) fn forget(&mut self) {
+        self.selected.fill(None);
+    }
+
+    /// Gives those of some records that fulfil the condition of a rule. What a rule does to one record changes no other, so
+    /// that all may be asked before the first is changed.
+    pub(super) fn select(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
+        let Some(place) = planned.condition else { return rows.to_vec() };
+        if let Some(known) = &self.selected[place] {
+            return known.clone();
+        }
+        let plan = self.plan;
+        let (condition, fields) = &plan.conditions[place];
+        let found: Vec<usize> = if fields.iter().all(|field| self.cells[*field].is_empty()) {
+            // No record has any of its fields: it says the same of all.
+            let holds = condition.holds(&mut |test| plan.tests.passes(test, None));
+            if holds { rows.to_vec() } else { Vec::new() }
+        } else {
+            rows.iter().copied().filter(|row| condition.holds(&mut |test| self.ask(test, *row))).collect()
+        };
+        self.selected[place] = Some(found.clone());
+        found
+    }
+
+    /// Applies a rule to a record that fulfils its condition. Gives how many targets could not be written; none: it did not
+    /// match.
     pub(super) fn apply(
         &mut self,
         rule: &ExtractionRule,
@@ -215,11 +265,6 @@ impl<'a> Chunk<'a> {
         row: usize,
         scratch: &mut String,
     ) -> Option<u64> {
-        if let Some(condition) = &planned.condition
-            && !condition.holds(&mut |test| self.ask(test, row))
-        {
-            return None;
-        }
         rule.extract(&mut At { chunk: self, planned, row }, scratch, None)
     }
 

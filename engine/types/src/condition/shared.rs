@@ -91,6 +91,13 @@ impl SharedCondition {
     pub fn holds(&self, ask: &mut dyn FnMut(usize) -> bool) -> bool {
         self.0.holds(ask)
     }
+
+    /// The tests that it asks.
+    pub fn tests(&self) -> Vec<usize> {
+        let mut found = Vec::new();
+        self.0.tests(&mut found);
+        found
+    }
 }
 
 impl Part {
@@ -100,6 +107,14 @@ impl Part {
             Self::Any(parts) => parts.iter().any(|part| part.holds(ask)),
             Self::Not(part) => !part.holds(ask),
             Self::Test(test) => ask(*test),
+        }
+    }
+
+    fn tests(&self, into: &mut Vec<usize>) {
+        match self {
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.tests(into)),
+            Self::Not(part) => part.tests(into),
+            Self::Test(test) => into.push(*test),
         }
     }
 }
