@@ -6,8 +6,8 @@ use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
 use quiver_types::condition::glob_of_services;
-use quiver_types::detection::{BT_ID, BT_KIND, BT_NAME, BT_RULE, Candidate, Detected, Detector, PageRow};
-use quiver_types::spans::{Attributes, SpanRow, Value, find_text as find, is_entry};
+use quiver_types::detection::{BT_ID, BT_KIND, BT_NAME, BT_RULE, Candidate, Detected, Detecting, Detector, PageRow};
+use quiver_types::spans::{SpanRow, Value, find_text as find, is_entry, push_replaced};
 
 /// Puts the transaction that it begins on each span that begins one; of what happens in browsers the rules of pages decide
 /// first.
@@ -16,10 +16,13 @@ pub fn detect(batch: &mut SpansBatch, detector: &Detector, pages: &Detector) {
         return;
     }
     let mut found = Vec::with_capacity(batch.len());
+    let (mut of_services, mut of_pages) = (Detecting::new(detector), Detecting::new(pages));
     each(batch, |_, span, _| {
-        let page = page_of(span).filter(|_| !pages.is_empty());
-        let of_page = page.and_then(|page| pages.decide(&page.candidate(span.service)));
-        let decided = of_page.map_or_else(|| detector.detect(&span.candidate), |(_, found)| found);
+        let page = if pages.is_empty() { None } else { page_of(span) };
+        let decided = match page.and_then(|page| of_pages.decide(&page.candidate(span.service))) {
+            Some((_, of_page)) => of_page,
+            None => of_services.decide(&span.candidate).and_then(|(_, found)| found),
+        };
         found.push(decided.map_or(Mark::Keep, |found| Mark::To(Some(found))));
     });
     if found.iter().all(Mark::is_kept) {
@@ -49,23 +52,22 @@ fn mark(batch: &mut SpansBatch, found: &[Mark]) {
     debug_assert_eq!(field.data_type(), &arrow::datatypes::DataType::Binary);
     let old = batch.spans.column(place).as_binary::<i32>();
     let mut new = BinaryBuilder::with_capacity(old.len(), old.value_data().len() + found.len() * 64);
+    let mut united = Vec::new();
     for (row, detected) in found.iter().enumerate() {
         match detected {
             Mark::Keep => new.append_value(old.value(row)),
             Mark::To(detected) => {
-                let own = detected.as_ref().map(|found| {
-                    [
-                        (BT_ID, Value::Text(&found.id)),
-                        (BT_NAME, Value::Text(&found.name)),
-                        (BT_RULE, Value::Text(&found.rule)),
-                        (BT_KIND, Value::Text(&found.kind)),
-                    ]
-                });
-                let own = own.into_iter().flatten().filter(|(key, value)| *key != BT_KIND || *value != Value::Text(""));
-                let known = |key: &str| [BT_ID, BT_NAME, BT_RULE, BT_KIND].contains(&key);
-                let others = Attributes::read(old.value(row)).filter(|(key, _)| !known(key));
-                let united = Attributes::of(others.chain(own));
-                new.append_value(united.bytes());
+                let found = detected.as_ref();
+                // In order of their keys.
+                let own = [
+                    (BT_ID, found.map(|found| Value::Text(&found.id))),
+                    (BT_KIND, found.map(|found| Value::Text(&found.kind)).filter(|kind| *kind != Value::Text(""))),
+                    (BT_NAME, found.map(|found| Value::Text(&found.name))),
+                    (BT_RULE, found.map(|found| Value::Text(&found.rule))),
+                ];
+                united.clear();
+                push_replaced(old.value(row), &own, &mut united);
+                new.append_value(&united);
             }
         }
     }
@@ -101,6 +103,7 @@ impl Redetect {
 /// Replaces what spans belong to by what the rules say now; gives how many were looked at, and how many changed.
 pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -> (u64, u64) {
     let attributes = batch.spans["attributes"].as_binary::<i32>();
+    let mut detecting = Detecting::new(detector);
     let mut scanned = 0;
     let mut changed: Vec<Mark> = Vec::with_capacity(batch.len());
     each(batch, |row, span, start| {
@@ -118,8 +121,8 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
         scanned += 1;
         let old_rule = if scope.pages && !of_page { "" } else { old[2].as_deref().unwrap_or_default() };
         let decided = match &page {
-            Some(page) => detector.decide(&page.candidate(span.service)),
-            None => detector.decide(&span.candidate),
+            Some(page) => detecting.decide(&page.candidate(span.service)),
+            None => detecting.decide(&span.candidate),
         };
         if scope.pages && !of_page && decided.is_none() {
             return changed.push(Mark::Keep);

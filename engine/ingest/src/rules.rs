@@ -1,19 +1,20 @@
 //! Data-extraction rules on their way through what came in: after decoding, before the store (`config-api` 3.7). Batches of
 //! logs are here; `spans` does the same for spans.
 
-use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Instant;
 
 use quiver_types::LogsBatch;
-use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::{ExtractionRule, Record};
-use quiver_types::logs::{RecordMarks, RowFields};
-use serde_json::Value;
 
+mod columns;
 mod spans;
+#[cfg(test)]
+mod tests;
+
+use columns::{Chunk, Plan, Planned, Rewritten};
 
 /// Mean time per record above which a rule is too slow, in nanoseconds.
 const BUDGET_NS: u64 = 20_000;
@@ -21,6 +22,8 @@ const BUDGET_NS: u64 = 20_000;
 const PATIENCE_MS: i64 = 60_000;
 /// Fewest records of a minute that judge a rule.
 const JUDGED_MIN: u64 = 100;
+/// Most log records that rules go over at once.
+const CHUNK_ROWS: usize = 2048;
 
 /// What a rule did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -63,6 +66,9 @@ struct Running {
 #[derive(Debug, Default)]
 pub struct ExtractionRules {
     rules: Vec<Arc<Running>>,
+    /// What they name and ask of log records, together and each.
+    plan: Plan,
+    planned: Vec<Planned>,
 }
 
 impl ExtractionRules {
@@ -85,7 +91,9 @@ impl ExtractionRules {
                 })
             })
         });
-        Self { rules: each.collect() }
+        let rules: Vec<Arc<Running>> = each.collect();
+        let (plan, planned) = Plan::of(rules.iter().map(|running| &running.rule));
+        Self { rules, plan, planned }
     }
 
     /// Says whether there is nothing to apply.
@@ -99,10 +107,16 @@ impl ExtractionRules {
         found.map(|r| r.figures()).unwrap_or_default()
     }
 
+    /// The rules for records of a service, by their places.
+    fn places(&self, service: &str) -> Vec<usize> {
+        let running = self.rules.iter().enumerate();
+        let wanted = running.filter(|(_, r)| !r.suspended.load(Relaxed) && r.rule.is_for(service));
+        wanted.map(|(place, _)| place).collect()
+    }
+
     /// The rules for records of a service.
     fn wanted(&self, service: &str) -> Vec<&Running> {
-        let running = self.rules.iter().map(|r| &**r);
-        running.filter(|r| !r.suspended.load(Relaxed) && r.rule.is_for(service)).collect()
+        self.places(service).into_iter().map(|place| &*self.rules[place]).collect()
     }
 
     /// Applies the rules to a record of a service, whatever it is.
@@ -121,31 +135,63 @@ impl ExtractionRules {
             return Vec::new();
         }
         // Which rules are for a service is asked once per service.
-        let wanted: Vec<Vec<&Running>> = batch.services.iter().map(|service| self.wanted(service)).collect();
+        let wanted: Vec<Vec<usize>> = batch.services.iter().map(|service| self.places(service)).collect();
         if wanted.iter().all(Vec::is_empty) {
             return Vec::new();
         }
+        let known = self.plan.known(batch);
         let mut rewritten: Option<Rewritten> = None;
-        for row in 0..batch.len() {
-            let mut record = Row { row: batch.row(row), set: Vec::new() };
-            if !of_browsers || is_of_browser(&record) {
-                run(&wanted[batch.row_services[row] as usize], &mut record);
-            }
-            let set = record.set;
+        for first in (0..batch.len()).step_by(CHUNK_ROWS) {
+            let rows = CHUNK_ROWS.min(batch.len() - first);
+            let mut chunk = Chunk::new(&self.plan, batch, &known, first, rows);
+            self.apply_to_chunk(&mut chunk, rows_by_service(batch, first, rows, of_browsers), &wanted);
+            let set = chunk.into_set();
             if rewritten.is_none() && !set.is_empty() {
-                let mut begun = Rewritten::new(batch);
-                (0..row).for_each(|earlier| begun.copy(batch, earlier, &[]));
+                let mut begun = Rewritten::new(batch, &self.plan, &known);
+                (0..first).for_each(|earlier| begun.copy(batch, earlier, &self.plan, &[]));
                 rewritten = Some(begun);
             }
-            if let Some(rewritten) = &mut rewritten {
-                rewritten.copy(batch, row, &set);
+            let Some(rewritten) = &mut rewritten else { continue };
+            let mut set = set.as_slice();
+            for row in 0..rows {
+                let (own, others) = set.split_at(set.iter().take_while(|set| set.row == row).count());
+                rewritten.copy(batch, first + row, &self.plan, own);
+                set = others;
             }
         }
         if let Some(rewritten) = rewritten {
-            *batch = rewritten.batch;
+            *batch = rewritten.finish();
         }
         self.over_budget(now_ms)
     }
+
+    /// Runs rules over records of a chunk, which come by service: no record looks at another one, so that each rule is
+    /// done with all of them before the next one begins.
+    fn apply_to_chunk(&self, chunk: &mut Chunk<'_>, by_service: Vec<Vec<usize>>, wanted: &[Vec<usize>]) {
+        let mut scratch = String::new();
+        for (mut rows, places) in by_service.into_iter().zip(wanted) {
+            if !places.is_empty() {
+                chunk.forget();
+            }
+            for place in places {
+                if rows.is_empty() {
+                    break;
+                }
+                self.rules[*place].apply_to_rows(chunk, &self.planned[*place], &mut rows, &mut scratch);
+            }
+        }
+    }
+}
+
+/// Places of the records of each service in a chunk: of all, or of those of browsers only.
+fn rows_by_service(batch: &LogsBatch, first: usize, rows: usize, of_browsers: bool) -> Vec<Vec<usize>> {
+    let mut by_service = vec![Vec::new(); batch.services.len()];
+    for row in 0..rows {
+        if !of_browsers || is_of_browser(batch, first + row) {
+            by_service[batch.row_services[first + row] as usize].push(row);
+        }
+    }
+    by_service
 }
 
 /// Runs rules in their order, until one that matched ends the chain.
@@ -158,8 +204,8 @@ fn run(rules: &[&Running], record: &mut dyn Record) {
 }
 
 /// Whether a record was sent by an instrumentation of browsers.
-fn is_of_browser(record: &Row<'_>) -> bool {
-    record.get(&FieldName::Bare("telemetry.sdk.language".to_owned())).is_some_and(|language| language == "webjs")
+fn is_of_browser(batch: &LogsBatch, row: usize) -> bool {
+    batch.row(row).find(|(name, _)| *name == "telemetry.sdk.language").is_some_and(|(_, language)| language == "webjs")
 }
 
 impl Running {
@@ -177,11 +223,33 @@ impl Running {
     fn apply(&self, record: &mut dyn Record) -> bool {
         let began = Instant::now();
         let applied = self.rule.apply(record);
-        self.ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
-        self.seen.fetch_add(1, Relaxed);
-        self.matched.fetch_add(u64::from(applied.matched), Relaxed);
-        self.failed.fetch_add(applied.errors.len() as u64, Relaxed);
+        self.count(began, 1, u64::from(applied.matched), applied.errors.len() as u64);
         applied.matched
+    }
+
+    /// Applies the rule to records of a chunk; those for which it ends the chain are taken away.
+    fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, scratch: &mut String) {
+        let began = Instant::now();
+        let (mut selected, mut failed) = (chunk.select(planned, rows), 0);
+        selected.retain(|row| {
+            let applied = chunk.apply(&self.rule, planned, *row, scratch);
+            failed += applied.unwrap_or_default();
+            applied.is_some()
+        });
+        self.count(began, rows.len() as u64, selected.len() as u64, failed);
+        if self.rule.stop && !selected.is_empty() {
+            // Both are in order.
+            rows.retain(|row| selected.binary_search(row).is_err());
+            chunk.forget();
+        }
+    }
+
+    /// Counts records that it was put to since a time.
+    fn count(&self, began: Instant, seen: u64, matched: u64, failed: u64) {
+        self.ns.fetch_add(began.elapsed().as_nanos() as u64, Relaxed);
+        self.seen.fetch_add(seen, Relaxed);
+        self.matched.fetch_add(matched, Relaxed);
+        self.failed.fetch_add(failed, Relaxed);
     }
 
     /// Judges the minute that ended; says whether the rule has just been suspended.
@@ -198,173 +266,5 @@ impl Running {
         *minute = (now_ms, seen, ns);
         let slow = records >= JUDGED_MIN && time / records > BUDGET_NS;
         slow && !self.suspended.swap(true, Relaxed)
-    }
-}
-
-/// A row that rules are applied to: what they set goes before what it has.
-struct Row<'a> {
-    row: RowFields<'a>,
-    set: Vec<(String, Option<String>)>,
-}
-
-/// The field of a record that a name means.
-fn key_of(name: &FieldName) -> &str {
-    match name {
-        FieldName::Intrinsic(key) => key,
-        FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key,
-    }
-}
-
-impl Fields for Row<'_> {
-    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
-        let key = key_of(name);
-        if let Some((_, value)) = self.set.iter().find(|(known, _)| known == key) {
-            return value.as_deref().map(Cow::Borrowed);
-        }
-        let find = |key: &str| self.row.clone().find(|(known, _)| *known == key).map(|(_, v)| Cow::Borrowed(v));
-        // Who sends severity calls it so or otherwise.
-        find(key).or_else(|| (key == "severity").then(|| find("severity_text").or_else(|| find("level"))).flatten())
-    }
-}
-
-impl Record for Row<'_> {
-    fn set(&mut self, field: &str, value: &Value) {
-        let text = match value {
-            Value::Null => None,
-            Value::String(text) => Some(text.clone()),
-            other => Some(other.to_string()),
-        };
-        match self.set.iter_mut().find(|(known, _)| known == field) {
-            Some((_, old)) => *old = text,
-            None => self.set.push((field.to_owned(), text)),
-        }
-    }
-}
-
-/// A batch that is being written anew with what rules set.
-struct Rewritten {
-    batch: LogsBatch,
-    names: HashMap<Arc<str>, u32>,
-}
-
-impl Rewritten {
-    fn new(of: &LogsBatch) -> Self {
-        let names = of.names.iter().enumerate().map(|(n, name)| (Arc::clone(name), n as u32)).collect();
-        let batch = LogsBatch {
-            names: of.names.clone(),
-            services: of.services.clone(),
-            streams: of.streams.clone(),
-            stream_bytes: of.stream_bytes.clone(),
-            ..LogsBatch::default()
-        };
-        Self { batch, names }
-    }
-
-    fn copy(&mut self, of: &LogsBatch, row: usize, set: &[(String, Option<String>)]) {
-        for (name, value) in of.row(row) {
-            if set.iter().all(|(field, _)| field != name) {
-                self.push(name, value);
-            }
-        }
-        for (name, value) in set {
-            // An empty value is none.
-            if let Some(value) = value.as_deref().filter(|v| !v.is_empty()) {
-                self.push(name, value);
-            }
-        }
-        let marks = RecordMarks {
-            severity: of.severity.get(row).copied().unwrap_or(0),
-            observed: of.observed.get(row).copied().unwrap_or(0),
-        };
-        self.batch.end_row(of.time[row], of.row_streams[row], of.row_services[row], marks);
-    }
-
-    fn push(&mut self, name: &str, value: &str) {
-        let known = self.names.get(name).copied();
-        let number = known.unwrap_or_else(|| {
-            let (name, number): (Arc<str>, u32) = (name.into(), self.batch.names.len() as u32);
-            self.batch.names.push(Arc::clone(&name));
-            self.names.insert(name, number);
-            number
-        });
-        self.batch.push_field(number, value);
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    fn rule(id: &str, body: Value) -> (ExtractionRule, i64) {
-        let mut body = body;
-        body["signal"] = json!("logs");
-        (ExtractionRule::of_json(id, body.as_object().unwrap()).unwrap(), 1)
-    }
-
-    fn batch() -> LogsBatch {
-        let mut batch = LogsBatch {
-            names: vec!["_msg".into(), "level".into()],
-            services: vec!["cart".into(), "".into()],
-            ..LogsBatch::default()
-        };
-        let stream = batch.push_stream(&[]);
-        for (n, (message, service)) in [("took 12 ms", 0), ("no figure", 0), ("took 7 ms", 1)].iter().enumerate() {
-            batch.push_field(0, message);
-            batch.push_field(1, "info");
-            batch.end_row(n as i64, stream, *service, RecordMarks { severity: 9, observed: 0 });
-        }
-        batch
-    }
-
-    fn rows(batch: &LogsBatch) -> Vec<Vec<(&str, &str)>> {
-        (0..batch.len()).map(|row| batch.row(row).collect()).collect()
-    }
-
-    #[test]
-    fn fields_are_added() {
-        let took = json!({"method": "regex", "expression": "took (?P<ms>[0-9]+)", "service": "cart",
-            "targets": [{"field": "ms", "from": "ms", "type": "int"}]});
-        let rules = ExtractionRules::new(vec![rule("r", took)], &ExtractionRules::default());
-        let mut batch = batch();
-        assert!(rules.apply(&mut batch, false, 1).is_empty());
-        let expected = [
-            vec![("_msg", "took 12 ms"), ("level", "info"), ("ms", "12")],
-            vec![("_msg", "no figure"), ("level", "info")],
-            vec![("_msg", "took 7 ms"), ("level", "info")],
-        ];
-        assert_eq!(rows(&batch), expected);
-        assert_eq!((batch.severity.len(), batch.time.len()), (3, 3));
-        let figures = rules.figures("r");
-        assert_eq!((figures.seen, figures.matched, figures.failed), (2, 1, 0));
-    }
-
-    #[test]
-    fn the_chain_ends_where_a_rule_says() {
-        let constant = |text: &str, stop: bool| {
-            json!({"method": "constant", "expression": text, "stop": stop,
-                "targets": [{"field": "level", "overwrite": true}]})
-        };
-        let rules = vec![rule("a", constant("first", true)), rule("b", constant("second", false))];
-        let mut batch = batch();
-        ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, false, 1);
-        assert!(rows(&batch).iter().all(|row| row.contains(&("level", "first"))), "{:?}", rows(&batch));
-    }
-
-    #[test]
-    fn slow_rules_are_left_out() {
-        let rules = ExtractionRules::new(
-            vec![rule("r", json!({"method": "constant", "expression": "x", "targets": [{"field": "y"}]}))],
-            &ExtractionRules::default(),
-        );
-        rules.apply(&mut batch(), false, 1);
-        rules.rules[0].ns.store(1_000_000_000, Relaxed);
-        rules.rules[0].seen.store(1000, Relaxed);
-        assert_eq!(rules.apply(&mut batch(), false, 30_000), Vec::<String>::new());
-        assert_eq!(rules.apply(&mut batch(), false, 61_000), ["r"]);
-        let mut after = batch();
-        rules.apply(&mut after, false, 62_000);
-        assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
     }
 }

@@ -10,11 +10,13 @@ use serde_json::{Map, Value};
 
 mod glob;
 mod leaf;
+mod shared;
 mod template;
 mod variables;
 
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
+pub use shared::{SharedCondition, SharedTests};
 pub use template::NameTemplate;
 pub use variables::bind;
 
@@ -154,10 +156,17 @@ impl Condition {
         holds
     }
 
+    /// Names of what its patterns may capture.
+    pub fn captured(&self) -> Vec<&str> {
+        let mut found = Vec::new();
+        self.0.leaves(&mut |leaf| found.extend(leaf.captured()));
+        found
+    }
+
     /// All fields that it names.
     pub fn fields(&self) -> Vec<&FieldName> {
         let mut found = Vec::new();
-        self.0.fields(&mut found);
+        self.0.leaves(&mut |leaf| found.push(&leaf.field));
         found
     }
 
@@ -192,11 +201,11 @@ impl Node {
         }
     }
 
-    fn fields<'a>(&'a self, into: &mut Vec<&'a FieldName>) {
+    fn leaves<'a>(&'a self, each: &mut dyn FnMut(&'a Leaf)) {
         match self {
-            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.fields(into)),
-            Self::Not(part) => part.fields(into),
-            Self::Leaf(leaf) => into.push(&leaf.field),
+            Self::All(parts) | Self::Any(parts) => parts.iter().for_each(|part| part.leaves(each)),
+            Self::Not(part) => part.leaves(each),
+            Self::Leaf(leaf) => each(leaf),
         }
     }
 

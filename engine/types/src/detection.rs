@@ -7,11 +7,15 @@ use std::sync::Mutex;
 use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
-use crate::condition::{Captures, Condition, ConditionError, Fields, Glob, NameTemplate, glob_of_services};
+use crate::condition::{
+    Captures, Condition, ConditionError, Fields, Glob, NameTemplate, SharedCondition, SharedTests, glob_of_services,
+};
 
+mod many;
 mod pages;
 mod sample;
 
+pub use many::Detecting;
 pub use pages::PageRow;
 pub use sample::Sample;
 
@@ -25,6 +29,9 @@ pub const BT_NAME: &str = "bt.name";
 pub const BT_RULE: &str = "bt.rule";
 /// The attribute that holds what happened, for transactions of pages.
 pub const BT_KIND: &str = "bt.kind";
+
+/// Digits of ids.
+const HEX: &[u8; 16] = b"0123456789abcdef";
 
 /// A compiled rule.
 #[derive(Debug, Clone)]
@@ -45,6 +52,8 @@ pub struct DetectionRule {
     pages: bool,
     condition: Condition,
     template: NameTemplate,
+    /// Whether the name has something that the condition captures.
+    names_captured: bool,
 }
 
 /// A span, as rules look at it.
@@ -98,6 +107,7 @@ impl DetectionRule {
         };
         match condition {
             Some(condition) if errors.is_empty() => Ok(Self {
+                names_captured: template.names_any(&condition.captured()),
                 id: id.to_owned(),
                 priority: body.get("priority").and_then(Value::as_i64).unwrap_or(100),
                 excludes: text(body, "action") == "exclude",
@@ -135,14 +145,22 @@ impl DetectionRule {
 
     /// Gives the name under which a span belongs to the rule, if it does.
     pub fn name_of(&self, span: &Candidate<'_>) -> Option<String> {
-        let fits = (span.is_entry || !self.entries_only)
-            && (self.kind.is_empty() || self.kind == span.kind)
-            && self.is_for(span.service);
-        if !fits {
-            return None;
-        }
+        let fits = self.is_about(span) && self.is_for(span.service) && self.condition.matches(span.fields);
+        fits.then(|| self.rendered(span))
+    }
+
+    /// Says whether it may be about a span of a service that it is for.
+    fn is_about(&self, span: &Candidate<'_>) -> bool {
+        (span.is_entry || !self.entries_only) && (self.kind.is_empty() || self.kind == span.kind)
+    }
+
+    /// Gives the name of a span that fulfils the condition.
+    fn rendered(&self, span: &Candidate<'_>) -> String {
         let mut captures = Captures::new();
-        self.condition.captures(span.fields, &mut captures).then(|| self.template.render(span.fields, &captures))
+        if self.names_captured {
+            self.condition.captures(span.fields, &mut captures);
+        }
+        self.template.render(span.fields, &captures)
     }
 }
 
@@ -161,15 +179,20 @@ pub struct Detected {
 
 /// Gives the id of a transaction: it follows from its service and its name.
 pub fn transaction_id(service: &str, name: &str) -> String {
-    format!("{:032x}", xxh3_128(format!("{service}\0{name}").as_bytes()))
+    let hash = xxh3_128(&[service.as_bytes(), &b"\0"[..], name.as_bytes()].concat());
+    let digits = (0..32).rev().map(|digit| char::from(HEX[(hash >> (4 * digit)) as usize & 15]));
+    digits.collect()
 }
 
 /// All enabled rules in their order, and the names that they gave.
 #[derive(Debug, Default)]
 pub struct Detector {
     rules: Vec<DetectionRule>,
-    /// Names of key transactions with their services: they are never folded.
-    keys: HashSet<(String, String)>,
+    /// What the rules ask, together and each.
+    tests: SharedTests,
+    conditions: Vec<SharedCondition>,
+    /// Names of key transactions by service: they are never folded.
+    keys: HashMap<String, HashSet<String>>,
     /// Those that are patterns.
     key_patterns: Vec<(String, Glob)>,
     names: Mutex<HashMap<String, HashSet<String>>>,
@@ -182,7 +205,13 @@ impl Detector {
         let patterns = keys.iter().filter(|(_, name)| name.contains(['*', '{']));
         let key_patterns =
             patterns.filter_map(|(service, name)| Some((service.clone(), Glob::parse(name, false).ok()?))).collect();
-        Self { rules, keys, key_patterns, names: Mutex::default() }
+        let mut by_service: HashMap<String, HashSet<String>> = HashMap::new();
+        for (service, name) in keys {
+            by_service.entry(service).or_default().insert(name);
+        }
+        let mut tests = SharedTests::default();
+        let conditions = rules.iter().map(|rule| tests.add(&rule.condition)).collect();
+        Self { rules, tests, conditions, keys: by_service, key_patterns, names: Mutex::default() }
     }
 
     /// Takes note of names that were given elsewhere, as far as there is room for them.
@@ -225,17 +254,17 @@ impl Detector {
     /// excludes it.
     pub fn decide(&self, span: &Candidate<'_>) -> Option<(&str, Option<Detected>)> {
         let (rule, name) = self.rules.iter().find_map(|rule| rule.name_of(span).map(|name| (rule, name)))?;
+        Some((&rule.id, self.found(rule, span, name)))
+    }
+
+    /// Puts a span that belongs to a rule under its name; nothing where the rule excludes it.
+    fn found(&self, rule: &DetectionRule, span: &Candidate<'_>, name: String) -> Option<Detected> {
         if rule.excludes {
-            return Some((&rule.id, None));
+            return None;
         }
         let name = self.folded(rule, span.service, name);
-        let found = Detected {
-            id: transaction_id(span.service, &name),
-            name,
-            rule: rule.id.clone(),
-            kind: span.kind.to_owned(),
-        };
-        Some((&rule.id, Some(found)))
+        let (id, rule) = (transaction_id(span.service, &name), rule.id.clone());
+        Some(Detected { id, name, rule, kind: span.kind.to_owned() })
     }
 
     /// The names that rules gave so far, by rule: what another one goes on from ([`Self::knowing`]).
@@ -250,16 +279,16 @@ impl Detector {
     }
 
     fn folded(&self, rule: &DetectionRule, service: &str, name: String) -> String {
-        let is_key = self.keys.contains(&(service.to_owned(), name.clone()))
+        let is_key = self.keys.get(service).is_some_and(|names| names.contains(&name))
             || self.key_patterns.iter().any(|(of, glob)| of == service && glob.matches(&name));
         if is_key {
             return name;
         }
         let Ok(mut names) = self.names.lock() else { return name };
-        let known = names.entry(rule.id.clone()).or_default();
-        if known.contains(&name) {
+        if names.get(&rule.id).is_some_and(|known| known.contains(&name)) {
             return name;
         }
+        let known = names.entry(rule.id.clone()).or_default();
         if known.len() >= rule.names_max {
             return OTHER.to_owned();
         }

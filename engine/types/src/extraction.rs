@@ -123,47 +123,74 @@ impl ExtractionRule {
         glob_of_services(if self.service.is_empty() { "*" } else { &self.service }, service)
     }
 
+    /// What must hold of a record; none: nothing.
+    pub fn condition(&self) -> Option<&Condition> {
+        self.condition.as_ref()
+    }
+
+    /// All fields that [`Self::extract`] looks at.
+    pub fn reads(&self) -> impl Iterator<Item = &FieldName> {
+        let source = self.method.reads_source().then_some(&self.source);
+        source.into_iter().chain(self.method.fields()).chain(self.targets.iter().map(Target::name))
+    }
+
+    /// All fields that it may write.
+    pub fn writes(&self) -> impl Iterator<Item = &str> {
+        self.targets.iter().map(Target::field)
+    }
+
     /// Applies the rule to a record of a service that it is for.
     pub fn apply(&self, record: &mut dyn Record) -> Applied {
         let mut applied = Applied::default();
-        if self.condition.as_ref().is_some_and(|c| !c.matches(&RecordFields(record))) {
-            return applied;
-        }
-        let source = if self.method.reads_source() {
-            match record.get(&self.source) {
-                Some(text) => text.into_owned(),
-                None => return applied,
-            }
-        } else {
-            String::new()
-        };
-        let found = self.method.run(&source, &RecordFields(record));
-        if !found.matched() {
-            return applied;
-        }
-        applied.matched = true;
-        for target in &self.targets {
-            let raw = found.get(target.from());
-            let present = record.get(&FieldName::parse(target.field())).is_some_and(|v| !v.is_empty());
-            if present && !target.overwrites() {
-                continue;
-            }
-            match target.value(raw) {
-                Ok(Some(value)) => {
-                    record.set(target.field(), &value);
-                    applied.fields.push((target.field().to_owned(), value));
-                }
-                Ok(None) => {}
-                Err((why, instead)) => {
-                    applied.errors.push((target.field().to_owned(), why));
-                    if let Some(value) = instead {
-                        record.set(target.field(), &value);
-                        applied.fields.push((target.field().to_owned(), value));
-                    }
-                }
-            }
+        if self.condition.as_ref().is_none_or(|c| c.matches(&RecordFields(record))) {
+            applied.matched = self.extract(record, &mut String::new(), Some(&mut applied)).is_some();
         }
         applied
+    }
+
+    /// Does what comes after the condition: runs the method and writes the targets. Gives how many of them could not be
+    /// written; none: the method found nothing. `scratch` is room for a text; `note` takes what was written.
+    pub fn extract(
+        &self,
+        record: &mut dyn Record,
+        scratch: &mut String,
+        mut note: Option<&mut Applied>,
+    ) -> Option<u64> {
+        scratch.clear();
+        if self.method.reads_source() {
+            scratch.push_str(&record.get(&self.source)?);
+        }
+        let source = scratch.as_str();
+        if !self.targets.iter().any(|target| target.is_open(record)) {
+            return self.method.finds(source, &RecordFields(record)).then_some(0);
+        }
+        let found = self.method.run(source, &RecordFields(record));
+        if !found.matched() {
+            return None;
+        }
+        let mut failed = 0;
+        for target in &self.targets {
+            if !target.is_open(record) {
+                continue;
+            }
+            let value = match target.value(found.get(target.from())) {
+                Ok(value) => value,
+                Err((why, instead)) => {
+                    failed += 1;
+                    if let Some(note) = &mut note {
+                        note.errors.push((target.field().to_owned(), why));
+                    }
+                    instead
+                }
+            };
+            if let Some(value) = value {
+                record.set(target.field(), &value);
+                if let Some(note) = &mut note {
+                    note.fields.push((target.field().to_owned(), value));
+                }
+            }
+        }
+        Some(failed)
     }
 }
 

@@ -18,7 +18,8 @@ mod tags;
 mod typed;
 
 pub use attributes::{
-    Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_typed, push_typed_text,
+    Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_replaced, push_typed,
+    push_typed_text,
 };
 pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};

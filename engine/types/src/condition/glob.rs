@@ -14,6 +14,8 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 pub struct Glob {
     regex: Regex,
     names: Vec<String>,
+    /// What each text begins with that fits; empty where case does not matter.
+    prefix: String,
 }
 
 impl Glob {
@@ -25,6 +27,7 @@ impl Glob {
         if text.is_empty() || text.len() > BYTES_MAX {
             return Err(format!("must have 1 to {BYTES_MAX} bytes"));
         }
+        let prefix = text.split(['*', '{', '}']).next().filter(|_| !folded).unwrap_or_default().to_owned();
         let (mut pattern, mut names) = (String::from("(?s)^"), Vec::new());
         let (mut rest, mut at_start) = (text, true);
         while let Some(c) = rest.chars().next() {
@@ -57,12 +60,17 @@ impl Glob {
         }
         pattern.push('$');
         let regex = RegexBuilder::new(&pattern).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
-        Ok(Self { regex: regex.map_err(|_| "is too large when it is compiled")?, names })
+        Ok(Self { regex: regex.map_err(|_| "is too large when it is compiled")?, names, prefix })
     }
 
     /// Says whether a text fits as a whole.
     pub fn matches(&self, text: &str) -> bool {
-        self.regex.is_match(text)
+        text.starts_with(&self.prefix) && self.regex.is_match(text)
+    }
+
+    /// Names of segments.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.names.iter().map(String::as_str)
     }
 
     /// The pattern as a regular expression, anchored at both ends.
@@ -72,6 +80,9 @@ impl Glob {
 
     /// As [`Self::matches`]; adds what the named segments held.
     pub fn captures(&self, text: &str, into: &mut Captures) -> bool {
+        if self.names.is_empty() || !text.starts_with(&self.prefix) {
+            return self.matches(text);
+        }
         let Some(parts) = self.regex.captures(text) else { return false };
         for (n, name) in self.names.iter().enumerate() {
             into.push((name.clone(), parts.get(n + 1).map_or("", |part| part.as_str()).to_owned()));

@@ -3,6 +3,7 @@
 use std::borrow::Cow;
 use std::cmp::Ordering;
 
+use memchr::memmem;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
@@ -72,6 +73,10 @@ pub enum Test {
 pub(super) struct Leaf {
     pub(super) field: FieldName,
     pub(super) test: Test,
+    /// Whether texts are compared in any case: patterns do not tell.
+    folded: bool,
+    /// Finds the text of `contains` without being made anew for each row.
+    finder: Option<memmem::Finder<'static>>,
 }
 
 type Checked<T> = Result<T, (&'static str, String)>;
@@ -235,8 +240,48 @@ impl Leaf {
             }
         };
         match (field, test) {
-            (Ok(field), Some(test)) if errors.is_empty() => Ok(Self { field, test }),
+            (Ok(field), Some(test)) if errors.is_empty() => {
+                let finder = match &test {
+                    Test::Contains(part, false) => Some(memmem::Finder::new(part).into_owned()),
+                    _ => None,
+                };
+                Ok(Self { field, test, folded, finder })
+            }
             _ => Err(errors),
+        }
+    }
+
+    /// What tells it from others: two with the same text ask the same.
+    pub(super) fn key(&self) -> String {
+        format!("{:?} {} {:?}", self.field, self.folded, self.test)
+    }
+
+    /// Names of what it may capture.
+    pub(super) fn captured(&self) -> Vec<&str> {
+        match &self.test {
+            Test::Regex(regex) => regex.capture_names().flatten().collect(),
+            Test::Glob(glob) => glob.names().collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// About how much time it takes: the cheap ones are asked first where the order does not matter.
+    pub(super) fn cost(&self) -> u32 {
+        match &self.test {
+            Test::Exists(_) => 0,
+            Test::In(..) | Test::NotIn(..) | Test::Starts(..) | Test::Ends(..) | Test::Within(..) => 1,
+            Test::Contains(..) => 2,
+            Test::Glob(_) => 3,
+            Test::Regex(_) => 4,
+        }
+    }
+
+    /// Says whether the text of the field, none where it is not there, passes.
+    pub(super) fn passes(&self, found: Option<&str>) -> bool {
+        match (found, &self.finder) {
+            (None, _) => self.test.holds_without(),
+            (Some(found), Some(finder)) => finder.find(found.as_bytes()).is_some(),
+            (Some(found), None) => self.test.holds(found),
         }
     }
 
@@ -244,7 +289,12 @@ impl Leaf {
         let Some(found) = row.get(&self.field) else { return self.test.holds_without() };
         match (&self.test, captures) {
             (Test::Regex(regex), Some(into)) => {
-                let Some(parts) = regex.captures(&found) else { return false };
+                // Most texts do not fit: that is said without room for what would be captured.
+                if !regex.is_match(&found) {
+                    return false;
+                }
+                let parts = (regex.captures_len() > 1).then(|| regex.captures(&found)).flatten();
+                let Some(parts) = parts else { return true };
                 for name in regex.capture_names().flatten() {
                     if let Some(part) = parts.name(name) {
                         into.push((name.to_owned(), part.as_str().to_owned()));
@@ -253,7 +303,7 @@ impl Leaf {
                 true
             }
             (Test::Glob(glob), Some(into)) => glob.captures(&found, into),
-            (test, _) => test.holds(&found),
+            _ => self.passes(Some(&found)),
         }
     }
 }

@@ -1,7 +1,5 @@
 //! Templates of names: text with `{field}` and `{capture}`.
 
-use std::fmt::Write;
-
 use super::{Captures, FieldName, Fields};
 
 /// Longest template and longest name, in characters.
@@ -60,6 +58,11 @@ impl NameTemplate {
         })
     }
 
+    /// Says whether it names one of these captured parts.
+    pub fn names_any(&self, captured: &[&str]) -> bool {
+        self.0.iter().any(|piece| matches!(piece, Piece::Part(key, _) if captured.contains(&key.as_str())))
+    }
+
     /// Makes a name; captured parts go before fields of the same name.
     pub fn render(&self, row: &dyn Fields, captures: &Captures) -> String {
         let mut name = String::new();
@@ -68,11 +71,13 @@ impl NameTemplate {
                 Piece::Text(text) => name.push_str(text),
                 Piece::Part(key, field) => {
                     let captured = captures.iter().find(|(known, _)| known == key).map(|(_, value)| value.as_str());
-                    let found = row.get(field);
-                    let value = captured.or(found.as_deref()).filter(|v| !v.is_empty()).unwrap_or("-");
-                    write!(name, "{value}").expect("texts take all");
+                    let found = if captured.is_none() { row.get(field) } else { None };
+                    name.push_str(captured.or(found.as_deref()).filter(|v| !v.is_empty()).unwrap_or("-"));
                 }
             }
+        }
+        if name.len() <= CHARS_MAX {
+            return name;
         }
         match name.char_indices().nth(CHARS_MAX) {
             Some((end, _)) => name[..end].to_owned(),

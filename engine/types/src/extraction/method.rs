@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::json_path::JsonPath;
-use crate::condition::{Captures, ConditionError, Fields, NameTemplate};
+use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate};
 
 /// Longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
@@ -40,6 +40,8 @@ pub(super) enum Method {
 pub(super) enum From {
     Nothing,
     Name(String),
+    /// A group of the pattern.
+    Group(usize),
     Path(JsonPath),
 }
 
@@ -47,8 +49,11 @@ pub(super) enum From {
 pub(super) enum Found<'a> {
     Nothing,
     Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
+    Groups(regex::Captures<'a>),
+    /// Parts of an address, and its query.
+    Address(Vec<(&'static str, &'a str)>, &'a str),
     Tree(Value),
-    Whole(String),
+    Whole(Cow<'a, str>),
 }
 
 type Errors = Vec<ConditionError>;
@@ -212,7 +217,10 @@ impl Method {
         };
         match self {
             Self::JsonPath => JsonPath::parse(name).map(From::Path).map_err(|why| ("INVALID_EXPR", why)),
-            Self::Regex(regex) => known(&regex.capture_names().flatten().collect::<Vec<_>>(), "group"),
+            Self::Regex(regex) => match regex.capture_names().position(|group| group == Some(name)) {
+                Some(group) => Ok(From::Group(group)),
+                None => Err(("INVALID_VALUE", format!("there is no group `{name}`"))),
+            },
             Self::Delimited(_, columns) => {
                 known(&columns.iter().map(String::as_str).filter(|c| *c != "_").collect::<Vec<_>>(), "column")
             }
@@ -228,12 +236,24 @@ impl Method {
         }
     }
 
-    pub(super) fn run<'a>(&self, source: &'a str, row: &dyn Fields) -> Found<'a> {
+    /// The fields that it reads beside the source.
+    pub(super) fn fields(&self) -> impl Iterator<Item = &FieldName> {
+        let template = if let Self::Template(template) = self { Some(template) } else { None };
+        template.into_iter().flat_map(NameTemplate::fields)
+    }
+
+    /// Says whether [`Self::run`] finds something, where nobody takes it.
+    pub(super) fn finds(&self, source: &str, row: &dyn Fields) -> bool {
         match self {
-            Self::Regex(regex) => regex.captures(source).map_or(Found::Nothing, |parts| {
-                let named = regex.capture_names().flatten().filter_map(|n| Some((n.to_owned(), parts.name(n)?)));
-                Found::Named(named.map(|(n, part)| (Cow::Owned(n), Cow::Borrowed(part.as_str()))).collect())
-            }),
+            Self::Regex(regex) => regex.is_match(source),
+            Self::Constant(_) | Self::Template(_) => true,
+            _ => self.run(source, row).matched(),
+        }
+    }
+
+    pub(super) fn run<'a>(&'a self, source: &'a str, row: &dyn Fields) -> Found<'a> {
+        match self {
+            Self::Regex(regex) => regex.captures(source).map_or(Found::Nothing, Found::Groups),
             Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
@@ -244,12 +264,12 @@ impl Method {
             Self::Delimited(delimiter, columns) => {
                 let cells = source.split(delimiter.as_str()).map(|cell| Cow::Borrowed(cell.trim()));
                 let named = columns.iter().zip(cells).filter(|(name, _)| *name != "_");
-                Found::of(named.map(|(name, cell)| (Cow::Owned(name.clone()), cell)).collect())
+                Found::of(named.map(|(name, cell)| (Cow::Borrowed(name.as_str()), cell)).collect())
             }
             Self::Pattern(pieces) => between(source, pieces),
-            Self::UrlPart => Found::of(parts_of(source)),
-            Self::Constant(text) => Found::Whole(text.clone()),
-            Self::Template(template) => Found::Whole(template.render(row, &Captures::new())),
+            Self::UrlPart => parts_of(source),
+            Self::Constant(text) => Found::Whole(Cow::Borrowed(text)),
+            Self::Template(template) => Found::Whole(Cow::Owned(template.render(row, &Captures::new()))),
         }
     }
 }
@@ -269,6 +289,14 @@ impl<'a> Found<'a> {
             (Self::Whole(text), _) => Some(Cow::Borrowed(text)),
             (Self::Named(all), From::Name(name)) => {
                 all.iter().find(|(known, _)| known == name).map(|(_, value)| Cow::Borrowed(&**value))
+            }
+            (Self::Groups(parts), From::Group(group)) => parts.get(*group).map(|part| Cow::Borrowed(part.as_str())),
+            (Self::Address(parts, query), From::Name(name)) => {
+                let found = match name.strip_prefix("query.") {
+                    Some(key) => pairs(query).find(|(known, _)| *known == key),
+                    None => parts.iter().find(|(known, _)| *known == name).copied(),
+                };
+                found.map(|(_, value)| Cow::Borrowed(value))
             }
             (Self::Tree(value), From::Path(path)) => path.get(value).filter(|v| !v.is_null()).map(plain),
             _ => None,
@@ -327,7 +355,7 @@ fn logfmt(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
 }
 
 /// Finds texts one after the other; what stands between them is of the placeholders.
-fn between<'a>(text: &'a str, pieces: &[(String, String)]) -> Found<'a> {
+fn between<'a>(text: &'a str, pieces: &'a [(String, String)]) -> Found<'a> {
     let Some((first, _)) = pieces.first() else { return Found::Nothing };
     let Some(at) = text.find(first.as_str()) else { return Found::Nothing };
     let (mut rest, mut found) = (&text[at + first.len()..], Vec::new());
@@ -336,7 +364,7 @@ fn between<'a>(text: &'a str, pieces: &[(String, String)]) -> Found<'a> {
         let end = if next.is_empty() { Some(rest.len()) } else { rest.find(next.as_str()) };
         let Some(end) = end else { return Found::Nothing };
         if !name.is_empty() && name != "_" {
-            found.push((Cow::Owned(name.clone()), Cow::Borrowed(&rest[..end])));
+            found.push((Cow::Borrowed(name.as_str()), Cow::Borrowed(&rest[..end])));
         }
         rest = &rest[(end + next.len()).min(rest.len())..];
     }
@@ -344,11 +372,11 @@ fn between<'a>(text: &'a str, pieces: &[(String, String)]) -> Found<'a> {
 }
 
 /// Takes an address apart; a path alone has no scheme and no host.
-fn parts_of(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
+fn parts_of<'a>(text: &'a str) -> Found<'a> {
     let mut found = Vec::new();
-    let mut put = |name: &'static str, value: &'_ str| {
+    let mut put = |name: &'static str, value: &'a str| {
         if !value.is_empty() {
-            found.push((Cow::Borrowed(name), Cow::Owned(value.to_owned())));
+            found.push((name, value));
         }
     };
     let (rest, fragment) = text.trim().split_once('#').unwrap_or((text.trim(), ""));
@@ -368,14 +396,16 @@ fn parts_of(text: &str) -> Vec<(Cow<'_, str>, Cow<'_, str>)> {
             path
         }
         None if rest.starts_with('/') => rest,
-        None => return Vec::new(),
+        None => return Found::Nothing,
     };
     put("path", path);
     put("query", query);
     put("fragment", fragment);
-    for pair in query.split('&').filter(|p| !p.is_empty()).take(COLUMNS_MAX) {
-        let (key, value) = pair.split_once('=').unwrap_or((pair, ""));
-        found.push((Cow::Owned(format!("query.{key}")), Cow::Owned(value.to_owned())));
-    }
-    found
+    if found.is_empty() { Found::Nothing } else { Found::Address(found, query) }
+}
+
+/// Keys and values of the query of an address.
+fn pairs(query: &str) -> impl Iterator<Item = (&str, &str)> {
+    let pairs = query.split('&').filter(|pair| !pair.is_empty()).take(COLUMNS_MAX);
+    pairs.map(|pair| pair.split_once('=').unwrap_or((pair, "")))
 }

@@ -6,9 +6,9 @@ use aws_lc_rs::digest::{SHA256, digest};
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value, json};
 
-use super::RESERVED;
 use super::method::{From, Method};
-use crate::condition::ConditionError;
+use super::{RESERVED, Record};
+use crate::condition::{ConditionError, FieldName};
 
 /// Longest name of a field, in bytes.
 const FIELD_BYTES_MAX: usize = 128;
@@ -27,6 +27,8 @@ enum Type {
 #[derive(Debug, Clone)]
 pub struct Target {
     field: String,
+    /// The field as it is looked up.
+    name: FieldName,
     from: From,
     kind: Type,
     transform: String,
@@ -85,6 +87,7 @@ impl Target {
         }
         Ok(Self {
             field: field.to_owned(),
+            name: FieldName::parse(field),
             from,
             kind,
             transform: text("transform").unwrap_or("none").to_owned(),
@@ -99,13 +102,18 @@ impl Target {
         &self.field
     }
 
-    pub(super) fn from(&self) -> &From {
-        &self.from
+    /// The same as it is looked up.
+    pub(super) fn name(&self) -> &FieldName {
+        &self.name
     }
 
-    /// Whether it writes over what is there.
-    pub(super) fn overwrites(&self) -> bool {
-        self.overwrite
+    /// Says whether it may write to a record: over what is there only where it says so.
+    pub(super) fn is_open(&self, record: &dyn Record) -> bool {
+        self.overwrite || record.get(&self.name).is_none_or(|value| value.is_empty())
+    }
+
+    pub(super) fn from(&self) -> &From {
+        &self.from
     }
 
     /// Makes the value; none: nothing is written. An error comes with what is written instead.

@@ -270,6 +270,30 @@ impl<'a> IntoIterator for &'a Attributes {
     }
 }
 
+/// Appends attributes with others in the place of those of the same keys: none takes one away. The others come in order
+/// of their keys, each key once.
+pub fn push_replaced(bytes: &[u8], others: &[(&str, Option<Value<'_>>)], out: &mut Vec<u8>) {
+    let mut others = others.iter().peekable();
+    let mut left = RawIter(bytes);
+    loop {
+        let before = left.0;
+        let Some(attribute) = left.next() else { break };
+        while let Some((key, value)) = others.next_if(|(key, _)| key.as_bytes() < attribute.key) {
+            if let Some(value) = value {
+                push_attribute(out, key, *value);
+            }
+        }
+        if others.peek().is_none_or(|(key, _)| key.as_bytes() != attribute.key) {
+            out.extend_from_slice(&before[..before.len() - left.0.len()]);
+        }
+    }
+    for (key, value) in others {
+        if let Some(value) = value {
+            push_attribute(out, key, *value);
+        }
+    }
+}
+
 /// Walks over attributes. Bytes that are none of ours end it.
 #[derive(Debug, Clone)]
 pub struct Iter<'a>(RawIter<'a>);
@@ -473,6 +497,23 @@ mod tests {
         assert_eq!(again.finish(), attributes);
         for cut in 0..attributes.bytes().len() {
             assert!(Attributes::read(&attributes.bytes()[..cut]).count() <= 6);
+        }
+    }
+
+    #[test]
+    fn others_in_their_place() {
+        let old = Attributes::of([("b", Value::Int(1)), ("d", Value::Text("x")), ("f", Value::Bool(true))]);
+        for chosen in 0..128_u32 {
+            let all = ["a", "b", "c", "d", "e", "f", "g"].into_iter().enumerate();
+            let others: Vec<(&str, Option<Value<'_>>)> = all
+                .filter(|(n, _)| (chosen >> n) & 1 == 1)
+                .map(|(n, key)| (key, (n % 3 > 0).then_some(Value::Text("new"))))
+                .collect();
+            let kept = old.iter().filter(|(key, _)| others.iter().all(|(other, _)| other != key));
+            let expected = Attributes::of(kept.chain(others.iter().filter_map(|(key, value)| Some((*key, (*value)?)))));
+            let mut out = b"before".to_vec();
+            push_replaced(old.bytes(), &others, &mut out);
+            assert_eq!(out.strip_prefix(b"before"), Some(expected.bytes()), "{others:?}");
         }
     }
 

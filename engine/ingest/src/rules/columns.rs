@@ -1,0 +1,373 @@
+//! Rules over many log records at once: one rule after the other, each over the records that it is for. Where a field stands
+//! is found once per record for all rules, and what several rules ask of it is asked once.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use quiver_types::LogsBatch;
+use quiver_types::condition::{FieldName, Fields, SharedCondition, SharedTests};
+use quiver_types::extraction::{ExtractionRule, Record};
+use quiver_types::logs::RecordMarks;
+use serde_json::Value;
+
+/// What is known of a test of a record.
+const UNKNOWN: u8 = 0;
+const HOLDS: u8 = 1;
+const FAILS: u8 = 2;
+
+/// The field of a record that a name means.
+pub(super) fn key_of(name: &FieldName) -> &str {
+    match name {
+        FieldName::Intrinsic(key) => key,
+        FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key,
+    }
+}
+
+/// What all rules name and ask, numbered.
+#[derive(Debug, Default)]
+pub(super) struct Plan {
+    fields: Vec<String>,
+    numbers: HashMap<String, usize>,
+    tests: SharedTests,
+    /// The field of each test.
+    test_fields: Vec<usize>,
+    /// Tests and conditions of each field.
+    readers: Vec<(Vec<usize>, Vec<usize>)>,
+    /// The different conditions, each with the fields that it looks at.
+    conditions: Vec<(SharedCondition, Vec<usize>)>,
+    /// Severity, and what it is called otherwise, if a rule names it.
+    severity: Option<[usize; 3]>,
+}
+
+/// A rule's part of it.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// The place of its condition.
+    condition: Option<usize>,
+    reads: Vec<(FieldName, usize)>,
+    writes: Vec<(String, usize)>,
+}
+
+impl Plan {
+    /// Numbers what rules name and ask.
+    pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<Planned>) {
+        let mut plan = Self::default();
+        let mut places: HashMap<String, usize> = HashMap::new();
+        let planned = rules.map(|rule| Planned {
+            condition: rule.condition().map(|condition| {
+                let condition = plan.tests.add(condition);
+                // Tests are numbers now: what reads alike is alike.
+                *places.entry(format!("{condition:?}")).or_insert_with(|| {
+                    plan.conditions.push((condition, Vec::new()));
+                    plan.conditions.len() - 1
+                })
+            }),
+            reads: rule.reads().map(|name| (name.clone(), plan.number(key_of(name)))).collect(),
+            writes: rule.writes().map(|field| (field.to_owned(), plan.number(field))).collect(),
+        });
+        let planned = planned.collect();
+        for test in 0..plan.tests.len() {
+            let key = key_of(plan.tests.field(test)).to_owned();
+            let field = plan.number(&key);
+            plan.test_fields.push(field);
+        }
+        for (condition, fields) in &mut plan.conditions {
+            *fields = condition.tests().into_iter().map(|test| plan.test_fields[test]).collect();
+        }
+        if let Some(severity) = plan.numbers.get("severity").copied() {
+            plan.severity = Some([severity, plan.number("severity_text"), plan.number("level")]);
+        }
+        plan.readers = vec![(Vec::new(), Vec::new()); plan.fields.len()];
+        for (test, field) in plan.test_fields.iter().enumerate() {
+            plan.readers[*field].0.push(test);
+        }
+        for (place, (_, fields)) in plan.conditions.iter().enumerate() {
+            fields.iter().for_each(|field| plan.readers[*field].1.push(place));
+        }
+        (plan, planned)
+    }
+
+    fn number(&mut self, field: &str) -> usize {
+        if let Some(known) = self.numbers.get(field) {
+            return *known;
+        }
+        self.fields.push(field.to_owned());
+        self.numbers.insert(field.to_owned(), self.fields.len() - 1);
+        self.fields.len() - 1
+    }
+
+    /// The number of each name of a batch that rules know.
+    pub(super) fn known(&self, batch: &LogsBatch) -> Vec<Option<usize>> {
+        batch.names.iter().map(|name| self.numbers.get(&**name).copied()).collect()
+    }
+}
+
+/// Where the value of a field of a record stands.
+#[derive(Debug, Clone, Copy)]
+enum Cell {
+    Nowhere,
+    /// In the batch.
+    Field(usize),
+    /// In what rules set.
+    Set(usize),
+}
+
+/// What rules set.
+#[derive(Debug)]
+pub(super) struct Set {
+    /// Counted from the first record of the chunk.
+    pub(super) row: usize,
+    field: usize,
+    /// None: it is taken away.
+    value: Option<String>,
+}
+
+/// Some records of a batch, and what rules set.
+pub(super) struct Chunk<'a> {
+    plan: &'a Plan,
+    batch: &'a LogsBatch,
+    rows: usize,
+    /// By field and record; empty: no record has the field.
+    cells: Vec<Vec<Cell>>,
+    /// By test and record; empty: nobody asked yet.
+    answers: Vec<Vec<u8>>,
+    /// By condition: records of the present service that fulfil it, if they are known.
+    selected: Vec<Option<Vec<usize>>>,
+    set: Vec<Set>,
+}
+
+impl<'a> Chunk<'a> {
+    /// Finds what rules name in `rows` records from `first` on; `known` is what [`Plan::known`] gave.
+    pub(super) fn new(
+        plan: &'a Plan,
+        batch: &'a LogsBatch,
+        known: &[Option<usize>],
+        first: usize,
+        rows: usize,
+    ) -> Self {
+        let mut cells: Vec<Vec<Cell>> = vec![Vec::new(); plan.fields.len()];
+        for row in 0..rows {
+            for field in fields_of(batch, first + row) {
+                let Some(number) = known[batch.field_names[field] as usize] else { continue };
+                let column = &mut cells[number];
+                if column.is_empty() {
+                    column.resize(rows, Cell::Nowhere);
+                }
+                // The first one counts.
+                if matches!(column[row], Cell::Nowhere) {
+                    column[row] = Cell::Field(field);
+                }
+            }
+        }
+        if let Some([severity, text, level]) = plan.severity {
+            let mut column = std::mem::take(&mut cells[severity]);
+            column.resize(rows, Cell::Nowhere);
+            for (row, cell) in column.iter_mut().enumerate() {
+                for other in [text, level] {
+                    if matches!(cell, Cell::Nowhere) {
+                        // Who sends severity calls it so or otherwise.
+                        *cell = cells[other].get(row).copied().unwrap_or(Cell::Nowhere);
+                    }
+                }
+            }
+            cells[severity] = column;
+        }
+        let (answers, selected) = (vec![Vec::new(); plan.tests.len()], vec![None; plan.conditions.len()]);
+        Self { plan, batch, rows, cells, answers, selected, set: Vec::new() }
+    }
+
+    fn text(&self, field: usize, row: usize) -> Option<&str> {
+        match self.cells[field].get(row)? {
+            Cell::Nowhere => None,
+            Cell::Field(field) => Some(self.batch.value(*field)),
+            Cell::Set(at) => self.set[*at].value.as_deref(),
+        }
+    }
+
+    fn ask(&mut self, test: usize, row: usize) -> bool {
+        let plan = self.plan;
+        let field = plan.test_fields[test];
+        if !plan.tests.is_shared(test) || self.cells[field].is_empty() {
+            return plan.tests.passes(test, self.text(field, row));
+        }
+        if self.answers[test].is_empty() {
+            self.answers[test].resize(self.rows, UNKNOWN);
+        }
+        match self.answers[test][row] {
+            UNKNOWN => {
+                let passes = plan.tests.passes(test, self.text(field, row));
+                self.answers[test][row] = if passes { HOLDS } else { FAILS };
+                passes
+            }
+            answer => answer == HOLDS,
+        }
+    }
+
+    fn set(&mut self, field: usize, row: usize, value: &Value) {
+        let value = match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        let column = &mut self.cells[field];
+        if column.is_empty() {
+            column.resize(self.rows, Cell::Nowhere);
+        }
+        if let Cell::Set(at) = column[row] {
+            self.set[at].value = value;
+        } else {
+            column[row] = Cell::Set(self.set.len());
+            self.set.push(Set { row, field, value });
+        }
+        let (tests, conditions) = &self.plan.readers[field];
+        for test in tests {
+            if let Some(answer) = self.answers[*test].get_mut(row) {
+                *answer = UNKNOWN;
+            }
+        }
+        for place in conditions {
+            self.selected[*place] = None;
+        }
+    }
+
+    /// Forgets which records fulfil conditions: those that are looked at are others now.
+    pub(super) fn forget(&mut self) {
+        self.selected.fill(None);
+    }
+
+    /// Gives those of some records that fulfil the condition of a rule. What a rule does to one record changes no other, so
+    /// that all may be asked before the first is changed.
+    pub(super) fn select(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
+        let Some(place) = planned.condition else { return rows.to_vec() };
+        if let Some(known) = &self.selected[place] {
+            return known.clone();
+        }
+        let plan = self.plan;
+        let (condition, fields) = &plan.conditions[place];
+        let found: Vec<usize> = if fields.iter().all(|field| self.cells[*field].is_empty()) {
+            // No record has any of its fields: it says the same of all.
+            let holds = condition.holds(&mut |test| plan.tests.passes(test, None));
+            if holds { rows.to_vec() } else { Vec::new() }
+        } else {
+            rows.iter().copied().filter(|row| condition.holds(&mut |test| self.ask(test, *row))).collect()
+        };
+        self.selected[place] = Some(found.clone());
+        found
+    }
+
+    /// Applies a rule to a record that fulfils its condition. Gives how many targets could not be written; none: it did not
+    /// match.
+    pub(super) fn apply(
+        &mut self,
+        rule: &ExtractionRule,
+        planned: &Planned,
+        row: usize,
+        scratch: &mut String,
+    ) -> Option<u64> {
+        rule.extract(&mut At { chunk: self, planned, row }, scratch, None)
+    }
+
+    /// Gives what was set, record by record, each in the order of the rules.
+    pub(super) fn into_set(self) -> Vec<Set> {
+        let mut set = self.set;
+        set.sort_by_key(|set| set.row);
+        set
+    }
+}
+
+/// A record of a chunk, as one rule sees it.
+struct At<'c, 'a> {
+    chunk: &'c mut Chunk<'a>,
+    planned: &'c Planned,
+    row: usize,
+}
+
+impl Fields for At<'_, '_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        let (_, field) = self.planned.reads.iter().find(|(known, _)| known == name)?;
+        self.chunk.text(*field, self.row).map(Cow::Borrowed)
+    }
+}
+
+impl Record for At<'_, '_> {
+    fn set(&mut self, field: &str, value: &Value) {
+        if let Some((_, number)) = self.planned.writes.iter().find(|(known, _)| known == field) {
+            self.chunk.set(*number, self.row, value);
+        }
+    }
+}
+
+/// Numbers of the fields of a record.
+fn fields_of(batch: &LogsBatch, row: usize) -> std::ops::Range<usize> {
+    let start = if row == 0 { 0 } else { batch.field_ends[row - 1] as usize };
+    start..batch.field_ends[row] as usize
+}
+
+/// A batch that is being written anew with what rules set.
+pub(super) struct Rewritten {
+    batch: LogsBatch,
+    /// Names of fields that rules know, as the batch numbers them.
+    names: Vec<Option<u32>>,
+}
+
+impl Rewritten {
+    /// Begins one; `known` is what [`Plan::known`] gave.
+    pub(super) fn new(of: &LogsBatch, plan: &Plan, known: &[Option<usize>]) -> Self {
+        let batch = LogsBatch {
+            names: of.names.clone(),
+            services: of.services.clone(),
+            streams: of.streams.clone(),
+            stream_bytes: of.stream_bytes.clone(),
+            ..LogsBatch::default()
+        };
+        let mut names = vec![None; plan.fields.len()];
+        for (name, number) in known.iter().enumerate() {
+            if let Some(number) = number {
+                names[*number] = Some(name as u32);
+            }
+        }
+        Self { batch, names }
+    }
+
+    /// Appends a record with what was set of it.
+    pub(super) fn copy(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set]) {
+        let fields = fields_of(of, row);
+        if set.is_empty() {
+            let ends = &of.value_ends[fields.clone()];
+            let start = fields.start.checked_sub(1).map_or(0, |before| of.value_ends[before]);
+            let (end, moved) = (ends.last().copied().unwrap_or(start), self.batch.values.len() as u32);
+            self.batch.values.extend_from_slice(&of.values[start as usize..end as usize]);
+            self.batch.field_names.extend_from_slice(&of.field_names[fields]);
+            self.batch.value_ends.extend(ends.iter().map(|end| end - start + moved));
+        } else {
+            for field in fields {
+                let name = of.field_names[field];
+                if set.iter().all(|set| self.names[set.field] != Some(name)) {
+                    self.batch.push_field(name, of.value(field));
+                }
+            }
+        }
+        for set in set {
+            // An empty value is none.
+            if let Some(value) = set.value.as_deref().filter(|v| !v.is_empty()) {
+                let next = self.batch.names.len() as u32;
+                let name = *self.names[set.field].get_or_insert(next);
+                if name == next {
+                    self.batch.names.push(Arc::from(plan.fields[set.field].as_str()));
+                }
+                self.batch.push_field(name, value);
+            }
+        }
+        let marks = RecordMarks {
+            severity: of.severity.get(row).copied().unwrap_or(0),
+            observed: of.observed.get(row).copied().unwrap_or(0),
+        };
+        self.batch.end_row(of.time[row], of.row_streams[row], of.row_services[row], marks);
+    }
+
+    /// Gives the batch.
+    pub(super) fn finish(self) -> LogsBatch {
+        self.batch
+    }
+}

@@ -1,0 +1,220 @@
+//! Rules over logs.
+
+use std::borrow::Cow;
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::subsequence;
+use quiver_types::condition::{FieldName, Fields};
+use quiver_types::logs::{RecordMarks, RowFields};
+use serde_json::{Value, json};
+
+use super::columns::key_of;
+use super::*;
+
+fn rule(id: &str, body: Value) -> (ExtractionRule, i64) {
+    let mut body = body;
+    body["signal"] = json!("logs");
+    (ExtractionRule::of_json(id, body.as_object().unwrap()).unwrap(), 1)
+}
+
+fn batch() -> LogsBatch {
+    let mut batch = LogsBatch {
+        names: vec!["_msg".into(), "level".into()],
+        services: vec!["cart".into(), "".into()],
+        ..LogsBatch::default()
+    };
+    let stream = batch.push_stream(&[]);
+    for (n, (message, service)) in [("took 12 ms", 0), ("no figure", 0), ("took 7 ms", 1)].iter().enumerate() {
+        batch.push_field(0, message);
+        batch.push_field(1, "info");
+        batch.end_row(n as i64, stream, *service, RecordMarks { severity: 9, observed: 0 });
+    }
+    batch
+}
+
+fn rows(batch: &LogsBatch) -> Vec<Vec<(&str, &str)>> {
+    (0..batch.len()).map(|row| batch.row(row).collect()).collect()
+}
+
+#[test]
+fn fields_are_added() {
+    let took = json!({"method": "regex", "expression": "took (?P<ms>[0-9]+)", "service": "cart",
+        "targets": [{"field": "ms", "from": "ms", "type": "int"}]});
+    let rules = ExtractionRules::new(vec![rule("r", took)], &ExtractionRules::default());
+    let mut batch = batch();
+    assert!(rules.apply(&mut batch, false, 1).is_empty());
+    let expected = [
+        vec![("_msg", "took 12 ms"), ("level", "info"), ("ms", "12")],
+        vec![("_msg", "no figure"), ("level", "info")],
+        vec![("_msg", "took 7 ms"), ("level", "info")],
+    ];
+    assert_eq!(rows(&batch), expected);
+    assert_eq!((batch.severity.len(), batch.time.len()), (3, 3));
+    let figures = rules.figures("r");
+    assert_eq!((figures.seen, figures.matched, figures.failed), (2, 1, 0));
+}
+
+#[test]
+fn the_chain_ends_where_a_rule_says() {
+    let constant = |text: &str, stop: bool| {
+        json!({"method": "constant", "expression": text, "stop": stop,
+            "targets": [{"field": "level", "overwrite": true}]})
+    };
+    let rules = vec![rule("a", constant("first", true)), rule("b", constant("second", false))];
+    let mut batch = batch();
+    ExtractionRules::new(rules, &ExtractionRules::default()).apply(&mut batch, false, 1);
+    assert!(rows(&batch).iter().all(|row| row.contains(&("level", "first"))), "{:?}", rows(&batch));
+}
+
+#[test]
+fn slow_rules_are_left_out() {
+    let rules = ExtractionRules::new(
+        vec![rule("r", json!({"method": "constant", "expression": "x", "targets": [{"field": "y"}]}))],
+        &ExtractionRules::default(),
+    );
+    rules.apply(&mut batch(), false, 1);
+    rules.rules[0].ns.store(1_000_000_000, Relaxed);
+    rules.rules[0].seen.store(1000, Relaxed);
+    assert_eq!(rules.apply(&mut batch(), false, 30_000), Vec::<String>::new());
+    assert_eq!(rules.apply(&mut batch(), false, 61_000), ["r"]);
+    let mut after = batch();
+    rules.apply(&mut after, false, 62_000);
+    assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
+}
+
+/// A record by itself, as rules saw it before they went over many at once: what they set goes before what it has.
+struct Row<'a> {
+    row: RowFields<'a>,
+    set: Vec<(String, Option<String>)>,
+}
+
+impl Fields for Row<'_> {
+    fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+        let key = key_of(name);
+        if let Some((_, value)) = self.set.iter().find(|(known, _)| known == key) {
+            return value.as_deref().map(Cow::Borrowed);
+        }
+        let find = |key: &str| self.row.clone().find(|(known, _)| *known == key).map(|(_, v)| Cow::Borrowed(v));
+        find(key).or_else(|| (key == "severity").then(|| find("severity_text").or_else(|| find("level"))).flatten())
+    }
+}
+
+impl Record for Row<'_> {
+    fn set(&mut self, field: &str, value: &Value) {
+        let text = match value {
+            Value::Null => None,
+            Value::String(text) => Some(text.clone()),
+            other => Some(other.to_string()),
+        };
+        match self.set.iter_mut().find(|(known, _)| known == field) {
+            Some((_, old)) => *old = text,
+            None => self.set.push((field.to_owned(), text)),
+        }
+    }
+}
+
+/// Rules that read what others write, write over it, take it away, share tests and end the chain.
+fn chain() -> Vec<Value> {
+    let leaf = |field: &str, op: &str, value: Value| json!({"field": field, "op": op, "value": value});
+    let took = json!({"method": "regex", "expression": "took (?P<ms>[0-9]+)(?P<unit>ms)?"});
+    let with = |base: &Value, more: Value| {
+        let mut body = base.clone();
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        body
+    };
+    let constant = |text: &str, field: &str, more: Value| {
+        let body = json!({"method": "constant", "expression": text, "targets": [{"field": field, "overwrite": true}]});
+        with(&body, more)
+    };
+    let error = leaf("level", "eq", json!("error"));
+    let unit = json!({"field": "unit", "from": "unit", "onError": "null", "overwrite": true});
+    vec![
+        with(&took, json!({"service": "cart", "targets": [{"field": "ms", "from": "ms", "type": "int"}, unit]})),
+        with(&took, json!({"targets": [{"field": "ms", "from": "ms"}, {"field": "ms", "from": "unit"}]})),
+        constant("error", "level", json!({"condition": leaf("_msg", "contains", json!("refused"))})),
+        constant("yes", "failed", json!({"condition": error})),
+        constant("high", "severity", json!({"condition": {"all": [leaf("severity", "regex", json!("^err")), error]}})),
+        constant("last", "x", json!({"condition": leaf("severity", "eq", json!("high")), "stop": true})),
+        json!({"method": "constant", "expression": "z", "condition": {"not": error}, "service": "*a*",
+            "targets": [{"field": "n", "type": "int", "onError": "null", "overwrite": true}]}),
+        json!({"method": "template", "expression": "{level}/{attributes.host}/{ms}", "targets": [{"field": "name"}]}),
+        json!({"method": "template", "expression": "{name}", "targets": [{"field": "attributes.host"}]}),
+        json!({"method": "urlPart", "source": "url", "targets": [{"field": "page", "from": "query.page"},
+            {"field": "host", "from": "host"}, {"field": "q", "from": "query"}]}),
+        json!({"method": "logfmt", "condition": leaf("n", "exists", json!(false)),
+            "targets": [{"field": "_msg", "from": "user", "overwrite": true, "transform": "upper"}]}),
+        constant("2", "n", json!({"condition": leaf("ms", "ge", json!(10))})),
+        constant(
+            "seen",
+            "y",
+            json!({"condition": {"any": [leaf("ms", "ge", json!(10)), leaf("x", "ne", json!("last"))]}}),
+        ),
+    ]
+}
+
+const NAMES: [&str; 8] = ["_msg", "level", "severity_text", "host", "url", "n", "other", "severity"];
+const VALUES: [&str; 9] =
+    ["took 12ms", "took 7 s", "code 5 refused", "error", "info", "", "user=ann x=1", "https://a.b/c?page=3&d=1", "3"];
+
+/// What a batch becomes where each record goes through all rules by itself, and what each rule did.
+fn one_by_one(batch: &LogsBatch, rules: &ExtractionRules) -> (Vec<Vec<(String, String)>>, Vec<Figures>) {
+    let mut figures = vec![Figures::default(); rules.rules.len()];
+    let each = (0..batch.len()).map(|row| {
+        let mut record = Row { row: batch.row(row), set: Vec::new() };
+        let service = &batch.services[batch.row_services[row] as usize];
+        for (n, running) in rules.rules.iter().enumerate().filter(|(_, r)| r.rule.is_for(service)) {
+            let applied = running.rule.apply(&mut record);
+            figures[n].seen += 1;
+            figures[n].matched += u64::from(applied.matched);
+            figures[n].failed += applied.errors.len() as u64;
+            if applied.matched && running.rule.stop {
+                break;
+            }
+        }
+        let set = record.set;
+        let kept = batch.row(row).filter(|(name, _)| set.iter().all(|(field, _)| field != name));
+        let mut all: Vec<_> = kept.map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+        all.extend(set.into_iter().filter_map(|(name, value)| Some((name, value.filter(|v| !v.is_empty())?))));
+        all
+    });
+    (each.collect(), figures)
+}
+
+proptest! {
+    /// Rules over a batch do what each of them does to each record.
+    #[test]
+    fn batches_become_what_their_records_do(
+        chosen in subsequence((0..13).collect::<Vec<usize>>(), 0..=13).prop_shuffle(),
+        records in vec((0..3_u32, vec((0..NAMES.len(), 0..VALUES.len()), 0..6)), 1..40),
+        repeats in prop_oneof![20 => Just(1), 1 => Just(70)],
+    ) {
+        let bodies = chain();
+        let compiled = chosen.iter().map(|n| rule(&n.to_string(), bodies[*n].clone())).collect();
+        let rules = ExtractionRules::new(compiled, &ExtractionRules::default());
+        let mut batch = LogsBatch {
+            names: NAMES.iter().map(|name| Arc::from(*name)).collect(),
+            services: vec!["cart".into(), "".into(), "pay".into()],
+            ..LogsBatch::default()
+        };
+        let stream = batch.push_stream(&[]);
+        for (n, (service, fields)) in std::iter::repeat_n(&records, repeats).flatten().enumerate() {
+            for (name, value) in fields {
+                batch.push_field(*name as u32, VALUES[*value]);
+            }
+            batch.end_row(n as i64, stream, *service, RecordMarks { severity: (n % 3) as u8, observed: 0 });
+        }
+        let (expected, figures) = one_by_one(&batch, &rules);
+        let (time, severity) = (batch.time.clone(), batch.severity.clone());
+        rules.apply(&mut batch, false, 1);
+        prop_assert_eq!((&batch.time, &batch.severity), (&time, &severity));
+        for (row, expected) in expected.iter().enumerate() {
+            let found: Vec<_> = batch.row(row).map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
+            prop_assert_eq!(&found, expected, "record {}", row);
+        }
+        for (n, expected) in chosen.iter().zip(figures) {
+            let found = rules.figures(&n.to_string());
+            prop_assert_eq!((found.seen, found.matched, found.failed), (expected.seen, expected.matched, expected.failed));
+        }
+    }
+}

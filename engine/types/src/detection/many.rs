@@ -1,0 +1,156 @@
+//! Detection over many spans: which rules are for a service is found once, and what several rules ask of a span is asked once.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use super::{Candidate, Detected, Detector};
+
+/// What is known of a test of a span.
+const UNKNOWN: u8 = 0;
+const HOLDS: u8 = 1;
+const FAILS: u8 = 2;
+
+/// Places of rules in their order.
+#[derive(Debug, Default)]
+struct Places {
+    /// Those for a service.
+    all: Vec<usize>,
+    /// Those of them that look at all spans, not at entries only.
+    any_scope: Vec<usize>,
+}
+
+/// Decides about spans one after the other, as [`Detector::decide`] does.
+#[derive(Debug)]
+pub struct Detecting<'a> {
+    detector: &'a Detector,
+    by_service: HashMap<String, Arc<Places>>,
+    /// The service of the last span: mostly that of the next one.
+    last: Option<(String, Arc<Places>)>,
+    answers: Vec<u8>,
+}
+
+impl<'a> Detecting<'a> {
+    /// Begins.
+    pub fn new(detector: &'a Detector) -> Self {
+        Self { detector, by_service: HashMap::new(), last: None, answers: vec![UNKNOWN; detector.tests.len()] }
+    }
+
+    /// Finds the rule that decides about a span, by its id, and what the span belongs to by it.
+    pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
+        let places = self.places(span.service);
+        let places = if span.is_entry { &places.all } else { &places.any_scope };
+        if places.is_empty() {
+            return None;
+        }
+        let (detector, answers) = (self.detector, &mut self.answers);
+        answers.fill(UNKNOWN);
+        let mut ask = |test: usize| {
+            if answers[test] == UNKNOWN {
+                let found = span.fields.get(detector.tests.field(test));
+                answers[test] = if detector.tests.passes(test, found.as_deref()) { HOLDS } else { FAILS };
+            }
+            answers[test] == HOLDS
+        };
+        let holds =
+            |place: &&usize| detector.rules[**place].is_about(span) && detector.conditions[**place].holds(&mut ask);
+        let rule = &detector.rules[*places.iter().find(holds)?];
+        Some((&rule.id, detector.found(rule, span, rule.rendered(span))))
+    }
+
+    fn places(&mut self, service: &str) -> Arc<Places> {
+        if let Some((last, places)) = &self.last
+            && last == service
+        {
+            return Arc::clone(places);
+        }
+        let places = match self.by_service.get(service) {
+            Some(places) => Arc::clone(places),
+            None => {
+                let rules = self.detector.rules.iter().enumerate().filter(|(_, rule)| rule.is_for(service));
+                let mut found = Places::default();
+                for (place, rule) in rules {
+                    found.all.push(place);
+                    if !rule.entries_only {
+                        found.any_scope.push(place);
+                    }
+                }
+                let found = Arc::new(found);
+                self.by_service.insert(service.to_owned(), Arc::clone(&found));
+                found
+            }
+        };
+        self.last = Some((service.to_owned(), Arc::clone(&places)));
+        places
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::borrow::Cow;
+    use std::collections::HashSet;
+
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::super::{DetectionRule, transaction_id};
+    use super::*;
+    use crate::condition::{FieldName, Fields};
+
+    struct Span(Vec<(&'static str, &'static str)>);
+
+    impl Fields for Span {
+        fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
+            let name = name.to_string();
+            self.0.iter().find(|(key, _)| *key == name).map(|(_, value)| Cow::Borrowed(*value))
+        }
+    }
+
+    fn rules() -> Vec<DetectionRule> {
+        let leaf = |field: &str, op: &str, value: serde_json::Value| json!({"field": field, "op": op, "value": value});
+        let cart = leaf("path", "regex", json!(r"^/cart/(?P<cart>\d+)$"));
+        let bodies = [
+            json!({"service": "*", "condition": leaf("path", "glob", json!("/{area}/**")), "nameTemplate": "{area}",
+                "maxNames": 2, "priority": 1}),
+            json!({"service": "shop*", "condition": cart, "nameTemplate": "{method} {cart}", "maxNames": 3}),
+            json!({"service": "shop-1", "condition": cart, "nameTemplate": "{path}", "scope": "any", "priority": 50}),
+            json!({"service": "*", "condition": {"all": [cart, leaf("method", "eq", json!("POST"))]},
+                "action": "exclude", "priority": 200}),
+            json!({"condition": {"any": [leaf("method", "exists", json!(false)), {"not": cart}]}, "name": "other"}),
+        ];
+        let rule = |(n, body): (usize, &serde_json::Value)| {
+            DetectionRule::of_json(&format!("r{n}"), body.as_object().unwrap(), "service").unwrap()
+        };
+        bodies.iter().enumerate().map(rule).collect()
+    }
+
+    #[test]
+    fn ids_are_hashes_in_hexadecimal_digits() {
+        for (service, name) in [("cart", "GET /cart"), ("", ""), ("é", "n")] {
+            let hash = xxhash_rust::xxh3::xxh3_128(format!("{service}\0{name}").as_bytes());
+            assert_eq!(transaction_id(service, name), format!("{hash:032x}"));
+        }
+    }
+
+    proptest! {
+        /// Many spans belong to what each of them does by itself, folded names included.
+        #[test]
+        fn many_spans_are_as_one_by_one(
+            spans in vec((0..4_usize, any::<bool>(), vec((0..3_usize, 0..5_usize), 0..4)), 1..60),
+            key in any::<bool>(),
+        ) {
+            let keys: HashSet<_> =
+                key.then(|| ("shop-1".to_owned(), "GET 1".to_owned())).into_iter().collect();
+            let (one, many) = (Detector::new(rules(), keys.clone()), Detector::new(rules(), keys));
+            let mut detecting = Detecting::new(&many);
+            for (service, is_entry, fields) in spans {
+                let value = |n: usize| ["GET", "POST", "/cart/1", "/cart/23", "/pay/card"][n];
+                let fields = fields.iter().map(|(key, n)| (["path", "method", "cart"][*key], value(*n))).collect();
+                let service = ["", "shop-1", "shop-2", "pay"][service];
+                let span = Candidate { service, kind: "", is_entry, fields: &Span(fields) };
+                prop_assert_eq!(detecting.decide(&span), one.decide(&span));
+            }
+            prop_assert_eq!(one.names(), many.names());
+        }
+    }
+}
