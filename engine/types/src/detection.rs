@@ -30,9 +30,6 @@ pub const BT_RULE: &str = "bt.rule";
 /// The attribute that holds what happened, for transactions of pages.
 pub const BT_KIND: &str = "bt.kind";
 
-/// Digits of ids.
-const HEX: &[u8; 16] = b"0123456789abcdef";
-
 /// A compiled rule.
 #[derive(Debug, Clone)]
 pub struct DetectionRule {
@@ -179,9 +176,7 @@ pub struct Detected {
 
 /// Gives the id of a transaction: it follows from its service and its name.
 pub fn transaction_id(service: &str, name: &str) -> String {
-    let hash = xxh3_128(&[service.as_bytes(), &b"\0"[..], name.as_bytes()].concat());
-    let digits = (0..32).rev().map(|digit| char::from(HEX[(hash >> (4 * digit)) as usize & 15]));
-    digits.collect()
+    format!("{:032x}", xxh3_128(&[service, "\0", name].concat().into_bytes()))
 }
 
 /// All enabled rules in their order, and the names that they gave.

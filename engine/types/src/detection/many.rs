@@ -93,7 +93,7 @@ mod tests {
     use proptest::prelude::*;
     use serde_json::json;
 
-    use super::super::{DetectionRule, transaction_id};
+    use super::super::DetectionRule;
     use super::*;
     use crate::condition::{FieldName, Fields};
 
@@ -122,14 +122,6 @@ mod tests {
             DetectionRule::of_json(&format!("r{n}"), body.as_object().unwrap(), "service").unwrap()
         };
         bodies.iter().enumerate().map(rule).collect()
-    }
-
-    #[test]
-    fn ids_are_hashes_in_hexadecimal_digits() {
-        for (service, name) in [("cart", "GET /cart"), ("", ""), ("é", "n")] {
-            let hash = xxhash_rust::xxh3::xxh3_128(format!("{service}\0{name}").as_bytes());
-            assert_eq!(transaction_id(service, name), format!("{hash:032x}"));
-        }
     }
 
     proptest! {

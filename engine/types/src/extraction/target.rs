@@ -119,7 +119,7 @@ impl Target {
     /// Makes the value; none: nothing is written. An error comes with what is written instead.
     pub(super) fn value(&self, raw: Option<Cow<'_, str>>) -> Result<Option<Value>, (String, Option<Value>)> {
         let found = raw.ok_or_else(|| "was not found".to_owned());
-        let made = found.and_then(|raw| self.transformed(&raw)).and_then(|text| self.typed(text));
+        let made = found.and_then(|raw| self.typed(&self.transformed(&raw)?));
         match made {
             Ok(value) => Ok(Some(value)),
             Err(why) => match self.on_error.as_str() {
@@ -130,26 +130,26 @@ impl Target {
         }
     }
 
-    fn transformed(&self, raw: &str) -> Result<String, String> {
+    fn transformed<'a>(&self, raw: &'a str) -> Result<Cow<'a, str>, String> {
         Ok(match self.transform.as_str() {
-            "trim" => raw.trim().to_owned(),
-            "lower" => raw.to_lowercase(),
-            "upper" => raw.to_uppercase(),
-            "urlDecode" => url_decoded(raw).ok_or("is no text when it is decoded")?,
+            "trim" => Cow::Borrowed(raw.trim()),
+            "lower" => Cow::Owned(raw.to_lowercase()),
+            "upper" => Cow::Owned(raw.to_uppercase()),
+            "urlDecode" => Cow::Owned(url_decoded(raw).ok_or("is no text when it is decoded")?),
             "hash" => {
                 let hash = digest(&SHA256, raw.as_bytes());
-                hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+                Cow::Owned(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
             }
-            "redact" => "***".to_owned(),
-            _ => raw.to_owned(),
+            "redact" => Cow::Borrowed("***"),
+            _ => Cow::Borrowed(raw),
         })
     }
 
-    fn typed(&self, text: String) -> Result<Value, String> {
+    fn typed(&self, text: &str) -> Result<Value, String> {
         let plain = text.trim();
         let wrong = |what: &str| format!("is no {what}");
         match self.kind {
-            Type::Text => Ok(Value::String(text)),
+            Type::Text => Ok(Value::String(text.to_owned())),
             Type::Int => plain.parse::<i64>().map(|n| json!(n)).map_err(|_| wrong("whole number")),
             Type::Double => {
                 let number = plain.parse::<f64>().ok().filter(|n| n.is_finite());
