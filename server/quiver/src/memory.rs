@@ -14,7 +14,7 @@ use tikv_jemalloc_ctl::{Access, AsName};
 use crate::process::resident_bytes;
 
 /// How often memory is looked at: what is taken in so short a time must fit above the limit.
-const INTERVAL: Duration = Duration::from_millis(10);
+const INTERVAL: Duration = Duration::from_millis(4);
 /// The same while little is used.
 const EASY_INTERVAL: Duration = Duration::from_millis(50);
 /// Below this share of the limit nothing is done.

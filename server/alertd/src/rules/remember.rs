@@ -110,16 +110,4 @@ impl Memory {
         }
         now
     }
-
-    /// Says what is kept of a group that has just been restored.
-    pub(super) fn restored(file: &str, group: &Group) -> KeptNow {
-        let state = |status: &quiver_alerting::rules::RuleStatus| -> Value {
-            status.remembered().iter().map(shown).collect::<Vec<_>>().into()
-        };
-        let pairs = keys(file, group).into_iter().zip(&group.rules);
-        pairs
-            .map(|(key, status)| (key, state(status)))
-            .filter(|(_, v)| v.as_array().is_some_and(|a| !a.is_empty()))
-            .collect()
-    }
 }

@@ -60,7 +60,12 @@ struct Times {
 impl Runner {
     /// Evaluates the group when it is due, until it ends or `stop`.
     pub(super) async fn run(mut self, mut inbox: mpsc::UnboundedReceiver<Command>, stop: CancellationToken) {
-        let mut kept = Memory::restored(&self.view.load().file, &self.view.load().group);
+        // Pending alerts were moved by the time down: from now on they are kept so, or the next restart would move them by
+        // too little.
+        let restored = self.view.load();
+        let now = self.clock.now_ms();
+        let mut kept = self.memory.keep(&restored.file, &restored.group, &KeptNow::new(), now);
+        drop(restored);
         let mut times = Times {
             last: self.view.load().group.due_at(self.clock.now_ms()),
             wall: self.clock.now_ms(),
