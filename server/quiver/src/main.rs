@@ -505,6 +505,9 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
     let mut loaded = args.load()?;
+    if with_demo {
+        demo::open_doors(&mut loaded.settings);
+    }
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
     let runtime = runtime()?;
@@ -524,6 +527,9 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         let demo_stop = stop.clone();
         let load = move || {
             let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+            if with_demo {
+                demo::open_doors(&mut loaded.settings);
+            }
             paths.iter().for_each(|paths| paths.apply(&mut loaded.settings));
             Ok(loaded)
         };
