@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray, Int64Array};
+use arrow::array::{Array as _, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, FieldRef, Int64Type};
 use datafusion::common::internal_err;
@@ -33,9 +33,11 @@ enum Growth {
     Items,
     /// Whole numbers from one to another.
     Series,
+    /// A text with another one in it replaced; what it has more than before counts.
+    Replaced,
 }
 
-const GROWING: [(&str, Growth); 7] = [
+const GROWING: [(&str, Growth); 8] = [
     ("repeat", Growth::Times),
     ("lpad", Growth::Length(1)),
     ("rpad", Growth::Length(1)),
@@ -43,6 +45,7 @@ const GROWING: [(&str, Growth); 7] = [
     ("array_resize", Growth::Length(8)),
     ("generate_series", Growth::Series),
     ("range", Growth::Series),
+    ("replace", Growth::Replaced),
 ];
 
 /// A function with its bound.
@@ -74,18 +77,48 @@ fn numbers(value: &ColumnarValue, rows: usize) -> Result<Option<Int64Array>> {
     Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
 }
 
-/// Bytes of the texts of an argument; items of a list of others.
-fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
+/// Texts of an argument; none: it holds others.
+fn texts(value: &ColumnarValue, rows: usize) -> Result<Option<StringViewArray>> {
     if !value.data_type().is_string() {
-        return Ok(vec![ITEM_BYTES; rows]);
+        return Ok(None);
     }
     let texts = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
-    Ok(texts.as_string_view().iter().map(|text| text.map_or(0, |text| text.len() as i128)).collect())
+    Ok(Some(texts.as_string_view().clone()))
+}
+
+/// Bytes of the texts of an argument; items of a list of others.
+fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
+    let Some(texts) = texts(value, rows)? else { return Ok(vec![ITEM_BYTES; rows]) };
+    Ok(texts.iter().map(|text| text.map_or(0, |text| text.len() as i128)).collect())
+}
+
+/// Bytes that texts have more than before when one is put for another in them.
+fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+    let [within, from, to] = args else { return Ok(0) };
+    let (Some(within), Some(from), Some(to)) = (texts(within, rows)?, texts(from, rows)?, texts(to, rows)?) else {
+        return Ok(0);
+    };
+    let sum = |places: fn(&str, &str) -> usize| -> i128 {
+        let rows = within.iter().zip(from.iter()).zip(to.iter());
+        rows.map(|((text, from), to)| match (text, from, to) {
+            (Some(text), Some(from), Some(to)) => {
+                places(text, from) as i128 * to.len().saturating_sub(from.len()) as i128
+            }
+            _ => 0,
+        })
+        .sum()
+    };
+    // Looking for the places costs as much as the call itself, and hardly any comes near.
+    let most = sum(|text, from| text.len() / from.len().max(1) + 1);
+    Ok(if most <= BYTES_MAX { most } else { sum(|text, from| text.matches(from).count()) })
 }
 
 impl Growth {
     /// Bytes that the result has, at least.
     fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        if self == Self::Replaced {
+            return added(args, rows);
+        }
         let [first, second, ..] = args else {
             // `range(n)` begins at 0.
             let stops = args.first().filter(|_| self == Self::Series).map(|stop| numbers(stop, rows));
@@ -114,6 +147,8 @@ impl Growth {
                 };
                 (0..rows).map(|at| items(at) * ITEM_BYTES).sum::<i128>()
             }
+            // Above.
+            Self::Replaced => 0,
         })
     }
 }
