@@ -154,6 +154,8 @@ async fn errors_name_place_and_statement() {
     let check = async |statement: &str, status: u16, parts: &[&str]| {
         let answer = ask(&server, statement).await;
         assert_eq!(answer.status, status, "{statement}: {}", answer.text());
+        let kind = answer.json()["type"].as_str().unwrap_or_default().to_owned();
+        assert!(kind.starts_with("urn:quiver:problem:"), "{statement}: {kind}");
         let detail = answer.json()["detail"].as_str().unwrap_or_default().to_owned();
         for part in parts {
             assert!(detail.contains(part), "{statement}: {detail}");

@@ -221,12 +221,22 @@ async fn paths_and_headers() {
         let answer = send("OPTIONS", path, &[("origin", "https://grafana.example")]).await;
         assert_eq!(answer.status(), 204, "{path}");
         assert_eq!(answer.headers()["access-control-allow-origin"], "https://grafana.example");
+        let listed = |name: &str| answer.headers()[name].to_str().expect("text").split(", ").map(str::to_owned);
+        for method in ["PUT", "PATCH", "DELETE"] {
+            assert!(listed("access-control-allow-methods").any(|m| m == method), "{method}");
+        }
+        for header in ["If-Match", "Idempotency-Key"] {
+            assert!(listed("access-control-allow-headers").any(|h| h == header), "{header}");
+        }
+        assert!(listed("access-control-expose-headers").any(|h| h == "ETag"));
         let other = send("OPTIONS", path, &[("origin", "https://other.example")]).await;
         assert_eq!((other.status().as_u16(), other.headers().get("access-control-allow-origin")), (204, None));
     }
     let path = format!("{API}query?query=s&time=1700000000");
     let allowed = send("GET", &path, &[("origin", "https://grafana.example")]).await;
     assert_eq!(allowed.headers()["access-control-allow-origin"], "https://grafana.example");
+    let varies: Vec<_> = allowed.headers().get_all("vary").iter().map(|v| v.as_bytes().to_ascii_lowercase()).collect();
+    assert!(varies.contains(&b"accept-encoding".to_vec()) && varies.contains(&b"origin".to_vec()), "{varies:?}");
     let plain = send("GET", &path, &[]).await;
     assert_eq!(plain.headers().get("content-encoding"), None);
     let plain = plain.bytes().await.expect("a body");

@@ -285,12 +285,23 @@ mod tests {
             "select length(rpad('a', value)) from generate_series(1000000, 1000200) t",
             "select array_repeat('xy', 100000000)",
             "select range(1, 1000000000000)",
+            "select replace(repeat('a', 1000000), 'a', repeat('b', 1000))",
+            "select length(replace(repeat('a', value), '', repeat('b', 1000))) from generate_series(1000000, 1000002)",
+            "select regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000), 'g')",
+            "select regexp_replace(repeat('a', 1000000), '(a+)', repeat('\\1', 1000))",
             "select generate_series(9000000000, 1, -1)",
         ] {
             let error = count(&engine, statement, 10_000).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
         }
-        for statement in ["select repeat('x', 1000000), range(3)", "select range(5, 1, -2), lpad('a', 3, 'b')"] {
+        for statement in [
+            "select repeat('x', 1000000), range(3)",
+            "select range(5, 1, -2), lpad('a', 3, 'b')",
+            "select length(replace(repeat('ab', 10000000), 'a', 'c'))",
+            "select regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000))",
+            "select regexp_replace(repeat('ab ', 100000), '^a', repeat('x', 300), 'g')",
+            "select replace(repeat('a', 1000000), 'b', repeat('c', 1000)), replace('a', NULL, 'b')",
+        ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
         }
     }

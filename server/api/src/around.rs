@@ -126,14 +126,18 @@ fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
 /// headers, too.
 static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     let own = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id, AccountID, \
-               ProjectID";
+               ProjectID, Idempotency-Key, If-Match, If-None-Match, X-Override-Managed";
     let parameters = PARAMETERS.iter().chain([&KEEP_MESSAGES]).flat_map(|(_, headers)| headers);
     let all = parameters.fold(own.to_owned(), |list, header| list + ", " + header);
     HeaderValue::from_str(&all).expect("names of headers")
 });
 
 /// Headers that such a page may read.
-const EXPOSED_HEADERS: &str = "Date, Quiver-Partial, X-Quiver-Refused, X-Request-Id";
+const EXPOSED_HEADERS: &str =
+    "Date, ETag, Idempotent-Replayed, Location, Quiver-Partial, Retry-After, X-Quiver-Refused, X-Request-Id";
+
+/// Methods that such a page may use: configuration is written with all of them.
+const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";
 
 /// Lets a page read the answer, if its origin may.
 fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
@@ -141,8 +145,9 @@ fn allow(live: &LiveSettings, origin: HeaderValue, headers: &mut HeaderMap) {
         return;
     }
     headers.insert(header::ACCESS_CONTROL_ALLOW_ORIGIN, origin);
-    headers.insert(header::VARY, HeaderValue::from_static("Origin"));
-    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static("GET, POST, OPTIONS"));
+    // Beside what else it depends on, such as the encoding.
+    headers.append(header::VARY, HeaderValue::from_static("Origin"));
+    headers.insert(header::ACCESS_CONTROL_ALLOW_METHODS, HeaderValue::from_static(ALLOWED_METHODS));
     headers.insert(header::ACCESS_CONTROL_ALLOW_HEADERS, ALLOWED_HEADERS.clone());
     headers.insert(header::ACCESS_CONTROL_EXPOSE_HEADERS, HeaderValue::from_static(EXPOSED_HEADERS));
 }

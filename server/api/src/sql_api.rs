@@ -24,6 +24,8 @@ use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
 use crate::partial::query_context;
+use crate::refused;
+use crate::request::RequestInfo;
 use crate::segments;
 use crate::sending::Sending;
 use crate::state::AppState;
@@ -80,7 +82,7 @@ async fn query(State(state): State<Arc<AppState>>, request: Request) -> Response
 /// An error as a problem document.
 fn problem(error: &Error) -> Response {
     if error.kind == ErrorKind::Forbidden {
-        return crate::refused::problem(error);
+        return refused::problem(error);
     }
     let status = status_of(error.kind);
     let code = match error.kind {
@@ -94,12 +96,10 @@ fn problem(error: &Error) -> Response {
         ErrorKind::Execution => "EXECUTION_FAILED",
         _ => "INTERNAL",
     };
-    let body = json!({
-        "type": "about:blank", "title": status.canonical_reason().unwrap_or_default(), "status": status.as_u16(),
-        "code": code, "detail": public_text(error), "error": public_text(error),
-    });
+    let request = RequestInfo::current();
+    let body = refused::body(status, code, public_text(error), request.as_ref().map_or("", RequestInfo::id));
     let head = [(header::CONTENT_TYPE, "application/problem+json")];
-    with_retry_after((status, head, body.to_string()).into_response())
+    with_retry_after((status, head, body).into_response())
 }
 
 /// Parameters of a request: those of the query string, of a form, of a JSON object, or a statement alone.

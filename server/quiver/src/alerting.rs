@@ -144,6 +144,17 @@ fn egress(settings: &Settings) -> Result<Egress> {
     })
 }
 
+/// Says what a start would refuse: a setting, a rule file, the policy.
+///
+/// # Errors
+/// Invalid, with the place.
+pub fn check(settings: &Settings) -> Result<()> {
+    external_labels(settings)?;
+    egress(settings)?;
+    read_rules(settings)?;
+    read_policy(settings).map(|_| ())
+}
+
 /// Opens alerting with its rules and its policy.
 ///
 /// # Errors

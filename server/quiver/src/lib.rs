@@ -7,6 +7,7 @@ pub mod identity;
 pub mod issuers;
 pub mod memory;
 pub mod notify;
+pub mod preflight;
 pub mod process;
 pub mod reload;
 pub mod remote;

@@ -10,7 +10,9 @@ use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
-use quiver::{analytics, demo, identity, memory, notify, process, remote, rules, saved, sql, telemetry, wiring};
+use quiver::{
+    analytics, demo, identity, memory, notify, preflight, process, remote, rules, saved, sql, telemetry, wiring,
+};
 use quiver_api::AppState;
 use quiver_api::sql_forms::Form;
 use quiver_store::BackupRequest;
@@ -51,7 +53,7 @@ enum Command {
     Serve(ServeArgs),
     /// Run the server with demo telemetry flowing in.
     Demo(ServeArgs),
-    /// Read the settings, say whether they are valid.
+    /// Read the settings and the files that they name, say whether a server would start with them.
     CheckConfig(ServeArgs),
     /// Copy the store into a folder or bucket of backups: of a running server with --server, else of a stopped one.
     Backup(BackupArgs),
@@ -361,7 +363,7 @@ fn run_server(cli: Cli) -> Result<(), Failure> {
         Some(Command::Serve(args)) => serve(args, false),
         Some(Command::Demo(args)) => serve(args, true),
         Some(Command::CheckConfig(args)) => {
-            args.load()?;
+            preflight::check(&args.load()?)?;
             println!("settings are valid");
             Ok(())
         }
@@ -503,6 +505,9 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
 
 fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
     let mut loaded = args.load()?;
+    if with_demo {
+        demo::open_doors(&mut loaded.settings);
+    }
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
     let runtime = runtime()?;
@@ -522,6 +527,9 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
         let demo_stop = stop.clone();
         let load = move || {
             let mut loaded = args.load().map_err(|e| Error::invalid(e.to_string()))?;
+            if with_demo {
+                demo::open_doors(&mut loaded.settings);
+            }
             paths.iter().for_each(|paths| paths.apply(&mut loaded.settings));
             Ok(loaded)
         };

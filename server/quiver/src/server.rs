@@ -70,7 +70,8 @@ fn network_allowed(settings: &Settings) -> bool {
     settings.http.rbac_off_on_network || settings.rbac.mode == "on"
 }
 
-async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListener> {
+/// Reads an address that the server may listen on.
+fn allowed(name: &str, address: &str, settings: &Settings) -> Result<SocketAddr> {
     let parsed: SocketAddr = address.parse().map_err(|_| {
         Error::invalid(format!("`{name}` is `{address}`; it must be an address and port such as `127.0.0.1:8800`"))
     })?;
@@ -81,12 +82,42 @@ async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListe
                  in a container, give --rbac-off-on-network"
             )));
         }
+        if settings.tls.files().is_none() && settings.tls.required {
+            return Err(Error::invalid(format!(
+                "`{name}` is `{address}`, but `tls.required` is set and there is no `tls.certificate_file`"
+            )));
+        }
+    }
+    Ok(parsed)
+}
+
+/// Says which certificates or addresses a start would refuse, without listening.
+///
+/// # Errors
+/// As [`Bound::bind`], but for addresses that are taken.
+pub fn check(loaded: &Loaded) -> Result<()> {
+    let s = &loaded.settings;
+    s.tls.files().map(|files| Tls::open(files, Arc::new(SystemClock))).transpose()?;
+    allowed("http.listen", &s.http.listen, s)?;
+    let extra = [
+        ("otlp", "http_listen", &s.otlp.http_listen),
+        ("otlp", "grpc_listen", &s.otlp.grpc_listen),
+        ("traces", "zipkin_listen", &s.traces.zipkin_listen),
+        ("postgres", "listen", &s.postgres.listen),
+    ];
+    // Defaults that cannot be used are left out at a start.
+    for (section, key, address) in extra.into_iter().filter(|(section, key, _)| loaded.is_given(section, key)) {
+        if !address.is_empty() {
+            allowed(&format!("{section}.{key}"), address, s)?;
+        }
+    }
+    Ok(())
+}
+
+async fn bind(name: &str, address: &str, settings: &Settings) -> Result<TcpListener> {
+    let parsed = allowed(name, address, settings)?;
+    if !parsed.ip().is_loopback() {
         if settings.tls.files().is_none() {
-            if settings.tls.required {
-                return Err(Error::invalid(format!(
-                    "`{name}` is `{address}`, but `tls.required` is set and there is no `tls.certificate_file`"
-                )));
-            }
             tracing::warn!(
                 address,
                 "listening beyond this machine without TLS: passwords and tokens can be read on their way"

@@ -28,6 +28,14 @@ fn filter_of(setting: &str) -> Result<EnvFilter> {
     EnvFilter::try_new(&text).map_err(|e| Error::invalid(format!("`{name}` is `{text}`: {e}")))
 }
 
+/// Says whether a start could read the filter.
+///
+/// # Errors
+/// Invalid: it is no filter.
+pub fn check(settings: &Log) -> Result<()> {
+    filter_of(&settings.filter).map(|_| ())
+}
+
 impl LogFilter {
     /// Reads a setting.
     ///

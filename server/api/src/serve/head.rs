@@ -1,12 +1,12 @@
 //! Heads of requests that two parsers could read in two ways are refused, though hyper would take them: a body whose end
-//! is stated twice, a path that is not what it seems, a target of another host.
+//! is stated twice or hidden below a coding, a path that is not what it seems, a target of another host or of none.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use axum::response::Response;
 use http::request::Parts;
-use http::{StatusCode, Version, header};
+use http::{HeaderValue, StatusCode, Version, header};
 
 use crate::error::plain;
 
@@ -84,6 +84,14 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     if twice {
         return bad("the length of the body is stated more than once");
     }
+    // Chunks are taken apart here and nothing else is: what is below them would be stored as if it were the body.
+    let is_chunked = |coding: &HeaderValue| coding.as_bytes().trim_ascii().eq_ignore_ascii_case(b"chunked");
+    if head.headers.get(header::TRANSFER_ENCODING).is_some_and(|coding| !is_chunked(coding)) {
+        return Some(plain(StatusCode::NOT_IMPLEMENTED, "`Transfer-Encoding` can be `chunked`, alone"));
+    }
+    if head.version == Version::HTTP_11 && !head.headers.contains_key(header::HOST) {
+        return bad("`Host` is missing");
+    }
     // A proxy may have gone by the other one.
     if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return bad("`Host` stands more than once");
@@ -98,7 +106,15 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     if head.uri.path().split('/').any(is_trick) {
         return bad("the path has a segment that stands for another one");
     }
+    if head.uri.path().split('%').skip(1).any(|after| !begins_with_hex(after)) {
+        return bad("the path has a `%` without two hexadecimal digits behind it");
+    }
     None
+}
+
+/// Whether the two digits of an escaped byte stand at the beginning.
+fn begins_with_hex(text: &str) -> bool {
+    text.as_bytes().get(..2).is_some_and(|digits| digits.iter().all(u8::is_ascii_hexdigit))
 }
 
 fn is_text(bytes: &[u8], text: &str) -> bool {
@@ -151,5 +167,27 @@ mod tests {
         for segment in ["", "...", "a..b", "%2e%2e%2e", "%000x".trim_end_matches("0x"), ".a"] {
             assert_eq!(is_trick(segment), segment.contains("%00"), "{segment}");
         }
+    }
+
+    #[test]
+    fn refused_heads() {
+        let check = |target: &str, headers: &[(&str, &str)], expected: Option<u16>| {
+            let bare = http::Request::builder().uri(target);
+            let request = headers.iter().fold(bare, |request, (name, value)| request.header(*name, *value));
+            let (head, ()) = request.body(()).expect("a request").into_parts();
+            let status = refusal(&head, false).map(|answer| answer.status().as_u16());
+            assert_eq!(status, expected, "{target} {headers:?}");
+        };
+        let host = ("host", "x");
+        check("/a/%41?b=%", &[host], None);
+        check("/a", &[], Some(400));
+        check("/a", &[host, ("host", "y")], Some(400));
+        check("http://y/a", &[host], Some(400));
+        for path in ["/%", "/%4", "/%zz", "/%4g", "/a%/b", "/%%41"] {
+            check(path, &[host], Some(400));
+        }
+        check("/a", &[host, ("transfer-encoding", "Chunked")], None);
+        check("/a", &[host, ("transfer-encoding", "gzip, chunked")], Some(501));
+        check("/a", &[host, ("transfer-encoding", "identity")], Some(501));
     }
 }

@@ -33,6 +33,7 @@ pub(super) fn print(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) {
 
 fn text(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) -> String {
     let curl = if log_in.is_some() { "curl -sH \"$A\"" } else { "curl -s" };
+    let measure = r#"{"query":{"measures":["Spans.count","Spans.durationP95"],"dimensions":["Spans.service"]}}"#;
     let scheme = base.split("://").next().unwrap_or("http");
     let mut out = "\n  Quiver runs with demo telemetry flowing in.\n\n".to_owned();
     out.push_str(&log_in.map(LogIn::line).unwrap_or_default());
@@ -52,6 +53,7 @@ fn text(base: &str, addresses: &Addresses, log_in: Option<&LogIn>) -> String {
         out,
         "\n  Traces:   {curl} '{base}/traces?service=checkout&error=true&limit=3'; Jaeger and Zipkin data sources: {base}\n\
          \x20 Logs:     {curl} '{base}/logs-api/select/logsql/query' --data-urlencode 'query=level:error' -d limit=3\n\
+         \x20 Measure:  {curl} '{base}/olap-api/v1/load' -H 'content-type: application/json' -d '{measure}'\n\
          \x20 Together: {base}/traces/<id>/logs, {base}/traces/<id>/exemplars\n\
          \x20 Look:     {base}/metrics (own metrics), {base}/health/ready\n\
          \x20 Explain:  add explain=analyze to any query\n\n  Ctrl-C stops it; the data stays in the data directory.\n"

@@ -1,0 +1,52 @@
+//! What `quiver check-config` looks at besides the values of settings: what a start would refuse before it serves.
+
+use std::path::Path;
+
+use quiver_store::object::Storage;
+use quiver_types::Result;
+
+use crate::settings::Loaded;
+use crate::{alerting, server, telemetry, wiring};
+
+/// Says whether a server would start with these settings, as far as that shows without a data directory, a network and
+/// other processes.
+///
+/// # Errors
+/// Invalid: an address, a file that is named or what stands in it, the log's filter, the URL of the store.
+pub fn check(loaded: &Loaded) -> Result<()> {
+    let settings = &loaded.settings;
+    telemetry::check(&settings.log)?;
+    server::check(loaded)?;
+    wiring::admin_token(settings)?;
+    alerting::check(settings)?;
+    Storage::open(&wiring::store_settings(settings), Path::new(&settings.store.data)).map(|_| ())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_start_refuses() {
+        let check = |flags: &[(&str, &str)], said: &str| {
+            let flags: Vec<_> = flags.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
+            let loaded = Loaded::load(None, std::iter::empty(), &flags).unwrap();
+            match check(&loaded) {
+                Ok(()) => assert_eq!(said, "", "{flags:?}"),
+                Err(e) => assert!(!said.is_empty() && e.message.contains(said), "{flags:?}: {e}"),
+            }
+        };
+        check(&[], "");
+        check(&[("http.listen", "x")], "`http.listen` is `x`");
+        check(&[("http.listen", "0.0.0.0:1"), ("rbac.mode", "off")], "without access control");
+        check(&[("http.listen", "0.0.0.0:1")], "");
+        check(&[("traces.zipkin_listen", "x")], "traces.zipkin_listen");
+        check(&[("store.url", "gopher://x")], "gopher");
+        check(&[("http.admin_token_file", "/nothing")], "/nothing");
+        check(&[("alerting.rules", "[\"/nothing.yml\"]")], "/nothing.yml");
+        check(&[("alerting.policy", "/nothing.yml")], "/nothing.yml");
+        check(&[("alerting.external_labels", "[\"x\"]")], "name=value");
+        check(&[("egress.deny", "[\"10.0.0.0/99\"]")], "egress.deny");
+        check(&[("tls.certificate_file", "/nothing"), ("tls.key_file", "/nothing")], "/nothing");
+    }
+}
