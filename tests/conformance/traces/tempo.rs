@@ -14,8 +14,6 @@ use super::{Outcome, difference, read, send, states};
 /// Calls that are answered otherwise: a part of the request, our status, a part of our answer, and why.
 const OTHERWISE: &[(&str, u16, &str, &str)] = &[
     ("span.amount+%3E+1000", 200, "2000000000000001", "numbers compare as numbers: 1299.5 is above 1000"),
-    ("quantile_over_time", 400, "`quantile_over_time` is not supported", "not supported"),
-    ("histogram_over_time", 400, "`histogram_over_time` is not supported", "not supported"),
     ("/api/status/buildinfo", 200, "\"version\":", "each says its own"),
     (
         "q=%7B+%7D&",

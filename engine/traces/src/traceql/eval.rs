@@ -91,7 +91,7 @@ fn is_told(field: &Field) -> bool {
 }
 
 /// A value as OTLP/JSON has it.
-fn any_json(value: Value<'_>) -> serde_json::Value {
+pub(super) fn any_json(value: Value<'_>) -> serde_json::Value {
     let mut w = JsonWriter::default();
     any_value(value, &mut w);
     serde_json::from_slice(&w.finish().unwrap_or_default()).unwrap_or_default()
@@ -283,7 +283,7 @@ impl Looked<'_> {
 }
 
 /// Gives the value of an attribute; without a place that of the span, else that of its resource.
-fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
+pub(super) fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
     let resource = || match key {
         "service.name" => Some(Value::Text(span.service_shown())),
         _ => span.context.resource.get(key),
@@ -299,7 +299,7 @@ fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Valu
 }
 
 /// Gives an intrinsic that is a text; none when it is empty.
-fn intrinsic_text(span: &Span, intrinsic: Intrinsic) -> Option<Cow<'_, str>> {
+pub(super) fn intrinsic_text(span: &Span, intrinsic: Intrinsic) -> Option<Cow<'_, str>> {
     let text: Cow<'_, str> = match intrinsic {
         Intrinsic::Name => span.name.as_str().into(),
         Intrinsic::Status => STATUS[usize::from(span.status).min(2)].into(),

@@ -1,12 +1,14 @@
 //! Text to [`Query`], straight from its characters.
 
+mod metric;
+
 use std::sync::Arc;
 
 use quiver_types::matcher::{affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
 use super::{
-    Aggregate, Check, Compare, Expr, Field, Intrinsic, Metric, Query, Relation, Spanset, Stage, Structure, TraceqlError,
+    Aggregate, Check, Compare, Expr, Field, Intrinsic, Query, Relation, Spanset, Stage, Structure, TraceqlError,
 };
 use crate::params::duration;
 
@@ -26,6 +28,7 @@ pub(super) fn parse(text: &str) -> Result<Query> {
     while p.eat("|") {
         p.stage(&mut query)?;
     }
+    p.hints()?;
     if !p.is_end() {
         return Err(p.unexpected());
     }
@@ -452,11 +455,11 @@ impl<'a> Parser<'a> {
 
     fn stage(&mut self, query: &mut Query) -> Result<()> {
         let begin = self.at;
-        if query.metric.is_some() {
-            return Err(self.error_at(begin, "nothing can follow a function of metrics"));
-        }
         let name = self.take(|c| c.is_alphanumeric() || c == '_');
         self.blank();
+        if let Some(metric) = &mut query.metric {
+            return self.pick(name, begin, metric);
+        }
         let aggregate = match name {
             "select" => {
                 self.expect("(")?;
@@ -468,17 +471,10 @@ impl<'a> Parser<'a> {
                 query.stages.push(Stage::Select(fields));
                 return Ok(());
             }
-            "rate" | "count_over_time" => {
-                self.expect("(")?;
-                self.expect(")")?;
-                query.metric = Some(Metric { is_rate: name == "rate", by: self.by()? });
+            "rate" | "count_over_time" | "min_over_time" | "max_over_time" | "avg_over_time" | "sum_over_time"
+            | "quantile_over_time" | "histogram_over_time" => {
+                query.metric = Some(self.metric(name)?);
                 return Ok(());
-            }
-            // Hints change how a query runs, not what it gives.
-            "with" => {
-                self.expect("(")?;
-                self.take(|c| c != ')');
-                return self.expect(")");
             }
             "count" => Aggregate::Count,
             "avg" => Aggregate::Avg,
@@ -498,21 +494,6 @@ impl<'a> Parser<'a> {
         self.blank();
         query.stages.push(Stage::Aggregate { function: aggregate, field, compare, value });
         Ok(())
-    }
-
-    fn by(&mut self) -> Result<Option<Field>> {
-        if !self.rest().starts_with("by") {
-            return Ok(None);
-        }
-        self.at += 2;
-        self.blank();
-        self.expect("(")?;
-        let field = self.field()?;
-        if self.rest().starts_with(',') {
-            return Err(self.error_at(self.at, "`by` with more than one field is not supported"));
-        }
-        self.expect(")")?;
-        Ok(Some(field))
     }
 
     fn field(&mut self) -> Result<Field> {

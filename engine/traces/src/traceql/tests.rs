@@ -109,7 +109,22 @@ fn what_queries_want() {
     check("{ kind = client } | min(duration) < 30ms", &[]);
     check("{ } | sum(span.amount) >= 1299.5 | select(name, resource.host.name)", &[1, 2, 5, 3, 4, 6]);
     check("{ } | avg(span.nowhere) > 0", &[]);
-    check("{ status = error } with (most_recent=true)".replace("} with", "} | with").as_str(), &[4, 6]);
+    check("{ status = error } | with (most_recent=true)", &[4, 6]);
+    check("{ status = error } with (most_recent=true)", &[4, 6]);
+}
+
+#[test]
+fn functions_of_metrics() {
+    for text in [
+        "{} | rate() by (resource.service.name, .http.code) with(sample=true)",
+        "{} | quantile_over_time(duration, .5, 0.99) by (name)",
+        "{ kind = server } | histogram_over_time(span.items)",
+        "{} | avg_over_time(duration) by(status) | topk(3)",
+        "{} | min_over_time(.a) | bottomk( 1 )",
+    ] {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(query.is_metric() && query.exact_filter().is_some(), "{text}");
+    }
 }
 
 #[test]
@@ -137,11 +152,14 @@ fn errors_name_what_is_wrong() {
     check("{ name =~ \"(\" }", "1, col 11: `(` is no regular expression");
     check("{ name =~ 5 }", "1, col 11: a regular expression is a text");
     check("{} | by(.a)", "1, col 6: `by` is not supported");
-    check("{} | quantile_over_time(duration, .9)", "1, col 6: `quantile_over_time` is not supported");
-    check("{} | rate() by (.a, .b)", "1, col 19: `by` with more than one field is not supported");
+    check("{} | compare({})", "1, col 6: `compare` is not supported");
+    check("{} | quantile_over_time(duration)", "1, col 33: `quantile_over_time()` needs a quantile");
+    check("{} | quantile_over_time(duration, 9)", "1, col 35: a quantile is a number from 0 to 1");
+    check("{} | max_over_time(name)", "1, col 20: `name` is no number of a span");
+    check("{} | rate() | topk(0)", "1, col 20: expected a whole number from 1 to 10000");
     check("{} | count()", "1, col 13: `count()` needs a comparison");
     check("{} {}", "1, col 4: unexpected `{`");
-    check("{} | rate() | count() > 1", "1, col 15: nothing can follow a function of metrics");
+    check("{} | rate() | count() > 1", "1, col 15: only one `topk` or `bottomk` can follow a function of metrics");
     let deep = format!("{{ {}true{} }}", "(".repeat(100), ")".repeat(100));
     assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
     assert!(Query::parse(&"(".repeat(60_000)).is_err());
