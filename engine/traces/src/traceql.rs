@@ -11,6 +11,7 @@ mod lower;
 mod metrics;
 mod parser;
 mod search;
+mod terms;
 
 use std::fmt;
 
@@ -19,6 +20,7 @@ use quiver_types::spans::{AttributeTest, Place, SpanFilter};
 pub use eval::Found;
 pub use metrics::MetricSeries;
 pub use search::{HitSpan, TraceqlHit, TraceqlSearch};
+pub(crate) use terms::{Fixed, Sign, Term};
 
 /// A query.
 #[derive(Debug, Clone)]
@@ -80,6 +82,8 @@ pub(crate) enum Expr {
     Or(Vec<Expr>),
     Not(Box<Expr>),
     Is(Field, Check),
+    /// What is worked out of both sides compares so.
+    Compare(Term, Compare, Term),
 }
 
 /// What is asked of the value of a field.

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use quiver_types::spans::{Place, Span, Value, hex, kind_name};
 
-use super::{Aggregate, Check, Expr, Field, Intrinsic, Query, Relation, Spanset, Stage, Structure};
+use super::{Aggregate, Check, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term};
 use crate::assemble::Trace;
 use crate::export::any_value;
 use crate::export::internal::STATUS;
@@ -116,6 +116,7 @@ fn fields_of(spans: &Spanset) -> Vec<&Field> {
             Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| of_expr(one, out)),
             Expr::Not(one) => of_expr(one, out),
             Expr::Is(field, _) => out.push(field),
+            Expr::Compare(left, _, right) => [left, right].into_iter().for_each(|side| side.fields(out)),
         }
     }
     match spans {
@@ -208,6 +209,40 @@ impl Looked<'_> {
             Expr::Or(any) => any.iter().any(|one| self.holds(one, span)),
             Expr::Not(one) => !self.holds(one, span),
             Expr::Is(field, check) => self.is(field, check, span),
+            Expr::Compare(left, compare, right) => match (self.worked_out(left, span), self.worked_out(right, span)) {
+                (Some(left), Some(right)) => left.compares(*compare, &right),
+                _ => false,
+            },
+        }
+    }
+
+    /// Works a term out; none where a field has no value, or arithmetic no number.
+    fn worked_out(&self, term: &Term, span: &Span) -> Option<Fixed> {
+        let text = |text: &str| (!text.is_empty()).then(|| Fixed::Text(text.to_owned()));
+        let field = match term {
+            Term::Fixed(fixed) => return Some(fixed.clone()),
+            Term::Worked(left, sign, right) => {
+                let (left, right) = (self.worked_out(left, span)?, self.worked_out(right, span)?);
+                let number = sign.of(left.number()?, right.number()?);
+                return number.is_finite().then_some(Fixed::Number(number));
+            }
+            Term::Field(field) => field,
+        };
+        match field {
+            Field::Attribute(place, key) => attribute(span, *place, key).map(Fixed::of),
+            Field::Intrinsic(Intrinsic::Duration) => Some(Fixed::Number(span.duration() as f64)),
+            Field::Intrinsic(Intrinsic::TraceDuration) => {
+                Some(Fixed::Number(self.trace.end().saturating_sub(self.trace.start()) as f64))
+            }
+            Field::Intrinsic(Intrinsic::NestedSetParent) => {
+                Some(Fixed::Number(if span.parent.is_none() { -1.0 } else { 0.0 }))
+            }
+            Field::Intrinsic(Intrinsic::RootName) => text(self.root.map_or("", |r| &self.trace.spans[r].name)),
+            Field::Intrinsic(Intrinsic::RootService) => {
+                text(self.root.map_or("", |r| self.trace.spans[r].service_shown()))
+            }
+            Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
+            Field::Intrinsic(intrinsic) => intrinsic_text(span, *intrinsic).map(|t| Fixed::Text(t.into_owned())),
         }
     }
 
