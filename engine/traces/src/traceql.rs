@@ -125,6 +125,8 @@ pub(crate) enum Intrinsic {
     RootService,
     TraceDuration,
     EventName,
+    /// From the start of the span to the event.
+    EventSince,
     LinkTraceId,
     LinkSpanId,
     ScopeName,
@@ -155,6 +157,7 @@ impl Intrinsic {
         ("traceDuration", Self::TraceDuration),
         ("trace:duration", Self::TraceDuration),
         ("event:name", Self::EventName),
+        ("event:timeSinceStart", Self::EventSince),
         ("link:traceID", Self::LinkTraceId),
         ("link:spanID", Self::LinkSpanId),
         ("instrumentation:name", Self::ScopeName),
@@ -172,14 +175,15 @@ impl Intrinsic {
 
     /// Whether its values are numbers of nanoseconds.
     fn is_duration(self) -> bool {
-        matches!(self, Self::Duration | Self::TraceDuration)
+        matches!(self, Self::Duration | Self::TraceDuration | Self::EventSince)
     }
 }
 
 /// Names of intrinsics that completion offers.
-pub const INTRINSIC_NAMES: [&str; 24] = [
+pub const INTRINSIC_NAMES: [&str; 25] = [
     "duration",
     "event:name",
+    "event:timeSinceStart",
     "instrumentation:name",
     "instrumentation:version",
     "kind",

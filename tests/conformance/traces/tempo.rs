@@ -21,7 +21,6 @@ const OTHERWISE: &[(&str, u16, &str, &str)] = &[
         "\"matched\":10",
         "which three of ten spans are shown is the order of its files there, of time here",
     ),
-    ("/api/v2/search/tags?start", 200, "\"event:name\"", "`event:timeSinceStart` is not supported, so not offered"),
     // Looked up without times it is too old for that server's newest blocks.
     ("/api/v2/traces/4bf92f3577b34da6a3ce929d0e0e4736", 200, "POST /checkout", "found without times, too"),
 ];

@@ -279,6 +279,9 @@ impl Looked<'_> {
             }
             Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
             Field::Intrinsic(Intrinsic::EventName) => any(span.events.iter().map(|e| Value::Text(&e.name)).collect()),
+            Field::Intrinsic(Intrinsic::EventSince) => {
+                any(span.events.iter().map(|e| Value::Int(e.time.saturating_sub(span.start))).collect())
+            }
             Field::Intrinsic(i @ (Intrinsic::LinkTraceId | Intrinsic::LinkSpanId)) => {
                 let ids: Vec<String> = (span.links.iter())
                     .map(|l| if *i == Intrinsic::LinkTraceId { hex(&l.trace_id) } else { hex(&l.span_id) })

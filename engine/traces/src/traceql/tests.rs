@@ -82,6 +82,8 @@ fn what_queries_want() {
     check("{ span.http.code != 200 }", &[1]);
     check("{ !(span.http.code = 200) && kind = client }", &[4]);
     check(r#"{ event:name = "exception" && event.type = "Declined" }"#, &[4]);
+    check("{ event:timeSinceStart < 1ms }", &[4]);
+    check("{ event:timeSinceStart > 1ms }", &[]);
     check("{ nestedSetParent < 0 }", &[1]);
     check("{ span:parentID = nil }", &[1]);
     check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
