@@ -12,7 +12,11 @@ mod schema;
 pub(crate) mod tests;
 pub mod zipkin;
 
-use quiver_types::spans::{Cut, SpansBatch, SpansBuilder, parse_hex};
+use std::hash::BuildHasher;
+
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
+use quiver_types::spans::{Cut, SpanId, SpansBatch, SpansBuilder, TraceId, parse_hex};
 use quiver_types::{Access, SpansBatch as Batch};
 
 use crate::codec::{self, Encoding, Room};
@@ -190,12 +194,20 @@ pub(crate) struct Sink<'c> {
     pub(crate) builder: SpansBuilder,
     pub(crate) ctx: &'c TraceContext<'c>,
     refused: Vec<Refused>,
+    /// Hashes of the ids of the spans before.
+    seen: HashSet<u64, FixedState>,
+    /// Spans whose ids came before.
+    repeats: i64,
 }
+
+/// Most by which a report counts as later than its body: the clock counts milliseconds.
+const REPEATS_MAX: i64 = 999_999;
 
 impl<'c> Sink<'c> {
     /// Takes the spans of a body.
     pub(crate) fn new(ctx: &'c TraceContext<'c>, body: &[u8]) -> Self {
-        Self { builder: SpansBuilder::for_request(body.len().min(ctx.batch_bytes_max)), ctx, refused: Vec::new() }
+        let builder = SpansBuilder::for_request(body.len().min(ctx.batch_bytes_max));
+        Self { builder, ctx, refused: Vec::new(), seen: HashSet::default(), repeats: 0 }
     }
 
     /// Leaves the span at hand out.
@@ -227,10 +239,20 @@ impl<'c> Sink<'c> {
         }
     }
 
+    /// Gives when a span was received. Of several reports of one span in a body the last counts as the latest.
+    pub(crate) fn received(&mut self, trace_id: &TraceId, span_id: &SpanId) -> i64 {
+        let hash = FixedState::default().hash_one((trace_id, span_id));
+        if self.seen.insert(hash) {
+            return self.ctx.now_ns;
+        }
+        self.repeats = (self.repeats + 1).min(REPEATS_MAX);
+        self.ctx.now_ns.saturating_add(self.repeats)
+    }
+
     /// Checks that the batch stays within its limit.
     pub(crate) fn check_size(&self) -> Result<()> {
         let limit_bytes = self.ctx.batch_bytes_max;
-        if self.builder.memory_bytes() > limit_bytes {
+        if self.builder.memory_bytes() + self.seen.capacity() * size_of::<u64>() > limit_bytes {
             return Err(Error::TooLarge { what: "batch of spans", limit_bytes });
         }
         Ok(())

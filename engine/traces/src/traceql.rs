@@ -3,20 +3,24 @@
 //! `lower` gives a filter of spans that none of the wanted spans fails, which the store's scan evaluates; `eval` then
 //! decides over whole traces, as assembled. So every expression is exact, and what the scan can tell is left to it.
 //!
-//! Conditions, structure, `select` and comparisons of aggregates are there, of the metrics `rate` and `count_over_time`.
+//! Conditions, structure, `select` and comparisons of aggregates are there, and functions of metrics of single spans.
 //! What is not is named in the error.
 
 mod eval;
 mod lower;
+mod metrics;
 mod parser;
 mod search;
+mod terms;
 
 use std::fmt;
 
 use quiver_types::spans::{AttributeTest, Place, SpanFilter};
 
 pub use eval::Found;
+pub use metrics::MetricSeries;
 pub use search::{HitSpan, TraceqlHit, TraceqlSearch};
+pub(crate) use terms::{Fixed, Sign, Term};
 
 /// A query.
 #[derive(Debug, Clone)]
@@ -78,6 +82,8 @@ pub(crate) enum Expr {
     Or(Vec<Expr>),
     Not(Box<Expr>),
     Is(Field, Check),
+    /// What is worked out of both sides compares so.
+    Compare(Term, Compare, Term),
 }
 
 /// What is asked of the value of a field.
@@ -119,6 +125,8 @@ pub(crate) enum Intrinsic {
     RootService,
     TraceDuration,
     EventName,
+    /// From the start of the span to the event.
+    EventSince,
     LinkTraceId,
     LinkSpanId,
     ScopeName,
@@ -149,6 +157,7 @@ impl Intrinsic {
         ("traceDuration", Self::TraceDuration),
         ("trace:duration", Self::TraceDuration),
         ("event:name", Self::EventName),
+        ("event:timeSinceStart", Self::EventSince),
         ("link:traceID", Self::LinkTraceId),
         ("link:spanID", Self::LinkSpanId),
         ("instrumentation:name", Self::ScopeName),
@@ -166,14 +175,15 @@ impl Intrinsic {
 
     /// Whether its values are numbers of nanoseconds.
     fn is_duration(self) -> bool {
-        matches!(self, Self::Duration | Self::TraceDuration)
+        matches!(self, Self::Duration | Self::TraceDuration | Self::EventSince)
     }
 }
 
 /// Names of intrinsics that completion offers.
-pub const INTRINSIC_NAMES: [&str; 24] = [
+pub const INTRINSIC_NAMES: [&str; 25] = [
     "duration",
     "event:name",
+    "event:timeSinceStart",
     "instrumentation:name",
     "instrumentation:version",
     "kind",
@@ -265,13 +275,30 @@ impl Compare {
     }
 }
 
-/// A number over time.
+/// Numbers over time.
 #[derive(Debug, Clone)]
 pub(crate) struct Metric {
-    /// Per second.
-    pub(crate) is_rate: bool,
+    /// What the spans of a step become.
+    pub(crate) function: MetricFunction,
     /// What series are told apart by.
-    pub(crate) by: Option<Field>,
+    pub(crate) by: Vec<Field>,
+    /// How many series of each step are given, the greatest (`true`) or the least of them.
+    pub(crate) pick: Option<(bool, usize)>,
+}
+
+/// What the spans of a step become.
+#[derive(Debug, Clone)]
+pub(crate) enum MetricFunction {
+    /// How many there are, per second.
+    Rate,
+    /// How many there are.
+    Count,
+    /// An aggregate of the values of a field.
+    Of(Aggregate, Field),
+    /// Quantiles of the values of a field.
+    Quantiles(Field, Vec<f64>),
+    /// How many values of a field lie between one power of two and the next.
+    Histogram(Field),
 }
 
 /// A text that is no query, or one that is not supported.
@@ -307,17 +334,12 @@ impl Query {
 
     /// Says whether the counts are per second.
     pub fn is_rate(&self) -> bool {
-        self.metric.as_ref().is_some_and(|m| m.is_rate)
+        self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Rate))
     }
 
-    /// The name of its function of metrics.
-    pub fn metric_name(&self) -> &'static str {
-        if self.is_rate() { "rate" } else { "count_over_time" }
-    }
-
-    /// The field that its series are told apart by.
-    pub fn metric_by(&self) -> Option<String> {
-        Some(self.metric.as_ref()?.by.as_ref()?.to_string())
+    /// Says whether a step without spans has no number, where others have 0.
+    pub fn leaves_gaps(&self) -> bool {
+        self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Of(..)) || m.pick.is_some())
     }
 
     /// A filter that spans near the wanted ones pass, for lists that take it as a hint.

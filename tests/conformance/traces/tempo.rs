@@ -14,8 +14,6 @@ use super::{Outcome, difference, read, send, states};
 /// Calls that are answered otherwise: a part of the request, our status, a part of our answer, and why.
 const OTHERWISE: &[(&str, u16, &str, &str)] = &[
     ("span.amount+%3E+1000", 200, "2000000000000001", "numbers compare as numbers: 1299.5 is above 1000"),
-    ("quantile_over_time", 400, "`quantile_over_time` is not supported", "not supported"),
-    ("histogram_over_time", 400, "`histogram_over_time` is not supported", "not supported"),
     ("/api/status/buildinfo", 200, "\"version\":", "each says its own"),
     (
         "q=%7B+%7D&",
@@ -23,7 +21,6 @@ const OTHERWISE: &[(&str, u16, &str, &str)] = &[
         "\"matched\":10",
         "which three of ten spans are shown is the order of its files there, of time here",
     ),
-    ("/api/v2/search/tags?start", 200, "\"event:name\"", "`event:timeSinceStart` is not supported, so not offered"),
     // Looked up without times it is too old for that server's newest blocks.
     ("/api/v2/traces/4bf92f3577b34da6a3ce929d0e0e4736", 200, "POST /checkout", "found without times, too"),
 ];

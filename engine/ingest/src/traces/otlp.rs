@@ -175,7 +175,7 @@ impl<'a> Walker<'a, '_> {
         const DROPPED_ATTRIBUTES: u32 = tag(10, VARINT);
         const DROPPED_EVENTS: u32 = tag(12, VARINT);
         const DROPPED_LINKS: u32 = tag(14, VARINT);
-        let mut fields = SpanFields { context, received: self.sink.ctx.now_ns, ..SpanFields::default() };
+        let mut fields = SpanFields { context, ..SpanFields::default() };
         let (mut trace_id, mut span_id, mut parent): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
         let (mut start, mut end) = (0u64, 0u64);
         let (mut name, mut state, mut status): (&[u8], &[u8], &[u8]) = (b"", b"", b"");
@@ -207,6 +207,7 @@ impl<'a> Walker<'a, '_> {
             fields.parent = parent.try_into().map_err(|_| Fault::Refused(SpanReason::ParentId))?;
         }
         fields.start = self.sink.check_start(start).map_err(Fault::Refused)?;
+        fields.received = self.sink.received(&fields.trace_id, &fields.span_id);
         fields.end = i64::try_from(end).unwrap_or(i64::MAX);
         (fields.name, fields.trace_state) = (text(name)?, text(state)?);
         (fields.status, fields.status_message) = read_status(status)?;

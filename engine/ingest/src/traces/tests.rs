@@ -236,3 +236,15 @@ fn protobuf_agrees_with_the_oracle() {
         assert!(with(|ctx| decode(TraceFormat::Otlp, None, bad, ctx)).is_err(), "{bad:?}");
     }
 }
+
+#[test]
+fn of_reports_of_one_span_in_a_body_the_last_is_the_latest() {
+    let span = |id: u8, code: u16| {
+        format!(r#"{{"traceId":"1","id":"{id}","timestamp":10,"tags":{{"code":"{code}"}}}}"#)
+    };
+    let body = format!("[{},{},{},{}]", span(1, 500), span(2, 1), span(1, 200), span(1, 404));
+    let batch = with(|ctx| decode(TraceFormat::Zipkin, None, body.as_bytes(), ctx)).unwrap().batch;
+    let now = 2_000_000_000_000_000_000;
+    let received: Vec<i64> = spans_of(&batch).iter().map(|s| s.received - now).collect();
+    assert_eq!(received, [0, 0, 1, 2]);
+}

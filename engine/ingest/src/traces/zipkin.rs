@@ -229,6 +229,7 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
     };
     let start = sink.check_start(start)?;
     let service = sink.service(&span.local.service)?.to_owned();
+    let received = sink.received(&trace_id, &span_id);
     let context = sink.builder.context(&ContextFields { service: &service, ..ContextFields::default() });
     let ends = [("network.local", &span.local), ("network.peer", &span.remote)];
     let keys: Vec<(String, Value<'_>)> = ends
@@ -270,7 +271,7 @@ fn store(span: &ZipkinSpan<'_>, sink: &mut Sink<'_>) -> Result<(), SpanReason> {
         start,
         end: start.saturating_add(duration),
         flags: u32::from(span.debug),
-        received: ctx.now_ns,
+        received,
         marks: mark(span.shared, SHARED) | mark(span.timestamp == 0, NO_START) | mark(span.duration == 0, NO_DURATION),
         ..SpanFields::default()
     });

@@ -99,7 +99,7 @@ impl Measure {
 }
 
 /// Gives the start of the step that a time is in, and checks the number of steps.
-fn check_steps(range: (i64, i64), step: i64) -> Result<(), ParamError> {
+pub(crate) fn check_steps(range: (i64, i64), step: i64) -> Result<(), ParamError> {
     if step <= 0 {
         return Err(ParamError::new("step", "must be above 0"));
     }

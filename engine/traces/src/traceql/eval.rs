@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use quiver_types::spans::{Place, Span, Value, hex, kind_name};
 
-use super::{Aggregate, Check, Expr, Field, Intrinsic, Query, Relation, Spanset, Stage, Structure};
+use super::{Aggregate, Check, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term};
 use crate::assemble::Trace;
 use crate::export::any_value;
 use crate::export::internal::STATUS;
@@ -91,7 +91,7 @@ fn is_told(field: &Field) -> bool {
 }
 
 /// A value as OTLP/JSON has it.
-fn any_json(value: Value<'_>) -> serde_json::Value {
+pub(super) fn any_json(value: Value<'_>) -> serde_json::Value {
     let mut w = JsonWriter::default();
     any_value(value, &mut w);
     serde_json::from_slice(&w.finish().unwrap_or_default()).unwrap_or_default()
@@ -116,6 +116,7 @@ fn fields_of(spans: &Spanset) -> Vec<&Field> {
             Expr::And(list) | Expr::Or(list) => list.iter().for_each(|one| of_expr(one, out)),
             Expr::Not(one) => of_expr(one, out),
             Expr::Is(field, _) => out.push(field),
+            Expr::Compare(left, _, right) => [left, right].into_iter().for_each(|side| side.fields(out)),
         }
     }
     match spans {
@@ -208,6 +209,40 @@ impl Looked<'_> {
             Expr::Or(any) => any.iter().any(|one| self.holds(one, span)),
             Expr::Not(one) => !self.holds(one, span),
             Expr::Is(field, check) => self.is(field, check, span),
+            Expr::Compare(left, compare, right) => match (self.worked_out(left, span), self.worked_out(right, span)) {
+                (Some(left), Some(right)) => left.compares(*compare, &right),
+                _ => false,
+            },
+        }
+    }
+
+    /// Works a term out; none where a field has no value, or arithmetic no number.
+    fn worked_out(&self, term: &Term, span: &Span) -> Option<Fixed> {
+        let text = |text: &str| (!text.is_empty()).then(|| Fixed::Text(text.to_owned()));
+        let field = match term {
+            Term::Fixed(fixed) => return Some(fixed.clone()),
+            Term::Worked(left, sign, right) => {
+                let (left, right) = (self.worked_out(left, span)?, self.worked_out(right, span)?);
+                let number = sign.of(left.number()?, right.number()?);
+                return number.is_finite().then_some(Fixed::Number(number));
+            }
+            Term::Field(field) => field,
+        };
+        match field {
+            Field::Attribute(place, key) => attribute(span, *place, key).map(Fixed::of),
+            Field::Intrinsic(Intrinsic::Duration) => Some(Fixed::Number(span.duration() as f64)),
+            Field::Intrinsic(Intrinsic::TraceDuration) => {
+                Some(Fixed::Number(self.trace.end().saturating_sub(self.trace.start()) as f64))
+            }
+            Field::Intrinsic(Intrinsic::NestedSetParent) => {
+                Some(Fixed::Number(if span.parent.is_none() { -1.0 } else { 0.0 }))
+            }
+            Field::Intrinsic(Intrinsic::RootName) => text(self.root.map_or("", |r| &self.trace.spans[r].name)),
+            Field::Intrinsic(Intrinsic::RootService) => {
+                text(self.root.map_or("", |r| self.trace.spans[r].service_shown()))
+            }
+            Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
+            Field::Intrinsic(intrinsic) => intrinsic_text(span, *intrinsic).map(|t| Fixed::Text(t.into_owned())),
         }
     }
 
@@ -244,6 +279,9 @@ impl Looked<'_> {
             }
             Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
             Field::Intrinsic(Intrinsic::EventName) => any(span.events.iter().map(|e| Value::Text(&e.name)).collect()),
+            Field::Intrinsic(Intrinsic::EventSince) => {
+                any(span.events.iter().map(|e| Value::Int(e.time.saturating_sub(span.start))).collect())
+            }
             Field::Intrinsic(i @ (Intrinsic::LinkTraceId | Intrinsic::LinkSpanId)) => {
                 let ids: Vec<String> = (span.links.iter())
                     .map(|l| if *i == Intrinsic::LinkTraceId { hex(&l.trace_id) } else { hex(&l.span_id) })
@@ -283,7 +321,7 @@ impl Looked<'_> {
 }
 
 /// Gives the value of an attribute; without a place that of the span, else that of its resource.
-fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
+pub(super) fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
     let resource = || match key {
         "service.name" => Some(Value::Text(span.service_shown())),
         _ => span.context.resource.get(key),
@@ -299,7 +337,7 @@ fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Valu
 }
 
 /// Gives an intrinsic that is a text; none when it is empty.
-fn intrinsic_text(span: &Span, intrinsic: Intrinsic) -> Option<Cow<'_, str>> {
+pub(super) fn intrinsic_text(span: &Span, intrinsic: Intrinsic) -> Option<Cow<'_, str>> {
     let text: Cow<'_, str> = match intrinsic {
         Intrinsic::Name => span.name.as_str().into(),
         Intrinsic::Status => STATUS[usize::from(span.status).min(2)].into(),

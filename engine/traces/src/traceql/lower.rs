@@ -49,6 +49,7 @@ fn of_expr(expr: &Expr) -> Lowered {
         },
         Expr::Is(Field::Attribute(place, key), check) => of_attribute(*place, key, check),
         Expr::Is(Field::Intrinsic(intrinsic), check) => of_intrinsic(*intrinsic, check),
+        Expr::Compare(..) => (SpanFilter::All, false),
     }
 }
 

@@ -1,12 +1,16 @@
 //! Text to [`Query`], straight from its characters.
 
+mod metric;
+mod term;
+
 use std::sync::Arc;
 
 use quiver_types::matcher::{affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
 use super::{
-    Aggregate, Check, Compare, Expr, Field, Intrinsic, Metric, Query, Relation, Spanset, Stage, Structure, TraceqlError,
+    Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
+    TraceqlError,
 };
 use crate::params::duration;
 
@@ -26,6 +30,7 @@ pub(super) fn parse(text: &str) -> Result<Query> {
     while p.eat("|") {
         p.stage(&mut query)?;
     }
+    p.hints()?;
     if !p.is_end() {
         return Err(p.unexpected());
     }
@@ -221,33 +226,20 @@ impl<'a> Parser<'a> {
             return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
         }
         let begin = self.at;
-        match self.operand()? {
-            Ok(field) => match self.op() {
-                Some(op) => {
-                    let at = self.at;
-                    match self.operand()? {
-                        Err(literal) => self.condition(field, op, literal, at),
-                        Ok(_) => Err(self.error_at(at, "comparing two fields is not supported")),
-                    }
-                }
-                // A field alone is a condition when it holds a boolean.
-                None => self.condition(field, Op::Number(Compare::Equal), Literal::Bool(true), begin),
-            },
-            Err(literal) => match self.op() {
-                Some(op) => {
-                    let at = self.at;
-                    match self.operand()? {
-                        Ok(field) => self.condition(field, turned(op), literal, begin),
-                        Err(_) => Err(self.error_at(at, "a condition needs a field")),
-                    }
-                }
-                None => match literal {
-                    Literal::Bool(true) => Ok(Expr::True),
-                    Literal::Bool(false) => Ok(Expr::False),
-                    Literal::Word(word) => Err(self.error_at(begin, format!("unknown identifier: {word}"))),
-                    _ => Err(self.error_at(begin, "a condition needs a field")),
-                },
-            },
+        let left = self.side()?;
+        if let Some(op) = self.op() {
+            let at = self.at;
+            let right = self.side()?;
+            return self.compared(left, op, right, (begin, at));
+        }
+        match left {
+            // A field alone is a condition when it holds a boolean.
+            Ok(Term::Field(field)) => self.condition(field, Op::Number(Compare::Equal), Literal::Bool(true), begin),
+            Ok(_) => Err(self.unexpected()),
+            Err(Literal::Bool(true)) => Ok(Expr::True),
+            Err(Literal::Bool(false)) => Ok(Expr::False),
+            Err(Literal::Word(word)) => Err(self.error_at(begin, format!("unknown identifier: {word}"))),
+            Err(_) => Err(self.error_at(begin, "a condition needs a field")),
         }
     }
 
@@ -397,6 +389,10 @@ impl<'a> Parser<'a> {
             (Compare::Equal, _) => true,
             (Compare::NotEqual, _) => false,
             (_, Literal::Number(number, _)) => return self.ordered(field, compare, *number, at),
+            (_, Literal::Text(text)) if has_texts(&field) => {
+                let text = Term::Fixed(Fixed::Text(text.clone()));
+                return Ok(Expr::Compare(Term::Field(field), compare, text));
+            }
             _ => return wrong("only numbers and durations can be compared by order".into()),
         };
         let equals = |test: AttributeTest| if is_equal { Check::Passes(test) } else { Check::Fails(test) };
@@ -452,11 +448,11 @@ impl<'a> Parser<'a> {
 
     fn stage(&mut self, query: &mut Query) -> Result<()> {
         let begin = self.at;
-        if query.metric.is_some() {
-            return Err(self.error_at(begin, "nothing can follow a function of metrics"));
-        }
         let name = self.take(|c| c.is_alphanumeric() || c == '_');
         self.blank();
+        if let Some(metric) = &mut query.metric {
+            return self.pick(name, begin, metric);
+        }
         let aggregate = match name {
             "select" => {
                 self.expect("(")?;
@@ -468,17 +464,10 @@ impl<'a> Parser<'a> {
                 query.stages.push(Stage::Select(fields));
                 return Ok(());
             }
-            "rate" | "count_over_time" => {
-                self.expect("(")?;
-                self.expect(")")?;
-                query.metric = Some(Metric { is_rate: name == "rate", by: self.by()? });
+            "rate" | "count_over_time" | "min_over_time" | "max_over_time" | "avg_over_time" | "sum_over_time"
+            | "quantile_over_time" | "histogram_over_time" => {
+                query.metric = Some(self.metric(name)?);
                 return Ok(());
-            }
-            // Hints change how a query runs, not what it gives.
-            "with" => {
-                self.expect("(")?;
-                self.take(|c| c != ')');
-                return self.expect(")");
             }
             "count" => Aggregate::Count,
             "avg" => Aggregate::Avg,
@@ -500,21 +489,6 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    fn by(&mut self) -> Result<Option<Field>> {
-        if !self.rest().starts_with("by") {
-            return Ok(None);
-        }
-        self.at += 2;
-        self.blank();
-        self.expect("(")?;
-        let field = self.field()?;
-        if self.rest().starts_with(',') {
-            return Err(self.error_at(self.at, "`by` with more than one field is not supported"));
-        }
-        self.expect(")")?;
-        Ok(Some(field))
-    }
-
     fn field(&mut self) -> Result<Field> {
         let begin = self.at;
         self.operand()?.map_err(|_| self.error_at(begin, "expected a field"))
@@ -528,6 +502,11 @@ fn is_union(rest: &str) -> bool {
 
 fn is_number(field: &Field) -> bool {
     matches!(field, Field::Intrinsic(i) if i.is_duration() || *i == Intrinsic::NestedSetParent)
+}
+
+/// Whether its values are texts that have an order.
+fn has_texts(field: &Field) -> bool {
+    !is_number(field) && !matches!(field, Field::Intrinsic(Intrinsic::Status | Intrinsic::Kind))
 }
 
 fn is_status(word: &str) -> bool {

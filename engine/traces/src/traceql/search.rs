@@ -6,11 +6,9 @@ use quiver_query::QueryContext;
 use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
-use super::{Field, Intrinsic, Query};
+use super::Query;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
-use crate::lists::histogram::{Measure, SplitBy};
-use crate::params::ParamError;
 use crate::search::{Accepts, Search};
 use crate::summary::{Summary, summarize};
 
@@ -93,35 +91,5 @@ impl TracesEngine {
         let search = Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
         let traces = self.search_whole(ctx, search, now).await?;
         Ok(traces.iter().filter_map(|trace| TraceqlHit::of(&wanted.query, trace, wanted.spans)).collect())
-    }
-
-    /// Counts the spans that a query wants by steps, as [`TracesEngine::histogram`] does. A step begins at a multiple
-    /// of its length.
-    ///
-    /// # Errors
-    /// The query needs whole traces; those of the engine.
-    pub async fn traceql_counts(
-        self: &Arc<Self>,
-        ctx: &QueryContext,
-        query: &Query,
-        range: (i64, i64),
-        step: i64,
-    ) -> Result<Value, TraceError> {
-        let wrong = |reason: &str| ParamError::new("q", reason);
-        let filter = query.exact_filter().ok_or_else(|| {
-            wrong("functions of metrics are supported for conditions on single spans only, not on their trace")
-        })?;
-        let by = match query.metric.as_ref().and_then(|m| m.by.as_ref()) {
-            None => SplitBy::Nothing,
-            Some(Field::Attribute(Some(quiver_types::spans::Place::Resource) | None, key)) if key == "service.name" => {
-                SplitBy::Service
-            }
-            Some(Field::Attribute(place, key)) => SplitBy::Tag(*place, key.clone()),
-            Some(Field::Intrinsic(Intrinsic::Name)) => SplitBy::Operation,
-            Some(Field::Intrinsic(Intrinsic::Status)) => SplitBy::Status,
-            Some(other) => return Err(wrong(&format!("`by ({other})` is not supported")).into()),
-        };
-        let filter = SpanFilter::Starts(range.0, range.1).and(filter);
-        self.histogram(ctx, filter, range, step, by, Measure::Count).await
     }
 }

@@ -82,10 +82,20 @@ fn what_queries_want() {
     check("{ span.http.code != 200 }", &[1]);
     check("{ !(span.http.code = 200) && kind = client }", &[4]);
     check(r#"{ event:name = "exception" && event.type = "Declined" }"#, &[4]);
+    check("{ event:timeSinceStart < 1ms }", &[4]);
+    check("{ event:timeSinceStart > 1ms }", &[]);
     check("{ nestedSetParent < 0 }", &[1]);
     check("{ span:parentID = nil }", &[1]);
     check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
     check(r#"{ trace:id = "01010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
+    // What is worked out.
+    check(r#"{ .both = resource.both }"#, &[2, 5, 3, 4, 6]);
+    check("{ span.http.code * 2 + 100 >= 2 ^ 3 * 100 }", &[1]);
+    check("{ duration / 2 > 100ms + 60ms }", &[1, 4, 6]);
+    check("{ span.http.code % 3 = 2 && duration < traceDuration - 500ms }", &[2, 3]);
+    check("{ 1000 < span.amount - (100 + 0.5) * 2 }", &[4]);
+    check(r#"{ name > "POST /a" && name <= "charge" }"#, &[1, 6]);
+    check("{ span.nowhere + 1 > 0 || .odd = 1 - 1 }", &[]);
     // Structure.
     check(r#"{ name = "Charge" } >> { status = error }"#, &[6]);
     check(r#"{ resource.service.name = "web" } > { resource.service.name = "cart" }"#, &[5]);
@@ -109,7 +119,22 @@ fn what_queries_want() {
     check("{ kind = client } | min(duration) < 30ms", &[]);
     check("{ } | sum(span.amount) >= 1299.5 | select(name, resource.host.name)", &[1, 2, 5, 3, 4, 6]);
     check("{ } | avg(span.nowhere) > 0", &[]);
-    check("{ status = error } with (most_recent=true)".replace("} with", "} | with").as_str(), &[4, 6]);
+    check("{ status = error } | with (most_recent=true)", &[4, 6]);
+    check("{ status = error } with (most_recent=true)", &[4, 6]);
+}
+
+#[test]
+fn functions_of_metrics() {
+    for text in [
+        "{} | rate() by (resource.service.name, .http.code) with(sample=true)",
+        "{} | quantile_over_time(duration, .5, 0.99) by (name)",
+        "{ kind = server } | histogram_over_time(span.items)",
+        "{} | avg_over_time(duration) by(status) | topk(3)",
+        "{} | min_over_time(.a) | bottomk( 1 )",
+    ] {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert!(query.is_metric() && query.exact_filter().is_some(), "{text}");
+    }
 }
 
 #[test]
@@ -122,14 +147,17 @@ fn errors_name_what_is_wrong() {
     check("{", "1, col 2: unexpected end of the query");
     check("{ name = }", "1, col 10: unexpected `}`");
     check("{ name = \"x }", "1, col 10: a text that does not end");
-    check("{\n  name > \"x\" }", "2, col 10: only numbers and durations can be compared by order");
+    check("{\n  status > \"x\" }", "2, col 12: only numbers and durations can be compared by order");
     check("{ name > 5 }", "1, col 10: `name` has no order");
     check("{ duration = \"x\" }", "1, col 14: `duration` is a number");
     check("{ status = 2 }", "1, col 12: expected error, ok or unset");
     check("{ kind = x }", "1, col 10: unknown identifier: x");
     check("{ name = \"a\"", "1, col 13: unexpected end of the query, expected `}`");
-    check("{ .a + 1 > 2 }", "1, col 6: arithmetic is not supported: `+`");
-    check("{ .a = .b }", "1, col 8: comparing two fields is not supported");
+    check("{ .a + \"x\" > 2 }", "1, col 8: arithmetic needs numbers");
+    check("{ .a + nil > 2 }", "1, col 8: arithmetic needs numbers");
+    check("{ .a + 1 }", "1, col 10: unexpected `}`");
+    check("{ .a > 1 / 0 }", "1, col 12: a number without bounds");
+    check("{ .a =~ .b }", "1, col 9: a regular expression is a text");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
     check("{ 1 = 1 }", "1, col 7: a condition needs a field");
     check("{ span. = 1 }", "1, col 8: an attribute without a name");
@@ -137,11 +165,14 @@ fn errors_name_what_is_wrong() {
     check("{ name =~ \"(\" }", "1, col 11: `(` is no regular expression");
     check("{ name =~ 5 }", "1, col 11: a regular expression is a text");
     check("{} | by(.a)", "1, col 6: `by` is not supported");
-    check("{} | quantile_over_time(duration, .9)", "1, col 6: `quantile_over_time` is not supported");
-    check("{} | rate() by (.a, .b)", "1, col 19: `by` with more than one field is not supported");
+    check("{} | compare({})", "1, col 6: `compare` is not supported");
+    check("{} | quantile_over_time(duration)", "1, col 33: `quantile_over_time()` needs a quantile");
+    check("{} | quantile_over_time(duration, 9)", "1, col 35: a quantile is a number from 0 to 1");
+    check("{} | max_over_time(name)", "1, col 20: `name` is no number of a span");
+    check("{} | rate() | topk(0)", "1, col 20: expected a whole number from 1 to 10000");
     check("{} | count()", "1, col 13: `count()` needs a comparison");
     check("{} {}", "1, col 4: unexpected `{`");
-    check("{} | rate() | count() > 1", "1, col 15: nothing can follow a function of metrics");
+    check("{} | rate() | count() > 1", "1, col 15: only one `topk` or `bottomk` can follow a function of metrics");
     let deep = format!("{{ {}true{} }}", "(".repeat(100), ")".repeat(100));
     assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
     assert!(Query::parse(&"(".repeat(60_000)).is_err());

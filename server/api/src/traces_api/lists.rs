@@ -106,13 +106,13 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
         List::Tags => tags(call, search.filter(), listing(ROWS)?).await?,
         List::Values => values(call, search.filter(), &key, listing(VALUES)?).await?,
         List::Dependencies => {
+            let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
             let mut search = search;
             // The graph needs both ends of a call, so the service picks what is shown, not what is read.
             search.conditions.retain(|c| !of_services(c));
             let mut graph = traces.dependencies(ctx, range, search.conditions).await?;
             let services: Vec<String> = call.params.all("service").map(str::to_owned).collect();
             if !services.is_empty() {
-                let depth = call.params.number("depth", 1..=20)?.unwrap_or(1) as usize;
                 graph.near(&services, depth);
             }
             graph.to_json()
@@ -160,6 +160,10 @@ fn selected(call: &Call) -> Result<SpanFilter, TraceError> {
     let wrong = |reason: &str| ParamError::new("select", reason);
     let text = call.params.one("select")?.ok_or_else(|| wrong("give `select` or `selectFilter`"))?;
     let inner = quiver_traces::Params::of_json(text.as_bytes()).map_err(|_| wrong("expected a JSON object"))?;
+    let known = ["timeFrom", "timeTo", "minDuration", "maxDuration"];
+    if let Some((name, _)) = inner.pairs().find(|(name, _)| !known.contains(name)) {
+        return Err(wrong(&format!("`{name}` is none of {}", known.join(", "))).into());
+    }
     let from = inner.time("timeFrom", call.now)?.unwrap_or(i64::MIN);
     let to = inner.time("timeTo", call.now)?.unwrap_or(i64::MAX);
     let min = inner.duration("minDuration")?.unwrap_or(0);

@@ -11,7 +11,7 @@ use quiver_traces::export::ExportOptions;
 use quiver_traces::export::spanarray;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::{Listing, ParamError, Search, Selection, Trace, TraceError};
-use quiver_types::spans::{AttributeTest, SpanFilter, TextTest};
+use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, condition, found, id_of, operations_of, window};
@@ -83,6 +83,17 @@ async fn remote_services(State(state): State<Arc<AppState>>, request: Request) -
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
+/// What this format has as tags: attributes of the span and of its resource. Those of events stand in annotations.
+fn of_tags(filter: SpanFilter) -> SpanFilter {
+    match filter {
+        SpanFilter::Attribute { place: None, key, test } => {
+            let at = |place| SpanFilter::Attribute { place: Some(place), key: key.clone(), test: test.clone() };
+            SpanFilter::Or(vec![at(Place::Span), at(Place::Resource)])
+        }
+        other => other,
+    }
+}
+
 fn search(call: &Call) -> Result<Search, TraceError> {
     let mut search = Search::new(window(call)?);
     let is = |text: &str| TextTest::Is(text.to_owned());
@@ -92,18 +103,18 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     }
     if let Some(remote) = call.params.one("remoteServiceName")? {
         let test = AttributeTest::equals(remote);
-        let place = Some(quiver_types::spans::Place::Span);
+        let place = Some(Place::Span);
         search.conditions.push(SpanFilter::Attribute { place, key: "peer.service".into(), test });
     }
     if let Some(query) = call.params.one("annotationQuery")? {
         for part in query.split(" and ").map(str::trim).filter(|p| !p.is_empty()) {
             search.conditions.push(match part.split_once('=') {
-                Some((key, value)) => condition(key.to_owned(), value),
+                Some((key, value)) => of_tags(condition(key.to_owned(), value)),
                 // A word alone is an annotation or the key of a tag.
                 None if part == "error" => condition(part.to_owned(), "true"),
                 None => SpanFilter::Or(vec![
                     SpanFilter::EventName(is(part)),
-                    SpanFilter::Attribute { place: None, key: part.to_owned(), test: AttributeTest::Exists },
+                    of_tags(SpanFilter::Attribute { place: None, key: part.to_owned(), test: AttributeTest::Exists }),
                 ]),
             });
         }

@@ -1,10 +1,11 @@
-//! Search by TraceQL or by tags, and counts over time.
+//! Search by TraceQL or by tags, and numbers over time.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_traces::traceql::{Query, TraceqlHit, TraceqlSearch};
+use quiver_traces::traceql::{MetricSeries, Query, TraceqlHit, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 use quiver_types::spans::{SpanFilter, hex};
 use serde_json::{Map, Value, json};
@@ -141,18 +142,14 @@ fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
     };
     let query = Query::parse(text)?;
     if !query.is_metric() {
-        return Err(ParamError::new("q", "a query of metrics ends in rate() or count_over_time()").into());
+        return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
     }
     Ok((query, range(call)?))
 }
 
 /// The labels of a series.
-fn labels(query: &Query, name: &str) -> Value {
-    let (key, value) = match query.metric_by() {
-        Some(field) => (field, if name.is_empty() { "nil" } else { name }),
-        None => ("__name__".to_owned(), query.metric_name()),
-    };
-    json!([{"key": key, "value": {"stringValue": value}}])
+fn labels(series: &MetricSeries) -> Value {
+    series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
 }
 
 /// Reads the step, in seconds or with a unit.
@@ -165,38 +162,29 @@ fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
     nanos.ok_or_else(|| ParamError::new("step", format!("`{text}` is no duration")))
 }
 
-/// Points of a series as the engine gives them: start of the step, number.
-fn points(series: &Value) -> impl Iterator<Item = (i64, f64)> + '_ {
-    series["points"]
-        .as_array()
-        .into_iter()
-        .flatten()
-        .filter_map(|p| Some((p[0].as_str()?.parse().ok()?, p[1].as_f64()?)))
-}
-
 pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
-        let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, step).await?;
+        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, Some(step)).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
-        let samples = (last - first + 1) as usize * counts["series"].as_array().map_or(0, Vec::len);
-        if samples > SAMPLES_MAX {
+        if (last - first + 1) as usize * all.len() > SAMPLES_MAX {
             return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
         }
-        let series: Vec<Value> = (counts["series"].as_array().into_iter().flatten())
+        let none = (!query.leaves_gaps()).then_some(0.0);
+        let series: Vec<Value> = (all.iter())
             .map(|one| {
-                let known: std::collections::BTreeMap<i64, f64> = points(one).collect();
+                let known: BTreeMap<i64, f64> = one.points.iter().copied().collect();
                 // A sample tells of the step that ends there.
                 let samples: Vec<Value> = (first..=last)
-                    .map(|at| {
-                        let value = known.get(&(at * step)).copied().unwrap_or(0.0) / by;
-                        json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value})
+                    .filter_map(|at| {
+                        let value = known.get(&(at * step)).copied().or(none)? / by;
+                        Some(json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value}))
                     })
                     .collect();
-                json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "samples": samples})
+                json!({"labels": labels(one), "samples": samples})
             })
             .collect();
         call.json(&json!({"series": series, "metrics": {}}))
@@ -210,13 +198,10 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let counts = call.state.traces.traceql_counts(&call.ctx, &query, range, length).await?;
+        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, None).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
-        let series: Vec<Value> = (counts["series"].as_array().into_iter().flatten())
-            .map(|one| {
-                let sum: f64 = points(one).map(|p| p.1).sum();
-                json!({"labels": labels(&query, one["name"].as_str().unwrap_or_default()), "value": sum / by})
-            })
+        let series: Vec<Value> = (all.iter())
+            .filter_map(|one| Some(json!({"labels": labels(one), "value": one.points.first()?.1 / by})))
             .collect();
         call.json(&json!({"series": series, "metrics": {}}))
     };

@@ -1,0 +1,370 @@
+//! Numbers over time of the spans that a query wants.
+//!
+//! Counts by what a plan knows are left to it. All else reads the spans, and holds one cell of each series and step.
+//! Values are counted by powers of two, as the data sources of this API expect them.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use quiver_query::QueryContext;
+use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, Value, all_columns, read_spans};
+use serde_json::{Value as Json, json};
+
+use super::eval::{any_json, attribute, intrinsic_text};
+use super::{Aggregate, Field, Intrinsic, Metric, MetricFunction, Query};
+use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
+use crate::lists::histogram::{Measure, SplitBy, check_steps};
+use crate::params::ParamError;
+
+/// What a cell takes, about, beside its labels.
+const CELL_BYTES: usize = 256;
+/// Nanoseconds of a second.
+const SECOND_NS: f64 = 1e9;
+
+/// Numbers of one series.
+#[derive(Debug, Clone, Default)]
+pub struct MetricSeries {
+    /// Names and values, values in OTLP/JSON.
+    pub labels: Vec<(String, Json)>,
+    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number.
+    pub points: Vec<(i64, f64)>,
+}
+
+/// What is known of the spans of one series and step.
+#[derive(Debug, Default)]
+struct Cell {
+    count: u64,
+    sum: f64,
+    least: f64,
+    most: f64,
+    /// Counts by the power of two that values do not pass.
+    buckets: BTreeMap<u64, u64>,
+}
+
+/// Cells by labels, as JSON, and start of the step.
+type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
+
+impl MetricFunction {
+    /// Its name in queries.
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Rate => "rate",
+            Self::Count | Self::Of(Aggregate::Count, _) => "count_over_time",
+            Self::Of(Aggregate::Avg, _) => "avg_over_time",
+            Self::Of(Aggregate::Min, _) => "min_over_time",
+            Self::Of(Aggregate::Max, _) => "max_over_time",
+            Self::Of(Aggregate::Sum, _) => "sum_over_time",
+            Self::Quantiles(..) => "quantile_over_time",
+            Self::Histogram(_) => "histogram_over_time",
+        }
+    }
+}
+
+impl Cell {
+    fn add(&mut self, value: f64) {
+        let is_first = self.count == 0;
+        self.least = if is_first { value } else { self.least.min(value) };
+        self.most = if is_first { value } else { self.most.max(value) };
+        self.count += 1;
+        self.sum += value;
+    }
+
+    /// Counts a value of its power of two; smaller ones than 2 have none.
+    fn count_value(&mut self, value: f64) {
+        if value < 2.0 {
+            return;
+        }
+        if let Some(bound) = (value as u64).checked_next_power_of_two() {
+            *self.buckets.entry(bound).or_default() += 1;
+        }
+    }
+
+    fn number(&self, function: &MetricFunction) -> f64 {
+        let MetricFunction::Of(aggregate, field) = function else { return self.count as f64 };
+        let number = match aggregate {
+            Aggregate::Count => return self.count as f64,
+            Aggregate::Avg => self.sum / self.count as f64,
+            Aggregate::Min => self.least,
+            Aggregate::Max => self.most,
+            Aggregate::Sum => self.sum,
+        };
+        number / unit(field)
+    }
+}
+
+/// Durations are given in seconds.
+fn unit(field: &Field) -> f64 {
+    if matches!(field, Field::Intrinsic(_)) { SECOND_NS } else { 1.0 }
+}
+
+/// Gives a quantile of counted values: those of one power of two count as spread evenly over their logarithms.
+fn quantile(buckets: &BTreeMap<u64, u64>, q: f64) -> f64 {
+    let count: u64 = buckets.values().sum();
+    let wanted = ((q * count as f64).ceil() as u64).max(1);
+    let (mut seen, mut below) = (0, None);
+    for (&bound, &n) in buckets {
+        if seen + n == wanted {
+            return bound as f64;
+        }
+        if seen + n > wanted {
+            let high = (bound as f64).log2();
+            let low = below.map_or(high - 1.0, |below: u64| (below as f64).log2());
+            return (low + (high - low) * ((wanted - seen) as f64 / n as f64)).exp2();
+        }
+        seen += n;
+        below = Some(bound);
+    }
+    0.0
+}
+
+/// Gives how a plan counts by itself, where it can.
+fn counted_by(metric: &Metric) -> Option<SplitBy> {
+    if !matches!(metric.function, MetricFunction::Rate | MetricFunction::Count) {
+        return None;
+    }
+    match metric.by.as_slice() {
+        [] => Some(SplitBy::Nothing),
+        [Field::Attribute(Some(Place::Resource) | None, key)] if key == "service.name" => Some(SplitBy::Service),
+        [Field::Intrinsic(Intrinsic::Name)] => Some(SplitBy::Operation),
+        [Field::Intrinsic(Intrinsic::Status)] => Some(SplitBy::Status),
+        _ => None,
+    }
+}
+
+/// Whether a field is of the whole trace, or a number without end of values.
+fn is_no_label(field: &Field) -> bool {
+    use Intrinsic::{Duration, NestedSetParent, RootName, RootService, TraceDuration, TraceId};
+    let none = [Duration, NestedSetParent, RootName, RootService, TraceDuration, TraceId];
+    matches!(field, Field::Intrinsic(i) if none.contains(i))
+}
+
+/// The field whose values count.
+fn counted(metric: &Metric) -> Option<&Field> {
+    match &metric.function {
+        MetricFunction::Rate | MetricFunction::Count => None,
+        MetricFunction::Of(_, field) | MetricFunction::Quantiles(field, _) | MetricFunction::Histogram(field) => {
+            Some(field)
+        }
+    }
+}
+
+/// Columns of the fields of a metric.
+fn columns(metric: &Metric) -> Vec<SpanColumn> {
+    let is_near = |field: &Field| match field {
+        Field::Attribute(place, _) => matches!(place, None | Some(Place::Span | Place::Resource)),
+        Field::Intrinsic(i) => {
+            matches!(i, Intrinsic::Duration | Intrinsic::Name | Intrinsic::Status | Intrinsic::Kind)
+        }
+    };
+    if !metric.by.iter().chain(counted(metric)).all(is_near) {
+        return all_columns();
+    }
+    let mut columns = summary_columns();
+    columns.extend([SpanColumn::Own("attributes"), SpanColumn::Context("resource")]);
+    columns
+}
+
+fn value_of(span: &Span, field: &Field) -> Option<f64> {
+    match field {
+        Field::Attribute(place, key) => attribute(span, *place, key)?.number().filter(|v| v.is_finite()),
+        Field::Intrinsic(_) => Some(span.duration() as f64),
+    }
+}
+
+/// The value of a field as a label.
+fn label(span: &Span, field: &Field) -> String {
+    let value = match field {
+        Field::Attribute(place, key) => attribute(span, *place, key).map(any_json),
+        Field::Intrinsic(i) => intrinsic_text(span, *i).map(|text| any_json(Value::Text(&text))),
+    };
+    value.unwrap_or_else(|| any_json(Value::Text("nil"))).to_string()
+}
+
+fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
+    let mut out = Vec::new();
+    for (texts, cells) in groups {
+        let values = texts.iter().map(|text| serde_json::from_str(text).unwrap_or_default());
+        let labels: Vec<(String, Json)> = metric.by.iter().map(ToString::to_string).zip(values).collect();
+        let with = |name: &str, value: f64| {
+            let mut labels = labels.clone();
+            labels.push((name.to_owned(), json!({"doubleValue": value})));
+            labels
+        };
+        match &metric.function {
+            MetricFunction::Quantiles(field, list) => {
+                for &q in list {
+                    let points = cells.iter().map(|(at, cell)| (*at, quantile(&cell.buckets, q) / unit(field)));
+                    out.push(MetricSeries { labels: with("p", q), points: points.collect() });
+                }
+            }
+            MetricFunction::Histogram(field) => {
+                let bounds: BTreeSet<u64> = cells.values().flat_map(|cell| cell.buckets.keys().copied()).collect();
+                for bound in bounds {
+                    let count = |cell: &Cell| cell.buckets.get(&bound).map(|n| *n as f64);
+                    let points = cells.iter().filter_map(|(at, cell)| Some((*at, count(cell)?))).collect();
+                    out.push(MetricSeries { labels: with("__bucket", bound as f64 / unit(field)), points });
+                }
+            }
+            function => {
+                let points = cells.iter().map(|(at, cell)| (*at, cell.number(function))).collect();
+                out.push(MetricSeries { labels: labels.clone(), points });
+            }
+        }
+    }
+    out
+}
+
+/// Keeps of each step the greatest numbers, or the least; series without any go.
+fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
+    let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
+    for (n, one) in series.iter().enumerate() {
+        one.points.iter().for_each(|(at, value)| steps.entry(*at).or_default().push((*value, n)));
+    }
+    let mut kept: BTreeSet<(i64, usize)> = BTreeSet::new();
+    for (at, mut values) in steps {
+        values.sort_by(|a, b| {
+            let order = a.0.total_cmp(&b.0);
+            (if greatest { order.reverse() } else { order }).then(a.1.cmp(&b.1))
+        });
+        kept.extend(values.into_iter().take(most).map(|(_, n)| (at, n)));
+    }
+    for (n, one) in series.iter_mut().enumerate() {
+        one.points.retain(|(at, _)| kept.contains(&(*at, n)));
+    }
+    series.retain(|one| !one.points.is_empty());
+}
+
+impl TracesEngine {
+    /// Gives the numbers of a query over time; without a step one number for the whole window. A step begins at a
+    /// multiple of its length. Rates are not yet divided by the time.
+    ///
+    /// # Errors
+    /// The query needs whole traces, or has no function of metrics; those of the engine.
+    pub async fn traceql_metric(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        query: &Query,
+        range: (i64, i64),
+        step: Option<i64>,
+    ) -> Result<Vec<MetricSeries>, TraceError> {
+        let wrong = |reason: &str| ParamError::new("q", reason);
+        let metric = query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
+        let filter = query.exact_filter().ok_or_else(|| {
+            wrong("functions of metrics are supported for conditions on single spans only, not on their trace")
+        })?;
+        if let Some(field) = metric.by.iter().find(|field| is_no_label(field)) {
+            return Err(wrong(&format!("`by ({field})` is not supported")).into());
+        }
+        if let Some(step) = step {
+            check_steps(range, step)?;
+        }
+        let filter = SpanFilter::Starts(range.0, range.1).and(filter);
+        let (picked, name) = (metric.pick, metric.function.name());
+        let mut series = match counted_by(&metric) {
+            Some(by) => self.counts(ctx, &metric, by, filter, range, step).await?,
+            None => {
+                self.read(ctx, move |reader| async move {
+                    let groups = reader.cells(&metric, filter, step).await?;
+                    Ok(series_of(&metric, &groups))
+                })
+                .await?
+            }
+        };
+        if let Some((greatest, most)) = picked {
+            pick(&mut series, greatest, most);
+        }
+        for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
+            one.labels.push(("__name__".to_owned(), json!({"stringValue": name})));
+        }
+        Ok(series)
+    }
+
+    /// Counts spans by a plan.
+    async fn counts(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        metric: &Metric,
+        by: SplitBy,
+        filter: SpanFilter,
+        range: (i64, i64),
+        step: Option<i64>,
+    ) -> Result<Vec<MetricSeries>, TraceError> {
+        let whole = range.1.saturating_sub(range.0).max(1);
+        let counts = self.histogram(ctx, filter, range, step.unwrap_or(whole), by, Measure::Count).await?;
+        let point = |p: &Json| Some((p[0].as_str()?.parse::<i64>().ok()?, p[1].as_f64()?));
+        let series = counts["series"].as_array().into_iter().flatten().map(|one| {
+            let points: Vec<(i64, f64)> = one["points"].as_array().into_iter().flatten().filter_map(point).collect();
+            let sum: f64 = points.iter().map(|p| p.1).sum();
+            let points = if step.is_some() { points } else { vec![(0, sum)] };
+            let name = one["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("nil");
+            let named = |field: &Field| (field.to_string(), json!({"stringValue": name}));
+            MetricSeries { labels: metric.by.iter().map(named).collect(), points }
+        });
+        Ok(series.collect())
+    }
+}
+
+impl Reader {
+    /// Reads spans into the cells of a metric; without a step there is one of each series.
+    async fn cells(&self, metric: &Metric, filter: SpanFilter, step: Option<i64>) -> Result<Groups, TraceError> {
+        let mut groups = Groups::new();
+        let mut spans: Vec<Span> = Vec::new();
+        let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
+        self.scan(filter, columns(metric), |batch| {
+            spans.clear();
+            read_spans(batch, &mut spans)?;
+            for span in &spans {
+                let value = match counted(metric) {
+                    Some(field) => value_of(span, field),
+                    None => Some(0.0),
+                };
+                let Some(value) = value else { continue };
+                let labels: Vec<String> = metric.by.iter().map(|field| label(span, field)).collect();
+                let at = step.map_or(0, |step| span.start.div_euclid(step) * step);
+                let bytes: usize = labels.iter().map(String::len).sum();
+                let cells = groups.entry(labels).or_default();
+                if !cells.contains_key(&at) {
+                    self.collect(CELL_BYTES + bytes)?;
+                }
+                let cell = cells.entry(at).or_default();
+                if by_power { cell.count_value(value) } else { cell.add(value) }
+            }
+            Ok(true)
+        })
+        .await?;
+        Ok(groups)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn quantiles_of_powers_of_two() {
+        let mut cell = Cell::default();
+        for value in [1.0, 400.0, 1e6, 23e6, 29e6, 40e6, 75e6, 88_999_001.0, 330e6, 349e6, 480_123_456.0] {
+            cell.count_value(value);
+        }
+        let counts: Vec<(u64, u64)> = cell.buckets.iter().map(|(bound, n)| (*bound, *n)).collect();
+        let expected = [(512, 1), (1 << 20, 1), (1 << 25, 2), (1 << 26, 1), (1 << 27, 2), (1 << 29, 3)];
+        assert_eq!(counts, expected);
+        assert_eq!([0.5, 0.99, 0.0].map(|q| quantile(&cell.buckets, q) as u64), [1 << 26, 1 << 29, 512]);
+        // The third of ten: half of the way from one power to the other that has a count.
+        assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
+        assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn picks_are_of_each_step() {
+        let one = |points: &[(i64, f64)]| MetricSeries { labels: Vec::new(), points: points.to_vec() };
+        let all = [one(&[(0, 1.0), (60, 9.0)]), one(&[(0, 2.0), (60, 3.0)]), one(&[(0, 0.5)])];
+        let picked = |greatest| {
+            let mut series = all.to_vec();
+            pick(&mut series, greatest, 1);
+            series.iter().map(|s| s.points.iter().map(|p| p.0).collect()).collect::<Vec<Vec<i64>>>()
+        };
+        assert_eq!(picked(true), [vec![60], vec![0]]);
+        assert_eq!(picked(false), [vec![60], vec![0]]);
+    }
+}

@@ -1,0 +1,106 @@
+//! What a comparison works out: fields, constants, arithmetic.
+
+use std::cmp::Ordering;
+
+use quiver_types::spans::Value;
+
+use super::{Compare, Field};
+
+/// One side of a comparison.
+#[derive(Debug, Clone)]
+pub(crate) enum Term {
+    /// The value of a field.
+    Field(Field),
+    /// A constant.
+    Fixed(Fixed),
+    /// Arithmetic.
+    Worked(Box<Term>, Sign, Box<Term>),
+}
+
+/// A value that is known.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) enum Fixed {
+    Number(f64),
+    Text(String),
+    Bool(bool),
+}
+
+/// What arithmetic does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Sign {
+    Plus,
+    Minus,
+    Times,
+    By,
+    Remainder,
+    Power,
+}
+
+impl Term {
+    /// Adds the fields that it names.
+    pub(super) fn fields<'t>(&'t self, out: &mut Vec<&'t Field>) {
+        match self {
+            Self::Field(field) => out.push(field),
+            Self::Fixed(_) => {}
+            Self::Worked(left, _, right) => {
+                left.fields(out);
+                right.fields(out);
+            }
+        }
+    }
+}
+
+impl Sign {
+    /// Works it out.
+    pub(super) fn of(self, left: f64, right: f64) -> f64 {
+        match self {
+            Self::Plus => left + right,
+            Self::Minus => left - right,
+            Self::Times => left * right,
+            Self::By => left / right,
+            Self::Remainder => left % right,
+            Self::Power => left.powf(right),
+        }
+    }
+}
+
+impl Fixed {
+    /// Takes the value of an attribute.
+    pub(super) fn of(value: Value<'_>) -> Self {
+        match value {
+            Value::Int(v) => Self::Number(v as f64),
+            Value::Double(v) => Self::Number(v),
+            Value::Bool(v) => Self::Bool(v),
+            other => Self::Text(other.text().into_owned()),
+        }
+    }
+
+    /// Gives it as a number, a text that is one included.
+    pub(super) fn number(&self) -> Option<f64> {
+        match self {
+            Self::Number(v) => Some(*v),
+            Self::Text(text) => text.parse().ok(),
+            Self::Bool(_) => None,
+        }
+    }
+
+    /// Compares with another value; of different types only numbers compare.
+    pub(super) fn compares(&self, compare: Compare, other: &Self) -> bool {
+        let in_order = |order: Ordering| match compare {
+            Compare::Equal => order.is_eq(),
+            Compare::NotEqual => order.is_ne(),
+            Compare::Less => order.is_lt(),
+            Compare::LessEqual => order.is_le(),
+            Compare::Greater => order.is_gt(),
+            Compare::GreaterEqual => order.is_ge(),
+        };
+        match (self, other) {
+            (Self::Text(left), Self::Text(right)) => in_order(left.cmp(right)),
+            (Self::Bool(left), Self::Bool(right)) => in_order(left.cmp(right)),
+            _ => match (self.number(), other.number()) {
+                (Some(left), Some(right)) => compare.holds(left, right),
+                _ => false,
+            },
+        }
+    }
+}
