@@ -239,9 +239,8 @@ fn protobuf_agrees_with_the_oracle() {
 
 #[test]
 fn of_reports_of_one_span_in_a_body_the_last_is_the_latest() {
-    let span = |id: u8, code: u16| {
-        format!(r#"{{"traceId":"1","id":"{id}","timestamp":10,"tags":{{"code":"{code}"}}}}"#)
-    };
+    let span =
+        |id: u8, code: u16| format!(r#"{{"traceId":"1","id":"{id}","timestamp":10,"tags":{{"code":"{code}"}}}}"#);
     let body = format!("[{},{},{},{}]", span(1, 500), span(2, 1), span(1, 200), span(1, 404));
     let batch = with(|ctx| decode(TraceFormat::Zipkin, None, body.as_bytes(), ctx)).unwrap().batch;
     let now = 2_000_000_000_000_000_000;

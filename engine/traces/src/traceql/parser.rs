@@ -464,8 +464,14 @@ impl<'a> Parser<'a> {
                 query.stages.push(Stage::Select(fields));
                 return Ok(());
             }
-            "rate" | "count_over_time" | "min_over_time" | "max_over_time" | "avg_over_time" | "sum_over_time"
-            | "quantile_over_time" | "histogram_over_time" => {
+            "rate"
+            | "count_over_time"
+            | "min_over_time"
+            | "max_over_time"
+            | "avg_over_time"
+            | "sum_over_time"
+            | "quantile_over_time"
+            | "histogram_over_time" => {
                 query.metric = Some(self.metric(name)?);
                 return Ok(());
             }

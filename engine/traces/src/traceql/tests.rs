@@ -89,7 +89,7 @@ fn what_queries_want() {
     check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
     check(r#"{ trace:id = "01010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
     // What is worked out.
-    check(r#"{ .both = resource.both }"#, &[2, 5, 3, 4, 6]);
+    check("{ .both = resource.both }", &[2, 5, 3, 4, 6]);
     check("{ span.http.code * 2 + 100 >= 2 ^ 3 * 100 }", &[1]);
     check("{ duration / 2 > 100ms + 60ms }", &[1, 4, 6]);
     check("{ span.http.code % 3 = 2 && duration < traceDuration - 500ms }", &[2, 3]);

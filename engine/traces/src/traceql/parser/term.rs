@@ -77,9 +77,8 @@ impl Parser<'_> {
             return Err(self.error_at(at, format!("more than {CONDITIONS_MAX} conditions")));
         }
         let no_number = || self.error_at(at, "arithmetic needs numbers");
-        let number = |side: Side| {
-            constant(side).filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))))
-        };
+        let number =
+            |side: Side| constant(side).filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))));
         let (left, right) = (number(left).ok_or_else(no_number)?, number(right).ok_or_else(no_number)?);
         if let (Term::Fixed(Fixed::Number(left)), Term::Fixed(Fixed::Number(right))) = (&left, &right) {
             let value = sign.of(*left, *right);
