@@ -316,7 +316,7 @@ async fn families_are_counted() {
     agree().await;
     fx.op(&GROUPS, Op::Restore { id: group.id, version: 1 }).await.unwrap();
     // What goes along with another one counts, too.
-    let user = fx.create(&USERS, json!({"username": "u"})).await.unwrap();
+    let user = fx.create(&USERS, json!({"username": "una"})).await.unwrap();
     let subject = json!({"type": "user", "id": user.id});
     fx.create(&BINDINGS, json!({"subject": subject, "roleId": ADMIN_ROLE_ID})).await.unwrap();
     fx.op(&USERS, delete(&user.id)).await.unwrap();
