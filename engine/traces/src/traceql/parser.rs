@@ -27,7 +27,8 @@ pub(super) fn parse(text: &str) -> Result<Query> {
     p.blank();
     let spans = if p.is_end() { Spanset::Filter(Expr::True) } else { p.spanset()? };
     let mut query = Query { spans, stages: Vec::new(), metric: None };
-    while p.eat("|") {
+    // Hints stand behind a pipe, too, as they did in older queries.
+    while p.eat("|") && !p.is_hint() {
         p.stage(&mut query)?;
     }
     p.hints()?;

@@ -48,10 +48,14 @@ impl Parser<'_> {
         self.expect(")")
     }
 
+    /// Whether hints come next.
+    pub(super) fn is_hint(&self) -> bool {
+        self.rest().strip_prefix("with").is_some_and(|rest| rest.trim_start().starts_with('('))
+    }
+
     /// Reads hints at the end of a query: they change how it runs, not what it gives.
     pub(super) fn hints(&mut self) -> Result<()> {
-        let is_hint = self.rest().strip_prefix("with").is_some_and(|rest| rest.trim_start().starts_with('('));
-        if is_hint {
+        if self.is_hint() {
             self.eat("with");
             self.expect("(")?;
             self.take(|c| c != ')');
