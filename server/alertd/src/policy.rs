@@ -134,7 +134,7 @@ mod tests {
             let text = format!("route: {{receiver: a}}\ntemplates: ['*.tmpl']\nreceivers: [{{name: a, {receiver}}}]\n");
             Policy::load(&text, &|_| Ok(vec![("x.tmpl".to_owned(), template.to_owned())]))
         };
-        let policy = load("webhook_configs: [{url: 'http://h/s3cret'}]", "{{ define \"x\" }}y{{ end }}").unwrap();
+        let policy = load("webhook_configs: [{url: 'http://h/x?key=s3cret'}]", "{{ define \"x\" }}y{{ end }}").unwrap();
         assert!(policy.templates.names().any(|n| n == "x"));
         assert!(policy.shown.contains("<secret>") && !policy.shown.contains("s3cret"));
         let told = load("webhook_configs: [{url: 'http://h'}]", "{{ define").unwrap_err();
