@@ -172,7 +172,7 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
             (FieldPattern::Name(_), FieldPattern::Prefix(_)) => {}
             (FieldPattern::Prefix(_), _) => {
                 let moved: Vec<(String, String)> =
-                    shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name)?))).collect();
+                    shape.names().filter_map(|name| Some((name.to_owned(), renamed(pair, name, rename)?))).collect();
                 if rename {
                     shape.columns.retain(|c| !moved.iter().any(|(old, _)| *old == c.name));
                 }
@@ -189,15 +189,17 @@ fn pairs_shape(input: &Shape, pairs: &[PatternPair], rename: bool) -> Shape {
 }
 
 /// The name that a pair gives to a field, if it means the field.
-fn renamed(pair: &PatternPair, name: &str) -> Option<String> {
+fn renamed(pair: &PatternPair, name: &str, rename: bool) -> Option<String> {
     if !pair.source.matches(name) {
         return None;
     }
     Some(match (&pair.source, &pair.target) {
         (_, FieldPattern::Name(target)) => target.clone(),
         (FieldPattern::Name(_), FieldPattern::Prefix(new)) => new.clone(),
-        // A field without a name is the message.
-        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) if new.is_empty() && name == old => MSG.to_owned(),
+        // A copy without a name is the message; a field that is renamed keeps no name, as in the reference.
+        (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) if !rename && new.is_empty() && name == old => {
+            MSG.to_owned()
+        }
         (FieldPattern::Prefix(old), FieldPattern::Prefix(new)) => format!("{new}{}", &name[old.len()..]),
     })
 }
@@ -317,7 +319,7 @@ fn copy_pair(pair: &PatternPair, rename: bool, fields: &mut Vec<(String, String)
     let made: Vec<(String, String)> = fields
         .iter()
         .filter(|(_, value)| pair.target.name().is_none() || !value.is_empty())
-        .filter_map(|(name, value)| Some((renamed(pair, name)?, value.clone())))
+        .filter_map(|(name, value)| Some((renamed(pair, name, rename)?, value.clone())))
         .collect();
     if rename {
         fields.retain(|(name, _)| !pair.source.matches(name));
