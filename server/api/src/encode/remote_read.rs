@@ -22,6 +22,12 @@ const ERROR_BYTES_MAX: usize = 1000;
 /// Most queries of a request; Prometheus sends one.
 const QUERIES_MAX: usize = 1000;
 
+/// Most matchers of a query: two bytes on the wire become a hundred in memory.
+const MATCHERS_MAX: usize = 1000;
+
+/// How many of the response types that a client lists are repeated to it when none of them is known.
+const TYPES_SHOWN: usize = 10;
+
 /// How the samples are to come.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum ResponseType {
@@ -46,7 +52,8 @@ pub(crate) struct ReadRequest {
 /// Invalid: not this message, a bad matcher, or no response type that is known. LimitExceeded: patterns too large. What
 /// `pace` says.
 pub(crate) fn decode(body: &[u8], pace: Option<&Pace>) -> Result<ReadRequest> {
-    let (mut queries, mut accepted) = (Vec::new(), Vec::new());
+    // The list of types may be as long as the body; what counts is the first that is known.
+    let (mut queries, mut others, mut known) = (Vec::new(), Vec::new(), None);
     let mut patterns = Patterns::default();
     let mut read = || -> Result<(), Fault> {
         let mut r = Reader::new(body);
@@ -57,7 +64,13 @@ pub(crate) fn decode(body: &[u8], pace: Option<&Pace>) -> Result<ReadRequest> {
                     return Err(Fault::Refused(Error::invalid(text)));
                 }
                 QUERIES => queries.push(query(r.bytes()?, &mut patterns, pace)?),
-                t if t >> 3 == 2 => varints(&mut r, t & 7, |n| accepted.push(n))?,
+                t if t >> 3 == 2 => varints(&mut r, t & 7, |n| {
+                    if n <= 1 {
+                        known.get_or_insert(n);
+                    } else if others.len() < TYPES_SHOWN {
+                        others.push(n);
+                    }
+                })?,
                 other => r.skip(other, &[1, 2])?,
             }
         }
@@ -67,11 +80,10 @@ pub(crate) fn decode(body: &[u8], pace: Option<&Pace>) -> Result<ReadRequest> {
         Fault::Wire(e) => Error::invalid(format!("invalid protobuf: {e}")),
         Fault::Refused(e) => e,
     })?;
-    let response_type = match accepted.iter().find(|n| **n <= 1) {
-        None if !accepted.is_empty() => {
+    let response_type = match known {
+        None if !others.is_empty() => {
             let text = "server does not support any of the requested response types";
-            let some = &accepted[..accepted.len().min(10)];
-            return Err(Error::invalid(format!("{text}: {some:?}; supported: SAMPLES, STREAMED_XOR_CHUNKS")));
+            return Err(Error::invalid(format!("{text}: {others:?}; supported: SAMPLES, STREAMED_XOR_CHUNKS")));
         }
         Some(1) => ResponseType::StreamedXorChunks,
         _ => ResponseType::Samples,
@@ -102,6 +114,10 @@ fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result
         match r.tag()? {
             START => start = r.varint()? as i64,
             END => end = r.varint()? as i64,
+            MATCHERS if matchers.len() == MATCHERS_MAX => {
+                let text = format!("more than {MATCHERS_MAX} matchers in one query");
+                return Err(Fault::Refused(Error::invalid(text)));
+            }
             MATCHERS => matchers.push(matcher(r.bytes()?, patterns, pace)?),
             other => r.skip(other, &[1, 2, 3])?,
         }
