@@ -34,11 +34,21 @@ use crate::sender::Sender;
 
 /// Gives bytes as text; what is no UTF-8 in them becomes the replacement character.
 fn lossy(bytes: &[u8]) -> Cow<'_, str> {
-    match std::str::from_utf8(bytes) {
-        Ok(text) => Cow::Borrowed(text),
-        Err(_) => String::from_utf8_lossy(bytes),
+    if let Ok(text) = std::str::from_utf8(bytes) {
+        return Cow::Borrowed(text);
     }
+    // Counted first: a whole body may come here, and a text that doubles on its way takes twice what it needs.
+    let pieces = || bytes.utf8_chunks().map(|c| (c.valid(), if c.invalid().is_empty() { "" } else { REPLACEMENT }));
+    let mut text = String::with_capacity(pieces().map(|(valid, other)| valid.len() + other.len()).sum());
+    pieces().for_each(|(valid, other)| {
+        text.push_str(valid);
+        text.push_str(other);
+    });
+    Cow::Owned(text)
 }
+
+/// What stands for bytes that are no UTF-8 (the character U+FFFD).
+const REPLACEMENT: &str = "\u{fffd}";
 
 /// Longest name of a field.
 pub const NAME_BYTES_MAX: usize = 128;
