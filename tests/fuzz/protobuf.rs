@@ -65,6 +65,20 @@ pub(crate) fn packed_fixed(number: u64, values: impl Iterator<Item = u64>) -> Fi
     Field { number, value: Value::Bytes(values.flat_map(u64::to_le_bytes).collect()) }
 }
 
+/// Most bytes of fields that are repeated together: what is larger than a server takes never comes to a decoder.
+const REPEATED_MAX: usize = 32 << 20;
+
+impl Value {
+    /// Bytes of what it holds, about.
+    fn len(&self) -> usize {
+        match self {
+            Self::Bytes(bytes) => bytes.len(),
+            Self::Message(fields) => fields.iter().map(|f| f.value.len() + 4).sum(),
+            _ => 8,
+        }
+    }
+}
+
 /// A length that does not fit what follows.
 struct Lie {
     /// Which of the lengths, counted while writing.
@@ -151,7 +165,7 @@ fn mutate_tree(fields: &mut Vec<Field>, random: &mut StdRng) {
         0 => drop(fields.remove(at)),
         1 => {
             let copy = fields[at].clone();
-            let times = if random.random_bool(0.1) { 300 } else { 1 };
+            let times = if random.random_bool(0.1) && copy.value.len() * 300 <= REPEATED_MAX { 300 } else { 1 };
             fields.splice(at..at, std::iter::repeat_n(copy, times));
         }
         2 => {

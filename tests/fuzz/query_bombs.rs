@@ -1,6 +1,7 @@
 //! Queries that grow: whatever multiplies labels, rows, steps or text is put around each other by chance, over a small
 //! memory. Each is answered or refused; what the process holds meanwhile stays small, and nothing goes on afterwards.
 
+use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -99,8 +100,21 @@ fn held() -> usize {
     stats::allocated::read().expect("jemalloc counts")
 }
 
+/// Set in the process that runs the queries.
+const ALONE: &str = "QUIVER_FUZZ_ALONE";
+
+/// In a process of its own: what is measured is all that a process holds, and other targets hold memory of theirs.
 #[test]
 fn queries_that_grow() {
+    if std::env::var_os(ALONE).is_some() {
+        return run();
+    }
+    let mut alone = Command::new(std::env::current_exe().expect("this binary has a path"));
+    alone.args(["--exact", "query_bombs::queries_that_grow", "--nocapture"]).env(ALONE, "1");
+    assert!(alone.status().expect("it starts").success(), "see above");
+}
+
+fn run() {
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
     let dir = tempfile::tempdir().expect("a folder");
     let app = runtime.block_on(world(dir.path()));
