@@ -21,11 +21,12 @@ pub fn soak() -> bool {
     std::env::var("QUIVER_SOAK").is_ok_and(|v| v == "1")
 }
 
-/// Gives the seed of a test: `QUIVER_SEED`, else a new one. Printed, so that a failure can be repeated.
+/// Gives the seed of a test: `QUIVER_SEED`, else the same one in each ordinary run and a new one in each long run.
+/// Printed, so that a failure can be repeated.
 #[allow(clippy::print_stdout, reason = "a seed is of use only when it is seen")]
 pub fn seed(test: &str) -> u64 {
     let given = std::env::var("QUIVER_SEED").ok().map(|text| text.parse().expect("QUIVER_SEED is a number"));
-    let seed = given.unwrap_or_else(rand::random);
+    let seed = given.unwrap_or_else(|| if soak() { rand::random() } else { 1 });
     println!("{test}: QUIVER_SEED={seed}");
     seed
 }
