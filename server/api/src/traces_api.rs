@@ -18,7 +18,6 @@ use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
 use quiver_traces::{Closed, JsonWriter, ParamError, Params, TraceError};
 use quiver_types::spans::SpanFilter;
-use quiver_types::stats;
 use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
@@ -105,11 +104,14 @@ impl Call {
     pub(crate) fn meta(&self, range: Option<(i64, i64)>, cursor: Option<String>) -> Value {
         let time = |t: i64| if matches!(t, i64::MIN | i64::MAX) { Value::Null } else { Value::from(t.to_string()) };
         let warnings = self.ctx.stats.left_out.texts();
+        let told = self.ctx.stats.told();
+        let scanned: u64 =
+            told.iter().filter(|(name, _)| ["bytes_read", "index_bytes_read"].contains(name)).map(|(_, n)| n).sum();
         let mut meta = json!({
             "from": range.map_or(Value::Null, |r| time(r.0)),
             "to": range.map_or(Value::Null, |r| time(r.1)),
             "partial": !warnings.is_empty(),
-            "scannedBytes": stats::get(&self.ctx.stats.bytes_read) + stats::get(&self.ctx.stats.index_bytes_read),
+            "scannedBytes": scanned,
             "elapsedMs": self.began.elapsed().as_secs_f64() * 1e3,
         });
         if !warnings.is_empty() {
