@@ -16,7 +16,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
-use quiver_traces::{Closed, JsonWriter, ParamError, Params, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Params, Selection, Trace, TraceError};
 use quiver_types::spans::SpanFilter;
 use serde_json::{Value, json};
 
@@ -62,6 +62,11 @@ pub(crate) struct Call {
     began: Instant,
 }
 
+/// A trace that is hidden as one that is not there.
+pub(crate) fn unknown_if_hidden(error: TraceError) -> TraceError {
+    if matches!(error, TraceError::Forbidden) { TraceError::NotFound } else { error }
+}
+
 impl Call {
     /// Reads the parameters of a request; a POST may bring a JSON object.
     pub(crate) async fn of(state: Arc<AppState>, request: Request) -> Result<Self, TraceError> {
@@ -89,6 +94,12 @@ impl Call {
     fn begun(ctx: QueryContext, state: Arc<AppState>, params: Params) -> Self {
         let now = state.clock.now_ms().saturating_mul(1_000_000);
         Self { state, ctx, params, now, began: Instant::now() }
+    }
+
+    /// Looks a trace up. That there are spans, all of them hidden, is told by `/traces/{traceId}` and the exports
+    /// alone; everywhere else it is as if they were not there (`traces-api` 2.5).
+    pub(crate) async fn trace(&self, selection: Selection) -> Result<Trace, TraceError> {
+        self.state.traces.trace(&self.ctx, selection).await.map_err(unknown_if_hidden)
     }
 
     /// The filters of the segments that the request names.

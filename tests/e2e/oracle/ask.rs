@@ -171,16 +171,26 @@ fn traces() -> Vec<Case> {
     ] {
         all.push(case(format!("/traces{path}"), [("from", start()), ("to", end()), ("step", "10m".into())]));
     }
-    for n in [1, 3, 7] {
+    for n in 1..=15 {
         let trace = format!("{n:032x}");
         for path in [
-            format!("/api/traces/{trace}"),
-            format!("/api/v2/trace/{trace}"),
-            format!("/tempo/api/traces/{trace}"),
-            format!("/traces/{trace}/logs"),
-            format!("/traces/{trace}/exemplars"),
+            "/api/traces/ID",
+            "/api/v3/traces/ID",
+            "/api/v2/trace/ID",
+            "/tempo/api/traces/ID",
+            "/tempo/api/v2/traces/ID",
+            "/traces/ID",
+            "/traces/ID/summary",
+            "/traces/ID/statistics",
+            "/traces/ID/critical-path",
+            "/traces/ID/similar",
+            "/traces/ID/logs",
+            "/traces/ID/exemplars",
+            "/platform-api/traces/ID/otlp",
+            "/platform-api/traces/ID/spanarray",
+            "/platform-api/traces/ID/traceobject",
         ] {
-            all.push(case(path, []));
+            all.push(case(path.replace("ID", &trace), []));
         }
     }
     let micros = |s: String| s + "000000";
