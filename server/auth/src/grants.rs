@@ -312,7 +312,8 @@ impl Auth {
         Ok(Value::Object(all))
     }
 
-    /// Takes a token back (RFC 7009): that of a session ends it. Unknown ones are no error.
+    /// Takes a token back (RFC 7009): that of a session ends it, one without a session ends alone. Unknown ones, and
+    /// those of other issuers, are no error.
     ///
     /// # Errors
     /// When the database is gone, or the form says no token.
@@ -321,10 +322,19 @@ impl Auth {
         if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
             return Ok(Some(logout(&session)));
         }
-        let session = self.claims(token, request.issuer).await.ok().and_then(|c| c.session.clone());
-        if let Some(id) = session {
-            self.sessions.end(&id).await.map_err(|e| unavailable(&e))?;
+        let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
+        if claims.issuer != request.issuer {
+            return Ok(None);
         }
+        let ended = match (&claims.session, claims.text("jti")) {
+            (Some(session), _) => self.sessions.end(session).await,
+            (None, Some(id)) => {
+                let client = claims.client.as_deref().unwrap_or_default();
+                self.sessions.end_alone(id, &claims.subject, client).await
+            }
+            (None, None) => Ok(()),
+        };
+        ended.map_err(|e| unavailable(&e))?;
         Ok(None)
     }
 
