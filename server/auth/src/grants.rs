@@ -215,7 +215,7 @@ impl Auth {
                 (name, crate::Secret::new(secret))
             }
         };
-        self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
+        let account = self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
             TokenError::TooMany(after_s) => Refused::slow_down(after_s),
             _ => Refused::client().noting(Happened {
                 action: "LOGIN",
@@ -223,7 +223,12 @@ impl Auth {
                 subject: None,
                 reason: Some("INVALID_CREDENTIALS"),
             }),
-        })
+        })?;
+        // Whoever stands before us may have looked at the one that we do not.
+        if form.get("client_id").is_some_and(|id| id.to_lowercase() != account.name.to_lowercase()) {
+            return Err(Refused::request("client_id names another client than the credentials"));
+        }
+        Ok(account)
     }
 
     fn claims_of(&self, account: &Account, scope: &str, issuer: &str, client: &str) -> Map<String, Value> {

@@ -130,6 +130,9 @@ async fn clients() {
     check("grant_type=client_credentials&client_id=ui", None, "unauthorized_client", 400).await;
     check("grant_type=client_credentials&client_id=agent&client_secret=x", Some(&encoded), "invalid_request", 400)
         .await;
+    check("grant_type=client_credentials&client_id=ui", Some(&encoded), "invalid_request", 400).await;
+    check("grant_type=client_credentials&client_id=other", Some(&encoded), "invalid_request", 400).await;
+    fx.token_with("grant_type=client_credentials&client_id=agent", Some(&encoded)).await.unwrap();
     check("grant_type=password&username=ann&password=x", Some(&encoded), "unauthorized_client", 400).await;
     check("grant_type=password&client_id=ui&username=ann", None, "invalid_request", 400).await;
     check("grant_type=password&client_id=other&username=ann&password=x", None, "invalid_client", 401).await;
