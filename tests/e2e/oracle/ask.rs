@@ -298,7 +298,7 @@ impl Maker {
 
     fn traces(&mut self) -> Case {
         let window = [("start", start()), ("end", end())];
-        match self.random.random_range(0..8) {
+        match self.random.random_range(0..12) {
             0 => {
                 let trace = format!("{:032x}", self.random.random_range(1..45));
                 let path = self.pick(&["/api/traces/", "/api/v2/trace/", "/tempo/api/traces/"]);
@@ -319,6 +319,30 @@ impl Maker {
                 ]);
                 case(path, [("from", start()), ("to", end())])
             }
+            3 => self.zipkin(),
+            4 => self.jaeger(),
+            5 => {
+                let figure = self.pick(&[
+                    "rate()",
+                    "count_over_time() by (resource.service.name)",
+                    "quantile_over_time(duration, .9)",
+                    "max_over_time(duration) by (name)",
+                ]);
+                let (text, [from, to]) = (format!("{} | {figure}", self.spanset()), window);
+                case("/tempo/api/metrics/query_range", [("q", text), from, to, ("step", "300s".into())])
+            }
+            6 => {
+                let (text, by) = (self.spanset(), self.pick(&["service", "operation", "status", "tag:only_a"]));
+                let path = self.pick(&["", "/facets", "/histogram", "/statistics", "/operations"]);
+                let mut asked = case(format!("/traces{path}"), [("q", text), ("from", start()), ("to", end())]);
+                let more = match path {
+                    "/histogram" => vec![("by", by), ("step", "20m")],
+                    "" => vec![("limit", "500")],
+                    _ => Vec::new(),
+                };
+                asked.parameters.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+                asked
+            }
             _ => {
                 let (a, b) = (self.spanset(), self.spanset());
                 let text = match self.random.random_range(0..6) {
@@ -332,6 +356,47 @@ impl Maker {
                 case("/tempo/api/search", [("q", text), ("limit", "1000".into()), ("spss", "100".into()), from, to])
             }
         }
+    }
+
+    /// A search as Zipkin asks.
+    fn zipkin(&mut self) -> Case {
+        let window = [("endTs", end() + "000"), ("lookback", LENGTH_MS.to_string()), ("limit", "1000".to_owned())];
+        let mut asked = case("/api/v2/traces", window);
+        let mut more = |name: &str, value: String| asked.parameters.push((name.to_owned(), value));
+        let service = self.pick(&SERVICES);
+        if self.random.random_bool(0.7) {
+            more("serviceName", service.to_owned());
+        }
+        if self.random.random_bool(0.4) {
+            let annotation = self.pick(&["error", "code=201", "user"]).to_owned();
+            more("annotationQuery", if self.random.random_bool(0.3) { format!("only_{service}") } else { annotation });
+        }
+        if self.random.random_bool(0.3) {
+            more("minDuration", self.random.random_range(1_000..400_000).to_string());
+        }
+        asked
+    }
+
+    /// A search as Jaeger asks.
+    fn jaeger(&mut self) -> Case {
+        let [from, to] = [start() + "000000", end() + "000000"];
+        let service = self.pick(&SERVICES);
+        let mut asked = case(
+            "/api/traces",
+            [("service", service.to_owned()), ("start", from), ("end", to), ("limit", "1000".into())],
+        );
+        let mut more = |name: &str, value: String| asked.parameters.push((name.to_owned(), value));
+        if self.random.random_bool(0.4) {
+            more("operation", self.pick(&["GET /", "POST /", "query"]).to_owned());
+        }
+        if self.random.random_bool(0.4) {
+            let other = self.pick(&SERVICES);
+            more("tags", json!({format!("only_{other}"): other}).to_string());
+        }
+        if self.random.random_bool(0.3) {
+            more("minDuration", format!("{}ms", self.random.random_range(1..400)));
+        }
+        asked
     }
 
     fn sql(&mut self) -> Case {
@@ -380,7 +445,7 @@ impl Maker {
     }
 
     fn olap(&mut self) -> Case {
-        let models: [(&str, &[&str], &[&str]); 4] = [
+        let models: [(&str, &[&str], &[&str]); 9] = [
             (
                 "Spans",
                 &["count", "errorCount", "durationMax"],
@@ -389,6 +454,11 @@ impl Maker {
             ("Logs", &["count"], &["service"]),
             ("SpanEvents", &["count"], &["name"]),
             ("SpanLinks", &["count"], &["service"]),
+            ("Traces", &["count", "spanCountMax"], &["services"]),
+            ("Services", &["count"], &["service"]),
+            ("Operations", &["count"], &["service"]),
+            ("Errors", &["count"], &["service"]),
+            ("MetricSeries", &["count"], &["service"]),
         ];
         let (model, measures, dimensions) = models[self.random.random_range(0..models.len())];
         let member = |name: &str| format!("{model}.{name}");
