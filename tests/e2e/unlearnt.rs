@@ -61,6 +61,8 @@ fn questions(word: &str) -> Vec<(&'static str, Vec<(&'static str, String)>)> {
         ("/sql-api/v1/query", sql(&format!("select count(*) from spans where name = '{word}'"))),
         ("/sql-api/v1/query", sql(&format!("select count(*) from metric_samples where name = '{word}'"))),
         ("/sql-api/v1/query", sql(&format!("explain analyze select count(*) from logs where message like '%{word}%'"))),
+        ("/sql-api/v1/query", sql(&format!("explain select * from logs where message like '%{word}%'"))),
+        ("/sql-api/v1/query", sql(&format!("explain select * from spans where name = '{word}'"))),
         ("/metrics-api/api/v1/query", analyzed(vec![("query", word.to_owned()), ("time", AT.to_string())])),
         ("/metrics-api/api/v1/label/n/values", analyzed(vec![("match[]", word.to_owned())])),
         ("/tempo/api/search", analyzed(search.clone())),

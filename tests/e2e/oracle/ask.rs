@@ -213,7 +213,6 @@ fn statements() -> Vec<Case> {
         "select only_c from logs",
         "select \"attributes.only_c\" from spans",
         "select count(*) from traces",
-        "explain select * from logs",
         "select service_name, name, calls from operations order by 1, 2",
     ];
     texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()

@@ -98,7 +98,7 @@ fn value(case: &Case, answer: &Answer) -> Value {
     if case.path.starts_with("/sql-api/")
         && let Value::Object(members) = &mut value
     {
-        // What was read, which is more where others have rows, too.
+        // What was read, which who does not see all is not told (`unlearnt`).
         members.remove("stats");
     }
     cleaned(&mut value, case.ordered);
