@@ -295,3 +295,48 @@ fn duckdb_answers_the_same() {
         said.last().and_then(|line| line.strip_prefix("checked ")).and_then(|count| count.parse::<u32>().ok());
     assert!(said.len() == 1 && checked.is_some_and(|count| count >= 200), "{output}");
 }
+
+/// With access control psql shows a token, or a key, as its password; rows are those of whoever it was given to.
+#[tokio::test(flavor = "multi_thread")]
+async fn psql_shows_a_token() {
+    const PASSWORD: &str = "correct horse battery";
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--rbac", "on", "--postgres", "127.0.0.1:0"]);
+    let server = Server::start(dir.path(), &options.env("QUIVER_ADMIN_PASSWORD", PASSWORD)).await;
+    let token = async |name: &str| {
+        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
+        let kind = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = server.post("/realms/platform/protocol/openid-connect/token", &kind, form.into_bytes()).await;
+        answer.json()["access_token"].as_str().expect("a token").to_owned()
+    };
+    let admin = token("admin").await;
+    let bearer = format!("Bearer {admin}");
+    let made = async |path: &str, body: Value| {
+        let headers = [("authorization", bearer.as_str()), ("content-type", "application/json")];
+        let path = format!("/platform-api/rbac/{path}");
+        let answer = server.post(&path, &headers, body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 201, "{path}: {}", answer.text());
+        answer.json()
+    };
+    let roles = server.get_as("/platform-api/rbac/roles?name=viewer", &[("authorization", &bearer)]).await.json();
+    let user = made("users", json!({"username": "ann", "password": PASSWORD})).await;
+    let subject = json!({"type": "user", "id": user["id"]});
+    made("bindings", json!({"subject": subject, "roleId": roles["items"][0]["id"], "services": ["cart"]})).await;
+    let keys = format!("users/{}/keys", user["id"].as_str().expect("an id"));
+    let key = made(&keys, json!({"name": "k"})).await;
+    let rows = ["cart", "cart", "pay"].map(|s| json!({"_time": START_S, "_msg": "m", "service.name": s}).to_string());
+    let headers = [("authorization", bearer.as_str()), ("content-type", "application/stream+json")];
+    let answer = server.post("/insert/jsonline", &headers, rows.join("\n").into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let with = |password: &str| at(&server, &format!("password={password}"));
+    let statement = "select count(*) from logs";
+    let (of_ann, key) = (token("ann").await, key["key"].as_str().expect("a key").to_owned());
+    for (password, count) in [(admin, "3"), (of_ann, "2"), (key, "2")] {
+        assert_eq!(lines(&with(&password), statement), [count]);
+    }
+    // Nor is the password of a person one here.
+    for password in ["wrong".to_owned(), format!("'{PASSWORD}'")] {
+        let (code, _, errors) = asked(&with(&password), &[statement]);
+        assert!(code == Some(2) && errors.contains("FATAL"), "{errors}");
+    }
+}

@@ -223,6 +223,8 @@ async fn tokens_that_are_none() {
     let dir = tempfile::tempdir().expect("a folder");
     let (server, admin) = start(dir.path()).await;
     let token = admin.trim_start_matches("Bearer ").to_owned();
+    let parts: Vec<&str> = token.split('.').collect();
+    let [head, claims, signature] = parts[..] else { panic!("three parts") };
     let mut wrong = Wrong::default();
     let get = |path: &str| Raw::new("GET", path);
     for path in
@@ -240,6 +242,24 @@ async fn tokens_that_are_none() {
             ("too long", format!("Bearer {}", "a".repeat(15_000))),
             ("a key that is none", format!("Bearer qvk_{}", "0".repeat(62))),
             ("no ASCII", "Bearer \u{fc}".to_owned()),
+            ("in quotes", format!("Bearer \"{token}\"")),
+            ("a comma behind it", format!("{admin},")),
+            ("a parameter behind it", format!("{admin};v=1")),
+            ("parameters before it", format!("Bearer realm=\"x\", {token}")),
+            ("named", format!("Bearer token={token}")),
+            ("encoded for a URL", format!("Bearer {}", token.replace('.', "%2E"))),
+            ("parts in another order", format!("Bearer {claims}.{head}.{signature}")),
+            ("claims elsewhere", format!("Bearer {head}..{signature}")),
+            ("no signature", format!("Bearer {head}.{claims}.")),
+            ("a token in a token", format!("Bearer {head}.{token}")),
+            ("as JSON", format!("Bearer {{\"protected\":\"{head}\",\"payload\":\"{claims}\"}}")),
+            ("a key of nothing", "Bearer qvk_".to_owned()),
+            ("a key that is no base64", "ApiKey ???".to_owned()),
+            ("a key that is a token", format!("ApiKey {token}")),
+            ("Basic of nothing", "Basic ".to_owned()),
+            ("Basic that is no base64", "Basic !!!!".to_owned()),
+            ("Basic without a password", "Basic YWRtaW4=".to_owned()),
+            ("Basic that is no text", "Basic //46/w==".to_owned()),
         ] {
             let got = get(path).header("Authorization", &value).send(&server).await;
             wrong.hold(&format!("{path}: {what}"), &got, invalid);
@@ -250,6 +270,14 @@ async fn tokens_that_are_none() {
             ("none", get(path)),
             ("in the query", get(&format!("{path}?access_token={token}"))),
             ("another scheme", get(path).header("Authorization", &format!("Digest {token}"))),
+            ("no scheme", get(path).header("Authorization", &token)),
+            ("a tab", get(path).header("Authorization", &format!("Bearer\t{token}"))),
+            ("a colon", get(path).header("Authorization", &format!("Bearer: {token}"))),
+            ("a scheme of others", get(path).header("Authorization", &format!("Token {token}"))),
+            ("a proof of possession", get(path).header("Authorization", &format!("DPoP {token}"))),
+            ("a ticket", get(path).header("Authorization", "Negotiate YII=")),
+            ("a key of another API", get(path).header("X-Api-Key", &token)),
+            ("a key of the intake", get(path).header("DD-API-KEY", &token)),
             ("in a cookie", get(path).header("Cookie", &format!("token={token}; __Host-qv_rt={token}"))),
             ("in a header of a proxy", get(path).header("Proxy-Authorization", &admin)),
         ] {

@@ -68,6 +68,7 @@ mod tls;
 mod trace_ids;
 mod traceql;
 mod traces;
+mod unlearnt;
 mod versions;
 mod walk;
 mod write_read;

@@ -5,6 +5,9 @@ use std::collections::BTreeMap;
 use quiver_tests::body::{Series, compress, field, remote_write, varint};
 use quiver_tests::chunks::{Frame, fields, floats, frames, labels};
 use quiver_tests::server::{Answer, Options, Server};
+use serde_json::json;
+
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
 const PATH: &str = "/metrics-api/api/v1/read";
 const T0_MS: i64 = 1_700_000_000_000;
@@ -147,4 +150,49 @@ async fn errors_are_plain_text() {
     assert_eq!(server.get(PATH).await.status, 405);
     let wrong = server.post(PATH, &[("content-encoding", "gzip")], all("some", &[])).await;
     assert_eq!(wrong.status, 400, "{}", wrong.text());
+}
+
+/// Who may see one service reads the same bytes as where there is nothing else, and within the same limit.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_caller_reads_its_services_only() {
+    let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let options = with_password().env("QUIVER_QUERY__SAMPLES_MAX", 300);
+    let (server, only) = (Server::start(dir.path(), &options).await, Server::start(other.path(), &options).await);
+    let samples = |n: i64| (0..n).map(|i| (T0_MS + i * 15_000, i as f64)).collect::<Vec<_>>();
+    let series = |service: &'static str, n: i64| -> Series<'static> {
+        let mut labels = vec![("__name__", "read")];
+        labels.extend((!service.is_empty()).then_some(("job", service)));
+        (labels, samples(n))
+    };
+    let mut viewers = Vec::new();
+    for (side, services) in [(&server, &["a", "b", ""][..]), (&only, &["a"][..])] {
+        let admin = bearer(&login(side, "admin", PASSWORD).await);
+        let all: Vec<Series<'_>> = services.iter().map(|service| series(*service, 200)).collect();
+        let headers = [("authorization", admin.as_str()), ("content-type", "application/x-protobuf")];
+        let answer = side.post("/metrics-api/api/v1/write", &headers, remote_write(&all)).await;
+        assert!(answer.status < 300, "{}", answer.text());
+        user(side, &admin, "viewer", "viewer", json!(["a"])).await;
+        viewers.push((side, admin, bearer(&login(side, "viewer", PASSWORD).await)));
+    }
+    for state in ["live", "flushed"] {
+        for (side, admin, _) in viewers.iter().filter(|_| state == "flushed") {
+            let answer = side.post("/admin/flush", &[("authorization", admin)], vec![]).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        for accepted in [&[][..], &[0], &[1]] {
+            let mut read = Vec::new();
+            for (side, _, viewer) in &viewers {
+                let body = request(&[(2, "__name__", ".+"), (0, "job", "b")], 0, i64::MAX, accepted);
+                let headers = [
+                    ("authorization", viewer.as_str()),
+                    ("content-type", "application/x-protobuf"),
+                    ("content-encoding", "snappy"),
+                ];
+                let answer = side.post(PATH, &headers, body).await;
+                assert_eq!(answer.status, 200, "{state} {accepted:?}: {}", answer.text());
+                read.push(answer.body);
+            }
+            assert!(read[0] == read[1] && !read[0].is_empty(), "{state} {accepted:?}");
+        }
+    }
 }

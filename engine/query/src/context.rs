@@ -98,6 +98,13 @@ impl Collected {
 #[derive(Debug, Default)]
 pub struct QueryMemory(pub Vec<MemoryReservation>);
 
+/// Has counters keep to themselves what they count of rows that the access hides.
+fn hide_from(access: &Access, stats: &ReadStats) {
+    if !access.is_full() {
+        stats.hide();
+    }
+}
+
 impl QueryContext {
     /// Makes a context whose deadline is `limits.timeout` from now.
     pub fn new(access: Access, limits: Limits) -> Self {
@@ -107,6 +114,7 @@ impl QueryContext {
     /// Makes the context of a query that can be told from others.
     pub fn asked(access: Access, limits: Limits, asked: Asked) -> Self {
         let query = Query::new(asked);
+        hide_from(&access, &query.stats);
         Self {
             access,
             deadline: Instant::now() + limits.timeout,
@@ -134,10 +142,14 @@ impl QueryContext {
     /// Makes a context for another run of the same query: its time and its counters begin anew.
     #[must_use]
     pub fn again(&self) -> Self {
+        let stats = Arc::<ReadStats>::default();
+        if self.stats.is_hidden() {
+            stats.hide();
+        }
         Self {
             deadline: Instant::now() + self.limits.timeout,
             cancel: self.query.stop.child_token(),
-            stats: Arc::default(),
+            stats,
             waited_nanos: Arc::default(),
             gate: Arc::default(),
             underway: Arc::default(),
@@ -149,7 +161,9 @@ impl QueryContext {
     /// The same for a run over another domain, of which other services may be seen.
     #[must_use]
     pub fn again_as(&self, access: Access) -> Self {
-        Self { access, ..self.again() }
+        let again = self.again();
+        hide_from(&access, &again.stats);
+        Self { access, ..again }
     }
 
     /// The query as others see it.

@@ -391,7 +391,7 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        let mut shown = explain::to_json(plan, &physical, analyze);
+        let mut shown = explain::to_json(plan, &physical, analyze, &ctx.stats);
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }

@@ -11,10 +11,26 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 /// Renders both plans, a digest of the physical one and one entry per physical node, parents first. Nodes of a plan that
-/// ran show their metrics.
-pub(crate) fn to_json(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>, ran: bool) -> Value {
+/// ran show their metrics; where rows are hidden from the caller only the first does, since he may not count the rows
+/// of those below it.
+pub(crate) fn to_json(
+    logical: &LogicalPlan,
+    physical: &Arc<dyn ExecutionPlan>,
+    ran: bool,
+    stats: &ReadStats,
+) -> Value {
     let mut nodes = Vec::new();
-    walk(physical, 0, ran, &mut nodes);
+    let deepest = match (ran, stats.is_hidden()) {
+        (false, _) => None,
+        (true, false) => Some(usize::MAX),
+        (true, true) => Some(0),
+    };
+    walk(physical, 0, deepest, &mut nodes);
+    if stats.is_hidden()
+        && let Some(Value::Object(root)) = nodes.first_mut()
+    {
+        root.retain(|name, _| ["name", "depth", "rows", "time_ms"].contains(&name.as_str()));
+    }
     json!({
         "logical": logical.display_indent().to_string(),
         "physical": text(physical),
@@ -26,7 +42,7 @@ pub(crate) fn to_json(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>, 
 /// What a whole query read, its label phase included.
 pub(crate) fn totals(stats: &[&Arc<ReadStats>], elapsed: Duration) -> Value {
     let mut totals: Map<String, Value> = Map::new();
-    for (name, value) in stats.iter().flat_map(|stats| stats.list()) {
+    for (name, value) in stats.iter().flat_map(|stats| stats.told()) {
         let known = totals.get(name).and_then(Value::as_u64).unwrap_or_default();
         totals.insert(name.into(), (known + value).into());
     }
@@ -43,11 +59,12 @@ pub(crate) fn digest(physical: &Arc<dyn ExecutionPlan>) -> String {
     format!("{:016x}", xxh3_64(text(physical).as_bytes()))
 }
 
-fn walk(node: &Arc<dyn ExecutionPlan>, depth: usize, analyzed: bool, out: &mut Vec<Value>) {
+/// Lists nodes; those down to `deepest` with their metrics.
+fn walk(node: &Arc<dyn ExecutionPlan>, depth: usize, deepest: Option<usize>, out: &mut Vec<Value>) {
     let mut entry = Map::new();
     entry.insert("name".into(), node.name().into());
     entry.insert("depth".into(), depth.into());
-    if analyzed {
+    if deepest.is_some_and(|deepest| depth <= deepest) {
         entry.insert("rows".into(), 0.into());
         entry.insert("time_ms".into(), 0.0.into());
         if let Some(metrics) = node.metrics() {
@@ -56,7 +73,7 @@ fn walk(node: &Arc<dyn ExecutionPlan>, depth: usize, analyzed: bool, out: &mut V
     }
     out.push(Value::Object(entry));
     for child in node.children() {
-        walk(child, depth + 1, analyzed, out);
+        walk(child, depth + 1, deepest, out);
     }
 }
 

@@ -88,7 +88,7 @@ impl Explaining {
     }
 
     fn plan(&self, plan: &Plan) -> Value {
-        let mut out = explain::to_json(&plan.logical, &plan.physical, plan.ran);
+        let mut out = explain::to_json(&plan.logical, &plan.physical, plan.ran, &plan.stats);
         if !self.analyze && plan.ran {
             // Planning needed its rows.
             out["executed"] = true.into();

@@ -155,7 +155,7 @@ impl QueryEngine {
                 ctx.check("query execution")?;
             }
         }
-        let mut shown = explain::to_json(&optimized, &physical, analyze);
+        let mut shown = explain::to_json(&optimized, &physical, analyze, &ctx.stats);
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }

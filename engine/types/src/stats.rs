@@ -2,7 +2,7 @@
 //! and checked against the limits.
 
 use std::fmt::Debug;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use crate::Result;
@@ -27,7 +27,31 @@ pub trait Gate: Debug + Send + Sync {
     fn check(&self) -> Result<()>;
 }
 
+/// Counters that are told to whom part of the rows is hidden, too: they count what was found for him. All others grow
+/// with rows of others, and whoever asks for a word would learn from them whether it stands there.
+const OF_WHAT_IS_SEEN: [&str; 2] = ["series", "samples"];
+
 impl ReadStats {
+    /// Says that rows are hidden from whoever asks: from now on he is not told how much was read to find his.
+    pub fn hide(&self) {
+        self.hidden.store(true, Relaxed);
+    }
+
+    /// Says whether rows are hidden from whoever asks.
+    pub fn is_hidden(&self) -> bool {
+        self.hidden.load(Relaxed)
+    }
+
+    /// Whether a counter, or a metric of a node by this name, is told to whoever asks.
+    pub fn tells(&self, name: &str) -> bool {
+        !self.is_hidden() || OF_WHAT_IS_SEEN.contains(&name)
+    }
+
+    /// Gives names and values as whoever asks is told them: 0 where rows of others count.
+    pub fn told(&self) -> Vec<(&'static str, u64)> {
+        self.list().into_iter().map(|(name, n)| (name, if self.tells(name) { n } else { 0 })).collect()
+    }
+
     /// Says whom to ask; the first word counts. Without one, all is allowed.
     pub fn set_gate(&self, gate: Arc<dyn Gate>) {
         let _ = self.gate.set(gate);
@@ -67,6 +91,8 @@ macro_rules! counters {
             pub left_out: LeftOut,
             /// Whom look-ups ask for memory and time.
             gate: OnceLock<Arc<dyn Gate>>,
+            /// See [`Self::hide`].
+            hidden: AtomicBool,
         }
 
         impl ReadStats {
@@ -108,8 +134,8 @@ counters! {
     cache_misses,
     /// Pages of series and of their index that were decoded; nothing counts that a cache answered.
     index_pages_read,
-    /// Series of the parts and of the live data that the selectors were asked of; 0 where the caller may not see all of them,
-    /// and is not told how many there are.
+    /// Series of the parts and of the live data that the selectors were asked of; 0 where the caller may not see all
+    /// of them.
     series_considered,
     /// Series that the selectors gave.
     series,
@@ -133,4 +159,22 @@ pub fn add(counter: &AtomicU64, n: u64) {
 /// Reads a counter.
 pub fn get(counter: &AtomicU64) -> u64 {
     counter.load(Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_read_of_others_is_not_told() {
+        let stats = ReadStats::default();
+        add(&stats.pages_read, 3);
+        add(&stats.values, 20);
+        add(&stats.samples, 7);
+        assert_eq!(stats.told(), stats.list());
+        stats.hide();
+        let told: Vec<_> = stats.told().into_iter().filter(|(_, n)| *n > 0).collect();
+        assert_eq!(told, [("samples", 7)]);
+        assert_eq!(get(&stats.values), 20, "limits count all the same");
+    }
 }

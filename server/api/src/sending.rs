@@ -99,7 +99,7 @@ impl Sending {
 
     fn stats(&self) -> Value {
         let mut stats = json!({ "rows": self.count, "elapsed_ms": self.began.elapsed().as_secs_f64() * 1e3 });
-        for (name, value) in self.ctx.stats.list() {
+        for (name, value) in self.ctx.stats.told() {
             stats[name] = value.into();
         }
         stats

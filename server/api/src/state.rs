@@ -214,10 +214,24 @@ impl AppState {
 
     /// Begins a query: the one door to the engine, through which it gets its rights and its bounds, and is listed.
     pub(crate) fn begin(&self, asked: Asked, limits: Limits) -> QueryContext {
-        let access = self.access(Language::domain_of(asked.language));
+        let language = asked.language;
+        let access = self.access(Language::domain_of(language));
         let ctx = noting(QueryContext::asked(access, limits, asked));
+        // Statements and queries of analytics read what the domain of their tables shows.
+        if [Language::Sql, Language::Olap].iter().any(|of_many| of_many.word() == language) && self.is_some_hidden() {
+            ctx.stats.hide();
+        }
         self.engine.begin(&ctx);
         ctx
+    }
+
+    /// Whether there is a domain of which the caller may see rows, but not all.
+    fn is_some_hidden(&self) -> bool {
+        let identity = self.identity();
+        Domain::ALL.iter().any(|(domain, ..)| {
+            let access = identity.access(*domain);
+            !access.is_full() && !access.patterns().is_empty()
+        })
     }
 
     /// Begins a query whose request says all about it.

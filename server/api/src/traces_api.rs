@@ -16,9 +16,8 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
-use quiver_traces::{Closed, JsonWriter, ParamError, Params, TraceError};
+use quiver_traces::{Closed, JsonWriter, ParamError, Params, Selection, Trace, TraceError};
 use quiver_types::spans::SpanFilter;
-use quiver_types::stats;
 use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
@@ -63,6 +62,11 @@ pub(crate) struct Call {
     began: Instant,
 }
 
+/// A trace that is hidden as one that is not there.
+pub(crate) fn unknown_if_hidden(error: TraceError) -> TraceError {
+    if matches!(error, TraceError::Forbidden) { TraceError::NotFound } else { error }
+}
+
 impl Call {
     /// Reads the parameters of a request; a POST may bring a JSON object.
     pub(crate) async fn of(state: Arc<AppState>, request: Request) -> Result<Self, TraceError> {
@@ -92,6 +96,12 @@ impl Call {
         Self { state, ctx, params, now, began: Instant::now() }
     }
 
+    /// Looks a trace up. That there are spans, all of them hidden, is told by `/traces/{traceId}` and the exports
+    /// alone; everywhere else it is as if they were not there (`traces-api` 2.5).
+    pub(crate) async fn trace(&self, selection: Selection) -> Result<Trace, TraceError> {
+        self.state.traces.trace(&self.ctx, selection).await.map_err(unknown_if_hidden)
+    }
+
     /// The filters of the segments that the request names.
     pub(crate) fn segments(&self) -> Result<Vec<SpanFilter>, TraceError> {
         let filters = of_request(&self.state, self.params.pairs(), "spans")?.into_iter().map(|one| match one {
@@ -105,11 +115,14 @@ impl Call {
     pub(crate) fn meta(&self, range: Option<(i64, i64)>, cursor: Option<String>) -> Value {
         let time = |t: i64| if matches!(t, i64::MIN | i64::MAX) { Value::Null } else { Value::from(t.to_string()) };
         let warnings = self.ctx.stats.left_out.texts();
+        let told = self.ctx.stats.told();
+        let scanned: u64 =
+            told.iter().filter(|(name, _)| ["bytes_read", "index_bytes_read"].contains(name)).map(|(_, n)| n).sum();
         let mut meta = json!({
             "from": range.map_or(Value::Null, |r| time(r.0)),
             "to": range.map_or(Value::Null, |r| time(r.1)),
             "partial": !warnings.is_empty(),
-            "scannedBytes": stats::get(&self.ctx.stats.bytes_read) + stats::get(&self.ctx.stats.index_bytes_read),
+            "scannedBytes": scanned,
             "elapsedMs": self.began.elapsed().as_secs_f64() * 1e3,
         });
         if !warnings.is_empty() {

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::Mutex;
 
 use crate::error::TokenError;
 use crate::jwt::{Claims, Expected, Parts, verify};
@@ -54,6 +54,15 @@ struct Known {
 struct External {
     issuer: ExternalIssuer,
     known: Mutex<Known>,
+    /// Held while keys are fetched, which takes as long as the issuer takes.
+    fetching: tokio::sync::Mutex<()>,
+}
+
+/// What is known of a key at a moment.
+struct Found {
+    key: Option<PublicKey>,
+    /// Whether the issuer is to be asked.
+    ask: bool,
 }
 
 /// See the module.
@@ -68,9 +77,21 @@ impl std::fmt::Debug for Externals {
     }
 }
 
+impl External {
+    fn find(&self, kid: &str, now_ms: i64) -> Found {
+        let known = self.known.lock();
+        let age = known.fetched_ms.map(|at| now_ms - at);
+        let fresh = age.is_some_and(|age| age < self.issuer.jwks_refresh_ms);
+        let may_ask = known.asked_ms.is_none_or(|at| now_ms - at >= UNKNOWN_KEY_MS);
+        let usable = age.is_some_and(|age| age < STALE_MS);
+        let ask = may_ask && !(fresh && known.keys.contains_key(kid));
+        Found { key: known.keys.get(kid).filter(|_| usable).cloned(), ask }
+    }
+}
+
 impl Externals {
     pub(crate) fn new(issuers: Vec<ExternalIssuer>, fetch: Option<Arc<dyn Fetch>>) -> Self {
-        let external = |issuer| External { issuer, known: Mutex::default() };
+        let external = |issuer| External { issuer, known: Mutex::default(), fetching: tokio::sync::Mutex::default() };
         Self { all: issuers.into_iter().map(external).collect(), fetch }
     }
 
@@ -86,20 +107,28 @@ impl Externals {
         verify(token, parts, &key, Expected { issuer, audiences, own: false }, now_ms)
     }
 
-    /// Finds a key; asks the issuer at most once a minute for one that is not known.
+    /// Finds a key; asks the issuer at most once a minute for one that is not known. While somebody asks, known keys serve
+    /// everybody else: an issuer that does not answer holds up one request, not all.
     async fn key(&self, external: &External, kid: &str, now_ms: i64) -> Option<PublicKey> {
-        let mut known = external.known.lock().await;
-        let age = known.fetched_ms.map(|at| now_ms - at);
-        let fresh = age.is_some_and(|age| age < external.issuer.jwks_refresh_ms);
-        let may_ask = known.asked_ms.is_none_or(|at| now_ms - at >= UNKNOWN_KEY_MS);
-        if (!fresh || !known.keys.contains_key(kid)) && may_ask {
-            known.asked_ms = Some(now_ms);
-            if let Some(keys) = self.fetch_keys(&external.issuer).await {
-                *known = Known { keys, fetched_ms: Some(now_ms), asked_ms: Some(now_ms) };
+        let Ok(asking) = external.fetching.try_lock() else {
+            let known = external.find(kid, now_ms).key;
+            if known.is_some() {
+                return known;
             }
+            // It may be among those that come.
+            drop(external.fetching.lock().await);
+            return external.find(kid, now_ms).key;
+        };
+        let found = external.find(kid, now_ms);
+        if !found.ask {
+            return found.key;
         }
-        let usable = known.fetched_ms.is_some_and(|at| now_ms - at < STALE_MS);
-        known.keys.get(kid).filter(|_| usable).cloned()
+        external.known.lock().asked_ms = Some(now_ms);
+        if let Some(keys) = self.fetch_keys(&external.issuer).await {
+            *external.known.lock() = Known { keys, fetched_ms: Some(now_ms), asked_ms: Some(now_ms) };
+        }
+        drop(asking);
+        external.find(kid, now_ms).key
     }
 
     async fn fetch_keys(&self, issuer: &ExternalIssuer) -> Option<HashMap<String, PublicKey>> {

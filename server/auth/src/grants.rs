@@ -215,7 +215,7 @@ impl Auth {
                 (name, crate::Secret::new(secret))
             }
         };
-        self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
+        let account = self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
             TokenError::TooMany(after_s) => Refused::slow_down(after_s),
             _ => Refused::client().noting(Happened {
                 action: "LOGIN",
@@ -223,7 +223,12 @@ impl Auth {
                 subject: None,
                 reason: Some("INVALID_CREDENTIALS"),
             }),
-        })
+        })?;
+        // Whoever stands before us may have looked at the one that we do not.
+        if form.get("client_id").is_some_and(|id| id.to_lowercase() != account.name.to_lowercase()) {
+            return Err(Refused::request("client_id names another client than the credentials"));
+        }
+        Ok(account)
     }
 
     fn claims_of(&self, account: &Account, scope: &str, issuer: &str, client: &str) -> Map<String, Value> {
@@ -312,7 +317,8 @@ impl Auth {
         Ok(Value::Object(all))
     }
 
-    /// Takes a token back (RFC 7009): that of a session ends it. Unknown ones are no error.
+    /// Takes a token back (RFC 7009): that of a session ends it, one without a session ends alone. Unknown ones, and
+    /// those of other issuers, are no error.
     ///
     /// # Errors
     /// When the database is gone, or the form says no token.
@@ -321,10 +327,19 @@ impl Auth {
         if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
             return Ok(Some(logout(&session)));
         }
-        let session = self.claims(token, request.issuer).await.ok().and_then(|c| c.session.clone());
-        if let Some(id) = session {
-            self.sessions.end(&id).await.map_err(|e| unavailable(&e))?;
+        let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
+        if claims.issuer != request.issuer {
+            return Ok(None);
         }
+        let ended = match (&claims.session, claims.text("jti")) {
+            (Some(session), _) => self.sessions.end(session).await,
+            (None, Some(id)) => {
+                let client = claims.client.as_deref().unwrap_or_default();
+                self.sessions.end_alone(id, &claims.subject, client).await
+            }
+            (None, None) => Ok(()),
+        };
+        ended.map_err(|e| unavailable(&e))?;
         Ok(None)
     }
 

@@ -90,7 +90,7 @@ pub struct Identity {
     pub rights: Arc<Rights>,
     /// By what.
     pub way: Way,
-    /// The session of its token.
+    /// The session of its token; of one without, what names the token itself.
     pub session: Option<String>,
     /// Its API key: the twelve characters that name it.
     pub(crate) key_id: Option<String>,
@@ -295,13 +295,14 @@ impl Auth {
         if claims.issuer != request.issuer {
             return self.of_external(&claims, request.ip);
         }
-        if claims.session.as_deref().is_some_and(|id| self.sessions.is_denied(id)) {
+        let session = claims.session.as_deref().or_else(|| claims.text("jti"));
+        if session.is_some_and(|id| self.sessions.is_denied(id)) {
             return Err(TokenError::Invalid);
         }
         // `sub` is the id; which kind stands beside it, in a claim that only clients have.
         let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
         let identity = self.of_account(kind, &claims.subject)?;
-        Ok(Identity { session: claims.session.clone(), ..identity })
+        Ok(Identity { session: session.map(str::to_owned), ..identity })
     }
 
     /// Checks a token; remembers those that are good.

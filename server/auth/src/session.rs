@@ -290,6 +290,24 @@ impl Sessions {
         Ok(())
     }
 
+    /// Ends a token that belongs to no session, as if it were one of its own.
+    pub(crate) async fn end_alone(&self, id: &str, subject: &str, client: &str) -> Result<()> {
+        self.deny(id);
+        let now_ms = self.clock.now_ms();
+        statement("DELETE FROM session WHERE end_ms < ?")
+            .bind(now_ms - DENIED_MS)
+            .execute(&self.pool)
+            .await
+            .map_err(fault)?;
+        let sql = "INSERT INTO session (id, subject, client, scope, sealed, generation, started_ms, rotated_ms, idle_ms, \
+            end_ms, ended_ms) VALUES (?, ?, ?, '', ?, 0, ?, ?, 0, ?, ?) ON CONFLICT (id) DO NOTHING";
+        let secret = random_bytes::<32>(&*self.random);
+        let row = statement(sql).bind(id).bind(subject).bind(client).bind(self.vault.seal(&place(id), &secret));
+        let row = row.bind(now_ms).bind(now_ms).bind(now_ms).bind(now_ms);
+        row.execute(&self.pool).await.map_err(fault)?;
+        Ok(())
+    }
+
     /// Ends the session of a refresh token, if it is genuine.
     pub(crate) async fn end_of_token(&self, token: &str) -> Result<Option<Session>> {
         let Some(presented) = Presented::read(token) else { return Ok(None) };

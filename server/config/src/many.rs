@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
 use crate::db;
-use crate::document::{Config, Entity, Place, diff, find};
+use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::fields::Mode;
@@ -348,14 +348,18 @@ impl Work<'_> {
         }
     }
 
-    /// Finds the entity that has the same unique fields.
+    /// Finds the entity that has the same unique fields. One that the caller may not see is met as when one is made: its
+    /// name is taken, and no more is told of it.
     async fn same_names(&mut self, place: &Place, body: &Map<String, Value>) -> Result<Option<String>> {
         for fields in place.family.unique {
             let values: Vec<&Value> = fields.iter().map(|f| body.get(*f).unwrap_or(&Value::Null)).collect();
             let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
             let row = statement(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
-            if let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? {
-                return Ok(Some(row.try_get(0)?));
+            let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? else { continue };
+            let id: String = row.try_get(0)?;
+            let entity = find(self.db, place.family.name, &id).await?;
+            if entity.is_some_and(|entity| is_visible(place, &entity, self.caller)) {
+                return Ok(Some(id));
             }
         }
         Ok(None)

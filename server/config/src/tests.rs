@@ -8,7 +8,7 @@ use quiver_types::{Clock, Random, Rights, Triple, Vault};
 use serde_json::{Map, Value, json};
 
 use crate::families::{
-    ADMIN_ROLE_ID, BINDINGS, FAMILIES, GROUPS, KEYS, PROCESSES, ROLES, SEGMENTS, SERVICE_ACCOUNTS, USERS,
+    ADMIN_ROLE_ID, BINDINGS, FAMILIES, GROUPS, KEYS, PROCESSES, ROLES, SEGMENTS, SERVICE_ACCOUNTS, TRANSACTIONS, USERS,
 };
 use crate::*;
 

@@ -171,16 +171,26 @@ fn traces() -> Vec<Case> {
     ] {
         all.push(case(format!("/traces{path}"), [("from", start()), ("to", end()), ("step", "10m".into())]));
     }
-    for n in [1, 3, 7] {
+    for n in 1..=15 {
         let trace = format!("{n:032x}");
         for path in [
-            format!("/api/traces/{trace}"),
-            format!("/api/v2/trace/{trace}"),
-            format!("/tempo/api/traces/{trace}"),
-            format!("/traces/{trace}/logs"),
-            format!("/traces/{trace}/exemplars"),
+            "/api/traces/ID",
+            "/api/v3/traces/ID",
+            "/api/v2/trace/ID",
+            "/tempo/api/traces/ID",
+            "/tempo/api/v2/traces/ID",
+            "/traces/ID",
+            "/traces/ID/summary",
+            "/traces/ID/statistics",
+            "/traces/ID/critical-path",
+            "/traces/ID/similar",
+            "/traces/ID/logs",
+            "/traces/ID/exemplars",
+            "/platform-api/traces/ID/otlp",
+            "/platform-api/traces/ID/spanarray",
+            "/platform-api/traces/ID/traceobject",
         ] {
-            all.push(case(path, []));
+            all.push(case(path.replace("ID", &trace), []));
         }
     }
     let micros = |s: String| s + "000000";
@@ -203,7 +213,6 @@ fn statements() -> Vec<Case> {
         "select only_c from logs",
         "select \"attributes.only_c\" from spans",
         "select count(*) from traces",
-        "explain select * from logs",
         "select service_name, name, calls from operations order by 1, 2",
     ];
     texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()
@@ -288,7 +297,7 @@ impl Maker {
 
     fn traces(&mut self) -> Case {
         let window = [("start", start()), ("end", end())];
-        match self.random.random_range(0..8) {
+        match self.random.random_range(0..12) {
             0 => {
                 let trace = format!("{:032x}", self.random.random_range(1..45));
                 let path = self.pick(&["/api/traces/", "/api/v2/trace/", "/tempo/api/traces/"]);
@@ -309,6 +318,30 @@ impl Maker {
                 ]);
                 case(path, [("from", start()), ("to", end())])
             }
+            3 => self.zipkin(),
+            4 => self.jaeger(),
+            5 => {
+                let figure = self.pick(&[
+                    "rate()",
+                    "count_over_time() by (resource.service.name)",
+                    "quantile_over_time(duration, .9)",
+                    "max_over_time(duration) by (name)",
+                ]);
+                let (text, [from, to]) = (format!("{} | {figure}", self.spanset()), window);
+                case("/tempo/api/metrics/query_range", [("q", text), from, to, ("step", "300s".into())])
+            }
+            6 => {
+                let (text, by) = (self.spanset(), self.pick(&["service", "operation", "status", "tag:only_a"]));
+                let path = self.pick(&["", "/facets", "/histogram", "/statistics", "/operations"]);
+                let mut asked = case(format!("/traces{path}"), [("q", text), ("from", start()), ("to", end())]);
+                let more = match path {
+                    "/histogram" => vec![("by", by), ("step", "20m")],
+                    "" => vec![("limit", "500")],
+                    _ => Vec::new(),
+                };
+                asked.parameters.extend(more.into_iter().map(|(name, value)| (name.to_owned(), value.to_owned())));
+                asked
+            }
             _ => {
                 let (a, b) = (self.spanset(), self.spanset());
                 let text = match self.random.random_range(0..6) {
@@ -322,6 +355,47 @@ impl Maker {
                 case("/tempo/api/search", [("q", text), ("limit", "1000".into()), ("spss", "100".into()), from, to])
             }
         }
+    }
+
+    /// A search as Zipkin asks.
+    fn zipkin(&mut self) -> Case {
+        let window = [("endTs", end() + "000"), ("lookback", LENGTH_MS.to_string()), ("limit", "1000".to_owned())];
+        let mut asked = case("/api/v2/traces", window);
+        let mut more = |name: &str, value: String| asked.parameters.push((name.to_owned(), value));
+        let service = self.pick(&SERVICES);
+        if self.random.random_bool(0.7) {
+            more("serviceName", service.to_owned());
+        }
+        if self.random.random_bool(0.4) {
+            let annotation = self.pick(&["error", "code=201", "user"]).to_owned();
+            more("annotationQuery", if self.random.random_bool(0.3) { format!("only_{service}") } else { annotation });
+        }
+        if self.random.random_bool(0.3) {
+            more("minDuration", self.random.random_range(1_000..400_000).to_string());
+        }
+        asked
+    }
+
+    /// A search as Jaeger asks.
+    fn jaeger(&mut self) -> Case {
+        let [from, to] = [start() + "000000", end() + "000000"];
+        let service = self.pick(&SERVICES);
+        let mut asked = case(
+            "/api/traces",
+            [("service", service.to_owned()), ("start", from), ("end", to), ("limit", "1000".into())],
+        );
+        let mut more = |name: &str, value: String| asked.parameters.push((name.to_owned(), value));
+        if self.random.random_bool(0.4) {
+            more("operation", self.pick(&["GET /", "POST /", "query"]).to_owned());
+        }
+        if self.random.random_bool(0.4) {
+            let other = self.pick(&SERVICES);
+            more("tags", json!({format!("only_{other}"): other}).to_string());
+        }
+        if self.random.random_bool(0.3) {
+            more("minDuration", format!("{}ms", self.random.random_range(1..400)));
+        }
+        asked
     }
 
     fn sql(&mut self) -> Case {
@@ -370,7 +444,7 @@ impl Maker {
     }
 
     fn olap(&mut self) -> Case {
-        let models: [(&str, &[&str], &[&str]); 4] = [
+        let models: [(&str, &[&str], &[&str]); 9] = [
             (
                 "Spans",
                 &["count", "errorCount", "durationMax"],
@@ -379,6 +453,11 @@ impl Maker {
             ("Logs", &["count"], &["service"]),
             ("SpanEvents", &["count"], &["name"]),
             ("SpanLinks", &["count"], &["service"]),
+            ("Traces", &["count", "spanCountMax"], &["services"]),
+            ("Services", &["count"], &["service"]),
+            ("Operations", &["count"], &["service"]),
+            ("Errors", &["count"], &["service"]),
+            ("MetricSeries", &["count"], &["service"]),
         ];
         let (model, measures, dimensions) = models[self.random.random_range(0..models.len())];
         let member = |name: &str| format!("{model}.{name}");

@@ -74,7 +74,7 @@ impl Step for Read {
                 batch?;
             }
             let one = |n: u64| Arc::new(StringViewArray::from(vec![n.to_string()])) as ArrayRef;
-            let columns = stats.list().into_iter().map(|(_, value)| one(value)).collect();
+            let columns = stats.told().into_iter().map(|(_, value)| one(value)).collect();
             batch(&shape(), columns, 1)
         };
         Ok(futures::stream::once(all).boxed())

@@ -167,18 +167,22 @@ impl DisplayAs for LogsExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parts_total, parts) = self.parts();
         let filter = &self.scan.request.filter;
+        // Where rows lie is not for those who may not see all of them.
+        let whole = !self.scan.blocks.stats.is_hidden();
         if format == DisplayFormatType::TreeRender {
             writeln!(f, "filter={filter}")?;
-            return writeln!(f, "parts={parts}/{parts_total}");
+            return if whole { writeln!(f, "parts={parts}/{parts_total}") } else { Ok(()) };
         }
         write!(f, "LogsExec: filter={filter}, order={:?}", self.scan.request.order)?;
         if self.scan.request.form != LogForm::Rows {
             write!(f, ", form={:?}", self.scan.request.form)?;
         }
-        write!(f, ", parts={parts}/{parts_total}, generations={}", self.scan.blocks.generations)?;
-        write!(f, ", partitions={}", self.partitions)?;
-        for (by, n) in self.pruned_by() {
-            write!(f, ", pruned_by_{by}={n}")?;
+        if whole {
+            write!(f, ", parts={parts}/{parts_total}, generations={}", self.scan.blocks.generations)?;
+            write!(f, ", partitions={}", self.partitions)?;
+            for (by, n) in self.pruned_by() {
+                write!(f, ", pruned_by_{by}={n}")?;
+            }
         }
         let names: Vec<_> = self.schema().fields().iter().map(|field| field.name().clone()).collect();
         write!(f, ", columns=[{}]", names.join(", "))?;

@@ -98,18 +98,23 @@ impl DisplayAs for SamplesExec {
     fn fmt_as(&self, format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let (parts_total, parts) = self.parts();
         let range = self.scan.request.range;
+        // Where the series lie, and among how many, is not for those who may not see all of them.
+        let whole = !self.scan.stats.is_hidden();
         if format == DisplayFormatType::TreeRender {
             writeln!(f, "selector={}", self.scan.selection.selector)?;
             writeln!(f, "series={}", self.series())?;
-            return writeln!(f, "parts={parts}/{parts_total}");
+            return if whole { writeln!(f, "parts={parts}/{parts_total}") } else { Ok(()) };
         }
         write!(f, "SamplesExec: selector={}, range=[{}, {}]", self.scan.selection.selector, range.min, range.max)?;
-        write!(f, ", series={}, parts={parts}/{parts_total}", self.series())?;
-        let pages: usize = self.scan.selection.parts.iter().map(|part| part.series.pages()).sum();
-        write!(f, ", considered={}, series_pages={pages}", self.scan.selection.considered)?;
-        write!(f, ", generations={}, partitions={}", self.scan.selection.live.len(), self.partitions.len())?;
-        for (by, n) in self.pruned_by() {
-            write!(f, ", pruned_by_{by}={n}")?;
+        write!(f, ", series={}", self.series())?;
+        if whole {
+            let pages: usize = self.scan.selection.parts.iter().map(|part| part.series.pages()).sum();
+            write!(f, ", parts={parts}/{parts_total}, considered={}", self.scan.selection.considered)?;
+            write!(f, ", series_pages={pages}, generations={}", self.scan.selection.live.len())?;
+            write!(f, ", partitions={}", self.partitions.len())?;
+            for (by, n) in self.pruned_by() {
+                write!(f, ", pruned_by_{by}={n}")?;
+            }
         }
         if self.scan.selection.dropped > 0 {
             write!(f, ", unmatched_series={}", self.scan.selection.dropped)?;

@@ -63,17 +63,13 @@ impl SpansExec {
 
 impl DisplayAs for SpansExec {
     fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let [time, service] = self.scan.pruned;
-        write!(
-            f,
-            "SpansExec: filter={}, parts={}/{}",
-            self.scan.request.filter,
-            self.scan.parts.len(),
-            self.scan.parts_total
-        )?;
-        write!(f, ", live_batches={}, partitions={}", self.scan.live(), self.partitions)?;
-        for (by, n) in [("time", time), ("service", service)] {
-            if n > 0 {
+        write!(f, "SpansExec: filter={}", self.scan.request.filter)?;
+        // Where spans lie is not for those who may not see all of them.
+        if !self.scan.stats.is_hidden() {
+            write!(f, ", parts={}/{}", self.scan.parts.len(), self.scan.parts_total)?;
+            write!(f, ", live_batches={}, partitions={}", self.scan.live(), self.partitions)?;
+            let [time, service] = self.scan.pruned;
+            for (by, n) in [("time", time), ("service", service)].into_iter().filter(|&(_, n)| n > 0) {
                 write!(f, ", pruned_by_{by}={n}")?;
             }
         }

@@ -214,7 +214,7 @@ async fn compare_two(call: &Call) -> Result<Response, TraceError> {
         Selection::parse_id(text)
     };
     let (left, right) = (id("left")?, id("right")?);
-    let left = call.state.traces.trace(&call.ctx, Selection::all(left)).await?;
-    let right = call.state.traces.trace(&call.ctx, Selection::all(right)).await?;
+    let left = call.trace(Selection::all(left)).await?;
+    let right = call.trace(Selection::all(right)).await?;
     call.answer(compare(&left, &right), None, None)
 }

@@ -11,7 +11,7 @@ use quiver_types::spans::hex;
 use serde_json::{Value, json};
 
 use super::export::{selection, send};
-use super::{Call, problem};
+use super::{Call, problem, unknown_if_hidden};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
@@ -27,7 +27,7 @@ async fn with(
         let call = Call::of(state, request).await?;
         let selection = selection(&call, id)?;
         let window = selection.window;
-        let trace = call.state.traces.trace(&call.ctx, selection).await?;
+        let trace = call.trace(selection).await?;
         let data = f(&call, &trace)?;
         call.answer(data, Some(window), None)
     };
@@ -98,7 +98,7 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let call = Call::of(state, request).await?;
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
-        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
+        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await.map_err(unknown_if_hidden)?;
         call.answer(data, None, None)
     };
     run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))

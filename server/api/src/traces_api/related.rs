@@ -35,7 +35,7 @@ fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceErr
 
 /// Looks the trace up; that it is not there is no error, since others may name it all the same.
 async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceError> {
-    match call.state.traces.trace(&call.ctx, selection).await {
+    match call.trace(selection).await {
         Ok(trace) => Ok(Some(trace)),
         Err(TraceError::NotFound) => Ok(None),
         Err(e) => Err(e),

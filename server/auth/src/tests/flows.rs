@@ -130,6 +130,9 @@ async fn clients() {
     check("grant_type=client_credentials&client_id=ui", None, "unauthorized_client", 400).await;
     check("grant_type=client_credentials&client_id=agent&client_secret=x", Some(&encoded), "invalid_request", 400)
         .await;
+    check("grant_type=client_credentials&client_id=ui", Some(&encoded), "invalid_request", 400).await;
+    check("grant_type=client_credentials&client_id=other", Some(&encoded), "invalid_request", 400).await;
+    fx.token_with("grant_type=client_credentials&client_id=agent", Some(&encoded)).await.unwrap();
     check("grant_type=password&username=ann&password=x", Some(&encoded), "unauthorized_client", 400).await;
     check("grant_type=password&client_id=ui&username=ann", None, "invalid_request", 400).await;
     check("grant_type=password&client_id=other&username=ann&password=x", None, "invalid_client", 401).await;
@@ -195,6 +198,20 @@ async fn introspection_revocation_logout() {
     assert!(fx.auth.revoke(&form, request()).await.is_ok(), "again is no error");
     assert_eq!(ask(&token["access_token"]).await, json!({"active": false}));
     assert_eq!(ask(&token["refresh_token"]).await, json!({"active": false}));
+    // A token of a service account has no session to end: it ends alone.
+    let grant = "grant_type=client_credentials&client_id=agent&client_secret=a%3Ab%2Fc";
+    let (own, other) = (fx.token(grant).await.unwrap(), fx.token(grant).await.unwrap());
+    let form = Form::parse(format!("token={}", own["access_token"].as_str().unwrap()).as_bytes()).unwrap();
+    for _ in 0..2 {
+        fx.auth.revoke(&form, request()).await.unwrap();
+        assert_eq!(fx.bearer(&own["access_token"]).await.unwrap_err(), TokenError::Invalid);
+    }
+    assert_eq!(ask(&own["access_token"]).await, json!({"active": false}));
+    assert_eq!(ask(&other["access_token"]).await["active"], true);
+    let again = open(&fx.pool, &fx.clock, AuthSettings::default(), None).await;
+    again.set_directory(Directory::new(fx.accounts.clone()));
+    let shown = Shown::Token(Secret::new(own["access_token"].as_str().unwrap()));
+    assert_eq!(again.identify(&shown, request()).await.unwrap_err(), TokenError::Invalid, "another server knows it");
     let token = fx.login("").await;
     let form = format!("client_id=ui&refresh_token={}", token["refresh_token"].as_str().unwrap());
     fx.auth.logout(&Form::parse(form.as_bytes()).unwrap()).await.unwrap();

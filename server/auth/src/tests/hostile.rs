@@ -195,6 +195,61 @@ async fn headers_and_forms() {
 }
 
 #[tokio::test]
+async fn signatures_that_are_none() {
+    let fx = fixture().await;
+    let token = fx.login("").await["access_token"].as_str().unwrap().to_owned();
+    let (signed, signature) = token.rsplit_once('.').unwrap();
+    let good = URL_SAFE_NO_PAD.decode(signature).unwrap();
+    let n = fx.auth.signing_keys().jwks()["keys"][0]["n"].as_str().unwrap().to_owned();
+    let n = URL_SAFE_NO_PAD.decode(n).unwrap();
+    assert_eq!((good.len(), n.len()), (256, 256));
+    // What is the same modulo n, and numbers that are their own power.
+    let (mut same, mut carry) = (vec![0_u8; 257], 0_u16);
+    for at in (0..256).rev() {
+        let sum = u16::from(good[at]) + u16::from(n[at]) + carry;
+        (same[at + 1], carry) = (sum.to_le_bytes()[0], sum >> 8);
+    }
+    same[0] = carry.to_le_bytes()[0];
+    let of_last = |last: u8| [vec![0; 255], vec![last]].concat();
+    let mut less_one = n.clone();
+    less_one[255] -= 1;
+    let reversed: Vec<u8> = good.iter().rev().copied().collect();
+    for (what, bytes) in [
+        ("zero", of_last(0)),
+        ("one", of_last(1)),
+        ("n", n.clone()),
+        ("n - 1", less_one),
+        ("as large as it goes", vec![0xff; 256]),
+        ("the same and n", same),
+        ("a zero before", [&[0][..], &good].concat()),
+        ("a zero behind", [&good[..], &[0]].concat()),
+        ("without its end", good[..255].to_vec()),
+        ("without its beginning", good[1..].to_vec()),
+        ("from behind", reversed),
+        ("twice", [&good[..], &good].concat()),
+        ("a byte", vec![1]),
+    ] {
+        let forged = format!("Bearer {signed}.{}", URL_SAFE_NO_PAD.encode(bytes));
+        assert_eq!(fx.identify(&forged).await.unwrap_err(), TokenError::Invalid, "{what}");
+    }
+    // A right signature over the same claims, written in another way.
+    let (head, claims) = signed.split_once('.').unwrap();
+    let again = |part: &str, before: &str, behind: &str| {
+        let text = String::from_utf8(URL_SAFE_NO_PAD.decode(part).unwrap()).unwrap();
+        URL_SAFE_NO_PAD.encode(format!("{before}{text}{behind}"))
+    };
+    for (before, behind) in [(" ", ""), ("", "\n")] {
+        for forged in [
+            format!("Bearer {}.{claims}.{signature}", again(head, before, behind)),
+            format!("Bearer {head}.{}.{signature}", again(claims, before, behind)),
+        ] {
+            assert_eq!(fx.identify(&forged).await.unwrap_err(), TokenError::Invalid, "{before:?} {behind:?}");
+        }
+    }
+    fx.identify(&format!("Bearer {token}")).await.unwrap();
+}
+
+#[tokio::test]
 async fn texts_that_two_readers_take_differently() {
     let fx = fixture().await;
     let token = fx.login("").await["access_token"].as_str().unwrap().to_owned();

@@ -1,6 +1,7 @@
 //! Issuers beside this one.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize};
+use std::task::Poll;
 
 use async_trait::async_trait;
 
@@ -13,6 +14,7 @@ const OUTSIDE: &str = "https://id.example/realms/x";
 struct Issuer {
     jwks: parking_lot::Mutex<Value>,
     lies: AtomicBool,
+    hangs: AtomicBool,
     asked: AtomicUsize,
 }
 
@@ -20,6 +22,9 @@ struct Issuer {
 impl Fetch for Issuer {
     async fn get(&self, url: &str) -> Option<Vec<u8>> {
         self.asked.fetch_add(1, SeqCst);
+        if self.hangs.load(SeqCst) {
+            std::future::pending::<()>().await;
+        }
         let issuer = if self.lies.load(SeqCst) { "https://evil.example" } else { OUTSIDE };
         match url {
             "https://id.example/realms/x/.well-known/openid-configuration" => {
@@ -85,4 +90,13 @@ async fn roles_of_another_issuer() {
     issuer.lies.store(false, SeqCst);
     fx.pass_s(61);
     fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap();
+    // An issuer that does not answer holds up who asks it, not those whose keys are known.
+    fx.pass_s(301);
+    issuer.hangs.store(true, SeqCst);
+    let (one, other) = (token(json!(["ops"]), "quiver"), token(json!(["ops", "more"]), "quiver"));
+    let mut asking = Box::pin(fx.bearer(&one));
+    let is_pending = std::future::poll_fn(|cx| Poll::Ready(asking.as_mut().poll(cx).is_pending())).await;
+    assert!(is_pending);
+    fx.bearer(&other).await.unwrap();
+    drop(asking);
 }

@@ -209,3 +209,27 @@ async fn passwords_are_hashed_and_kept() {
     assert_eq!(fx.op(&USERS, patch(&id, json!({"password": "x"}))).await.unwrap_err().errors[0].code, "OUT_OF_RANGE");
     assert_eq!(fx.op(&USERS, patch(&id, json!({"password": 7}))).await.unwrap_err().errors[0].code, "INVALID_TYPE");
 }
+
+#[tokio::test]
+async fn an_import_tells_nothing_of_what_is_hidden() {
+    let fx = fixture().await;
+    let body = json!({"name": "taken", "service": "pay", "transactionName": "GET /"});
+    let hidden = fx.create(&TRANSACTIONS, body).await.unwrap();
+    let (some, place) = (caller(&["{edit, transactions, cart}"]), Place::of(&TRANSACTIONS));
+    let item = |name: &str| json!({"name": name, "service": "cart", "transactionName": "GET /"});
+    let import = async |name: &str, mode| {
+        fx.config.import_many(&place, &some, vec![item(name)], mode, None, false).await
+    };
+    // As who makes one is told, and no more: not its id, nor that it would have been replaced.
+    let op = Op::Create { id: None, body: map(item("taken")) };
+    let made = fx.config.change(&place, &some, op, System::default(), false).await.unwrap_err();
+    for mode in [ImportMode::Create, ImportMode::Upsert, ImportMode::Replace] {
+        let problem = import("taken", mode).await.unwrap_err();
+        assert_eq!((problem.code, problem.kind), (made.code, made.kind));
+        assert!(!format!("{problem:?}").contains(&hidden.id), "{problem:?}");
+    }
+    // One's own is found by its name.
+    assert_eq!(import("own", ImportMode::Upsert).await.unwrap().created, 1);
+    assert_eq!(import("own", ImportMode::Upsert).await.unwrap().unchanged, 1);
+    assert!(fx.config.find(&TRANSACTIONS, &hidden.id).await.unwrap().is_some());
+}

@@ -1,0 +1,133 @@
+//! What a query read to find its rows is not told to whom other rows are hidden (`identity-and-access` 4.1): a word that
+//! only they have costs a look at them, one that nobody has costs none, and by that either could be told from the other.
+
+use quiver_tests::server::Server;
+use serde_json::{Value, json};
+
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
+
+/// Time of the data, in Unix seconds.
+const AT: i64 = 1_772_402_400;
+/// Words of the same length: of the service that is hidden, of nobody, and of the one that is seen.
+const HIDDEN: &str = "hhhhword";
+const NOBODY: &str = "nnnnword";
+const SEEN: &str = "sssssword";
+
+/// Telemetry of a service that says a word in each place that has an index.
+async fn fill(server: &Server, admin: &str, service: &str, word: &str) {
+    let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let mut rows = String::new();
+    let mut spans = Vec::new();
+    for n in 0..50_i64 {
+        let message = format!("says {word} {n}");
+        let row = json!({"_time": (AT + n).to_string(), "_msg": message, "service.name": service, word: word});
+        rows += &format!("{row}\n");
+        let id = format!("{:032x}", n * 2 + 1 + i64::from(service == HIDDEN));
+        spans.push(json!({"traceId": id, "spanId": id[16..], "kind": 2, "name": word,
+            "startTimeUnixNano": format!("{}000000000", AT + n), "endTimeUnixNano": format!("{}500000000", AT + n),
+            "attributes": [attribute(word, word)]}));
+    }
+    let series = |n: i64| format!("{word}{{service_name=\"{service}\",n=\"{n}\"}} {n} {}\n", AT * 1000);
+    let traces = json!({"resourceSpans": [{"resource": {"attributes": [attribute("service.name", service)]},
+        "scopeSpans": [{"spans": spans}]}]});
+    for (path, kind, body) in [
+        ("/metrics-api/api/v1/import/prometheus", "text/plain", (0..20).map(series).collect()),
+        ("/insert/jsonline?_stream_fields=service.name", "application/stream+json", rows),
+        ("/v1/traces", "application/json", traces.to_string()),
+    ] {
+        let headers = [("authorization", admin), ("content-type", kind)];
+        let answer = server.post(path, &headers, body.into_bytes()).await;
+        assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text());
+    }
+}
+
+/// Questions after a word, each of another language or route.
+fn questions(word: &str) -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+    let (from, to) = ((AT - 600).to_string(), (AT + 600).to_string());
+    let logs = |query: String| vec![("query", query), ("start", from.clone()), ("end", to.clone())];
+    let analyzed = |mut params: Vec<(&'static str, String)>| {
+        params.push(("explain", "analyze".to_owned()));
+        params
+    };
+    let sql = |text: &str| vec![("query", text.to_owned())];
+    let search = vec![("q", format!("{{span.{word}=\"{word}\"}}")), ("start", from.clone()), ("end", to.clone())];
+    let window = vec![("from", from.clone()), ("to", to.clone()), ("q", format!("{{name=\"{word}\"}}"))];
+    vec![
+        ("/logs-api/select/logsql/query", analyzed(logs(word.to_owned()))),
+        ("/logs-api/select/logsql/query", analyzed(logs(format!("{word}:={word}")))),
+        ("/logs-api/select/logsql/query", logs(format!("{word} | query_stats"))),
+        ("/logs-api/select/logsql/hits", analyzed(logs(word.to_owned()))),
+        ("/sql-api/v1/query", sql(&format!("select count(*) from logs where message like '%{word}%'"))),
+        ("/sql-api/v1/query", sql(&format!("select count(*) from spans where name = '{word}'"))),
+        ("/sql-api/v1/query", sql(&format!("select count(*) from metric_samples where name = '{word}'"))),
+        ("/sql-api/v1/query", sql(&format!("explain analyze select count(*) from logs where message like '%{word}%'"))),
+        ("/sql-api/v1/query", sql(&format!("explain select * from logs where message like '%{word}%'"))),
+        ("/sql-api/v1/query", sql(&format!("explain select * from spans where name = '{word}'"))),
+        ("/metrics-api/api/v1/query", analyzed(vec![("query", word.to_owned()), ("time", AT.to_string())])),
+        ("/metrics-api/api/v1/label/n/values", analyzed(vec![("match[]", word.to_owned())])),
+        ("/tempo/api/search", analyzed(search.clone())),
+        ("/tempo/api/search", search),
+        ("/traces", analyzed(window.clone())),
+        ("/traces", window),
+    ]
+}
+
+/// An answer without times, and without what follows from the word alone.
+fn steady(value: &mut Value, word: &str) {
+    match value {
+        Value::Object(map) => {
+            map.retain(|name, _| {
+                !name.ends_with("_ms") && !["digest", "elapsedMs", "requestId", "instance"].contains(&name.as_str())
+            });
+            map.values_mut().for_each(|v| steady(v, word));
+        }
+        Value::Array(items) => items.iter_mut().for_each(|v| steady(v, word)),
+        Value::String(text) => *text = text.replace(word, "WORD"),
+        _ => {}
+    }
+}
+
+async fn asked(server: &Server, who: &str, question: &(&str, Vec<(&str, String)>), word: &str) -> Value {
+    let (path, params) = question;
+    let url = reqwest::Url::parse_with_params(&server.url(path), params).expect("a URL");
+    let target = format!("{}?{}", url.path(), url.query().unwrap_or_default());
+    let answer = server.get_as(&target, &[("authorization", who)]).await;
+    assert_eq!(answer.status, 200, "{path} {params:?}: {}", answer.text());
+    let mut value = serde_json::from_slice(&answer.body).unwrap_or_else(|_| answer.text().into());
+    steady(&mut value, word);
+    value
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_read_is_not_told() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    fill(&server, &admin, "seen", SEEN).await;
+    fill(&server, &admin, HIDDEN, HIDDEN).await;
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    let mut told = 0;
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            let answer = server.post("/admin/flush", &[("authorization", &admin)], vec![]).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        for (of_hidden, of_nobody) in questions(HIDDEN).iter().zip(&questions(NOBODY)) {
+            let (hidden, nobody) =
+                (asked(&server, &viewer, of_hidden, HIDDEN).await, asked(&server, &viewer, of_nobody, NOBODY).await);
+            assert_eq!(hidden, nobody, "{state} {of_hidden:?}");
+            // Whoever sees everything is told of the difference: there is one to hide.
+            let (hidden, nobody) =
+                (asked(&server, &admin, of_hidden, HIDDEN).await, asked(&server, &admin, of_nobody, NOBODY).await);
+            told += usize::from(hidden != nobody);
+        }
+    }
+    assert!(told >= questions(HIDDEN).len(), "{told}");
+    // Rows of one's own are counted as ever.
+    let text = format!("select count(*) from metric_samples where name = '{SEEN}'");
+    let own = ("/sql-api/v1/query", vec![("query", text)]);
+    let own = asked(&server, &viewer, &own, SEEN).await;
+    assert_eq!((&own["rows"], &own["stats"]["series"]), (&json!([[20]]), &json!(20)), "{own}");
+    assert_eq!(own["stats"]["parts_total"], json!(0), "{own}");
+}
