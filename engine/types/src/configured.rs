@@ -43,6 +43,17 @@ impl NamePattern {
     }
 }
 
+/// Limits of web vitals, which three quarters of what browsers tell are to keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Vitals {
+    /// Largest contentful paint, in milliseconds.
+    pub lcp_ms: Option<f64>,
+    /// Interaction to next paint, in milliseconds.
+    pub inp_ms: Option<f64>,
+    /// Cumulative layout shift.
+    pub cls: Option<f64>,
+}
+
 /// A key business transaction.
 #[derive(Debug, Clone)]
 pub struct KeyTransaction {
@@ -66,6 +77,8 @@ pub struct KeyTransaction {
     pub latency_percentile: f64,
     /// The share of failures that is allowed, in percent.
     pub error_rate_slo_pct: Option<f64>,
+    /// Of pages: what their web vitals may be.
+    pub vitals: Vitals,
     /// When it was changed, Unix milliseconds.
     pub updated_ms: i64,
 }
@@ -269,6 +282,7 @@ mod tests {
             latency_slo_ms: None,
             latency_percentile: 95.0,
             error_rate_slo_pct: None,
+            vitals: Vitals::default(),
             updated_ms: 0,
         }
     }
