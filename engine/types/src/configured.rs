@@ -4,9 +4,12 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::condition::Glob;
+use crate::error::Result;
 
 /// The threshold of services that nobody set, in milliseconds.
 pub const SERVICE_MS: i64 = 500;
@@ -250,10 +253,28 @@ pub struct Configured {
     pub processes: Vec<Process>,
 }
 
+/// Managed resources and what relates them, as rows of tables; none: there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Resources {
+    /// Rows of resources.
+    pub resources: Option<RecordBatch>,
+    /// Rows of relationships.
+    pub relationships: Option<RecordBatch>,
+}
+
 /// Who knows what is configured by now.
+#[async_trait]
 pub trait ConfiguredSource: Send + Sync + Debug {
     /// What is configured; reading it never waits.
     fn configured(&self) -> Arc<Configured>;
+
+    /// Managed resources. There may be many, so that they are read when somebody asks for them.
+    ///
+    /// # Errors
+    /// Unavailable: the database is gone.
+    async fn resources(&self) -> Result<Arc<Resources>> {
+        Ok(Arc::default())
+    }
 }
 
 /// Nothing is configured.
