@@ -254,11 +254,12 @@ impl Config {
     }
 
     async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {
-        let (condition, values) = within.map(Narrowed::condition).unwrap_or_default();
-        let sql = format!("SELECT count(*) FROM entity WHERE family = ? AND owner = ?{condition}");
-        let select = statement(sql).bind(place.family.name).bind(&place.owner);
-        let row = values.into_iter().fold(select, Statement::bind).fetch_one(&self.pool).await?;
-        Ok(row.try_get::<i64>(0)? as usize)
+        let all = || {
+            let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
+            statement(sql).bind(place.family.name).bind(&place.owner)
+        };
+        let count = within.map_or_else(all, |narrowed| narrowed.count(place));
+        Ok(count.fetch_one(&self.pool).await?.try_get::<i64>(0)? as usize)
     }
 
     /// Gives entities of earlier builds and of their copies the text that an index orders them by.

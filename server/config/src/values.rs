@@ -215,8 +215,8 @@ async fn insert(db: &mut Connection, family: &Family, entity: &Entity, rows: &[&
 /// What the index knows of a filter: which ids pass, or may pass.
 #[derive(Debug, Clone)]
 enum Known {
-    /// A statement that selects ids, and its values.
-    Ids(String, Vec<Argument>),
+    /// A statement that selects ids, and its values; `true`: each id once.
+    Ids(String, Vec<Argument>, bool),
     All(Vec<Known>),
     Any(Vec<Known>),
     Not(Box<Known>),
@@ -241,13 +241,23 @@ impl Known {
 
     fn write(&self, sql: &mut String, arguments: &mut Vec<Argument>) {
         match self {
-            Self::Ids(select, values) => {
+            Self::Ids(select, values, _) => {
                 sql.push_str("id IN (");
                 sql.push_str(select);
                 sql.push(')');
                 arguments.extend_from_slice(values);
             }
             Self::All(all) => Self::write_all(all, " AND ", sql, arguments),
+            // One list of ids can be gone through; of several that are tried each the whole family is.
+            Self::Any(any) if any.iter().all(|one| matches!(one, Self::Ids(..))) => {
+                let mut selects = Vec::new();
+                any.iter().for_each(|one| one.selects(&mut selects));
+                let texts: Vec<&str> = selects.iter().map(|(select, _)| *select).collect();
+                sql.push_str("id IN (");
+                sql.push_str(&texts.join(" UNION ALL "));
+                sql.push(')');
+                selects.iter().for_each(|(_, values)| arguments.extend_from_slice(values));
+            }
             Self::Any(any) => Self::write_all(any, " OR ", sql, arguments),
             Self::Not(inner) => {
                 sql.push_str("NOT (");
@@ -259,7 +269,7 @@ impl Known {
 
     fn selects<'a>(&'a self, into: &mut Vec<(&'a str, &'a [Argument])>) {
         match self {
-            Self::Ids(select, values) => into.push((select.as_str(), values.as_slice())),
+            Self::Ids(select, values, _) => into.push((select.as_str(), values.as_slice())),
             Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
             // That few are left out says that many stay.
             Self::Not(_) => {}
@@ -285,6 +295,31 @@ impl Known {
 }
 
 impl Narrowed {
+    /// The statement that counts the entities of a place that pass, if the index knows exactly which.
+    pub(crate) fn count(&self, place: &Place) -> Statement {
+        let (sql, values) = match &self.known {
+            Known::Ids(select, values, true) => {
+                return values
+                    .iter()
+                    .cloned()
+                    .fold(statement(format!("SELECT count(*) FROM ({select}) AS found")), Statement::bind);
+            }
+            _ => self.condition(),
+        };
+        let select = statement(format!("SELECT count(*) FROM entity WHERE family = ? AND owner = ?{sql}"));
+        values.into_iter().fold(select.bind(place.family.name).bind(&place.owner), Statement::bind)
+    }
+
+    /// All or any of some, or the only one.
+    fn joined(mut parts: Vec<Self>, of: fn(Vec<Known>) -> Known, exact: bool) -> Self {
+        let exact = exact && parts.iter().all(|one| one.exact);
+        let known = match (parts.len(), parts.pop()) {
+            (1, Some(one)) => one.known,
+            (_, last) => of(parts.into_iter().chain(last).map(|one| one.known).collect()),
+        };
+        Self { known, exact }
+    }
+
     /// A condition on rows of `entity`, and its values.
     pub(crate) fn condition(&self) -> (String, Vec<Argument>) {
         let (mut sql, mut arguments) = (" AND ".to_owned(), Vec::new());
@@ -308,16 +343,16 @@ impl Narrowed {
 }
 
 /// The ids of entities that have some values in a field.
-fn ids(place: &Place, field: &str, of_value: &str, values: Vec<String>) -> Known {
+fn ids(place: &Place, field: &str, of_value: &str, values: Vec<String>, once: bool) -> Known {
     let sql = format!("SELECT id FROM entity_value WHERE family = ? AND owner = ? AND field = ? AND {of_value}");
     let before = [place.family.name, place.owner.as_str(), field].map(Argument::from);
-    Known::Ids(sql, before.into_iter().chain(values.into_iter().map(Argument::Text)).collect())
+    Known::Ids(sql, before.into_iter().chain(values.into_iter().map(Argument::Text)).collect(), once)
 }
 
 /// The same by a column of the entity.
 fn ids_by_column(place: &Place, column: &str, sign: &str, value: impl Into<Argument>) -> Known {
     let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND {column} {sign} ?");
-    Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into(), value.into()])
+    Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into(), value.into()], true)
 }
 
 impl Filter {
@@ -325,31 +360,25 @@ impl Filter {
         match self {
             Self::All(list) => {
                 let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place)).collect();
-                if parts.is_empty() {
-                    return None;
-                }
-                let exact = parts.len() == list.len() && parts.iter().all(|one| one.exact);
-                Some(Narrowed { known: Known::All(parts.into_iter().map(|one| one.known).collect()), exact })
+                let exact = parts.len() == list.len();
+                (!parts.is_empty()).then(|| Narrowed::joined(parts, Known::All, exact))
             }
             Self::Any(list) if !list.is_empty() => {
                 let parts = list.iter().map(|one| one.narrowed(place)).collect::<Option<Vec<_>>>()?;
-                let exact = parts.iter().all(|one| one.exact);
-                Some(Narrowed { known: Known::Any(parts.into_iter().map(|one| one.known).collect()), exact })
+                Some(Narrowed::joined(parts, Known::Any, true))
             }
             Self::Not(inner) => inner.narrowed(place)?.not(),
             Self::Present(path) => {
-                place.family.form_of(path)?;
+                let once = place.family.form_of(path)? != Form::Each;
                 let (none, empty) = (encoded(&Value::Null), encoded(&Value::String(String::new())));
-                Some(Narrowed::exact(ids(place, path, "value > ? AND value <> ?", vec![none, empty])))
+                Some(Narrowed::exact(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
             }
             Self::Compare(path, op, value) => compared(place, path, *op, value),
-            Self::In(path, values) => {
+            Self::In(path, values) if !values.is_empty() => {
                 let parts = values.iter().map(|value| compared(place, path, Op::Eq, value));
-                let parts = parts.collect::<Option<Vec<_>>>()?;
-                let exact = parts.iter().all(|one| one.exact);
-                Some(Narrowed { known: Known::Any(parts.into_iter().map(|one| one.known).collect()), exact })
+                Some(Narrowed::joined(parts.collect::<Option<Vec<_>>>()?, Known::Any, true))
             }
-            Self::Any(_) => None,
+            Self::Any(_) | Self::In(..) => None,
         }
     }
 }
@@ -375,6 +404,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
     }
     let form = place.family.form_of(path)?;
     let chars = if path.starts_with("labels.") { LABEL_CHARS_MAX } else { CHARS_MAX };
+    let once = form != Form::Each;
     let is_whole = value.as_str().is_none_or(|text| text.chars().count() < chars);
     let text = encoded_to(value, chars);
     match op {
@@ -383,18 +413,18 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
             if value.is_null() && form == Form::Each {
                 return None;
             }
-            Some(Narrowed { known: ids(place, path, "value = ?", vec![text]), exact: is_whole })
+            Some(Narrowed { known: ids(place, path, "value = ?", vec![text], true), exact: is_whole })
         }
         Op::Starts if value.is_string() && is_whole => {
             let end = behind(&text);
-            Some(Narrowed::exact(ids(place, path, "value >= ? AND value < ?", vec![text, end])))
+            Some(Narrowed::exact(ids(place, path, "value >= ? AND value < ?", vec![text, end], once)))
         }
         Op::Gt | Op::Ge | Op::Lt | Op::Le if is_whole && !value.is_null() => {
             // Only values of the same class are less or greater.
             let class = text.chars().next()?.to_string();
             let condition = format!("value {sign} ? AND value >= ? AND value < ?");
             let end = behind(&class);
-            Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end])))
+            Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end], once)))
         }
         _ => None,
     }
