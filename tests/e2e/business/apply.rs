@@ -215,6 +215,14 @@ async fn pages_have_rules_of_their_own() {
     let path = format!("/rum-key-business-transactions/{}/summary", id(&key));
     let summary = asked(&server, "", "GET", &path, &Value::Null).await;
     assert_eq!((&summary["count"], &summary["apdex"]), (&json!(1), &json!(1.0)), "{summary}");
+    let member = |name: &str| format!("RumBusinessTransactions.{name}");
+    let query = json!({"dimensions": [member("btName"), member("kind"), member("pageGroup"), member("isKey")],
+        "measures": [member("count"), member("durationP95")], "order": {member("btName"): "asc"}});
+    let row = |page: &str, is_key: bool| {
+        json!({member("btName"): format!("load {page}"), member("kind"): "pageLoad", member("pageGroup"): page,
+            member("isKey"): is_key, member("count"): "1", member("durationP95"): 1200})
+    };
+    assert_eq!(load(&server, "", query).await, [row("/cart", false), row("/pay", true)]);
     let unknown = |limit: Value| json!({"p75": null, "limit": limit, "met": null});
     let none = json!({"lcpMs": unknown(json!(2500.0)), "inpMs": unknown(Value::Null), "cls": unknown(json!(0.1))});
     assert_eq!(summary["vitals"], none);
