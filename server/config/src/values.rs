@@ -239,48 +239,59 @@ impl Known {
         sql.push(')');
     }
 
-    fn write(&self, sql: &mut String, arguments: &mut Vec<Argument>) {
+    /// One statement that selects all ids; none: it takes conditions. One list of ids can be gone through; where several
+    /// are tried one after the other the whole family is.
+    fn select(&self) -> Option<(String, Vec<Argument>)> {
         match self {
-            Self::Ids(select, values, _) => {
-                sql.push_str("id IN (");
-                sql.push_str(select);
-                sql.push(')');
-                arguments.extend_from_slice(values);
+            Self::Ids(select, values, _) => Some((select.clone(), values.clone())),
+            Self::Any(any) => {
+                let parts = any.iter().map(Self::select).collect::<Option<Vec<_>>>()?;
+                let (selects, values): (Vec<String>, Vec<Vec<Argument>>) = parts.into_iter().unzip();
+                Some((selects.join(" UNION ALL "), values.concat()))
             }
+            Self::All(_) | Self::Not(_) => None,
+        }
+    }
+
+    fn write(&self, sql: &mut String, arguments: &mut Vec<Argument>) {
+        if let Some((select, values)) = self.select() {
+            sql.push_str("id IN (");
+            sql.push_str(&select);
+            sql.push(')');
+            arguments.extend(values);
+            return;
+        }
+        match self {
             Self::All(all) => Self::write_all(all, " AND ", sql, arguments),
-            // One list of ids can be gone through; of several that are tried each the whole family is.
-            Self::Any(any) if any.iter().all(|one| matches!(one, Self::Ids(..))) => {
-                let mut selects = Vec::new();
-                any.iter().for_each(|one| one.selects(&mut selects));
-                let texts: Vec<&str> = selects.iter().map(|(select, _)| *select).collect();
-                sql.push_str("id IN (");
-                sql.push_str(&texts.join(" UNION ALL "));
-                sql.push(')');
-                selects.iter().for_each(|(_, values)| arguments.extend_from_slice(values));
-            }
             Self::Any(any) => Self::write_all(any, " OR ", sql, arguments),
             Self::Not(inner) => {
                 sql.push_str("NOT (");
                 inner.write(sql, arguments);
                 sql.push(')');
             }
+            // It is a statement itself.
+            Self::Ids(..) => {}
         }
     }
 
-    fn selects<'a>(&'a self, into: &mut Vec<(&'a str, &'a [Argument])>) {
+    fn selects(&self, into: &mut Vec<(String, Vec<Argument>)>) {
+        if let Some(select) = self.select() {
+            into.push(select);
+            return;
+        }
         match self {
-            Self::Ids(select, values, _) => into.push((select.as_str(), values.as_slice())),
             Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
             // That few are left out says that many stay.
-            Self::Not(_) => {}
+            Self::Not(_) | Self::Ids(..) => {}
         }
     }
 
     /// How many pass at most, by how many each select gives, and the part of it that says so.
     fn least(&self, counts: &mut impl Iterator<Item = usize>) -> (usize, Self) {
+        if self.select().is_some() {
+            return (counts.next().unwrap_or(usize::MAX), self.clone());
+        }
         match self {
-            Self::Ids(..) => (counts.next().unwrap_or(usize::MAX), self.clone()),
-            Self::Not(_) => (usize::MAX, self.clone()),
             Self::All(all) => {
                 let parts: Vec<_> = all.iter().map(|one| one.least(counts)).collect();
                 let least = parts.into_iter().min_by_key(|(count, _)| *count);
@@ -290,6 +301,7 @@ impl Known {
                 let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(counts)).unzip();
                 (counts.into_iter().fold(0, usize::saturating_add), Self::Any(parts))
             }
+            Self::Not(_) | Self::Ids(..) => (usize::MAX, self.clone()),
         }
     }
 }
@@ -446,7 +458,7 @@ impl Config {
         let mut counts = Vec::with_capacity(selects.len());
         for (select, values) in selects {
             let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
-            let count = values.iter().cloned().fold(statement(sql), Statement::bind).bind(RARE as i64);
+            let count = values.into_iter().fold(statement(sql), Statement::bind).bind(RARE as i64);
             let count: i64 = count.fetch_one(&self.pool).await?.try_get(0)?;
             counts.push(count as usize);
         }
