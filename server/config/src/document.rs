@@ -16,9 +16,9 @@ use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
 use crate::json::time_text;
+use crate::narrowed::Narrowed;
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
-use crate::values::Narrowed;
 
 /// Where entities are: a family, and the owner that the path names (`rbac/users/<id>`), empty where there is none.
 #[derive(Debug, Clone)]
@@ -323,7 +323,7 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let narrowed = query.filter.as_ref().and_then(|filter| Narrowed::of(filter, place));
+            let narrowed = Narrowed::of(query.filter.as_ref(), place, caller);
             let rare = match &narrowed {
                 Some(narrowed) => self.rare(narrowed).await?,
                 None => None,

@@ -14,9 +14,10 @@ use crate::families::family;
 use crate::family::{Caller, Family};
 use crate::fields::Kind;
 use crate::json::{time_of, time_text};
+use crate::narrowed::Narrowed;
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
-use crate::values::{Narrowed, encoded};
+use crate::values::encoded;
 
 /// Longest field that is sorted by through an index, in characters: PostgreSQL's rows of indexes have 2,700 bytes.
 const CHARS_MAX: usize = 500;
@@ -214,9 +215,8 @@ impl Config {
         narrowed: Option<&Narrowed>,
     ) -> Result<Option<Page>> {
         // What only a look at each entity tells can only be counted so.
-        let countable = query.contains.is_none() && place.family.shows_all(caller);
-        let plain = query.filter.is_none() && countable;
-        let exact = narrowed.filter(|narrowed| narrowed.exact && countable);
+        let plain = query.filter.is_none() && query.contains.is_none() && place.family.shows_all(caller);
+        let exact = narrowed.filter(|narrowed| narrowed.exact && query.contains.is_none());
         if query.limit > PAGE_MAX || query.count && !plain && exact.is_none() {
             return Ok(None);
         }

@@ -1,31 +1,26 @@
 //! What fields of entities hold, in an index: a list that is filtered or sorted by them costs what it gives, not what the
-//! family has. Rows are written in the transaction of the change that they follow from.
-//!
-//! The index only narrows: each entity that it finds is asked again, but where only a number is asked for and the index
-//! knows a filter exactly.
+//! family has. Rows are written in the transaction of the change that they follow from; `narrowed` asks for them.
 
 use std::collections::BTreeSet;
 use std::iter::once;
 
-use quiver_database::{Argument, Connection, Statement, statement};
+use quiver_database::{Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::db;
-use crate::document::{Config, Entity, Place};
+use crate::document::{Config, Entity};
 use crate::families::FAMILIES;
 use crate::family::Family;
 use crate::fields::{Field, Kind, Mode};
-use crate::filter::{Filter, Op};
-use crate::json::time_of;
 use crate::problem::Result;
 use crate::query::bound_to;
 
 /// Most entities of a family that is read as a whole.
 const SMALL_MAX: i64 = 1000;
 /// Characters that are kept of a value: PostgreSQL's rows of indexes have 2,700 bytes.
-const CHARS_MAX: usize = 500;
+pub(crate) const CHARS_MAX: usize = 500;
 /// The same of a label, whose key is part of the row, too.
-const LABEL_CHARS_MAX: usize = 200;
+pub(crate) const LABEL_CHARS_MAX: usize = 200;
 /// Longest key of a label that is in the index, in characters.
 const KEY_CHARS_MAX: usize = 200;
 /// Entries of the longest list that is in the index.
@@ -36,10 +31,6 @@ const EXACT_MAX: i64 = 1 << 53;
 const ROWS_AT_ONCE: usize = 100;
 /// Entities that are read at once to fill the index.
 const FILLED_AT_ONCE: i64 = 500;
-/// Most values of a filter that is looked up: statements have limits, of values and of depth.
-const ARGUMENTS_MAX: usize = 800;
-/// Entities that are read without asking whether a walk in the order of the list would be shorter.
-pub(crate) const RARE: usize = if cfg!(test) { 5 } else { 1000 };
 /// How values are encoded; another number makes all rows anew.
 const ENCODING: u32 = 1;
 /// What the service keeps beside the body and is in the index.
@@ -48,7 +39,7 @@ const LABELS: &str = "labels";
 
 /// How a field is in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Form {
+pub(crate) enum Form {
     /// Each entity has one row, with null where nothing stands; `sorts`: no value is cut.
     One { sorts: bool },
     /// A row for each entry of a list, or for the label if it is there.
@@ -56,7 +47,7 @@ enum Form {
 }
 
 /// A value as a text that orders as the API orders values, of so many characters.
-fn encoded_to(value: &Value, chars: usize) -> String {
+pub(crate) fn encoded_to(value: &Value, chars: usize) -> String {
     match value {
         Value::Null => "0".to_owned(),
         Value::Bool(on) => format!("1{}", u8::from(*on)),
@@ -77,7 +68,7 @@ pub(crate) fn encoded(value: &Value) -> String {
 }
 
 /// The least text behind all that begin with one.
-fn behind(prefix: &str) -> String {
+pub(crate) fn behind(prefix: &str) -> String {
     let mut text = prefix.to_owned();
     while let Some(last) = text.pop() {
         let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
@@ -115,7 +106,8 @@ impl Family {
         self.entities_max <= SMALL_MAX
     }
 
-    fn form_of(&self, path: &str) -> Option<Form> {
+    /// How a field is in the index; none: it is not.
+    pub(crate) fn form_of(&self, path: &str) -> Option<Form> {
         // What is shown of these need not be what is stored.
         if self.is_small() || self.derived.contains(&path) {
             return None;
@@ -212,260 +204,7 @@ async fn insert(db: &mut Connection, family: &Family, entity: &Entity, rows: &[&
     Ok(())
 }
 
-/// What the index knows of a filter: which ids pass, or may pass.
-#[derive(Debug, Clone)]
-enum Known {
-    /// A statement that selects ids, and its values; `true`: each id once.
-    Ids(String, Vec<Argument>, bool),
-    All(Vec<Known>),
-    Any(Vec<Known>),
-    Not(Box<Known>),
-}
-
-/// What a filter leaves of a family, as far as the index knows it.
-#[derive(Debug, Clone)]
-pub(crate) struct Narrowed {
-    known: Known,
-    /// Whether exactly these entities pass; else others may be among them.
-    pub(crate) exact: bool,
-}
-
-impl Known {
-    fn write_all(list: &[Self], between: &str, sql: &mut String, arguments: &mut Vec<Argument>) {
-        for (n, one) in list.iter().enumerate() {
-            sql.push_str(if n == 0 { "(" } else { between });
-            one.write(sql, arguments);
-        }
-        sql.push(')');
-    }
-
-    /// One statement that selects all ids; none: it takes conditions. One list of ids can be gone through; where several
-    /// are tried one after the other the whole family is.
-    fn select(&self) -> Option<(String, Vec<Argument>)> {
-        match self {
-            Self::Ids(select, values, _) => Some((select.clone(), values.clone())),
-            Self::Any(any) => {
-                let parts = any.iter().map(Self::select).collect::<Option<Vec<_>>>()?;
-                let (selects, values): (Vec<String>, Vec<Vec<Argument>>) = parts.into_iter().unzip();
-                Some((selects.join(" UNION ALL "), values.concat()))
-            }
-            Self::All(_) | Self::Not(_) => None,
-        }
-    }
-
-    fn write(&self, sql: &mut String, arguments: &mut Vec<Argument>) {
-        if let Some((select, values)) = self.select() {
-            sql.push_str("id IN (");
-            sql.push_str(&select);
-            sql.push(')');
-            arguments.extend(values);
-            return;
-        }
-        match self {
-            Self::All(all) => Self::write_all(all, " AND ", sql, arguments),
-            Self::Any(any) => Self::write_all(any, " OR ", sql, arguments),
-            Self::Not(inner) => {
-                sql.push_str("NOT (");
-                inner.write(sql, arguments);
-                sql.push(')');
-            }
-            // It is a statement itself.
-            Self::Ids(..) => {}
-        }
-    }
-
-    fn selects(&self, into: &mut Vec<(String, Vec<Argument>)>) {
-        if let Some(select) = self.select() {
-            into.push(select);
-            return;
-        }
-        match self {
-            Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
-            // That few are left out says that many stay.
-            Self::Not(_) | Self::Ids(..) => {}
-        }
-    }
-
-    /// How many pass at most, by how many each select gives, and the part of it that says so.
-    fn least(&self, counts: &mut impl Iterator<Item = usize>) -> (usize, Self) {
-        if self.select().is_some() {
-            return (counts.next().unwrap_or(usize::MAX), self.clone());
-        }
-        match self {
-            Self::All(all) => {
-                let parts: Vec<_> = all.iter().map(|one| one.least(counts)).collect();
-                let least = parts.into_iter().min_by_key(|(count, _)| *count);
-                least.unwrap_or_else(|| (usize::MAX, self.clone()))
-            }
-            Self::Any(any) => {
-                let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(counts)).unzip();
-                (counts.into_iter().fold(0, usize::saturating_add), Self::Any(parts))
-            }
-            Self::Not(_) | Self::Ids(..) => (usize::MAX, self.clone()),
-        }
-    }
-}
-
-impl Narrowed {
-    /// The statement that counts the entities of a place that pass, if the index knows exactly which.
-    pub(crate) fn count(&self, place: &Place) -> Statement {
-        let (sql, values) = match &self.known {
-            Known::Ids(select, values, true) => {
-                return values
-                    .iter()
-                    .cloned()
-                    .fold(statement(format!("SELECT count(*) FROM ({select}) AS found")), Statement::bind);
-            }
-            _ => self.condition(),
-        };
-        let select = statement(format!("SELECT count(*) FROM entity WHERE family = ? AND owner = ?{sql}"));
-        values.into_iter().fold(select.bind(place.family.name).bind(&place.owner), Statement::bind)
-    }
-
-    /// All or any of some, or the only one.
-    fn joined(mut parts: Vec<Self>, of: fn(Vec<Known>) -> Known, exact: bool) -> Self {
-        let exact = exact && parts.iter().all(|one| one.exact);
-        let known = match (parts.len(), parts.pop()) {
-            (1, Some(one)) => one.known,
-            (_, last) => of(parts.into_iter().chain(last).map(|one| one.known).collect()),
-        };
-        Self { known, exact }
-    }
-
-    /// A condition on rows of `entity`, and its values.
-    pub(crate) fn condition(&self) -> (String, Vec<Argument>) {
-        let (mut sql, mut arguments) = (" AND ".to_owned(), Vec::new());
-        self.known.write(&mut sql, &mut arguments);
-        (sql, arguments)
-    }
-
-    /// What the index knows of a filter.
-    pub(crate) fn of(filter: &Filter, place: &Place) -> Option<Self> {
-        let found = filter.narrowed(place)?;
-        (found.condition().1.len() <= ARGUMENTS_MAX).then_some(found)
-    }
-
-    fn exact(known: Known) -> Self {
-        Self { known, exact: true }
-    }
-
-    fn not(self) -> Option<Self> {
-        self.exact.then(|| Self::exact(Known::Not(Box::new(self.known))))
-    }
-}
-
-/// The ids of entities that have some values in a field.
-fn ids(place: &Place, field: &str, of_value: &str, values: Vec<String>, once: bool) -> Known {
-    let sql = format!("SELECT id FROM entity_value WHERE family = ? AND owner = ? AND field = ? AND {of_value}");
-    let before = [place.family.name, place.owner.as_str(), field].map(Argument::from);
-    Known::Ids(sql, before.into_iter().chain(values.into_iter().map(Argument::Text)).collect(), once)
-}
-
-/// The same by a column of the entity.
-fn ids_by_column(place: &Place, column: &str, sign: &str, value: impl Into<Argument>) -> Known {
-    let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND {column} {sign} ?");
-    Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into(), value.into()], true)
-}
-
-impl Filter {
-    fn narrowed(&self, place: &Place) -> Option<Narrowed> {
-        match self {
-            Self::All(list) => {
-                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place)).collect();
-                let exact = parts.len() == list.len();
-                (!parts.is_empty()).then(|| Narrowed::joined(parts, Known::All, exact))
-            }
-            Self::Any(list) if !list.is_empty() => {
-                let parts = list.iter().map(|one| one.narrowed(place)).collect::<Option<Vec<_>>>()?;
-                Some(Narrowed::joined(parts, Known::Any, true))
-            }
-            Self::Not(inner) => inner.narrowed(place)?.not(),
-            Self::Present(path) => {
-                let once = place.family.form_of(path)? != Form::Each;
-                let (none, empty) = (encoded(&Value::Null), encoded(&Value::String(String::new())));
-                Some(Narrowed::exact(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
-            }
-            Self::Compare(path, op, value) => compared(place, path, *op, value),
-            Self::In(path, values) if !values.is_empty() => {
-                let parts = values.iter().map(|value| compared(place, path, Op::Eq, value));
-                Some(Narrowed::joined(parts.collect::<Option<Vec<_>>>()?, Known::Any, true))
-            }
-            Self::Any(_) | Self::In(..) => None,
-        }
-    }
-}
-
-fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed> {
-    if op == Op::Ne {
-        return compared(place, path, Op::Eq, value)?.not();
-    }
-    let sign = match op {
-        Op::Eq => "=",
-        Op::Gt => ">",
-        Op::Ge => ">=",
-        Op::Lt => "<",
-        Op::Le => "<=",
-        _ => "",
-    };
-    if let (Some(column), false) = (column_of(path), sign.is_empty()) {
-        let ms = time_of(value.as_str()?)?;
-        return Some(Narrowed::exact(ids_by_column(place, column, sign, ms)));
-    }
-    if path == "id" && op == Op::Eq {
-        return Some(Narrowed::exact(ids_by_column(place, "id", sign, value.as_str()?)));
-    }
-    let form = place.family.form_of(path)?;
-    let chars = if path.starts_with("labels.") { LABEL_CHARS_MAX } else { CHARS_MAX };
-    let once = form != Form::Each;
-    let is_whole = value.as_str().is_none_or(|text| text.chars().count() < chars);
-    let text = encoded_to(value, chars);
-    match op {
-        Op::Eq => {
-            // An entity without the label has no row, nor has one with an empty list.
-            if value.is_null() && form == Form::Each {
-                return None;
-            }
-            Some(Narrowed { known: ids(place, path, "value = ?", vec![text], true), exact: is_whole })
-        }
-        Op::Starts if value.is_string() && is_whole => {
-            let end = behind(&text);
-            Some(Narrowed::exact(ids(place, path, "value >= ? AND value < ?", vec![text, end], once)))
-        }
-        Op::Gt | Op::Ge | Op::Lt | Op::Le if is_whole && !value.is_null() => {
-            // Only values of the same class are less or greater.
-            let class = text.chars().next()?.to_string();
-            let condition = format!("value {sign} ? AND value >= ? AND value < ?");
-            let end = behind(&class);
-            Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end], once)))
-        }
-        _ => None,
-    }
-}
-
-fn column_of(path: &str) -> Option<&'static str> {
-    match path {
-        "createdAt" => Some("created_ms"),
-        "updatedAt" => Some("updated_ms"),
-        _ => None,
-    }
-}
-
 impl Config {
-    /// The part of a condition that alone leaves few entities; none: each leaves many.
-    pub(crate) async fn rare(&self, narrowed: &Narrowed) -> Result<Option<Narrowed>> {
-        let mut selects = Vec::new();
-        narrowed.known.selects(&mut selects);
-        let mut counts = Vec::with_capacity(selects.len());
-        for (select, values) in selects {
-            let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
-            let count = values.into_iter().fold(statement(sql), Statement::bind).bind(RARE as i64);
-            let count: i64 = count.fetch_one(&self.pool).await?.try_get(0)?;
-            counts.push(count as usize);
-        }
-        let (count, known) = narrowed.known.least(&mut counts.into_iter());
-        Ok((count < RARE).then_some(Narrowed { known, exact: false }))
-    }
-
     /// Makes the rows of families of which the index lacks fields: earlier builds knew others, or none.
     pub(crate) async fn fill_values(&self) -> Result<()> {
         for family in FAMILIES.iter().filter(|family| !family.is_small()) {

@@ -4,7 +4,7 @@ use quiver_database::statement;
 
 use super::*;
 use crate::families::{RESOURCES, RULE_GROUPS, RULES, SERVICE_TYPE_ID, TRANSACTIONS};
-use crate::values::Narrowed;
+use crate::narrowed::Narrowed;
 
 /// All pages of a list: ids in their order.
 async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
@@ -171,7 +171,11 @@ async fn filters_find_the_same() {
         let parameters = [("filter".to_owned(), text.to_owned()), ("count".to_owned(), "true".to_owned())];
         let query = ListQuery::parse(&RESOURCES, &parameters, &[]).unwrap();
         let filter = query.filter.clone().unwrap();
-        assert_eq!(Narrowed::of(&filter, &place).map(|narrowed| narrowed.exact), known, "{text}");
+        assert_eq!(
+            Narrowed::of(Some(&filter), &place, &Caller::system()).map(|narrowed| narrowed.exact),
+            known,
+            "{text}"
+        );
         let expected: Vec<&Value> = all.iter().filter(|item| filter.allows(item)).map(|item| &item["id"]).collect();
         for sort in ["displayName", "service", "displayName,state"] {
             for limit in ["1", "1000"] {
@@ -209,6 +213,46 @@ async fn filters_find_the_same() {
     check(r#"displayName co "3" and state eq "active""#, Some(false)).await;
     check(r#"displayName co "3" or state eq "active""#, None).await;
     check(r#"createdBy eq "system" and managedBy ne "ui""#, Some(true)).await;
+}
+
+/// Who sees few services of many has their resources from the index.
+#[tokio::test]
+async fn rights_are_looked_up() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let all = fx.list(&RESOURCES, &[("limit", "1000")]).await.unwrap().items;
+    let place = Place::of(&RESOURCES);
+    let cases: [(&[&str], &[&str], bool); 3] = [
+        (&["{view, resources, s10}", "{view, resources, s11}"], &["s10", "s11"], true),
+        (&["{view, resources, s2*}", "{edit, resources, s30}"], &["s2", "s30"], false),
+        (&["{view, resources, other}"], &["other"], true),
+    ];
+    for (triples, services, exact) in cases {
+        let narrow = caller(triples);
+        assert_eq!(Narrowed::of(None, &place, &narrow).map(|narrowed| narrowed.exact), Some(exact), "{triples:?}");
+        for filter in ["", r#"state eq "active""#] {
+            let wanted = |item: &&Map<String, Value>| {
+                let service = item["service"].as_str().unwrap_or_default();
+                services.iter().any(|name| service.starts_with(name))
+                    && (filter.is_empty() || item["state"] == "active")
+            };
+            let expected = all.iter().filter(wanted).count();
+            for sort in ["displayName", "service", "displayName,state"] {
+                let mut parameters = vec![("count", "true"), ("limit", "3"), ("sort", sort)];
+                parameters.extend((!filter.is_empty()).then_some(("filter", filter)));
+                let own: Vec<(String, String)> =
+                    parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+                let query = ListQuery::parse(&RESOURCES, &own, &[]).unwrap();
+                let page = fx.config.list(&place, &query, &narrow).await.unwrap();
+                assert_eq!((page.total, page.items.len()), (Some(expected), expected.min(3)), "{triples:?} {sort}");
+                assert!(page.items.iter().all(|item| wanted(&item)), "{triples:?} {sort}");
+                let found = walk(&fx, &RESOURCES, &narrow, &parameters).await;
+                assert_eq!(found.len(), expected, "{triples:?} {sort}");
+            }
+        }
+    }
+    let nobody = caller(&["{view, logs, *}"]);
+    assert!(walk(&fx, &RESOURCES, &nobody, &[]).await.is_empty());
 }
 
 /// The index follows each change, and is made anew where a build knows other fields.
