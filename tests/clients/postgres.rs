@@ -94,7 +94,7 @@ async fn start(dir: &Path, more: &[&str]) -> Server {
 }
 
 /// All tables, in the order of their names.
-const TABLES: [&str; 20] = [
+const TABLES: [&str; 22] = [
     "alert_actions",
     "alert_episodes",
     "alert_events",
@@ -109,6 +109,8 @@ const TABLES: [&str; 20] = [
     "operations",
     "process_instance_steps",
     "process_instances",
+    "resource_relationships",
+    "resources",
     "rule_evaluations",
     "service_edges",
     "span_events",

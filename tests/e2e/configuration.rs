@@ -162,6 +162,14 @@ async fn parameters_and_members_that_nobody_knows() {
     }
     let paged = call(&server, "POST", &format!("{path}/import?limit=1"), &[], &import("quiver/1")).await;
     assert_eq!(paged.status, 400, "{}", paged.text());
+    // What may be deleted is asked only where something is.
+    for (mode, status) in [("upsert", 400), ("create", 400), ("replace", 200)] {
+        let filtered = format!("{path}/import?dryRun=true&mode={mode}&filter=key%20eq%20%22none%22");
+        let answer = call(&server, "POST", &filtered, &[], &import("quiver/1")).await;
+        assert_eq!(answer.status, status, "{mode}: {}", answer.text());
+    }
+    let kept = call(&server, "POST", &format!("{one}/restore"), &[], &json!({"version": 7})).await;
+    assert_eq!((kept.status, &kept.json()["detail"]), (404, &json!("version 7 is not kept")));
     let taken = call(&server, "POST", &format!("{path}/import"), &[], &import("quiver/1")).await;
     assert_eq!(taken.json()["summary"]["created"], 1, "{}", taken.text());
 }

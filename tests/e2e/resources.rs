@@ -107,10 +107,59 @@ async fn telemetry_tells_of_resources() {
     assert_eq!(summary["relationships"]["in"], 1, "the instance; `web` is hidden: {summary}");
     let counted = get(&server, &carol, "/platform-api/resources/summary?groupBy=state").await.json();
     assert_eq!((&counted["total"], &counted["groups"][0]["key"]), (&json!(5), &json!({"state": "active"})));
+    in_tables_and_models(&server, &admin, &carol).await;
     // Seen again: no new version, no audit row.
     let before = of("cart")["version"].clone();
     send(&server, &admin, SystemClock.now_ms() / 1000).await;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let after = get(&server, &admin, &format!("/platform-api/resources/{}", id("cart"))).await.json();
     assert_eq!((&after["version"], &after["health"]), (&before, &json!("ok")));
+}
+
+async fn post(server: &Server, who: &str, path: &str, body: &Value) -> Value {
+    let headers = [("content-type", "application/json"), ("authorization", who)];
+    let answer = server.post(path, &headers, body.to_string().into_bytes()).await;
+    assert_eq!(answer.status, 200, "{path} {body}: {}", answer.text());
+    answer.json()
+}
+
+/// The same resources are rows of SQL and of analytics, for whom they are there at all.
+async fn in_tables_and_models(server: &Server, admin: &str, carol: &str) {
+    let sql = async |who: &str, text: &str| {
+        post(server, who, "/sql-api/v1/query", &json!({"query": text})).await["rows"].clone()
+    };
+    let keys = "SELECT key FROM quiver.resources ORDER BY key";
+    let all = json!([["cart"], ["cart/i1"], ["h1"], ["redis/cache"], ["shop"], ["shop/cart-0"], ["web"]]);
+    assert_eq!(sql(admin, keys).await, all);
+    assert_eq!(sql(carol, keys).await, json!([["cart"], ["cart/i1"], ["redis/cache"], ["shop"], ["shop/cart-0"]]));
+    let host = "SELECT type, \"attributes.host.name\", relationships > 0, first_seen <= last_seen \
+        FROM quiver.resources WHERE key = 'h1'";
+    assert_eq!(sql(admin, host).await, json!([["host", "h1", true, true]]));
+    let calls = "SELECT source_name, target_name FROM quiver.resource_relationships \
+        WHERE source_type = 'service' AND target_type = 'service'";
+    assert_eq!(sql(admin, calls).await, json!([["web", "cart"]]));
+    assert_eq!(sql(carol, calls).await, json!([]), "one end is hidden");
+    let load = async |who: &str, query: Value| {
+        post(server, who, "/olap-api/v1/load", &json!({"query": query, "cache": "no-cache"})).await["data"].clone()
+    };
+    let types = json!({"dimensions": ["Resources.type"], "measures": ["Resources.count", "Resources.isolatedCount"],
+        "segments": ["Resources.active"], "order": {"Resources.type": "asc"}});
+    let found = |rows: &Value| -> Vec<String> {
+        rows.as_array()
+            .expect("rows")
+            .iter()
+            .map(|row| row["Resources.type"].as_str().unwrap_or("").to_owned())
+            .collect()
+    };
+    let expected = ["database", "host", "k8s_namespace", "k8s_pod", "service", "service_instance"];
+    assert_eq!(found(&load(admin, types.clone()).await), expected);
+    let seen: Vec<&str> = expected.into_iter().filter(|kind| *kind != "host").collect();
+    assert_eq!(found(&load(carol, types).await), seen);
+    let open = json!({"dimensions": ["Resources.attr_host__name"], "filters": [
+        {"member": "Resources.key", "operator": "equals", "values": ["h1"]}]});
+    assert_eq!(load(admin, open).await, json!([{"Resources.attr_host__name": "h1"}]));
+    let related = json!({"dimensions": ["ResourceRelationships.sourceName", "ResourceRelationships.targetName"],
+        "measures": ["ResourceRelationships.confidenceAvg", "ResourceRelationships.outDegreeMax"],
+        "filters": [{"member": "ResourceRelationships.type", "operator": "equals", "values": ["calls"]}]});
+    assert!(!load(admin, related).await.as_array().expect("rows").is_empty());
 }

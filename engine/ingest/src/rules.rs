@@ -171,7 +171,7 @@ impl ExtractionRules {
         let mut scratch = String::new();
         for (mut rows, places) in by_service.into_iter().zip(wanted) {
             if !places.is_empty() {
-                chunk.forget();
+                chunk.begin();
             }
             for place in places {
                 if rows.is_empty() {

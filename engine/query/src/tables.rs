@@ -15,6 +15,7 @@ mod metrics;
 pub mod models;
 mod named;
 pub mod processes;
+pub mod resources;
 mod spans;
 mod views;
 

@@ -10,12 +10,14 @@ use serde_json::{Map, Value};
 
 mod glob;
 mod leaf;
+mod screens;
 mod shared;
 mod template;
 mod variables;
 
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
+pub use screens::{Screens, Sought};
 pub use shared::{SharedCondition, SharedTests};
 pub use template::NameTemplate;
 pub use variables::bind;

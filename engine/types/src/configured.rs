@@ -4,9 +4,12 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
+use async_trait::async_trait;
 use serde_json::Value;
 
 use crate::condition::Glob;
+use crate::error::Result;
 
 /// The threshold of services that nobody set, in milliseconds.
 pub const SERVICE_MS: i64 = 500;
@@ -43,6 +46,17 @@ impl NamePattern {
     }
 }
 
+/// Limits of web vitals, which three quarters of what browsers tell are to keep.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Vitals {
+    /// Largest contentful paint, in milliseconds.
+    pub lcp_ms: Option<f64>,
+    /// Interaction to next paint, in milliseconds.
+    pub inp_ms: Option<f64>,
+    /// Cumulative layout shift.
+    pub cls: Option<f64>,
+}
+
 /// A key business transaction.
 #[derive(Debug, Clone)]
 pub struct KeyTransaction {
@@ -66,6 +80,8 @@ pub struct KeyTransaction {
     pub latency_percentile: f64,
     /// The share of failures that is allowed, in percent.
     pub error_rate_slo_pct: Option<f64>,
+    /// Of pages: what their web vitals may be.
+    pub vitals: Vitals,
     /// When it was changed, Unix milliseconds.
     pub updated_ms: i64,
 }
@@ -237,10 +253,28 @@ pub struct Configured {
     pub processes: Vec<Process>,
 }
 
+/// Managed resources and what relates them, as rows of tables; none: there are none.
+#[derive(Debug, Clone, Default)]
+pub struct Resources {
+    /// Rows of resources.
+    pub resources: Option<RecordBatch>,
+    /// Rows of relationships.
+    pub relationships: Option<RecordBatch>,
+}
+
 /// Who knows what is configured by now.
+#[async_trait]
 pub trait ConfiguredSource: Send + Sync + Debug {
     /// What is configured; reading it never waits.
     fn configured(&self) -> Arc<Configured>;
+
+    /// Managed resources. There may be many, so that they are read when somebody asks for them.
+    ///
+    /// # Errors
+    /// Unavailable: the database is gone.
+    async fn resources(&self) -> Result<Arc<Resources>> {
+        Ok(Arc::default())
+    }
 }
 
 /// Nothing is configured.
@@ -269,6 +303,7 @@ mod tests {
             latency_slo_ms: None,
             latency_percentile: 95.0,
             error_rate_slo_pct: None,
+            vitals: Vitals::default(),
             updated_ms: 0,
         }
     }

@@ -8,7 +8,8 @@ use serde_json::{Map, Value};
 use xxhash_rust::xxh3::xxh3_128;
 
 use crate::condition::{
-    Captures, Condition, ConditionError, Fields, Glob, NameTemplate, SharedCondition, SharedTests, glob_of_services,
+    Captures, Condition, ConditionError, Fields, Glob, NameTemplate, Screens, SharedCondition, SharedTests,
+    glob_of_services,
 };
 
 mod many;
@@ -185,6 +186,8 @@ pub struct Detector {
     rules: Vec<DetectionRule>,
     /// What the rules ask, together and each.
     tests: SharedTests,
+    /// What many tests of one field look for.
+    screens: Screens,
     conditions: Vec<SharedCondition>,
     /// Names of key transactions by service: they are never folded.
     keys: HashMap<String, HashSet<String>>,
@@ -206,7 +209,10 @@ impl Detector {
         }
         let mut tests = SharedTests::default();
         let conditions = rules.iter().map(|rule| tests.add(&rule.condition)).collect();
-        Self { rules, tests, conditions, keys: by_service, key_patterns, names: Mutex::default() }
+        let screens = Screens::of(
+            (0..tests.len()).filter_map(|test| Some((tests.field(test).clone(), test, tests.sought(test)?))),
+        );
+        Self { rules, tests, screens, conditions, keys: by_service, key_patterns, names: Mutex::default() }
     }
 
     /// Takes note of names that were given elsewhere, as far as there is room for them.

@@ -5,7 +5,7 @@ use std::borrow::Cow;
 
 use serde_json::{Map, Value};
 
-use crate::condition::{Condition, ConditionError, FieldName, Fields, glob_of_services};
+use crate::condition::{Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
 
 mod json_path;
 mod method;
@@ -47,6 +47,8 @@ pub struct ExtractionRule {
     condition: Option<Condition>,
     source: FieldName,
     method: Method,
+    /// What the source must have, where that is known.
+    sought: Option<Sought>,
     targets: Vec<Target>,
 }
 
@@ -92,6 +94,7 @@ impl ExtractionRule {
                 service: text(body, "service").to_owned(),
                 condition,
                 source: FieldName::parse(source),
+                sought: method.sought(options.get("caseSensitive") == Some(&Value::Bool(false))),
                 method,
                 targets,
             }),
@@ -126,6 +129,12 @@ impl ExtractionRule {
     /// What must hold of a record; none: nothing.
     pub fn condition(&self) -> Option<&Condition> {
         self.condition.as_ref()
+    }
+
+    /// The field that the method reads, and what its text must have for the method to find something; none: nothing is
+    /// known of that.
+    pub fn sought(&self) -> Option<(&FieldName, &Sought)> {
+        Some((&self.source, self.sought.as_ref()?))
     }
 
     /// All fields that [`Self::extract`] looks at.

@@ -504,11 +504,17 @@ impl Ask {
     }
 
     fn import_mode(&self) -> Result<ImportMode> {
-        match self.parameter("mode")?.unwrap_or("upsert") {
-            "upsert" => Ok(ImportMode::Upsert),
-            "create" => Ok(ImportMode::Create),
-            "replace" => Ok(ImportMode::Replace),
-            _ => Err(Problem::parameter("`mode` must be upsert, create or replace")),
+        let mode = match self.parameter("mode")?.unwrap_or("upsert") {
+            "upsert" => ImportMode::Upsert,
+            "create" => ImportMode::Create,
+            "replace" => return Ok(ImportMode::Replace),
+            _ => return Err(Problem::parameter("`mode` must be upsert, create or replace")),
+        };
+        match self.parameters.iter().find(|(key, _)| key != "mode") {
+            Some((key, _)) => {
+                Err(Problem::parameter(format!("`{key}` goes with `mode=replace`: it says what may be deleted")))
+            }
+            None => Ok(mode),
         }
     }
 }

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
+use async_trait::async_trait;
 use quiver_alertd::Alertd;
 use quiver_alertd::rules::Origin;
 use quiver_config::families::{
@@ -13,7 +14,7 @@ use quiver_config::families::{
 use quiver_config::graph::Graph;
 use quiver_config::{Config, Entity, Family, Result};
 use quiver_ingest::rules::ExtractionRules;
-use quiver_types::configured::{Configured, ConfiguredSource};
+use quiver_types::configured::{Configured, ConfiguredSource, Resources};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
 use serde_json::{Map, Value};
@@ -25,6 +26,7 @@ use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
 
 pub(crate) mod configured;
+mod resources;
 
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
@@ -71,6 +73,10 @@ pub struct Effects {
     made_of: Mutex<Option<u64>>,
     /// Resources as a graph, and the revision that it is of.
     graph: Mutex<Option<(u64, Arc<Graph>)>>,
+    /// The same as rows of tables.
+    resources: Mutex<Option<(u64, Arc<Resources>)>>,
+    /// Where configuration is, once it was read.
+    config: OnceLock<Config>,
 }
 
 impl fmt::Debug for Effects {
@@ -90,13 +96,30 @@ impl Default for Effects {
             alertd: OnceLock::new(),
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
+            resources: Mutex::new(None),
+            config: OnceLock::new(),
         }
     }
 }
 
+#[async_trait]
 impl ConfiguredSource for Effects {
     fn configured(&self) -> Arc<Configured> {
         self.configured.load_full()
+    }
+
+    async fn resources(&self) -> quiver_types::Result<Arc<Resources>> {
+        let Some(config) = self.config.get() else { return Ok(Arc::default()) };
+        let mut kept = self.resources.lock().await;
+        let revision = config.revision();
+        if let Some((of, resources)) = &*kept
+            && *of == revision
+        {
+            return Ok(Arc::clone(resources));
+        }
+        let made = Arc::new(resources::rows(config).await?);
+        *kept = Some((revision, Arc::clone(&made)));
+        Ok(made)
     }
 }
 
@@ -110,6 +133,7 @@ impl Effects {
     /// # Errors
     /// When the database is gone: the last forms stay.
     pub async fn refresh(&self, config: &Config) -> Result<()> {
+        self.config.get_or_init(|| config.clone());
         let mut made_of = self.made_of.lock().await;
         let revision = config.revision();
         if *made_of == Some(revision) {

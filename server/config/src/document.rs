@@ -16,6 +16,7 @@ use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
 use crate::json::time_text;
+use crate::narrowed::Narrowed;
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
 
@@ -216,6 +217,7 @@ impl Config {
             jobs: Arc::default(),
         };
         config.fill_sort_texts().await?;
+        config.fill_values().await?;
         config.put_builtin().await?;
         Ok(config)
     }
@@ -311,18 +313,28 @@ impl Config {
     }
 
     /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
-    /// index has the order or what the filter looks for.
+    /// index has the order or what the filter looks for. What remains for the whole family are texts within others, and
+    /// orders by several fields.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
         let beside = self.beside(place.family).await?;
-        let (few, values) = query.looked_up(place.family).unwrap_or_default();
-        if values.is_empty()
-            && let Some(page) = self.page_by_index(place, query, caller, &beside).await?
-        {
-            return Ok(page);
-        }
+        let (few, values) = if let Some(found) = query.looked_up(place.family) {
+            found
+        } else {
+            let narrowed = Narrowed::of(query.filter.as_ref(), place, caller);
+            let rare = match &narrowed {
+                Some(narrowed) => self.rare(narrowed).await?,
+                None => None,
+            };
+            if rare.is_none()
+                && let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed.as_ref()).await?
+            {
+                return Ok(page);
+            }
+            rare.or(narrowed).as_ref().map(Narrowed::condition).unwrap_or_default()
+        };
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);

@@ -1,7 +1,7 @@
 //! Configuration: one contract for every family of entities (`config-api` section 1), over SQL.
 //!
 //! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
-//! asked of it is here once: `document` reads and lists (`query`, `filter`, `ordered`), `change` makes one change within a
+//! asked of it is here once: `document` reads and lists (`query`, `filter`, `ordered`, `narrowed`, `values`), `change` makes one change within a
 //! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
 //! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
 //!
@@ -25,6 +25,7 @@ mod jobs;
 pub mod json;
 mod many;
 mod merge;
+mod narrowed;
 mod ordered;
 mod outside;
 mod problem;
@@ -35,6 +36,7 @@ mod seen;
 mod staged;
 mod tables;
 mod usage;
+mod values;
 
 pub use access::must_have;
 pub use answered::{Begun, Named};

@@ -172,7 +172,13 @@ impl Config {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
             let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
-            named.extend(done.after.as_ref().map(|e| e.id.clone()));
+            if let Some(entity) = &done.after
+                && !named.insert(entity.id.clone())
+            {
+                // The last one would win in silence.
+                let text = format!("an item before it is the same entity: `{}`", entity.id);
+                return Err(Problem::new(ProblemKind::Conflict, "DUPLICATE", text).of_item(&below));
+            }
             imported.note(place, &done);
             all.extend(place.family.composes.then_some(done));
         }

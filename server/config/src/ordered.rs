@@ -14,8 +14,10 @@ use crate::families::family;
 use crate::family::{Caller, Family};
 use crate::fields::Kind;
 use crate::json::{time_of, time_text};
+use crate::narrowed::Narrowed;
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
+use crate::values::encoded;
 
 /// Longest field that is sorted by through an index, in characters: PostgreSQL's rows of indexes have 2,700 bytes.
 const CHARS_MAX: usize = 500;
@@ -33,26 +35,29 @@ const LOOKED_UP_MAX: usize = 500;
 const FILLED_AT_ONCE: usize = 1000;
 
 /// What an index orders the entities of a family by.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 enum Column {
     Id,
     Created,
     Updated,
     Text,
+    /// What a field holds, by the index of values.
+    Field(String),
 }
 
 impl Column {
-    fn name(self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Id => "id",
             Self::Created => "created_ms",
             Self::Updated => "updated_ms",
             Self::Text => "sort_text",
+            Self::Field(_) => "value",
         }
     }
 
     /// The value of the column by the keys of a cursor; none: no entity of ours has such keys.
-    fn value(self, keys: &[Value]) -> Option<Argument> {
+    fn value(&self, keys: &[Value]) -> Option<Argument> {
         match self {
             Self::Id => Some(Argument::Text(keys.first()?.as_str()?.to_owned())),
             Self::Created | Self::Updated => {
@@ -61,6 +66,7 @@ impl Column {
                 Some(Argument::Number(ms))
             }
             Self::Text => joined(keys.iter()).map(Argument::Text),
+            Self::Field(_) => Some(Argument::Text(encoded(keys.first()?))),
         }
     }
 }
@@ -135,6 +141,7 @@ impl Ordered {
             ["createdAt"] => Column::Created,
             ["updatedAt"] => Column::Updated,
             _ if fields == family.indexed() && query.sort.iter().all(|(_, down)| *down == descending) => Column::Text,
+            [field] if family.sorts_by(field) => Column::Field((*field).to_owned()),
             _ => return None,
         };
         let after = match &query.after {
@@ -146,31 +153,47 @@ impl Ordered {
 
     fn statement(self, place: &Place, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
-        let (way, from) = if self.descending { (" DESC", "<=") } else { ("", ">=") };
-        // The first comparison is the one by which the index is entered; the other leaves out what has the same value
-        // and came before.
-        let from = match self.after {
-            Some(_) => format!(" AND {column} {from} ? AND NOT ({column} = ? AND id <= ?)"),
-            None => String::new(),
+        let way = if self.descending { " DESC" } else { "" };
+        let from = match (&self.after, self.descending) {
+            (None, _) => String::new(),
+            (Some(_), false) => format!(" AND ({column}, id) > (?, ?)"),
+            // The first comparison is the one by which the index is entered; the other leaves out what has the same
+            // value and came before.
+            (Some(_), true) => format!(" AND {column} <= ? AND NOT ({column} = ? AND id <= ?)"),
         };
-        let sql = format!(
-            "SELECT {columns} FROM entity WHERE family = ? AND owner = ?{from} ORDER BY {column}{way}, id LIMIT ?"
-        );
+        let order = format!("ORDER BY {column}{way}, id LIMIT ?");
+        let sql = match &self.column {
+            Column::Field(_) => format!(
+                "SELECT {columns} FROM (SELECT value, id AS found FROM entity_value WHERE family = ? AND owner = ? AND \
+                field = ?{from} {order}) AS ordered CROSS JOIN entity WHERE family = ? AND id = found \
+                ORDER BY value{way}, found"
+            ),
+            _ => format!("SELECT {columns} FROM entity WHERE family = ? AND owner = ?{from} {order}"),
+        };
         let mut select = statement(sql).bind(place.family.name).bind(&place.owner);
-        if let Some((value, id)) = self.after {
-            select = select.bind(value.clone()).bind(value).bind(id);
+        if let Column::Field(field) = &self.column {
+            select = select.bind(field);
         }
-        select.bind(rows as i64)
+        if let Some((value, id)) = self.after {
+            select = select.bind(value.clone());
+            if self.descending {
+                select = select.bind(value);
+            }
+            select = select.bind(id);
+        }
+        select = select.bind(rows as i64);
+        if let Column::Field(_) = &self.column { select.bind(place.family.name) } else { select }
     }
 }
 
 impl ListQuery {
     /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
-    pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<&str>)> {
+    pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<Argument>)> {
         let filter = self.filter.as_ref()?;
         let by = |column: &str, field: &str| {
             let values = filter.only(field).filter(|v| !v.is_empty() && v.len() <= LOOKED_UP_MAX)?;
-            Some((format!(" AND {column} IN ({})", vec!["?"; values.len()].join(", ")), values))
+            let sql = format!(" AND {column} IN ({})", vec!["?"; values.len()].join(", "));
+            Some((sql, values.into_iter().map(Argument::from).collect()))
         };
         let by_text = || match family.indexed().as_slice() {
             &[field] => by(Column::Text.name(), field),
@@ -181,16 +204,20 @@ impl ListQuery {
 }
 
 impl Config {
-    /// Gives a page without reading the whole family. None: no index has its order, or what it shows is rare.
+    /// Gives a page without reading the whole family, where no filter is that narrow by itself. None: no index has its
+    /// order, or what it shows is rare.
     pub(crate) async fn page_by_index(
         &self,
         place: &Place,
         query: &ListQuery,
         caller: &Caller,
         beside: &Beside,
+        narrowed: Option<&Narrowed>,
     ) -> Result<Option<Page>> {
+        // What only a look at each entity tells can only be counted so.
         let plain = query.filter.is_none() && query.contains.is_none() && place.family.shows_all(caller);
-        if query.limit > PAGE_MAX || query.count && !plain {
+        let exact = narrowed.filter(|narrowed| narrowed.exact && query.contains.is_none());
+        if query.limit > PAGE_MAX || query.count && !plain && exact.is_none() {
             return Ok(None);
         }
         let Some(ordered) = Ordered::of(query, place.family) else { return Ok(None) };
@@ -221,15 +248,18 @@ impl Config {
         let more = kept.len() == wanted;
         kept.truncate(query.limit);
         let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
-        let total = if query.count { Some(self.count(place).await?) } else { None };
+        let total = if query.count { Some(self.count(place, exact).await?) } else { None };
         let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
         Ok(Some(Page { items, next_cursor, total }))
     }
 
-    async fn count(&self, place: &Place) -> Result<usize> {
-        let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
-        let row = statement(sql).bind(place.family.name).bind(&place.owner).fetch_one(&self.pool).await?;
-        Ok(row.try_get::<i64>(0)? as usize)
+    async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {
+        let all = || {
+            let sql = "SELECT count(*) FROM entity WHERE family = ? AND owner = ?";
+            statement(sql).bind(place.family.name).bind(&place.owner)
+        };
+        let count = within.map_or_else(all, |narrowed| narrowed.count(place));
+        Ok(count.fetch_one(&self.pool).await?.try_get::<i64>(0)? as usize)
     }
 
     /// Gives entities of earlier builds and of their copies the text that an index orders them by.

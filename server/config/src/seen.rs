@@ -10,6 +10,7 @@ use crate::document::{Config, find};
 use crate::families::RESOURCES;
 use crate::json::time_text;
 use crate::problem::{Problem, Result};
+use crate::values::keep_values;
 
 /// What telemetry tells of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -35,6 +36,7 @@ impl Config {
             let mut tx = db::begin(&self.pool).await?;
             for one in some {
                 let Some(mut entity) = find(&mut tx, RESOURCES.name, &one.id).await? else { continue };
+                let before = entity.clone();
                 if let Some(last_ms) = one.last_ms {
                     entity.body.insert("lastSeen".to_owned(), json!(time_text(last_ms)));
                 }
@@ -42,6 +44,7 @@ impl Config {
                 let body = serde_json::to_string(&entity.body).map_err(Problem::internal)?;
                 let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
                 statement(sql).bind(body).bind(RESOURCES.name).bind(&one.id).execute(&mut *tx).await?;
+                keep_values(&mut tx, &RESOURCES, Some(&before), Some(&entity)).await?;
             }
             let revision = next_revision(&mut tx).await?;
             tx.commit().await?;

@@ -36,6 +36,13 @@ const TABLES: &[Table] = &[
     Table { name: "deployed", columns: DEPLOYED_COLUMNS, key: "family, id", sealed: false },
     Table { name: "entity_count", columns: &[("family", Text), ("number", Number)], key: "family", sealed: false },
     Table {
+        name: "entity_value",
+        columns: &[("family", Text), ("owner", Text), ("field", Text), ("value", Text), ("id", Text)],
+        key: "family, owner, field, value, id",
+        sealed: false,
+    },
+    Table { name: "entity_value_of", columns: &[("family", Text), ("fields", Text)], key: "family", sealed: false },
+    Table {
         name: "entity_key",
         columns: &[("family", Text), ("owner", Text), ("fields", Text), ("value", Text), ("id", Text)],
         key: "family, owner, fields, value",

@@ -10,6 +10,7 @@ use crate::families::KEYS;
 use crate::family::Caller;
 use crate::json::time_text;
 use crate::problem::Result;
+use crate::values::keep_values;
 
 /// That a key was used.
 #[derive(Debug, Clone)]
@@ -31,10 +32,12 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         for used in uses {
             let Some(mut key) = find(&mut tx, KEYS.name, &used.id).await? else { continue };
+            let unused = key.clone();
             let before = key.body.insert("lastUsedAt".to_owned(), json!(time_text(used.at_ms)));
             let body = serde_json::Value::Object(key.body.clone()).to_string();
             let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
             statement(sql).bind(body).bind(KEYS.name).bind(&used.id).execute(&mut *tx).await?;
+            keep_values(&mut tx, &KEYS, Some(&unused), Some(&key)).await?;
             if before.is_some_and(|at| !at.is_null()) {
                 continue;
             }

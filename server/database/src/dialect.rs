@@ -41,6 +41,8 @@ pub(crate) fn schema(sql: &str) -> String {
     };
     for line in sql.lines() {
         let code = line.split_once("--").map_or(line, |(code, _)| code);
+        // A table that is its own index: PostgreSQL has none of these.
+        let code = code.replace(", WITHOUT ROWID", "");
         for c in code.chars() {
             if c.is_ascii_alphanumeric() || c == '_' {
                 word.push(c);
@@ -68,7 +70,7 @@ mod tests {
 
     #[test]
     fn columns_get_types() {
-        let sql = "-- TEXT\nCREATE TABLE t (\n    n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, -- BLOB\n    b BLOB\n) STRICT;";
+        let sql = "-- TEXT\nCREATE TABLE t (\n    n INTEGER NOT NULL PRIMARY KEY AUTOINCREMENT, -- BLOB\n    b BLOB\n) STRICT, WITHOUT ROWID;";
         let want = "\nCREATE TABLE t (\n    n BIGINT NOT NULL PRIMARY KEY , \n    b BYTEA\n) ;\n";
         assert_eq!(schema(sql), want);
     }

@@ -209,9 +209,51 @@ async fn pages_have_rules_of_their_own() {
     ended(&server, "", &apply(&server, "", "/rum-bt-detection-rules/apply-to-all", some).await).await;
     let both = json!({"applications": ["shop-web"], "services": ["shop-web"]});
     assert_eq!(call(&server, "", "POST", "/rum-bt-detection-rules/apply-to-all", &both).await.status, 422);
-    let key = json!({"name": "pay", "application": "shop-web", "transactionName": "load /pay"});
+    let key = json!({"name": "pay", "application": "shop-web", "transactionName": "load /pay",
+        "vitals": {"lcpMs": 2500, "cls": 0.1}});
     let key = made(&server, "", "/rum-key-business-transactions", key).await;
     let path = format!("/rum-key-business-transactions/{}/summary", id(&key));
     let summary = asked(&server, "", "GET", &path, &Value::Null).await;
     assert_eq!((&summary["count"], &summary["apdex"]), (&json!(1), &json!(1.0)), "{summary}");
+    let member = |name: &str| format!("RumBusinessTransactions.{name}");
+    let query = json!({"dimensions": [member("btName"), member("kind"), member("pageGroup"), member("isKey")],
+        "measures": [member("count"), member("durationP95")], "order": {member("btName"): "asc"}});
+    let row = |page: &str, is_key: bool| {
+        json!({member("btName"): format!("load {page}"), member("kind"): "pageLoad", member("pageGroup"): page,
+            member("isKey"): is_key, member("count"): "1", member("durationP95"): 1200})
+    };
+    assert_eq!(load(&server, "", query).await, [row("/cart", false), row("/pay", true)]);
+    let unknown = |limit: Value| json!({"p75": null, "limit": limit, "met": null});
+    let none = json!({"lcpMs": unknown(json!(2500.0)), "inpMs": unknown(Value::Null), "cls": unknown(json!(0.1))});
+    assert_eq!(summary["vitals"], none);
+    vitals(&server).await;
+    let summary = asked(&server, "", "GET", &path, &Value::Null).await;
+    let known = json!({"lcpMs": {"p75": 3000.0, "limit": 2500.0, "met": false}, "inpMs": unknown(Value::Null),
+        "cls": {"p75": 0.05, "limit": 0.1, "met": true}});
+    assert_eq!(summary["vitals"], known);
+    let limits = json!({"query": "SELECT lcp_limit_ms, inp_limit_ms, cls_limit FROM quiver.key_transactions"});
+    let limits = asked(&server, "", "POST", "/sql-api/v1/query", &limits).await;
+    assert_eq!(limits["rows"], json!([[2500.0, null, 0.1]]));
+}
+
+/// What browsers tell of two pages: the page that is asked for, with two reports of one shift, and another one.
+async fn vitals(server: &Server) {
+    let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let now = now_ns() - 1_000_000_000;
+    let reports = [
+        ("lcp", 3000.0, "l", "/pay?x=1"),
+        ("cls", 0.5, "c", "/pay"),
+        ("cls", 0.05, "c", "/pay#end"),
+        ("cls", 0.9, "d", "/cart"),
+    ];
+    let record = |(n, (name, value, id, path)): (usize, &(&str, f64, &str, &str))| {
+        json!({"timeUnixNano": (now + n as i64).to_string(), "eventName": "browser.web_vital", "attributes": [
+            attribute("browser.web_vital.name", name), attribute("browser.web_vital.id", id),
+            attribute("url.full", &format!("https://shop.example{path}")),
+            {"key": "browser.web_vital.value", "value": {"doubleValue": value}}]})
+    };
+    let records: Vec<Value> = reports.iter().enumerate().map(record).collect();
+    let body = json!({"resourceLogs": [{"resource": {"attributes": [attribute("service.name", "shop-web")]},
+        "scopeLogs": [{"logRecords": records}]}]});
+    assert_eq!(call(server, "", "POST", "/v1/logs", &body).await.status, 200);
 }

@@ -1,12 +1,13 @@
 //! Rules over many log records at once: one rule after the other, each over the records that it is for. Where a field stands
-//! is found once per record for all rules, and what several rules ask of it is asked once.
+//! is found once per record for all rules, and what several rules ask of it is asked once. What many conditions and methods
+//! look for in one field is looked for in one pass over its texts: a rule then costs what it finds, not what there is.
 
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use quiver_types::LogsBatch;
-use quiver_types::condition::{FieldName, Fields, SharedCondition, SharedTests};
+use quiver_types::condition::{FieldName, Fields, Screens, SharedCondition, SharedTests, Sought};
 use quiver_types::extraction::{ExtractionRule, Record};
 use quiver_types::logs::RecordMarks;
 use serde_json::Value;
@@ -36,6 +37,12 @@ pub(super) struct Plan {
     readers: Vec<(Vec<usize>, Vec<usize>)>,
     /// The different conditions, each with the fields that it looks at.
     conditions: Vec<(SharedCondition, Vec<usize>)>,
+    /// What many tests and sources look for in one field. Askers are the tests, and behind them the rules.
+    screens: Screens,
+    /// The field of each screen.
+    screen_fields: Vec<usize>,
+    /// Askers of which one passes wherever a condition holds.
+    musts: Vec<Option<Vec<usize>>>,
     /// Severity, and what it is called otherwise, if a rule names it.
     severity: Option<[usize; 3]>,
 }
@@ -45,6 +52,8 @@ pub(super) struct Plan {
 pub(super) struct Planned {
     /// The place of its condition.
     condition: Option<usize>,
+    /// The asker that passes wherever its method finds something.
+    source: Option<usize>,
     reads: Vec<(FieldName, usize)>,
     writes: Vec<(String, usize)>,
 }
@@ -54,7 +63,12 @@ impl Plan {
     pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<Planned>) {
         let mut plan = Self::default();
         let mut places: HashMap<String, usize> = HashMap::new();
-        let planned = rules.map(|rule| Planned {
+        let mut sources = Vec::new();
+        let planned = rules.enumerate().map(|(n, rule)| Planned {
+            source: rule.sought().map(|(field, sought)| {
+                sources.push((field.clone(), n, sought.clone()));
+                n
+            }),
             condition: rule.condition().map(|condition| {
                 let condition = plan.tests.add(condition);
                 // Tests are numbers now: what reads alike is alike.
@@ -66,7 +80,7 @@ impl Plan {
             reads: rule.reads().map(|name| (name.clone(), plan.number(key_of(name)))).collect(),
             writes: rule.writes().map(|field| (field.to_owned(), plan.number(field))).collect(),
         });
-        let planned = planned.collect();
+        let mut planned: Vec<Planned> = planned.collect();
         for test in 0..plan.tests.len() {
             let key = key_of(plan.tests.field(test)).to_owned();
             let field = plan.number(&key);
@@ -78,6 +92,7 @@ impl Plan {
         if let Some(severity) = plan.numbers.get("severity").copied() {
             plan.severity = Some([severity, plan.number("severity_text"), plan.number("level")]);
         }
+        plan.screen(sources, &mut planned);
         plan.readers = vec![(Vec::new(), Vec::new()); plan.fields.len()];
         for (test, field) in plan.test_fields.iter().enumerate() {
             plan.readers[*field].0.push(test);
@@ -86,6 +101,25 @@ impl Plan {
             fields.iter().for_each(|field| plan.readers[*field].1.push(place));
         }
         (plan, planned)
+    }
+
+    /// Puts together what tests and sources of rules look for.
+    fn screen(&mut self, sources: Vec<(FieldName, usize, Sought)>, planned: &mut [Planned]) {
+        let tests = self.tests.len();
+        let of_test = |test: usize| Some((self.tests.field(test).clone(), test, self.tests.sought(test)?));
+        let of_sources = sources.into_iter().map(|(field, rule, sought)| (field, tests + rule, sought));
+        let screens = Screens::of((0..tests).filter_map(of_test).chain(of_sources));
+        self.screens = screens;
+        for place in 0..self.screens.len() {
+            let key = key_of(self.screens.field(place)).to_owned();
+            let field = self.number(&key);
+            self.screen_fields.push(field);
+        }
+        let has = |asker: usize| self.screens.place(asker).is_some();
+        self.musts = self.conditions.iter().map(|(condition, _)| condition.must(&has)).collect();
+        for rule in planned {
+            rule.source = rule.source.map(|source| tests + source).filter(|asker| has(*asker));
+        }
     }
 
     fn number(&mut self, field: &str) -> usize {
@@ -134,6 +168,12 @@ pub(super) struct Chunk<'a> {
     answers: Vec<Vec<u8>>,
     /// By condition: records of the present service that fulfil it, if they are known.
     selected: Vec<Option<Vec<usize>>>,
+    /// By screen: whether it has looked at the records of the present service.
+    screened: Vec<bool>,
+    /// By asker: records that it may let pass.
+    hits: Vec<Vec<usize>>,
+    /// By field: records in which rules set it.
+    changed: Vec<Vec<usize>>,
     set: Vec<Set>,
 }
 
@@ -174,7 +214,10 @@ impl<'a> Chunk<'a> {
             cells[severity] = column;
         }
         let (answers, selected) = (vec![Vec::new(); plan.tests.len()], vec![None; plan.conditions.len()]);
-        Self { plan, batch, rows, cells, answers, selected, set: Vec::new() }
+        let askers = (0..plan.screens.len()).flat_map(|place| plan.screens.askers(place));
+        let hits = vec![Vec::new(); askers.max().map_or(0, |last| last + 1)];
+        let (screened, changed) = (vec![false; plan.screens.len()], vec![Vec::new(); plan.fields.len()]);
+        Self { plan, batch, rows, cells, answers, selected, screened, hits, changed, set: Vec::new() }
     }
 
     fn text(&self, field: usize, row: usize) -> Option<&str> {
@@ -220,6 +263,9 @@ impl<'a> Chunk<'a> {
             column[row] = Cell::Set(self.set.len());
             self.set.push(Set { row, field, value });
         }
+        if !self.screened.is_empty() {
+            self.changed[field].push(row);
+        }
         let (tests, conditions) = &self.plan.readers[field];
         for test in tests {
             if let Some(answer) = self.answers[*test].get_mut(row) {
@@ -231,20 +277,78 @@ impl<'a> Chunk<'a> {
         }
     }
 
-    /// Forgets which records fulfil conditions: those that are looked at are others now.
+    /// Goes on with the records of another service.
+    pub(super) fn begin(&mut self) {
+        self.forget();
+        for place in (0..self.screened.len()).filter(|place| self.screened[*place]) {
+            self.plan.screens.askers(place).iter().for_each(|asker| self.hits[*asker].clear());
+        }
+        self.screened.fill(false);
+        self.changed.iter_mut().for_each(Vec::clear);
+    }
+
+    /// Forgets which records fulfil conditions: those that are looked at are fewer now.
     pub(super) fn forget(&mut self) {
         self.selected.fill(None);
+    }
+
+    /// Gives those of some records that one of some askers may let pass; all others fail them.
+    fn candidates(&mut self, askers: &[usize], rows: &[usize]) -> Vec<usize> {
+        let mut found = Vec::new();
+        for asker in askers {
+            let Some(place) = self.plan.screens.place(*asker) else { return rows.to_vec() };
+            self.look(place, rows);
+            // What rules set since then has to be asked.
+            let changed = &self.changed[self.plan.screen_fields[place]];
+            let wanted = self.hits[*asker].iter().chain(changed);
+            found.extend(wanted.copied().filter(|row| rows.binary_search(row).is_ok()));
+        }
+        found.sort_unstable();
+        found.dedup();
+        found
+    }
+
+    /// Looks at records through a screen, once. Records are in order, and fewer from rule to rule.
+    fn look(&mut self, place: usize, rows: &[usize]) {
+        if std::mem::replace(&mut self.screened[place], true) {
+            return;
+        }
+        let (plan, field) = (self.plan, self.plan.screen_fields[place]);
+        let mut hits = std::mem::take(&mut self.hits);
+        for row in rows {
+            let Some(text) = self.text(field, *row) else { continue };
+            plan.screens.find(place, text, &mut |asker| {
+                if hits[asker].last() != Some(row) {
+                    hits[asker].push(*row);
+                }
+            });
+        }
+        self.hits = hits;
     }
 
     /// Gives those of some records that fulfil the condition of a rule. What a rule does to one record changes no other, so
     /// that all may be asked before the first is changed.
     pub(super) fn select(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
+        let found = self.fulfilling(planned, rows);
+        match planned.source {
+            // Where the method finds nothing the rule does nothing.
+            Some(asker) if !found.is_empty() => {
+                let candidates = self.candidates(&[asker], rows);
+                found.into_iter().filter(|row| candidates.binary_search(row).is_ok()).collect()
+            }
+            _ => found,
+        }
+    }
+
+    fn fulfilling(&mut self, planned: &Planned, rows: &[usize]) -> Vec<usize> {
         let Some(place) = planned.condition else { return rows.to_vec() };
         if let Some(known) = &self.selected[place] {
             return known.clone();
         }
         let plan = self.plan;
         let (condition, fields) = &plan.conditions[place];
+        let candidates = plan.musts[place].as_ref().map(|askers| self.candidates(askers, rows));
+        let rows = candidates.as_deref().unwrap_or(rows);
         let found: Vec<usize> = if fields.iter().all(|field| self.cells[*field].is_empty()) {
             // No record has any of its fields: it says the same of all.
             let holds = condition.holds(&mut |test| plan.tests.passes(test, None));
@@ -333,7 +437,9 @@ impl Rewritten {
     /// Appends a record with what was set of it.
     pub(super) fn copy(&mut self, of: &LogsBatch, row: usize, plan: &Plan, set: &[Set]) {
         let fields = fields_of(of, row);
-        if set.is_empty() {
+        // What no record of the batch had is written over nothing.
+        let is_new = |set: &Set| self.names[set.field].is_none_or(|name| name as usize >= of.names.len());
+        if set.iter().all(is_new) {
             let ends = &of.value_ends[fields.clone()];
             let start = fields.start.checked_sub(1).map_or(0, |before| of.value_ends[before]);
             let (end, moved) = (ends.last().copied().unwrap_or(start), self.batch.values.len() as u32);

@@ -150,6 +150,15 @@ fn chain() -> Vec<Value> {
             "y",
             json!({"condition": {"any": [leaf("ms", "ge", json!(10)), leaf("x", "ne", json!("last"))]}}),
         ),
+        // Enough that is looked for in messages that all is looked for at once, before and after one is written over.
+        constant("t", "took", json!({"condition": leaf("_msg", "contains", json!("took "))})),
+        constant("code 7 refused", "_msg", json!({"condition": leaf("_msg", "endsWith", json!("2ms"))})),
+        constant(
+            "c",
+            "code",
+            json!({"condition": {"any": [leaf("_msg", "startsWith", json!("code")),
+            {"all": [leaf("_msg", "regex", json!("(error|took) ?")), leaf("level", "exists", json!(true))]}]}}),
+        ),
     ]
 }
 
@@ -185,7 +194,7 @@ proptest! {
     /// Rules over a batch do what each of them does to each record.
     #[test]
     fn batches_become_what_their_records_do(
-        chosen in subsequence((0..13).collect::<Vec<usize>>(), 0..=13).prop_shuffle(),
+        chosen in subsequence((0..16).collect::<Vec<usize>>(), 0..=16).prop_shuffle(),
         records in vec((0..3_u32, vec((0..NAMES.len(), 0..VALUES.len()), 0..6)), 1..40),
         repeats in prop_oneof![20 => Just(1), 1 => Just(70)],
     ) {

@@ -40,6 +40,9 @@ impl NamedTable for KeyTable {
             number("latency_slo_ms"),
             number("latency_percentile"),
             number("error_rate_slo_pct"),
+            number("lcp_limit_ms"),
+            number("inp_limit_ms"),
+            number("cls_limit"),
             Field::new("is_rum", DataType::Boolean, false),
             time("updated_at", TimeUnit::Millisecond),
         ]))
@@ -79,6 +82,9 @@ impl NamedTable for KeyTable {
             numbers(|key| key.latency_slo_ms),
             numbers(|key| Some(key.latency_percentile)),
             numbers(|key| key.error_rate_slo_pct),
+            numbers(|key| key.vitals.lcp_ms),
+            numbers(|key| key.vitals.inp_ms),
+            numbers(|key| key.vitals.cls),
             Arc::new(rows.iter().map(|(.., is_rum)| Some(*is_rum)).collect::<BooleanArray>()),
             Arc::new(updated.with_timezone("UTC")),
         ];

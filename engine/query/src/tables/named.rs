@@ -24,6 +24,7 @@ use super::keys::KeyTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::processes::{About, ProcessTable};
+use super::resources::ResourceTable;
 use super::spans::{Each, SpanTable};
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use super::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -78,6 +79,8 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ProcessTable(About::Instances),
     &ProcessTable(About::Steps),
     &ProcessTable(About::Funnel),
+    &ResourceTable::Resources,
+    &ResourceTable::Relationships,
 ];
 
 /// What tables read from, at one moment.
@@ -93,6 +96,8 @@ pub(super) struct Sources {
     pub(super) rows: Arc<dyn RowSnapshot>,
     pub(super) service_labels: Arc<[String]>,
     pub(super) configured: Arc<Configured>,
+    /// Who is asked for what is read only where a statement names it.
+    pub(super) configuration: Arc<dyn ConfiguredSource>,
     pub(super) now_ms: i64,
 }
 
@@ -171,6 +176,7 @@ impl Tables for TableSources {
             rows: self.rows.snapshot(),
             service_labels: Arc::clone(&self.service_labels),
             configured: self.configured.configured(),
+            configuration: Arc::clone(&self.configured),
             now_ms: self.clock.now_ms(),
         })))
     }

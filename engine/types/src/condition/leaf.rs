@@ -7,7 +7,7 @@ use memchr::memmem;
 use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
-use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob};
+use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
 
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -273,6 +273,20 @@ impl Leaf {
             Test::Contains(..) => 2,
             Test::Glob(_) => 3,
             Test::Regex(_) => 4,
+        }
+    }
+
+    /// What a text must have to pass, where that is known; a field that is not there fails then.
+    pub(super) fn sought(&self) -> Option<Sought> {
+        match &self.test {
+            Test::Contains(part, false) | Test::Starts(part, false) | Test::Ends(part, false) => Sought::part(part),
+            // Numbers are also found as other texts.
+            Test::In(any, false) if any.iter().all(|one| one.number.is_none()) => {
+                Some(Sought::Wholes(any.iter().map(|one| one.text.clone()).collect()))
+            }
+            Test::Glob(glob) => Sought::by_pattern(glob.regex().as_str(), self.folded),
+            Test::Regex(regex) => Sought::by_pattern(regex.as_str(), self.folded),
+            _ => None,
         }
     }
 

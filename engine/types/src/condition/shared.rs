@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use super::{Condition, FieldName, Leaf, Node};
+use super::{Condition, FieldName, Leaf, Node, Sought};
 
 /// The different tests of several conditions, by number.
 #[derive(Debug, Default)]
@@ -75,6 +75,11 @@ impl SharedTests {
         &self.leaves[test].field
     }
 
+    /// What the text of its field must have for a test to pass, where that is known.
+    pub fn sought(&self, test: usize) -> Option<Sought> {
+        self.leaves[test].sought()
+    }
+
     /// Says whether a test is asked more than once.
     pub fn is_shared(&self, test: usize) -> bool {
         self.asked[test] > 1
@@ -92,6 +97,11 @@ impl SharedCondition {
         self.0.holds(ask)
     }
 
+    /// Tests of those that `has` names of which one passes wherever it holds; none: it may hold without any.
+    pub fn must(&self, has: &dyn Fn(usize) -> bool) -> Option<Vec<usize>> {
+        self.0.must(has)
+    }
+
     /// The tests that it asks.
     pub fn tests(&self) -> Vec<usize> {
         let mut found = Vec::new();
@@ -107,6 +117,15 @@ impl Part {
             Self::Any(parts) => parts.iter().any(|part| part.holds(ask)),
             Self::Not(part) => !part.holds(ask),
             Self::Test(test) => ask(*test),
+        }
+    }
+
+    fn must(&self, has: &dyn Fn(usize) -> bool) -> Option<Vec<usize>> {
+        match self {
+            Self::All(parts) => parts.iter().find_map(|part| part.must(has)),
+            Self::Any(parts) => Some(parts.iter().map(|part| part.must(has)).collect::<Option<Vec<_>>>()?.concat()),
+            Self::Not(_) => None,
+            Self::Test(test) => has(*test).then(|| vec![*test]),
         }
     }
 

@@ -27,12 +27,15 @@ pub struct Detecting<'a> {
     /// The service of the last span: mostly that of the next one.
     last: Option<(String, Arc<Places>)>,
     answers: Vec<u8>,
+    /// Which screens have told of the present span.
+    screened: Vec<bool>,
 }
 
 impl<'a> Detecting<'a> {
     /// Begins.
     pub fn new(detector: &'a Detector) -> Self {
-        Self { detector, by_service: HashMap::new(), last: None, answers: vec![UNKNOWN; detector.tests.len()] }
+        let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
+        Self { detector, by_service: HashMap::new(), last: None, answers, screened }
     }
 
     /// Finds the rule that decides about a span, by its id, and what the span belongs to by it.
@@ -42,9 +45,17 @@ impl<'a> Detecting<'a> {
         if places.is_empty() {
             return None;
         }
-        let (detector, answers) = (self.detector, &mut self.answers);
+        let (detector, answers, screened) = (self.detector, &mut self.answers, &mut self.screened);
         answers.fill(UNKNOWN);
+        screened.fill(false);
         let mut ask = |test: usize| {
+            if let Some(place) = detector.screens.place(test).filter(|place| !screened[*place]) {
+                screened[place] = true;
+                detector.screens.askers(place).iter().for_each(|asker| answers[*asker] = FAILS);
+                if let Some(text) = span.fields.get(detector.screens.field(place)) {
+                    detector.screens.find(place, &text, &mut |asker| answers[asker] = UNKNOWN);
+                }
+            }
             if answers[test] == UNKNOWN {
                 let found = span.fields.get(detector.tests.field(test));
                 answers[test] = if detector.tests.passes(test, found.as_deref()) { HOLDS } else { FAILS };

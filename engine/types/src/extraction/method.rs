@@ -6,7 +6,7 @@ use regex::{Regex, RegexBuilder};
 use serde_json::{Map, Value};
 
 use super::json_path::JsonPath;
-use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate};
+use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
 
 /// Longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
@@ -240,6 +240,18 @@ impl Method {
     pub(super) fn fields(&self) -> impl Iterator<Item = &FieldName> {
         let template = if let Self::Template(template) = self { Some(template) } else { None };
         template.into_iter().flat_map(NameTemplate::fields)
+    }
+
+    /// What the source must have for [`Self::run`] to find something, where that is known; `folded`: in any case.
+    pub(super) fn sought(&self, folded: bool) -> Option<Sought> {
+        match self {
+            Self::Regex(regex) => Sought::by_pattern(regex.as_str(), folded),
+            // All texts between placeholders must be there; the longest one is the rarest.
+            Self::Pattern(pieces) => {
+                Sought::part(pieces.iter().map(|(piece, _)| piece.as_str()).max_by_key(|piece| piece.len())?)
+            }
+            _ => None,
+        }
     }
 
     /// Says whether [`Self::run`] finds something, where nobody takes it.

@@ -10,10 +10,11 @@ use quiver_config::families::{RUM_TRANSACTIONS, TRANSACTIONS};
 use quiver_config::{Family, Problem, Result};
 use quiver_query::tables::configured::when;
 use quiver_types::Domain;
+use quiver_types::configured::KeyTransaction;
 use serde_json::{Map, Value, json};
 
 use super::detection::{list, only_members};
-use super::telemetry::{IS_ERROR, name_of, number, quoted};
+use super::telemetry::{IS_ERROR, Row, name_of, number, quoted};
 use super::{Answer, Ask, special_at};
 use crate::effects::configured::{key_of, transaction_condition};
 use crate::state::AppState;
@@ -86,6 +87,7 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let key = key_of(&entity, owner_of(ask.place.family));
         let (start, end) = ask.window()?.sql();
+        let vitals = vitals(ask, &key, &start, &end).await?;
         let row = if ask.sees(Domain::Traces) {
             let (t, frustrates) = (name_of("config@apdex_t"), name_of("config@errors_frustrate"));
             let judged = format!(
@@ -109,21 +111,72 @@ fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         };
         // Without the right to see spans there are no figures.
         let figure = |name: &str| row.as_ref().map_or(Value::Null, |row| number(row, name));
-        let met = |value: Value, bound: Option<f64>, factor: f64| match (value.as_f64(), bound) {
-            (Some(value), Some(bound)) => json!(value * factor <= bound),
-            _ => Value::Null,
-        };
-        Ok(Answer::ok(json!({
+        let mut answer = json!({
             "count": figure("count"), "errorRate": figure("errorRate"), "p50Ms": figure("p50Ms"),
             "p95Ms": figure("p95Ms"), "p99Ms": figure("p99Ms"), "apdex": figure("apdex"),
             "slo": {
                 "latencyMs": figure("latencyMs"), "latencyPercentile": key.latency_percentile,
-                "latencySloMs": key.latency_slo_ms, "latencyMet": met(figure("latencyMs"), key.latency_slo_ms, 1.0),
+                "latencySloMs": key.latency_slo_ms, "latencyMet": met(&figure("latencyMs"), key.latency_slo_ms, 1.0),
                 "errorRateSloPct": key.error_rate_slo_pct,
-                "errorRateMet": met(figure("errorRate"), key.error_rate_slo_pct, 100.0),
+                "errorRateMet": met(&figure("errorRate"), key.error_rate_slo_pct, 100.0),
             },
-        })))
+        });
+        if let Some(vitals) = vitals {
+            answer["vitals"] = vitals;
+        }
+        Ok(Answer::ok(answer))
     })
+}
+
+/// Whether a figure keeps a bound; null where one of them is not known.
+fn met(value: &Value, bound: Option<f64>, factor: f64) -> Value {
+    match (value.as_f64(), bound) {
+        (Some(value), Some(bound)) => json!(value * factor <= bound),
+        _ => Value::Null,
+    }
+}
+
+/// The web vitals of the pages that executions of a transaction loaded, by their addresses without query, beside their
+/// limits; none: it is no transaction of pages. Of reports of one vital the last one counts.
+async fn vitals(ask: &Ask, key: &KeyTransaction, start: &str, end: &str) -> Result<Option<Value>> {
+    if ask.place.family.name != RUM_TRANSACTIONS.name {
+        return Ok(None);
+    }
+    let first = |names: &[&str]| names.iter().map(|name| name_of(name)).collect::<Vec<_>>().join(", ");
+    let page = |names: &[&str]| format!("regexp_replace(coalesce({}), '[?#].*$', '')", first(names));
+    let rows = if ask.sees(Domain::Traces) && ask.sees(Domain::Logs) {
+        ask.rows(format!(
+            "SELECT vital, quantile(value, 0.75) AS p75 FROM (SELECT lower({vital}) AS vital, \
+            last_value(try_cast({value} AS DOUBLE) ORDER BY time) AS value FROM quiver.logs \
+            WHERE time >= {start} AND time < {end} AND service_name = {service} \
+            AND {event} = 'browser.web_vital' AND lower({vital}) IN ('lcp', 'inp', 'cls') \
+            AND {told} IN (SELECT {loaded} FROM quiver.spans WHERE start_time >= {start} AND start_time < {end} \
+            AND service_name = {service} AND {kind} IN ('pageLoad', 'routeChange') AND {holds} = 1) \
+            GROUP BY 1, coalesce({id}, concat(CAST(time AS VARCHAR), {session}))) AS reports GROUP BY 1",
+            vital = name_of("browser.web_vital.name"),
+            value = name_of("browser.web_vital.value"),
+            id = name_of("browser.web_vital.id"),
+            event = name_of("event_name"),
+            session = name_of("session.id"),
+            service = quoted(&key.service),
+            told = page(&["url.full", "browser.document.url.full", "http.url"]),
+            loaded = page(&["attributes.url.full", "attributes.http.url", "attributes.location.href"]),
+            kind = name_of("attributes.bt.kind"),
+            holds = name_of(&when(&transaction_condition(&key.transaction))),
+        ))
+        .await?
+    } else {
+        Vec::new()
+    };
+    let one = |vital: &str, limit: Option<f64>| {
+        let row: Option<&Row> = rows.iter().find(|row| row.get("vital").and_then(Value::as_str) == Some(vital));
+        let p75 = row.map_or(Value::Null, |row| number(row, "p75"));
+        json!({"p75": p75, "limit": limit, "met": met(&p75, limit, 1.0)})
+    };
+    let limits = key.vitals;
+    Ok(Some(json!({
+        "lcpMs": one("lcp", limits.lcp_ms), "inpMs": one("inp", limits.inp_ms), "cls": one("cls", limits.cls),
+    })))
 }
 
 /// Makes key transactions, all or none; each is called after its service and its name.

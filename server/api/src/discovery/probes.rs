@@ -68,7 +68,9 @@ pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
             format!("coalesce({}, {})", of("attributes"), of("resource"))
         }
         (Signal::Logs, FieldName::Intrinsic("_msg")) => "message".to_owned(),
-        (Signal::Logs, FieldName::Intrinsic("severity")) => "severity_text".to_owned(),
+        (Signal::Logs, FieldName::Intrinsic("severity")) => {
+            format!("coalesce({}, severity_text, {})", quoted("severity"), quoted("level"))
+        }
         (Signal::Logs, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => quoted(key),
         (Signal::Metrics, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
             let (own, other) = (quoted(&format!("labels.{key}")), quoted(&format!("labels.{}", plain(key))));

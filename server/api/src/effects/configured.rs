@@ -3,7 +3,7 @@
 use quiver_config::families::{APDEX_THRESHOLDS, PROCESSES, RUM_TRANSACTIONS, TRANSACTIONS, steps};
 use quiver_config::{Config, Entity, Result, duration_ms};
 use quiver_types::configured::{
-    ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind,
+    ApdexThreshold, Configured, Judging, KeyTransaction, NamePattern, Process, ProcessStep, StepKind, Vitals,
 };
 use serde_json::{Map, Value, json};
 
@@ -50,6 +50,7 @@ pub(crate) async fn judging(config: &Config, is_rum: bool) -> Result<Judging> {
 /// A key transaction; `owner` is the member that says whose it is.
 pub(crate) fn key_of(entity: &Entity, owner: &str) -> KeyTransaction {
     let number = |key: &str| entity.body.get(key).and_then(Value::as_f64);
+    let vital = |key: &str| entity.body.get("vitals").and_then(|vitals| vitals.get(key)).and_then(Value::as_f64);
     KeyTransaction {
         id: entity.id.clone(),
         name: text(&entity.body, "name").to_owned(),
@@ -61,6 +62,7 @@ pub(crate) fn key_of(entity: &Entity, owner: &str) -> KeyTransaction {
         latency_slo_ms: number("latencySloMs"),
         latency_percentile: number("latencyPercentile").unwrap_or(95.0),
         error_rate_slo_pct: number("errorRateSloPct"),
+        vitals: Vitals { lcp_ms: vital("lcpMs"), inp_ms: vital("inpMs"), cls: vital("cls") },
         updated_ms: entity.updated_ms(),
     }
 }

@@ -15,6 +15,27 @@ pub(crate) fn rows_of(condition: &Condition) -> LogFilter {
     condition.visit(&mut Rows)
 }
 
+/// Fields that tell how severe a record is: the first that is there counts, as at ingest.
+const SEVERITY: [&str; 3] = ["severity", "severity_text", "level"];
+
+/// The fields of a record that a name means.
+fn names_of(field: &FieldName) -> Vec<&str> {
+    match field {
+        FieldName::Intrinsic("severity") => SEVERITY.to_vec(),
+        FieldName::Intrinsic(name) => vec![*name],
+        FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => vec![key.as_str()],
+    }
+}
+
+/// What is asked of a field that is there, and whether it must not hold.
+fn positive(test: &Test) -> (Test, bool) {
+    match test {
+        Test::NotIn(none, folded) => (Test::In(none.clone(), *folded), true),
+        Test::Exists(there) => (Test::Exists(true), !there),
+        other => (other.clone(), false),
+    }
+}
+
 struct Rows;
 
 /// What a condition asks of a field. A field that is missing fulfils nothing.
@@ -56,16 +77,17 @@ impl Visitor<LogFilter> for Rows {
     }
 
     fn test(&mut self, field: &FieldName, test: &Test) -> LogFilter {
-        let name = match field {
-            FieldName::Intrinsic(name) => (*name).to_owned(),
-            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key.clone(),
+        let (asked, negative) = positive(test);
+        let of = |name: &str, test: &Test| LogFilter::Value {
+            field: FieldPattern::Name(name.to_owned()),
+            matcher: Arc::new(Asked(test.clone())),
         };
-        let (positive, negative) = match test {
-            Test::NotIn(none, folded) => (Test::In(none.clone(), *folded), true),
-            Test::Exists(there) => (Test::Exists(true), !there),
-            other => (other.clone(), false),
-        };
-        let filter = LogFilter::Value { field: FieldPattern::Name(name), matcher: Arc::new(Asked(positive)) };
+        let mut names = names_of(field).into_iter().rev();
+        let last = names.next().map_or_else(|| LogFilter::Or(Vec::new()), |name| of(name, &asked));
+        let filter = names.fold(last, |behind, name| {
+            let lacks = LogFilter::Not(Box::new(of(name, &Test::Exists(true))));
+            LogFilter::Or(vec![of(name, &asked), LogFilter::And(vec![lacks, behind])])
+        });
         if negative { LogFilter::Not(Box::new(filter)) } else { filter }
     }
 }
@@ -101,31 +123,36 @@ impl Visitor<String> for Writer {
     }
 
     fn test(&mut self, field: &FieldName, test: &Test) -> String {
-        let name = match field {
-            FieldName::Intrinsic(name) => (*name).to_owned(),
-            FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key) => key.clone(),
-        };
-        let field = quoted(&name);
-        match test {
-            Test::In(any, folded) => one_of(&field, any.iter().map(|o| o.text.as_str()), *folded),
-            Test::NotIn(none, folded) => {
-                format!("!({})", one_of(&field, none.iter().map(|o| o.text.as_str()), *folded))
-            }
-            Test::Contains(part, folded) => found(&field, &escaped(part, *folded)),
-            Test::Starts(part, folded) => found(&field, &format!("^(?:{})", escaped(part, *folded))),
-            Test::Ends(part, folded) => found(&field, &format!("(?:{})$", escaped(part, *folded))),
-            Test::Glob(glob) => found(&field, glob.regex().as_str()),
-            Test::Regex(regex) => found(&field, regex.as_str()),
-            Test::Exists(true) => format!("{field}:*"),
-            Test::Exists(false) => format!("!({field}:*)"),
-            Test::Within(low, high) => {
-                let bound = |sign: &str, (operand, itself): &(quiver_types::condition::Operand, bool)| {
-                    format!("{field}:{sign}{}{}", if *itself { "=" } else { "" }, quoted(&operand.text))
-                };
-                let parts: Vec<String> =
-                    low.iter().map(|b| bound(">", b)).chain(high.iter().map(|b| bound("<", b))).collect();
-                format!("({field}:* {})", parts.join(" "))
-            }
+        let (asked, negative) = positive(test);
+        let mut names = names_of(field).into_iter().rev().map(quoted);
+        let last = names.next().map_or_else(|| "!*".to_owned(), |name| asks(&name, &asked));
+        let text = names.fold(last, |behind, name| format!("({} or (!({name}:*) and {behind}))", asks(&name, &asked)));
+        match negative {
+            true => format!("!({text})"),
+            false => text,
+        }
+    }
+}
+
+/// What a test asks of a field whose name is quoted.
+fn asks(field: &str, test: &Test) -> String {
+    match test {
+        Test::In(any, folded) => one_of(field, any.iter().map(|o| o.text.as_str()), *folded),
+        Test::NotIn(none, folded) => format!("!({})", one_of(field, none.iter().map(|o| o.text.as_str()), *folded)),
+        Test::Contains(part, folded) => found(field, &escaped(part, *folded)),
+        Test::Starts(part, folded) => found(field, &format!("^(?:{})", escaped(part, *folded))),
+        Test::Ends(part, folded) => found(field, &format!("(?:{})$", escaped(part, *folded))),
+        Test::Glob(glob) => found(field, glob.regex().as_str()),
+        Test::Regex(regex) => found(field, regex.as_str()),
+        Test::Exists(true) => format!("{field}:*"),
+        Test::Exists(false) => format!("!({field}:*)"),
+        Test::Within(low, high) => {
+            let bound = |sign: &str, (operand, itself): &(quiver_types::condition::Operand, bool)| {
+                format!("{field}:{sign}{}{}", if *itself { "=" } else { "" }, quoted(&operand.text))
+            };
+            let parts: Vec<String> =
+                low.iter().map(|b| bound(">", b)).chain(high.iter().map(|b| bound("<", b))).collect();
+            format!("({field}:* {})", parts.join(" "))
         }
     }
 }
@@ -163,6 +190,10 @@ mod tests {
             json!({"any": [leaf("eq", json!("x")), {"not": leaf("regex", json!("y"))}]}),
             r#"(("a.b":="x") or !(("a.b":* "a.b":~"y")))"#,
         );
+        let severity = |op: &str| json!({"field": "severity", "op": op, "value": "error"});
+        let first = r#"(("severity":="error") or (!("severity":*) and (("severity_text":="error") or (!("severity_text":*) and ("level":="error")))))"#;
+        check(severity("eq"), first);
+        check(severity("ne"), &format!("!({first})"));
         for op in ["startsWith", "endsWith", "glob", "gt", "lt"] {
             let text = text_of(&Condition::parse(&leaf(op, json!("7"))).unwrap());
             quiver_logsql::request::extra_filter(&text).unwrap_or_else(|e| panic!("{text}: {e}"));

@@ -138,7 +138,7 @@ impl Work<'_> {
         let mut after = Entity { version: before.version + 1, updated_ms: self.now_ms, ..before.clone() };
         after.updated_by.clone_from(&self.caller.name);
         forget(&mut after.body, gone);
-        self.store(of, &after, "UPDATE").await?;
+        self.store(of, Some(&before), &after, "UPDATE").await?;
         let sql = "DELETE FROM entity_link WHERE family = ? AND id = ? AND to_id = ?";
         statement(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
         audit::changed(self, of, "UPDATE", Some(&before), Some(&after)).await

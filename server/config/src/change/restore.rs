@@ -7,7 +7,7 @@ use super::{Done, Reading, System, Work};
 use crate::document::{Entity, Place};
 use crate::family::Family;
 use crate::fields::Mode;
-use crate::problem::{Problem, Result};
+use crate::problem::{Problem, ProblemKind, Result};
 
 impl Work<'_> {
     pub(super) async fn restore(
@@ -20,7 +20,11 @@ impl Work<'_> {
     ) -> Result<Done> {
         let sql = "SELECT body FROM entity_version WHERE family = ? AND id = ? AND version = ? AND owner = ?";
         let row = statement(sql).bind(place.family.name).bind(&id).bind(version).bind(&place.owner);
-        let row = row.fetch_optional(&mut *self.db).await?.ok_or_else(|| Problem::not_found(&id))?;
+        let row = row.fetch_optional(&mut *self.db).await?;
+        let row = row.ok_or_else(|| match &before {
+            Some(_) => Problem::new(ProblemKind::NotFound, "NOT_FOUND", format!("version {version} is not kept")),
+            None => Problem::not_found(&id),
+        })?;
         let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
         if before.is_none() && !place.family.shows(self.caller, &body, None) {
             return Err(Problem::not_found(&id));

@@ -253,6 +253,12 @@ async fn many_at_once() {
         wrong[2]["nmae"] = json!(1);
         let problem = fx.config.put_many(&place, &Caller::system(), wrong, false).await.unwrap_err();
         assert_eq!(problem.errors[0].field, "/items/2/nmae");
+        // One that stands twice, by its id.
+        let id = done.items[0]["id"].clone();
+        let mut twice = vec![items[0].clone(), items[0].clone()];
+        twice.iter_mut().for_each(|item| item["id"] = id.clone());
+        let problem = fx.config.put_many(&place, &Caller::system(), twice, false).await.unwrap_err();
+        assert_eq!((problem.code, problem.errors[0].field.as_str()), ("DUPLICATE", "/items/1"));
         let query = ListQuery::parse(family, &[("q".to_owned(), "000".to_owned())], &[]).unwrap();
         let ids = fx.config.ids_of(&place, &query, &Caller::system()).await.unwrap();
         assert_eq!(ids.len(), 5);

@@ -3,7 +3,8 @@
 use quiver_database::statement;
 
 use super::*;
-use crate::families::{RULE_GROUPS, RULES, TRANSACTIONS};
+use crate::families::{RESOURCES, RULE_GROUPS, RULES, SERVICE_TYPE_ID, TRANSACTIONS};
+use crate::narrowed::Narrowed;
 
 /// All pages of a list: ids in their order.
 async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
@@ -125,4 +126,162 @@ async fn rows_of_earlier_builds_are_filled_in() {
     fx.config.fill_sort_texts().await.unwrap();
     assert_eq!(fx.names(&GROUPS, &[("limit", "2")]).await, ["a", "b"]);
     assert_eq!(fx.names(&GROUPS, &[("name", "c")]).await, ["c"]);
+}
+
+/// Resources with what lists are filtered and sorted by.
+async fn resources(fx: &Fixture, many: usize) {
+    for n in 0..many {
+        fx.clock.0.fetch_add(if n % 3 == 0 { 1000 } else { 0 }, SeqCst);
+        let name = format!("s{:02}", n * 7 % many);
+        let mut body = json!({
+            "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 5),
+            "tags": (0..n % 3).map(|tag| format!("t{tag}")).collect::<Vec<_>>(),
+            "state": ["active", "inactive", "retired"][n * n % 3],
+            "attributes": {"service.name": name.clone()},
+        });
+        if n % 4 != 0 {
+            body["service"] = json!(name);
+            body["labels"] = json!({"team": ["a", "b", ""][n % 3], "k8s.io/zone": "x".repeat(100 + n * 10)});
+        }
+        fx.create(&RESOURCES, body).await.unwrap();
+    }
+}
+
+#[tokio::test]
+async fn any_field_gives_an_order() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let system = Caller::system();
+    for sort in ["service", "-service", "state", "-state", "key", "-firstSeen", "health", "createdBy", "typeId"] {
+        for more in [&[][..], &[("count", "true")], &[("state", "retired")], &[("q", "shop 3")]] {
+            same_as_whole(&fx, &RESOURCES, &system, sort, more).await;
+        }
+    }
+}
+
+/// Filters that the index knows give the entities that each of them alone says it is.
+#[tokio::test]
+async fn filters_find_the_same() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let all = fx.list(&RESOURCES, &[("limit", "1000")]).await.unwrap().items;
+    assert_eq!(all.len(), 60);
+    let place = Place::of(&RESOURCES);
+    let check = async |text: &str, known: Option<bool>| {
+        let parameters = [("filter".to_owned(), text.to_owned()), ("count".to_owned(), "true".to_owned())];
+        let query = ListQuery::parse(&RESOURCES, &parameters, &[]).unwrap();
+        let filter = query.filter.clone().unwrap();
+        assert_eq!(
+            Narrowed::of(Some(&filter), &place, &Caller::system()).map(|narrowed| narrowed.exact),
+            known,
+            "{text}"
+        );
+        let expected: Vec<&Value> = all.iter().filter(|item| filter.allows(item)).map(|item| &item["id"]).collect();
+        for sort in ["displayName", "service", "displayName,state"] {
+            for limit in ["1", "1000"] {
+                let parameters = [("filter", text), ("count", "true"), ("sort", sort), ("limit", limit)];
+                let page = fx.list(&RESOURCES, &parameters).await.unwrap();
+                assert_eq!(page.total, Some(expected.len()), "{text} by {sort}");
+                let mut found: Vec<&Value> = page.items.iter().map(|item| &item["id"]).collect();
+                assert_eq!(found.len(), expected.len().min(limit.parse().unwrap()), "{text} by {sort}");
+                found.retain(|id| !expected.contains(id));
+                assert!(found.is_empty(), "{text} by {sort}");
+            }
+        }
+    };
+    let id = all[7]["id"].as_str().unwrap();
+    check(&format!(r#"id eq "{id}" or state eq "retired""#), Some(true)).await;
+    check(r#"service eq "s10""#, Some(true)).await;
+    check("service eq null", Some(true)).await;
+    check("service ne null and service pr", Some(true)).await;
+    check(r#"service sw "s1" or service in ("s20", "s21", null)"#, Some(true)).await;
+    check(r#"service gt "s30" and service le "s50" and not (state eq "active")"#, Some(true)).await;
+    check(r#"state lt "b" or service ge "s55""#, Some(true)).await;
+    check(r#"tags eq "t1""#, Some(true)).await;
+    check(r#"tags ne "t1" and tags pr"#, Some(true)).await;
+    check("tags eq null", None).await;
+    check(r#"labels.team eq "a""#, Some(true)).await;
+    check(r#"labels.team ne "a""#, Some(true)).await;
+    check(r#"labels.team pr and not labels.none pr"#, Some(true)).await;
+    check("labels.team eq null", None).await;
+    check(&format!(r#"labels.k8s.io/zone eq "{}""#, "x".repeat(110)), Some(true)).await;
+    // As many characters as are kept of a label, or more: others may begin alike.
+    check(&format!(r#"labels.k8s.io/zone eq "{}""#, "x".repeat(370)), Some(false)).await;
+    check(&format!(r#"not (labels.k8s.io/zone eq "{}")"#, "x".repeat(370)), None).await;
+    check(r#"createdAt gt "2027-01-15T08:00:05Z" and version eq 1"#, Some(false)).await;
+    check(r#"updatedAt ne "2027-01-15T08:00:05Z""#, Some(true)).await;
+    check(r#"displayName co "3" and state eq "active""#, Some(false)).await;
+    check(r#"displayName co "3" or state eq "active""#, None).await;
+    check(r#"createdBy eq "system" and managedBy ne "ui""#, Some(true)).await;
+}
+
+/// Who sees few services of many has their resources from the index.
+#[tokio::test]
+async fn rights_are_looked_up() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let all = fx.list(&RESOURCES, &[("limit", "1000")]).await.unwrap().items;
+    let place = Place::of(&RESOURCES);
+    let cases: [(&[&str], &[&str], bool); 3] = [
+        (&["{view, resources, s10}", "{view, resources, s11}"], &["s10", "s11"], true),
+        (&["{view, resources, s2*}", "{edit, resources, s30}"], &["s2", "s30"], false),
+        (&["{view, resources, other}"], &["other"], true),
+    ];
+    for (triples, services, exact) in cases {
+        let narrow = caller(triples);
+        assert_eq!(Narrowed::of(None, &place, &narrow).map(|narrowed| narrowed.exact), Some(exact), "{triples:?}");
+        for filter in ["", r#"state eq "active""#] {
+            let wanted = |item: &&Map<String, Value>| {
+                let service = item["service"].as_str().unwrap_or_default();
+                services.iter().any(|name| service.starts_with(name))
+                    && (filter.is_empty() || item["state"] == "active")
+            };
+            let expected = all.iter().filter(wanted).count();
+            for sort in ["displayName", "service", "displayName,state"] {
+                let mut parameters = vec![("count", "true"), ("limit", "3"), ("sort", sort)];
+                parameters.extend((!filter.is_empty()).then_some(("filter", filter)));
+                let own: Vec<(String, String)> =
+                    parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+                let query = ListQuery::parse(&RESOURCES, &own, &[]).unwrap();
+                let page = fx.config.list(&place, &query, &narrow).await.unwrap();
+                assert_eq!((page.total, page.items.len()), (Some(expected), expected.min(3)), "{triples:?} {sort}");
+                assert!(page.items.iter().all(|item| wanted(&item)), "{triples:?} {sort}");
+                let found = walk(&fx, &RESOURCES, &narrow, &parameters).await;
+                assert_eq!(found.len(), expected, "{triples:?} {sort}");
+            }
+        }
+    }
+    let nobody = caller(&["{view, logs, *}"]);
+    assert!(walk(&fx, &RESOURCES, &nobody, &[]).await.is_empty());
+}
+
+/// The index follows each change, and is made anew where a build knows other fields.
+#[tokio::test]
+async fn the_index_follows_changes() {
+    let fx = fixture().await;
+    fx.admin().await;
+    resources(&fx, 12).await;
+    let rows = async || {
+        let sql = "SELECT family || ' ' || owner || ' ' || field || ' ' || value || ' ' || id FROM entity_value \
+            ORDER BY family, owner, field, value, id";
+        let rows = statement(sql).fetch_all(&fx.config.pool).await.unwrap();
+        rows.iter().map(|row| row.try_get::<String>(0).unwrap()).collect::<Vec<_>>()
+    };
+    let ids = walk(&fx, &RESOURCES, &Caller::system(), &[]).await;
+    fx.op(&RESOURCES, patch(&ids[0], json!({"tags": ["x", "y"], "labels": {"team": null, "new": "z"}}))).await.unwrap();
+    fx.op(&RESOURCES, patch(&ids[1], json!({"service": null, "state": "retired"}))).await.unwrap();
+    fx.op(&RESOURCES, delete(&ids[2])).await.unwrap();
+    fx.op(&RESOURCES, delete(&ids[3])).await.unwrap();
+    fx.op(&RESOURCES, Op::Restore { id: ids[3].clone(), version: 1 }).await.unwrap();
+    let seen = Seen { id: ids[4].clone(), last_ms: Some(NOW), health: "warning" };
+    fx.config.seen(&[seen]).await.unwrap();
+    let items = vec![json!({"id": ids[5].clone(), "typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "other"}})];
+    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items.clone(), true).await.unwrap();
+    fx.config.put_many(&Place::of(&RESOURCES), &Caller::system(), items, false).await.unwrap();
+    let kept = rows().await;
+    assert!(kept.iter().any(|row| row.ends_with(&format!("health 3warning {}", ids[4]))));
+    assert!(!kept.iter().any(|row| row.ends_with(&ids[2])));
+    statement("UPDATE entity_value_of SET fields = 'others'").execute(&fx.config.pool).await.unwrap();
+    fx.config.fill_values().await.unwrap();
+    assert_eq!(rows().await, kept);
 }

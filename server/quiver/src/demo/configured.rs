@@ -1,9 +1,10 @@
-//! What the demo's shop is configured with: transactions and the key ones among them, pages, thresholds, a process, fields out
-//! of messages. It is made at the first start only: what somebody changes or deletes stays so.
+//! What the demo's shop is configured with: transactions and the key ones among them, pages, thresholds, a process, segments,
+//! fields out of messages. It is made at the first start only: what somebody changes or deletes stays so.
 
 use quiver_api::AppState;
 use quiver_config::families::{
-    APDEX_THRESHOLDS, DETECTION_RULES, EXTRACTION_RULES, PROCESSES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, TRANSACTIONS,
+    APDEX_THRESHOLDS, DETECTION_RULES, EXTRACTION_RULES, PROCESSES, RUM_DETECTION_RULES, RUM_TRANSACTIONS, SEGMENTS,
+    TRANSACTIONS,
 };
 use quiver_config::{Caller, Family, Place, Result};
 use serde_json::{Value, json};
@@ -51,6 +52,7 @@ fn entities() -> Vec<(&'static Family, Vec<Value>)> {
             ],
         ),
         (&PROCESSES, vec![process()]),
+        (&SEGMENTS, segments()),
         (
             &EXTRACTION_RULES,
             vec![
@@ -63,6 +65,27 @@ fn entities() -> Vec<(&'static Family, Vec<Value>)> {
                         {"field": "operation", "from": "operation", "transform": "lower"}]}),
             ],
         ),
+    ]
+}
+
+/// Parts of the shop that people look at by themselves.
+fn segments() -> Vec<Value> {
+    let everywhere = |condition: Value| json!({"metrics": condition, "logs": condition, "spans": condition});
+    let service = |op: &str, value: Value| everywhere(json!({"field": "service.name", "op": op, "value": value}));
+    let severe = json!({"field": "severity", "op": "in", "value": ["error", "warn"]});
+    let failed = json!({"field": "span.status", "op": "eq", "value": "error"});
+    let browser = json!({"field": "resource.telemetry.sdk.language", "op": "eq", "value": "webjs"});
+    vec![
+        json!({"key": "orders", "name": "The way of an order", "description": "The services that an order passes.",
+            "visibility": "shared",
+            "conditions": service("in", json!(["checkout", "payment", "orders", "notification"]))}),
+        json!({"key": "service", "name": "One service", "visibility": "shared",
+            "description": "That of the variable: segment=service&segment.service=cart.",
+            "variables": [{"name": "service", "default": "checkout"}], "conditions": service("eq", json!("$service"))}),
+        json!({"key": "failures", "name": "What fails", "description": "Spans that failed, warnings and errors.",
+            "visibility": "shared", "conditions": {"logs": severe, "spans": failed}}),
+        json!({"key": "customers", "name": "What customers see", "description": "What browsers tell, and nothing else.",
+            "visibility": "shared", "strict": true, "conditions": {"spans": browser}}),
     ]
 }
 
@@ -93,4 +116,26 @@ pub(super) async fn make(app: &AppState) -> Result<()> {
         }
     }
     app.effects.refresh(&app.config).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What the first start would not take stops the demo.
+    #[test]
+    fn entities_obey_their_families() {
+        for (family, items) in entities() {
+            assert!(!items.is_empty(), "{}", family.name);
+            for item in items {
+                let body = item.as_object().expect("an object");
+                let mut errors = Vec::new();
+                (family.rules)(body, &mut errors);
+                assert!(errors.is_empty(), "{item}: {errors:?}");
+                let known = |key: &String| family.all_fields().any(|field| field.name == *key);
+                let unknown: Vec<&String> = body.keys().filter(|key| !known(key)).collect();
+                assert!(unknown.is_empty(), "{item}: {unknown:?}");
+            }
+        }
+    }
 }

@@ -1,0 +1,298 @@
+//! `resources` and `resource_relationships`: managed resources as they are configured now, and what relates them. Who made
+//! the rows is who keeps the configuration; here they are cut to what the caller sees.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Float64Array, Int64Array, MapArray, RecordBatch, StringViewArray,
+    TimestampMillisecondArray,
+};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, TableProvider};
+use quiver_types::{Domain, Error, Result};
+
+use super::cells::{TextMaps, text, text_map, time};
+use super::named::{Ask, NamedTable};
+use crate::error::from_datafusion;
+
+/// What attributes are named by in statements, before their keys.
+const ATTRIBUTES: &str = "attributes.";
+/// Columns with the services of which all must be seen.
+const SERVICE: &str = "service_name";
+const TARGET_SERVICE: &str = "target_service_name";
+
+/// A managed resource; empty texts are NULL.
+#[derive(Debug, Clone, Default)]
+pub struct ManagedResource<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its name.
+    pub display_name: &'a str,
+    /// Its identity.
+    pub key: &'a str,
+    /// The key of its type.
+    pub kind: &'a str,
+    /// The key of the CI class of the type.
+    pub ci_class: &'a str,
+    /// The key of the subclass.
+    pub ci_subclass: &'a str,
+    /// `active`, `inactive`, `retired`.
+    pub state: &'a str,
+    /// `ok`, `warning`, `critical`, `unknown`.
+    pub health: &'a str,
+    /// Its service.
+    pub service: &'a str,
+    /// `discovered`, `manual`, `import`.
+    pub source: &'a str,
+    /// Attributes in order of their keys.
+    pub attributes: Vec<(&'a str, String)>,
+    /// When telemetry told of it first, Unix milliseconds.
+    pub first_seen_ms: Option<i64>,
+    /// When last.
+    pub last_seen_ms: Option<i64>,
+    /// How many relationships name it.
+    pub relationships: i64,
+}
+
+/// One end of a relationship; empty texts are NULL.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct RelatedResource<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its name.
+    pub display_name: &'a str,
+    /// The key of its type.
+    pub kind: &'a str,
+    /// Its service.
+    pub service: &'a str,
+}
+
+/// A relationship of two resources.
+#[derive(Debug, Clone, Default)]
+pub struct ManagedRelationship<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The key of its type.
+    pub kind: &'a str,
+    /// Where it comes from.
+    pub source: RelatedResource<'a>,
+    /// Where it goes to.
+    pub target: RelatedResource<'a>,
+    /// `discovered`, `manual`, `import`.
+    pub origin: &'a str,
+    /// How sure it is, 0 to 1.
+    pub confidence: Option<f64>,
+    /// Since when it holds, Unix milliseconds.
+    pub valid_from_ms: Option<i64>,
+    /// Until when.
+    pub valid_to_ms: Option<i64>,
+}
+
+/// A table over them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum ResourceTable {
+    /// A row a resource.
+    Resources,
+    /// A row a relationship.
+    Relationships,
+}
+
+fn resource_columns() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        text("id"),
+        text("display_name"),
+        text("key"),
+        text("type"),
+        text("ci_class"),
+        text("ci_subclass"),
+        text("state"),
+        text("health"),
+        text(SERVICE),
+        text("source"),
+        text_map("attributes"),
+        time("first_seen", TimeUnit::Millisecond),
+        time("last_seen", TimeUnit::Millisecond),
+        Field::new("relationships", DataType::Int64, true),
+    ]))
+}
+
+fn relationship_columns() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        text("id"),
+        text("type"),
+        text("source_id"),
+        text("source_name"),
+        text("source_type"),
+        text(SERVICE),
+        text("target_id"),
+        text("target_name"),
+        text("target_type"),
+        text(TARGET_SERVICE),
+        text("origin"),
+        Field::new("confidence", DataType::Float64, true),
+        time("valid_from", TimeUnit::Millisecond),
+        time("valid_to", TimeUnit::Millisecond),
+    ]))
+}
+
+fn texts<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
+}
+
+fn times<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
+}
+
+fn batch(columns: SchemaRef, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+    RecordBatch::try_new(columns, arrays).map_err(|e| Error::internal("cannot list resources").with_source(e))
+}
+
+/// Rows of `resources`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn resource_rows(rows: &[ManagedResource<'_>]) -> Result<RecordBatch> {
+    let mut attributes = TextMaps::default();
+    for row in rows {
+        row.attributes.iter().for_each(|(key, value)| attributes.push(key, value));
+        attributes.end();
+    }
+    let arrays: Vec<ArrayRef> = vec![
+        texts(rows, |row| row.id),
+        texts(rows, |row| row.display_name),
+        texts(rows, |row| row.key),
+        texts(rows, |row| row.kind),
+        texts(rows, |row| row.ci_class),
+        texts(rows, |row| row.ci_subclass),
+        texts(rows, |row| row.state),
+        texts(rows, |row| row.health),
+        texts(rows, |row| row.service),
+        texts(rows, |row| row.source),
+        Arc::new(attributes.finish()?),
+        times(rows, |row| row.first_seen_ms),
+        times(rows, |row| row.last_seen_ms),
+        Arc::new(rows.iter().map(|row| Some(row.relationships)).collect::<Int64Array>()),
+    ];
+    batch(resource_columns(), arrays)
+}
+
+/// Rows of `resource_relationships`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn relationship_rows(rows: &[ManagedRelationship<'_>]) -> Result<RecordBatch> {
+    let arrays: Vec<ArrayRef> = vec![
+        texts(rows, |row| row.id),
+        texts(rows, |row| row.kind),
+        texts(rows, |row| row.source.id),
+        texts(rows, |row| row.source.display_name),
+        texts(rows, |row| row.source.kind),
+        texts(rows, |row| row.source.service),
+        texts(rows, |row| row.target.id),
+        texts(rows, |row| row.target.display_name),
+        texts(rows, |row| row.target.kind),
+        texts(rows, |row| row.target.service),
+        texts(rows, |row| row.origin),
+        Arc::new(rows.iter().map(|row| row.confidence).collect::<Float64Array>()),
+        times(rows, |row| row.valid_from_ms),
+        times(rows, |row| row.valid_to_ms),
+    ];
+    batch(relationship_columns(), arrays)
+}
+
+/// The values of an attribute.
+fn attribute(maps: &MapArray, key: &str) -> Option<StringViewArray> {
+    let (keys, values) = (maps.keys().as_string_opt::<i32>()?, maps.values().as_string_opt::<i32>()?);
+    let value = |ends: &[i32]| {
+        let mut places = ends[0] as usize..ends[1] as usize;
+        places.find(|at| keys.value(*at) == key).map(|at| values.value(at))
+    };
+    Some(maps.value_offsets().windows(2).map(value).collect())
+}
+
+#[async_trait]
+impl NamedTable for ResourceTable {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Resources => "resources",
+            Self::Relationships => "resource_relationships",
+        }
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Resources
+    }
+
+    fn columns(&self) -> SchemaRef {
+        match self {
+            Self::Resources => resource_columns(),
+            Self::Relationships => relationship_columns(),
+        }
+    }
+
+    fn finds(&self, column: &str) -> bool {
+        *self == Self::Resources && column.strip_prefix(ATTRIBUTES).is_some_and(|key| !key.is_empty())
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let fault = || Error::internal("a column of resources is of another type");
+        let all = ask.sources.configuration.resources().await?;
+        let rows = match self {
+            Self::Resources => &all.resources,
+            Self::Relationships => &all.relationships,
+        };
+        let mut rows = rows.clone().unwrap_or_else(|| RecordBatch::new_empty(self.columns()));
+        let access = ask.access(Domain::Resources);
+        if !access.is_full() {
+            let services: Vec<StringViewArray> = [SERVICE, TARGET_SERVICE]
+                .iter()
+                .filter_map(|name| rows.column_by_name(name)?.as_string_view_opt().cloned())
+                .collect();
+            // What belongs to no service is seen by who sees all.
+            let sees = |row: usize| services.iter().all(|of| of.is_valid(row) && access.allows(of.value(row)));
+            let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+            rows = filter_record_batch(&rows, &seen)
+                .map_err(|e| Error::internal("cannot choose resources").with_source(e))?;
+        }
+        let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| Field::clone(field)).collect();
+        let mut arrays = rows.columns().to_vec();
+        for name in ask.found {
+            let maps = rows.column_by_name("attributes").and_then(|column| column.as_map_opt()).ok_or_else(fault)?;
+            let key = name.strip_prefix(ATTRIBUTES).unwrap_or(name);
+            fields.push(text(name.clone()));
+            arrays.push(Arc::new(attribute(maps, key).ok_or_else(fault)?));
+        }
+        let schema = Arc::new(Schema::new(fields));
+        let rows = batch(Arc::clone(&schema), arrays)?;
+        Ok(Arc::new(MemTable::try_new(schema, vec![vec![rows]]).map_err(from_datafusion)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_and_attributes() {
+        let one = ManagedResource {
+            id: "1",
+            key: "cart",
+            attributes: vec![("host.name", "h1".to_owned()), ("region", "eu".to_owned())],
+            first_seen_ms: Some(5),
+            ..ManagedResource::default()
+        };
+        let rows = resource_rows(&[one, ManagedResource { id: "2", ..ManagedResource::default() }]).unwrap();
+        assert_eq!((rows.num_rows(), rows.schema()), (2, ResourceTable::Resources.columns()));
+        assert!(rows.column_by_name("service_name").unwrap().is_null(0), "empty texts are NULL");
+        let maps = rows.column_by_name("attributes").unwrap().as_map();
+        let regions = attribute(maps, "region").unwrap();
+        assert_eq!((regions.value(0), regions.is_null(1)), ("eu", true));
+        let related = relationship_rows(&[ManagedRelationship { id: "r", ..ManagedRelationship::default() }]).unwrap();
+        assert_eq!(related.schema(), ResourceTable::Relationships.columns());
+        assert!(
+            ResourceTable::Resources.finds("attributes.a.b") && !ResourceTable::Relationships.finds("attributes.a")
+        );
+    }
+}

@@ -1,0 +1,112 @@
+//! Managed resources and their relationships as rows of tables.
+
+use std::collections::HashMap;
+
+use quiver_config::families::{
+    CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES,
+};
+use quiver_config::json::time_of;
+use quiver_config::{Config, Entity, Family, Problem};
+use quiver_query::tables::resources::{
+    ManagedRelationship, ManagedResource, RelatedResource, relationship_rows, resource_rows,
+};
+use quiver_types::configured::Resources;
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::{Map, Value};
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn time(entity: &Entity, key: &str) -> Option<i64> {
+    entity.body.get(key).and_then(Value::as_str).and_then(time_of)
+}
+
+async fn all(config: &Config, family: &Family) -> Result<Vec<Entity>> {
+    let gone = |problem: Problem| {
+        Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
+            .with_source(std::io::Error::other(problem.detail))
+    };
+    config.all(family).await.map_err(gone)
+}
+
+fn by_id(entities: &[Entity]) -> HashMap<&str, &Entity> {
+    entities.iter().map(|entity| (entity.id.as_str(), entity)).collect()
+}
+
+/// The key of what an id names.
+fn key_of<'a>(known: &HashMap<&str, &'a Entity>, id: &str) -> &'a str {
+    known.get(id).map_or("", |entity| text(&entity.body, "key"))
+}
+
+/// Attributes in order of their keys, as texts.
+fn attributes(entity: &Entity) -> Vec<(&str, String)> {
+    let all = entity.body.get("attributes").and_then(Value::as_object).into_iter().flat_map(Map::iter);
+    let mut all: Vec<(&str, String)> = all
+        .filter(|(_, value)| !value.is_null())
+        .map(|(key, value)| (key.as_str(), value.as_str().map_or_else(|| value.to_string(), str::to_owned)))
+        .collect();
+    all.sort_unstable();
+    all
+}
+
+/// All of them.
+///
+/// # Errors
+/// Unavailable: the database is gone.
+pub(super) async fn rows(config: &Config) -> Result<Resources> {
+    let (types, classes) = (all(config, &RESOURCE_TYPES).await?, all(config, &CI_CLASSES).await?);
+    let (subclasses, relations) = (all(config, &CI_SUBCLASSES).await?, all(config, &RELATIONSHIP_TYPES).await?);
+    let (resources, relationships) = (all(config, &RESOURCES).await?, all(config, &RELATIONSHIPS).await?);
+    let (types, classes) = (by_id(&types), by_id(&classes));
+    let (subclasses, relations) = (by_id(&subclasses), by_id(&relations));
+    let mut degrees: HashMap<&str, i64> = HashMap::new();
+    for relationship in &relationships {
+        for end in ["sourceId", "targetId"] {
+            *degrees.entry(text(&relationship.body, end)).or_default() += 1;
+        }
+    }
+    let known = by_id(&resources);
+    let end = |entity: &Entity, key: &str| {
+        let Some(entity) = known.get(text(&entity.body, key)) else { return RelatedResource::default() };
+        RelatedResource {
+            id: &entity.id,
+            display_name: text(&entity.body, "displayName"),
+            kind: key_of(&types, text(&entity.body, "typeId")),
+            service: text(&entity.body, "service"),
+        }
+    };
+    let listed = resources.iter().map(|entity| {
+        let kind = types.get(text(&entity.body, "typeId"));
+        let of_kind = |key: &str| kind.map_or("", |kind| text(&kind.body, key));
+        ManagedResource {
+            id: &entity.id,
+            display_name: text(&entity.body, "displayName"),
+            key: text(&entity.body, "key"),
+            kind: of_kind("key"),
+            ci_class: key_of(&classes, of_kind("ciClassId")),
+            ci_subclass: key_of(&subclasses, of_kind("ciSubclassId")),
+            state: text(&entity.body, "state"),
+            health: text(&entity.body, "health"),
+            service: text(&entity.body, "service"),
+            source: text(&entity.body, "source"),
+            attributes: attributes(entity),
+            first_seen_ms: time(entity, "firstSeen"),
+            last_seen_ms: time(entity, "lastSeen"),
+            relationships: degrees.get(entity.id.as_str()).copied().unwrap_or_default(),
+        }
+    });
+    let listed: Vec<ManagedResource<'_>> = listed.collect();
+    let related = relationships.iter().map(|entity| ManagedRelationship {
+        id: &entity.id,
+        kind: key_of(&relations, text(&entity.body, "typeId")),
+        source: end(entity, "sourceId"),
+        target: end(entity, "targetId"),
+        origin: text(&entity.body, "origin"),
+        confidence: entity.body.get("confidence").and_then(Value::as_f64),
+        valid_from_ms: time(entity, "validFrom"),
+        valid_to_ms: time(entity, "validTo"),
+    });
+    let related: Vec<ManagedRelationship<'_>> = related.collect();
+    Ok(Resources { resources: Some(resource_rows(&listed)?), relationships: Some(relationship_rows(&related)?) })
+}

@@ -1,0 +1,311 @@
+//! What fields of entities hold, in an index: a list that is filtered or sorted by them costs what it gives, not what the
+//! family has. Rows are written in the transaction of the change that they follow from; `narrowed` asks for them.
+
+use std::collections::BTreeSet;
+use std::iter::once;
+
+use quiver_database::{Connection, Statement, statement};
+use serde_json::{Map, Value};
+
+use crate::db;
+use crate::document::{Config, Entity};
+use crate::families::FAMILIES;
+use crate::family::Family;
+use crate::fields::{Field, Kind, Mode};
+use crate::problem::Result;
+use crate::query::bound_to;
+
+/// Most entities of a family that is read as a whole.
+const SMALL_MAX: i64 = 1000;
+/// Characters that are kept of a value: PostgreSQL's rows of indexes have 2,700 bytes.
+pub(crate) const CHARS_MAX: usize = 500;
+/// The same of a label, whose key is part of the row, too.
+pub(crate) const LABEL_CHARS_MAX: usize = 200;
+/// Longest key of a label that is in the index, in characters.
+const KEY_CHARS_MAX: usize = 200;
+/// Entries of the longest list that is in the index.
+const ENTRIES_MAX: usize = 200;
+/// Greatest number that is one as a float, too.
+const EXACT_MAX: i64 = 1 << 53;
+/// Rows that are written with one statement.
+const ROWS_AT_ONCE: usize = 100;
+/// Entities that are read at once to fill the index.
+const FILLED_AT_ONCE: i64 = 500;
+/// How values are encoded; another number makes all rows anew.
+const ENCODING: u32 = 1;
+/// What the service keeps beside the body and is in the index.
+const KEPT_TEXTS: [&str; 3] = ["createdBy", "updatedBy", "managedBy"];
+const LABELS: &str = "labels";
+
+/// How a field is in the index.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Form {
+    /// Each entity has one row, with null where nothing stands; `sorts`: no value is cut.
+    One { sorts: bool },
+    /// A row for each entry of a list, or for the label if it is there.
+    Each,
+}
+
+/// A value as a text that orders as the API orders values, of so many characters.
+pub(crate) fn encoded_to(value: &Value, chars: usize) -> String {
+    match value {
+        Value::Null => "0".to_owned(),
+        Value::Bool(on) => format!("1{}", u8::from(*on)),
+        Value::Number(number) => {
+            let bits = number.as_f64().unwrap_or(0.0).to_bits();
+            // As IEEE 754 orders them: negative ones the other way round, and before the others.
+            let ordered = if bits >> 63 == 1 { !bits } else { bits | 1 << 63 };
+            format!("2{ordered:016x}")
+        }
+        Value::String(text) => once('3').chain(text.chars().take(chars)).collect(),
+        Value::Array(_) | Value::Object(_) => "4".to_owned(),
+    }
+}
+
+/// The same of a field.
+pub(crate) fn encoded(value: &Value) -> String {
+    encoded_to(value, CHARS_MAX)
+}
+
+/// The least text behind all that begin with one.
+pub(crate) fn behind(prefix: &str) -> String {
+    let mut text = prefix.to_owned();
+    while let Some(last) = text.pop() {
+        let next = if last == '\u{d7ff}' { Some('\u{e000}') } else { char::from_u32(u32::from(last) + 1) };
+        if let Some(next) = next {
+            text.push(next);
+            return text;
+        }
+    }
+    text
+}
+
+impl Form {
+    fn of(field: &Field) -> Option<Self> {
+        if field.mode == Mode::WriteOnly {
+            return None;
+        }
+        match field.kind {
+            Kind::Text { max, .. } | Kind::Login { max, .. } => Some(Self::One { sorts: max <= CHARS_MAX }),
+            Kind::Int { min, max } if min < -EXACT_MAX || max > EXACT_MAX => None,
+            Kind::Id
+            | Kind::Word(_)
+            | Kind::Slug
+            | Kind::Bool
+            | Kind::Time
+            | Kind::Int { .. }
+            | Kind::Number { .. } => Some(Self::One { sorts: true }),
+            Kind::Texts { max } | Kind::Ids { max } if max <= ENTRIES_MAX => Some(Self::Each),
+            _ => None,
+        }
+    }
+}
+
+impl Family {
+    fn is_small(&self) -> bool {
+        self.entities_max <= SMALL_MAX
+    }
+
+    /// How a field is in the index; none: it is not.
+    pub(crate) fn form_of(&self, path: &str) -> Option<Form> {
+        // What is shown of these need not be what is stored.
+        if self.is_small() || self.derived.contains(&path) {
+            return None;
+        }
+        if KEPT_TEXTS.contains(&path) {
+            return Some(Form::One { sorts: true });
+        }
+        if let Some(key) = path.strip_prefix("labels.") {
+            let labels = matches!(self.kind_of(LABELS), Some(Kind::Labels));
+            return (labels && key.chars().count() <= KEY_CHARS_MAX).then_some(Form::Each);
+        }
+        self.field(path).as_ref().and_then(Form::of)
+    }
+
+    /// Says whether the index has all entities in the order of a field.
+    pub(crate) fn sorts_by(&self, path: &str) -> bool {
+        self.form_of(path) == Some(Form::One { sorts: true })
+    }
+
+    /// Names the fields that the index has of a family, and how.
+    fn valued(&self) -> String {
+        let fields = self.all_fields().filter_map(|field| Some((field.name, self.form_of(field.name)?)));
+        let fields: Vec<_> = fields.collect();
+        bound_to(&format!("{ENCODING} {:?} {fields:?}", self.form_of("labels.x")))
+    }
+
+    /// The rows of an entity: fields and values.
+    fn values_of(&self, entity: &Entity) -> BTreeSet<(String, String)> {
+        let mut rows = BTreeSet::new();
+        if self.is_small() {
+            return rows;
+        }
+        for field in self.all_fields() {
+            let value = entity.body.get(field.name).unwrap_or(&Value::Null);
+            match (self.form_of(field.name), value) {
+                (Some(Form::One { .. }), value) => {
+                    rows.insert((field.name.to_owned(), encoded(value)));
+                }
+                (Some(Form::Each), Value::Array(items)) => {
+                    rows.extend(items.iter().map(|item| (field.name.to_owned(), encoded(item))));
+                }
+                _ => {}
+            }
+        }
+        let kept = [&entity.created_by, &entity.updated_by, &entity.managed_by];
+        for (name, value) in KEPT_TEXTS.into_iter().zip(kept) {
+            rows.insert((name.to_owned(), encoded(&Value::String(value.clone()))));
+        }
+        for (key, value) in entity.body.get(LABELS).and_then(Value::as_object).into_iter().flat_map(Map::iter) {
+            let path = format!("{LABELS}.{key}");
+            if self.form_of(&path).is_some() {
+                rows.insert((path, encoded_to(value, LABEL_CHARS_MAX)));
+            }
+        }
+        rows
+    }
+}
+
+/// Writes the rows of an entity that is new, changed, or gone.
+pub(crate) async fn keep_values(
+    db: &mut Connection,
+    family: &Family,
+    before: Option<&Entity>,
+    after: Option<&Entity>,
+) -> Result<()> {
+    let Some(entity) = after.or(before) else { return Ok(()) };
+    let old = before.map(|entity| family.values_of(entity)).unwrap_or_default();
+    let new = after.map(|entity| family.values_of(entity)).unwrap_or_default();
+    let gone: Vec<&(String, String)> = old.difference(&new).collect();
+    for some in gone.chunks(ROWS_AT_ONCE) {
+        // Each row is entered by all of the key.
+        let one = "(family = ? AND owner = ? AND field = ? AND value = ? AND id = ?)";
+        let sql = format!("DELETE FROM entity_value WHERE {}", vec![one; some.len()].join(" OR "));
+        bound(statement(sql), family, entity, some).execute(&mut *db).await?;
+    }
+    let come: Vec<&(String, String)> = new.difference(&old).collect();
+    insert(db, family, entity, &come).await
+}
+
+fn bound(sql: Statement, family: &Family, entity: &Entity, rows: &[&(String, String)]) -> Statement {
+    rows.iter().fold(sql, |sql, (field, value)| {
+        sql.bind(family.name).bind(&entity.owner).bind(field).bind(value).bind(&entity.id)
+    })
+}
+
+async fn insert(db: &mut Connection, family: &Family, entity: &Entity, rows: &[&(String, String)]) -> Result<()> {
+    for some in rows.chunks(ROWS_AT_ONCE) {
+        let sql = format!(
+            "INSERT INTO entity_value (family, owner, field, value, id) VALUES {} ON CONFLICT DO NOTHING",
+            vec!["(?, ?, ?, ?, ?)"; some.len()].join(", ")
+        );
+        bound(statement(sql), family, entity, some).execute(&mut *db).await?;
+    }
+    Ok(())
+}
+
+impl Config {
+    /// Makes the rows of families of which the index lacks fields: earlier builds knew others, or none.
+    pub(crate) async fn fill_values(&self) -> Result<()> {
+        for family in FAMILIES.iter().filter(|family| !family.is_small()) {
+            let sql = "SELECT fields FROM entity_value_of WHERE family = ?";
+            let row = statement(sql).bind(family.name).fetch_optional(&self.pool).await?;
+            let known: Option<String> = row.map(|row| row.try_get(0)).transpose()?;
+            let fields = family.valued();
+            if known.as_ref() != Some(&fields) {
+                self.fill_family(family, &fields).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// In one transaction: nobody reads rows of a family that are not complete.
+    async fn fill_family(&self, family: &Family, fields: &str) -> Result<()> {
+        let mut tx = db::begin(&self.pool).await?;
+        statement("DELETE FROM entity_value WHERE family = ?").bind(family.name).execute(&mut *tx).await?;
+        let mut last = String::new();
+        loop {
+            let sql = format!("SELECT {} FROM entity WHERE family = ? AND id > ? ORDER BY id LIMIT ?", Entity::COLUMNS);
+            let rows = statement(sql).bind(family.name).bind(&last).bind(FILLED_AT_ONCE);
+            let rows = rows.fetch_all(&mut *tx).await?;
+            for row in &rows {
+                let entity = Entity::read(row)?;
+                keep_values(&mut tx, family, None, Some(&entity)).await?;
+                last = entity.id;
+            }
+            if rows.is_empty() {
+                break;
+            }
+        }
+        let sql = "INSERT INTO entity_value_of (family, fields) VALUES (?, ?) \
+            ON CONFLICT (family) DO UPDATE SET fields = excluded.fields";
+        statement(sql).bind(family.name).bind(fields).execute(&mut *tx).await?;
+        tx.commit().await?;
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::families::{KEYS, RESOURCES, TRANSACTIONS, USERS};
+    use crate::filter::order;
+
+    #[test]
+    fn texts_order_as_values_do() {
+        let values = json!([
+            null,
+            false,
+            true,
+            -1e300,
+            -2,
+            -1.5,
+            -0.0,
+            0,
+            1,
+            1.5,
+            9,
+            10,
+            9_007_199_254_740_992_i64,
+            "",
+            " ",
+            "10",
+            "9",
+            "a",
+            "a b",
+            "ab",
+            "é",
+            "\u{d7ff}",
+            "\u{e000}",
+            "\u{fffd}",
+            "\u{1f600}",
+        ]);
+        let values = values.as_array().expect("a list");
+        for (a, b) in values.iter().flat_map(|a| values.iter().map(move |b| (a, b))) {
+            assert_eq!(encoded(a).cmp(&encoded(b)), order(a, b), "{a} {b}");
+        }
+        assert_eq!(encoded(&json!(5)), encoded(&json!(5.0)));
+        for (prefix, least) in [("3", "4"), ("3a", "3b"), ("3\u{d7ff}", "3\u{e000}"), ("3a\u{10ffff}", "3b")] {
+            assert_eq!(behind(prefix), least, "{prefix:?}");
+        }
+    }
+
+    #[test]
+    fn which_fields_the_index_has() {
+        let form = |path: &str| RESOURCES.form_of(path);
+        assert_eq!(form("service"), Some(Form::One { sorts: true }));
+        // Longer than what is kept.
+        assert_eq!(form("key"), Some(Form::One { sorts: false }));
+        assert_eq!(form("tags"), Some(Form::Each));
+        assert_eq!(form("labels.k8s.io/name"), Some(Form::Each));
+        for other in ["id", "createdAt", "version", "labels", "attributes", "attributes.x", "description", "nothing"] {
+            assert_eq!(form(other), None, "{other}");
+        }
+        assert_eq!(USERS.form_of("password"), None);
+        assert_eq!(KEYS.form_of("lastUsedAt"), Some(Form::One { sorts: true }));
+        // There are never many.
+        assert_eq!(TRANSACTIONS.form_of("service"), None);
+    }
+}
