@@ -54,6 +54,10 @@ impl RawReader {
         let histograms = found.iter().any(|selected| selected.has_histograms);
         let mut inputs = Vec::with_capacity(found.len());
         for (selected, places) in found.iter().zip(places) {
+            // A selector that brings no series of its own is no input, unless there is no other.
+            if !inputs.is_empty() && places.iter().all(|place| *place == NOT_WANTED) {
+                continue;
+            }
             // What is not in the answer, or in that of a selector before, is not read.
             room.take(places.len())?;
             selected.keep.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
