@@ -90,6 +90,14 @@ async fn newest_samples_in_every_state() {
             server.compact().await;
         }
     }
+    // All of it is one plan, which gives each series once and in order. What `job="x"` takes is there already.
+    let selectors = ["{__name__=~\"fed_.*\"}", "{job=\"x\"}", "{job=~\"x|z\"}"].map(|text| ("match[]", text));
+    let params = [&selectors[..], &[("explain", "analyze")]].concat();
+    let shown = server.get_with(PATH, &params).await.json();
+    assert!(shown.get("children").is_none(), "{shown}");
+    let physical = shown["physical"].as_str().expect("a plan");
+    assert_eq!((physical.matches("NewestSample").count(), physical.matches("SortExec").count()), (2, 1), "{physical}");
+    assert_eq!(shown["nodes"][0]["rows"], 6, "{shown}");
     let client = reqwest::Client::new();
     let url = server.url(PATH) + "?match[]={__name__=~\"fed_.*\"}";
     let sent = client.get(url).header("accept", PROTOBUF).send().await.expect("an answer");

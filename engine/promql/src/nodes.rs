@@ -43,6 +43,7 @@ pub(crate) mod histogram;
 pub(crate) mod join;
 pub(crate) mod literal;
 pub(crate) mod map;
+pub(crate) mod newest;
 pub(crate) mod rollup;
 pub(crate) mod rows;
 pub(crate) mod samples;

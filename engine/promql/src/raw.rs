@@ -6,13 +6,17 @@ use std::sync::Arc;
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
 use quiver_query::{QueryContext, QueryEngine, SampleRequest, SampleTables, from_datafusion};
-use quiver_types::{Matcher, MillisRange, Result, SeriesSelector, SeriesSnapshot, SeriesTable};
+use quiver_types::{Matcher, MillisRange, Result, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesTable};
 
 use crate::kernel::SeriesSamples;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
 use crate::plan::labels::ranks;
 use crate::plan::room::Room;
 use crate::plan::select::sample_scan;
+
+mod newest;
+
+pub use newest::{NewestSamples, NewestValue};
 
 /// Reads one snapshot; use it inside of [`QueryEngine::run`].
 #[derive(Debug, Clone)]
@@ -39,9 +43,20 @@ impl RawReader {
     /// # Errors
     /// LimitExceeded, Timeout, Cancelled, Internal.
     pub async fn select(&self, matchers: Vec<Matcher>, range: MillisRange) -> Result<RawSeries> {
+        let selected = self.selected(matchers, range).await?;
+        let plan = self.scan(&selected, range)?;
+        let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));
+        Ok(RawSeries { table, plan, engine, ctx: self.ctx.clone() })
+    }
+
+    async fn selected(&self, matchers: Vec<Matcher>, range: MillisRange) -> Result<SelectedSeries> {
         let selector = SeriesSelector { matchers, range, labels: None };
         let selected = self.snapshot.select(&self.ctx.access, &selector, &self.ctx.stats).await?;
         self.ctx.check("query preparation")?;
+        Ok(selected)
+    }
+
+    fn scan(&self, selected: &SelectedSeries, range: MillisRange) -> Result<LogicalPlan> {
         let request = SampleRequest {
             range,
             histograms: selected.has_histograms,
@@ -49,9 +64,7 @@ impl RawReader {
             start_times: false,
             again: false,
         };
-        let plan = sample_scan(&*self.tables, "samples", &selected, &request, &self.ctx.stats)?;
-        let (table, engine) = (Arc::clone(&selected.table), Arc::clone(&self.engine));
-        Ok(RawSeries { table, plan, engine, ctx: self.ctx.clone() })
+        sample_scan(&*self.tables, "samples", selected, &request, &self.ctx.stats)
     }
 }
 

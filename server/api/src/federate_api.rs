@@ -2,7 +2,6 @@
 //!
 //! Source: Prometheus 3.14 `web/federate.go` (`metrics-api` section 4). Errors are plain text.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use axum::Router;
@@ -12,9 +11,8 @@ use axum::routing::get;
 use datafusion::execution::memory_pool::MemoryReservation;
 use http::{HeaderMap, StatusCode, header};
 use quiver_promql::RawReader;
-use quiver_promql::kernel::SeriesSamples;
 use quiver_query::from_datafusion;
-use quiver_types::{Error, ErrorKind, LabelSet, Matcher, Millis, MillisRange, Result, is_stale};
+use quiver_types::{Error, ErrorKind, LabelSet, Matcher, MillisRange, Result};
 
 use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
@@ -126,45 +124,24 @@ async fn collect(
     rows_max: u64,
     memory: MemoryReservation,
 ) -> Result<(Vec<Newest>, MemoryReservation)> {
-    let mut found: HashMap<Vec<u8>, Newest> = HashMap::new();
-    for matchers in selectors {
-        let series = reader.select(matchers, range).await?;
-        series
-            .each(|row, samples| {
-                let Some((ts, value)) = newest(samples) else { return Ok(()) };
-                // Labels, the key that they are, and the text of the answer.
-                let pairs = series.table.labels(row as usize);
-                let labels: usize = pairs.map(|(name, value)| name.len() + value.len() + 8).sum();
-                let hist = if let Value::Histogram(h) = &value { 4 * h.memory_bytes() } else { 0 };
-                memory.try_grow(4 * labels + SAMPLE_BYTES + hist).map_err(from_datafusion)?;
-                let labels = LabelSet::from_pairs(series.table.labels(row as usize));
-                // A series without a name has no family.
-                if !labels.metric().is_empty() {
-                    found.insert(labels.canonical().to_vec(), Newest { labels, ts, value });
-                }
-                if found.len() as u64 > rows_max {
-                    let text = format!("the answer has more series than the limit of {rows_max}");
-                    return Err(Error::new(ErrorKind::LimitExceeded, text));
-                }
-                Ok(())
-            })
-            .await?;
-    }
-    let mut samples: Vec<Newest> = found.into_values().collect();
-    samples
-        .sort_unstable_by(|a, b| a.labels.metric().cmp(b.labels.metric()).then_with(|| a.labels.cmp_series(&b.labels)));
+    let mut newest = reader.newest(selectors, range).await?;
+    let (table, mut samples) = (Arc::clone(&newest.table), Vec::new());
+    newest
+        .each(|row, ts, value| {
+            if samples.len() as u64 == rows_max {
+                let text = format!("the answer has more series than the limit of {rows_max}");
+                return Err(Error::new(ErrorKind::LimitExceeded, text));
+            }
+            // Labels, and the text of the answer.
+            let pairs = table.labels(row as usize);
+            let labels: usize = pairs.map(|(name, value)| name.len() + value.len() + 8).sum();
+            let hist = if let Value::Histogram(h) = &value { 4 * h.memory_bytes() } else { 0 };
+            memory.try_grow(4 * labels + SAMPLE_BYTES + hist).map_err(from_datafusion)?;
+            samples.push(Newest { labels: LabelSet::from_pairs(table.labels(row as usize)), ts, value });
+            Ok(())
+        })
+        .await?;
     Ok((samples, memory))
-}
-
-/// Gives the newest sample, unless that says that the series has ended.
-fn newest(samples: &SeriesSamples<'_>) -> Option<(Millis, Value)> {
-    let float = samples.ts.last().zip(samples.values.last());
-    let hist = samples.hist_ts.last().zip(samples.hists.last());
-    match (float, hist) {
-        (Some((ts, v)), hist) if hist.is_none_or(|(t, _)| t < ts) => (!is_stale(*v)).then_some((*ts, Value::Float(*v))),
-        (_, Some((ts, h))) => (!h.is_stale()).then(|| (*ts, Value::Histogram(Box::new(h.clone())))),
-        _ => None,
-    }
 }
 
 #[cfg(test)]

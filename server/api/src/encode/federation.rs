@@ -8,6 +8,8 @@ use quiver_types::{Histogram, LabelSet, Millis, ResetHint};
 
 use super::prometheus::{Notation, write_value};
 
+pub(crate) use quiver_promql::NewestValue as Value;
+
 /// The newest sample of a series.
 #[derive(Debug, Clone)]
 pub(crate) struct Newest {
@@ -17,15 +19,6 @@ pub(crate) struct Newest {
     pub(crate) ts: Millis,
     /// Float or histogram.
     pub(crate) value: Value,
-}
-
-/// The value of a sample.
-#[derive(Debug, Clone)]
-pub(crate) enum Value {
-    /// Float.
-    Float(f64),
-    /// Native histogram.
-    Histogram(Box<Histogram>),
 }
 
 /// The type of a family.
