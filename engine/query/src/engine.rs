@@ -91,6 +91,7 @@ pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
     pub(crate) lists: SessionState,
+    pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
     pool: Arc<dyn MemoryPool>,
@@ -144,6 +145,7 @@ impl QueryEngine {
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions);
+        let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -164,6 +166,7 @@ impl QueryEngine {
             state,
             relational,
             lists,
+            small_lists,
             planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
             pool,

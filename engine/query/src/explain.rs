@@ -13,12 +13,7 @@ use xxhash_rust::xxh3::xxh3_64;
 /// Renders both plans, a digest of the physical one and one entry per physical node, parents first. Nodes of a plan that
 /// ran show their metrics; where rows are hidden from the caller only the first does, since he may not count the rows
 /// of those below it.
-pub(crate) fn to_json(
-    logical: &LogicalPlan,
-    physical: &Arc<dyn ExecutionPlan>,
-    ran: bool,
-    stats: &ReadStats,
-) -> Value {
+pub(crate) fn to_json(logical: &LogicalPlan, physical: &Arc<dyn ExecutionPlan>, ran: bool, stats: &ReadStats) -> Value {
     let mut nodes = Vec::new();
     let deepest = match (ran, stats.is_hidden()) {
         (false, _) => None,

@@ -7,6 +7,8 @@
 
 use std::sync::Arc;
 
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
@@ -21,6 +23,28 @@ use quiver_types::{Result, RunShared};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
+
+/// Lists of so few rows are made in one partition: to divide them takes longer than to go over them.
+const ROWS_FEW: usize = 64 * 1024;
+
+/// Says whether a plan reads few rows, as far as its tables know.
+fn is_small(plan: &LogicalPlan) -> bool {
+    let mut rows = Some(0usize);
+    let counted = plan.apply(|node| {
+        if let LogicalPlan::TableScan(scan) = node {
+            let table = source_as_provider(&scan.source).ok();
+            let here = table.and_then(|table| table.statistics()?.num_rows.get_value().copied());
+            rows = rows.zip(here).map(|(all, here)| all.saturating_add(here));
+        }
+        Ok(if rows.is_some() { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    });
+    counted.is_ok() && rows.is_some_and(|rows| rows <= ROWS_FEW)
+}
+
+/// Makes the session of lists of few rows.
+pub(crate) fn small_session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
+    session(config.with_target_partitions(1), runtime_env)
+}
 
 /// Makes the session.
 pub(crate) fn session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
@@ -40,7 +64,8 @@ impl QueryEngine {
     /// # Errors
     /// Those of the planner.
     pub async fn plan_grouping(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        self.planner.create_physical_plan(plan, &self.lists).await.map_err(from_datafusion)
+        let state = if is_small(plan) { &self.small_lists } else { &self.lists };
+        self.planner.create_physical_plan(plan, state).await.map_err(from_datafusion)
     }
 
     /// Plans and starts a list; call it inside of [`Self::run`].

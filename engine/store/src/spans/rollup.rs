@@ -10,6 +10,7 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::streaming::StreamingTable;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
 use datafusion::error::{DataFusionError, Result as DataFusionResult};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::{Expr, TableType};
@@ -24,6 +25,7 @@ use quiver_types::{Access, ReadStats, SpansBatch, stats};
 use tokio::sync::Mutex;
 
 use super::repeats::{Found, Repeats, without};
+use super::table::rows_about;
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;
@@ -31,6 +33,9 @@ use crate::snapshot::Snapshot;
 
 /// Live spans of which the roll-up is kept from one question to the next.
 const KEPT_SPANS_MAX: usize = 1_000_000;
+
+/// What a row of a roll-up takes in a file, about, at least.
+const ROW_BYTES: u64 = 4;
 
 /// The roll-up of live spans: which generations, how many batches of each are in.
 #[derive(Debug, Default)]
@@ -124,6 +129,16 @@ impl Scan {
         let millis = |minute: i64| minute.saturating_mul(60_000);
         let timely = |p: &&Arc<Part>| p.meta.min_ts < millis(max.saturating_add(1)) && millis(min) <= p.meta.max_ts;
         all.iter().filter(timely).map(Arc::clone).collect()
+    }
+
+    /// How many rows there are, about: what is not known is taken from the size of files.
+    fn rows_about(&self) -> usize {
+        let live = self.snapshot.visible.generations.iter().map(|g| g.spans() as usize).sum::<usize>();
+        let of_part = |part: &Arc<Part>| match &part.meta {
+            meta if self.request == RollupRequest::Services && !meta.services_all => meta.services.len(),
+            meta => meta.file("rollup").map_or(meta.rows, |file| file.bytes / ROW_BYTES) as usize,
+        };
+        live.min(KEPT_SPANS_MAX) + self.parts().iter().map(of_part).sum::<usize>()
     }
 
     async fn batches(&self) -> Result<Vec<RecordBatch>> {
@@ -229,7 +244,7 @@ impl PartitionStream for Rows {
 
 /// The table; a scan of it reads files only when it runs.
 #[derive(Debug)]
-struct RollupTable(StreamingTable);
+struct RollupTable(StreamingTable, Arc<Scan>);
 
 #[async_trait]
 impl TableProvider for RollupTable {
@@ -250,6 +265,10 @@ impl TableProvider for RollupTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         self.0.scan(state, projection, filters, limit).await
     }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(rows_about(self.1.rows_about(), &self.0.schema()))
+    }
 }
 
 /// Makes the table of what a request asks for.
@@ -264,7 +283,8 @@ pub(super) fn table(
     let repeats = Arc::clone(repeats);
     let ranges = request.ranges();
     let scan = Arc::new(Scan { snapshot, live, repeats, access, request, ranges, stats });
-    let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(Rows(scan, rollup_schema()))])
+    let rows = Rows(Arc::clone(&scan), rollup_schema());
+    let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(rows)])
         .map_err(|e| quiver_types::Error::internal("cannot make a table of roll-ups").with_source(e))?;
-    Ok(Arc::new(RollupTable(table)))
+    Ok(Arc::new(RollupTable(table, scan)))
 }

@@ -122,6 +122,19 @@ impl ScanShared {
         Ok(holders.await?.contains(&part.meta.id))
     }
 
+    /// How many rows lie in the window of the request, about: those of parts as if they were spread evenly over their time.
+    pub(super) fn rows_about(&self) -> usize {
+        let (min, max) = self.request.filter.start_bounds();
+        let millis = |ns: i64| ns.div_euclid(1_000_000);
+        let of_part = |part: &Arc<Part>| {
+            let (from, to) = (part.meta.min_ts, part.meta.max_ts);
+            let inside = to.min(millis(max)).saturating_sub(from.max(millis(min))).max(0) as f64 + 1.0;
+            (part.meta.rows as f64 * inside / (to.saturating_sub(from).max(0) as f64 + 1.0)) as usize
+        };
+        let live: usize = self.live.iter().map(|(_, chunk)| chunk.batch.len()).sum();
+        live + self.parts.iter().map(of_part).sum::<usize>()
+    }
+
     /// Number of live batches.
     pub(crate) fn live(&self) -> usize {
         self.live.len()

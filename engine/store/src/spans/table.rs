@@ -7,6 +7,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
@@ -69,6 +71,11 @@ pub fn spans_table(
     let pinned = pinned(snapshot)?;
     let scan = ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), request.clone(), stats);
     Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
+}
+
+/// What a planner hears of a table of so many rows, about.
+pub(super) fn rows_about(rows: usize, schema: &SchemaRef) -> Statistics {
+    Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(schema) }
 }
 
 pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
@@ -137,5 +144,9 @@ impl TableProvider for SpansTable {
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions();
         Ok(Arc::new(SpansExec::try_new(&self.scan, projection.cloned(), limit, partitions)?))
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        Some(rows_about(self.scan.rows_about(), &self.schema))
     }
 }

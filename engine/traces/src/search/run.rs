@@ -33,6 +33,9 @@ const KNOWN_BYTES: usize = 48;
 /// How far a search looks back first, in nanoseconds.
 const SLICE: i64 = 120_000_000_000;
 
+/// How much wider a slice may be than the one before.
+const WIDER_MAX: i64 = 16;
+
 /// Traces of a page.
 pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
 
@@ -90,6 +93,19 @@ impl Pages<'_> {
     /// Says whether no trace that begins at a time or before can change the page.
     fn is_settled(&self, newest: i64) -> bool {
         self.rows.get(self.enough - 1).is_some_and(|row| row.start > newest)
+    }
+
+    /// How far to look next, after a slice of a width, when so many traces matched in all that was looked over: a little
+    /// further than the rest of the page lies, if they go on as they came.
+    fn width(&self, last: i64, looked: i64, found: usize) -> i64 {
+        let most = last.saturating_mul(WIDER_MAX);
+        // None, or enough that are not taken: how many of those to come will be, nobody knows.
+        if found == 0 || found >= self.enough {
+            return last.saturating_mul(4);
+        }
+        let missing = self.enough - found;
+        let wanted = looked as f64 * missing as f64 / found as f64 * 1.25;
+        (wanted as i64).clamp(last.min(SLICE), most)
     }
 
     /// How many traces to read next.
@@ -171,8 +187,9 @@ impl Reader {
             let mut found = self.candidates(page.search, (lower, upper)).await?;
             loop {
                 let chunk = page.chunk(read);
-                let more = found.next(chunk.saturating_sub(waiting.len())).await?;
-                let is_last = more.is_empty();
+                let asked = chunk.saturating_sub(waiting.len());
+                let more = found.next(asked).await?;
+                let is_last = more.len() < asked || asked == 0;
                 let fresh: Vec<Candidate> = more.into_iter().filter(|(id, _)| known.insert(*id)).collect();
                 self.collect(fresh.len() * KNOWN_BYTES)?;
                 waiting.extend(fresh);
@@ -198,9 +215,9 @@ impl Reader {
             if lower <= range.0 || (waiting.is_empty() && page.is_settled(lower - 1)) {
                 return Ok(());
             }
+            width = page.width(width, range.1.saturating_sub(lower), known.len());
             upper = lower - 1;
             lower = upper.saturating_sub(width);
-            width = width.saturating_mul(4);
         }
     }
 

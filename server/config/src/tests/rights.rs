@@ -217,9 +217,8 @@ async fn an_import_tells_nothing_of_what_is_hidden() {
     let hidden = fx.create(&TRANSACTIONS, body).await.unwrap();
     let (some, place) = (caller(&["{edit, transactions, cart}"]), Place::of(&TRANSACTIONS));
     let item = |name: &str| json!({"name": name, "service": "cart", "transactionName": "GET /"});
-    let import = async |name: &str, mode| {
-        fx.config.import_many(&place, &some, vec![item(name)], mode, None, false).await
-    };
+    let import =
+        async |name: &str, mode| fx.config.import_many(&place, &some, vec![item(name)], mode, None, false).await;
     // As who makes one is told, and no more: not its id, nor that it would have been replaced.
     let op = Op::Create { id: None, body: map(item("taken")) };
     let made = fx.config.change(&place, &some, op, System::default(), false).await.unwrap_err();
