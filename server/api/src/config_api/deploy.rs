@@ -167,7 +167,7 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
                 let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
                 let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
                 let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
-                let rules = rules.map(|rule| rule_of(rule, kind, warnings)).collect();
+                let rules = rules.map(|rule| rule_of(rule, kind)).collect();
                 let key = (namespace.to_owned(), name.clone());
                 if all.insert(key, (settings_of(node), rules)).is_some() {
                     let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
@@ -236,12 +236,13 @@ fn settings_of(node: &Node) -> Map<String, Value> {
 }
 
 /// A rule of a file as the configuration has it; its language is that of its group, unless it says its own.
-fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, Value> {
+fn rule_of(node: &Node, kind: &str) -> Map<String, Value> {
     let Shape::Map(pairs) = &node.kind else { return Map::new() };
     let mut out = Map::new();
     for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
         match key.text.as_str() {
-            name @ ("debug" | "update_entries_limit") => warnings.push(format!("`{name}` of a rule has no effect")),
+            // What was read has warned of them.
+            "debug" | "update_entries_limit" => {}
             "enabled" => drop(out.insert("enabled".to_owned(), json!(value.truth()))),
             name => drop(out.insert(name.to_owned(), texts_of(value))),
         }
