@@ -200,6 +200,18 @@ fn texts_of(node: &Node) -> Value {
     }
 }
 
+/// Gives the namespaces that texts are about: those of documents that have no group left, too.
+fn namespaces_of(texts: &[Text]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for given in texts {
+        for document in yaml::read(&given.content).into_iter().flatten().filter(|document| !document.is_null()) {
+            let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
+            out.insert(own.unwrap_or(&given.namespace).to_owned());
+        }
+    }
+    out
+}
+
 /// Parameters of a group: lists of texts by name.
 fn params_of(node: &Node) -> Value {
     let Shape::Map(pairs) = &node.kind else { return Value::Null };
@@ -282,7 +294,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let texts = texts(ask)?;
     let wanted = wanted(&texts, &mut warnings)?;
     let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
-    let namespaces: Vec<String> = wanted.keys().map(|key| key.0.clone()).collect();
+    let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
     let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<Origin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
     for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
@@ -473,6 +485,12 @@ mod tests {
         assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
         let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
         assert_eq!(rules[0]["language"], json!("logsql"));
+    }
+
+    #[test]
+    fn a_file_without_groups_is_about_its_namespace() {
+        let texts = [text_of("a", "groups: []\n"), text_of("b", "namespace: c\ngroups:\n"), text_of("d", "# none\n")];
+        assert_eq!(namespaces_of(&texts).into_iter().collect::<Vec<_>>(), ["a", "c"]);
     }
 
     #[test]
