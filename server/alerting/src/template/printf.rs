@@ -145,10 +145,7 @@ fn pad(text: String, flags: Flags, zeros: bool) -> String {
 /// Pads a text: it has no sign.
 fn pad_text(text: String, flags: Flags) -> String {
     let missing = flags.width.unwrap_or(0).saturating_sub(text.chars().count());
-    match flags.zero && missing > 0 {
-        true => "0".repeat(missing) + &text,
-        false => pad(text, flags, false),
-    }
+    if flags.zero && missing > 0 { "0".repeat(missing) + &text } else { pad(text, flags, false) }
 }
 
 fn bad_verb(verb: char, arg: &Value) -> String {
