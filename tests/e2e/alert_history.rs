@@ -86,6 +86,35 @@ async fn every_firing_is_a_row() {
     assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=x")).await.status, 400);
 }
 
+/// An edit, a raised `for`, a deleted rule: what fired has an end in the history.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fired_under_an_edited_rule_has_an_end() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    sample(&server, 0.0).await;
+    let put = async |rules: Value| {
+        let path = "/rulesapi/groups/default/edited";
+        let answer = call(&server, "PUT", path, &json!({"interval": "1s", "rules": rules})).await;
+        assert!(matches!(answer.status, 200 | 201), "{}", answer.text());
+    };
+    let open = "SELECT episode_id FROM alert_episodes WHERE state = 'firing' AND rule_name = 'Edited'";
+    let ended = "SELECT rule_id FROM alert_episodes WHERE state = 'resolved' AND ends_at IS NOT NULL \
+        AND rule_name = 'Edited'";
+    put(json!([{"alert": "Edited", "expr": "shop_up == 0"}, {"record": "other", "expr": "shop_up"}])).await;
+    until("it fires", async || count(&server, open).await == 1).await;
+    put(json!([{"alert": "Edited", "expr": "shop_up < 1"}, {"record": "other", "expr": "shop_up"}])).await;
+    until("the first period ends", async || count(&server, ended).await == 1).await;
+    until("the second one fires", async || count(&server, open).await == 1).await;
+    let long = json!([{"alert": "Edited", "expr": "shop_up < 1", "for": "1d"}, {"record": "other", "expr": "shop_up"}]);
+    put(long).await;
+    until("the second period ends", async || count(&server, ended).await == 2).await;
+    put(json!([{"alert": "Edited", "expr": "shop_up < 1"}, {"record": "other", "expr": "shop_up"}])).await;
+    until("the third one fires", async || count(&server, open).await == 1).await;
+    put(json!([{"record": "other", "expr": "shop_up"}])).await;
+    until("the third period ends", async || count(&server, ended).await == 3).await;
+    assert_eq!(count(&server, open).await, 0);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn silences_are_a_family() {
     let dir = tempfile::tempdir().expect("a folder");

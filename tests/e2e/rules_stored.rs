@@ -100,6 +100,29 @@ async fn places_and_ids_stay() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_a_file_lacks_goes_with_prune() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let deploy = async |query: &str, text: &str| {
+        let path = format!("/rulesapi/deploy?{query}");
+        let sent = server.post(&path, &[("content-type", "application/yaml")], text.as_bytes().to_vec()).await;
+        assert_eq!(sent.status, 200, "{path} {text}: {}", sent.text());
+        sent.json()["summary"]["deleted"].clone()
+    };
+    let rules = "groups: [{name: g, rules: [{alert: A, expr: up}]}, {name: h, rules: [{alert: B, expr: up}]}]";
+    for namespace in ["a", "b"] {
+        deploy(&format!("namespace={namespace}"), rules).await;
+    }
+    assert_eq!(deploy("namespace=a", "groups: []").await, 0);
+    assert_eq!(deploy("namespace=a&prune=true", "groups: [{name: g, rules: [{alert: A, expr: up}]}]").await, 1);
+    // Its last group, too.
+    assert_eq!(deploy("namespace=a&prune=true", "groups: []").await, 1);
+    let left = server.get("/rulesapi/groups?fields=namespace").await.json()["items"].clone();
+    assert_eq!(left.as_array().map(|all| all.iter().filter(|g| g["namespace"] == "b").count()), Some(2), "{left}");
+    assert_eq!(left.as_array().map(Vec::len), Some(2), "{left}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_refused() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;

@@ -22,6 +22,7 @@ use tokio_util::sync::CancellationToken;
 use crate::kept::{Change, Kept, Kind};
 use crate::metrics::AlertMetrics;
 use crate::router::Router;
+use records::Names;
 use remember::Memory;
 use runner::{Command, Runner};
 
@@ -173,10 +174,28 @@ impl Rules {
     /// Begins to evaluate, until `stop`.
     pub(crate) fn start(self: &Arc<Self>, stop: &CancellationToken) {
         let mut slots = self.slots.lock();
+        // Before anything is evaluated: what fires now may stand under the key of what is forgotten here.
+        self.end_gone(&slots);
         *self.stop.lock() = Some(stop.clone());
         slots.values_mut().for_each(|slot| self.run(slot));
         drop(slots);
         tokio::spawn(Arc::clone(self).beat(stop.clone()));
+    }
+
+    /// Ends in the history what fired before the start and no rule goes on with.
+    fn end_gone(&self, slots: &BTreeMap<GroupId, Slot>) {
+        let at = self.clock.now_ms();
+        let mut records = Vec::new();
+        for gone in self.memory.gone() {
+            // A stored rule has its id still, whatever its expression is now.
+            let sources = slots.get(&(gone.file.clone(), gone.group.clone())).map(|slot| &slot.source);
+            let mut rules = sources.into_iter().flat_map(|source| source.group.rules.iter().zip(&source.ids));
+            let id = rules.find(|(rule, _)| rule.name == gone.name).map(|(_, id)| id.clone()).unwrap_or_default();
+            let external_url = self.router.external_url();
+            let names = Names { file: "", ids: &[], setting: &self.settings.setting, external_url };
+            records.extend(names.gone_before(gone, id, at));
+        }
+        self.metrics.history.note(records);
     }
 
     async fn beat(self: Arc<Self>, stop: CancellationToken) {

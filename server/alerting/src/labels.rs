@@ -34,7 +34,7 @@ pub fn show(labels: &LabelSet) -> String {
     format!("{{{}}}", shown.join(", "))
 }
 
-/// The order of label sets in Alertmanager: fewer labels first, then values by label name.
+/// The order of label sets in Alertmanager: fewer labels first, then values by label name, a missing one before all.
 pub fn compare(a: &LabelSet, b: &LabelSet) -> Ordering {
     let (x, y) = (a.iter().count(), b.iter().count());
     x.cmp(&y).then_with(|| {
@@ -42,8 +42,8 @@ pub fn compare(a: &LabelSet, b: &LabelSet) -> Ordering {
         for name in names {
             let has = |set: &LabelSet| set.iter().any(|(n, _)| n == name);
             match (has(a), has(b)) {
-                (false, true) => return Ordering::Greater,
-                (true, false) => return Ordering::Less,
+                (false, true) => return Ordering::Less,
+                (true, false) => return Ordering::Greater,
                 _ => {}
             }
             let order = a.get(name).cmp(b.get(name));
@@ -87,6 +87,7 @@ mod tests {
             set(&[("a", "1")]),
             set(&[("job", "w"), ("c", "1")]),
         ];
+        assert_eq!(compare(&set(&[("b", "1")]), &set(&[("a", "1")])), Ordering::Less);
         alerts.sort_by(compare_alerts);
         assert_eq!(
             alerts.map(|a| show(&a)),

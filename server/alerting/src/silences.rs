@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, MatchOp};
 
 use crate::matchers::Matchers;
 
@@ -72,6 +72,13 @@ impl Silence {
         }
     }
 
+    /// Says whether it would cover alerts that lack all its labels. What is excluded counts as named, as in Alertmanager:
+    /// everything but `env="prod"` may be silenced.
+    pub fn names_nothing(&self) -> bool {
+        let names = |op| matches!(op, MatchOp::NotEqual | MatchOp::NotRegex);
+        self.matchers.iter().all(|m| !names(m.op) && m.matches_empty())
+    }
+
     /// Checks what was sent.
     ///
     /// # Errors
@@ -83,7 +90,7 @@ impl Silence {
         if self.matchers.iter().any(|m| m.name.is_empty()) {
             return Err("invalid silence: invalid label matcher 0: invalid label name \"\"".to_owned());
         }
-        if self.matchers.iter().all(quiver_types::Matcher::matches_empty) {
+        if self.names_nothing() {
             return Err("invalid silence: at least one matcher must not match the empty string".to_owned());
         }
         if self.ends_at <= self.starts_at {
@@ -253,6 +260,8 @@ mod tests {
             |s: Silence, expected: &str| assert!(s.check(10).is_err_and(|e| e.contains(expected)), "{expected}");
         check(silence("", "", 0, 100), "at least one matcher required");
         check(silence("", "a=~\".*\"", 0, 100), "must not match the empty string");
+        assert_eq!(silence("", "a!=1", 0, 100).check(10), Ok(()));
+        check(silence("", "a=\"\",b=~\"x?\"", 0, 100), "must not match the empty string");
         check(silence("", "a=1", 100, 100), "must not be before start");
         check(silence("", "a=1", 0, 5), "in the past");
     }

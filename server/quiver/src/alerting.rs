@@ -14,7 +14,7 @@ use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
 use quiver_alertd::rules::{Origin, RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
-use quiver_alerting::rules::{Setting, read};
+use quiver_alerting::rules::{Language, Setting, read};
 use quiver_api::stored_policy::TemplateFiles;
 use quiver_types::{Clock, Error, Result};
 
@@ -54,7 +54,8 @@ pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
             file.warnings.iter().for_each(|warning| tracing::warn!(file = shown, "{warning}"));
             for group in file.groups {
                 // They change what a query answers, so a rule must not run as if they were not there.
-                if let Some(name) = group.params.keys().next() {
+                let heeded = |name: &str| name == "extra_label" && group.language == Language::Promql;
+                if let Some(name) = group.params.keys().find(|name| !heeded(name)) {
                     let text =
                         format!("{shown}: group `{}`: `params` (`{name}`) is not supported by the server", group.name);
                     return Err(Error::invalid(text));
@@ -217,6 +218,13 @@ mod tests {
         assert!(told(&[("alerting.rules", "[\"/none\"]")]).contains("/none"));
         let bad = put("c.yml", "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]\n");
         assert!(told(&[("alerting.rules", &format!("[\"{bad}\"]"))]).contains("c.yml: 1:"));
+        let narrow = put("c.yml", "groups: [{name: g, params: {extra_label: a=b}}]\n");
+        let narrow = read_rules(&settings(&[("alerting.rules", &format!("[\"{narrow}\"]"))])).unwrap();
+        assert_eq!(narrow[0].group.extra_labels(), [("a".to_owned(), "b".to_owned())]);
+        for group in ["params: {nocache: '1'}", "type: vlogs, params: {extra_label: a=b}"] {
+            let file = put("c.yml", &format!("groups: [{{name: g, {group}}}]\n"));
+            assert!(told(&[("alerting.rules", &format!("[\"{file}\"]"))]).contains("`params`"), "{group}");
+        }
         put("c.yml", "namespace: n\ngroups: [{name: g}]\n");
         assert!(told(&[("alerting.rules", &all)]).contains("twice"));
 

@@ -19,7 +19,8 @@ use crate::names::Names;
 pub(super) struct EpisodeTable;
 
 /// What belongs to no firing period (pending alerts) is no episode. The newest change says what holds: a period that is
-/// reported again has one row, too. `@` stands for columns that the statement found by name.
+/// reported again has one row, too, and one that a raised `for` made pending has ended. `@` stands for columns that the
+/// statement found by name.
 const STATEMENT: &str = "
 SELECT e.episode_id, e.fingerprint, e.state, e.starts_at, e.ends_at, e.value, e.source, e.rule_id, e.rule_name,
     e.namespace, e.rule_group, e.generator_url, e.labels, e.annotations, e.service_name, n.last_receiver,
@@ -28,7 +29,8 @@ FROM (
     SELECT *, lag(ends_at) OVER (PARTITION BY fingerprint ORDER BY starts_at) AS previous_end
     FROM (
         SELECT episode_id, last_value(fingerprint ORDER BY time) AS fingerprint,
-            last_value(to_state ORDER BY time) AS state, min(starts_at) AS starts_at, max(ends_at) AS ends_at,
+            CASE last_value(to_state ORDER BY time) WHEN 'firing' THEN 'firing' ELSE 'resolved' END AS state,
+            min(starts_at) AS starts_at, max(ends_at) AS ends_at,
             last_value(value ORDER BY time) AS value, last_value(source ORDER BY time) AS source,
             last_value(rule_id ORDER BY time) AS rule_id, last_value(rule_name ORDER BY time) AS rule_name,
             last_value(namespace ORDER BY time) AS namespace, last_value(rule_group ORDER BY time) AS rule_group,

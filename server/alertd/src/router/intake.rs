@@ -50,22 +50,18 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
     if items.len() > ALERTS_MAX {
         return Err(format!("more than {ALERTS_MAX} alerts in one body"));
     }
-    let status = value.get("status").and_then(Value::as_str).unwrap_or("firing");
-    let mut out = Posted {
-        external_url: value.get("externalURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
-        ..Posted::default()
-    };
+    let status = text(&value, "status")?.unwrap_or("firing");
+    let external_url = text(&value, "externalURL")?.unwrap_or_default().to_owned();
+    let mut out = Posted { external_url, ..Posted::default() };
     for (i, item) in items.iter().enumerate() {
         let read = match form {
             AlertForm::Flat => read(item, now, None, now.saturating_add(resolve_timeout_ns)),
-            AlertForm::Envelope => {
-                let own = item.get("status").and_then(Value::as_str).unwrap_or(status);
-                match own {
-                    "firing" => read(item, now, None, now.saturating_add(ENVELOPE_NS)),
-                    "resolved" => read(item, now, Some(now), now),
-                    other => Err(format!("unknown status {other:?}")),
-                }
-            }
+            AlertForm::Envelope => match text(item, "status").map(|own| own.unwrap_or(status)) {
+                Ok("firing") => read(item, now, None, now.saturating_add(ENVELOPE_NS)),
+                Ok("resolved") => read(item, now, Some(now), now),
+                Ok(other) => Err(format!("unknown status {other:?}")),
+                Err(e) => Err(e),
+            },
         };
         match read {
             Ok(alert) => out.alerts.push(alert),
@@ -73,6 +69,15 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
         }
     }
     Ok(out)
+}
+
+/// Reads a text; absent and null stand for none.
+fn text<'a>(item: &'a Value, name: &str) -> Result<Option<&'a str>, String> {
+    match item.get(name) {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::String(text)) => Ok(Some(text)),
+        Some(_) => Err(format!("`{name}` is no text")),
+    }
 }
 
 fn texts(item: &Value, name: &str) -> Result<BTreeMap<String, String>, String> {
@@ -128,6 +133,7 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
         (None, Some(at)) => (at.max(starts_at), false),
         (None, None) => (timeout, true),
     };
+    let generator_url = text(item, "generatorURL")?.unwrap_or_default().to_owned();
     if starts_at > ends_at {
         return Err("start time must be before end time".to_owned());
     }
@@ -138,7 +144,7 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
         ends_at,
         is_timeout,
         updated_at: now,
-        generator_url: item.get("generatorURL").and_then(Value::as_str).unwrap_or_default().to_owned(),
+        generator_url,
     })
 }
 
@@ -200,6 +206,9 @@ mod tests {
         check("{\"labels\":{\"a\":\"\"}}", "at least one label");
         check("{\"labels\":{\"a\":1}}", "`labels.a` is no text");
         check("{\"labels\":{\"a\":\"1\"},\"startsAt\":\"soon\"}", "`startsAt`");
+        check("{\"labels\":{\"a\":\"1\"},\"generatorURL\":5}", "`generatorURL` is no text");
+        let odd = read_one(AlertForm::Envelope, "{\"labels\":{\"a\":\"1\"},\"status\":5}").unwrap_err();
+        assert!(odd.contains("`status` is no text"), "{odd}");
         check(
             "{\"labels\":{\"a\":\"1\"},\"startsAt\":\"2000-01-02T00:00:00Z\",\"endsAt\":\"2000-01-01T00:00:00Z\"}",
             "before end",

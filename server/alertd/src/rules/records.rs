@@ -2,9 +2,12 @@
 
 use std::time::Duration;
 
-use quiver_alerting::rules::{ActiveAlert, AlertState, ElementValue, Group, Health, Rule, RuleStatus, Setting};
+use quiver_alerting::rules::{
+    ActiveAlert, AlertState, ElementValue, Group, Health, Remembered, Rule, RuleStatus, Setting,
+};
 use quiver_types::Millis;
 
+use super::remember::Gone;
 use super::runner::to_router;
 use crate::history::{Evaluation, Event, Record, RuleRef};
 
@@ -26,16 +29,17 @@ impl Names<'_> {
         }
     }
 
-    fn event(&self, alert: &ActiveAlert, rule: &Rule, of: RuleRef, (from, to): (AlertState, &'static str)) -> Event {
-        let sent = to_router(alert, rule, self.setting, self.external_url, 0);
+    fn event(&self, alert: &ActiveAlert, expr: &str, of: RuleRef, (at, from, to): Change) -> Event {
+        let sent = to_router(alert, expr, self.setting, self.external_url, 0);
         Event {
-            at: 0,
+            at,
             labels: sent.labels,
             annotations: sent.annotations.into_iter().collect(),
             from: from.as_str(),
             to,
-            starts_at: alert.fired_at.unwrap_or(alert.active_at),
-            ends_at: if to == "resolved" { alert.resolved_at } else { None },
+            starts_at: alert.period.or(alert.fired_at).unwrap_or(alert.active_at),
+            // Whatever comes after it, a firing period ends. Alerts that a rule dropped know no time of their own.
+            ends_at: (from == AlertState::Firing).then(|| alert.resolved_at.unwrap_or(at)),
             value: match &alert.value {
                 ElementValue::Float(value) => Some(*value),
                 ElementValue::Histogram(..) => None,
@@ -52,10 +56,36 @@ impl Names<'_> {
         for (n, (old, new)) in before.rules.iter().zip(&after.rules).enumerate() {
             for (alert, from, to) in changes(old, new) {
                 let of = self.rule(after, n, &new.rule);
-                out.push(Record::Event(Event { at, ..self.event(alert, &new.rule, of, (from, to)) }));
+                out.push(Record::Event(self.event(alert, &new.rule.expr, of, (at, from, to))));
             }
         }
         out
+    }
+
+    /// Ends the alerts of rules that are gone: deleted, or of another identity than before. The places are those that the
+    /// ids are for.
+    pub(super) fn gone(&self, group: &Group, rules: &[(usize, RuleStatus)], at: Millis) -> Vec<Record> {
+        let ends = rules.iter().flat_map(|(n, status)| {
+            let live = status.alerts().filter(|alert| alert.state != AlertState::Inactive);
+            live.map(move |alert| {
+                let of = self.rule(group, *n, &status.rule);
+                Record::Event(self.event(alert, &status.rule.expr, of, (at, alert.state, word_of_end(alert.state))))
+            })
+        });
+        ends.collect()
+    }
+
+    /// Ends the alerts of a rule that was there before the start; `id` is that of the rule in its place, if one is.
+    pub(super) fn gone_before(&self, gone: Gone, id: String, at: Millis) -> Vec<Record> {
+        let of = RuleRef { id, name: gone.name, namespace: gone.file, group: gone.group };
+        let end = |alert: Remembered| {
+            let mut alert = alert.into_alert();
+            // Nobody has judged it since.
+            alert.resolved_at = Some(gone.last.max(alert.active_at).min(at));
+            let change = (at, alert.state, word_of_end(alert.state));
+            Record::Event(self.event(&alert, &gone.expr, of.clone(), change))
+        };
+        gone.alerts.into_iter().map(end).collect()
     }
 
     /// Gives how the rules went, and the cycles that were left out before it.
@@ -90,6 +120,9 @@ impl Names<'_> {
     }
 }
 
+/// When an alert changed, the state before, and the word for the one after.
+type Change = (Millis, AlertState, &'static str);
+
 /// Most cycles left out in a row that have a record each.
 const MISSED_MAX: u64 = 100;
 
@@ -110,7 +143,10 @@ fn changes<'a>(
         (from != alert.state).then_some((shown, from, to))
     });
     let gone = old.alerts().filter(|alert| alert.state != AlertState::Inactive && new.alert(&alert.labels).is_none());
-    came.chain(
-        gone.map(|alert| (alert, alert.state, if alert.state == AlertState::Firing { "resolved" } else { "inactive" })),
-    )
+    came.chain(gone.map(|alert| (alert, alert.state, word_of_end(alert.state))))
+}
+
+/// Gives the word for the state of an alert that is no more.
+fn word_of_end(state: AlertState) -> &'static str {
+    if state == AlertState::Firing { "resolved" } else { "inactive" }
 }

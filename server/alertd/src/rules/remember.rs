@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use parking_lot::Mutex;
-use quiver_alerting::rules::{Group, Remembered, RuleKind};
+use quiver_alerting::rules::{Group, OUTAGE_MAX_MS, Remembered, RuleKind};
 use quiver_types::{Millis, Result};
 use serde_json::{Value, json};
 
@@ -22,6 +22,18 @@ pub(super) struct Memory {
     found: Mutex<HashMap<Vec<u8>, Value>>,
     /// When the service was up last before this start.
     last_ms: Millis,
+}
+
+/// A rule of before the start that is no more.
+#[derive(Debug)]
+pub(super) struct Gone {
+    pub(super) file: String,
+    pub(super) group: String,
+    pub(super) name: String,
+    pub(super) expr: String,
+    pub(super) alerts: Vec<Remembered>,
+    /// When the service was up last.
+    pub(super) last: Millis,
 }
 
 /// What is kept of a group's rules now; each rule by its key, with the parts whose change is worth a write.
@@ -43,7 +55,8 @@ fn keys(file: &str, group: &Group) -> Vec<Vec<u8>> {
 fn shown(alert: &Remembered) -> Value {
     json!({
         "labels": labels(&alert.labels), "annotations": alert.annotations, "firing": alert.firing,
-        "activeAt": alert.active_at, "firedAt": alert.fired_at, "keepFiringSince": alert.keep_firing_since,
+        "activeAt": alert.active_at, "firedAt": alert.fired_at, "period": alert.period,
+        "keepFiringSince": alert.keep_firing_since,
     })
 }
 
@@ -56,10 +69,15 @@ fn read(value: &Value) -> Option<Remembered> {
         firing: value["firing"].as_bool()?,
         active_at: time("activeAt")?,
         fired_at: time("firedAt"),
+        period: time("period"),
         keep_firing_since: time("keepFiringSince"),
         // What was told before is told once more, which the router takes for the same.
         last_sent_at: None,
     })
+}
+
+fn alerts_of(value: &Value) -> Vec<Remembered> {
+    value["alerts"].as_array().into_iter().flatten().filter_map(read).collect()
 }
 
 impl Memory {
@@ -74,13 +92,37 @@ impl Memory {
 
     /// Restores the alerts of a group that shows up for the first time.
     pub(super) fn restore(&self, file: &str, group: &mut Group, now: Millis) {
+        let mut found = self.found.lock();
         for (i, key) in keys(file, group).into_iter().enumerate() {
-            let Some(value) = self.found.lock().remove(&key) else { continue };
-            let alerts = value["alerts"].as_array().into_iter().flatten().filter_map(read).collect();
-            // The row says when it was written; the service was up for longer, and nothing changed.
-            let last = self.last_ms.max(value["at"].as_i64().unwrap_or(Millis::MIN / 2));
-            group.restore(i, alerts, last, now);
+            let Some(value) = found.get(&key) else { continue };
+            let last = self.last_of(value);
+            if now - last <= OUTAGE_MAX_MS {
+                group.restore(i, alerts_of(value), last, now);
+                found.remove(&key);
+            }
         }
+    }
+
+    /// The row says when it was written; the service was up for longer, and nothing changed.
+    fn last_of(&self, value: &Value) -> Millis {
+        self.last_ms.max(value["at"].as_i64().unwrap_or(Millis::MIN / 2))
+    }
+
+    /// Gives what no rule has taken up once all are there, and forgets it: rules that are gone or of another identity, and
+    /// what was down for too long.
+    pub(super) fn gone(&self) -> Vec<Gone> {
+        let found = std::mem::take(&mut *self.found.lock());
+        if found.is_empty() {
+            return Vec::new();
+        }
+        drop(self.kept.put(found.keys().map(|key| Change::remove(Kind::Rule, key.clone())).collect()));
+        let gone = |(key, value): (Vec<u8>, Value)| {
+            let identity: Value = serde_json::from_slice(key.splitn(2, |&b| b == b':').nth(1)?).ok()?;
+            let text = |i: usize| identity[i].as_str().map(str::to_owned);
+            let (file, group, name, expr) = (text(0)?, text(1)?, text(2)?, text(3)?);
+            Some(Gone { file, group, name, expr, alerts: alerts_of(&value), last: self.last_of(&value) })
+        };
+        found.into_iter().filter_map(gone).collect()
     }
 
     /// Keeps what has changed since `former`; gives what is kept now.

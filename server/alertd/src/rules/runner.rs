@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arc_swap::ArcSwap;
 use quiver_alerting::dispatch::Alert;
-use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Rule, Setting};
+use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Setting};
 use quiver_alerting::template::query_escape;
 use quiver_types::{Clock, LabelSet, Millis, Rights};
 use tokio::sync::{Semaphore, mpsc};
@@ -16,6 +16,7 @@ use super::records::Names;
 use super::remember::{KeptNow, Memory};
 use super::{Asker, Engines, GroupView, RuleSettings, Source};
 use crate::failpoint;
+use crate::history::Record;
 use crate::metrics::AlertMetrics;
 use crate::router::{LEAP_MS, Router};
 
@@ -77,7 +78,10 @@ impl Runner {
             tokio::select! {
                 () = stop.cancelled() => return,
                 command = inbox.recv() => match command {
-                    Some(Command::Change(source)) => self.change(*source, &mut times),
+                    Some(Command::Change(source)) => {
+                        self.change(*source, &mut times, &mut kept);
+                        self.settle(&mut kept).await;
+                    }
                     Some(Command::End) | None => {
                         self.end(&mut kept).await;
                         return;
@@ -88,15 +92,19 @@ impl Runner {
         }
     }
 
-    fn change(&mut self, source: Source, times: &mut Times) {
+    fn change(&mut self, source: Source, times: &mut Times, kept: &mut KeptNow) {
         let former = GroupView::clone(&self.view.load());
-        (self.rights, self.ids) = (source.rights, source.ids);
         let mut group = Group::new(source.group, self.settings.interval_ms);
         let same_beat = (group.interval_ms, group.model.eval_offset_ms)
             == (former.group.interval_ms, former.group.model.eval_offset_ms);
-        group.take_over(former.group);
+        let now = self.clock.now_ms();
+        // Receivers are told nothing: what the rules say now goes on under the same labels, or ends at its `endsAt`.
+        let gone = group.take_over(former.group);
+        self.metrics.history.note(self.names(&former.file).gone(&group, &gone, now));
+        *kept = self.memory.keep(&former.file, &group, kept, now);
+        (self.rights, self.ids) = (source.rights, source.ids);
         if !same_beat {
-            times.last = group.due_at(self.clock.now_ms());
+            times.last = group.due_at(now);
         }
         self.view.store(Arc::new(GroupView { group, ..former }));
     }
@@ -146,15 +154,7 @@ impl Runner {
         if ending {
             view.group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
         }
-        let interval = Duration::from_millis(view.group.interval_ms.max(0).unsigned_abs());
-        let asker = Asker {
-            file: view.file.clone(),
-            group: view.group.model.name.clone(),
-            interval,
-            timeout: interval.max(TIMEOUT_MIN),
-            rights: self.rights.clone(),
-            extra_labels: view.group.model.extra_labels(),
-        };
+        let asker = self.asker(&view);
         let engine = self.engines.engine(&asker);
         let setting = self.settings.setting.clone();
         let began = Instant::now();
@@ -178,29 +178,75 @@ impl Runner {
         self.metrics.rule_failures.fetch_add(failed as u64, Relaxed);
         self.metrics.evaluations.fetch_add(1, Relaxed);
         self.metrics.group_time.observe(view.evaluation_time);
+        let evaluations = self.names(&view.file).evaluations(&view.group, (at, started_at), missed);
+        self.hand_on(view, before, evaluations, (at, kept)).await;
+    }
+
+    /// Ends at once what rules left that were disabled.
+    async fn settle(&self, kept: &mut KeptNow) {
+        let former = self.view.load_full();
+        if !former.group.has_left() {
+            return;
+        }
+        let engine = self.engines.engine(&self.asker(&former));
+        let (at, mut group) = (self.clock.now_ms(), former.group.clone());
+        let settled = tokio::task::spawn_blocking(move || {
+            group.settle(at, &*engine);
+            group
+        });
+        match settled.await {
+            Ok(group) => {
+                let view = GroupView { group, ..GroupView::clone(&former) };
+                self.hand_on(view, &former.group, Vec::new(), (at, kept)).await;
+            }
+            // The next cycle does it.
+            Err(error) => tracing::error!(%error, file = former.file, "a rule group met a fault of ours"),
+        }
+    }
+
+    fn asker(&self, view: &GroupView) -> Asker {
+        let interval = Duration::from_millis(view.group.interval_ms.max(0).unsigned_abs());
+        Asker {
+            file: view.file.clone(),
+            group: view.group.model.name.clone(),
+            interval,
+            timeout: interval.max(TIMEOUT_MIN),
+            rights: self.rights.clone(),
+            extra_labels: view.group.model.extra_labels(),
+        }
+    }
+
+    fn names<'a>(&'a self, file: &'a str) -> Names<'a> {
+        Names { file, ids: &self.ids, setting: &self.settings.setting, external_url: self.router.external_url() }
+    }
+
+    /// Tells the router, the history and what is kept how a group is now.
+    async fn hand_on(
+        &self,
+        mut view: GroupView,
+        before: &Group,
+        evaluations: Vec<Record>,
+        (at, kept): (Millis, &mut KeptNow),
+    ) {
         let sent = view.group.send(at, self.settings.resend_delay_ms, self.settings.error_hold_ms);
         let now = self.router.now();
         let alerts: Vec<Alert> = sent
             .iter()
             .filter_map(|s| {
                 let rule = &view.group.rules.get(s.rule)?.rule;
-                Some(to_router(&s.alert, rule, &self.settings.setting, self.router.external_url(), now))
+                Some(to_router(&s.alert, &rule.expr, &self.settings.setting, self.router.external_url(), now))
             })
             .collect();
-        let names = Names {
-            file: &view.file,
-            ids: &self.ids,
-            setting: &self.settings.setting,
-            external_url: self.router.external_url(),
-        };
-        let mut records = names.events(before, &view.group, at);
-        records.extend(names.evaluations(&view.group, (at, started_at), missed));
+        let mut records = self.names(&view.file).events(before, &view.group, at);
+        records.extend(evaluations);
         self.metrics.history.note(records);
         *kept = self.memory.keep(&view.file, &view.group, kept, at);
-        self.view.store(Arc::new(view));
+        let view = Arc::new(view);
+        self.view.store(Arc::clone(&view));
         if let Err(error) = self.router.insert(alerts).await {
             // They come again with the next beat.
-            tracing::warn!(%error, file = asker.file, group = asker.group, "alerts of rules are not stored");
+            let group = &view.group.model.name;
+            tracing::warn!(%error, file = view.file, group, "alerts of rules are not stored");
         }
         failpoint::hit("rules.after-alerts");
     }
@@ -212,7 +258,7 @@ impl Runner {
 }
 
 /// Makes what the router takes of an alert of a rule.
-pub(super) fn to_router(alert: &ActiveAlert, rule: &Rule, setting: &Setting, external_url: &str, now: i64) -> Alert {
+pub(super) fn to_router(alert: &ActiveAlert, expr: &str, setting: &Setting, external_url: &str, now: i64) -> Alert {
     let ns = |ms: Millis| ms.saturating_mul(1_000_000);
     let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
     let lacking = external.filter(|(name, _)| alert.labels.get(name).is_empty());
@@ -234,6 +280,6 @@ pub(super) fn to_router(alert: &ActiveAlert, rule: &Rule, setting: &Setting, ext
         ends_at: ends.map_or(starts_at, ns).max(starts_at),
         is_timeout: false,
         updated_at: now,
-        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(&rule.expr)),
+        generator_url: format!("{external_url}/graph?g0.expr={}&g0.tab=1", query_escape(expr)),
     }
 }

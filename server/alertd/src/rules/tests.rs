@@ -9,6 +9,7 @@ use quiver_types::{LabelSet, SystemClock};
 use super::*;
 use crate::deliver::Sender;
 use crate::egress::Egress;
+use crate::history::{Event, HistoryStore, Record};
 use crate::router::{Asked, Given, RouterSettings, Shown};
 
 #[derive(Debug)]
@@ -222,4 +223,87 @@ async fn what_fails_harms_only_itself() {
     let mut out = String::new();
     rules.metrics.write(&mut out);
     assert!(!out.contains("quiver_rule_missed_iterations_total 0"), "{out}");
+}
+
+/// Keeps the changes of alerts that the history is told.
+#[derive(Debug, Default)]
+struct Told(Mutex<Vec<Event>>);
+
+impl HistoryStore for Told {
+    fn write(&self, records: Arc<Vec<Record>>) -> futures::future::BoxFuture<'_, Result<()>> {
+        let events = records.iter().filter_map(|r| if let Record::Event(e) = r { Some(e.clone()) } else { None });
+        self.0.lock().extend(events);
+        Box::pin(async { Ok(()) })
+    }
+}
+
+impl Told {
+    /// Gives the firing periods: alert, and whether it has begun and ended.
+    fn periods(&self) -> BTreeMap<String, (String, bool, bool)> {
+        let mut out = BTreeMap::new();
+        for event in self.0.lock().iter().filter(|e| !e.episode().is_empty()) {
+            let name = event.labels.get("alertname").to_owned();
+            let period = out.entry(event.episode()).or_insert((name, false, false));
+            period.1 |= event.to == "firing";
+            period.2 |= event.from == "firing" && event.ends_at.is_some();
+        }
+        out
+    }
+
+    /// Waits until so many periods of an alert have a beginning and an end.
+    async fn until_ended(&self, alert: &str, count: usize) {
+        let whole = |(name, begun, ended): &(String, bool, bool)| name == alert && *begun && *ended;
+        until(&format!("{count} periods of {alert}"), || self.periods().values().filter(|p| whole(p)).count() == count)
+            .await;
+    }
+}
+
+/// Whatever becomes of a rule, each firing period has an end.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fired_has_an_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let engines = Arc::<Answers>::default();
+    engines.hit.store(true, SeqCst);
+    let (told, stop) = (Arc::<Told>::default(), CancellationToken::new());
+    let clock = Arc::new(Leaping::default());
+    let rules = open_over(dir.path(), &engines, Arc::<Leaping>::clone(&clock)).await;
+    rules.metrics.history.start(Arc::<Told>::clone(&told), &stop);
+    rules.start(&stop);
+    let set = |rules: &Rules, list: &str| {
+        rules.set(Origin::Files, sources(&format!("groups: [{{name: g, rules: [{list}]}}]")));
+    };
+    let fires = |rules: &Rules| state(rules, "g") == Some(AlertState::Firing);
+    set(&rules, "{alert: A, expr: x}, {alert: B, expr: x}");
+    until("firing", || fires(&rules)).await;
+    // Its expression is another one, and the other rule is gone.
+    set(&rules, "{alert: A, expr: y}");
+    told.until_ended("A", 1).await;
+    told.until_ended("B", 1).await;
+    // The clock leaps, then its `for` is raised.
+    until("firing", || fires(&rules)).await;
+    clock.0.fetch_add(7_200_000, SeqCst);
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    set(&rules, "{alert: A, expr: y, for: 1d}");
+    told.until_ended("A", 2).await;
+    set(&rules, "{alert: A, expr: y}");
+    until("firing", || fires(&rules)).await;
+    // A disabled rule does not wait for its cycle.
+    let mut disabled = sources("groups: [{name: g, rules: [{alert: A, expr: y}]}]");
+    disabled[0].group.rules[0].enabled = false;
+    rules.set(Origin::Files, disabled);
+    told.until_ended("A", 3).await;
+    // Edited while down.
+    set(&rules, "{alert: A, expr: y}");
+    until("firing", || fires(&rules)).await;
+    until("begun", || told.periods().values().filter(|p| p.0 == "A").count() == 4).await;
+    stop.cancel();
+    tokio::time::sleep(Duration::from_millis(300)).await;
+    rules.kept.put(Vec::new()).durable().await.unwrap();
+    let again = open_over(dir.path(), &engines, clock).await;
+    set(&again, "{alert: A, expr: z}");
+    let stop = CancellationToken::new();
+    again.metrics.history.start(Arc::<Told>::clone(&told), &stop);
+    again.start(&stop);
+    told.until_ended("A", 4).await;
+    assert!(told.periods().values().all(|p| p.1), "{:?}", told.periods());
 }

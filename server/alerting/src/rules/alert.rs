@@ -43,6 +43,8 @@ pub struct ActiveAlert {
     pub active_at: Millis,
     /// Since when it fires.
     pub fired_at: Option<Millis>,
+    /// Names its firing period: when it began to fire, by the clock of then. Leaps of the clock do not move it.
+    pub period: Option<Millis>,
     /// When it ended.
     pub resolved_at: Option<Millis>,
     /// First evaluation that missed it while it is kept firing.

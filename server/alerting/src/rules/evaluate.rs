@@ -115,6 +115,7 @@ impl Evaluation<'_> {
             state: AlertState::Pending,
             active_at: self.at,
             fired_at: None,
+            period: None,
             resolved_at: None,
             keep_firing_since: None,
             last_sent_at: None,
@@ -196,12 +197,13 @@ impl Evaluation<'_> {
         let age = self.at - alert.active_at;
         if alert.state == AlertState::Pending && age >= self.rule.for_ms {
             alert.state = AlertState::Firing;
-            alert.fired_at = Some(self.at);
+            (alert.fired_at, alert.period) = (Some(self.at), Some(self.at));
         }
         if alert.state == AlertState::Firing && age < self.rule.for_ms {
             // `for` was raised.
             alert.state = AlertState::Pending;
-            (alert.fired_at, alert.last_sent_at, alert.keep_firing_since) = (None, None, None);
+            (alert.fired_at, alert.period) = (None, None);
+            (alert.last_sent_at, alert.keep_firing_since) = (None, None);
         }
         true
     }

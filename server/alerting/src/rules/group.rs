@@ -111,18 +111,21 @@ impl Group {
         Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0 }
     }
 
-    /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such.
-    pub fn take_over(&mut self, mut former: Self) {
+    /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such. Gives
+    /// the rules that are gone, each with its place in the former version.
+    pub fn take_over(&mut self, former: Self) -> Vec<(usize, RuleStatus)> {
+        let mut gone: Vec<(usize, RuleStatus)> = former.rules.into_iter().enumerate().collect();
         for status in &mut self.rules {
-            let Some(at) = former.rules.iter().position(|f| f.identity() == status.identity()) else { continue };
-            let old = former.rules.remove(at);
+            let Some(at) = gone.iter().position(|(_, f)| f.identity() == status.identity()) else { continue };
+            let (_, old) = gone.remove(at);
             (status.active, status.written) = (old.active, old.written);
             (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
             (status.evaluation_time, status.failing_since) = (old.evaluation_time, old.failing_since);
         }
         self.orphans = former.orphans;
-        self.orphans.extend(former.rules.into_iter().flat_map(|f| f.written.into_values()));
+        self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
         self.evaluations = former.evaluations;
+        gone
     }
 
     /// Says when an evaluation is due at or before a time, by the group's phase within its interval.
@@ -167,10 +170,25 @@ impl Group {
             };
         }
         self.evaluations += 1;
-        let ended: Vec<Written> = self.orphans.iter().map(|labels| ended(labels.clone(), at - offset_ms)).collect();
-        if !ended.is_empty() && engine.write(&ended).is_ok() {
+        // What an edited rule writes now goes on: a mark at the same time would hide it.
+        let goes_on = |labels: &LabelSet| self.rules.iter().any(|r| r.written.contains_key(labels.canonical()));
+        let orphans = self.orphans.iter().filter(|labels| !goes_on(labels));
+        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), at - offset_ms)).collect();
+        if ended.is_empty() || engine.write(&ended).is_ok() {
             self.orphans.clear();
         }
+    }
+
+    /// Says whether a rule that is not evaluated any more left alerts or series.
+    pub fn has_left(&self) -> bool {
+        let left = |r: &RuleStatus| !r.written.is_empty() || r.alerts().any(|a| a.state != AlertState::Inactive);
+        self.rules.iter().any(|status| !status.rule.enabled && left(status))
+    }
+
+    /// Ends what rules left that are not evaluated any more, without a cycle of the others.
+    pub fn settle(&mut self, at: Millis, engine: &dyn Engine) {
+        let offset_ms = self.model.query_offset_ms.unwrap_or(0);
+        self.rules.iter_mut().filter(|r| !r.rule.enabled).for_each(|r| r.end(at, offset_ms, engine));
     }
 
     /// Gives the alerts that go to the router now, and marks them as sent. Alerts of a rule that fails are sent for

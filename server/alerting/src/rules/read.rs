@@ -95,8 +95,21 @@ fn group(
     {
         fields.problem("eval_offset", Code::OutOfRange, "eval_offset must be within the interval", problems);
     }
+    if let (Some(offset), Some(delay)) = (query_offset, eval_delay)
+        && offset != delay
+    {
+        fields.problem(
+            "eval_delay",
+            Code::InvalidValue,
+            "query_offset and eval_delay are the same and differ",
+            problems,
+        );
+    }
     let limit = fields.integer("limit", problems).unwrap_or(0);
     let concurrency = fields.integer("concurrency", problems);
+    if concurrency.is_some_and(|c| c < 0) {
+        fields.problem("concurrency", Code::OutOfRange, "concurrency must not be less than 0", problems);
+    }
     let labels = fields.text_map("labels", problems).unwrap_or_default();
     super::check::check_labels(&fields, "labels", &labels, problems);
     let params = params(&mut fields, problems);
@@ -107,6 +120,9 @@ fn group(
     }
     if params.keys().any(|key| key != "extra_label") {
         warnings.push(format!("group `{name}`: of `params` only `extra_label` has an effect"));
+    }
+    if language != Language::Promql && params.contains_key("extra_label") {
+        warnings.push(format!("group `{name}`: `extra_label` has an effect on PromQL only"));
     }
     if reading.own {
         fields.text("description", problems);
@@ -130,7 +146,7 @@ fn group(
         rules: Vec::with_capacity(nodes.len()),
     };
     for (i, node) in nodes.iter().enumerate().filter(|(_, node)| !node.is_null()) {
-        if let Some(rule) = rule(node, &pointer(&rules_path, i), &group, reading, problems) {
+        if let Some(rule) = rule(node, &pointer(&rules_path, i), &group, reading, (&mut *warnings, &mut *problems)) {
             group.rules.push(rule);
         }
     }
@@ -171,7 +187,13 @@ impl RuleGroup {
     }
 }
 
-fn rule(node: &Node, path: &str, group: &RuleGroup, reading: &Reading<'_>, problems: &mut Problems) -> Option<Rule> {
+fn rule(
+    node: &Node,
+    path: &str,
+    group: &RuleGroup,
+    reading: &Reading<'_>,
+    (warnings, problems): (&mut Vec<String>, &mut Problems),
+) -> Option<Rule> {
     let mut fields = Fields::new(node, path, problems)?;
     let record = fields.text("record", problems).unwrap_or_default();
     let alert = fields.text("alert", problems).unwrap_or_default();
@@ -181,9 +203,11 @@ fn rule(node: &Node, path: &str, group: &RuleGroup, reading: &Reading<'_>, probl
     let keep_firing_for_ms = fields.duration_ms("keep_firing_for", problems).unwrap_or(0);
     let labels = fields.text_map("labels", problems).unwrap_or_default();
     let annotations = fields.text_map("annotations", problems).unwrap_or_default();
-    // vmalert's, without effect here.
-    for name in ["debug", "update_entries_limit"] {
-        fields.take(name);
+    for field in ["debug", "update_entries_limit"] {
+        if fields.some(field).is_some() {
+            let name = if record.is_empty() { &alert } else { &record };
+            warnings.push(format!("group `{}`, rule `{name}`: `{field}` has no effect", group.name));
+        }
     }
     let (language, enabled) =
         if reading.own { own_fields(&mut fields, group, problems) } else { (group.language, true) };
@@ -276,6 +300,10 @@ mod tests {
         let young = "groups: [{name: g, type: vlogs, concurrency: 2, eval_offset: 10s, interval: 1m, headers: [x], rules: [{alert: A, expr: '* | stats count() c'}]}]";
         let file = read(young, &Simple).expect("valid");
         assert_eq!((file.groups[0].language, file.warnings.len()), (Language::Logsql, 1));
+        let idle = "groups: [{name: g, type: vlogs, params: {extra_label: a=b}, rules: [{alert: A, expr: x, debug: true}, \
+            {record: B, expr: x, update_entries_limit: 5}]}]";
+        let told = read(idle, &Simple).expect("valid").warnings;
+        assert!(told.len() == 3 && told[0].contains("PromQL only") && told[2].contains("`B`"), "{told:?}");
         let narrow = "groups: [{name: g, params: {extra_label: ['a=b=c', d=], x: y}}]";
         let file = read(narrow, &Simple).expect("valid");
         let labels: Vec<_> = file.groups[0].extra_labels().iter().map(|(n, v)| format!("{n} {v}")).collect();
@@ -298,6 +326,9 @@ mod tests {
     fn refused() {
         let check = |text: &str, expected: &[&str]| assert_eq!(errors(text), expected, "{text}");
         check("groups: [{name: y}, {name: y}]", &["/groups/1 1:21: groupname: \"y\" is repeated in the same file"]);
+        let twice = |delay: &str| format!("groups: [{{name: g, query_offset: 1m, eval_delay: {delay}}}]");
+        assert_eq!((errors(&twice("10s")).len(), read(&twice("60s"), &Simple).is_ok()), (1, true));
+        assert!(errors("groups: [{name: g, concurrency: -1}]")[0].contains("less than 0"));
         check("groups: [{rules: []}]", &["/groups/0/name 1:10: Groupname must not be empty"]);
         let rule = |body: &str| format!("groups:\n- name: g\n  rules:\n  - {{{body}}}\n");
         let at = "group \"g\", rule 1, ";

@@ -28,6 +28,8 @@ pub struct Remembered {
     pub active_at: Millis,
     /// Since when it fired.
     pub fired_at: Option<Millis>,
+    /// What names its firing period; absent: `fired_at` does.
+    pub period: Option<Millis>,
     /// First evaluation that missed it while it was kept firing.
     pub keep_firing_since: Option<Millis>,
     /// When it was sent last.
@@ -48,10 +50,31 @@ impl RuleStatus {
             firing: alert.state == AlertState::Firing,
             active_at: alert.active_at,
             fired_at: alert.fired_at,
+            period: alert.period,
             keep_firing_since: alert.keep_firing_since,
             last_sent_at: alert.last_sent_at,
         })
         .collect()
+    }
+}
+
+impl Remembered {
+    /// Makes the alert that it was.
+    pub fn into_alert(self) -> ActiveAlert {
+        ActiveAlert {
+            labels: self.labels,
+            annotations: self.annotations,
+            value: ElementValue::Float(self.value),
+            state: if self.firing { AlertState::Firing } else { AlertState::Pending },
+            active_at: self.active_at,
+            fired_at: self.fired_at,
+            period: self.period.or(self.fired_at),
+            resolved_at: None,
+            keep_firing_since: self.keep_firing_since,
+            last_sent_at: self.last_sent_at,
+            valid_until: None,
+            restored: true,
+        }
     }
 }
 
@@ -81,19 +104,7 @@ impl Group {
                     }
                 }
             };
-            let restored = ActiveAlert {
-                annotations: alert.annotations,
-                value: ElementValue::Float(alert.value),
-                state: if alert.firing { AlertState::Firing } else { AlertState::Pending },
-                active_at,
-                fired_at: alert.fired_at,
-                resolved_at: None,
-                keep_firing_since: alert.keep_firing_since,
-                last_sent_at: alert.last_sent_at,
-                valid_until: None,
-                restored: true,
-                labels: alert.labels,
-            };
+            let restored = ActiveAlert { active_at, ..alert.into_alert() };
             status.active.insert(restored.labels.canonical().to_vec(), restored);
         }
     }

@@ -358,7 +358,9 @@ impl<'o> Exec<'o> {
             let value = value.unwrap_or(Value::Nil);
             for name in &pipe.variables {
                 if pipe.assigns {
-                    set(frame, name, value.clone());
+                    if !set(frame, name, value.clone()) {
+                        return Err(fail(frame, format!("undefined variable: {name}")));
+                    }
                 } else {
                     frame.variables.push((name.clone(), value.clone()));
                 }

@@ -62,6 +62,44 @@ enum UrlPart {
     Query,
 }
 
+/// Where in a script.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Script {
+    #[default]
+    Code,
+    /// Behind a `/`, which may begin a comment.
+    Slash,
+    /// Within a text, up to its quote.
+    Text(char),
+    /// Behind a backslash in a text.
+    Escape(char),
+    LineComment,
+    Comment,
+    /// Behind a `*`, which may end a comment.
+    Star,
+}
+
+impl Script {
+    fn next(self, c: char) -> Self {
+        match (self, c) {
+            (Self::Code | Self::Slash, '"' | '\'' | '`') => Self::Text(c),
+            (Self::Slash, '/') => Self::LineComment,
+            (Self::Slash, '*') => Self::Comment,
+            (Self::Code, '/') => Self::Slash,
+            (Self::Code | Self::Slash, _) => Self::Code,
+            (Self::Text(quote), '\\') => Self::Escape(quote),
+            (Self::Text(quote), c) if c == quote => Self::Code,
+            // Only texts in back quotes have several lines.
+            (Self::Text('"' | '\'') | Self::LineComment, '\n') => Self::Code,
+            (Self::Escape(quote), _) => Self::Text(quote),
+            (Self::Comment | Self::Star, '*') => Self::Star,
+            (Self::Star, '/') => Self::Code,
+            (Self::Star, _) => Self::Comment,
+            (same @ (Self::Text(_) | Self::LineComment | Self::Comment), _) => same,
+        }
+    }
+}
+
 /// The place in a page.
 #[derive(Debug, Default)]
 pub(super) struct Page {
@@ -70,6 +108,7 @@ pub(super) struct Page {
     attribute: String,
     holds: Holds,
     url: UrlPart,
+    script: Script,
 }
 
 const URL_ATTRIBUTES: [&str; 15] = [
@@ -96,8 +135,12 @@ impl Page {
         let mut out = String::with_capacity(text.len());
         let mut rest = text;
         while let Some(c) = rest.chars().next() {
+            let before = self.state;
             let taken = self.step(rest, c);
-            if self.state != State::Comment && !rest.starts_with("-->") && !rest.starts_with("<!--") {
+            if c == '<' && is_bare(before, self.state, rest) {
+                // It begins no tag.
+                out.push_str("&lt;");
+            } else if self.state != State::Comment && !rest.starts_with("-->") && !rest.starts_with("<!--") {
                 out.push_str(&rest[..taken]);
             }
             rest = &rest[taken..];
@@ -128,6 +171,7 @@ impl Page {
                     self.element.clear();
                     return raw.end().len();
                 }
+                self.script = self.script.next(c);
                 one
             }
             State::Tag | State::AttrName | State::AfterName => {
@@ -184,6 +228,7 @@ impl Page {
     }
 
     fn close(&mut self) {
+        self.script = Script::Code;
         self.state = match self.element.as_str() {
             "script" => State::Raw(Raw::Script),
             "style" => State::Raw(Raw::Style),
@@ -215,7 +260,7 @@ impl Page {
     fn begin(&mut self) {
         let name = self.attribute.strip_prefix("data-").unwrap_or(&self.attribute);
         let name = name.rsplit(':').next().unwrap_or(name);
-        self.url = UrlPart::Start;
+        (self.url, self.script) = (UrlPart::Start, Script::Code);
         self.holds =
             if URL_ATTRIBUTES.contains(&name) || name.contains("src") || name.contains("uri") || name.contains("url") {
                 Holds::Url
@@ -229,6 +274,7 @@ impl Page {
     }
 
     fn in_value(&mut self, c: char) {
+        self.script = self.script.next(c);
         if self.holds == Holds::Url {
             self.url = match (self.url, c) {
                 (_, '?' | '#') => UrlPart::Query,
@@ -251,7 +297,7 @@ impl Page {
                 _ => page_escape(&shown),
             },
             State::Raw(Raw::Title | Raw::Textarea) => page_escape(&shown),
-            State::Raw(Raw::Script) => script_value(value, &shown),
+            State::Raw(Raw::Script) => self.script_part(value, &shown),
             State::Raw(Raw::Style) => style_value(&shown),
             State::Comment => String::new(),
             State::Tag | State::AttrName | State::AfterName => {
@@ -290,6 +336,18 @@ impl Page {
         }
     }
 
+    /// Gives a value as it is written at this place of a script, and moves on.
+    fn script_part(&mut self, value: &Value, shown: &str) -> String {
+        match self.script {
+            Script::Text(quote) | Script::Escape(quote) => script_text(shown, quote),
+            Script::LineComment | Script::Comment | Script::Star => String::new(),
+            Script::Code | Script::Slash => {
+                self.script = Script::Code;
+                script_value(value, shown)
+            }
+        }
+    }
+
     fn attribute_value(&mut self, value: &Value, shown: &str, unquoted: bool) -> String {
         let inner = match self.holds {
             // Markup in an attribute would show its tags; Go takes them out.
@@ -297,7 +355,7 @@ impl Page {
                 Value::Safe(Safe::Html, text) => strip_tags(text),
                 _ => shown.to_owned(),
             },
-            Holds::Script => script_value(value, shown),
+            Holds::Script => self.script_part(value, shown),
             Holds::Style => style_value(shown),
             Holds::Url => {
                 let safe = matches!(value, Value::Safe(Safe::Url, _));
@@ -313,6 +371,35 @@ impl Page {
         let escaped = page_escape(&inner);
         if unquoted { unquoted_escape(&escaped) } else { escaped }
     }
+}
+
+/// Says whether a `<` is one of a text: it opens nothing there.
+fn is_bare(before: State, after: State, rest: &str) -> bool {
+    let text = matches!(before, State::Text | State::Raw(Raw::Title | Raw::Textarea));
+    let doctype = rest.get(..9).is_some_and(|head| head.eq_ignore_ascii_case("<!doctype"));
+    text && before == after && !doctype
+}
+
+/// Escapes what stands between the quotes of a script.
+fn script_text(text: &str, quote: char) -> String {
+    let mut out = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\t' => out.push_str("\\t"),
+            '\n' => out.push_str("\\n"),
+            '\x0c' => out.push_str("\\f"),
+            '\r' => out.push_str("\\r"),
+            '/' => out.push_str("\\/"),
+            '\\' => out.push_str("\\\\"),
+            '\0' | '\x0b' | '"' | '&' | '\'' | '+' | '<' | '>' | '`' | '\u{2028}' | '\u{2029}' => {
+                out += &format!("\\u{:04x}", c as u32);
+            }
+            // Between back quotes they begin code.
+            '$' | '{' | '}' if quote == '`' => out += &format!("\\u{:04x}", c as u32),
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 /// Escapes a text for a page; unlike the function `html`, Go does so with `+` too.
@@ -437,8 +524,23 @@ mod tests {
         check("<p style=\"color: {{.}}\">", Value::text("expression(1)"), "<p style=\"color: ZgotmplZ\">");
         check("a<!-- {{.}} -->b", Value::text("x"), "ab");
         check("<p class={{.}}>", Value::text("a b"), "<p class=a&#32;b>");
-        check("1 < 2 {{.}}", Value::text("<"), "1 < 2 &lt;");
+        check("1 < 2 {{.}}", Value::text("<"), "1 &lt; 2 &lt;");
+        check("<!DOCTYPE html><title>1 < {{.}}</title>", Value::text("<"), "<!DOCTYPE html><title>1 &lt; &lt;</title>");
+        check("<{{.}}>", Value::text("script"), "&lt;script>");
         check("{{.Foo}}", Value::Nil, "");
+    }
+
+    #[test]
+    fn within_scripts() {
+        let script = |body: &str, value: &str, expected: &str| {
+            check(&format!("<script>{body}</script>"), Value::text(value), &format!("<script>{expected}</script>"));
+        };
+        script("a = \"{{.}}\"", "it's \"b\"", "a = \"it\\u0027s \\u0022b\\u0022\"");
+        script("a = '\\'{{.}}' + {{.}}", "x/y", "a = '\\'x\\/y' + \"x/y\"");
+        script("a = `{{.}}`, b = '{{.}}'", "${x}", "a = `\\u0024\\u007bx\\u007d`, b = '${x}'");
+        script("// it's {{.}}\nb = {{.}}", "x", "// it's \nb = \"x\"");
+        script("/* \" */ b = 1 / {{.}}", "x", "/* \" */ b = 1 / \"x\"");
+        check("<p onclick=\"f('{{.}}')\">", Value::text("a'b"), "<p onclick=\"f('a\\u0027b')\">");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! `printf` as Go's `fmt` does it: verbs, flags, width, precision, and what it says of arguments that do not suit.
 
-use super::value::{Value, go_syntax};
+use super::value::{ListKind, MapKind, Value, go_syntax};
 use crate::text::{binary, general, hexadecimal, quote, quote_char, with_precision};
 
 /// Widest field.
@@ -142,6 +142,12 @@ fn pad(text: String, flags: Flags, zeros: bool) -> String {
     " ".repeat(missing) + &text
 }
 
+/// Pads a text: it has no sign.
+fn pad_text(text: String, flags: Flags) -> String {
+    let missing = flags.width.unwrap_or(0).saturating_sub(text.chars().count());
+    if flags.zero && missing > 0 { "0".repeat(missing) + &text } else { pad(text, flags, false) }
+}
+
 fn bad_verb(verb: char, arg: &Value) -> String {
     match arg {
         Value::Nil => format!("%!{verb}(<nil>)"),
@@ -174,6 +180,13 @@ fn one(verb: char, arg: &Value, flags: Flags) -> String {
             };
             shown.unwrap_or_else(|| bad_verb(verb, arg))
         }
+        // They say themselves how they are written.
+        Value::Map(map) if map.kind == MapKind::Labels && has_text(verb) => {
+            text(verb, &arg.printed(), flags).unwrap_or_else(|| bad_verb(verb, arg))
+        }
+        Value::List(list) if list.kind == ListKind::Pairs && has_text(verb) => {
+            text(verb, &arg.printed(), flags).unwrap_or_else(|| bad_verb(verb, arg))
+        }
         Value::List(list) if !matches!(verb, 'v') || flags.plus => {
             let items: Vec<String> = list.items.iter().map(|item| one(verb, item, flags)).collect();
             format!("[{}]", items.join(" "))
@@ -192,6 +205,11 @@ fn one(verb: char, arg: &Value, flags: Flags) -> String {
         }
         Value::Bool(_) | Value::Struct(_) => bad_verb(verb, arg),
     }
+}
+
+/// Says whether a verb is one of texts.
+fn has_text(verb: char) -> bool {
+    matches!(verb, 'v' | 's' | 'q' | 'x' | 'X')
 }
 
 fn signed(digits: &str, negative: bool, flags: Flags) -> String {
@@ -226,7 +244,7 @@ fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
                 _ if flags.sharp => format!("U+{size:04X} '{c}'"),
                 _ => format!("U+{size:04X}"),
             };
-            return Some(pad(shown, flags, false));
+            return Some(if verb == 'U' { pad(shown, flags, false) } else { pad_text(shown, flags) });
         }
         _ => return None,
     };
@@ -288,7 +306,14 @@ fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
     let hex = |upper: bool| {
         let bytes = &text.as_bytes()[..flags.precision.unwrap_or(text.len()).min(text.len())];
         let digit = |b: &u8| if upper { format!("{b:02X}") } else { format!("{b:02x}") };
-        bytes.iter().map(digit).collect::<Vec<_>>().join(if flags.space { " " } else { "" })
+        let mark = if upper { "0X" } else { "0x" };
+        let all: Vec<String> = bytes.iter().map(digit).collect();
+        match (flags.sharp && !all.is_empty(), flags.space) {
+            (true, true) => format!("{mark}{}", all.join(&format!(" {mark}"))),
+            (true, false) => format!("{mark}{}", all.concat()),
+            (false, true) => all.join(" "),
+            (false, false) => all.concat(),
+        }
     };
     let shown = match verb {
         's' | 'v' => cut(text),
@@ -304,7 +329,7 @@ fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
         'X' => hex(true),
         _ => return None,
     };
-    Some(pad(shown, flags, true))
+    Some(pad_text(shown, flags))
 }
 
 #[cfg(test)]
@@ -312,6 +337,7 @@ mod tests {
     use super::*;
 
     const HEX: &str = "0x1.cp+01|0X1.CP+01|4503599627370496p-52|    -0x1p-01|0x1.0p+00";
+    const SHARP: &str = "00A|1.00000|1.00000e+07|100.";
     const ASCII: &str = r#""\u00e9\U0001f642\""|"é"|'\u00e9'"#;
 
     fn check(form: &str, args: &[Value], expected: &str) {
@@ -331,11 +357,19 @@ mod tests {
         check("%x %X %o %b %c %U", &[255, 255, 8, 5, 0x1f642, 0x41].map(Value::Int), "ff FF 10 101 🙂 U+0041");
         check("%v", &[Value::Duration(1_500_000_000)], "1.5s");
         check("%d", &[Value::Duration(3)], "3");
+        let labels = || Value::text_map(MapKind::Labels, [("a", "b"), ("c", "d")]);
+        check("%s|%q|%8.3v", &[labels(), labels(), labels()], "a=b, c=d|\"a=b, c=d\"|     a=b");
         check("%*d|%[1]d", &[Value::Int(4), Value::Int(7)], "   7|4");
         check("%6.2f%%", &[Value::Float(-1.0)], " -1.00%");
         check("%06.1f", &[Value::Float(-2.25)], "-002.2");
         check("%v", &[Value::Float(f64::INFINITY)], "+Inf");
         check("%x|%X|%b|%12x|%.1x", &[3.5, 3.5, 1.0, -0.5, 1.0].map(Value::Float), HEX);
+        check("%#x|%# X|%05s|%03c", &["hé", "ab", "-a"].map(Value::text), "0x68c3a9|0X61 0X62|000-a|%!c(MISSING)");
+        check(
+            "%03c|%#g|%#g|%#.3g",
+            &[Value::Int(65), Value::Float(1.0), Value::Float(1e7), Value::Float(100.0)],
+            SHARP,
+        );
         check("%+q|%q|%+q", &[Value::text("é🙂\""), Value::text("é"), Value::Int(0xe9)], ASCII);
     }
 

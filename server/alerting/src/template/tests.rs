@@ -42,6 +42,7 @@ fn statements() {
     check("{{define \"t\"}}<{{.}}>{{end}}{{template \"t\" .a}}{{block \"u\" .b}}[{{.}}]{{end}}", &labels(), "<1>[2]");
     check("a {{- 1 -}} b{{/* c */}} c", &Value::Nil, "a1b c");
     check("{{and 1 0}}{{or 0 \"x\"}}{{not 1}}{{and true 2}}", &Value::Nil, "0xfalse2");
+    fails("{{$x = 1}}", &Value::Nil, "1:7: executing \"test\" at <1>: undefined variable: $x");
     fails(
         "{{and}}",
         &Value::Nil,

@@ -41,12 +41,14 @@ pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
     if !keep {
         let short = digits.trim_end_matches('0').len().max(1);
         digits.truncate(short);
+    } else if precision.is_none() {
+        digits += &"0".repeat(DIGITS.saturating_sub(digits.len()));
     }
     // Where the shortest form is wanted, 6 digits decide.
     let bound = match precision {
         Some(precision) if precision > digits.len() && digits.len() as i32 > exponent => digits.len() as i32,
         Some(precision) => precision as i32,
-        None => 6,
+        None => DIGITS as i32,
     };
     let mut out = if negative { "-".to_owned() } else { String::new() };
     if exponent < -4 || exponent >= bound {
@@ -54,6 +56,8 @@ pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
         if digits.len() > 1 {
             out.push('.');
             out.push_str(&digits[1..]);
+        } else if keep {
+            out.push('.');
         }
         out += &exponent_text('e', exponent);
     } else if exponent < 0 {
@@ -62,12 +66,18 @@ pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
         let whole = exponent as usize + 1;
         if digits.len() <= whole {
             out += &format!("{digits}{}", "0".repeat(whole - digits.len()));
+            if keep {
+                out.push('.');
+            }
         } else {
             out += &format!("{}.{}", &digits[..whole], &digits[whole..]);
         }
     }
     out
 }
+
+/// Digits that decide where no precision is given.
+const DIGITS: usize = 6;
 
 /// Most digits that are written.
 const PRECISION_MAX: usize = 1000;

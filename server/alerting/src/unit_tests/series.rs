@@ -157,7 +157,9 @@ fn float_item(item: &str, slots: &mut Vec<Slot>) -> Result<(), String> {
         ("-", rest) => (-1.0, rest),
         _ => return Err(format!("bad item: {item}")),
     };
-    let (delta, rest) = number(rest).ok_or_else(|| format!("bad item: {item}"))?;
+    // One sign, a number, and how often: a step without `x` is none.
+    let delta = if rest.starts_with(['+', '-']) { None } else { number(rest) };
+    let (delta, rest) = delta.filter(|(_, rest)| rest.starts_with('x')).ok_or_else(|| format!("bad item: {item}"))?;
     let (times, rest) = repeat_suffix(rest)?;
     if !rest.is_empty() {
         return Err(format!("bad item: {item}"));
@@ -180,12 +182,12 @@ fn number(text: &str) -> Option<(f64, &str)> {
     };
     let signed = |v: f64| if negative { -v } else { v };
     for (word, value) in [("stale", stale_nan()), ("nan", f64::NAN), ("inf", f64::INFINITY)] {
-        if body.len() >= word.len()
-            && body.is_char_boundary(word.len())
-            && body[..word.len()].eq_ignore_ascii_case(word)
-        {
-            let value = if word == "inf" { signed(value) } else { value };
-            return Some((value, &body[word.len()..]));
+        let Some((start, rest)) = body.split_at_checked(word.len()) else { continue };
+        // Numbers are in any case, `stale` is a word of its own.
+        let is_it = if word == "stale" { start == word } else { start.eq_ignore_ascii_case(word) };
+        // What goes on is another word: `Infx2`.
+        if is_it && !rest.starts_with(|c: char| c.is_alphanumeric() || c == '_') {
+            return Some((if word == "inf" { signed(value) } else { value }, rest));
         }
     }
     let bytes = body.as_bytes();
@@ -428,6 +430,9 @@ mod tests {
         check("0+10x2 5-1x1 3x2", &[0.0, 10.0, 20.0, 5.0, 4.0, 3.0, 3.0, 3.0]);
         check("_x2 5m 0x2 -Inf", &[-999.0, -999.0, 300.0, 0.0, 0.0, 0.0, f64::NEG_INFINITY]);
         check("0.1E+2 .5", &[10.0, 0.5]);
+        for bad in ["1+1", "1-1 2", "1++1x2", "1--1x2", "Infx2", "1+NaNx2", "stalex2", "Stale", "1+1x", "1+1x-1"] {
+            assert!(items(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

@@ -167,7 +167,7 @@ fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
                 let name = node.get("name").and_then(Node::text).unwrap_or_default().to_owned();
                 let kind = node.get("type").and_then(Node::text).unwrap_or("prometheus");
                 let rules = items(node, "rules").iter().filter(|rule| !rule.is_null());
-                let rules = rules.map(|rule| rule_of(rule, kind, warnings)).collect();
+                let rules = rules.map(|rule| rule_of(rule, kind)).collect();
                 let key = (namespace.to_owned(), name.clone());
                 if all.insert(key, (settings_of(node), rules)).is_some() {
                     let message = format!("groupname: \"{name}\" is repeated in namespace \"{namespace}\"");
@@ -198,6 +198,18 @@ fn texts_of(node: &Node) -> Value {
         Shape::List(items) => items.iter().map(|item| json!(item.text().unwrap_or_default())).collect(),
         _ => json!(node.text().unwrap_or_default()),
     }
+}
+
+/// Gives the namespaces that texts are about: those of documents that have no group left, too.
+fn namespaces_of(texts: &[Text]) -> BTreeSet<String> {
+    let mut out = BTreeSet::new();
+    for given in texts {
+        for document in yaml::read(&given.content).into_iter().flatten().filter(|document| !document.is_null()) {
+            let own = document.get("namespace").and_then(Node::text).filter(|n| !n.is_empty());
+            out.insert(own.unwrap_or(&given.namespace).to_owned());
+        }
+    }
+    out
 }
 
 /// Parameters of a group: lists of texts by name.
@@ -236,12 +248,13 @@ fn settings_of(node: &Node) -> Map<String, Value> {
 }
 
 /// A rule of a file as the configuration has it; its language is that of its group, unless it says its own.
-fn rule_of(node: &Node, kind: &str, warnings: &mut Vec<String>) -> Map<String, Value> {
+fn rule_of(node: &Node, kind: &str) -> Map<String, Value> {
     let Shape::Map(pairs) = &node.kind else { return Map::new() };
     let mut out = Map::new();
     for (key, value) in pairs.iter().filter(|(_, value)| !value.is_null()) {
         match key.text.as_str() {
-            name @ ("debug" | "update_entries_limit") => warnings.push(format!("`{name}` of a rule has no effect")),
+            // What was read has warned of them.
+            "debug" | "update_entries_limit" => {}
             "enabled" => drop(out.insert("enabled".to_owned(), json!(value.truth()))),
             name => drop(out.insert(name.to_owned(), texts_of(value))),
         }
@@ -281,7 +294,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     let texts = texts(ask)?;
     let wanted = wanted(&texts, &mut warnings)?;
     let present: BTreeMap<GroupKey, Stored> = seen(ask).await?.into_iter().collect();
-    let namespaces: Vec<String> = wanted.keys().map(|key| key.0.clone()).collect();
+    let namespaces = if prune { namespaces_of(&texts) } else { BTreeSet::new() };
     let (mut ops, mut origins): (Vec<(Place, Op)>, Vec<Origin>) = (Vec::new(), Vec::new());
     let mut named: BTreeSet<GroupKey> = wanted.keys().cloned().collect();
     for (key, stored) in present.iter().filter(|(key, _)| prune && !wanted.contains_key(key)) {
@@ -472,6 +485,12 @@ mod tests {
         assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
         let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
         assert_eq!(rules[0]["language"], json!("logsql"));
+    }
+
+    #[test]
+    fn a_file_without_groups_is_about_its_namespace() {
+        let texts = [text_of("a", "groups: []\n"), text_of("b", "namespace: c\ngroups:\n"), text_of("d", "# none\n")];
+        assert_eq!(namespaces_of(&texts).into_iter().collect::<Vec<_>>(), ["a", "c"]);
     }
 
     #[test]

@@ -130,7 +130,7 @@ fn wrong(silence: &Silence, now: i64) -> Vec<FieldError> {
     let mut put = |field: &str, code: &'static str, text: &str| errors.push(FieldError::new(field, code, text));
     if silence.matchers.is_empty() {
         put("/matchers", "REQUIRED", "at least one matcher is wanted");
-    } else if silence.matchers.iter().all(quiver_types::Matcher::matches_empty) {
+    } else if silence.names_nothing() {
         put("/matchers", "INVALID_MATCHER", "at least one must not match the empty text");
     }
     if silence.matchers.iter().any(|m| m.name.is_empty()) {

@@ -173,6 +173,21 @@ fn raised_for_turns_firing_to_pending_and_edits_keep_alerts() {
 }
 
 #[test]
+fn an_edited_rule_goes_on_writing_its_series() {
+    let mut first = group(0, 0);
+    assert_eq!(states(&mut first, "+"), "f");
+    let mut edited = group(0, 0);
+    edited.rules[0].rule.expr = "m > 0".to_owned();
+    let gone = edited.take_over(first);
+    assert_eq!((gone.len(), gone[0].1.alerts().count()), (1, 1));
+    let script = Script { hits: [(MINUTE, vec![("1", 2.0)])].into(), ..Script::default() };
+    edited.evaluate(MINUTE, &Setting::default(), &script);
+    assert!(script.written.borrow().iter().all(|w| !w.contains("stale")), "{:?}", script.written.borrow());
+    edited.evaluate(2 * MINUTE, &Setting::default(), &script);
+    assert_eq!(script.written.borrow().iter().filter(|w| w.contains("stale @2")).count(), 2);
+}
+
+#[test]
 fn restored() {
     let labels = LabelSet::from_pairs([("alertname", "A"), ("i", "1"), ("sev", "1-x")]);
     let check = |for_: i64, active: i64, last: i64, now: i64, firing: bool, expected: Option<i64>| {
@@ -184,6 +199,7 @@ fn restored() {
             firing,
             active_at: active * MINUTE,
             fired_at: firing.then_some(active * MINUTE),
+            period: None,
             keep_firing_since: None,
             last_sent_at: None,
         };

@@ -28,10 +28,11 @@ pub(super) fn variable(frame: &Frame<'_>, name: &str) -> Value {
     found.map_or(Value::Nil, |(_, value)| value.clone())
 }
 
-pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) {
-    if let Some(slot) = frame.variables.iter_mut().rev().find(|(n, _)| n == name) {
-        slot.1 = value;
-    }
+/// Says whether the variable was there.
+pub(super) fn set(frame: &mut Frame<'_>, name: &str, value: Value) -> bool {
+    let Some(slot) = frame.variables.iter_mut().rev().find(|(n, _)| n == name) else { return false };
+    slot.1 = value;
+    true
 }
 
 #[allow(clippy::unnecessary_box_returns, reason = "results hold it boxed")]
