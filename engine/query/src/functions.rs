@@ -15,6 +15,7 @@ mod rate;
 mod spans;
 mod stacks;
 mod statements;
+mod sums;
 mod texts;
 mod trees;
 
@@ -32,6 +33,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub use quantile::quantile;
+pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 
 /// A function as people look for it: form, what it gives.
