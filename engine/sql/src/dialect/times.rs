@@ -3,6 +3,7 @@
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
 };
+use quiver_query::with_seconds;
 use quiver_types::Result;
 
 use super::{expr, quoted};
@@ -26,19 +27,6 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     {
         *text = whole;
     }
-}
-
-/// `2024-01-01 05:00`, maybe with a zone behind it, as `2024-01-01 05:00:00`.
-fn with_seconds(text: &str) -> Option<String> {
-    const FORM: &[u8] = b"0000-00-00 00:00";
-    let (minutes, zone) = (text.get(..FORM.len())?, text.get(FORM.len()..)?);
-    let fits = minutes.bytes().zip(FORM).all(|(byte, form)| match form {
-        b'0' => byte.is_ascii_digit(),
-        b' ' => matches!(byte, b' ' | b'T'),
-        other => byte == *other,
-    });
-    let ends = zone.is_empty() || zone.starts_with(['Z', '+', '-', ' ']);
-    (fits && ends).then(|| format!("{minutes}:00{zone}"))
 }
 
 /// What a function of times is for the planner; none: it knows the function, or there is none.
@@ -87,24 +75,5 @@ fn constant(value: &Expr) -> Option<String> {
         Expr::Nested(inner) => constant(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => constant(expr).map(|number| format!("-{number}")),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_seconds;
-
-    #[test]
-    fn seconds_are_added_where_there_are_none() {
-        for (text, expected) in [
-            ("2024-01-01 05:00", Some("2024-01-01 05:00:00")),
-            ("2024-01-01T05:00Z", Some("2024-01-01T05:00:00Z")),
-            ("2024-01-01 05:00+02", Some("2024-01-01 05:00:00+02")),
-            ("2024-01-01 05:00:10", None),
-            ("2024-01-01", None),
-            ("yesterday at 05:00", None),
-        ] {
-            assert_eq!(with_seconds(text).as_deref(), expected, "{text}");
-        }
     }
 }
