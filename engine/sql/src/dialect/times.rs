@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::with_seconds;
 use quiver_types::Result;
 
-use super::{expr, quoted};
+use super::{expr, formats, quoted};
 use crate::parse::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
@@ -37,6 +37,11 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let moment = format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)");
             expr(&format!("date_trunc({unit}, {moment} AT TIME ZONE {zone}) AT TIME ZONE 'UTC'"))?
         }
+        ("make_timestamp", [year, month, day, hour, minute, second]) => expr(&format!(
+            "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
+             + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
+        ))?,
+        ("to_char" | "to_date" | "to_timestamp", _) => return formats::translate(name, args),
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
