@@ -38,6 +38,9 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
+const AT_HAND: &str = "a subquery or `LATERAL` that reads the row at hand otherwise than by `=` in its `WHERE` is not \
+                       supported: join with it, and group the join";
+
 /// An error of making a plan ready to run: constants are evaluated there, so what a cast or a function makes of them is
 /// a fault of the statement.
 pub(crate) fn of_planning(error: DataFusionError) -> Error {
@@ -55,7 +58,12 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             let text = "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only";
             Some(text.to_owned())
         }
+        DataFusionError::NotImplemented(text) if text.contains("OuterReferenceColumn") => Some(AT_HAND.to_owned()),
         DataFusionError::NotImplemented(text) => Some(text.clone()),
+        // The rule that makes joins of subqueries loses a column where there is no equality to join by.
+        DataFusionError::SchemaError(..) if error.to_string().contains("'scalar_subquery_to_join'") => {
+            Some(AT_HAND.to_owned())
+        }
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
         root if root.to_string().contains("regex parse error") => {
             Some("a regular expression cannot be read".to_owned())
@@ -82,6 +90,9 @@ mod tests {
         let own = to_datafusion(Error::new(ErrorKind::LimitExceeded, "much"));
         assert_eq!(of_planning(own).kind, ErrorKind::LimitExceeded);
         assert_eq!(of_planning(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
+        let outer = DataFusionError::NotImplemented("logical expression OuterReferenceColumn(Field {".into());
+        let found = of_planning(outer);
+        assert!(found.kind == ErrorKind::Invalid && found.message.contains("the row at hand"), "{found}");
     }
 
     #[test]

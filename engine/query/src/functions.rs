@@ -5,8 +5,10 @@ mod addresses;
 mod age;
 mod attr;
 mod bounded;
+mod digests;
 mod distinct;
 mod gauges;
+pub(crate) mod intervals;
 mod mode;
 mod processes;
 mod quantile;
@@ -15,23 +17,30 @@ mod rate;
 mod spans;
 mod stacks;
 mod statements;
+mod sums;
 mod texts;
 mod trees;
+mod whole;
+mod zones;
 
 use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::functions::datetime::date_bin;
+use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
 use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
+use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
+use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub use quantile::quantile;
+pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 
 /// A function as people look for it: form, what it gives.
@@ -66,6 +75,10 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("gen_random_uuid()", "a random UUID; `uuid()` is the same"),
     ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
     ("quote_literal(text)", "a text as a literal of a statement"),
+    ("md5(text)", "the MD5 hash of a text in hexadecimal digits"),
+    ("sign(x)", "-1, 0 or 1, as a number is below, at or above zero; `signum` is the same"),
+    ("every(x)", "whether a condition holds for all values; `bool_and` is the same"),
+    ("variance(x)", "the variance of a sample; `var_samp` is the same"),
     ("severity_bucket(n, text)", "`trace`, `debug`, `info`, `warn`, `error` or `fatal` of a log record"),
     (
         "span_tree(id, parent, kind, service, name, start, end, is_error, mark)",
@@ -117,7 +130,13 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
     state.register_udf(scalar(&regexp_like(), "re_match"))?;
     state.register_udf(scalar(&uuid(), "gen_random_uuid"))?;
+    state.register_udf(scalar(&signum(), "sign"))?;
+    state.register_udaf(aggregate(&bool_and_udaf(), "every"))?;
+    state.register_udaf(aggregate(&var_samp_udaf(), "variance"))?;
     state.register_udf(age::function())?;
+    state.register_udf(digests::function())?;
+    state.register_udf(whole::function())?;
+    state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
     state.register_udaf(aggregate(&approx_distinct_udaf(), "count_distinct_approx"))?;

@@ -6,6 +6,7 @@
 //!
 //! Invariant: knows no query language and no store.
 
+mod arithmetic;
 mod context;
 mod distinct_counts;
 mod engine;
@@ -34,6 +35,7 @@ mod samples;
 mod spans;
 pub mod tables;
 mod underway;
+mod untyped;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
@@ -47,3 +49,4 @@ pub use running::{Asked, Observer, Phase, Query, Running, TEXT_BYTES_MAX};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
 pub use underway::{Held, Underway};
+pub use untyped::with_seconds;

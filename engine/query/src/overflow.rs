@@ -1,5 +1,6 @@
 //! Sums, differences and products of whole numbers fail where their type does not hold them, as in PostgreSQL. DataFusion's
-//! begin anew at the other end, and its planner has no switch for it; a function of ours stands in their place.
+//! begin anew at the other end, and its planner has no switch for it; a function of ours stands in their place. So does one
+//! for the aggregate `sum`.
 
 use std::sync::Arc;
 
@@ -10,14 +11,16 @@ use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result, internal_err};
-use datafusion::logical_expr::expr::BinaryExpr;
+use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr};
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
-    ScalarUDFImpl, Signature, Volatility,
+    AggregateUDF, ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
+    ScalarUDF, ScalarUDFImpl, Signature, Volatility, WindowFunctionDefinition,
 };
 use datafusion::optimizer::AnalyzerRule;
 use datafusion::physical_expr_common::datum::apply;
+
+use crate::functions::{is_summed, sum};
 
 /// The rule; it comes after those that give types.
 #[derive(Debug)]
@@ -35,7 +38,9 @@ impl AnalyzerRule for Overflows {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
-            node.map_expressions(|expr| expr.transform_up(|e| checked(e, &schema)))
+            node.map_expressions(|expr| {
+                expr.transform_up(|e| checked(e, &schema)?.transform_data(|e| summed(e, &schema)))
+            })
         });
         Ok(changed?.data)
     }
@@ -48,7 +53,15 @@ fn is_checked(op: Operator) -> bool {
 /// Whether there is something to do in a node.
 fn calculates(node: &LogicalPlan) -> Result<bool> {
     for expr in node.expressions() {
-        if expr.exists(|e| Ok(matches!(e, Expr::BinaryExpr(binary) if is_checked(binary.op))))? {
+        let calculates = |e: &Expr| match e {
+            Expr::BinaryExpr(binary) => is_checked(binary.op),
+            Expr::AggregateFunction(call) => is_sum(&call.func),
+            Expr::WindowFunction(call) => {
+                matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function))
+            }
+            _ => false,
+        };
+        if expr.exists(|e| Ok(calculates(e)))? {
             return Ok(true);
         }
     }
@@ -68,6 +81,34 @@ fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     let function = Checked { op: *op, signature: Signature::any(2, Volatility::Immutable) };
     let call = ScalarUDF::from(function).call(vec![left.as_ref().clone(), right.as_ref().clone()]);
     Ok(Transformed::yes(call))
+}
+
+fn is_sum(function: &AggregateUDF) -> bool {
+    function.name() == "sum"
+}
+
+/// The aggregate in the place of a sum of whole numbers. It has the name of that one, so that columns keep theirs.
+fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    let is_whole = |args: &[Expr], is_distinct: bool| -> Result<bool> {
+        let [arg] = args else { return Ok(false) };
+        Ok(!is_distinct && is_summed(&arg.get_type(schema)?))
+    };
+    Ok(match expr {
+        Expr::AggregateFunction(AggregateFunction { func, params })
+            if is_sum(&func) && is_whole(&params.args, params.distinct)? =>
+        {
+            Transformed::yes(Expr::AggregateFunction(AggregateFunction { func: sum(), params }))
+        }
+        Expr::WindowFunction(mut call) => {
+            let is_sum = matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function));
+            let is_changed = is_sum && is_whole(&call.params.args, call.params.distinct)?;
+            if is_changed {
+                call.fun = WindowFunctionDefinition::AggregateUDF(sum());
+            }
+            Transformed::new_transformed(Expr::WindowFunction(call), is_changed)
+        }
+        other => Transformed::no(other),
+    })
 }
 
 /// An operation that fails.

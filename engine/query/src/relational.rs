@@ -24,6 +24,7 @@ use futures::StreamExt as _;
 use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
+use crate::arithmetic::Arithmetic;
 use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
@@ -31,6 +32,7 @@ use crate::error::{from_datafusion, of_planning};
 use crate::marks::Marks;
 use crate::overflow::Overflows;
 use crate::running::Phase;
+use crate::untyped::UntypedTimes;
 use crate::{explain, functions, grouping, joined_ids};
 
 /// Makes the session.
@@ -41,9 +43,11 @@ pub(crate) fn session(
 ) -> SessionState {
     // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
-    let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env).with_default_features();
+    let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
+    // It is asked before those of DataFusion.
+    let state = state.with_expr_planners(vec![Arc::new(Arithmetic)]).with_default_features();
     let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
-    let state = state.with_analyzer_rule(Arc::new(Overflows));
+    let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {

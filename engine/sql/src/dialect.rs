@@ -6,10 +6,12 @@
 
 mod empty;
 mod factors;
+mod formats;
 mod functions;
 mod outputs;
 mod patterns;
 mod percentiles;
+mod queries;
 mod times;
 mod types;
 
@@ -19,8 +21,8 @@ use std::ops::ControlFlow;
 pub(crate) use outputs::{make_unique, name as output_name, translate as name_outputs};
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArguments, ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut,
-    VisitorMut,
+    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
+    ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -82,6 +84,22 @@ fn expr(sql: &str) -> Result<Expr> {
     parser.parse_expr().map_err(|e| Error::internal("cannot read an expression of ours").with_source(e))
 }
 
+/// A call of a function of ours.
+fn call(name: &str, args: Vec<Expr>) -> Expr {
+    let args = args.into_iter().map(|arg| FunctionArg::Unnamed(FunctionArgExpr::Expr(arg))).collect();
+    let list = FunctionArgumentList { duplicate_treatment: None, args, clauses: Vec::new() };
+    Expr::Function(Function {
+        name: ObjectName::from(vec![Ident::new(name)]),
+        uses_odbc_syntax: false,
+        parameters: FunctionArguments::None,
+        args: FunctionArguments::List(list),
+        filter: None,
+        null_treatment: None,
+        over: None,
+        within_group: Vec::new(),
+    })
+}
+
 /// A text as a literal of SQL.
 pub(crate) fn quoted(value: &str) -> String {
     format!("'{}'", value.replace('\'', "''"))
@@ -129,8 +147,20 @@ impl Translator<'_> {
                 let sql = format!("attr({left}, {right})");
                 *place = expr(&sql)?;
             }
+            Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
+                *place = call("array_has_any", vec![take(left), take(right)]);
+            }
             Expr::BinaryOp { op, .. } => operator(op),
-            Expr::TypedString(typed) => times::complete(&typed.data_type, &mut typed.value.value),
+            Expr::AtTimeZone { timestamp, time_zone } => {
+                *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
+            }
+            Expr::SimilarTo { .. } => patterns::similar(place)?,
+            Expr::TypedString(typed) => {
+                times::complete(&typed.data_type, &mut typed.value.value);
+                if let Some(plain) = types::plain(&typed.data_type) {
+                    typed.data_type = plain;
+                }
+            }
             Expr::Cast { expr, data_type, .. } => {
                 if let Expr::Value(value) = &mut **expr {
                     times::complete(data_type, &mut value.value);
@@ -227,12 +257,12 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
-        ControlFlow::Continue(())
+        queries::translate(query).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         factors::translate(factor, &self.names);
-        ControlFlow::Continue(())
+        queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
@@ -253,7 +283,6 @@ fn bare(name: &ObjectName) -> Option<String> {
 
 /// The arguments of a call, where each is a plain expression.
 fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
-    use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr};
     match args {
         FunctionArguments::None => Some(Vec::new()),
         FunctionArguments::Subquery(_) => None,

@@ -11,6 +11,7 @@ use datafusion::sql::sqlparser::ast::{
     TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
 };
 
+use crate::dialect::output_name;
 use crate::parse::{normal, parts};
 
 /// A table as a statement names it: schema, where one is written, and name.
@@ -250,6 +251,7 @@ impl VisitorMut for Expander<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let relations = relations(select, self.fixed, &self.ctes);
+        Self::name_again(select, &relations);
         let has_more = |r: &Relation| {
             r.table.as_ref().is_some_and(|table| self.wanted.get(table).is_some_and(|columns| !columns.is_empty()))
         };
@@ -276,6 +278,41 @@ impl VisitorMut for Expander<'_> {
 }
 
 impl Expander<'_> {
+    /// Names outputs once more that `*` gives too (`SELECT t.a, t.* FROM t`): two columns for PostgreSQL, and an error for
+    /// DataFusion.
+    fn name_again(select: &mut Select, relations: &[Relation]) {
+        let is_given = |r: &&Relation| {
+            select.projection.iter().any(|item| match item {
+                SelectItem::Wildcard(_) => true,
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                    r.alias.is_some() && parts(name).pop() == r.alias
+                }
+                _ => false,
+            })
+        };
+        let columns = relations.iter().filter(is_given).filter_map(|r| r.columns.as_ref());
+        let given: BTreeSet<String> = columns.flatten().cloned().collect();
+        if given.is_empty() {
+            return;
+        }
+        let own = |item: &SelectItem| match item {
+            SelectItem::UnnamedExpr(expr @ (Expr::Identifier(_) | Expr::CompoundIdentifier(_))) => {
+                Some((expr.clone(), normal(&output_name(expr))))
+            }
+            SelectItem::ExprWithAlias { expr, alias } => Some((expr.clone(), normal(alias))),
+            _ => None,
+        };
+        let mut taken = given.clone();
+        taken.extend(select.projection.iter().filter_map(own).map(|(_, name)| name));
+        for item in &mut select.projection {
+            let Some((expr, name)) = own(item).filter(|(_, name)| given.contains(name)) else { continue };
+            let mut free = (2..).map(|times| format!("{name}_{times}")).filter(|name| !taken.contains(name));
+            let Some(name) = free.next() else { continue };
+            *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', &name) };
+            taken.insert(name);
+        }
+    }
+
     fn columns_of(&self, relation: &Relation, alias: &str, written_out: bool) -> Vec<SelectItem> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let Some(columns) = relation.table.as_ref().and_then(self.fixed).filter(|_| written_out) else {
@@ -353,6 +390,11 @@ mod tests {
             "select * from logs where level = 'x'",
             "SELECT \"logs\".\"time\", \"logs\".\"message\", \"logs\".\"trace_id\", \"logs\".\"fields\" FROM logs \
              WHERE level = 'x'",
+        );
+        check("select l.time, l.* from logs l", "SELECT l.time AS \"time_2\", l.* FROM logs l");
+        check(
+            "select l.time, upper(x) as name, s.* from logs l, spans s",
+            "SELECT l.time, upper(x) AS \"name_2\", s.* FROM logs l, spans s",
         );
         check("select s.*, l.host from logs l, spans s", "SELECT s.*, l.host FROM logs l, spans s");
     }

@@ -91,11 +91,12 @@ fn record(rows: &mut Rows, json: &mut Cursor<'_>, url: &UrlFields) -> Result<()>
     Ok(())
 }
 
-/// Reads a message that is an object: its own `message` counts; without one the object stays JSON.
+/// Reads a message that is an object: its own `message` counts, with what senders of functions say beside it (`status`,
+/// texts of `lambda`); without one the object stays JSON.
 fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonFault> {
     let name = rows.names.name_of(key);
     let start = json.pos;
-    let mut found = None;
+    let (mut found, mut status, mut lambda) = (None, None, None);
     json.expect(b'{', "expected an object")?;
     let mut first = true;
     while json.next_key(first)? {
@@ -103,18 +104,62 @@ fn message(rows: &mut Rows, json: &mut Cursor<'_>, key: u32) -> Result<(), JsonF
         let inner = json.text_rest()?.text();
         json.expect(b':', "expected `:`")?;
         json.peek();
-        if inner == "message" {
-            found = Some(json.pos);
+        match &*inner {
+            "message" => found = Some(json.pos),
+            "status" => status = Some(json.pos),
+            // Some senders write it wrongly.
+            "lambda" | "lamdba" => lambda = Some(json.pos),
+            _ => {}
         }
         json.skip()?;
     }
     let end = json.pos;
+    if found.is_some() {
+        beside(rows, json, status, lambda)?;
+    }
     json.pos = found.unwrap_or(start);
     match json.peek() {
         b'{' | b'[' => rows.add_with(name, |out| json.compact(out))?,
         _ => rows.first_level_member(json, key)?,
     }
     json.pos = end;
+    Ok(())
+}
+
+/// Adds what stands beside the `message` of a message, at its places.
+fn beside(
+    rows: &mut Rows,
+    json: &mut Cursor<'_>,
+    status: Option<usize>,
+    lambda: Option<usize>,
+) -> Result<(), JsonFault> {
+    if let Some(at) = status {
+        json.pos = at;
+        if json.peek() == b'"' {
+            let text = json.string("expected a text")?.text();
+            let name = rows.field_name("status");
+            rows.add(name, &text);
+        }
+    }
+    let Some(at) = lambda else { return Ok(()) };
+    json.pos = at;
+    if json.peek() != b'{' {
+        return Ok(());
+    }
+    json.expect(b'{', "expected an object")?;
+    let mut first = true;
+    while json.next_key(first)? {
+        first = false;
+        let key = json.text_rest()?.text();
+        json.expect(b':', "expected `:`")?;
+        if json.peek() == b'"' {
+            let text = json.string("expected a text")?.text();
+            let name = rows.field_name(&key);
+            rows.add(name, &text);
+        } else {
+            json.skip()?;
+        }
+    }
     Ok(())
 }
 

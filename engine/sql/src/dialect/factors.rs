@@ -32,11 +32,16 @@ impl Visitor for Names {
 const SERIES: [&str; 2] = ["generate_series", "range"];
 
 /// `f(…) AS name`: a function of rows has a column `name` where the statement speaks of one; any other function is a row.
+/// Without a name it is called as the function.
 pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return };
     let Some(function) = bare(name) else { return };
     let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
     if SERIES.contains(&function.as_str()) || function == "unnest" {
+        if alias.is_none() && names.contains(&function) {
+            let name = Ident::with_quote('"', function.clone());
+            *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+        }
         *name = ObjectName::from(vec![Ident::new(function)]);
         if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty() && is_named(alias)) {
             alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });

@@ -1,7 +1,7 @@
 //! Functions about the session and the catalog.
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
+    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
 };
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
@@ -82,6 +82,10 @@ impl Translator<'_> {
         let found = match self.about_session(&name, &args)? {
             Some(found) => Some(found),
             None => times::function(&name, &args)?,
+        };
+        let found = match found {
+            None if name == "mod" => remainder(&args),
+            found => found,
         };
         let found = match found {
             Some(found) => Some(found),
@@ -207,6 +211,14 @@ fn with_series(args: &mut FunctionArguments) {
         _ => Expr::Identifier(series),
     };
     list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(series)));
+}
+
+/// `mod(a, b)` as `a % b`.
+fn remainder(args: &[Expr]) -> Option<Expr> {
+    let [left, right] = args else { return None };
+    let nested = |expr: &Expr| Box::new(Expr::Nested(Box::new(expr.clone())));
+    let whole = Expr::BinaryOp { left: nested(left), op: BinaryOperator::Modulo, right: nested(right) };
+    Some(Expr::Nested(Box::new(whole)))
 }
 
 fn is_null(expr: &Expr) -> bool {

@@ -1,8 +1,11 @@
 //! Names of outputs: PostgreSQL's where the statement gives none, and each once, as DataFusion wants it.
 
 use std::collections::{HashMap, HashSet};
+use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, Ident, OrderByKind, Query, Select, SelectItem, SetExpr};
+use datafusion::sql::sqlparser::ast::{
+    Expr, Function, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
+};
 
 use super::arguments;
 use crate::parse::{normal, parts};
@@ -10,8 +13,35 @@ use crate::parse::{normal, parts};
 /// What has no better name.
 const NONE: &str = "?column?";
 
-/// Names the outputs of a statement, before anything is put in their place; those of its subqueries are its own matter.
+/// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as
+/// tables; those of others have no names that anybody speaks of.
 pub(crate) fn translate(query: &mut Query) {
+    of_query(query);
+    let _ = VisitMut::visit(query, &mut Tables);
+}
+
+/// Finds subqueries that are tables.
+struct Tables;
+
+impl VisitorMut for Tables {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
+            of_query(&mut table.query);
+        }
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
+        if let TableFactor::Derived { subquery, .. } = factor {
+            of_query(subquery);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn of_query(query: &mut Query) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let select = loop {
@@ -132,6 +162,12 @@ mod tests {
         check(
             "select distinct lower(a) from t order by lower(a) desc",
             "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
+        );
+        check(
+            "with c as (select count(*) from t) select count from (select count, 1 from c) s \
+             where a in (select max(a) from t)",
+            "WITH c AS (SELECT count(*) AS \"count\" FROM t) \
+             SELECT count FROM (SELECT count, 1 AS \"?column?\" FROM c) s WHERE a IN (SELECT max(a) FROM t)",
         );
         check("select max(a) from t union select 2", "SELECT max(a) AS \"max\" FROM t UNION SELECT 2");
     }

@@ -1,9 +1,10 @@
-//! `LIKE … ESCAPE`: the planner knows the backslash alone, so a constant pattern is written with it.
+//! `LIKE … ESCAPE`: the planner knows the backslash alone, so a constant pattern is written with it. `SIMILAR TO`: the
+//! planner takes its pattern for a regular expression that is found anywhere; it is written as one that takes the whole text.
 
 use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
 use quiver_types::{Error, Result};
 
-use super::{text, types};
+use super::{take, text, types};
 
 /// Puts a pattern with an escape of its own as one with backslashes.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
@@ -26,6 +27,60 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     }
     *escape_char = None;
     Ok(())
+}
+
+/// Puts `SIMILAR TO` as a regular expression.
+pub(super) fn similar(place: &mut Expr) -> Result<()> {
+    let Expr::SimilarTo { negated, expr, pattern, escape_char } = place else { return Ok(()) };
+    let escape = match escape_char.as_ref().map(|escape| &escape.value) {
+        None => Some('\\'),
+        Some(Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) if text.chars().count() <= 1 => {
+            text.chars().next()
+        }
+        Some(_) => return Err(Error::invalid("`ESCAPE` takes one character, or none")),
+    };
+    let constant = folded(pattern).ok_or_else(|| Error::invalid("`SIMILAR TO` takes a constant pattern"))?;
+    let right = match constant {
+        Some(pattern) => text(&whole(&pattern, escape)?),
+        None => take(pattern),
+    };
+    let op = if *negated { BinaryOperator::PGRegexNotMatch } else { BinaryOperator::PGRegexMatch };
+    let left = Expr::Nested(Box::new(take(expr)));
+    *place = Expr::Nested(Box::new(Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }));
+    Ok(())
+}
+
+/// The regular expression of a pattern of `SIMILAR TO`.
+fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
+    let mut out = String::with_capacity(pattern.len() + 16);
+    out.push_str("(?s)^(?:");
+    let (mut chars, mut in_class) = (pattern.chars(), false);
+    while let Some(c) = chars.next() {
+        if Some(c) == escape {
+            let end = || Error::invalid("a `SIMILAR TO` pattern must not end with its escape");
+            let next = chars.next().ok_or_else(end)?;
+            if !next.is_alphanumeric() {
+                out.push('\\');
+            }
+            out.push(next);
+            continue;
+        }
+        match c {
+            '[' if !in_class => in_class = true,
+            ']' if in_class => in_class = false,
+            '%' if !in_class => out.push_str(".*"),
+            '_' if !in_class => out.push('.'),
+            '(' if !in_class => out.push_str("(?:"),
+            '.' | '^' | '$' if !in_class => out.push('\\'),
+            '\\' => out.push('\\'),
+            _ => {}
+        }
+        if in_class || !matches!(c, '%' | '_' | '(') {
+            out.push(c);
+        }
+    }
+    out.push_str(")$");
+    Ok(out)
 }
 
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
@@ -71,6 +126,18 @@ fn escaped(pattern: &str, escape: Option<char>) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn similar_texts_are_whole_ones() {
+        let check = |pattern: &str, escape: Option<char>, expected: &str| {
+            assert_eq!(whole(pattern, escape).unwrap(), format!("(?s)^(?:{expected})$"), "{pattern}");
+        };
+        check("%(b|d)_", Some('\\'), ".*(?:b|d).");
+        check("a.c$", Some('\\'), "a\\.c\\$");
+        check("[%_(]+\\%", Some('\\'), "[%_(]+\\%");
+        check("a!_b\\", Some('!'), "a\\_b\\\\");
+        assert!(whole("a\\", Some('\\')).is_err());
+    }
 
     #[test]
     fn escapes_become_backslashes() {

@@ -145,6 +145,39 @@ fn times_as_postgresql_has_them() {
 }
 
 #[test]
+fn operators_and_types_of_postgresql() {
+    check("select a && b, mod(a, 2) from t", "SELECT array_has_any(a, b), ((a) % (2)) FROM t");
+    check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
+    check("select a similar to 'b%' from t", "SELECT ((a) ~ '(?s)^(?:b.*)$') FROM t");
+    check("select a not similar to 'b' from t", "SELECT ((a) !~ '(?s)^(?:b)$') FROM t");
+    check("select uuid 'a', b::uuid, '{}'::jsonb from t", "SELECT TEXT 'a', b::TEXT, '{}'::TEXT FROM t");
+    check(
+        "select a::int, 1.5::int, 2::int, '3'::int from t",
+        "SELECT to_whole(a)::INT, to_whole(1.5)::INT, 2::INT, '3'::INT FROM t",
+    );
+    check("select to_char(a, 'YYYY-MM') from t", "SELECT to_char(a, '%Y-%m') FROM t");
+}
+
+#[test]
+fn clauses_that_the_planner_reads_otherwise() {
+    check("select a from t fetch first 2 rows only", "SELECT a FROM t LIMIT 2");
+    check("select a from t offset 1 fetch next row only", "SELECT a FROM t LIMIT 1 OFFSET 1");
+    check(
+        "select generate_series from generate_series(1, 2)",
+        "SELECT generate_series FROM generate_series(1, 2) AS \"generate_series\" (\"generate_series\")",
+    );
+    for wrong in [
+        "select a from t fetch first 2 rows with ties",
+        "select a from t except all select b from u",
+        "select * from (select a from t intersect all select b from u) s",
+        "select * from generate_series(1, 2) with ordinality",
+        "select * from t tablesample bernoulli (10)",
+    ] {
+        assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+    }
+}
+
+#[test]
 fn percentiles_of_values_that_are_there() {
     check(
         "select percentile_disc(0.5) within group (order by a desc) from t",

@@ -3,9 +3,10 @@
 use datafusion::sql::sqlparser::ast::{
     DataType, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
 };
+use quiver_query::with_seconds;
 use quiver_types::Result;
 
-use super::{expr, quoted};
+use super::{expr, formats, quoted};
 use crate::parse::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
@@ -28,19 +29,6 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     }
 }
 
-/// `2024-01-01 05:00`, maybe with a zone behind it, as `2024-01-01 05:00:00`.
-fn with_seconds(text: &str) -> Option<String> {
-    const FORM: &[u8] = b"0000-00-00 00:00";
-    let (minutes, zone) = (text.get(..FORM.len())?, text.get(FORM.len()..)?);
-    let fits = minutes.bytes().zip(FORM).all(|(byte, form)| match form {
-        b'0' => byte.is_ascii_digit(),
-        b' ' => matches!(byte, b' ' | b'T'),
-        other => byte == *other,
-    });
-    let ends = zone.is_empty() || zone.starts_with(['Z', '+', '-', ' ']);
-    (fits && ends).then(|| format!("{minutes}:00{zone}"))
-}
-
 /// What a function of times is for the planner; none: it knows the function, or there is none.
 pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
@@ -49,6 +37,11 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let moment = format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)");
             expr(&format!("date_trunc({unit}, {moment} AT TIME ZONE {zone}) AT TIME ZONE 'UTC'"))?
         }
+        ("make_timestamp", [year, month, day, hour, minute, second]) => expr(&format!(
+            "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
+             + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
+        ))?,
+        ("to_char" | "to_date" | "to_timestamp", _) => return formats::translate(name, args),
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
@@ -87,24 +80,5 @@ fn constant(value: &Expr) -> Option<String> {
         Expr::Nested(inner) => constant(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => constant(expr).map(|number| format!("-{number}")),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::with_seconds;
-
-    #[test]
-    fn seconds_are_added_where_there_are_none() {
-        for (text, expected) in [
-            ("2024-01-01 05:00", Some("2024-01-01 05:00:00")),
-            ("2024-01-01T05:00Z", Some("2024-01-01T05:00:00Z")),
-            ("2024-01-01 05:00+02", Some("2024-01-01 05:00:00+02")),
-            ("2024-01-01 05:00:10", None),
-            ("2024-01-01", None),
-            ("yesterday at 05:00", None),
-        ] {
-            assert_eq!(with_seconds(text).as_deref(), expected, "{text}");
-        }
     }
 }

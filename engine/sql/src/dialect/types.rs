@@ -1,11 +1,11 @@
 //! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
 
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr};
+use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Value};
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, expr, literal, number, quoted, take, text};
+use super::{Translator, call, expr, literal, number, quoted, take, text};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, named};
@@ -45,11 +45,33 @@ fn kind(name: &str) -> Option<Kind> {
     })
 }
 
+/// Whether a type is that of whole numbers.
+fn is_whole(data_type: &DataType) -> bool {
+    use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt, TinyInt};
+    matches!(data_type, TinyInt(_) | Int2(_) | SmallInt(_) | Int(_) | Int4(_) | Integer(_) | Int8(_) | BigInt(_))
+}
+
+/// Whether a value may have a fraction. Texts and parameters get their type of the cast itself.
+fn may_have_fraction(expr: &Expr) -> bool {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => !text.bytes().all(|byte| byte.is_ascii_digit()),
+            _ => false,
+        },
+        Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => may_have_fraction(inner),
+        _ => true,
+    }
+}
+
 /// A type without its schema, where there is one here.
-fn plain(data_type: &DataType) -> Option<DataType> {
+pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
         let inner = plain(inner)?;
         return Some(DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(inner), *size)));
+    }
+    // These are texts here.
+    if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
+        return Some(DataType::Text);
     }
     let name = name_of(data_type)?;
     let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
@@ -76,6 +98,10 @@ impl Translator<'_> {
         let Some(kind) = name_of(data_type).as_deref().and_then(kind) else {
             if let Some(plain) = plain(data_type) {
                 *data_type = plain;
+            }
+            if is_whole(data_type) && may_have_fraction(inner) {
+                let value = take(inner);
+                **inner = call("to_whole", vec![value]);
             }
             return Ok(());
         };

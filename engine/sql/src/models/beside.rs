@@ -4,12 +4,12 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Ident, ObjectName, Query, Select, SelectItem, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Expr as Ast, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, VisitMut, VisitorMut,
 };
-use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA, is_measure};
+use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
 
-use super::columns::{Columns, Meaning, Relation};
+use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
 use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
 use crate::parse::normal;
 
@@ -32,27 +32,23 @@ impl Walk<'_> {
         if let ControlFlow::Break(error) = checked {
             return Err(*error);
         }
-        let all = select
-            .projection
-            .iter()
-            .any(|item| matches!(item, SelectItem::Wildcard(_) | SelectItem::QualifiedWildcard(..)));
         let mut done = Ok(());
         factors_mut(&mut from, &mut |factor| {
             if done.is_ok() {
-                done = self.rows(factor, all);
+                let shown = alias(factor);
+                done = self.rows(factor, select.projection.iter().any(|item| is_all_of(item, &shown)));
             }
         });
         select.from = from;
         done
     }
 
-    /// Puts a table of rows in the place of a model.
+    /// Puts a table of rows in the place of a model; `all`: with the dimensions that are listed.
     fn rows(&mut self, factor: &mut TableFactor, all: bool) -> Result<()> {
         let Some(entry) = self.model(factor) else { return Ok(()) };
         let shown = alias(factor);
-        let listed = entry.columns.fields().iter().filter(|field| !is_measure(field));
-        let mut names: Vec<String> =
-            listed.map(|f| f.name().clone()).filter(|name| all || self.spoken.contains(name)).collect();
+        let listed = listed(entry).cloned();
+        let mut names: Vec<String> = listed.filter(|name| all || self.spoken.contains(name)).collect();
         let more = self.spoken.iter().filter(|name| entry.columns.column_with_name(name).is_none());
         names.extend(more.filter(|name| self.finder.models.finds(&entry.name, name)).cloned());
         let model = entry.name.clone();

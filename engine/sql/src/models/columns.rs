@@ -2,7 +2,9 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Expr as Ast, Query, SelectItem, SelectItemQualifiedWildcardKind, VisitorMut,
+};
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, Models, is_measure};
 use quiver_types::{Error, Result};
@@ -11,13 +13,30 @@ use super::{
     DIMENSION_MARK, MEASURE_MARK, bare_measure, dimension_of, is_measure_call, marked, measure_name, measure_of,
 };
 use crate::error::{NO_COLUMN, nearest};
-use crate::parse::normal;
+use crate::parse::{normal, parts};
 
 /// A model in a `FROM`.
 pub(super) struct Relation<'c> {
     /// The name by which columns speak of it.
     pub(super) alias: String,
     pub(super) entry: &'c TableEntry,
+}
+
+/// Names of the columns that `*` stands for: dimensions that are listed. Those that follow from attributes, and measures,
+/// are asked for by name.
+pub(super) fn listed(entry: &TableEntry) -> impl Iterator<Item = &String> {
+    entry.columns.fields().iter().filter(|field| !is_measure(field)).map(|field| field.name())
+}
+
+/// Whether an output is all columns of a table: `*`, or `alias.*`.
+pub(super) fn is_all_of(item: &SelectItem, alias: &str) -> bool {
+    match item {
+        SelectItem::Wildcard(_) => true,
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            parts(name).pop().is_some_and(|last| last == alias)
+        }
+        _ => false,
+    }
 }
 
 /// What a name means.

@@ -11,11 +11,11 @@ use datafusion::sql::sqlparser::ast::{
     Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitMut, VisitorMut,
 };
 use quiver_query::tables::TableEntry;
-use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA, is_measure};
+use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::beside::{alias, factors};
-use super::columns::{Columns, Marker, Relation};
+use super::columns::{Columns, Marker, Relation, is_all_of, listed};
 use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
 use crate::dialect::{make_unique, output_name};
 use crate::parse::{normal, parts};
@@ -304,29 +304,23 @@ fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
     let mut items = Vec::new();
     let mut has_wildcard = false;
     for item in std::mem::take(&mut select.projection) {
-        let (of, options) = match &item {
-            SelectItem::Wildcard(options) => (None, options),
-            SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
-                (Some(parts(name).pop().unwrap_or_default()), options)
-            }
-            _ => {
-                items.push(match item {
-                    SelectItem::UnnamedExpr(expr) => SelectItem::ExprWithAlias { alias: output_name(&expr), expr },
-                    other => other,
-                });
-                continue;
-            }
+        let (SelectItem::Wildcard(options)
+        | SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(_), options)) = &item
+        else {
+            items.push(match item {
+                SelectItem::UnnamedExpr(expr) => SelectItem::ExprWithAlias { alias: output_name(&expr), expr },
+                other => other,
+            });
+            continue;
         };
         if *options != Default::default() {
             let text = format!("`{item}` of a model is not supported: write the columns that are wanted");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
-        let named = |relation: &&Relation<'_>| of.as_ref().is_none_or(|of| relation.alias == *of);
-        for relation in columns.relations.iter().filter(named) {
-            let fields = relation.entry.columns.fields().iter().filter(|field| !is_measure(field));
-            items.extend(fields.map(|field| {
-                let member = ModelMember { model: relation.entry.name.clone(), member: field.name().clone() };
-                SelectItem::ExprWithAlias { expr: marked(DIMENSION_MARK, &member), alias: quoted(field.name()) }
+        for relation in columns.relations.iter().filter(|relation| is_all_of(&item, &relation.alias)) {
+            items.extend(listed(relation.entry).map(|name| {
+                let member = ModelMember { model: relation.entry.name.clone(), member: name.clone() };
+                SelectItem::ExprWithAlias { expr: marked(DIMENSION_MARK, &member), alias: quoted(name) }
             }));
         }
         has_wildcard = true;

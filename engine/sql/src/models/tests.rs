@@ -142,6 +142,12 @@ fn rows_of_models_are_rows() {
         "SELECT l.message, tier FROM logs l JOIN olap.m0 AS Services ON l.service_name = Services.service",
         &["Services | service=Services.service, tier=Services.tier |  | "],
     );
+    // `*` of another table is none of the model's columns.
+    check(
+        r#"select l.* from logs l join olap."Services" s on l.service_name = s."service""#,
+        "SELECT l.* FROM logs l JOIN olap.m0 s ON l.service_name = s.service",
+        &["Services | service=Services.service |  | "],
+    );
     check(
         r#"with "Spans" as (select 1 a) select a from "Spans" union select measure("count") from olap."Spans""#,
         "WITH Spans AS (SELECT 1 AS a) SELECT a FROM Spans UNION SELECT m0.count AS count FROM olap.m0",

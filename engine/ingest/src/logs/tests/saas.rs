@@ -24,6 +24,10 @@ fn records() {
         json!({"_time": t0, "_msg": "m", "ddsource": "nginx", "env": "prod", "version": "1.2", "x": "no_label_value", "a": "2", "d": "e:f"}),
     );
     check(json!({"message": {"level": "x", "message": "inner"}}), json!({"_time": NOW, "_msg": "inner"}));
+    check(
+        json!({"message": {"message": "m", "status": "warn", "lambda": {"arn": "a:b", "n": 5}}}),
+        json!({"_time": NOW, "_msg": "m", "status": "warn", "arn": "a:b"}),
+    );
     check(json!({"message": {"level": "x"}}), json!({"_time": NOW, "_msg": "{\"level\":\"x\"}"}));
     check(
         json!({"message": 5, "n": 5, "o": {"a": 1}, "b": true, "timestamp": "2025-03-10T09:46:40Z"}),

@@ -1,0 +1,80 @@
+//! Numbers rounded before they become whole ones: a cast of PostgreSQL and DuckDB rounds, where arrow's cuts off. The half
+//! of a `double precision` goes to the even neighbour, that of a `numeric` away from zero.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float32Type, Float64Type};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::simplify::{ExprSimplifyResult, SimplifyContext};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Whole {
+    signature: Signature,
+}
+
+/// Gives the function, of one argument of any type: what is no number with a fraction stays as it is.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(Whole { signature: Signature::any(1, Volatility::Immutable) }))
+}
+
+/// The type of numbers of a type that were rounded.
+fn rounded(kind: &DataType) -> Option<DataType> {
+    Some(match kind {
+        DataType::Float32 | DataType::Float64 => kind.clone(),
+        DataType::Decimal128(precision, scale) if *scale > 0 => DataType::Decimal128(*precision, 0),
+        DataType::Decimal256(precision, scale) if *scale > 0 => DataType::Decimal256(*precision, 0),
+        _ => return None,
+    })
+}
+
+impl ScalarUDFImpl for Whole {
+    fn name(&self) -> &'static str {
+        "to_whole"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [kind] = types else { return plan_err!("`to_whole` takes a number") };
+        Ok(rounded(kind).unwrap_or_else(|| kind.clone()))
+    }
+
+    /// It is not there for columns of whole numbers, so that conditions on these reach the tables.
+    fn simplify(&self, mut args: Vec<Expr>, info: &SimplifyContext) -> Result<ExprSimplifyResult> {
+        let is_fraction = match args.as_slice() {
+            [arg] => rounded(&info.get_data_type(arg)?).is_some(),
+            _ => true,
+        };
+        match args.pop() {
+            Some(arg) if !is_fraction => Ok(ExprSimplifyResult::Simplified(arg)),
+            arg => Ok(ExprSimplifyResult::Original(arg.into_iter().collect())),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = args.args.as_slice() else { return exec_err!("`to_whole` takes a number") };
+        let Some(kind) = rounded(&value.data_type()) else { return Ok(value.clone()) };
+        let values = value.to_array(args.number_rows)?;
+        let rounded: ArrayRef = match kind {
+            DataType::Float32 => {
+                let values = values.as_primitive::<Float32Type>();
+                Arc::new(values.unary::<_, Float32Type>(f32::round_ties_even))
+            }
+            DataType::Float64 => {
+                let values = values.as_primitive::<Float64Type>();
+                Arc::new(values.unary::<_, Float64Type>(f64::round_ties_even))
+            }
+            decimal => cast(&values, &decimal)?,
+        };
+        Ok(ColumnarValue::Array(rounded))
+    }
+}

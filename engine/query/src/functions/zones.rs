@@ -1,0 +1,156 @@
+//! `time AT TIME ZONE zone`, as PostgreSQL has it: of a moment what the clocks of the zone show, and of what the clocks of
+//! the zone show the moment. DataFusion keeps the moment either way, and only shows it by the zone's clocks.
+
+use std::sync::Arc;
+
+use arrow::array::timezone::Tz;
+use arrow::array::{Array as _, AsArray, StringViewArray, TimestampNanosecondArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
+use chrono::{DateTime, LocalResult, Offset as _, TimeDelta, TimeZone as _};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+const SECOND_NS: i64 = 1_000_000_000;
+/// Longer than clocks are ever put forward.
+const GAP: TimeDelta = TimeDelta::hours(4);
+
+/// The function.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AtTimeZone {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(AtTimeZone { signature: Signature::user_defined(Volatility::Immutable) }))
+}
+
+fn moment() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+fn reading() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, None)
+}
+
+impl ScalarUDFImpl for AtTimeZone {
+    fn name(&self) -> &'static str {
+        "at_time_zone"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [time, zone] = types else { return plan_err!("`AT TIME ZONE` has a time and a zone") };
+        let time = match time {
+            DataType::Timestamp(_, None) | DataType::Date32 | DataType::Date64 => reading(),
+            // A text without a type is a moment, as in PostgreSQL.
+            DataType::Timestamp(_, Some(_)) | DataType::Null => moment(),
+            other if other.is_string() => moment(),
+            other => return plan_err!("`AT TIME ZONE` stands behind a time, not behind `{other}`"),
+        };
+        if !(zone.is_string() || zone.is_null()) {
+            return plan_err!("`AT TIME ZONE` takes the name of a zone, not `{zone}`");
+        }
+        Ok(vec![time, DataType::Utf8View])
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(if matches!(types, [DataType::Timestamp(_, Some(_)), _]) { reading() } else { moment() })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [times, zones] = args.args.as_slice() else { return exec_err!("`AT TIME ZONE` has a time and a zone") };
+        let is_moment = matches!(times.data_type(), DataType::Timestamp(_, Some(_)));
+        let times = times.to_array(args.number_rows)?;
+        let given = times.as_primitive::<TimestampNanosecondType>();
+        let zones = cast(&zones.to_array(args.number_rows)?, &DataType::Utf8View)?;
+        let shifted = shifted(given, zones.as_string_view(), is_moment)?;
+        let shifted = if is_moment { shifted } else { shifted.with_timezone("UTC") };
+        Ok(ColumnarValue::Array(Arc::new(shifted)))
+    }
+}
+
+fn shifted(
+    times: &TimestampNanosecondArray,
+    zones: &StringViewArray,
+    is_moment: bool,
+) -> Result<TimestampNanosecondArray> {
+    let mut out = TimestampNanosecondArray::builder(times.len());
+    // Rows have the zone of the row before, as a rule.
+    let mut last: Option<(&str, Tz)> = None;
+    for (time, name) in times.iter().zip(zones.iter()) {
+        let (Some(time), Some(name)) = (time, name) else {
+            out.append_null();
+            continue;
+        };
+        let zone = match last {
+            Some((known, zone)) if known == name => zone,
+            _ => {
+                let Ok(zone) = name.parse::<Tz>() else { return exec_err!("there is no time zone `{name}`") };
+                last = Some((name, zone));
+                zone
+            }
+        };
+        let found = if is_moment { clock(time, zone) } else { moment_of(time, zone) };
+        let Some(found) = found else { return exec_err!("a time is beyond what can be told in another zone") };
+        out.append_value(found);
+    }
+    Ok(out.finish())
+}
+
+/// What the clocks of a zone show at a moment.
+fn clock(ns: i64, zone: Tz) -> Option<i64> {
+    let offset = zone.offset_from_utc_datetime(&DateTime::from_timestamp_nanos(ns).naive_utc());
+    ns.checked_add(i64::from(offset.fix().local_minus_utc()) * SECOND_NS)
+}
+
+/// The moment at which the clocks of a zone show a time: of two the later one, and of a time that they leave out the moment
+/// at which they would show it, had they not been put forward yet.
+fn moment_of(ns: i64, zone: Tz) -> Option<i64> {
+    let shown = DateTime::from_timestamp_nanos(ns).naive_utc();
+    let offset = match zone.offset_from_local_datetime(&shown) {
+        LocalResult::Single(offset) | LocalResult::Ambiguous(_, offset) => offset,
+        LocalResult::None => zone.offset_from_local_datetime(&(shown - GAP)).latest()?,
+    };
+    ns.checked_sub(i64::from(offset.fix().local_minus_utc()) * SECOND_NS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ns(text: &str) -> i64 {
+        text.parse::<DateTime<chrono::Utc>>().unwrap().timestamp_nanos_opt().unwrap()
+    }
+
+    #[test]
+    fn clocks_and_moments_are_those_of_postgresql() {
+        let berlin: Tz = "Europe/Berlin".parse().unwrap();
+        for (moment, shown) in [
+            ("2024-01-01T08:00:00Z", "2024-01-01T09:00:00Z"),
+            ("2024-07-01T08:00:00Z", "2024-07-01T10:00:00Z"),
+            ("2024-10-27T01:30:00Z", "2024-10-27T02:30:00Z"),
+        ] {
+            assert_eq!(clock(ns(moment), berlin), Some(ns(shown)), "{moment}");
+            assert_eq!(moment_of(ns(shown), berlin), Some(ns(moment)), "{shown}");
+        }
+        assert_eq!(moment_of(ns("2024-03-31T02:30:00Z"), berlin), Some(ns("2024-03-31T01:30:00Z")));
+        assert_eq!(clock(i64::MAX, berlin), None);
+    }
+
+    #[test]
+    fn each_row_has_its_zone() {
+        let times = TimestampNanosecondArray::from(vec![Some(0), Some(0), None]);
+        let zones = StringViewArray::from(vec![Some("Asia/Tokyo"), None, Some("Nowhere/None")]);
+        let found = shifted(&times, &zones, true).unwrap();
+        assert_eq!(found, TimestampNanosecondArray::from(vec![Some(9 * 3_600 * SECOND_NS), None, None]));
+        let wrong = StringViewArray::from(vec!["Nowhere/None"]);
+        let error = shifted(&TimestampNanosecondArray::from(vec![0_i64]), &wrong, true).unwrap_err();
+        assert!(error.to_string().contains("`Nowhere/None`"), "{error}");
+    }
+}

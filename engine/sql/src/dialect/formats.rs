@@ -1,0 +1,112 @@
+//! Patterns of `to_char`, `to_date` and `to_timestamp` as PostgreSQL has them (`YYYY-MM-DD HH24:MI`), written as DataFusion
+//! knows them (`%Y-%m-%d %H:%M`). Those with `%` are DataFusion's already.
+
+use datafusion::sql::sqlparser::ast::Expr;
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::patterns::folded;
+use super::{call, text};
+
+/// Words of patterns, longer ones before those that they begin with; the last is that behind `FM`, without padding.
+const WORDS: [(&str, &str, &str); 24] = [
+    ("YYYY", "%Y", "%-Y"),
+    ("IYYY", "%G", "%-G"),
+    ("YY", "%y", "%-y"),
+    ("HH24", "%H", "%-H"),
+    ("HH12", "%I", "%-I"),
+    ("HH", "%I", "%-I"),
+    ("MI", "%M", "%-M"),
+    ("MM", "%m", "%-m"),
+    ("MS", "%3f", "%3f"),
+    ("US", "%6f", "%6f"),
+    ("SS", "%S", "%-S"),
+    ("DDD", "%j", "%-j"),
+    ("DD", "%d", "%-d"),
+    ("ID", "%u", "%u"),
+    ("IW", "%V", "%-V"),
+    ("AM", "%p", "%p"),
+    ("PM", "%p", "%p"),
+    ("am", "%P", "%P"),
+    ("pm", "%P", "%P"),
+    // PostgreSQL fills these up with blanks, unless `FM` is before them.
+    ("Month", "", "%B"),
+    ("Day", "", "%A"),
+    ("Mon", "%b", "%b"),
+    ("Dy", "%a", "%a"),
+    // `TH` behind a number makes it an ordinal.
+    ("TH", "", ""),
+];
+/// Words whose case says how what they give is written.
+const OF_CASE: [&str; 8] = ["AM", "PM", "am", "pm", "Mon", "Dy", "Month", "Day"];
+
+/// A call with a pattern of PostgreSQL; none: it has none.
+pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+    let [value, pattern] = args else { return Ok(None) };
+    let Some(Some(pattern)) = folded(pattern) else { return Ok(None) };
+    if pattern.contains('%') {
+        return Ok(None);
+    }
+    let Some(found) = translated(&pattern)? else { return Ok(None) };
+    Ok(Some(call(name, vec![value.clone(), text(&found)])))
+}
+
+/// The pattern; none: it has no word of times (those of numbers are others).
+fn translated(pattern: &str) -> Result<Option<String>> {
+    let unsupported = |what: &str| {
+        let text = format!("`{what}` in the pattern `{pattern}` is not supported");
+        Error::new(ErrorKind::Unsupported, text)
+    };
+    let (mut out, mut rest, mut is_known) = (String::with_capacity(pattern.len() + 8), pattern, false);
+    while let Some(first) = rest.chars().next() {
+        if let Some(quoted) = rest.strip_prefix('"') {
+            let (literal, behind) = quoted.split_once('"').ok_or_else(|| unsupported("\""))?;
+            out.push_str(literal);
+            rest = behind;
+            continue;
+        }
+        let (is_short, word) = match rest.strip_prefix("FM").or_else(|| rest.strip_prefix("fm")) {
+            Some(behind) => (true, behind),
+            None => (false, rest),
+        };
+        let begins = |known: &str| {
+            let begin = word.get(..known.len());
+            begin.is_some_and(|b| b == known || (!OF_CASE.contains(&known) && b.eq_ignore_ascii_case(known)))
+        };
+        if let Some(&(known, padded, short)) = WORDS.iter().find(|word| begins(word.0)) {
+            let form = if is_short { short } else { padded };
+            if form.is_empty() {
+                return Err(unsupported(known));
+            }
+            (is_known, rest) = (true, &word[known.len()..]);
+            out.push_str(form);
+        } else if first.is_ascii_alphabetic() && !matches!(first, 'T' | 'Z') {
+            // What else is a word of PostgreSQL's (`Q`, `WW`, `TZ`) must not come out as it stands.
+            return if is_known { Err(unsupported(&first.to_string())) } else { Ok(None) };
+        } else {
+            out.push(first);
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    Ok(is_known.then_some(out))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn patterns_are_those_of_postgresql() {
+        let check = |pattern: &str, expected: Option<&str>| {
+            assert_eq!(translated(pattern).unwrap().as_deref(), expected, "{pattern}");
+        };
+        check("YYYY-MM-DD HH24:MI:SS.MS", Some("%Y-%m-%d %H:%M:%S.%3f"));
+        check("yyyy-mm-dd\"T\"hh24:mi:ssZ", Some("%Y-%m-%dT%H:%M:%SZ"));
+        check("DD Mon YYYY HH12:MI AM", Some("%d %b %Y %I:%M %p"));
+        check("FMMonth FMDD, DDD", Some("%B %-d, %j"));
+        check("999.00", None);
+        check("other", None);
+        for wrong in ["Month YYYY", "DDTH", "YYYY-Q", "YYYY \"open"] {
+            assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+        }
+    }
+}
