@@ -136,12 +136,12 @@ async fn resources(fx: &Fixture, many: usize) {
         let mut body = json!({
             "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 5),
             "tags": (0..n % 3).map(|tag| format!("t{tag}")).collect::<Vec<_>>(),
-            "state": ["active", "inactive", "retired"][n * n % 3],
+            "state": (["active", "inactive", "retired"][n * n % 3]),
             "attributes": {"service.name": name.clone()},
         });
         if n % 4 != 0 {
             body["service"] = json!(name);
-            body["labels"] = json!({"team": ["a", "b", ""][n % 3], "k8s.io/zone": "x".repeat(100 + n * 10)});
+            body["labels"] = json!({"team": (["a", "b", ""][n % 3]), "k8s.io/zone": "x".repeat(100 + n * 10)});
         }
         fx.create(&RESOURCES, body).await.unwrap();
     }
