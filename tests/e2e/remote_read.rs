@@ -167,7 +167,7 @@ async fn a_caller_reads_its_services_only() {
     let mut viewers = Vec::new();
     for (side, services) in [(&server, &["a", "b", ""][..]), (&only, &["a"][..])] {
         let admin = bearer(&login(side, "admin", PASSWORD).await);
-        let all: Vec<Series<'_>> = services.iter().map(|service| series(*service, 200)).collect();
+        let all: Vec<Series<'_>> = services.iter().map(|service| series(service, 200)).collect();
         let headers = [("authorization", admin.as_str()), ("content-type", "application/x-protobuf")];
         let answer = side.post("/metrics-api/api/v1/write", &headers, remote_write(&all)).await;
         assert!(answer.status < 300, "{}", answer.text());

@@ -402,7 +402,7 @@ impl Config {
     async fn try_order(&self, place: &Place, caller: &Caller, ids: &[String], dry_run: bool) -> Result<Vec<Value>> {
         let mut tx = db::begin(&self.pool).await?;
         let mut all = crate::document::all_of(&mut tx, place.family.name).await?;
-        all.retain(|e| crate::document::is_visible(place, e, caller));
+        all.retain(|e| is_visible(place, e, caller));
         let named: std::collections::HashSet<&String> = ids.iter().collect();
         if named.len() != ids.len() || all.len() != ids.len() || !all.iter().all(|e| named.contains(&e.id)) {
             let text = format!("must name each of the {} entities that are there once", all.len());

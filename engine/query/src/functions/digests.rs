@@ -76,8 +76,7 @@ mod tests {
     #[test]
     fn hashes_are_those_of_postgresql() {
         let mut digits = String::new();
-        for (text, expected) in
-            [("", "d41d8cd98f00b204e9800998ecf8427e"), ("abc", "900150983cd24fb0d6963f7d28e17f72")]
+        for (text, expected) in [("", "d41d8cd98f00b204e9800998ecf8427e"), ("abc", "900150983cd24fb0d6963f7d28e17f72")]
         {
             digest(text, &mut digits);
             assert_eq!(digits, expected, "{text}");

@@ -4,7 +4,7 @@
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{Array as _, AsArray, StringViewArray, TimestampNanosecondArray};
+use arrow::array::{AsArray, StringViewArray, TimestampNanosecondArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
 use chrono::{DateTime, LocalResult, Offset as _, TimeDelta, TimeZone as _};

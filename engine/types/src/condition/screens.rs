@@ -84,7 +84,7 @@ impl Screen {
             askers.push(asker);
             match sought {
                 Sought::Wholes(texts) => {
-                    texts.into_iter().for_each(|text| of_whole.entry(text).or_default().push(asker))
+                    texts.into_iter().for_each(|text| of_whole.entry(text).or_default().push(asker));
                 }
                 Sought::Parts(own) => {
                     for part in own {
