@@ -177,11 +177,21 @@ fn traces() -> Vec<Case> {
             format!("/api/traces/{trace}"),
             format!("/api/v2/trace/{trace}"),
             format!("/tempo/api/traces/{trace}"),
+            format!("/traces/{trace}"),
             format!("/traces/{trace}/logs"),
             format!("/traces/{trace}/exemplars"),
         ] {
             all.push(case(path, []));
         }
+    }
+    // Of all traces, so that some are among them of which nothing may be seen.
+    for n in 1..45 {
+        let trace = format!("{n:032x}");
+        for made in ["summary", "statistics", "critical-path", "similar", "logs", "exemplars"] {
+            all.push(case(format!("/traces/{trace}/{made}"), []));
+        }
+        let sides = [("left", trace), ("right", format!("{:032x}", n + 1))];
+        all.push(case("/traces/compare", sides));
     }
     let micros = |s: String| s + "000000";
     all.push(case("/api/services", [("start", micros(start())), ("end", micros(end()))]));

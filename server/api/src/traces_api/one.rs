@@ -11,6 +11,7 @@ use quiver_types::spans::hex;
 use serde_json::{Value, json};
 
 use super::export::{selection, send};
+use super::problem::derived;
 use super::{Call, problem};
 use crate::state::AppState;
 
@@ -31,7 +32,7 @@ async fn with(
         let data = f(&call, &trace)?;
         call.answer(data, Some(window), None)
     };
-    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
 
 /// The internal JSON; with `download=1` the file itself, without the envelope.
@@ -101,5 +102,5 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
         call.answer(data, None, None)
     };
-    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
