@@ -303,3 +303,39 @@ async fn groups_are_sets_of_spans() {
     let charge = json!([place("nestedSetParent", "2"), place("nestedSetLeft", "3")]);
     assert_eq!(sets[0]["spans"][0]["attributes"], charge, "{answer}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_have_their_types() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let values = [
+        json!({"stringValue": "7"}),
+        json!({"intValue": "7"}),
+        json!({"doubleValue": 3.0}),
+        json!({"boolValue": true}),
+        json!({"stringValue": "true story"}),
+    ];
+    let span = |(n, value): (usize, &Value)| {
+        json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": "x",
+            "startTimeUnixNano": NOON.to_string(), "endTimeUnixNano": NOON.to_string(), "attributes": [{"key": "mix", "value": value}]})
+    };
+    let spans: Vec<Value> = values.iter().enumerate().map(span).collect();
+    let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string().into_bytes();
+    let answer = server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    for state in ["live", "flushed", "compacted"] {
+        match state {
+            "flushed" => server.flush().await,
+            "compacted" => server.compact().await,
+            _ => {}
+        }
+        let answer = server.get("/tempo/api/v2/search/tag/span.mix/values").await.json();
+        let row = |value: &Value| format!("{} {}", value["type"].as_str().unwrap_or_default(), value["value"]);
+        let mut rows: Vec<String> = answer["tagValues"].as_array().into_iter().flatten().map(row).collect();
+        rows.sort();
+        let expected = [r#"bool "true""#, r#"float "3""#, r#"int "7""#, r#"string "7""#, r#"string "true story""#];
+        assert_eq!(rows, expected, "{state}: {answer}");
+        let answer = server.get("/tempo/api/search/tag/mix/values").await.json();
+        assert_eq!(answer["tagValues"], json!(["3", "7", "true", "true story"]), "{state}");
+    }
+}
