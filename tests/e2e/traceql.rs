@@ -339,3 +339,34 @@ async fn values_have_their_types() {
         assert_eq!(answer["tagValues"], json!(["3", "7", "true", "true story"]), "{state}");
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_and_durations_as_clients_write_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    let second = NOON / 1_000_000_000;
+    let query = "q=%7B%7D%7Ccount_over_time()";
+    for (window, expected) in [
+        (format!("start={}&end={}", second - 9, second + 9), 4),
+        (format!("start={}&end={}", NOON, NOON + 9), 4),
+        (format!("end={}&since=10s", second + 9), 4),
+        (format!("end={}&since=5s", second + 9), 0),
+    ] {
+        let answer = server.get(&format!("/tempo/api/metrics/query?{query}&{window}")).await;
+        assert_eq!(answer.status, 200, "{window}: {}", answer.text());
+        let count = answer.json()["series"][0]["value"].as_f64().unwrap_or_default();
+        assert_eq!(count as u64, expected, "{window}: {}", answer.text());
+    }
+    let answer = server.get(&format!("/tempo/api/metrics/query?{query}&since=5")).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let ends = format!("start={}&end={}", NOON / 1000 - 9, NOON / 1000 + 9);
+    for (duration, status) in [("200ms", 200), ("0", 200), ("%2B1m", 200), ("5", 400), ("1d", 400), ("-5ms", 400)] {
+        for name in ["minDuration", "maxDuration"] {
+            let path = format!("/api/traces?service=shop&{ends}&{name}={duration}");
+            let answer = server.get(&path).await;
+            assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        }
+    }
+}

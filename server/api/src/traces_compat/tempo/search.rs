@@ -63,7 +63,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
             Some(tags) => tag_pairs(tags)?,
             None => Vec::new(),
         };
-        let (min, max) = (call.params.duration("minDuration")?, call.params.duration("maxDuration")?);
+        let (min, max) = (call.params.go_duration("minDuration")?, call.params.go_duration("maxDuration")?);
         if min.is_some() || max.is_some() {
             conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
         }
@@ -132,6 +132,15 @@ fn span_set(set: &HitSet) -> Value {
     out
 }
 
+/// The window of numbers: its ends in any unit, or `since` when there is none; the last hour, if nothing is said.
+fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
+    let time = |name: &str| Ok::<_, ParamError>(call.params.time(name, call.now)?.filter(|t| *t > 0));
+    let (start, end) = (time("start")?, time("end")?.unwrap_or(call.now));
+    let since = call.params.go_duration("since")?.unwrap_or(HOUR_NS);
+    let start = start.unwrap_or_else(|| end.saturating_sub(since));
+    if start > end { Err(ParamError::new("start", "is after 'end'")) } else { Ok((start, end)) }
+}
+
 /// Reads a query of metrics with its window.
 fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
     // Tempo takes the name of Prometheus as well; `q` wins.
@@ -143,7 +152,7 @@ fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
     }
-    Ok((query, range(call)?))
+    Ok((query, metric_range(call)?))
 }
 
 /// The labels of a series.
