@@ -15,6 +15,7 @@ mod stages;
 mod terms;
 
 use std::fmt;
+use std::sync::Arc;
 
 use quiver_types::spans::{AttributeTest, Place, SpanFilter};
 
@@ -258,8 +259,8 @@ pub(crate) enum Stage {
     Filter(Expr),
     /// Keeps a set of spans if its numbers compare so.
     Scalar(Scalar, Compare, Scalar),
-    /// Makes a set of those with equal values.
-    By(Term),
+    /// Makes a set of those with equal values; with the name of these.
+    By(Term, Arc<str>),
     /// Makes one set again.
     Coalesce,
 }
@@ -269,8 +270,8 @@ pub(crate) enum Stage {
 pub(crate) enum Scalar {
     /// A constant.
     Fixed(f64),
-    /// An aggregate, of what is worked out of each span.
-    Aggregate(Aggregate, Option<Term>),
+    /// An aggregate, of what is worked out of each span; with its name.
+    Aggregate(Aggregate, Option<Term>, Arc<str>),
     /// Arithmetic.
     Worked(Box<Scalar>, Sign, Box<Scalar>),
 }

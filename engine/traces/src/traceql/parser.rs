@@ -20,6 +20,9 @@ const DEPTH_MAX: usize = 64;
 /// Most conditions.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
+/// Most stages behind the spans, and those of them that group: each may make a set of every span, and of each set again.
+const STAGES_MAX: usize = 32;
+const GROUPS_MAX: usize = 3;
 
 type Result<T> = std::result::Result<T, TraceqlError>;
 
@@ -487,6 +490,11 @@ impl<'a> Parser<'a> {
         if let Some(metric) = &mut query.metric {
             return self.pick(name, begin, metric);
         }
+        let groups = query.stages.iter().filter(|stage| matches!(stage, Stage::By(..))).count();
+        if query.stages.len() >= STAGES_MAX || (name == "by" && groups >= GROUPS_MAX) {
+            let text = format!("more than {STAGES_MAX} stages, or {GROUPS_MAX} `by` among them");
+            return Err(self.error_at(begin, text));
+        }
         match name {
             "" if self.rest().starts_with('{') => query.stages.push(Stage::Filter(self.filter()?)),
             "select" => {
@@ -500,7 +508,9 @@ impl<'a> Parser<'a> {
             }
             "by" => {
                 self.expect("(")?;
-                query.stages.push(Stage::By(self.term()?));
+                let term = self.term()?;
+                let name = format!("by({term})").into();
+                query.stages.push(Stage::By(term, name));
                 self.expect(")")?;
             }
             "coalesce" => {

@@ -46,7 +46,7 @@ pub struct HitSet {
     /// The first of them.
     pub spans: Vec<HitSpan>,
     /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(String, Value)>,
+    pub attributes: Vec<(Arc<str>, Value)>,
 }
 
 /// A span that was found.

@@ -1,11 +1,15 @@
 //! What becomes of the spans of a trace that were found: fewer of them, groups, numbers that are compared.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use serde_json::{Value as Json, json};
 
 use super::eval::Looked;
 use super::{Aggregate, Scalar, Stage, Term};
+
+/// Most attributes of a set: what its values are called is in memory once, the values are not.
+const ATTRIBUTES_MAX: usize = 16;
 
 /// Spans of a trace that go together.
 #[derive(Debug, Clone, Default)]
@@ -13,7 +17,7 @@ pub struct FoundSet {
     /// By their place in the trace.
     pub spans: Vec<usize>,
     /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(String, Json)>,
+    pub attributes: Vec<(Arc<str>, Json)>,
 }
 
 impl Stage {
@@ -37,7 +41,8 @@ impl Stage {
                         return None;
                     }
                     for (name, value) in seen {
-                        if set.attributes.iter().all(|(known, _)| *known != name) {
+                        let is_new = set.attributes.iter().all(|(known, _)| *known != name);
+                        if is_new && set.attributes.len() < ATTRIBUTES_MAX {
                             set.attributes.push((name, number(value)));
                         }
                     }
@@ -45,7 +50,7 @@ impl Stage {
                 };
                 sets.into_iter().filter_map(kept).collect()
             }
-            Self::By(term) => sets.into_iter().flat_map(|set| grouped(looked, term, set)).collect(),
+            Self::By(term, name) => sets.into_iter().flat_map(|set| grouped(looked, (term, name), set)).collect(),
             Self::Coalesce => {
                 let mut spans: Vec<usize> = sets.into_iter().flat_map(|set| set.spans).collect();
                 spans.sort_unstable();
@@ -57,18 +62,18 @@ impl Stage {
 }
 
 /// Makes a set of the spans of each value; those without one are a set, too.
-fn grouped(looked: &Looked<'_>, term: &Term, set: FoundSet) -> impl Iterator<Item = FoundSet> {
+fn grouped(looked: &Looked<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet) -> Vec<FoundSet> {
     let mut groups: BTreeMap<String, FoundSet> = BTreeMap::new();
     for i in set.spans {
         let value = looked.value(term, i).unwrap_or_else(|| json!({"stringValue": "nil"}));
         let group = groups.entry(value.to_string()).or_insert_with(|| {
             let mut attributes = set.attributes.clone();
-            attributes.push((format!("by({term})"), value));
+            attributes.push((Arc::clone(name), value));
             FoundSet { spans: Vec::new(), attributes }
         });
         group.spans.push(i);
     }
-    groups.into_values()
+    groups.into_values().collect()
 }
 
 /// A number as OTLP/JSON has it.
@@ -78,12 +83,12 @@ pub(super) fn number(value: f64) -> Json {
 
 impl Scalar {
     /// Works it out of some spans, and notes the aggregates that it is made of; none where one has no number.
-    fn of(&self, looked: &Looked<'_>, spans: &[usize], seen: &mut Vec<(String, f64)>) -> Option<f64> {
+    fn of(&self, looked: &Looked<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, f64)>) -> Option<f64> {
         match self {
             Self::Fixed(value) => Some(*value),
-            Self::Aggregate(function, term) => {
+            Self::Aggregate(function, term, name) => {
                 let value = looked.aggregate(*function, term.as_ref(), spans)?;
-                seen.push((aggregate_name(*function, term.as_ref()), value));
+                seen.push((Arc::clone(name), value));
                 Some(value)
             }
             Self::Worked(left, sign, right) => {
@@ -101,10 +106,6 @@ impl Scalar {
             Self::Worked(left, _, right) => left.has_aggregate() || right.has_aggregate(),
         }
     }
-}
-
-fn aggregate_name(function: Aggregate, term: Option<&Term>) -> String {
-    format!("{}({})", function.name(), term.map(ToString::to_string).unwrap_or_default())
 }
 
 impl Aggregate {

@@ -205,6 +205,10 @@ fn errors_name_what_is_wrong() {
     check("{} | count()", "1, col 13: `count()` needs a comparison");
     check("{} {}", "1, col 4: unexpected `{`");
     check("{} | rate() | count() > 1", "1, col 15: only one `topk` or `bottomk` can follow a function of metrics");
+    let many = format!("{{}}{}", " | count() > 1".repeat(33));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("more than 32 stages"));
+    let many = format!("{{}}{}", " | by(name)".repeat(4));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("or 3 `by` among them"));
     let deep = format!("{{ {}true{} }}", "(".repeat(100), ")".repeat(100));
     assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
     assert!(Query::parse(&"(".repeat(60_000)).is_err());

@@ -10,7 +10,7 @@ impl Parser<'_> {
         let left = self.scalar()?;
         let Some(Op::Number(compare)) = self.op() else {
             let name = match &left {
-                Scalar::Aggregate(function, _) => format!("`{}()`", function.name()),
+                Scalar::Aggregate(function, ..) => format!("`{}()`", function.name()),
                 _ => "a number".to_owned(),
             };
             return Err(self.error_at(self.at, format!("{name} needs a comparison")));
@@ -75,7 +75,8 @@ impl Parser<'_> {
         self.expect("(")?;
         let term = if function == Aggregate::Count { None } else { Some(self.term()?) };
         self.expect(")")?;
-        Ok(Scalar::Aggregate(function, term))
+        let name = format!("{}({})", function.name(), term.as_ref().map(ToString::to_string).unwrap_or_default());
+        Ok(Scalar::Aggregate(function, term, name.into()))
     }
 
     fn joined_scalars(&mut self, left: Scalar, sign: Sign, right: Scalar) -> Result<Scalar> {

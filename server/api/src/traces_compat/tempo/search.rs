@@ -127,6 +127,7 @@ fn span_set(set: &HitSet) -> Value {
         .collect();
     let mut out = json!({"spans": spans, "matched": set.matched});
     if !set.attributes.is_empty() {
+        let pair = |(key, value): &(Arc<str>, Value)| json!({"key": &**key, "value": value});
         out["attributes"] = set.attributes.iter().map(pair).collect();
     }
     out
