@@ -35,4 +35,4 @@ pub use engine::OlapEngine;
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
 pub use models::ModelTables;
-pub use rollup::Used;
+pub use rollup::{Parts, Used};

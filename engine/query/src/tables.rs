@@ -115,6 +115,18 @@ pub struct Moment {
     pub(crate) configured: Arc<Configured>,
 }
 
+impl Moment {
+    /// What had been written of each, and what was configured.
+    pub fn new(samples: Version, logs: Version, spans: Version, configured: Arc<Configured>) -> Self {
+        Self { samples, logs, spans, configured }
+    }
+
+    /// What had been written of spans.
+    pub fn spans(&self) -> Version {
+        self.spans
+    }
+}
+
 /// All tables at one moment.
 #[async_trait]
 pub trait TableSnapshot: Send + Sync + Debug {

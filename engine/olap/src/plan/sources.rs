@@ -42,6 +42,16 @@ impl Sources {
         self.plans.get(model).cloned().ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
     }
 
+    /// Names and types of all columns: some are typed as the data is.
+    pub(crate) fn types(&self) -> String {
+        let types = |plan: &LogicalPlan| {
+            let fields = plan.schema().fields().iter();
+            fields.map(|field| format!("{} {}", field.name(), field.data_type())).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.plans.iter().map(|(name, plan)| (name, types(plan))).collect();
+        format!("{all:?}")
+    }
+
     /// The columns of a model.
     pub(crate) fn schema(&self, model: &str) -> OlapResult<DFSchemaRef> {
         let plan = self.plans.get(model);

@@ -203,7 +203,7 @@ impl TableSnapshot for NamedTables {
     fn moment(&self) -> Option<Moment> {
         let sources = &self.0;
         let (logs, spans) = (sources.logs.version()?, sources.spans.version()?);
-        Some(Moment { samples: sources.series.version(), logs, spans, configured: Arc::clone(&sources.configured) })
+        Some(Moment::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
     }
 
     fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
