@@ -1,5 +1,6 @@
 //! Runs requests: plans and answers over one snapshot.
 
+mod basis;
 mod parted;
 mod rolled;
 
@@ -33,6 +34,8 @@ use crate::query::filter::Filter;
 use crate::query::request::Request;
 use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
+
+pub use basis::Basis;
 
 /// Analytics over tables.
 #[derive(Debug)]

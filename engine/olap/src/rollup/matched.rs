@@ -290,7 +290,7 @@ fn segment_column(id: &MemberId) -> MemberId {
 }
 
 /// Whether a text gives the same for the same rows, whoever asks and when.
-pub(super) fn is_steady(sql: &str) -> bool {
+pub(crate) fn is_steady(sql: &str) -> bool {
     let lower = sql.to_lowercase();
     !UNSTEADY.iter().any(|word| lower.contains(word))
 }
