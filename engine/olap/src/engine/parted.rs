@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use arrow::array::RecordBatch;
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 use quiver_types::{ErrorKind, MillisRange};
@@ -82,7 +83,8 @@ impl OlapEngine {
         {
             return Ok(Err(reason.clone()));
         }
-        match self.pieced(parted, &mut pieces, ctx).await {
+        let made = self.pieced(parted, &mut pieces, ctx).await;
+        match made {
             Ok(made) => {
                 self.pieces.made(&parted.key, pieces.bytes());
                 Ok(Ok(made))
@@ -131,12 +133,8 @@ impl OlapEngine {
         let memory = self.engine.collected("rows of buckets", ctx);
         let column = of.inner.group_columns().len().saturating_sub(1);
         let kept = found.len();
-        let mut batches: Vec<_> = found.into_iter().filter_map(|(_, rows)| rows).collect();
-        let mut schema = batches.first().map(|batch| batch.schema());
-        if gaps.is_empty() && schema.is_none() {
-            // All is kept, and nothing is there: what rows would look like is learnt by a look at no time at all.
-            gaps.push((of.range.0, of.range.0));
-        }
+        let mut batches: Vec<_> = found.into_iter().map(|(_, rows)| rows).collect();
+        let mut schema = batches.first().map(RecordBatch::schema);
         for gap in gaps {
             let planned = planner.plan(&of.read(gap))?;
             let (types, rows) = self.collect(&planned.rows, ctx, &memory).await?;

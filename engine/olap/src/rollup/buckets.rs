@@ -9,7 +9,7 @@ use chrono_tz::Tz;
 use datafusion::execution::session_state::SessionState;
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{SelectItem, SetExpr, Statement as SqlStatement, TableFactor};
-use quiver_query::tables::DomainAccess;
+use quiver_query::tables::{DomainAccess, QUIVER_SCHEMA};
 
 use super::matched::{fits, is_kept_dimension, is_kept_measure, is_kept_segment, is_special, nests};
 use super::{Held, rights};
@@ -262,8 +262,8 @@ fn own_filter(catalog: &Catalog, model: &Model, filter: &Filter) -> Result<Filte
 /// The table of a model, and its time: each row of the model is a row of it.
 fn table_of(model: &Model, state: &SessionState) -> Option<(&'static str, &'static str)> {
     let known = |schema: &str, name: &str| {
-        let known = TIMES.iter().find(|(table, _)| *table == name);
-        known.copied().filter(|_| schema.eq_ignore_ascii_case("quiver"))
+        let is_product = schema.eq_ignore_ascii_case(QUIVER_SCHEMA);
+        TIMES.iter().find(|(table, _)| is_product && *table == name).copied()
     };
     let sql = match model.source.as_ref()? {
         Source::Table(schema, name) => return known(schema.as_deref()?, name),

@@ -92,9 +92,10 @@ impl Run {
         self.rows.clone()
     }
 
-    fn piece(&self, bucket: i64) -> Option<RecordBatch> {
-        let place = self.places.get(&bucket)?;
-        Some(self.rows.slice(place.start, place.len()))
+    /// The groups of a bucket; a bucket without any has no rows.
+    fn piece(&self, bucket: i64) -> RecordBatch {
+        let place = self.places.get(&bucket).cloned().unwrap_or_default();
+        self.rows.slice(place.start, place.len())
     }
 }
 
@@ -116,8 +117,8 @@ impl Pieces {
         }
     }
 
-    /// The groups of a bucket, as long as what they were made of is `true` yet; no rows: it has none.
-    pub(crate) fn find(&self, bucket: i64, holds: impl Fn(&Moment) -> bool) -> Option<Option<RecordBatch>> {
+    /// The groups of a bucket, as long as what they were made of holds.
+    pub(crate) fn find(&self, bucket: i64, holds: impl Fn(&Moment) -> bool) -> Option<RecordBatch> {
         let run = self.buckets.get(&bucket)?;
         holds(&run.moment).then(|| run.piece(bucket))
     }

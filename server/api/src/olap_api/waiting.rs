@@ -115,13 +115,11 @@ pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, cata
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
     let models = catalog.version;
-    // The echo shows values as they were given; what a phrase stood for at its time is in the conditions.
-    let meant: Vec<_> = request.queries.iter().map(|query| &query.filters).collect();
     // Rows with and without rollups are the same, but who asks for raw ones gets such.
     let raw: Vec<bool> = request.queries.iter().map(|query| !query.rollups).collect();
     // One range that is compared, or one query in a list, is the same query as alone, but another answer.
     let kind = request.query_type.word();
-    format!("{kind} {is_multi} {models} {rights:?} {raw:?} {meant:?} {}", Value::from(queries))
+    format!("{kind} {is_multi} {models} {rights:?} {raw:?} {}", Value::from(queries))
 }
 
 /// Leaves an execution; the last one who does so cancels it.
