@@ -141,8 +141,9 @@ impl OlapEngine {
             let run = Run::new(&types, &rows, column, parted.moment.clone())?;
             // Rows in the order of their buckets stand beside those that were collected.
             memory.add(run.bytes())?;
-            self.rollups.check(&[run.rows()])?;
-            batches.push(run.rows());
+            let rows = run.rows_from(of.range.0)?;
+            self.rollups.check(std::slice::from_ref(&rows))?;
+            batches.push(rows);
             schema.get_or_insert(types);
             if let Some(room) = self.engine.keep("groups of buckets", run.bytes()) {
                 let closed = |(bucket, part): &(i64, (i64, i64))| {

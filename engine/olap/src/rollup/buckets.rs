@@ -19,7 +19,7 @@ use crate::dates::range::WallRange;
 use crate::engine::members;
 use crate::model::catalog::{Catalog, Found, Kind};
 use crate::model::{Common, DimensionType, Measure, MeasureType, MemberId, Model, PreAggregation, Source, Template};
-use crate::query::filter::{Filter, Test};
+use crate::query::filter::{Filter, Leaf, Test};
 use crate::query::{CacheMode, Query};
 
 /// Tables of the product with the column that is their time.
@@ -90,16 +90,16 @@ impl Bucketed {
                 add_measure(&mut made, measure, &mut rollup.measures)?;
             }
         }
-        let held = Held::of(&made, &rollup)?;
+        let mut held = Held::of(&made, &rollup)?;
+        held.ranged = true;
         if held.query.times.iter().all(|entry| entry.granularity.as_ref() != Some(&unit)) {
             return Err("its time is not kept".to_owned());
         }
         let mut inner = Query { now_ns: query.now_ns, ..held.query.clone() };
         let mut outer = Query { filters: Vec::new(), segments: Vec::new(), ..query.clone() };
-        outer.times.retain(|entry| entry.granularity.is_some());
-        outer.times.iter_mut().for_each(|entry| entry.range = None);
         for filter in &query.filters {
-            if filter.is_about_measures() && filter.leaves().iter().all(|leaf| leaf.is_measure) {
+            let is_over_result = |leaf: &&Leaf| leaf.is_measure && leaf.test != Test::MeasureFilter;
+            if filter.leaves().iter().all(is_over_result) {
                 outer.filters.push(filter.clone());
             } else {
                 inner.filters.push(own_filter(catalog, model, filter)?);

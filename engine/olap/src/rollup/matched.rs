@@ -39,6 +39,8 @@ pub(crate) struct Held {
     pub(crate) query: Query,
     /// The time dimension of which only buckets are kept.
     bucketed: Option<(MemberId, Granularity)>,
+    /// Whether it serves queries with a range alone: then texts over measures may speak of it.
+    pub(super) ranged: bool,
 }
 
 /// How a measure is made of what is kept.
@@ -102,7 +104,7 @@ impl Held {
         if query.columns().is_empty() {
             return Err("none of its members can be kept".to_owned());
         }
-        Ok(Self { id: format!("{name}.{}", rollup.name), kind: rollup.kind.clone(), model: made, query, bucketed })
+        Ok(Self { id: format!("{name}.{}", rollup.name), kind: rollup.kind.clone(), model: made, query, bucketed, ranged: false })
     }
 
     /// Says why a query cannot come from it, if so.
@@ -198,7 +200,7 @@ impl Held {
             return measure.case.is_none().then_some(How::Mean(sum, count));
         }
         let is_over_measures = measure.ty.is_expression()
-            && is_steady(&sql.text)
+            && (is_steady(&sql.text) || self.ranged && is_steady(&sql.text.replace("range_", "")))
             && sql.models().next().is_none()
             && sql.members().next().is_some()
             && !has_own_aggregate(measure, state);

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, RecordBatch};
+use arrow::array::{ArrayRef, AsArray, RecordBatch};
 use arrow::compute::{concat_batches, sort_to_indices, take_record_batch};
 use arrow::datatypes::{SchemaRef, TimestampNanosecondType};
 use datafusion::error::DataFusionError;
@@ -48,6 +48,8 @@ impl Parts {
 #[derive(Debug)]
 pub(crate) struct Run {
     rows: RecordBatch,
+    /// The column of their buckets.
+    column: usize,
     /// Where groups of buckets lie.
     places: BTreeMap<i64, Range<usize>>,
     /// What was read.
@@ -74,7 +76,7 @@ impl Run {
             places.entry(*bucket).or_insert(at..at).end = at + 1;
         }
         let bytes = rows.get_array_memory_size();
-        Ok(Self { rows, places, moment, bytes, _memory: None })
+        Ok(Self { rows, column, places, moment, bytes, _memory: None })
     }
 
     /// About how much it takes.
@@ -87,9 +89,19 @@ impl Run {
         Self { _memory: Some(memory), ..self }
     }
 
-    /// All of its rows.
-    pub(crate) fn rows(&self) -> RecordBatch {
-        self.rows.clone()
+    /// All of its rows, those of a bucket that begins before a moment as of that moment: of it only the rest was read.
+    ///
+    /// # Errors
+    /// None that are to be expected.
+    pub(crate) fn rows_from(&self, start_ns: i64) -> OlapResult<RecordBatch> {
+        if self.places.first_key_value().is_none_or(|(first, _)| *first >= start_ns) {
+            return Ok(self.rows.clone());
+        }
+        let mut columns = self.rows.columns().to_vec();
+        let buckets = columns[self.column].as_primitive::<TimestampNanosecondType>();
+        let cut: ArrayRef = Arc::new(buckets.unary::<_, TimestampNanosecondType>(|at| at.max(start_ns)));
+        columns[self.column] = cut;
+        Ok(RecordBatch::try_new(self.rows.schema(), columns).map_err(DataFusionError::from)?)
     }
 
     /// The groups of a bucket; a bucket without any has no rows.
