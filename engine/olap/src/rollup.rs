@@ -20,7 +20,7 @@ use serde_json::{Value, json};
 
 pub(crate) use buckets::Bucketed;
 pub(crate) use kept::{Kept, Rollups, bytes_of};
-pub(crate) use matched::{Held, is_steady};
+pub(crate) use matched::{Held, is_steady, nests};
 pub use pieces::Parts;
 pub(crate) use pieces::{AllPieces, Pieces, Run};
 

@@ -331,7 +331,7 @@ pub(super) fn is_special(measure: &Measure) -> bool {
 }
 
 /// Whether each bucket of some is made of whole ones of others.
-pub(super) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
+pub(crate) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
     if outer == inner {
         return true;
     }
