@@ -228,7 +228,8 @@ async fn answers_serve_until_something_is_written() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
     fill(&server).await;
-    let time = json!({"dimension": "Spans.startTime", "dateRange": ["2025-03-10", "2025-03-10"], "granularity": "hour"});
+    let time =
+        json!({"dimension": "Spans.startTime", "dateRange": ["2025-03-10", "2025-03-10"], "granularity": "hour"});
     let query = json!({"measures": ["Spans.count"], "timeDimensions": [time]});
     let ask = async |mode: &str| {
         let mut query = query.clone();

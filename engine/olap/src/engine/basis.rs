@@ -75,8 +75,7 @@ impl OlapEngine {
         let now = self.snapshot();
         basis.tables.iter().all(|table| {
             table.version_now(now.as_ref()) == table.version
-                && (table.version.is_some()
-                    || table.is_unchanged(now.as_ref(), basis.moment.as_ref()) == Some(true))
+                && (table.version.is_some() || table.is_unchanged(now.as_ref(), basis.moment.as_ref()) == Some(true))
         })
     }
 }

@@ -38,12 +38,8 @@ impl Parted {
     /// Whether what was made of a moment still holds within a part of the range.
     fn holds(&self, since: &Moment, (start, end): (i64, i64)) -> bool {
         let of = &self.of;
-        let request = TableRequest {
-            schema: Some(QUIVER_SCHEMA),
-            name: of.table,
-            columns: &of.columns,
-            access: &self.access,
-        };
+        let request =
+            TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access: &self.access };
         let range = MillisRange::new(start.div_euclid(MILLI_NS), (end - 1).div_euclid(MILLI_NS));
         self.tables.is_unchanged(&request, since, range) == Some(true)
     }
@@ -59,8 +55,7 @@ impl OlapEngine {
         access: &DomainAccess,
     ) -> Result<Parted, String> {
         let of = Bucketed::of(catalog, query, self.engine.relational())?;
-        let request =
-            TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
+        let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
         tables.is_unchanged(&request, &moment, MillisRange::ALL).ok_or(unknown)?;
@@ -98,12 +93,7 @@ impl OlapEngine {
         }
     }
 
-    async fn pieced(
-        &self,
-        parted: &Parted,
-        pieces: &mut Pieces,
-        ctx: &QueryContext,
-    ) -> OlapResult<(Planned, Parts)> {
+    async fn pieced(&self, parted: &Parted, pieces: &mut Pieces, ctx: &QueryContext) -> OlapResult<(Planned, Parts)> {
         let (of, access, state) = (&parted.of, &parted.access, self.engine.relational());
         let catalog = alone(&of.held.model, parted.catalog.version);
         let named = members(&of.inner);
@@ -129,7 +119,8 @@ impl OlapEngine {
             found.retain(|(bucket, _)| *bucket < gaps[0].0 || *bucket >= gaps[0].1);
         }
         let given = Given::new();
-        let planner = Planner { catalog: &catalog, state, sources: &sources, access, given: &given, marks_values: false };
+        let planner =
+            Planner { catalog: &catalog, state, sources: &sources, access, given: &given, marks_values: false };
         let memory = self.engine.collected("rows of buckets", ctx);
         let column = of.inner.group_columns().len().saturating_sub(1);
         let kept = found.len();

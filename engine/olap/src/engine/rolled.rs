@@ -125,16 +125,9 @@ impl OlapEngine {
     }
 
     /// Plans a query as ever, over a model whose rows are those of a rollup. They are such as the caller sees.
-    pub(super) fn plan_over(
-        &self,
-        held: &Held,
-        query: &Query,
-        catalog: &Catalog,
-        kept: &Kept,
-    ) -> OlapResult<Planned> {
+    pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
         let state = self.engine.relational();
-        let sources =
-            Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
+        let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
         let named = members(query);
         let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();

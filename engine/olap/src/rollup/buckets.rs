@@ -149,8 +149,7 @@ impl Bucketed {
 
 fn is_own(found: &Found<'_>, model: &Model) -> bool {
     let name = &model.common.name;
-    found.model.common.name == *name
-        && found.view.is_none_or(|(_, member)| member.path.iter().all(|step| step == name))
+    found.model.common.name == *name && found.view.is_none_or(|(_, member)| member.path.iter().all(|step| step == name))
 }
 
 /// The one time dimension of a query, which is the time of its table, and its one range.

@@ -104,7 +104,14 @@ impl Held {
         if query.columns().is_empty() {
             return Err("none of its members can be kept".to_owned());
         }
-        Ok(Self { id: format!("{name}.{}", rollup.name), kind: rollup.kind.clone(), model: made, query, bucketed, ranged: false })
+        Ok(Self {
+            id: format!("{name}.{}", rollup.name),
+            kind: rollup.kind.clone(),
+            model: made,
+            query,
+            bucketed,
+            ranged: false,
+        })
     }
 
     /// Says why a query cannot come from it, if so.

@@ -251,7 +251,11 @@ fn answers_are_those_of_raw_rows() {
         let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
         let ctx = QueryContext::new(Access::full(), limits());
         let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
-        assert_eq!((&shown["buckets"]["unit"], &shown["buckets"]["read"]), (&json!("hour"), &json!(2)), "one was written to");
+        assert_eq!(
+            (&shown["buckets"]["unit"], &shown["buckets"]["read"]),
+            (&json!("hour"), &json!(2)),
+            "one was written to"
+        );
         let request = Request::parse(&raw[5], &catalog, 0).unwrap();
         let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
         assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
