@@ -58,7 +58,7 @@ impl OlapEngine {
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";
         let moment = tables.moment().ok_or(unknown)?;
-        tables.is_unchanged(&request, &moment, MillisRange::ALL).ok_or(unknown)?;
+        tables.is_unchanged(&request, &moment, MillisRange::new(0, 0)).ok_or(unknown)?;
         let key = of.key(catalog, access);
         let place = self.pieces.place(&key, catalog.version).ok_or("it comes for the first time")?;
         let (catalog, tables, access) = (Arc::clone(catalog), Arc::clone(tables), access.clone());
@@ -78,7 +78,7 @@ impl OlapEngine {
         {
             return Ok(Err(reason.clone()));
         }
-        let made = self.pieced(parted, &mut pieces, ctx).await;
+        let made = Box::pin(self.pieced(parted, &mut pieces, ctx)).await;
         match made {
             Ok(made) => {
                 self.pieces.made(&parted.key, pieces.bytes());

@@ -18,7 +18,9 @@ use crate::dates::granularity::Granularity;
 use crate::dates::range::WallRange;
 use crate::engine::members;
 use crate::model::catalog::{Catalog, Found, Kind};
-use crate::model::{Common, DimensionType, Measure, MeasureType, MemberId, Model, PreAggregation, Source, Template};
+use crate::model::{
+    Common, Dimension, DimensionType, Measure, MeasureType, MemberId, Model, PreAggregation, Source, Template,
+};
 use crate::query::filter::{Filter, Leaf, Test};
 use crate::query::{CacheMode, Query};
 
@@ -297,8 +299,8 @@ fn columns_of(model: &Model, held: &Held, inner: &Query) -> Result<Vec<String>, 
     let dimensions = dimensions.filter_map(|id| held.model.dimension(&id.member));
     let measures = inner.measures.iter().filter_map(|id| held.model.measure(&id.member));
     let segments = inner.segments.iter().filter_map(|id| held.model.segment(&id.member));
-    let mut texts: Vec<&Template> = dimensions.flat_map(|d| d.templates()).collect();
-    texts.extend(measures.flat_map(|m| m.templates()));
+    let mut texts: Vec<&Template> = dimensions.flat_map(Dimension::templates).collect();
+    texts.extend(measures.flat_map(Measure::templates));
     texts.extend(segments.map(|s| &s.sql));
     texts.extend(model.rows.iter().map(|rows| &rows.sql));
     let (mut all, mut seen) = (String::new(), BTreeSet::new());
@@ -308,7 +310,7 @@ fn columns_of(model: &Model, held: &Held, inner: &Query) -> Result<Vec<String>, 
     while let Some(text) = texts.pop() {
         all += &text.text.to_lowercase();
         let behind = text.members().filter(|id| seen.insert((*id).clone()));
-        texts.extend(behind.filter_map(|id| held.model.dimension(&id.member)).flat_map(|d| d.templates()));
+        texts.extend(behind.filter_map(|id| held.model.dimension(&id.member)).flat_map(Dimension::templates));
     }
     let says = |word: &str| all.contains(word);
     if says("__q_row") || says("select") {

@@ -214,8 +214,8 @@ impl TableSnapshot for NamedTables {
         let rows = match request.name {
             "spans" => sources.spans.is_unchanged(since.spans, range),
             "logs" => sources.logs.is_unchanged(since.logs, range),
-            // What a counter rose by goes by the sample before.
-            "metric_samples" if !request.columns.iter().any(|name| name == "increase") => {
+            // What a counter rose by within a range goes by the sample before it.
+            "metric_samples" if range == MillisRange::ALL || request.columns.iter().all(|name| name != "increase") => {
                 let now = sources.series.version();
                 let is_past = since.samples.written <= now.written && since.samples.dropped == now.dropped;
                 is_past && sources.series.first_change(since.samples, range).is_none()
