@@ -14,7 +14,7 @@ use crate::error::{OlapError, OlapResult};
 use crate::model::catalog::Catalog;
 use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
-use crate::rollup::{Bucketed, Kept, Parts, Pieces, Run};
+use crate::rollup::{Bucketed, Kept, Parts, Pieces, Run, bytes_of};
 
 /// More readings than that are made one.
 const READINGS_MAX: usize = 3;
@@ -129,12 +129,11 @@ impl OlapEngine {
         for gap in gaps {
             let planned = planner.plan(&of.read(gap))?;
             let (types, rows) = self.collect(&planned.rows, ctx, &memory).await?;
+            self.rollups.check(&rows)?;
+            // They are put together, then in the order of their buckets.
+            memory.add(2 * bytes_of(&rows))?;
             let run = Run::new(&types, &rows, column, parted.moment.clone())?;
-            // Rows in the order of their buckets stand beside those that were collected.
-            memory.add(run.bytes())?;
-            let rows = run.rows_from(of.range.0)?;
-            self.rollups.check(std::slice::from_ref(&rows))?;
-            batches.push(rows);
+            batches.push(run.rows_from(of.range.0)?);
             schema.get_or_insert(types);
             if let Some(room) = self.engine.keep("groups of buckets", run.bytes()) {
                 let closed = |(bucket, part): &(i64, (i64, i64))| {
