@@ -363,7 +363,7 @@ impl Store {
 
     /// Where snapshots come from, for tests that make their own.
     #[cfg(test)]
-    pub(crate) fn core_shared(&self) -> Arc<crate::snapshot::Shared> {
+    pub(crate) fn core_shared(&self) -> Arc<Shared> {
         Arc::clone(&self.core.shared)
     }
 

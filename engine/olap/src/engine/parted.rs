@@ -87,7 +87,7 @@ impl OlapEngine {
             // The query itself has ended; the next one tries anew.
             Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => Err(e),
             Err(e) => {
-                *pieces = Pieces { refused: Some((e.to_string(), now_ns)), ..Pieces::default() };
+                *pieces = Pieces::refused(e.to_string(), now_ns);
                 Ok(Err(e.to_string()))
             }
         }

@@ -232,7 +232,7 @@ impl Planner<'_> {
             )));
         };
         let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
-        let plan = self.with_buckets(stage, plan, &longer)?;
+        let plan = Self::with_buckets(stage, plan, &longer)?;
         let joined = left_join(plan, result, &shared, id)?;
         if longer.is_empty() {
             return Ok(joined);
@@ -256,7 +256,7 @@ impl Planner<'_> {
     }
 
     /// Adds the longer buckets that those of a result lie in.
-    fn with_buckets(&self, stage: &Stage, plan: LogicalPlan, longer: &[Group]) -> OlapResult<LogicalPlan> {
+    fn with_buckets(stage: &Stage, plan: LogicalPlan, longer: &[Group]) -> OlapResult<LogicalPlan> {
         if longer.is_empty() {
             return Ok(plan);
         }

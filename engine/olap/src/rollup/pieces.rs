@@ -122,6 +122,11 @@ pub(crate) struct Pieces {
 }
 
 impl Pieces {
+    /// Of a query that cannot be made of buckets: why, and since when, in ns.
+    pub(crate) fn refused(reason: String, now_ns: i64) -> Self {
+        Self { refused: Some((reason, now_ns)), ..Self::default() }
+    }
+
     /// Forgets what was made of other columns.
     pub(crate) fn of_types(&mut self, types: String) {
         if self.types != types {
