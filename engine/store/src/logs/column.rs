@@ -202,6 +202,23 @@ impl Column {
         }
     }
 
+    /// The same for the rows of a range.
+    pub(crate) fn for_each_within(&self, rows: &BooleanBuffer, within: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        let mut base = 0;
+        let whole = 0..rows.len() as u32;
+        for range in self.at.as_deref().map_or(std::slice::from_ref(&whole), Vec::as_slice) {
+            let (first, last) = (range.start as usize, range.end as usize);
+            if first >= within.end {
+                return;
+            }
+            let (start, end) = (first.max(within.start), last.min(within.end));
+            if start < end {
+                rows.slice(start, end - start).set_indices().for_each(|i| f(start + i, base + start - first + i));
+            }
+            base += range.len();
+        }
+    }
+
     /// Sets the rows of which the value passes; `rows` says which are of interest.
     pub(crate) fn select(&self, rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(rows.len());
@@ -442,5 +459,13 @@ mod tests {
         let rows = BooleanBuffer::collect_bool(8, |i| i == 3 || i == 6 || i == 0);
         assert_eq!(column.select(&rows, |at| at > 0).set_indices().collect::<Vec<_>>(), [3, 6]);
         assert_eq!(texts(&column.gather(&rows).expect("filters"), 2), ["11", "20"]);
+        let within = |column: &Column, range: Range<usize>| {
+            let mut found = Vec::new();
+            column.for_each_within(&rows, range, |row, at| found.push((row, at)));
+            found
+        };
+        let (all, first, last) = (within(&column, 0..8), within(&column, 0..4), within(&column, 4..8));
+        assert_eq!((all, first, last), (vec![(3, 1), (6, 2)], vec![(3, 1)], vec![(6, 2)]));
+        assert_eq!(within(&Column::whole(Values::Missing), 1..7), [(3, 3), (6, 6)]);
     }
 }
