@@ -3,16 +3,18 @@
 //! For filters and languages every value is text. Typed values are written only when their text comes back exactly, so
 //! a filter may compare numbers where its hints allow, and anything else asks the text.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringViewArray, UInt32Array, make_view,
+    Int64Array, StringArray, StringBuilder, StringViewArray, UInt32Array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, UInt32Type};
+use foldhash::fast::FixedState;
 use quiver_types::logs::{ID_BYTES, Stored};
 
 use super::text;
@@ -383,9 +385,40 @@ impl Values {
             Self::Int(a) => Stored::Int(a.clone()),
             Self::Float(a) => Stored::Float(a.clone()),
             Self::Hex(a) if a.value_length() as usize == ID_BYTES => Stored::Id(a.clone()),
-            Self::Text(_) | Self::Ipv4(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
+            Self::Ipv4(a) => coded_addresses(a).map_or_else(|| Stored::Text(self.to_text(rows)), Stored::Coded),
+            Self::Text(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
         }
     }
+}
+
+/// Rows after which addresses that hardly come again are no longer coded.
+const ADDRESSES_TRIED: usize = 4096;
+
+/// Addresses by code: whoever groups by them has no text to compare, and each is written once. `None`: most of them
+/// differ.
+fn coded_addresses(array: &UInt32Array) -> Option<DictionaryArray<UInt32Type>> {
+    let mut known: HashMap<u32, u32, FixedState> = HashMap::default();
+    let mut keys: Vec<u32> = Vec::with_capacity(array.len());
+    let (mut texts, mut text) = (StringBuilder::new(), String::new());
+    for (row, address) in array.values().iter().enumerate() {
+        if row == ADDRESSES_TRIED && known.len() * 4 > row * 3 {
+            return None;
+        }
+        if array.is_null(row) {
+            keys.push(0);
+            continue;
+        }
+        let next = known.len() as u32;
+        let code = *known.entry(*address).or_insert(next);
+        if code == next {
+            text.clear();
+            text::write_ipv4(*address, &mut text);
+            texts.append_value(&text);
+        }
+        keys.push(code);
+    }
+    let keys = UInt32Array::new(keys.into(), array.nulls().cloned());
+    Some(DictionaryArray::new(keys, Arc::new(texts.finish())))
 }
 
 /// Makes a coded column of codes and their texts.
@@ -440,6 +473,21 @@ mod tests {
         );
         let hex = FixedSizeBinaryArray::try_from_sparse_iter_with_size(vec![Some([1, 0xab]), None].into_iter(), 2);
         check(Values::Hex(hex.expect("two bytes")), &["01ab", ""]);
+    }
+
+    #[test]
+    fn addresses_that_come_again_are_coded() {
+        let of = |rows: u32, apart: u32| -> Values {
+            Values::Ipv4((0..rows).map(|row| (row % 7 > 0).then_some(row % apart)).collect())
+        };
+        let Stored::Coded(few) = of(10_000, 100).to_stored(10_000) else { panic!("by code") };
+        assert_eq!((few.len(), few.values().len(), few.null_count()), (10_000, 100, 10_000usize.div_ceil(7)));
+        let rows = |values: &Values| texts(values, 10_000);
+        assert_eq!(rows(&Values::Coded(few)), rows(&of(10_000, 100)));
+        let Stored::Text(many) = of(10_000, 9_000).to_stored(10_000) else { panic!("as text") };
+        assert_eq!(rows(&Values::Text(many)), rows(&of(10_000, 9_000)));
+        let none = Values::Ipv4(vec![None, None].into()).to_stored(2);
+        assert!(matches!(none, Stored::Coded(array) if array.null_count() == 2));
     }
 
     #[test]
