@@ -86,6 +86,65 @@ async fn every_firing_is_a_row() {
     assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=x")).await.status, 400);
 }
 
+/// The first row that analytics gives.
+async fn loaded(server: &Server, query: Value) -> Value {
+    let answer = call(server, "POST", "/olap-api/v1/load", &json!({ "query": query })).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    answer.json()["data"][0].clone()
+}
+
+/// Models over alerting count what its tables hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_read_what_alerting_did() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let group = json!({"interval": "1s", "rules": [
+        {"alert": "ShopDown", "expr": "sum(shop_up) == 0", "service": "shop", "severity": "critical",
+         "labels": {"team": "x"}},
+    ]});
+    assert_eq!(call(&server, "PUT", "/rulesapi/groups/default/shop", &group).await.status, 201);
+    sample(&server, 0.0).await;
+    until("the alert fires", async || count(&server, "SELECT time FROM alert_events").await > 0).await;
+    until("it can be silenced", async || server.get("/api/v2/alerts").await.json()[0].is_object()).await;
+    let silence = json!({"matchers": ["alertname=ShopDown"], "endsAt": "2099-01-01T00:00:00Z", "comment": "known"});
+    assert_eq!(call(&server, "POST", "/rulesapi/silences", &silence).await.status, 201);
+    until("the silence is a row", async || count(&server, "SELECT time FROM alert_actions").await > 0).await;
+    let alerts = json!({
+        "dimensions": [
+            "Alerts.alertName", "Alerts.service", "Alerts.severity", "Alerts.isSilenced", "Alerts.label_team",
+        ],
+        "measures": ["Alerts.count", "Alerts.firingCount", "Alerts.criticalCount", "AlertTransitions.firedCount"],
+        "segments": ["Alerts.open", "Alerts.suppressed"],
+    });
+    assert_eq!(
+        loaded(&server, alerts).await,
+        json!({
+            "Alerts.alertName": "ShopDown", "Alerts.service": "shop", "Alerts.severity": "critical",
+            "Alerts.isSilenced": true, "Alerts.label_team": "x", "Alerts.count": "1", "Alerts.firingCount": "1",
+            "Alerts.criticalCount": "1", "AlertTransitions.firedCount": "1",
+        })
+    );
+    // Lengths keep their milliseconds, so that an alert that has just begun has one.
+    let long = loaded(&server, json!({"measures": ["Alerts.durationAvg", "Alerts.firingTime"]})).await;
+    let lasted = |member: &str| long[member].as_f64() > Some(0.0);
+    assert!(lasted("Alerts.durationAvg") && lasted("Alerts.firingTime"), "{long}");
+    let actions = json!({"dimensions": ["AlertActions.action"], "measures": ["AlertActions.count"]});
+    let action = loaded(&server, actions).await;
+    assert_eq!(action, json!({"AlertActions.action": "silence", "AlertActions.count": "1"}));
+    let evaluations = json!({
+        "dimensions": ["RuleEvaluations.ruleName", "RuleEvaluations.outcome"],
+        "measures": ["RuleEvaluations.failedCount", "RuleEvaluations.failureRate"],
+    });
+    let evaluated = loaded(&server, evaluations).await;
+    assert_eq!(
+        evaluated,
+        json!({
+            "RuleEvaluations.ruleName": "ShopDown", "RuleEvaluations.outcome": "ok",
+            "RuleEvaluations.failedCount": "0", "RuleEvaluations.failureRate": 0,
+        })
+    );
+}
+
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fired_under_an_edited_rule_has_an_end() {
