@@ -143,6 +143,27 @@ async fn models_read_what_alerting_did() {
             "RuleEvaluations.failedCount": "0", "RuleEvaluations.failureRate": 0,
         })
     );
+    let rules = json!({
+        "dimensions": [
+            "AlertRules.name", "AlertRules.kind", "AlertRules.ruleGroup", "AlertRules.service", "AlertRules.health",
+        ],
+        "measures": ["AlertRules.count", "AlertRules.firingCount", "AlertRules.neverFiredCount"],
+    });
+    assert_eq!(
+        loaded(&server, rules).await,
+        json!({
+            "AlertRules.name": "ShopDown", "AlertRules.kind": "alerting", "AlertRules.ruleGroup": "shop",
+            "AlertRules.service": "shop", "AlertRules.health": "ok", "AlertRules.count": "1",
+            "AlertRules.firingCount": "1", "AlertRules.neverFiredCount": "0",
+        })
+    );
+    // A rule is there as soon as it is configured, and one without a service, too.
+    let more = json!({"namespace": "default", "group": "shop", "record": "shop:up", "expr": "shop_up"});
+    assert_eq!(call(&server, "POST", "/rulesapi/rules", &more).await.status, 201);
+    let listed = rows(&server, "SELECT alert, record, service_name, enabled FROM alert_rules ORDER BY alert").await;
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(listed[0], json!({"alert": "ShopDown", "record": null, "service_name": "shop", "enabled": true}));
+    assert_eq!(listed[1], json!({"alert": null, "record": "shop:up", "service_name": null, "enabled": true}));
 }
 
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.
