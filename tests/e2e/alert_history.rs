@@ -166,6 +166,55 @@ async fn models_read_what_alerting_did() {
     assert_eq!(listed[1], json!({"alert": null, "record": "shop:up", "service_name": null, "enabled": true}));
 }
 
+/// Who sees one service sees its alerts and rules in the models, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
+    const PASSWORD: &str = "correct horse battery";
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
+    let server = Server::start(dir.path(), &options).await;
+    let login = async |name: &str| {
+        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
+        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
+    };
+    let ask = async |token: &str, method: &str, path: &str, body: Value| {
+        let headers = [("content-type", "application/json"), ("authorization", token)];
+        server.send(method, path, &headers, body.to_string().into_bytes()).await
+    };
+    let admin = login("admin").await;
+    let group = json!({"interval": "1s", "rules": [
+        {"alert": "CartDown", "expr": "vector(1)", "service": "cart"},
+        {"alert": "PayDown", "expr": "vector(1)", "service": "pay"},
+        {"record": "one", "expr": "vector(1)"},
+    ]});
+    assert_eq!(ask(&admin, "PUT", "/rulesapi/groups/default/two", group).await.status, 201);
+    let role = json!({"name": "cart", "permissions": ["{view, alerts, cart}", "{view, alerting, cart}"]});
+    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
+    let user = json!({"username": "ann", "password": PASSWORD});
+    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
+    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
+    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
+    let ann = login("ann").await;
+    let names = async |token: &str, member: &str| {
+        let query = json!({"query": {"dimensions": [member]}});
+        let answer = ask(token, "POST", "/olap-api/v1/load", query).await;
+        assert_eq!(answer.status, 200, "{member}: {}", answer.text());
+        let rows = answer.json()["data"].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<String> = rows.iter().map(|row| row[member].as_str().unwrap_or("?").to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    until("both fire", async || names(&admin, "Alerts.alertName").await.len() == 2).await;
+    until("all are evaluated", async || names(&admin, "RuleEvaluations.ruleName").await.len() == 3).await;
+    for member in ["Alerts.alertName", "AlertTransitions.alertName", "RuleEvaluations.ruleName", "AlertRules.name"] {
+        let all = names(&admin, member).await;
+        assert!(all.len() >= 2 && all.contains(&"PayDown".to_owned()), "{member}: {all:?}");
+        assert_eq!(names(&ann, member).await, ["CartDown"], "{member}");
+    }
+}
+
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fired_under_an_edited_rule_has_an_end() {
