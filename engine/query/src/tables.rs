@@ -16,6 +16,7 @@ pub mod models;
 mod named;
 pub mod processes;
 pub mod resources;
+pub mod rules;
 mod spans;
 mod views;
 

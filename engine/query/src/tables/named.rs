@@ -25,6 +25,7 @@ use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::processes::{About, ProcessTable};
 use super::resources::ResourceTable;
+use super::rules::RuleTable;
 use super::spans::{Each, SpanTable};
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
 use super::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
@@ -81,6 +82,7 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ProcessTable(About::Funnel),
     &ResourceTable::Resources,
     &ResourceTable::Relationships,
+    &RuleTable,
 ];
 
 /// What tables read from, at one moment.
