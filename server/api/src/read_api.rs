@@ -147,8 +147,8 @@ struct Sorted {
     series: Vec<(u32, Vec<Chunk>)>,
 }
 
-/// Reads all series as chunks, in order. The first frame goes out when nothing can fail any more, so they are held: a few
-/// bytes per sample.
+/// Reads all series as chunks, in order. The first frame goes out when nothing can fail any more, so they are held: a
+/// few bytes per sample.
 async fn chunked(
     reader: RawReader,
     queries: Queries,

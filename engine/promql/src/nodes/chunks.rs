@@ -3,7 +3,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Int64Array, LargeBinaryBuilder, ListArray, StructArray, UInt8Array, UInt32Array};
+use arrow::array::{
+    ArrayRef, AsArray, Int64Array, LargeBinaryBuilder, ListArray, StructArray, UInt8Array, UInt32Array,
+};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use arrow::record_batch::RecordBatch;

@@ -1,5 +1,5 @@
-//! The samples of a selector as chunks, as one plan: a scan, the chunks of each series, all of them in the order of their
-//! labels. That order is known before any sample is read.
+//! The samples of a selector as chunks, as one plan: a scan, the chunks of each series, all of them in the order of
+//! their labels. That order is known before any sample is read.
 
 use std::fmt;
 use std::sync::Arc;
