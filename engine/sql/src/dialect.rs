@@ -22,7 +22,7 @@ pub(crate) use outputs::{make_unique, name as output_name, translate as name_out
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -175,6 +175,21 @@ impl Translator<'_> {
             }
             Expr::Function(_) => self.function(place)?,
             Expr::Like { .. } | Expr::ILike { .. } => patterns::translate(place)?,
+            Expr::Interval(interval) => {
+                if let Expr::Value(value) = &mut *interval.value
+                    && interval.leading_field.is_none()
+                    && let Value::SingleQuotedString(text) = &mut value.value
+                    && let Some(whole) = times::worded(text)
+                {
+                    *text = whole;
+                }
+            }
+            Expr::Extract { field, expr, .. } => {
+                if let Some(found) = times::extract(field, expr)? {
+                    *place = found;
+                }
+            }
+            Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => queries::lone_rows()?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 if empty::is_empty(query) {
@@ -258,6 +273,11 @@ impl VisitorMut for Translator<'_> {
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
         queries::translate(query).map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        queries::ungroup(select, self.aggregates);
+        queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {

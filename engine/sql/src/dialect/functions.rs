@@ -63,6 +63,15 @@ impl Translator<'_> {
         if name == "rate" {
             with_series(&mut function.args);
         }
+        if let Some(all) = of_all(&name) {
+            function.name = ObjectName::from(vec![Ident::new(all)]);
+        }
+        if matches!(name.as_str(), "percentile_cont" | "percentile_disc")
+            && let Some(found) = percentiles::several(&name, function)?
+        {
+            *place = found;
+            return Ok(());
+        }
         if name == "percentile_disc" {
             if let Some(found) = percentiles::disc(function)? {
                 *place = found;
@@ -211,6 +220,15 @@ fn with_series(args: &mut FunctionArguments) {
         _ => Expr::Identifier(series),
     };
     list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(series)));
+}
+
+/// The function that does with all items what DataFusion's of PostgreSQL's name does with the first.
+fn of_all(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "array_remove" => "array_remove_all",
+        "array_replace" => "array_replace_all",
+        _ => return None,
+    })
 }
 
 /// `mod(a, b)` as `a % b`.
