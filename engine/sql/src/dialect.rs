@@ -8,6 +8,7 @@ mod empty;
 mod factors;
 mod formats;
 mod functions;
+mod keywords;
 mod outputs;
 mod patterns;
 mod percentiles;
@@ -294,7 +295,7 @@ impl VisitorMut for Translator<'_> {
 }
 
 /// The last part of a function's name, if the rest is a schema of ours.
-fn bare(name: &ObjectName) -> Option<String> {
+pub(crate) fn bare(name: &ObjectName) -> Option<String> {
     let mut parts = parts(name);
     let last = parts.pop()?;
     let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
@@ -302,7 +303,7 @@ fn bare(name: &ObjectName) -> Option<String> {
 }
 
 /// The arguments of a call, where each is a plain expression.
-fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
+pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
     match args {
         FunctionArguments::None => Some(Vec::new()),
         FunctionArguments::Subquery(_) => None,

@@ -30,6 +30,9 @@ fn what_is_asked_about_the_session() {
     check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
     check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
     check("select current_setting('nothing', true)", "SELECT NULL");
+    let refused = translated("select set_config('jit', 'off', false)").unwrap_err();
+    assert!(refused.message.contains("`set_config`"), "{refused}");
+    assert!(translated("select word from pg_catalog.pg_get_keywords()").unwrap().contains("abort:U:true"));
     assert!(translated("select current_setting('nothing')").unwrap_err().message.contains("`nothing`"));
 }
 
