@@ -113,7 +113,8 @@ async fn settings_are_set_by_queries() {
     let error = client.query("select set_config('datestyle', 'German', false)", &[]).await.expect_err("no style");
     assert_eq!(code(&error), "22023");
     // What pgJDBC asks for at the start.
-    let words = "select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> all ('{a,select}'::text[])";
+    let words =
+        "select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> all ('{a,select}'::text[])";
     let words = text(words).await;
     assert!(words.contains("abort,") && !words.split(',').any(|word| word == "select"), "{words}");
 }

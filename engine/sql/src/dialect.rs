@@ -8,6 +8,7 @@ mod empty;
 mod factors;
 mod formats;
 mod functions;
+mod json;
 mod keywords;
 mod outputs;
 mod patterns;
@@ -143,6 +144,10 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
+            Expr::BinaryOp { left, op, right } if json::function(left, op).is_some() => {
+                let name = json::function(left, op).unwrap_or_default();
+                *place = call(name, vec![take(left), take(right)]);
+            }
             // Clients see maps as `json`, and read them so.
             Expr::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
                 let sql = format!("attr({left}, {right})");

@@ -127,6 +127,12 @@ fn maps_are_read_as_json() {
         "select a ->> 'b' from t where (t.a ->> 'c') = 'x'",
         "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
     );
+    check(
+        "select a::json ->> 'b', (a -> 'b') ->> 0 from t",
+        "SELECT json_get_text(a::TEXT, 'b'), json_get_text((json_get(a, 'b')), 0) FROM t",
+    );
+    check("select a #> '{b,0}' ->> 'c' from t", "SELECT json_get_text(json_get_path(a, '{b,0}'), 'c') FROM t");
+    check("select '{}' #>> '{b}' from t", "SELECT json_get_path_text('{}', '{b}') FROM t");
 }
 
 #[test]
