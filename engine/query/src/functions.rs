@@ -11,6 +11,7 @@ mod gauges;
 pub(crate) mod intervals;
 mod json;
 mod mode;
+pub(crate) mod printed;
 mod processes;
 mod quantile;
 mod quoting;

@@ -27,6 +27,7 @@ mod operator;
 mod overflow;
 mod pace;
 mod pool;
+mod printed;
 mod rehearsal;
 mod relational;
 pub mod rows;
