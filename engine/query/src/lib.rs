@@ -19,6 +19,7 @@ mod gate;
 mod grouping;
 pub mod index;
 mod joined_ids;
+mod lengths;
 mod lists;
 mod logs;
 mod marks;

@@ -1,4 +1,4 @@
-//! Casts of times and intervals to texts, in the form that PostgreSQL and DuckDB give them.
+//! Casts of times and intervals to texts, in the form that PostgreSQL gives them.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;

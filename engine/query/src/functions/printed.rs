@@ -1,5 +1,5 @@
-//! Times and intervals as texts in PostgreSQL's form, which is DuckDB's, too; arrow has one of its own. The rule
-//! [`crate::printed`] puts it into casts.
+//! Times and intervals as texts in PostgreSQL's form (DuckDB's, but for the names of months); arrow has one of its own. The
+//! rule [`crate::printed`] puts it into casts.
 
 use std::fmt::{self, Write as _};
 use std::sync::Arc;
