@@ -190,6 +190,13 @@ impl Translator<'_> {
                     *text = whole;
                 }
             }
+            // `substring(text from 'pattern')`: the first group that is found, or all of it.
+            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
+                if patterns::is_written(pattern) =>
+            {
+                let found = call("regexp_match", vec![take(within), take(pattern)]);
+                *place = call("array_element", vec![found, number(1)]);
+            }
             Expr::Extract { field, expr, .. } => {
                 if let Some(found) = times::extract(field, expr)? {
                     *place = found;

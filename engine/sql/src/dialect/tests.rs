@@ -177,6 +177,11 @@ fn operators_and_types_of_postgresql() {
         "select '{1,\"a b\",NULL}'::text[], '{}'::int[], '{{1}}'::int[] from t",
         "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
     );
+    check(
+        "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
+        "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
+         SUBSTRING(a FROM 2 FOR 3) FROM t",
+    );
     check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
     check("select a similar to 'b%' from t", "SELECT ((a) ~ '(?s)^(?:b.*)$') FROM t");
     check("select a not similar to 'b' from t", "SELECT ((a) !~ '(?s)^(?:b)$') FROM t");
