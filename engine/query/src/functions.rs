@@ -7,6 +7,9 @@ mod attr;
 mod bounded;
 mod distinct;
 mod gauges;
+mod growth;
+mod held;
+mod joined;
 mod mode;
 mod processes;
 mod quantile;
@@ -30,7 +33,9 @@ use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_c
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub(crate) use bounded::planning;
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use held::Room;
 pub use quantile::quantile;
 use texts::Gives;
 
@@ -94,14 +99,14 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
-/// Adds the functions to a session.
+/// Adds the functions to a session; what they make takes memory from `room`.
 ///
 /// # Errors
 /// Those of the registry.
-pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
-    bounded::bound(state)?;
+    bounded::bound(state, room)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;
