@@ -394,7 +394,8 @@ mod tests {
         check("select l.time, l.* from logs l", "SELECT l.time AS \"time_2\", l.* FROM logs l");
         check(
             "select l.time, upper(x) as name, s.* from logs l, spans s",
-            "SELECT l.time, upper(x) AS \"name_2\", s.* FROM logs l, spans s",
+            "SELECT l.time, upper(x) AS \"name_2\", \"s\".\"start_time\", \"s\".\"duration\", \"s\".\"trace_id\", \
+             \"s\".\"name\" FROM logs l, spans s",
         );
         check("select s.*, l.host from logs l, spans s", "SELECT s.*, l.host FROM logs l, spans s");
     }

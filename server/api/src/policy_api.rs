@@ -313,7 +313,8 @@ mod tests {
         assert_eq!(read(json!("soon")).unwrap_err().errors[0].field, "/t");
         let alerts = json!([{"labels": {"b": "1"}}, {"labels": {"a": "1"}, "status": "resolved"}]);
         let alerts = alerts_of(Some(&alerts), 9).unwrap();
-        assert_eq!(alerts.iter().map(|a| a.is_resolved(9)).collect::<Vec<_>>(), [true, false]);
+        // A label that one of them lacks comes first there, as in Alertmanager.
+        assert_eq!(alerts.iter().map(|a| a.is_resolved(9)).collect::<Vec<_>>(), [false, true]);
         let told = alerts_of(Some(&json!([{"labels": {"a": 1}}])), 9).unwrap_err();
         assert_eq!((told.errors[0].field.as_str(), told.errors[0].code), ("/alerts/0/labels/a", "INVALID_TYPE"));
         assert_eq!(alerts_of(Some(&json!([{"status": "x"}])), 9).unwrap_err().errors[0].code, "INVALID_VALUE");
