@@ -3,6 +3,5 @@
 mod drilled;
 mod open_cases;
 mod oracle;
-mod parted;
 mod printed;
 mod rolled;

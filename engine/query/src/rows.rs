@@ -4,7 +4,6 @@
 
 use std::future::Future;
 use std::sync::Arc;
-use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -14,7 +13,6 @@ use futures::StreamExt as _;
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
 use tokio::sync::mpsc;
-use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use crate::context::QueryContext;
@@ -22,11 +20,6 @@ use crate::engine::QueryEngine;
 
 /// Batches that wait for their reader.
 const WAITING_MAX: usize = 2;
-
-/// So much of an answer is held back at first, and no longer: where a small one fails, its error is all that is sent.
-const HELD_ROWS: usize = 1024;
-const HELD_BYTES: usize = 1 << 20;
-const HELD_FOR: Duration = Duration::from_millis(100);
 
 /// What a query gives.
 #[derive(Debug)]
@@ -129,7 +122,7 @@ impl Out {
     }
 
     /// Gives the rows of a stream with the types of `schema`, as `shown` makes each batch. What fails before the first of
-    /// them, or soon behind, fails the whole; `told` says what it is.
+    /// them fails the whole; `told` says what it is.
     ///
     /// # Errors
     /// Those of the stream; Cancelled: the reader went away.
@@ -141,41 +134,16 @@ impl Out {
         told: fn(DataFusionError) -> Error,
         ctx: &QueryContext,
     ) -> Result<()> {
-        let first = first_of(&mut rows, told).await?;
+        let mut next = next_of(&mut rows, told).await?;
         self.put(Piece::Begin(schema)).await?;
-        for batch in first {
-            self.put(Piece::Batch(shown(batch)?)).await?;
-        }
-        while let Some(batch) = next_of(&mut rows, told).await? {
+        while let Some(batch) = next {
             ctx.check("query execution")?;
             let batch = shown(batch)?;
             self.put(Piece::Batch(batch)).await?;
+            next = next_of(&mut rows, told).await?;
         }
         Ok(())
     }
-}
-
-/// The first batches that have rows: a few rows, as far as they come soon.
-async fn first_of(
-    rows: &mut SendableRecordBatchStream,
-    told: fn(DataFusionError) -> Error,
-) -> Result<Vec<RecordBatch>> {
-    let (mut first, mut count, mut bytes) = (Vec::new(), 0, 0);
-    let mut next = next_of(rows, told).await?;
-    let until = Instant::now() + HELD_FOR;
-    while let Some(batch) = next.take() {
-        count += batch.num_rows();
-        bytes += batch.get_array_memory_size();
-        first.push(batch);
-        if count >= HELD_ROWS || bytes >= HELD_BYTES {
-            break;
-        }
-        next = match timeout_at(until, next_of(rows, told)).await {
-            Ok(next) => next?,
-            Err(_) => break,
-        };
-    }
-    Ok(first)
 }
 
 /// The next batch that has rows.
@@ -239,13 +207,11 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_at_first_is_no_answer() {
+    async fn what_fails_before_the_first_row_is_no_answer() {
         let engine = engine();
-        for few in [0, 3] {
-            assert_eq!(rows(&engine, few, true).await.unwrap_err().message, "it breaks off");
-        }
-        let Answer::Rows(mut rows) = rows(&engine, 2000, true).await.unwrap() else { panic!("rows") };
-        for _ in 0..2000 {
+        assert_eq!(rows(&engine, 0, true).await.unwrap_err().message, "it breaks off");
+        let Answer::Rows(mut rows) = rows(&engine, 3, true).await.unwrap() else { panic!("rows") };
+        for _ in 0..3 {
             assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
         }
         assert_eq!(rows.next().await.unwrap_err().message, "it breaks off");

@@ -150,7 +150,7 @@ impl StoreSnapshot {
 #[async_trait]
 impl SeriesSnapshot for StoreSnapshot {
     fn version(&self) -> Version {
-        self.snapshot.version()
+        Version { written: self.snapshot.seq, dropped: self.snapshot.drops }
     }
 
     fn first_change(&self, since: Version, range: MillisRange) -> Option<Millis> {

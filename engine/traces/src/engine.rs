@@ -153,8 +153,7 @@ impl TracesEngine {
     }
 }
 
-/// A filter of whole traces, or of what of them overlaps a window.
-pub(crate) fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
+fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
     ids.sort_unstable();
     ids.dedup();
     let traces = SpanFilter::Traces(Arc::new(ids));

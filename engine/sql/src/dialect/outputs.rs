@@ -41,8 +41,7 @@ impl VisitorMut for Tables {
     }
 }
 
-/// Names the outputs of one query.
-pub(super) fn of_query(query: &mut Query) {
+fn of_query(query: &mut Query) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let select = loop {

@@ -7,8 +7,6 @@ use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
 use super::Query;
-use super::eval::Looked;
-use super::stages::FoundSet;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};
@@ -34,19 +32,12 @@ pub struct TraceqlSearch {
 pub struct TraceqlHit {
     /// The trace.
     pub summary: Summary,
-    /// Spans that the query wants, in the sets that it makes of them.
-    pub sets: Vec<HitSet>,
-}
-
-/// Spans that go together.
-#[derive(Debug, Clone)]
-pub struct HitSet {
-    /// How many there are.
+    /// Spans that the query wants.
     pub matched: usize,
     /// The first of them.
     pub spans: Vec<HitSpan>,
-    /// What they have in common, and numbers that were compared; values in OTLP/JSON.
-    pub attributes: Vec<(Arc<str>, Value)>,
+    /// Names and values of the aggregates that were compared.
+    pub aggregates: Vec<(String, f64)>,
 }
 
 /// A span that was found.
@@ -66,8 +57,7 @@ pub struct HitSpan {
 
 impl TraceqlHit {
     fn of(query: &Query, trace: &Trace, spans_max: usize) -> Option<Self> {
-        let looked = Looked::at(trace);
-        let (summary, found) = (summarize(trace)?, query.find_in(&looked)?);
+        let (summary, found) = (summarize(trace)?, query.find(trace)?);
         let span = |&i: &usize| {
             let span = &trace.spans[i];
             HitSpan {
@@ -75,15 +65,11 @@ impl TraceqlHit {
                 name: query.shows_name().then(|| span.name.clone()),
                 start: span.start,
                 duration: span.duration(),
-                attributes: query.shown(&looked, i),
+                attributes: query.shown(span),
             }
         };
-        let set = |set: FoundSet| HitSet {
-            matched: set.spans.len(),
-            spans: set.spans.iter().take(spans_max).map(span).collect(),
-            attributes: set.attributes,
-        };
-        Some(Self { summary, sets: found.sets.into_iter().map(set).collect() })
+        let spans = found.spans.iter().take(spans_max).map(span).collect();
+        Some(Self { summary, matched: found.spans.len(), spans, aggregates: found.aggregates })
     }
 }
 

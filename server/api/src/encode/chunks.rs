@@ -4,18 +4,18 @@
 //! A chunk of histograms holds one: each then has its own buckets and hint about counter resets, which is what the store
 //! keeps. (That there was no reset before the first of a chunk reads as unknown; whoever needs it looks for himself.)
 
+use quiver_promql::kernel::SeriesSamples;
 use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
 use quiver_types::{Histogram, ResetHint};
 
 use super::bits::{BitWriter, fits};
-use crate::kernel::SeriesSamples;
 
 /// Samples of a float chunk, as in Prometheus' own.
 const SAMPLES_MAX: usize = 120;
 
 /// How a chunk is encoded: the number in `prometheus.Chunk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Encoding {
+pub(crate) enum Encoding {
     /// Floats.
     Xor = 1,
     /// A histogram of whole counts.
@@ -24,24 +24,17 @@ pub enum Encoding {
     FloatHistogram = 3,
 }
 
-impl Encoding {
-    /// The encoding of a number.
-    pub(crate) fn of(number: u8) -> Option<Self> {
-        [Self::Xor, Self::Histogram, Self::FloatHistogram].into_iter().find(|encoding| *encoding as u8 == number)
-    }
-}
-
 /// One chunk.
 #[derive(Debug, Clone)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// Time of the first sample.
-    pub min_ms: i64,
+    pub(crate) min_ms: i64,
     /// Time of the last sample.
-    pub max_ms: i64,
+    pub(crate) max_ms: i64,
     /// Encoding.
-    pub encoding: Encoding,
+    pub(crate) encoding: Encoding,
     /// The bytes.
-    pub data: Vec<u8>,
+    pub(crate) data: Vec<u8>,
 }
 
 /// Gives the chunks of a series in time order.
@@ -157,7 +150,7 @@ fn histogram(ts: i64, h: &Histogram) -> Chunk {
 }
 
 /// Gives the counts of an integer histogram as differences, as its wire forms have them.
-pub fn deltas(counts: &[f64]) -> impl Iterator<Item = i64> + '_ {
+pub(crate) fn deltas(counts: &[f64]) -> impl Iterator<Item = i64> + '_ {
     let before = std::iter::once(0.0).chain(counts.iter().copied());
     counts.iter().zip(before).map(|(count, before)| *count as i64 - before as i64)
 }
