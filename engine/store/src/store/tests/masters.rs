@@ -8,7 +8,7 @@ fn beside(bench: &Bench) -> Bench {
     Bench { remote: bench.remote.clone(), ..Bench::new(false) }
 }
 
-/// Copies a data directory as it lies there.
+/// Copies a data directory as it lies there; its server may take files away meanwhile.
 fn copy_dir(from: &Path, to: &Path) {
     std::fs::create_dir_all(to).unwrap();
     for entry in std::fs::read_dir(from).unwrap().flatten() {
@@ -16,7 +16,12 @@ fn copy_dir(from: &Path, to: &Path) {
         if path.is_dir() {
             copy_dir(&path, &to);
         } else {
-            std::fs::copy(&path, &to).unwrap();
+            match std::fs::copy(&path, &to) {
+                Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
+                copied => {
+                    copied.unwrap();
+                }
+            }
         }
     }
 }
