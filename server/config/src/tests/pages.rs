@@ -136,7 +136,7 @@ async fn resources(fx: &Fixture, many: usize) {
         let mut body = json!({
             "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 5),
             "tags": (0..n % 3).map(|tag| format!("t{tag}")).collect::<Vec<_>>(),
-            "state": (["active", "inactive", "retired"][n * n % 3]),
+            "state": (["active", "inactive", "retired"][n / 2 % 3]),
             "attributes": {"service.name": name.clone()},
         });
         if n % 4 != 0 {
