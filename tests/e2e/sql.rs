@@ -170,7 +170,7 @@ async fn errors_name_place_and_statement() {
     check("select nothing(1)", 400, &["nothing"]).await;
     check("select 1/0", 422, &[]).await;
     check("select 9223372036854775807 + 1", 422, &["verflow"]).await;
-    for sum in ["sum(x)", "sum(x) filter (where x > 0)"] {
+    for sum in ["sum(x)", "sum(x) over (order by x)", "sum(x) filter (where x > 0)"] {
         let values = "(values (9223372036854775807, 'a'), (1, 'a')) t(x, k)";
         check(&format!("select {sum} from {values}"), 422, &["a sum of whole numbers"]).await;
     }

@@ -4,6 +4,7 @@
 
 use std::future::Future;
 use std::sync::Arc;
+use std::time::Duration;
 
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
@@ -13,6 +14,7 @@ use futures::StreamExt as _;
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
 use tokio::sync::mpsc;
+use tokio::time::{Instant, timeout_at};
 use tracing::Instrument as _;
 
 use crate::context::QueryContext;
@@ -20,6 +22,11 @@ use crate::engine::QueryEngine;
 
 /// Batches that wait for their reader.
 const WAITING_MAX: usize = 2;
+
+/// So much of an answer is held back at first, and no longer: where a small one fails, its error is all that is sent.
+const HELD_ROWS: usize = 1024;
+const HELD_BYTES: usize = 1 << 20;
+const HELD_FOR: Duration = Duration::from_millis(100);
 
 /// What a query gives.
 #[derive(Debug)]
@@ -122,7 +129,7 @@ impl Out {
     }
 
     /// Gives the rows of a stream with the types of `schema`, as `shown` makes each batch. What fails before the first of
-    /// them fails the whole; `told` says what it is.
+    /// them, or soon behind, fails the whole; `told` says what it is.
     ///
     /// # Errors
     /// Those of the stream; Cancelled: the reader went away.
@@ -134,16 +141,46 @@ impl Out {
         told: fn(DataFusionError) -> Error,
         ctx: &QueryContext,
     ) -> Result<()> {
-        let mut next = next_of(&mut rows, told).await?;
+        let (first, is_all) = first_of(&mut rows, told).await?;
+        let first = first.into_iter().map(&shown).collect::<Result<Vec<_>>>()?;
         self.put(Piece::Begin(schema)).await?;
-        while let Some(batch) = next {
+        for batch in first {
+            self.put(Piece::Batch(batch)).await?;
+        }
+        // A stream that has ended must not be asked again.
+        if is_all {
+            return Ok(());
+        }
+        while let Some(batch) = next_of(&mut rows, told).await? {
             ctx.check("query execution")?;
             let batch = shown(batch)?;
             self.put(Piece::Batch(batch)).await?;
-            next = next_of(&mut rows, told).await?;
         }
         Ok(())
     }
+}
+
+/// The first batches that have rows: a few rows, as far as they come soon; and whether they are all.
+async fn first_of(
+    rows: &mut SendableRecordBatchStream,
+    told: fn(DataFusionError) -> Error,
+) -> Result<(Vec<RecordBatch>, bool)> {
+    let (mut first, mut count, mut bytes) = (Vec::new(), 0, 0);
+    let mut next = next_of(rows, told).await?;
+    let until = Instant::now() + HELD_FOR;
+    while let Some(batch) = next.take() {
+        count += batch.num_rows();
+        bytes += batch.get_array_memory_size();
+        first.push(batch);
+        if count >= HELD_ROWS || bytes >= HELD_BYTES {
+            return Ok((first, false));
+        }
+        next = match timeout_at(until, next_of(rows, told)).await {
+            Ok(next) => next?,
+            Err(_) => return Ok((first, false)),
+        };
+    }
+    Ok((first, true))
 }
 
 /// The next batch that has rows.
@@ -207,14 +244,36 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn what_fails_before_the_first_row_is_no_answer() {
+    async fn what_fails_at_first_is_no_answer() {
         let engine = engine();
-        assert_eq!(rows(&engine, 0, true).await.unwrap_err().message, "it breaks off");
-        let Answer::Rows(mut rows) = rows(&engine, 3, true).await.unwrap() else { panic!("rows") };
-        for _ in 0..3 {
+        for few in [0, 3] {
+            assert_eq!(rows(&engine, few, true).await.unwrap_err().message, "it breaks off");
+        }
+        let Answer::Rows(mut rows) = rows(&engine, 2000, true).await.unwrap() else { panic!("rows") };
+        for _ in 0..2000 {
             assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
         }
         assert_eq!(rows.next().await.unwrap_err().message, "it breaks off");
+    }
+
+    /// Some streams panic when they are asked again.
+    #[tokio::test]
+    async fn what_has_ended_is_not_asked_again() {
+        let engine = engine();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let (inner, types) = (ctx.clone(), Arc::clone(&schema));
+        let once = futures::stream::unfold(0i64, move |n| {
+            let column = Arc::new(Int64Array::from(vec![n]));
+            let batch = RecordBatch::try_new(Arc::clone(&types), vec![column]).map_err(DataFusionError::from);
+            async move { (n < 2).then_some((batch, n + 1)) }
+        });
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
+        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
+        assert_eq!(rows.next().await.unwrap().map(|batch| batch.num_rows()), Some(1));
+        assert!(rows.next().await.unwrap().is_none());
     }
 
     /// Its place is kept while rows are on their way, and free once the reader is gone.
@@ -222,10 +281,10 @@ mod tests {
     async fn who_goes_away_ends_it() {
         let engine = engine();
         let Answer::Rows(first) = rows(&engine, 1, false).await.unwrap() else { panic!("rows") };
-        let second = tokio::time::timeout(std::time::Duration::from_millis(50), rows(&engine, 1, false)).await;
+        let second = tokio::time::timeout(Duration::from_millis(50), rows(&engine, 1, false)).await;
         assert!(second.is_err(), "it waits for the only place");
         drop(first);
-        let third = tokio::time::timeout(std::time::Duration::from_secs(10), rows(&engine, 1, false)).await;
+        let third = tokio::time::timeout(Duration::from_secs(10), rows(&engine, 1, false)).await;
         assert!(third.is_ok_and(|answer| answer.is_ok()));
     }
 }

@@ -1,7 +1,8 @@
 //! Answers that are sent batch by batch, as a query finds its rows.
 //!
-//! The query runs as long as its answer is on its way: who goes away ends it. What fails before the first batch is an answer
-//! of its own; later the connection is cut, so that what came cannot be taken for the whole.
+//! The query runs as long as its answer is on its way: who goes away ends it. What fails before its first rows are sent,
+//! or among the first thousand, is an answer of its own; later the connection is cut, so that what came cannot be taken
+//! for the whole.
 
 use std::time::Instant;
 

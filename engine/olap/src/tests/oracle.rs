@@ -132,7 +132,7 @@ async fn worlds(seed: u64, count: u64) {
     }
     let shown = wrong.iter().take(8).cloned().collect::<Vec<_>>().join("\n");
     assert!(wrong.is_empty(), "{} of {compared} differ\n{shown}", wrong.len());
-    // Questions that nobody can answer, or whose answers are empty, show nothing. About half have rows, by chance.
+    // Questions that nobody can answer, or whose answers are empty, show nothing.
     assert!(rolled > 0 || asked < 500, "none of {asked} answers came from a rollup");
-    assert!(compared * 10 > asked * 8 && rows * 10 > asked * 4, "{compared} of {asked} compared, {rows} with rows");
+    assert!(compared * 10 > asked * 8 && rows * 10 > asked * 5, "{compared} of {asked} compared, {rows} with rows");
 }
