@@ -61,6 +61,8 @@ pub enum Layout {
 pub struct Key {
     /// The text.
     pub text: String,
+    /// Whether it stands without quotes.
+    pub plain: bool,
     /// Where it stands.
     pub place: Place,
 }

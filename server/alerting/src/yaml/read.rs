@@ -166,7 +166,8 @@ impl Reader {
             Open::List(items) => items.push(node),
             Open::Map { pairs, keys, key, merged } => match key.take() {
                 None => *key = Some(as_key(node)?),
-                Some(name) if name.text == "<<" => merge(node, merged)?,
+                // Between quotes it is a name like others, as in Go.
+                Some(name) if name.plain && name.text == "<<" => merge(node, merged)?,
                 Some(name) => {
                     if !keys.insert(name.text.clone()) {
                         return Err(malformed(name.place, format!("key `{}` is there twice", name.text)));
@@ -181,8 +182,8 @@ impl Reader {
 
 fn as_key(node: Node) -> Result<Key, Problem> {
     match node.kind {
-        Kind::Scalar { text, .. } => Ok(Key { text, place: node.place }),
-        Kind::Null => Ok(Key { text: String::new(), place: node.place }),
+        Kind::Scalar { text, plain, .. } => Ok(Key { text, plain, place: node.place }),
+        Kind::Null => Ok(Key { text: String::new(), plain: true, place: node.place }),
         Kind::List(_) | Kind::Map(_) => Err(malformed(node.place, "a key must be a scalar")),
     }
 }
@@ -233,6 +234,8 @@ mod tests {
         let node = read(text).expect("valid").remove(0);
         let more = node.get("more").expect("there");
         assert_eq!((more.get("x").and_then(Node::integer), more.get("y").and_then(Node::integer)), (Some(1), Some(3)));
+        let node = read("\"<<\": {x: 1}").expect("valid").remove(0);
+        assert!(node.get("<<").is_some() && node.get("x").is_none(), "quoted, it is a name");
     }
 
     #[test]
