@@ -9,7 +9,9 @@ use quiver::settings::Loaded;
 use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{QueryOptions, QueryOutcome};
+use quiver_query::tables::DomainAccess;
 use quiver_query::{QueryContext, from_datafusion};
+use quiver_sql::{Answer, Explain, Request};
 use quiver_types::{Access, Matcher, MillisRange, SelectedSeries, SeriesSelector, SystemClock};
 use tempfile::TempDir;
 use tokio::runtime::Runtime;
@@ -161,6 +163,14 @@ impl World {
         let (ctx, options, end) = (self.context(), QueryOptions::default(), last_ms());
         let plan = self.app.promql.explain_range(query, end - 3_600_000, end, 15_000, &options, false, &ctx);
         self.runtime.block_on(plan).expect(query);
+    }
+
+    /// Plans an SQL statement, without running it.
+    pub fn plan_sql(&self, statement: &str) {
+        let request = Request { text: statement.to_owned(), explain: Some(Explain::Plan), ..Request::default() };
+        let ctx = self.context();
+        let answer = self.runtime.block_on(self.app.sql.query(request, &DomainAccess::full(), &ctx));
+        assert!(matches!(answer.expect(statement), Answer::Plan(_)), "{statement}");
     }
 
     /// Resolves matchers against a snapshot of its own.

@@ -94,10 +94,11 @@ async fn start(dir: &Path, more: &[&str]) -> Server {
 }
 
 /// All tables, in the order of their names.
-const TABLES: [&str; 22] = [
+const TABLES: [&str; 23] = [
     "alert_actions",
     "alert_episodes",
     "alert_events",
+    "alert_rules",
     "exemplars",
     "funnel_steps",
     "key_transactions",

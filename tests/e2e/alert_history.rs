@@ -86,6 +86,135 @@ async fn every_firing_is_a_row() {
     assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=x")).await.status, 400);
 }
 
+/// The first row that analytics gives.
+async fn loaded(server: &Server, query: Value) -> Value {
+    let answer = call(server, "POST", "/olap-api/v1/load", &json!({ "query": query })).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    answer.json()["data"][0].clone()
+}
+
+/// Models over alerting count what its tables hold.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_read_what_alerting_did() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let group = json!({"interval": "1s", "rules": [
+        {"alert": "ShopDown", "expr": "sum(shop_up) == 0", "service": "shop", "severity": "critical",
+         "labels": {"team": "x"}},
+    ]});
+    assert_eq!(call(&server, "PUT", "/rulesapi/groups/default/shop", &group).await.status, 201);
+    sample(&server, 0.0).await;
+    until("the alert fires", async || count(&server, "SELECT time FROM alert_events").await > 0).await;
+    until("it can be silenced", async || server.get("/api/v2/alerts").await.json()[0].is_object()).await;
+    let silence = json!({"matchers": ["alertname=ShopDown"], "endsAt": "2099-01-01T00:00:00Z", "comment": "known"});
+    assert_eq!(call(&server, "POST", "/rulesapi/silences", &silence).await.status, 201);
+    until("the silence is a row", async || count(&server, "SELECT time FROM alert_actions").await > 0).await;
+    let alerts = json!({
+        "dimensions": [
+            "Alerts.alertName", "Alerts.service", "Alerts.severity", "Alerts.isSilenced", "Alerts.label_team",
+        ],
+        "measures": ["Alerts.count", "Alerts.firingCount", "Alerts.criticalCount", "AlertTransitions.firedCount"],
+        "segments": ["Alerts.open", "Alerts.suppressed"],
+    });
+    assert_eq!(
+        loaded(&server, alerts).await,
+        json!({
+            "Alerts.alertName": "ShopDown", "Alerts.service": "shop", "Alerts.severity": "critical",
+            "Alerts.isSilenced": true, "Alerts.label_team": "x", "Alerts.count": "1", "Alerts.firingCount": "1",
+            "Alerts.criticalCount": "1", "AlertTransitions.firedCount": "1",
+        })
+    );
+    // Lengths keep their milliseconds, so that an alert that has just begun has one.
+    let long = loaded(&server, json!({"measures": ["Alerts.durationAvg", "Alerts.firingTime"]})).await;
+    let lasted = |member: &str| long[member].as_f64() > Some(0.0);
+    assert!(lasted("Alerts.durationAvg") && lasted("Alerts.firingTime"), "{long}");
+    let actions = json!({"dimensions": ["AlertActions.action"], "measures": ["AlertActions.count"]});
+    let action = loaded(&server, actions).await;
+    assert_eq!(action, json!({"AlertActions.action": "silence", "AlertActions.count": "1"}));
+    let evaluations = json!({
+        "dimensions": ["RuleEvaluations.ruleName", "RuleEvaluations.outcome"],
+        "measures": ["RuleEvaluations.failedCount", "RuleEvaluations.failureRate"],
+    });
+    let evaluated = loaded(&server, evaluations).await;
+    assert_eq!(
+        evaluated,
+        json!({
+            "RuleEvaluations.ruleName": "ShopDown", "RuleEvaluations.outcome": "ok",
+            "RuleEvaluations.failedCount": "0", "RuleEvaluations.failureRate": 0,
+        })
+    );
+    let rules = json!({
+        "dimensions": [
+            "AlertRules.name", "AlertRules.kind", "AlertRules.ruleGroup", "AlertRules.service", "AlertRules.health",
+        ],
+        "measures": ["AlertRules.count", "AlertRules.firingCount", "AlertRules.neverFiredCount"],
+    });
+    assert_eq!(
+        loaded(&server, rules).await,
+        json!({
+            "AlertRules.name": "ShopDown", "AlertRules.kind": "alerting", "AlertRules.ruleGroup": "shop",
+            "AlertRules.service": "shop", "AlertRules.health": "ok", "AlertRules.count": "1",
+            "AlertRules.firingCount": "1", "AlertRules.neverFiredCount": "0",
+        })
+    );
+    // A rule is there as soon as it is configured, and one without a service, too.
+    let more = json!({"namespace": "default", "group": "shop", "record": "shop:up", "expr": "shop_up"});
+    assert_eq!(call(&server, "POST", "/rulesapi/rules", &more).await.status, 201);
+    let listed = rows(&server, "SELECT alert, record, service_name, enabled FROM alert_rules ORDER BY alert").await;
+    assert_eq!(listed.len(), 2, "{listed:?}");
+    assert_eq!(listed[0], json!({"alert": "ShopDown", "record": null, "service_name": "shop", "enabled": true}));
+    assert_eq!(listed[1], json!({"alert": null, "record": "shop:up", "service_name": null, "enabled": true}));
+}
+
+/// Who sees one service sees its alerts and rules in the models, and no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
+    const PASSWORD: &str = "correct horse battery";
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
+    let server = Server::start(dir.path(), &options).await;
+    let login = async |name: &str| {
+        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
+        let headers = [("content-type", "application/x-www-form-urlencoded")];
+        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
+        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
+    };
+    let ask = async |token: &str, method: &str, path: &str, body: Value| {
+        let headers = [("content-type", "application/json"), ("authorization", token)];
+        server.send(method, path, &headers, body.to_string().into_bytes()).await
+    };
+    let admin = login("admin").await;
+    let group = json!({"interval": "1s", "rules": [
+        {"alert": "CartDown", "expr": "vector(1)", "service": "cart"},
+        {"alert": "PayDown", "expr": "vector(1)", "service": "pay"},
+        {"record": "one", "expr": "vector(1)"},
+    ]});
+    assert_eq!(ask(&admin, "PUT", "/rulesapi/groups/default/two", group).await.status, 201);
+    let role = json!({"name": "cart", "permissions": ["{view, alerts, cart}", "{view, alerting, cart}"]});
+    let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
+    let user = json!({"username": "ann", "password": PASSWORD});
+    let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
+    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
+    assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
+    let ann = login("ann").await;
+    let names = async |token: &str, member: &str| {
+        let query = json!({"query": {"dimensions": [member]}});
+        let answer = ask(token, "POST", "/olap-api/v1/load", query).await;
+        assert_eq!(answer.status, 200, "{member}: {}", answer.text());
+        let rows = answer.json()["data"].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<String> = rows.iter().map(|row| row[member].as_str().unwrap_or("?").to_owned()).collect();
+        names.sort_unstable();
+        names
+    };
+    until("both fire", async || names(&admin, "Alerts.alertName").await.len() == 2).await;
+    until("all are evaluated", async || names(&admin, "RuleEvaluations.ruleName").await.len() == 3).await;
+    for member in ["Alerts.alertName", "AlertTransitions.alertName", "RuleEvaluations.ruleName", "AlertRules.name"] {
+        let all = names(&admin, member).await;
+        assert!(all.len() >= 2 && all.contains(&"PayDown".to_owned()), "{member}: {all:?}");
+        assert_eq!(names(&ann, member).await, ["CartDown"], "{member}");
+    }
+}
+
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.
 #[tokio::test(flavor = "multi_thread")]
 async fn what_fired_under_an_edited_rule_has_an_end() {

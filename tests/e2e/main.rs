@@ -27,6 +27,7 @@ mod hostile_access;
 mod identity;
 mod import;
 mod ingest_rights;
+mod logs_filters;
 mod logs_hostile;
 mod logs_in;
 mod logs_language;

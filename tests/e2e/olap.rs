@@ -221,3 +221,52 @@ async fn segments_over_measures() {
     assert_eq!(shown["rights"], json!({"services": ["*"], "predicate": null}));
     assert!(shown["pruning"].as_object().is_some_and(|pruned| pruned.contains_key("files")), "{shown}");
 }
+
+/// Who asks the same gets the answer that is there, until something is written to what it was read from.
+#[tokio::test(flavor = "multi_thread")]
+async fn answers_serve_until_something_is_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    let time =
+        json!({"dimension": "Spans.startTime", "dateRange": ["2025-03-10", "2025-03-10"], "granularity": "hour"});
+    let query = json!({"measures": ["Spans.count"], "timeDimensions": [time]});
+    let ask = async |mode: &str| {
+        let mut query = query.clone();
+        query["cache"] = mode.into();
+        let answer = load(&server, query, &[]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let body = answer.json();
+        (body["requestId"].clone(), body["data"][0]["Spans.count"].clone(), body["slowQuery"].clone())
+    };
+    let first = ask("must-revalidate").await;
+    assert_eq!((&first.1, &first.2), (&json!("9"), &json!(false)));
+    assert_eq!(ask("must-revalidate").await, first, "no other execution");
+    assert_ne!(ask("no-cache").await.0, first.0);
+    // Logs are no spans.
+    let line = json!({"_time": START_S, "_msg": "more", "service.name": "cart"}).to_string();
+    let answer = server.post("/insert/jsonline?_stream_fields=service.name", &[], line.into_bytes()).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    server.flush().await;
+    assert_eq!(ask("must-revalidate").await, first);
+    for n in 0..3_i64 {
+        let start = (START_S + 7_200 * n) * 1_000_000_000 + n;
+        let span = json!({
+            "traceId": format!("{:032x}", 100 + n), "spanId": format!("{:016x}", 100 + n), "name": "op", "kind": 2,
+            "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1).to_string(),
+        });
+        let resource = json!({"attributes": [{"key": "service.name", "value": {"stringValue": "cart"}}]});
+        let body = json!({"resourceSpans": [{"resource": resource, "scopeSpans": [{"spans": [span]}]}]});
+        let headers = [("content-type", "application/json")];
+        let answer = server.post("/insert/opentelemetry/v1/traces", &headers, body.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let kept = ask("must-revalidate").await;
+        let raw = ask("no-cache").await;
+        assert_eq!((&kept.1, &kept.1), (&raw.1, &json!("10")), "buckets that were not written to are kept");
+    }
+    let asked = json!({"query": query});
+    let headers = [("content-type", "application/json")];
+    let shown = server.post("/olap-api/v1/explain", &headers, asked.to_string().into_bytes()).await.json();
+    assert_eq!(shown["buckets"]["unit"], "hour", "{shown}");
+    assert!(shown["buckets"]["kept"].as_u64().is_some_and(|kept| kept >= 20), "{}", shown["buckets"]);
+}

@@ -18,6 +18,8 @@ const MODEL: &str = "cubes:
       - {name: total, type: sum, sql: price}
       - {name: dailyMean, type: avg, multi_stage: true, sql: '{total}', add_group_by: [Sales.at.day]}
       - {name: halfMean, type: avg, multi_stage: true, sql: '{total}', add_group_by: ['{CUBE}.at.half']}
+      - {name: ofMonth, type: sum, multi_stage: true, sql: '{total}', group_by: ['{CUBE}.at.month']}
+      - {name: shareOfMonth, type: number, multi_stage: true, sql: '{total} / {ofMonth}'}
       - {name: wrong, type: sum, sql: shop}
       - {name: wrongMean, type: avg, sql: shop}
       - {name: wrongOwn, type: number, sql: 'sum({CUBE}.shop)'}
@@ -71,6 +73,33 @@ async fn means_of_daily_sums() {
     };
     assert_eq!(by("month").await, [6, 9]);
     assert_eq!(by("day").await, [8, 4, 9], "the buckets of the query are those that are added");
+}
+
+/// An inner query may keep the time of a query in longer buckets.
+#[tokio::test(flavor = "multi_thread")]
+async fn days_beside_their_months() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let by = async |granularity: &str, more: &[&str]| {
+        let time = json!({"dimension": "Sales.at", "granularity": granularity});
+        let query = json!({"measures": ["Sales.total", "Sales.ofMonth", "Sales.shareOfMonth"], "dimensions": more,
+            "timeDimensions": [time], "order": {"Sales.at": "asc"}});
+        let rows = data(&server, query).await;
+        let number = |row: &Value, m: &str| row[format!("Sales.{m}")].as_f64().expect("a number");
+        // The share in percent.
+        let all = |row| [number(row, "total"), number(row, "ofMonth"), 100.0 * number(row, "shareOfMonth")];
+        let rows = rows.as_array().expect("rows").iter();
+        rows.map(|row| all(row).map(|number| number.round() as i64)).collect::<Vec<_>>()
+    };
+    assert_eq!(by("day", &[]).await, [[8, 12, 67], [4, 12, 33], [9, 9, 100]]);
+    assert_eq!(by("month", &[]).await, [[12, 12, 100], [9, 9, 100]]);
+    // Longer buckets than those that are named stay what they are.
+    assert_eq!(by("year", &[]).await, [[21, 21, 100]]);
+    // Of the dimensions only those that are listed are kept.
+    let halves = [[2, 12, 17], [6, 12, 50], [4, 12, 33], [9, 9, 100]];
+    assert_eq!(by("half", &["Sales.shop"]).await, halves);
+    let all = json!({"measures": ["Sales.ofMonth"]});
+    assert_eq!(data(&server, all).await, json!([{"Sales.ofMonth": 21}]));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -100,6 +100,26 @@ async fn statements_with_parameters() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn settings_are_set_by_queries() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    let text = async |statement: &str| client.query_one(statement, &[]).await.expect(statement).get::<_, String>(0);
+    assert_eq!(text("select set_config('jit', 'on', false) as new, current_setting('jit') as cur").await, "on");
+    assert_eq!(text("show jit").await, "on");
+    let set = client.query_one("select pg_catalog.set_config('TimeZone', $1, false)", &[&"Europe/Berlin"]).await;
+    assert_eq!(set.expect("a row").get::<_, String>(0), "Europe/Berlin");
+    assert_eq!(text("show timezone").await, "Europe/Berlin");
+    let error = client.query("select set_config('datestyle', 'German', false)", &[]).await.expect_err("no style");
+    assert_eq!(code(&error), "22023");
+    // What pgJDBC asks for at the start.
+    let words =
+        "select string_agg(word, ',') from pg_catalog.pg_get_keywords() where word <> all ('{a,select}'::text[])";
+    let words = text(words).await;
+    assert!(words.contains("abort,") && !words.split(',').any(|word| word == "select"), "{words}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn portals_are_streamed() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &open().args(&["--retention", "none"])).await;

@@ -121,6 +121,14 @@ async fn every_sample_comes_back() {
             server.compact().await;
         }
     }
+    // A query is one plan, in which the engine makes the chunks and puts them in order.
+    let headers = [("content-type", "application/x-protobuf"), ("content-encoding", "snappy")];
+    let body = request(&[(0, "__name__", "read")], T0_MS, last, &[1]);
+    let shown = server.post(&format!("{PATH}?explain=analyze"), &headers, body).await.json();
+    assert!(shown.get("children").is_none(), "{shown}");
+    let physical = shown["physical"].as_str().expect("a plan");
+    assert_eq!((physical.matches("SampleChunks").count(), physical.matches("SortExec").count()), (1, 1), "{physical}");
+    assert_eq!(shown["nodes"][0]["rows"], 20, "{shown}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -173,3 +173,200 @@ async fn random_queries_find_what_every_trace_says() {
     }
     assert!(found_any > 50 && selective > 50, "the queries tell something: {found_any} {selective}");
 }
+
+/// Two traces: of a shop, which fails once, and of its worker.
+fn two_traces() -> Value {
+    let span = |trace: u8, id: u64, parent: u64, name: &str, ms: i64, failed: bool| {
+        let mut span = json!({"traceId": format!("{trace:032x}"), "spanId": format!("{id:016x}"), "name": name, "kind": 2,
+            "startTimeUnixNano": NOON.to_string(), "endTimeUnixNano": (NOON + ms * 1_000_000).to_string(),
+            "attributes": [text("route", &format!("/{name}"))], "status": {"code": if failed { 2 } else { 0 }}});
+        if parent > 0 {
+            span["parentSpanId"] = format!("{parent:016x}").into();
+        }
+        span
+    };
+    let of = |service: &str, spans: Value| json!({"resource": {"attributes": [text("service.name", service)]}, "scopeSpans": [{"spans": spans}]});
+    json!({"resourceSpans": [
+        of("shop", json!([span(1, 1, 0, "buy", 500, false), span(1, 2, 1, "pay", 300, true)])),
+        of("bank", json!([span(1, 3, 2, "charge", 200, true)])),
+        of("worker", json!([span(2, 4, 0, "sweep", 100, false)])),
+    ]})
+}
+
+async fn series(server: &Server, query: &str) -> Vec<Value> {
+    let second = NOON / 1_000_000_000;
+    let (start, end) = (second.to_string(), (second + 59).to_string());
+    let params = [("q", query), ("start", &start), ("end", &end), ("step", "1m")];
+    let answer = server.get_with("/tempo/api/metrics/query_range", &params).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    answer.json()["series"].as_array().cloned().unwrap_or_default()
+}
+
+/// Labels and the only sample of each series.
+async fn numbers(server: &Server, query: &str) -> BTreeMap<String, f64> {
+    let text = |value: &Value| value["stringValue"].as_str().map_or(value.to_string(), str::to_owned);
+    let label = |label: &Value| format!("{}={}", label["key"].as_str().unwrap_or_default(), text(&label["value"]));
+    let row = |one: &Value| {
+        let labels: Vec<String> = one["labels"].as_array().into_iter().flatten().map(label).collect();
+        (labels.join(" "), one["samples"][0]["value"].as_f64().unwrap_or_default())
+    };
+    series(server, query).await.iter().map(row).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn numbers_of_whole_traces() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    for flushed in [false, true] {
+        // The same spans once more: they count once.
+        let body = two_traces().to_string().into_bytes();
+        let answer = server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        if flushed {
+            server.flush().await;
+        }
+        let check = async |query: &str, expected: &[(&str, f64)]| {
+            let expected: BTreeMap<String, f64> = expected.iter().map(|(k, v)| ((*k).to_owned(), *v)).collect();
+            assert_eq!(numbers(&server, query).await, expected, "{query}");
+        };
+        check(
+            "{} | count_over_time() by (rootServiceName)",
+            &[("rootServiceName=shop", 3.0), ("rootServiceName=worker", 1.0)],
+        )
+        .await;
+        check("{ rootName = `buy` && status = error } | count_over_time()", &[("__name__=count_over_time", 2.0)]).await;
+        check(
+            "{ nestedSetParent < 0 } >> { status = error } | count_over_time() by (name)",
+            &[("name=charge", 1.0), ("name=pay", 1.0)],
+        )
+        .await;
+        check(
+            "{} | by(resource.service.name) | count() > 1 | max_over_time(duration)",
+            &[("__name__=max_over_time", 0.5)],
+        )
+        .await;
+        let compared = numbers(&server, "{} | compare({ status = error })").await;
+        for (key, number) in [
+            ("__meta_type=selection resource.service.name=shop", 1.0),
+            ("__meta_type=selection resource.service.name=bank", 1.0),
+            ("__meta_type=baseline resource.service.name=worker", 1.0),
+            ("__meta_type=baseline_total span.route=nil", 2.0),
+            ("__meta_type=selection_total rootName=nil", 2.0),
+            ("__meta_type=selection status=error", 2.0),
+        ] {
+            assert_eq!(compared.get(key), Some(&number), "{key}: {compared:?}");
+        }
+        let compared = numbers(&server, "{} | compare({ true }, 1)").await;
+        assert!(compared.contains_key("__meta_error=__too_many_values__ name=nil"), "{compared:?}");
+        assert_eq!(compared.keys().filter(|key| key.contains("=selection name=")).count(), 1, "{compared:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn exemplars_name_traces() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    let answer = server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let exemplars = async |query: &str| -> Vec<Value> {
+        let all = series(&server, query).await;
+        all.iter().flat_map(|one| one["exemplars"].as_array().cloned().unwrap_or_default()).collect()
+    };
+    let trace = |id: u8| json!({"key": "trace:id", "value": {"stringValue": format!("{id:032x}")}});
+    let given = exemplars("{ name = `sweep` } | quantile_over_time(duration, .9)").await;
+    let at = (NOON / 1_000_000).to_string();
+    assert_eq!(given, [json!({"labels": [trace(2)], "value": 0.1, "timestampMs": at})]);
+    let given = exemplars("{ name = `sweep` } | rate() by (resource.service.name) with (exemplars=1)").await;
+    let service = json!({"key": "resource.service.name", "value": {"stringValue": "worker"}});
+    assert_eq!(given[0]["labels"], json!([trace(2), service]));
+    // One of each step.
+    assert_eq!(exemplars("{} | histogram_over_time(duration)").await.len(), 1);
+    assert_eq!(exemplars("{} | histogram_over_time(duration) with (exemplars=false)").await.len(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn groups_are_sets_of_spans() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    let (start, end) = ((NOON / 1_000_000_000 - 5).to_string(), (NOON / 1_000_000_000 + 5).to_string());
+    let query = "{ rootName = `buy` } | by(resource.service.name) | select(nestedSetParent, nestedSetLeft)";
+    let params = [("q", query), ("start", &start), ("end", &end)];
+    let answer = server.get_with("/tempo/api/search", &params).await.json();
+    let sets = answer["traces"][0]["spanSets"].as_array().cloned().unwrap_or_default();
+    let matched: Vec<u64> = sets.iter().filter_map(|set| set["matched"].as_u64()).collect();
+    assert_eq!(matched, [1, 2], "{answer}");
+    assert_eq!(sets[0]["attributes"], json!([{"key": "by(resource.service.name)", "value": {"stringValue": "bank"}}]));
+    let place = |key: &str, value: &str| json!({"key": key, "value": {"intValue": value}});
+    let charge = json!([place("nestedSetParent", "2"), place("nestedSetLeft", "3")]);
+    assert_eq!(sets[0]["spans"][0]["attributes"], charge, "{answer}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_have_their_types() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let values = [
+        json!({"stringValue": "7"}),
+        json!({"intValue": "7"}),
+        json!({"doubleValue": 3.0}),
+        json!({"boolValue": true}),
+        json!({"stringValue": "true story"}),
+    ];
+    let span = |(n, value): (usize, &Value)| {
+        json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": "x",
+            "startTimeUnixNano": NOON.to_string(), "endTimeUnixNano": NOON.to_string(), "attributes": [{"key": "mix", "value": value}]})
+    };
+    let spans: Vec<Value> = values.iter().enumerate().map(span).collect();
+    let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string().into_bytes();
+    let answer = server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    assert_eq!((answer.status, answer.text().as_str()), (200, "{}"));
+    for state in ["live", "flushed", "compacted"] {
+        match state {
+            "flushed" => server.flush().await,
+            "compacted" => server.compact().await,
+            _ => {}
+        }
+        let answer = server.get("/tempo/api/v2/search/tag/span.mix/values").await.json();
+        let row = |value: &Value| format!("{} {}", value["type"].as_str().unwrap_or_default(), value["value"]);
+        let mut rows: Vec<String> = answer["tagValues"].as_array().into_iter().flatten().map(row).collect();
+        rows.sort();
+        let expected = [r#"bool "true""#, r#"float "3""#, r#"int "7""#, r#"string "7""#, r#"string "true story""#];
+        assert_eq!(rows, expected, "{state}: {answer}");
+        let answer = server.get("/tempo/api/search/tag/mix/values").await.json();
+        assert_eq!(answer["tagValues"], json!(["3", "7", "true", "true story"]), "{state}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn windows_and_durations_as_clients_write_them() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    let second = NOON / 1_000_000_000;
+    let query = "q=%7B%7D%7Ccount_over_time()";
+    for (window, expected) in [
+        (format!("start={}&end={}", second - 9, second + 9), 4),
+        (format!("start={}&end={}", NOON, NOON + 9), 4),
+        (format!("end={}&since=10s", second + 9), 4),
+        (format!("end={}&since=5s", second + 9), 0),
+    ] {
+        let answer = server.get(&format!("/tempo/api/metrics/query?{query}&{window}")).await;
+        assert_eq!(answer.status, 200, "{window}: {}", answer.text());
+        let count = answer.json()["series"][0]["value"].as_f64().unwrap_or_default();
+        assert_eq!(count as u64, expected, "{window}: {}", answer.text());
+    }
+    let answer = server.get(&format!("/tempo/api/metrics/query?{query}&since=5")).await;
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let ends = format!("start={}&end={}", NOON / 1000 - 9, NOON / 1000 + 9);
+    for (duration, status) in [("200ms", 200), ("0", 200), ("%2B1m", 200), ("5", 400), ("1d", 400), ("-5ms", 400)] {
+        for name in ["minDuration", "maxDuration"] {
+            let path = format!("/api/traces?service=shop&{ends}&{name}={duration}");
+            let answer = server.get(&path).await;
+            assert_eq!(answer.status, status, "{path}: {}", answer.text());
+        }
+    }
+}

@@ -247,6 +247,32 @@ async fn zipkin_has_a_port_if_asked() {
     assert_eq!(http.get(format!("http://{free}/metrics")).send().await.expect("an answer").status(), 404);
 }
 
+/// What was received last holds, wherever the reports lie, also when it is what was received first.
+#[tokio::test(flavor = "multi_thread")]
+async fn the_last_report_holds_in_every_state() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    // Reports `a` and `b` of one span, `f` flushes, `c` compacts.
+    for (trace, plan) in (1..).zip(["abafc", "abfafc", "afbfafc", "afbafc", "abfcaafc", "aabbafc"]) {
+        let mut last = ' ';
+        for step in plan.chars() {
+            match step {
+                'f' => server.flush().await,
+                'c' => server.compact().await,
+                report => {
+                    last = report;
+                    send(&server, vec![span((trace, 9, 0), "front", 2, NOON, &[("report", &report.to_string())])])
+                        .await;
+                }
+            }
+            let found = server.get(&format!("/traces/{trace:032x}")).await.json();
+            let spans = found["data"]["spans"].as_array().cloned().unwrap_or_default();
+            assert_eq!(spans.len(), 1, "{plan}, {step}: {found}");
+            assert_eq!(spans[0]["tags"]["report"], json!(last.to_string()), "{plan}, {step}");
+        }
+    }
+}
+
 /// Every parameter of every path with values that are none: an answer of the family, never a fault.
 #[tokio::test(flavor = "multi_thread")]
 async fn wrong_values_are_told() {

@@ -60,6 +60,7 @@ pub fn patterns(data: &[u8]) {
     {
         let hints = filter.hints();
         assert!(hints.substring.is_none_or(|s| value.contains(&s)), "a hint loses a match");
+        assert!(hints.starts.is_none_or(|s| value.starts_with(&s)), "a hint loses a match");
     }
 }
 

@@ -38,6 +38,7 @@ pub use fields::Fields;
 pub use format::Format;
 pub use hash::hash;
 pub use json::object_fields as unpack_json;
+pub(crate) use json::wanted_fields as unpack_json_fields;
 pub use json_array_concat::json_array_concat;
 pub use json_array_len::json_array_len;
 pub use pack::{pack_json, pack_logfmt};

@@ -1,5 +1,7 @@
 //! Runs requests: plans and answers over one snapshot.
 
+mod basis;
+mod parted;
 mod rolled;
 
 use std::sync::Arc;
@@ -30,8 +32,10 @@ use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::filter::Filter;
 use crate::query::request::Request;
-use crate::rollup::{self, Rollups, Used};
+use crate::rollup::{self, AllPieces, Parts, Rollups, Used};
 use crate::sql_text;
+
+pub use basis::Basis;
 
 /// Analytics over tables.
 #[derive(Debug)]
@@ -41,6 +45,7 @@ pub struct OlapEngine {
     catalog: ArcSwap<Catalog>,
     lists: Lists,
     rollups: Rollups,
+    pieces: AllPieces,
 }
 
 /// Rows of a query.
@@ -58,6 +63,8 @@ pub struct ResultSet {
     pub exemplars: Option<Box<ResultSet>>,
     /// The rollup that they came from; none: raw rows.
     pub used: Option<Used>,
+    /// The buckets that they were made of, where those of closed ones are kept.
+    pub parts: Option<Parts>,
     /// Memory that the rows take, given back with them.
     pub memory: Arc<Collected>,
 }
@@ -77,7 +84,9 @@ impl OlapEngine {
     /// Makes one over tables, with models.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
-        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups: Rollups::default() })
+        let room = engine.kept_bytes_max();
+        let (rollups, pieces) = (Rollups::new(room), AllPieces::new(room));
+        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces })
     }
 
     /// The models now.
@@ -183,20 +192,24 @@ impl OlapEngine {
         let mut planned = Vec::new();
         for query in &request.queries {
             let chosen = self.chosen(catalog, query, &tables, access).1;
-            planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen));
+            let parted = if chosen.is_none() { self.parted(catalog, query, &tables, access).ok() } else { None };
+            planned.push((self.plan(catalog, query, &tables, access, ctx).await?, chosen, parted));
         }
         let (this, inner) = (Arc::clone(self), ctx.clone());
         let work = async move {
             let mut sets = Vec::new();
-            for (raw, chosen) in &planned {
-                let rolled = match chosen {
-                    Some(chosen) => this.rolled(chosen, &inner).await?.ok(),
-                    None => None,
-                };
-                sets.push(match rolled {
-                    Some((plan, used)) => ResultSet { used: Some(used), ..this.run(&plan, &inner).await? },
-                    None => this.run(raw, &inner).await?,
-                });
+            for (raw, chosen, parted) in &planned {
+                if let Some(chosen) = chosen
+                    && let Ok((plan, used)) = this.rolled(chosen, &inner).await?
+                {
+                    sets.push(ResultSet { used: Some(used), ..this.run(&plan, &inner).await? });
+                } else if let Some(parted) = parted
+                    && let Ok((plan, parts)) = this.over_parts(parted, &inner).await?
+                {
+                    sets.push(ResultSet { parts: Some(parts), ..this.run(&plan, &inner).await? });
+                } else {
+                    sets.push(this.run(raw, &inner).await?);
+                }
             }
             Ok(sets)
         };
@@ -299,12 +312,12 @@ impl OlapEngine {
             Some(inner) => {
                 let (schema, batches) = self.collect(&inner.rows, ctx, &memory).await?;
                 let (columns, memory) = (inner.columns.clone(), Arc::clone(&memory));
-                let (total, exemplars, used) = (None, None, None);
-                Some(Box::new(ResultSet { columns, schema, batches, total, exemplars, used, memory }))
+                let (total, exemplars, used, parts) = (None, None, None, None);
+                Some(Box::new(ResultSet { columns, schema, batches, total, exemplars, used, parts, memory }))
             }
         };
         let columns = planned.columns.clone();
-        Ok(ResultSet { columns, schema, batches, total, exemplars, used: None, memory })
+        Ok(ResultSet { columns, schema, batches, total, exemplars, used: None, parts: None, memory })
     }
 
     async fn collect(
@@ -396,19 +409,29 @@ impl OlapEngine {
         let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
         let (this, inner, raw, models) = (Arc::clone(self), ctx.clone(), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
+        let parted = self.parted(catalog, query, &tables, access);
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();
             // What is shown is what runs, so a rollup is made here, too.
-            let (plan, rollup) = match &chosen {
-                None => (raw, rollup::shown(&candidates, None)),
-                Some(chosen) => match this.rolled(chosen, &inner).await? {
-                    Ok((plan, used)) => (plan.rows, rollup::shown(&candidates, Some((used.id.as_str(), None)))),
-                    Err(reason) => (raw, rollup::shown(&candidates, Some((chosen.id(), Some(reason.as_str()))))),
-                },
+            let rolled = match &chosen {
+                Some(chosen) => Some((chosen.id(), this.rolled(chosen, &inner).await?)),
+                None => None,
             };
-            let mut shown = this.engine.explain_relational(&plan, &inner, analyze).await?;
-            shown["rollup"] = rollup;
+            let parts = match (&rolled, &parted) {
+                (Some((_, Ok(_))), _) => Err("it comes from a rollup".to_owned()),
+                (_, Ok(parted)) => this.over_parts(parted, &inner).await?,
+                (_, Err(reason)) => Err(reason.clone()),
+            };
+            let outcome = rolled.as_ref().map(|(id, made)| (*id, made.as_ref().err().map(String::as_str)));
+            let rollup = rollup::shown(&candidates, outcome);
+            let buckets = rollup::shown_parts(parts.as_ref().map(|(_, parts)| parts));
+            let plan = match (&rolled, &parts) {
+                (Some((_, Ok((plan, _)))), _) | (_, Ok((plan, _))) => &plan.rows,
+                _ => &raw,
+            };
+            let mut shown = this.engine.explain_relational(plan, &inner, analyze).await?;
+            (shown["rollup"], shown["buckets"]) = (rollup, buckets);
             Ok((shown, text))
         };
         let (mut shown, text) = Box::pin(self.engine.run(ctx, work)).await?;

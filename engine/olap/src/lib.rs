@@ -31,8 +31,8 @@ mod testing;
 #[cfg(test)]
 mod tests;
 
-pub use engine::OlapEngine;
+pub use engine::{Basis, OlapEngine};
 pub use error::{OlapError, OlapResult, QueryError, Reason};
 pub use functions::session_functions;
 pub use models::ModelTables;
-pub use rollup::Used;
+pub use rollup::{Parts, Used};

@@ -294,8 +294,8 @@ pub struct Measure {
     pub rolling_window: Option<RollingWindow>,
     /// Whether it is made of the result of an inner query.
     pub multi_stage: bool,
-    /// Dimensions that the inner query keeps.
-    pub group_by: Option<Vec<MemberId>>,
+    /// Dimensions that the inner query keeps, times in longer buckets where a granularity is named.
+    pub group_by: Option<Vec<AddedGroup>>,
     /// Dimensions that the inner query lacks.
     pub reduce_by: Vec<MemberId>,
     /// Dimensions that the inner query has beside the others.

@@ -2,17 +2,27 @@
 //!
 //! `matched` says which queries a rollup serves, and gives the model over its rows, by which the ordinary planner plans them;
 //! `kept` holds the rows. `engine::rolled` makes and uses them.
+//!
+//! A query over a table of the product that comes again is answered likewise from rows of its own, one group for each bucket
+//! of time: `buckets` says of which, `pieces` keeps those of closed buckets, `engine::parted` reads the others.
 
+mod buckets;
 mod kept;
 mod matched;
+mod pieces;
+
+use std::sync::Arc;
 
 use datafusion::execution::session_state::SessionState;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Access, Domain};
 use serde_json::{Value, json};
 
-pub(crate) use kept::{Kept, Rollups};
-pub(crate) use matched::Held;
+pub(crate) use buckets::Bucketed;
+pub(crate) use kept::{Kept, Rollups, bytes_of};
+pub(crate) use matched::{Held, is_steady, nests};
+pub use pieces::Parts;
+pub(crate) use pieces::{AllPieces, Pieces, Run};
 
 use crate::engine::members;
 use crate::model::Model;
@@ -37,6 +47,8 @@ pub struct Used {
     pub kind: String,
     /// When its rows were made, in ms.
     pub made_ms: i64,
+    /// The rows, counted as long as somebody reads them.
+    pub(crate) _rows: Arc<Kept>,
 }
 
 impl Used {
@@ -75,9 +87,19 @@ pub(crate) fn candidates(catalog: &Catalog, query: &Query, state: &SessionState)
 
 /// What tells the rows of a rollup from those of others: the models, the caller's rights, the rows of the tables.
 pub(crate) fn key(catalog: &Catalog, held: &Held, access: &DomainAccess, tables: &str) -> String {
+    format!("{} {} {} {tables}", catalog.version, held.id, rights(access))
+}
+
+/// What a caller may see, as a part of a key.
+pub(crate) fn rights(access: &DomainAccess) -> String {
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
-    format!("{} {} {rights:?} {tables}", catalog.version, held.id)
+    format!("{rights:?}")
+}
+
+/// As `explain` shows buckets of time, or why an answer is not made of such.
+pub(crate) fn shown_parts(parts: Result<&Parts, &String>) -> Value {
+    parts.map_or_else(|reason| json!({"reason": reason}), Parts::to_json)
 }
 
 /// As `explain` shows them. `outcome`: the one that was tried, and why its rows are not there, if they are not.

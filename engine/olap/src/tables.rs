@@ -15,8 +15,8 @@ use async_trait::async_trait;
 use datafusion::datasource::{MemTable, TableProvider};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use quiver_query::QueryContext;
-use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_types::{Error, Result};
+use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use quiver_types::{Error, MillisRange, Result};
 
 /// Largest file; its rows are held in memory.
 const FILE_BYTES_MAX: u64 = 256 << 20;
@@ -155,6 +155,17 @@ impl TableSnapshot for LayeredSnapshot {
 
     fn version(&self, request: &TableRequest<'_>) -> Option<u64> {
         self.folders.find(request).map(|_| self.folders.version)
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        self.product.as_ref().and_then(|product| product.moment())
+    }
+
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+        if self.folders.find(request).is_some() {
+            return None;
+        }
+        self.product.as_ref().and_then(|product| product.is_unchanged(request, since, range))
     }
 }
 

@@ -3,5 +3,6 @@
 mod drilled;
 mod open_cases;
 mod oracle;
+mod parted;
 mod printed;
 mod rolled;

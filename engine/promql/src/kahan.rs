@@ -16,11 +16,22 @@ pub(crate) fn inc(value: f64, sum: f64, compensation: f64) -> (f64, f64) {
 /// without a branch (Knuth's two-sum; both are exact), so that the processor does several at once.
 #[inline(always)]
 pub(crate) fn inc_all<const N: usize>(values: [f64; N], sums: &mut [f64; N], compensations: &mut [f64; N]) {
+    inc_all_finite(values, sums, compensations);
+    for i in 0..N {
+        if sums[i].is_infinite() {
+            compensations[i] = 0.0;
+        }
+    }
+}
+
+/// The same for sums that stay finite; where one does not, its compensation means nothing.
+#[inline(always)]
+pub(crate) fn inc_all_finite<const N: usize>(values: [f64; N], sums: &mut [f64; N], compensations: &mut [f64; N]) {
     for i in 0..N {
         let total = sums[i] + values[i];
         let part = total - sums[i];
         let lost = (sums[i] - (total - part)) + (values[i] - part);
-        compensations[i] = if total.is_infinite() { 0.0 } else { compensations[i] + lost };
+        compensations[i] += lost;
         sums[i] = total;
     }
 }

@@ -39,6 +39,6 @@ mod sorting;
 
 pub use cache::{ResultCache, ResultCacheStats};
 pub use query::{PromqlEngine, PromqlError, PromqlSettings, QueryOptions, QueryOutcome, QueryTimings};
-pub use raw::{NewestSamples, NewestValue, RawReader, RawSeries};
+pub use raw::{NewestSamples, NewestValue, OrderedChunks, RawReader, RawSeries};
 pub use result::{QueryValue, SampleResult, SampleSeries, StepResult, StepRow};
 pub use tally::SampleStats;

@@ -38,6 +38,7 @@ pub(crate) mod absent;
 pub(crate) mod aggregate;
 pub(crate) mod batch;
 pub(crate) mod broadcast;
+pub(crate) mod chunks;
 pub(crate) mod drive;
 pub(crate) mod histogram;
 pub(crate) mod join;

@@ -10,13 +10,15 @@ use quiver_types::{Matcher, MillisRange, Result, SelectedSeries, SeriesSelector,
 
 use crate::kernel::SeriesSamples;
 use crate::nodes::samples::{SampleBatch, SampleBuffers};
-use crate::plan::labels::ranks;
-use crate::plan::room::Room;
 use crate::plan::select::sample_scan;
 
+mod bits;
+pub mod chunks;
 mod newest;
+mod ordered;
 
 pub use newest::{NewestSamples, NewestValue};
+pub use ordered::OrderedChunks;
 
 /// Reads one snapshot; use it inside of [`QueryEngine::run`].
 #[derive(Debug, Clone)]
@@ -69,14 +71,6 @@ impl RawReader {
 }
 
 impl RawSeries {
-    /// Gives the place of each row when rows are sorted by their labels.
-    ///
-    /// # Errors
-    /// LimitExceeded, Timeout, Cancelled.
-    pub fn ranks(&self) -> Result<Vec<u32>> {
-        ranks(&Room::new(&self.engine, &self.ctx), &self.table)
-    }
-
     /// Calls for each row that has samples, in any order; stale markers are among them.
     ///
     /// # Errors

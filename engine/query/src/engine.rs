@@ -94,9 +94,9 @@ pub struct QueryEngine {
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
-    pool: Arc<dyn MemoryPool>,
-    pool_bytes: usize,
-    pressure: Arc<MemoryPressure>,
+    pub(crate) pool: Arc<dyn MemoryPool>,
+    pub(crate) pool_bytes: usize,
+    pub(crate) pressure: Arc<MemoryPressure>,
     /// Dropped in the background: a runtime must not be dropped inside of another.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
@@ -420,7 +420,7 @@ impl QueryEngine {
         &self.used
     }
 
-    /// Bytes that running queries hold of the pool.
+    /// Bytes that running queries, and results that are kept, hold of the pool.
     pub fn memory_reserved(&self) -> usize {
         self.pool.reserved()
     }

@@ -9,7 +9,9 @@ mod digests;
 mod distinct;
 mod gauges;
 pub(crate) mod intervals;
+mod json;
 mod mode;
+pub(crate) mod printed;
 mod processes;
 mod quantile;
 mod quoting;
@@ -76,6 +78,17 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
     ("quote_literal(text)", "a text as a literal of a statement"),
     ("md5(text)", "the MD5 hash of a text in hexadecimal digits"),
+    (
+        "json_get(text, key)",
+        "a member of an object, or an item of an array from 0, as JSON; `text::json -> key` is the same",
+    ),
+    ("json_get_text(text, key)", "the same as text, without quotes: `text::json ->> key`"),
+    ("json_get_path(text, path)", "what a path such as `{a,0}` leads to, as JSON: `text::json #> path`"),
+    ("json_get_path_text(text, path)", "the same as text: `text::json #>> path`"),
+    ("json_extract(text, path)", "what a key, an index or a path such as `$.a[0]` leads to, as JSON"),
+    ("json_extract_string(text, path)", "the same as text"),
+    ("json_array_length(text)", "how many items a JSON array has"),
+    ("json_typeof(text)", "`object`, `array`, `string`, `number`, `boolean` or `null`; NULL where a text is no JSON"),
     ("sign(x)", "-1, 0 or 1, as a number is below, at or above zero; `signum` is the same"),
     ("every(x)", "whether a condition holds for all values; `bool_and` is the same"),
     ("variance(x)", "the variance of a sample; `var_samp` is the same"),
@@ -120,6 +133,9 @@ pub(crate) fn register(state: &mut SessionState) -> Result<()> {
     state.register_udf(processes::function())?;
     for (name, arity, gives) in OF_TEXTS {
         state.register_udf(texts::function(name, *arity, *gives))?;
+    }
+    for function in json::functions() {
+        state.register_udf(function)?;
     }
     for function in trees::functions().into_iter().chain(gauges::functions()) {
         state.register_udaf(function)?;

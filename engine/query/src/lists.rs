@@ -13,6 +13,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_optimizer::combine_partial_final_agg::CombinePartialFinalAggregate;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::ExecutionPlan;
@@ -43,7 +44,11 @@ fn is_small(plan: &LogicalPlan) -> bool {
 
 /// Makes the session of lists of few rows.
 pub(crate) fn small_session(config: SessionConfig, runtime_env: Arc<RuntimeEnv>) -> SessionState {
-    session(config.with_target_partitions(1), runtime_env)
+    let small = session(config.with_target_partitions(1), runtime_env);
+    // Groups of one partition need no second step.
+    SessionStateBuilder::new_from_existing(small)
+        .with_physical_optimizer_rule(Arc::new(CombinePartialFinalAggregate::new()))
+        .build()
 }
 
 /// Makes the session.

@@ -89,19 +89,18 @@ fn is_sum(function: &AggregateUDF) -> bool {
 
 /// The aggregate in the place of a sum of whole numbers. It has the name of that one, so that columns keep theirs.
 fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
-    let is_whole = |args: &[Expr], is_distinct: bool| -> Result<bool> {
+    let is_whole = |args: &[Expr]| -> Result<bool> {
         let [arg] = args else { return Ok(false) };
-        Ok(!is_distinct && is_summed(&arg.get_type(schema)?))
+        Ok(is_summed(&arg.get_type(schema)?))
     };
     Ok(match expr {
-        Expr::AggregateFunction(AggregateFunction { func, params })
-            if is_sum(&func) && is_whole(&params.args, params.distinct)? =>
-        {
+        Expr::AggregateFunction(AggregateFunction { func, params }) if is_sum(&func) && is_whole(&params.args)? => {
             Transformed::yes(Expr::AggregateFunction(AggregateFunction { func: sum(), params }))
         }
         Expr::WindowFunction(mut call) => {
             let is_sum = matches!(&call.fun, WindowFunctionDefinition::AggregateUDF(function) if is_sum(function));
-            let is_changed = is_sum && is_whole(&call.params.args, call.params.distinct)?;
+            // Different values of a frame cannot be taken out of it again.
+            let is_changed = is_sum && !call.params.distinct && is_whole(&call.params.args)?;
             if is_changed {
                 call.fun = WindowFunctionDefinition::AggregateUDF(sum());
             }

@@ -29,8 +29,10 @@ use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
+use crate::lengths::Lengths;
 use crate::marks::Marks;
 use crate::overflow::Overflows;
+use crate::printed::Printing;
 use crate::running::Phase;
 use crate::untyped::UntypedTimes;
 use crate::{explain, functions, grouping, joined_ids};
@@ -48,6 +50,7 @@ pub(crate) fn session(
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic)]).with_default_features();
     let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
+    let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
     let mut state = state.build();
     functions::register(&mut state).expect("a registry of its own takes each function");
     for function in languages {

@@ -16,6 +16,7 @@ pub mod models;
 mod named;
 pub mod processes;
 pub mod resources;
+pub mod rules;
 mod spans;
 mod views;
 
@@ -25,7 +26,8 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use datafusion::arrow::datatypes::SchemaRef;
 use datafusion::catalog::TableProvider;
-use quiver_types::{Access, Domain, Result};
+use quiver_types::configured::Configured;
+use quiver_types::{Access, Domain, MillisRange, Result, Version};
 
 use crate::context::QueryContext;
 
@@ -106,6 +108,27 @@ pub trait Tables: Send + Sync + Debug {
     fn snapshot(&self) -> Arc<dyn TableSnapshot>;
 }
 
+/// A moment of the tables of the product, without what they held.
+#[derive(Debug, Clone)]
+pub struct Moment {
+    pub(crate) samples: Version,
+    pub(crate) logs: Version,
+    pub(crate) spans: Version,
+    pub(crate) configured: Arc<Configured>,
+}
+
+impl Moment {
+    /// What had been written of each, and what was configured.
+    pub fn new(samples: Version, logs: Version, spans: Version, configured: Arc<Configured>) -> Self {
+        Self { samples, logs, spans, configured }
+    }
+
+    /// What had been written of spans.
+    pub fn spans(&self) -> Version {
+        self.spans
+    }
+}
+
 /// All tables at one moment.
 #[async_trait]
 pub trait TableSnapshot: Send + Sync + Debug {
@@ -120,6 +143,17 @@ pub trait TableSnapshot: Send + Sync + Debug {
 
     /// Which rows a table has: another number when they are others; none where that is not known.
     fn version(&self, _request: &TableRequest<'_>) -> Option<u64> {
+        None
+    }
+
+    /// This moment; none where nothing tells it from others.
+    fn moment(&self) -> Option<Moment> {
+        None
+    }
+
+    /// Says whether a table has, within a range of its time, the rows that it had at an earlier moment. None: that cannot be
+    /// known of this table. Its columns are asked for with it, as some follow from more than its rows.
+    fn is_unchanged(&self, _request: &TableRequest<'_>, _since: &Moment, _range: MillisRange) -> Option<bool> {
         None
     }
 }

@@ -8,6 +8,8 @@ mod empty;
 mod factors;
 mod formats;
 mod functions;
+mod json;
+mod keywords;
 mod outputs;
 mod patterns;
 mod percentiles;
@@ -22,7 +24,7 @@ pub(crate) use outputs::{make_unique, name as output_name, translate as name_out
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -142,6 +144,10 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
+            Expr::BinaryOp { left, op, right } if json::function(left, op).is_some() => {
+                let name = json::function(left, op).unwrap_or_default();
+                *place = call(name, vec![take(left), take(right)]);
+            }
             // Clients see maps as `json`, and read them so.
             Expr::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
                 let sql = format!("attr({left}, {right})");
@@ -175,6 +181,28 @@ impl Translator<'_> {
             }
             Expr::Function(_) => self.function(place)?,
             Expr::Like { .. } | Expr::ILike { .. } => patterns::translate(place)?,
+            Expr::Interval(interval) => {
+                if let Expr::Value(value) = &mut *interval.value
+                    && interval.leading_field.is_none()
+                    && let Value::SingleQuotedString(text) = &mut value.value
+                    && let Some(whole) = times::worded(text)
+                {
+                    *text = whole;
+                }
+            }
+            // `substring(text from 'pattern')`: the first group that is found, or all of it.
+            Expr::Substring { expr: within, substring_from: Some(pattern), substring_for: None, .. }
+                if patterns::is_written(pattern) =>
+            {
+                let found = call("regexp_match", vec![take(within), take(pattern)]);
+                *place = call("array_element", vec![found, number(1)]);
+            }
+            Expr::Extract { field, expr, .. } => {
+                if let Some(found) = times::extract(field, expr)? {
+                    *place = found;
+                }
+            }
+            Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => queries::lone_rows()?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
                 if empty::is_empty(query) {
@@ -260,6 +288,11 @@ impl VisitorMut for Translator<'_> {
         queries::translate(query).map_or_else(refused, ControlFlow::Continue)
     }
 
+    fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        queries::ungroup(select, self.aggregates);
+        queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
+    }
+
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
         factors::translate(factor, &self.names);
         queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
@@ -274,7 +307,7 @@ impl VisitorMut for Translator<'_> {
 }
 
 /// The last part of a function's name, if the rest is a schema of ours.
-fn bare(name: &ObjectName) -> Option<String> {
+pub(crate) fn bare(name: &ObjectName) -> Option<String> {
     let mut parts = parts(name);
     let last = parts.pop()?;
     let known = |schema: &String| matches!(schema.as_str(), "pg_catalog" | "quiver" | "public" | "information_schema");
@@ -282,7 +315,7 @@ fn bare(name: &ObjectName) -> Option<String> {
 }
 
 /// The arguments of a call, where each is a plain expression.
-fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
+pub(crate) fn arguments(args: &FunctionArguments) -> Option<Vec<Expr>> {
     match args {
         FunctionArguments::None => Some(Vec::new()),
         FunctionArguments::Subquery(_) => None,

@@ -2,7 +2,7 @@
 //!
 //! `parse` reads a statement and says what is not allowed, `scope` finds which column names it speaks of and of which
 //! table, `calls` evaluates table functions (PromQL and LogsQL as tables), `catalog` is `information_schema` and
-//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `models` are those of analytics,
+//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `settings` finds what they set, `models` are those of analytics,
 //! `engine` plans and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
 //!
 //! Invariant: statements only read, and know no store: tables and languages come in through traits.
@@ -17,6 +17,7 @@ mod models;
 mod parse;
 mod scope;
 mod session;
+mod settings;
 mod widen;
 
 pub use calls::{CALLS, Call, Languages};
@@ -27,3 +28,4 @@ pub use error::{Fault, place_of};
 pub use parse::{Param, Params, TEXT_BYTES_MAX};
 pub use quiver_query::rows::{Answer, Rows};
 pub use session::{DATABASE, SERVER_VERSION, Session};
+pub use settings::settings;

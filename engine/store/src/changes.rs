@@ -1,8 +1,9 @@
 //! Which times were written, and when: what lets a cache of results know that nothing it rests on has changed.
 //!
-//! Flush and compaction move samples and change none, so only writes and dropped days count. Each write leaves its
-//! sequence number in the minutes (for one that touches many, the days) of its samples; a result that was made of a
-//! snapshot is still true of a range when no number there is above that snapshot's.
+//! Flush and compaction move rows and change none, so only writes and dropped days count, and spans that are written anew
+//! with other attributes, which count as dropped. Each write leaves its sequence number in the minutes (for one that touches
+//! many, the days) of its rows; a result that was made of a snapshot is still true of a range when no number there is above
+//! that snapshot's. Samples, logs and spans have a log each, so that a result over one is not lost to the others.
 
 use std::collections::BTreeMap;
 

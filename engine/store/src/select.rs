@@ -150,7 +150,7 @@ impl StoreSnapshot {
 #[async_trait]
 impl SeriesSnapshot for StoreSnapshot {
     fn version(&self) -> Version {
-        Version { written: self.snapshot.seq, dropped: self.snapshot.drops }
+        self.snapshot.version()
     }
 
     fn first_change(&self, since: Version, range: MillisRange) -> Option<Millis> {

@@ -10,6 +10,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
+use quiver_types::{MillisRange, Version};
 
 use crate::changes::ChangeLog;
 use crate::memtable::Generation;
@@ -77,7 +78,10 @@ pub struct Shared {
     visible: ArcSwap<Visible>,
     seq: AtomicU64,
     update_lock: Mutex<()>,
+    /// Of samples.
     changes: ChangeLog,
+    log_changes: ChangeLog,
+    span_changes: ChangeLog,
     /// Grows before and after days are dropped.
     drops: AtomicU64,
 }
@@ -88,9 +92,19 @@ impl Shared {
         Self { visible: ArcSwap::from_pointee(visible), seq: AtomicU64::new(seq), ..Self::default() }
     }
 
-    /// The log of writes.
+    /// The log of writes of samples.
     pub(crate) fn changes(&self) -> &ChangeLog {
         &self.changes
+    }
+
+    /// The log of writes of logs.
+    pub(crate) fn log_changes(&self) -> &ChangeLog {
+        &self.log_changes
+    }
+
+    /// The log of writes of spans.
+    pub(crate) fn span_changes(&self) -> &ChangeLog {
+        &self.span_changes
     }
 
     /// Says that data is about to be dropped, or was: results made before, or meanwhile, are no longer true.
@@ -145,4 +159,19 @@ pub struct Snapshot {
     pub seq: u64,
     /// See `Shared::dropping`.
     pub(crate) drops: u64,
+}
+
+impl Snapshot {
+    /// The moment, for whoever asks later whether it is past.
+    pub(crate) fn version(&self) -> Version {
+        Version { written: self.seq, dropped: self.drops }
+    }
+
+    /// Says whether what an older snapshot saw of a range is what this one sees: a younger one may have seen more.
+    pub(crate) fn is_unchanged(&self, shared: &Shared, log: &ChangeLog, since: Version, range: MillisRange) -> bool {
+        since.written <= self.seq
+            && since.dropped == self.drops
+            && self.drops == shared.drops()
+            && log.first_after(since.written, range).is_none()
+    }
 }

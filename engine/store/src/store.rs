@@ -361,6 +361,12 @@ impl Store {
         self.core.shared.snapshot()
     }
 
+    /// Where snapshots come from, for tests that make their own.
+    #[cfg(test)]
+    pub(crate) fn core_shared(&self) -> Arc<Shared> {
+        Arc::clone(&self.core.shared)
+    }
+
     /// Gives what is visible now (tests, explain).
     pub fn visible(&self) -> Arc<Visible> {
         self.core.shared.visible()

@@ -153,7 +153,8 @@ impl TracesEngine {
     }
 }
 
-fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
+/// A filter of whole traces, or of what of them overlaps a window.
+pub(crate) fn lookup_filter(mut ids: Vec<TraceId>, window: (i64, i64)) -> SpanFilter {
     ids.sort_unstable();
     ids.dedup();
     let traces = SpanFilter::Traces(Arc::new(ids));

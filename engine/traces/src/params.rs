@@ -163,6 +163,16 @@ impl Params {
         let Some(text) = self.one(name)? else { return Ok(None) };
         duration(text).map(Some).ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))
     }
+
+    /// Reads a duration as [`go_duration`] does.
+    ///
+    /// # Errors
+    /// No duration.
+    pub fn go_duration(&self, name: &str) -> Result<Option<i64>> {
+        let Some(text) = self.one(name)? else { return Ok(None) };
+        let wrong = || ParamError::new(name, format!("`{text}` is no duration such as 1.5s or 200ms"));
+        go_duration(text).map(Some).ok_or_else(wrong)
+    }
 }
 
 /// Reads a time: RFC 3339, a Unix time whose unit its size tells, or `now-1h`.
@@ -223,6 +233,14 @@ pub fn duration(text: &str) -> Option<i64> {
         rest = &rest[unit..];
     }
     (!text.is_empty() && total < 9.2e18).then_some(total.round() as i64)
+}
+
+/// Reads a duration as the tools do whose clients ask us, in nanoseconds: numbers with units from `ns` to `h`, of which 0
+/// alone needs none. A bare number would mean another thing to each of them.
+pub fn go_duration(text: &str) -> Option<i64> {
+    let text = text.strip_prefix('+').unwrap_or(text);
+    let has_units = text.ends_with(char::is_alphabetic) && !text.contains(['d', 'w']);
+    if text == "0" { Some(0) } else { duration(text).filter(|_| has_units) }
 }
 
 /// Reads the name of a kind.
@@ -299,6 +317,12 @@ mod tests {
         }
         for text in ["", "-1", "1", "ms", "1x", "s1", "1.2.3s"].iter().filter(|t| **t != "1") {
             assert_eq!(duration(text), None, "{text}");
+        }
+        for (text, nanos) in [("1h2m", 3_720_000_000_000), ("1.5ms", 1_500_000), ("+2us", 2_000), ("0", 0), ("0s", 0)] {
+            assert_eq!(go_duration(text), Some(nanos), "{text}");
+        }
+        for text in ["", "5", "1d", "1w", "-5ms", "++1s", "+", "1s5"] {
+            assert_eq!(go_duration(text), None, "{text}");
         }
     }
 

@@ -3,23 +3,26 @@
 //! `lower` gives a filter of spans that none of the wanted spans fails, which the store's scan evaluates; `eval` then
 //! decides over whole traces, as assembled. So every expression is exact, and what the scan can tell is left to it.
 //!
-//! Conditions, structure, `select` and comparisons of aggregates are there, and functions of metrics of single spans.
-//! What is not is named in the error.
+//! What is not supported is named in the error.
 
+mod compare;
 mod eval;
 mod lower;
 mod metrics;
 mod parser;
 mod search;
+mod stages;
 mod terms;
 
 use std::fmt;
+use std::sync::Arc;
 
 use quiver_types::spans::{AttributeTest, Place, SpanFilter};
 
 pub use eval::Found;
-pub use metrics::MetricSeries;
-pub use search::{HitSpan, TraceqlHit, TraceqlSearch};
+pub use metrics::{MetricExemplar, MetricSeries};
+pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
+pub use stages::FoundSet;
 pub(crate) use terms::{Fixed, Sign, Term};
 
 /// A query.
@@ -29,6 +32,8 @@ pub struct Query {
     pub(crate) stages: Vec<Stage>,
     /// What its spans are counted to, instead of being listed.
     pub(crate) metric: Option<Metric>,
+    /// How many exemplars its hints ask for.
+    pub(crate) exemplars: Option<usize>,
 }
 
 /// Which spans of a trace are wanted.
@@ -118,8 +123,12 @@ pub(crate) enum Intrinsic {
     Kind,
     SpanId,
     ParentId,
-    /// Below 0 on a root; nothing else can be asked of it.
+    /// The left number of the parent; below 0 on a root.
     NestedSetParent,
+    NestedSetLeft,
+    NestedSetRight,
+    /// Spans right below.
+    ChildCount,
     TraceId,
     RootName,
     RootService,
@@ -149,6 +158,9 @@ impl Intrinsic {
         ("span:id", Self::SpanId),
         ("span:parentID", Self::ParentId),
         ("nestedSetParent", Self::NestedSetParent),
+        ("nestedSetLeft", Self::NestedSetLeft),
+        ("nestedSetRight", Self::NestedSetRight),
+        ("span:childCount", Self::ChildCount),
         ("trace:id", Self::TraceId),
         ("rootName", Self::RootName),
         ("trace:rootName", Self::RootName),
@@ -176,6 +188,12 @@ impl Intrinsic {
     /// Whether its values are numbers of nanoseconds.
     fn is_duration(self) -> bool {
         matches!(self, Self::Duration | Self::TraceDuration | Self::EventSince)
+    }
+
+    /// Whether its values are numbers.
+    fn is_number(self) -> bool {
+        let others = [Self::NestedSetParent, Self::NestedSetLeft, Self::NestedSetRight, Self::ChildCount];
+        self.is_duration() || others.contains(&self)
     }
 }
 
@@ -237,8 +255,25 @@ fn scope_name(place: Place) -> &'static str {
 pub(crate) enum Stage {
     /// Gives fields with each span.
     Select(Vec<Field>),
-    /// Keeps the trace if an aggregate of its spans compares so.
-    Aggregate { function: Aggregate, field: Option<Field>, compare: Compare, value: f64 },
+    /// Keeps those that match.
+    Filter(Expr),
+    /// Keeps a set of spans if its numbers compare so.
+    Scalar(Scalar, Compare, Scalar),
+    /// Makes a set of those with equal values; with the name of these.
+    By(Term, Arc<str>),
+    /// Makes one set again.
+    Coalesce,
+}
+
+/// A number of a set of spans.
+#[derive(Debug, Clone)]
+pub(crate) enum Scalar {
+    /// A constant.
+    Fixed(f64),
+    /// An aggregate, of what is worked out of each span; with its name.
+    Aggregate(Aggregate, Option<Term>, Arc<str>),
+    /// Arithmetic.
+    Worked(Box<Scalar>, Sign, Box<Scalar>),
 }
 
 /// An aggregate.
@@ -299,6 +334,19 @@ pub(crate) enum MetricFunction {
     Quantiles(Field, Vec<f64>),
     /// How many values of a field lie between one power of two and the next.
     Histogram(Field),
+    /// How many have each value of each attribute, inside of a selection and outside.
+    Compare(Comparison),
+}
+
+/// What `compare` compares.
+#[derive(Debug, Clone)]
+pub(crate) struct Comparison {
+    /// Spans that match are the selection,
+    pub(crate) selection: Expr,
+    /// if they start within: Unix nanoseconds, the end not included.
+    pub(crate) window: Option<(i64, i64)>,
+    /// Most values of an attribute.
+    pub(crate) values: usize,
 }
 
 /// A text that is no query, or one that is not supported.
@@ -340,6 +388,11 @@ impl Query {
     /// Says whether a step without spans has no number, where others have 0.
     pub fn leaves_gaps(&self) -> bool {
         self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Of(..)) || m.pick.is_some())
+    }
+
+    /// How many exemplars its hints ask for.
+    pub fn exemplars(&self) -> Option<usize> {
+        self.exemplars
     }
 
     /// A filter that spans near the wanted ones pass, for lists that take it as a hint.

@@ -275,6 +275,14 @@ pub trait ConfiguredSource: Send + Sync + Debug {
     async fn resources(&self) -> Result<Arc<Resources>> {
         Ok(Arc::default())
     }
+
+    /// Rules as rows of a table; none: there are none. They are read when somebody asks for them, too.
+    ///
+    /// # Errors
+    /// Unavailable: the database is gone.
+    async fn rules(&self) -> Result<Option<RecordBatch>> {
+        Ok(None)
+    }
 }
 
 /// Nothing is configured.

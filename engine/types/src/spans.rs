@@ -35,7 +35,8 @@ pub use rollup::{
 pub use row::{SpanRow, find_text, is_entry};
 pub use source::{SpanRequest, SpanSnapshot, SpanSource};
 pub use tags::{
-    TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name, tag_schema,
+    TAG_BYTES, TAG_CARDINALITY_MAX, TAG_DOUBLE, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, tag_kind, tag_kind_name,
+    tag_schema, tag_value_kind,
 };
 pub use typed::{AttributeKind, AttributeValues, KnownKind};
 

@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::{Arc, OnceLock, Weak};
 
 use arc_swap::ArcSwap;
+use arrow::array::RecordBatch;
 use async_trait::async_trait;
 use quiver_alertd::Alertd;
 use quiver_alertd::rules::Origin;
@@ -27,6 +28,7 @@ use crate::stored_rules;
 
 pub(crate) mod configured;
 mod resources;
+mod rules;
 
 /// How long to wait before what could not be read is tried again.
 const AGAIN: std::time::Duration = std::time::Duration::from_secs(1);
@@ -75,6 +77,8 @@ pub struct Effects {
     graph: Mutex<Option<(u64, Arc<Graph>)>>,
     /// The same as rows of tables.
     resources: Mutex<Option<(u64, Arc<Resources>)>>,
+    /// Rules as rows of a table.
+    rules: Mutex<Option<(u64, RecordBatch)>>,
     /// Where configuration is, once it was read.
     config: OnceLock<Config>,
 }
@@ -97,6 +101,7 @@ impl Default for Effects {
             made_of: Mutex::new(None),
             graph: Mutex::new(None),
             resources: Mutex::new(None),
+            rules: Mutex::new(None),
             config: OnceLock::new(),
         }
     }
@@ -120,6 +125,20 @@ impl ConfiguredSource for Effects {
         let made = Arc::new(resources::rows(config).await?);
         *kept = Some((revision, Arc::clone(&made)));
         Ok(made)
+    }
+
+    async fn rules(&self) -> quiver_types::Result<Option<RecordBatch>> {
+        let Some(config) = self.config.get() else { return Ok(None) };
+        let mut kept = self.rules.lock().await;
+        let revision = config.revision();
+        if let Some((of, rules)) = &*kept
+            && *of == revision
+        {
+            return Ok(Some(rules.clone()));
+        }
+        let made = rules::rows(config).await?;
+        *kept = Some((revision, made.clone()));
+        Ok(Some(made))
     }
 }
 

@@ -1,7 +1,5 @@
 //! Columns become text once, here.
 
-pub(crate) mod bits;
-pub(crate) mod chunks;
 pub(crate) mod federation;
 pub(crate) mod federation_proto;
 pub(crate) mod indented;

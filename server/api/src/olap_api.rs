@@ -235,7 +235,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     }
     let key = waiting::key(&asked, is_multi, &access, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
-    match state.olap_waiting.ask(key, work, mode, wait).await? {
+    match state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await? {
         Outcome::Done(answer) => Ok(json_answer(&answer.value)),
         Outcome::Wait(elapsed) => Ok(json_answer(&json!({
             "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
@@ -267,12 +267,15 @@ fn work(
     let request_id = frame(state, &catalog).request_id;
     let (olap, engine) = (Arc::clone(&state.olap), Arc::clone(&state.engine));
     let run = async move {
+        // Of a moment before: what is written meanwhile is taken for a change.
+        let basis = olap.basis(&catalog, &asked, &access).map(Arc::new);
         let sets = olap.load(&catalog, &asked, &access, &ctx).await?;
         let memory = engine.collected("answer of analytics", &ctx);
         let bytes = forms::made_bytes(&sets);
         memory.add(bytes)?;
         let frame = Frame { catalog: &catalog, refreshed, request_id, slow: false };
-        Ok(Ready { value: Arc::new(frame.load(&asked, &sets, is_multi)?), bytes, _memory: Some(memory) })
+        let value = Arc::new(frame.load(&asked, &sets, is_multi)?);
+        Ok(Ready { value, bytes, basis, _memory: Some(memory) })
     };
     Work { cancel, run: Box::pin(run) }
 }

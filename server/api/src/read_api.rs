@@ -14,13 +14,13 @@ use datafusion::execution::memory_pool::MemoryReservation;
 use http::{StatusCode, header};
 use quiver_ingest::{Encoding, codec};
 use quiver_promql::RawReader;
+use quiver_promql::raw::chunks::Chunk;
 use quiver_query::{Pace, from_datafusion};
 use quiver_types::stats::get;
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 use tokio::sync::OwnedSemaphorePermit;
 
 use crate::bodies::read_body;
-use crate::encode::chunks::{Chunk, chunks};
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
 use crate::error::{log, plain, public_text, status_of};
 use crate::metrics::phases::Language;
@@ -147,7 +147,8 @@ struct Sorted {
     series: Vec<(u32, Vec<Chunk>)>,
 }
 
-/// Reads all series as chunks. They come in any order and must go sorted, so they are held: a few bytes per sample.
+/// Reads all series as chunks, in order. The first frame goes out when nothing can fail any more, so they are held: a
+/// few bytes per sample.
 async fn chunked(
     reader: RawReader,
     queries: Queries,
@@ -155,21 +156,16 @@ async fn chunked(
 ) -> Result<(Vec<Sorted>, MemoryReservation)> {
     let mut answers = Vec::with_capacity(queries.len());
     for (matchers, range) in queries {
-        let found = reader.select(matchers, range).await?;
-        let ranks = found.ranks()?;
+        let mut found = reader.ordered_chunks(matchers, range).await?;
         let mut series = Vec::new();
         found
-            .each(|row, samples| {
-                let (mut list, mut held) = (Vec::new(), 0);
-                chunks(samples, |chunk| {
-                    held += chunk.data.len() + 2 * size_of::<Chunk>();
-                    list.push(chunk);
-                });
-                series.push((row, list));
-                memory.try_grow(held + 2 * size_of::<(u32, Vec<Chunk>)>()).map_err(from_datafusion)
+            .each(|row, chunks| {
+                let held: usize = chunks.iter().map(|chunk| chunk.data.len() + 2 * size_of::<Chunk>()).sum();
+                memory.try_grow(held + 2 * size_of::<(u32, Vec<Chunk>)>()).map_err(from_datafusion)?;
+                series.push((row, chunks));
+                Ok(())
             })
             .await?;
-        series.sort_unstable_by_key(|(row, _)| ranks[*row as usize]);
         answers.push(Sorted { table: found.table, series });
     }
     Ok((answers, memory))

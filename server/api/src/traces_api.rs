@@ -62,11 +62,6 @@ pub(crate) struct Call {
     began: Instant,
 }
 
-/// A trace that is hidden as one that is not there.
-pub(crate) fn unknown_if_hidden(error: TraceError) -> TraceError {
-    if matches!(error, TraceError::Forbidden) { TraceError::NotFound } else { error }
-}
-
 impl Call {
     /// Reads the parameters of a request; a POST may bring a JSON object.
     pub(crate) async fn of(state: Arc<AppState>, request: Request) -> Result<Self, TraceError> {
@@ -99,7 +94,8 @@ impl Call {
     /// Looks a trace up. That there are spans, all of them hidden, is told by `/traces/{traceId}` and the exports
     /// alone; everywhere else it is as if they were not there (`traces-api` 2.5).
     pub(crate) async fn trace(&self, selection: Selection) -> Result<Trace, TraceError> {
-        self.state.traces.trace(&self.ctx, selection).await.map_err(unknown_if_hidden)
+        let unless_hidden = |e| if matches!(e, TraceError::Forbidden) { TraceError::NotFound } else { e };
+        self.state.traces.trace(&self.ctx, selection).await.map_err(unless_hidden)
     }
 
     /// The filters of the segments that the request names.

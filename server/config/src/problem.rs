@@ -124,6 +124,12 @@ impl Problem {
     /// Puts what it says below a place of the body: `/items/3`.
     #[must_use]
     pub fn below(mut self, place: &str) -> Self {
+        // Where the text begins with the place of the only field, both say the same place.
+        if let [one] = &self.errors[..]
+            && self.detail == format!("{}: {}", one.field, one.message)
+        {
+            self.detail.insert_str(0, place);
+        }
         for error in &mut self.errors {
             error.field = format!("{place}{}", error.field);
         }
@@ -147,5 +153,19 @@ impl From<quiver_database::Error> for Problem {
             return Self { cause: Some(error.to_string()), ..busy };
         }
         Self::internal(error)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn text_and_field_say_one_place() {
+        let problem = Problem::field("/key", "REQUIRED", "is missing").of_item("/items/1");
+        assert_eq!((&*problem.detail, &*problem.errors[0].field), ("/items/1/key: is missing", "/items/1/key"));
+        // What is wrong as a whole keeps its text.
+        let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there already").of_item("/items/1");
+        assert_eq!((&*problem.detail, &*problem.errors[0].field), ("is there already", "/items/1"));
     }
 }

@@ -193,11 +193,48 @@ fn traces() -> Vec<Case> {
             all.push(case(path.replace("ID", &trace), []));
         }
     }
+    // Of all traces, so that some are among them of which nothing may be seen.
+    for n in 1..45 {
+        let trace = format!("{n:032x}");
+        for made in ["summary", "statistics", "critical-path", "similar", "logs", "exemplars"] {
+            all.push(case(format!("/traces/{trace}/{made}"), []));
+        }
+        let sides = [("left", trace), ("right", format!("{:032x}", n + 1))];
+        all.push(case("/traces/compare", sides));
+    }
     let micros = |s: String| s + "000000";
     all.push(case("/api/services", [("start", micros(start())), ("end", micros(end()))]));
     all.push(case("/api/v2/services", [("endTs", end() + "000"), ("lookback", LENGTH_MS.to_string())]));
-    for path in ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values"] {
+    for path in
+        ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values", "v2/search/tag/code/values"]
+    {
         all.push(case(format!("/tempo/api/{path}"), [("start", start()), ("end", end())]));
+    }
+    let times = || [("start", start()), ("end", end())];
+    for query in [
+        "{ nestedSetLeft > 1 } | select(nestedSetParent, nestedSetLeft, nestedSetRight)",
+        "{ span:childCount > 1 }",
+        "{ resource.service.name = `c` } >> { }",
+        "{ rootServiceName = `c` || traceDuration > 200ms }",
+        "{ } !> { status = error } | by(resource.service.name) | count() > 1",
+        "{ } | avg(duration) > 2 * min(duration)",
+    ] {
+        let [start, end] = times();
+        all.push(case("/tempo/api/search", [("q", query.to_owned()), start, end, ("limit", "1000".into())]));
+    }
+    for query in [
+        "{ } | rate() by (rootServiceName, rootName)",
+        "{ } | count_over_time() by (span:childCount)",
+        "{ resource.service.name = `c` } >> { } | rate()",
+        "{ traceDuration > 200ms } | quantile_over_time(duration, .5, .9) by (resource.service.name)",
+        "{ } | compare({ status = error }, 100)",
+        "{ } | compare({ rootServiceName = `c` }, 100)",
+    ] {
+        let [start, end] = times();
+        // Which span is the first of its step is as it comes.
+        let none = ("exemplars", "0".into());
+        let asked = [("q", query.to_owned()), start, end, ("step", "10m".into()), none];
+        all.push(case("/tempo/api/metrics/query_range", asked));
     }
     all
 }

@@ -18,6 +18,9 @@ use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::stream_text;
 
+/// What is no field where any field may match, as in the store: times and streams would match any number or label.
+const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
+
 /// Keeps the rows that match. Lacks in DataFusion: fields that stand in maps, groups of fields by prefix, and one look at
 /// each entry of a dictionary.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -150,7 +153,7 @@ fn values(
         FieldPattern::Prefix(prefix) => prefix,
     };
     let mut mask = BooleanBuffer::new_unset(rows);
-    for name in shape.names().filter(|name| name.starts_with(prefix.as_str())) {
+    for name in shape.names().filter(|name| name.starts_with(prefix.as_str()) && !COMPUTED.contains(name)) {
         let column = field(batch, shape, name)?;
         // A field that is missing is never asked.
         mask = &mask | &texts(&column, rows, |text| !text.is_empty() && matcher.matches(text));

@@ -254,6 +254,11 @@ impl Groups {
         }
         let all: Option<usize> =
             self.codes.iter().try_fold(1usize, |n, c| n.checked_mul(c.values.len().max(1)).filter(|n| *n <= DENSE_MAX));
+        if let [codes] = self.codes.as_slice() {
+            // Groups that come one by one would move all others several times.
+            let more = codes.values.shorts().saturating_sub(self.short.len());
+            self.short.reserve(more, |known| HASHER.hash_one(known.0));
+        }
         self.sparse.clear();
         self.dense.clear();
         self.dense.resize(all.unwrap_or(0), UNKNOWN);

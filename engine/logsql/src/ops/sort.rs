@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, StringViewBuilder};
+use arrow::array::{ArrayRef, BinaryBuilder, StringViewBuilder};
 use arrow::compute::{SortOptions, filter_record_batch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
@@ -209,16 +209,19 @@ fn push_length_first(key: &mut Vec<u8>, text: &str) {
     key.extend_from_slice(text.as_bytes());
 }
 
+/// Bytes of the key of a number.
+const KEY_BYTES: usize = 11;
+
 /// Keys of the values of one field.
 fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
-    let mut scratch = String::new();
-    let mut keys = Vec::with_capacity(rows);
+    let (mut scratch, mut key) = (String::new(), Vec::new());
+    let mut keys = BinaryBuilder::with_capacity(rows, rows * KEY_BYTES);
     for row in 0..rows {
-        let mut key = Vec::new();
+        key.clear();
         push(&mut key, texts.get(row, &mut scratch));
-        keys.push(key);
+        keys.append_value(&key);
     }
-    binary(keys)
+    Arc::new(keys.finish())
 }
 
 /// Keys of whole rows: fields in the order of their names.

@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use foldhash::fast::FixedState;
 use quiver_types::logs::LogFilter;
 
 use super::cells::mask;
@@ -26,11 +27,12 @@ pub(crate) enum Format {
 }
 
 impl Format {
-    fn read(self, text: &str, preserve: &[String], found: &mut Fields) {
+    /// Finds the fields of a text: those that are wanted (none: all), or more.
+    fn read(self, text: &str, preserve: &[String], wanted: &[FieldPattern], found: &mut Fields) {
         found.clear();
         match self {
             Self::Json => {
-                rowfn::unpack_json(text, preserve, found);
+                rowfn::unpack_json_fields(text, preserve, wanted, found);
             }
             Self::Logfmt => rowfn::unpack_logfmt(text, found),
             Self::Syslog(ctx) => rowfn::unpack_syslog(text, ctx, found),
@@ -66,7 +68,7 @@ impl Unpacked {
             found.clear();
             let applies = mask.as_ref().is_none_or(|mask| mask.value(row));
             if applies {
-                self.format.read(source.get(row, &mut scratch), &self.preserve_keys, found);
+                self.format.read(source.get(row, &mut scratch), &self.preserve_keys, &self.fields, found);
             }
             writer.begin(row);
             self.write(found, applies, &mut name, &mut writer);
@@ -127,7 +129,7 @@ impl Step for Unpacked {
 /// Builds rows of which any field may change.
 pub(crate) struct Writer<'a> {
     columns: Vec<(&'a str, Texts, StringViewBuilder)>,
-    index: HashMap<&'a str, usize>,
+    index: HashMap<&'a str, usize, FixedState>,
     rest: Option<RestBuilder>,
     old_rest: Option<Rest>,
     /// The row as it is being built: columns by place, then the map by name.

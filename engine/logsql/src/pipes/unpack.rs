@@ -138,6 +138,10 @@ impl Unpack {
         let mut output = rows.shape.with_texts(made.map(String::as_str));
         output.columns.iter_mut().for_each(|column| column.kind = Kind::Text);
         output.rest |= at.needs.open();
+        if !output.rest {
+            // Nobody asks for the others, and what is taken apart is long.
+            output.columns.retain(|column| at.needs.has(&column.name));
+        }
         let step = Unpacked {
             format,
             from: self.from.clone(),

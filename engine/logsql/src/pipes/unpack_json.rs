@@ -73,6 +73,8 @@ mod tests {
         refuses(&[("unpack_json a b", "`|` or the end of the pipe expected"), ("unpack_json fields", "`(` expected")]);
         gives("unpack_json a | delete a", &["a='{\"x\":1,\"y\":{\"z\":\"t\"}}' x=0"], &["x=1 y.z=t"]);
         gives("unpack_json a preserve_keys (y) | fields y", &["a='{\"y\":{\"z\":1}}'"], &["y='{\"z\":1}'"]);
+        gives("unpack_json a fields (x, y) | stats count(x) n", &["a='{\"x\":1}' b=2", "a=no"], &["n=1"]);
+        gives("unpack_json a fields (x) | stats by (a) count(x) n", &["a='{\"x\":1}'"], &["a='{\"x\":1}' n=1"]);
         gives("unpack_json a fields (x) result_prefix p_ | fields p*", &["a='{\"x\":1,\"y\":2}'"], &["p_x=1"]);
         gives("unpack_json if (b:1) a | fields x", &["a='{\"x\":1}' b=1", "a='{\"x\":1}'"], &["x=1", ""]);
         gives("unpack_json a keep_original_fields | fields x", &["a='{\"x\":1}' x=7"], &["x=7"]);

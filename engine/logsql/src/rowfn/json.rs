@@ -1,7 +1,10 @@
 //! A small reader of JSON that keeps what it reads as it is written: numbers keep their text (`2.50`, also `NaN`),
 //! arrays become their text without blanks. Objects are flattened with dots.
 
+use quiver_types::logs::MSG;
+
 use super::Fields;
+use crate::ast::FieldPattern;
 
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 128;
@@ -15,6 +18,8 @@ struct Reader<'a> {
     at: usize,
     /// Names under which objects stay what they are.
     preserve: &'a [String],
+    /// Fields that are kept; none: all.
+    wanted: &'a [FieldPattern],
 }
 
 /// A value as it stands in the text.
@@ -133,23 +138,43 @@ impl<'a> Reader<'a> {
         Some(())
     }
 
-    /// Whether another item follows, with its comma.
-    fn more(&mut self, close: u8, first: &mut bool, out: &mut String) -> Option<bool> {
+    /// Whether another item follows; its comma is taken.
+    fn follows(&mut self, close: u8, first: &mut bool) -> Option<bool> {
         if self.take(close) {
             return Some(false);
         }
-        if !std::mem::replace(first, false) {
-            if !self.take(b',') {
-                return None;
-            }
+        (std::mem::replace(first, false) || self.take(b',')).then_some(true)
+    }
+
+    /// The same, with the comma written.
+    fn more(&mut self, close: u8, first: &mut bool, out: &mut String) -> Option<bool> {
+        let comma = !*first;
+        let follows = self.follows(close, first)?;
+        if follows && comma {
             out.push(',');
         }
-        Some(true)
+        Some(follows)
+    }
+
+    /// Whether a field is kept. An empty name stands for the message, as in [`Fields::push`].
+    fn keeps(&self, name: &str) -> bool {
+        let name = if name.is_empty() { MSG } else { name };
+        self.wanted.is_empty() || self.wanted.iter().any(|field| field.matches(name))
     }
 
     fn at_end(&mut self) -> bool {
         self.skip_blanks();
         self.at == self.text.len()
+    }
+
+    /// Reads a value that becomes a text without blanks.
+    fn whole(&mut self, token: Token<'a>, name: &str, depth: usize, keeps: bool, out: &mut Fields) -> Option<()> {
+        let mut text = String::new();
+        self.compact(token, depth + 1, &mut text)?;
+        if keeps {
+            out.push(name, &text);
+        }
+        Some(())
     }
 
     /// Flattens an object whose bracket was taken.
@@ -160,8 +185,7 @@ impl<'a> Reader<'a> {
         let (start, own) = (self.at, prefix.len());
         let known = out.len();
         let mut first = true;
-        let mut ignored = String::new();
-        while self.more(b'}', &mut first, &mut ignored)? {
+        while self.follows(b'}', &mut first)? {
             let key = self.string()?;
             if !self.take(b':') {
                 return None;
@@ -175,22 +199,19 @@ impl<'a> Reader<'a> {
                 let name = prefix[..own - 1].to_owned();
                 let mut text = String::new();
                 self.compact(Token::Object, depth, &mut text)?;
-                out.push(&name, &text);
+                if self.keeps(&name) {
+                    out.push(&name, &text);
+                }
                 return Some(());
             }
+            let keeps = self.keeps(prefix);
             match self.token()? {
-                Token::Text(raw) => out.push_with(prefix, |text| unescape(raw, text)),
-                Token::Plain(raw) => out.push(prefix, raw),
-                Token::Null => {}
-                Token::Array => {
-                    let mut text = String::new();
-                    self.compact(Token::Array, depth + 1, &mut text)?;
-                    out.push(prefix, &text);
-                }
-                Token::Object if self.preserve.contains(prefix) => {
-                    let mut text = String::new();
-                    self.compact(Token::Object, depth + 1, &mut text)?;
-                    out.push(prefix, &text);
+                Token::Text(raw) if keeps => out.push_with(prefix, |text| unescape(raw, text)),
+                Token::Plain(raw) if keeps => out.push(prefix, raw),
+                Token::Text(_) | Token::Plain(_) | Token::Null => {}
+                token @ Token::Array => self.whole(token, prefix, depth, keeps, out)?,
+                token @ Token::Object if self.preserve.contains(prefix) => {
+                    self.whole(token, prefix, depth, keeps, out)?;
                 }
                 Token::Object => {
                     prefix.push('.');
@@ -263,13 +284,13 @@ fn code_point(tail: &str) -> Option<(char, usize)> {
 
 /// Gives the items of a JSON array as texts: strings without quotes, other items without blanks. `None`: not an array.
 pub fn array_items(text: &str) -> Option<Vec<String>> {
-    let mut reader = Reader { text, at: 0, preserve: &[] };
+    let mut reader = Reader { text, at: 0, preserve: &[], wanted: &[] };
     if !reader.take(b'[') {
         return None;
     }
     let mut items = Vec::new();
-    let (mut first, mut ignored) = (true, String::new());
-    while reader.more(b']', &mut first, &mut ignored)? {
+    let mut first = true;
+    while reader.follows(b']', &mut first)? {
         let mut item = String::new();
         match reader.token()? {
             Token::Text(raw) => unescape(raw, &mut item),
@@ -283,8 +304,13 @@ pub fn array_items(text: &str) -> Option<Vec<String>> {
 /// Appends the fields of a JSON object, nested names joined with dots; objects under the names to preserve become texts
 /// without blanks. False, and nothing appended: not an object.
 pub fn object_fields(text: &str, preserve: &[String], out: &mut Fields) -> bool {
+    wanted_fields(text, preserve, &[], out)
+}
+
+/// The same of those fields that are wanted; none: all.
+pub(crate) fn wanted_fields(text: &str, preserve: &[String], wanted: &[FieldPattern], out: &mut Fields) -> bool {
     let known = out.len();
-    let mut reader = Reader { text, at: 0, preserve };
+    let mut reader = Reader { text, at: 0, preserve, wanted };
     let done = reader.take(b'{') && reader.flatten(&mut String::new(), 1, out).is_some() && reader.at_end();
     if !done {
         out.truncate(known);
@@ -331,6 +357,24 @@ mod tests {
         assert_eq!(fields.iter().collect::<Vec<_>>(), want);
         let long = "k".repeat(200);
         check(&format!(r#"{{"a":{{"b": 1, "{long}": 2}}}}"#), Some(&[("a", &format!(r#"{{"b":1,"{long}":2}}"#))]));
+    }
+
+    #[test]
+    fn some_fields() {
+        let text = r#"{"a":1,"b":{"c":"x","d":[1, 2]},"":"m","e":{"f": 2},"a":3,"g":null}"#;
+        let check = |wanted: &[FieldPattern], want: &[(&str, &str)]| {
+            let mut fields = Fields::default();
+            assert!(wanted_fields(text, &["e".to_owned()], wanted, &mut fields));
+            assert_eq!(fields.iter().collect::<Vec<_>>(), want, "{wanted:?}");
+            // A text that is cut off has no fields, whichever are wanted.
+            assert!(!wanted_fields(&text[..text.len() - 1], &[], wanted, &mut fields));
+        };
+        let name = |name: &str| FieldPattern::Name(name.to_owned());
+        check(&[name("a")], &[("a", "1"), ("a", "3")]);
+        check(&[name("b.c"), name("_msg"), name("none")], &[("b.c", "x"), ("_msg", "m")]);
+        check(&[FieldPattern::Prefix("b.".to_owned())], &[("b.c", "x"), ("b.d", "[1,2]")]);
+        check(&[name("e")], &[("e", r#"{"f":2}"#)]);
+        check(&[name("e.f"), name("g")], &[]);
     }
 
     #[test]

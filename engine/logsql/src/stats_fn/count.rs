@@ -7,6 +7,7 @@ use arrow::array::{Array, ArrayRef, AsArray, UInt64Array};
 use arrow::datatypes::UInt64Type;
 use datafusion::common::{Result, exec_datafusion_err};
 use datafusion::logical_expr::EmitTo;
+use quiver_types::logs::write_int;
 
 use super::args::Args;
 use super::state::{Results, Rows, StatsState};
@@ -68,9 +69,10 @@ impl StatsState for Count {
 
     fn finish(&mut self, emit: EmitTo, out: &mut Results) {
         for count in emit.take_needed(&mut self.counts) {
-            out.push(|text| match self.seconds {
-                Some(seconds) => push_f64(text, count as f64 / seconds),
-                None => write!(text, "{count}").expect("writing to a text cannot fail"),
+            out.push(|text| match (self.seconds, i64::try_from(count)) {
+                (Some(seconds), _) => push_f64(text, count as f64 / seconds),
+                (None, Ok(count)) => write_int(count, text),
+                (None, Err(_)) => write!(text, "{count}").expect("writing to a text cannot fail"),
             });
         }
     }

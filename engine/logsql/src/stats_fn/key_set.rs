@@ -7,6 +7,7 @@ use arrow::array::make_view;
 use datafusion::common::Result;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use hashbrown::hash_table::Entry;
 use quiver_types::logs::push_hex;
 
 use super::blob::{Reader, put_bytes, put_u64, put_u128};
@@ -35,12 +36,20 @@ impl Numbers {
     /// Adds one. Gives the bytes by which the set has grown.
     #[inline]
     fn insert(&mut self, number: u128) -> usize {
-        let hash = HASHER.hash_one(number);
-        if self.0.find(hash, |own| *own == number).is_some() {
-            return 0;
+        match self.0.entry(HASHER.hash_one(number), |own| *own == number, |own| HASHER.hash_one(own)) {
+            Entry::Occupied(_) => 0,
+            Entry::Vacant(place) => {
+                place.insert(number);
+                2 * size_of::<u128>()
+            }
         }
-        self.0.insert_unique(hash, number, |own| HASHER.hash_one(own));
-        2 * size_of::<u128>()
+    }
+
+    /// Makes room for so many in all. Numbers come out of another set in the order of its table: put into one that grows
+    /// meanwhile, they would crowd at its beginning.
+    fn reserve(&mut self, count: u64) {
+        let more = usize::try_from(count).unwrap_or(usize::MAX).saturating_sub(self.0.len());
+        self.0.reserve(more, |own| HASHER.hash_one(own));
     }
 
     fn encode(&self, out: &mut Vec<u8>) {
@@ -109,6 +118,10 @@ impl KeySet {
         let mut grown = 0;
         for ids in [true, false] {
             let count = from.u64()?;
+            // A set that is cut off says more than it holds, one with a limit holds more than is taken.
+            let held = (from.0.len() / size_of::<u128>()) as u64;
+            let own = if ids { &mut self.ids } else { &mut self.short };
+            own.reserve(count.min(held).min(most));
             for _ in 0..count {
                 let number = from.u128()?;
                 if self.len() as u64 >= most {
@@ -170,5 +183,28 @@ mod tests {
         let mut keys = keys.to_vec();
         keys.sort_unstable();
         assert_eq!((set.len(), found), (5, keys.into_iter().map(str::to_owned).collect()));
+    }
+
+    #[test]
+    fn sets_are_joined() {
+        let of = |numbers: std::ops::Range<u128>| {
+            let mut set = KeySet::default();
+            numbers.for_each(|n| _ = set.insert_id(n << 64 | n));
+            set.insert(b"short");
+            let mut bytes = Vec::new();
+            set.encode(&mut bytes);
+            bytes
+        };
+        let (first, second) = (of(0..1000), of(500..3000));
+        let mut set = KeySet::default();
+        let grown = set.merge(&mut Reader(&first), u64::MAX).expect("whole");
+        assert_eq!((set.len(), grown), (1001, 1001 * 2 * size_of::<u128>()));
+        set.merge(&mut Reader(&second), u64::MAX).expect("whole");
+        assert_eq!(set.len(), 3001);
+        let mut few = KeySet::default();
+        few.merge(&mut Reader(&second), 10).expect("whole");
+        assert!(few.len() == 10 && few.ids.0.capacity() < 100, "room for what is taken");
+        assert!(KeySet::default().merge(&mut Reader(&first[..100]), u64::MAX).is_err());
+        assert!(KeySet::default().merge(&mut Reader(&u64::MAX.to_le_bytes()), u64::MAX).is_err());
     }
 }

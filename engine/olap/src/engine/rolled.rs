@@ -13,11 +13,12 @@ use quiver_types::ErrorKind;
 
 use super::{OlapEngine, members};
 use crate::error::{OlapError, OlapResult};
+use crate::model::Model;
 use crate::model::catalog::Catalog;
 use crate::plan::sources::version;
 use crate::plan::{Given, Planned, Planner, Sources};
 use crate::query::Query;
-use crate::rollup::{Held, Kept, Used, candidates, key};
+use crate::rollup::{Held, Kept, Used, bytes_of, candidates, key};
 
 /// Rollups by their names, with the reason why each does not serve, if so.
 pub(super) type Told = Vec<(String, Option<String>)>;
@@ -80,9 +81,14 @@ impl OlapEngine {
             Some(known) => known,
             None => {
                 let made = match self.made(chosen, ctx).await {
-                    Ok(kept) => {
+                    Ok((kept, true)) => {
                         self.rollups.made(&chosen.key, kept.bytes);
                         Ok(Arc::new(kept))
+                    }
+                    // Queries need the memory: it is of use for this one alone.
+                    Ok((kept, false)) => {
+                        drop(place);
+                        return Ok(self.plan_rolled(chosen, Arc::new(kept)));
                     }
                     // The query itself has ended; the next one tries anew.
                     Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => {
@@ -95,36 +101,37 @@ impl OlapEngine {
             }
         };
         drop(place);
-        Ok(kept.and_then(|kept| {
-            let plan = self.plan_over(chosen, &kept).map_err(|e| e.to_string())?;
-            let (id, kind) = (chosen.held.id.clone(), chosen.held.kind.clone());
-            Ok((plan, Used { id, kind, made_ms: kept.made_ms }))
-        }))
+        Ok(kept.and_then(|kept| self.plan_rolled(chosen, kept)))
     }
 
-    /// Runs the query of a rollup.
-    async fn made(&self, chosen: &Chosen, ctx: &QueryContext) -> OlapResult<Kept> {
+    fn plan_rolled(&self, chosen: &Chosen, kept: Arc<Kept>) -> Result<(Planned, Used), String> {
+        let plan = self.plan_over(&chosen.held, &chosen.query, &chosen.catalog, &kept).map_err(|e| e.to_string())?;
+        let (id, kind) = (chosen.held.id.clone(), chosen.held.kind.clone());
+        Ok((plan, Used { id, kind, made_ms: kept.made_ms, _rows: kept }))
+    }
+
+    /// Runs the query of a rollup; says whether there is room to keep its rows.
+    async fn made(&self, chosen: &Chosen, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
         let held = &chosen.held;
-        let models = BTreeMap::from([(held.model.common.name.clone(), held.model.clone())]);
-        let version = chosen.catalog.version;
-        let catalog = Catalog { version, models, views: BTreeMap::new(), components: HashMap::new() };
+        let catalog = alone(&held.model, chosen.catalog.version);
         let (tables, access) = (&chosen.tables, &chosen.access);
         let planned = self.planned(&catalog, &held.query, &Given::new(), tables, access, ctx, false).await?;
         let memory = self.engine.collected("rows of a rollup", ctx);
         let (schema, batches) = self.collect(&planned.rows, ctx, &memory).await?;
-        Kept::new(&schema, batches, chosen.query.now_ns.div_euclid(1_000_000))
+        self.rollups.check(&batches)?;
+        let (room, made_ms) = (self.engine.keep("a rollup", bytes_of(&batches)), now_ms(&chosen.query));
+        let is_kept = room.is_some();
+        Ok((Kept::new(&schema, batches, made_ms, room.unwrap_or(memory))?, is_kept))
     }
 
     /// Plans a query as ever, over a model whose rows are those of a rollup. They are such as the caller sees.
-    fn plan_over(&self, chosen: &Chosen, kept: &Kept) -> OlapResult<Planned> {
+    pub(super) fn plan_over(&self, held: &Held, query: &Query, catalog: &Catalog, kept: &Kept) -> OlapResult<Planned> {
         let state = self.engine.relational();
-        let name = chosen.held.model.common.name.clone();
-        let sources = Sources::of_rows(&name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
-        let models = BTreeMap::from([(name, chosen.held.over(&kept.schema, state))]);
-        let named = members(&chosen.query);
-        let views = chosen.catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
+        let sources = Sources::of_rows(&held.model.common.name, Arc::clone(&kept.table) as Arc<dyn TableProvider>)?;
+        let named = members(query);
+        let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
-        let catalog = Catalog { version: chosen.catalog.version, models, views, components: HashMap::new() };
+        let catalog = Catalog { views, ..alone(&held.over(&kept.schema, state), catalog.version) };
         let (access, given) = (DomainAccess::full(), Given::new());
         let planner = Planner {
             catalog: &catalog,
@@ -134,6 +141,17 @@ impl OlapEngine {
             given: &given,
             marks_values: false,
         };
-        planner.plan(&chosen.query)
+        planner.plan(query)
     }
+}
+
+/// A catalog of one model.
+pub(super) fn alone(model: &Model, version: u64) -> Catalog {
+    let models = BTreeMap::from([(model.common.name.clone(), model.clone())]);
+    Catalog { version, models, views: BTreeMap::new(), components: HashMap::new() }
+}
+
+/// The time at which a query is asked.
+pub(super) fn now_ms(query: &Query) -> i64 {
+    query.now_ns.div_euclid(1_000_000)
 }

@@ -2,7 +2,7 @@
 //! `Model.member.granularity` for the buckets of a time dimension.
 
 use super::load::ModelProblem;
-use super::{Dimension, DimensionType, MemberId, Model};
+use super::{Dimension, DimensionType, Measure, MemberId, Model};
 use crate::dates::granularity::Granularity;
 use crate::error::nearest;
 
@@ -32,10 +32,15 @@ impl Dimension {
     }
 }
 
+/// The groups of a measure that may have a granularity.
+fn named(measure: &Measure) -> impl Iterator<Item = &AddedGroup> {
+    measure.add_group_by.iter().chain(measure.group_by.iter().flatten())
+}
+
 /// Finds granularities that their dimensions do not have.
 pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
     for model in models {
-        let added = model.measures.iter().flat_map(|m| m.add_group_by.iter().map(move |added| (m, added)));
+        let added = model.measures.iter().flat_map(|m| named(m).map(move |added| (m, added)));
         for (measure, added) in added {
             let Some(name) = &added.granularity else { continue };
             // What is not there at all has been told of.

@@ -63,7 +63,9 @@ fn take_over(model: &mut Model, base: &Model) {
         for added in &mut measure.add_group_by {
             added.member = rename(std::slice::from_ref(&added.member)).remove(0);
         }
-        measure.group_by = measure.group_by.as_deref().map(rename);
+        for kept in measure.group_by.iter_mut().flatten() {
+            kept.member = rename(std::slice::from_ref(&kept.member)).remove(0);
+        }
         for shift in &mut measure.time_shift {
             shift.time_dimension = shift.time_dimension.take().map(|id| rename(&[id]).remove(0));
         }
@@ -128,7 +130,8 @@ fn resolve_model(model: &mut Model, names: &Names, drop_missing: bool) -> Vec<Mi
         m.order_by.iter_mut().for_each(|(t, _)| found.extend(r.template(t)));
         let shifts = m.time_shift.iter().filter_map(|s| s.time_dimension.as_ref());
         let added = m.add_group_by.iter().map(|added| &added.member);
-        let lists = m.drill_members.iter().chain(&m.reduce_by).chain(added).chain(m.group_by.iter().flatten());
+        let kept = m.group_by.iter().flatten().map(|kept| &kept.member);
+        let lists = m.drill_members.iter().chain(&m.reduce_by).chain(added).chain(kept);
         found.extend(r.members(lists.chain(shifts), m.common.place));
         keep(&m.common.name, found)
     });

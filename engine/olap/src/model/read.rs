@@ -356,7 +356,8 @@ fn measure(node: &Node, own: &str, problems: &mut Problems) -> Option<Measure> {
         }),
         _ => rolling_window,
     };
-    let group_by = r.fields.some("group_by").is_some().then(|| r.members("group_by", own));
+    let group_by = r.fields.some("group_by").is_some();
+    let group_by = group_by.then(|| r.texts("group_by").iter().map(|text| added(text, own)).collect());
     let measure = Measure {
         sql,
         case,

@@ -42,6 +42,16 @@ impl Sources {
         self.plans.get(model).cloned().ok_or_else(|| model_error(format!("model `{model}` is not part of the query")))
     }
 
+    /// Names and types of all columns: some are typed as the data is.
+    pub(crate) fn types(&self) -> String {
+        let types = |plan: &LogicalPlan| {
+            let fields = plan.schema().fields().iter();
+            fields.map(|field| format!("{} {}", field.name(), field.data_type())).collect::<Vec<_>>()
+        };
+        let all: Vec<_> = self.plans.iter().map(|(name, plan)| (name, types(plan))).collect();
+        format!("{all:?}")
+    }
+
     /// The columns of a model.
     pub(crate) fn schema(&self, model: &str) -> OlapResult<DFSchemaRef> {
         let plan = self.plans.get(model);
@@ -86,14 +96,59 @@ impl Sources {
     }
 }
 
-/// Which rows a model has, by the versions of the tables that it reads; none where they may change unseen.
-pub(crate) fn version(
-    model: &Model,
-    tables: &dyn TableSnapshot,
+/// A table that a query reads.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Read {
+    /// Schema, where one is named.
+    pub(crate) schema: Option<String>,
+    /// Name of the table.
+    pub(crate) name: String,
+    /// Whether the operator's tables are found for the model, whoever asks.
+    pub(crate) is_guarded: bool,
+}
+
+/// The tables that a query reads, and the columns that it speaks of; none where its rows follow from more than these.
+pub(crate) fn reads(
+    catalog: &Catalog,
+    query: &Query,
+    members: &[MemberId],
     state: &SessionState,
-    access: &DomainAccess,
-) -> Option<String> {
-    let named: Vec<(Option<String>, String)> = match model.source.as_ref()? {
+) -> Option<(Vec<Read>, Vec<String>)> {
+    let reached = Reached::of(catalog, members, &query.hints);
+    let has_range = query.times.iter().any(|entry| entry.range.is_some());
+    let is_steady = |text: &str| {
+        let without = if has_range { text.replace("range_", "") } else { text.to_owned() };
+        crate::rollup::is_steady(&without)
+    };
+    for id in &reached.members {
+        let templates: Vec<_> = match catalog.find(id)?.kind {
+            Kind::Dimension(d) => d.templates().collect(),
+            Kind::Measure(m) if !has_range && (m.rolling_window.is_some() || !m.time_shift.is_empty()) => return None,
+            Kind::Measure(m) => m.templates().collect(),
+            Kind::Segment(s) => vec![&s.sql],
+        };
+        if !templates.iter().all(|template| is_steady(&template.text)) {
+            return None;
+        }
+    }
+    let mut reads = Vec::new();
+    for name in &reached.models {
+        let model = catalog.models.get(name)?;
+        let joins = model.joins.iter().map(|join| &join.sql);
+        if !joins.chain(model.rows.iter().map(|rows| &rows.sql)).all(|template| is_steady(&template.text))
+            || matches!(&model.source, Some(Source::Select(sql)) if !is_steady(sql))
+        {
+            return None;
+        }
+        let is_guarded = model.row_right.is_some();
+        reads.extend(tables_of(model, state)?.into_iter().map(|(schema, name)| Read { schema, name, is_guarded }));
+    }
+    Some((reads, reached.identifiers(catalog)))
+}
+
+/// Schema, where one is named, and name of each table of a model.
+fn tables_of(model: &Model, state: &SessionState) -> Option<Vec<(Option<String>, String)>> {
+    Some(match model.source.as_ref()? {
         Source::Table(schema, name) => vec![(schema.clone(), name.clone())],
         Source::Select(sql) => {
             let dialect = state.config().options().sql_parser.dialect;
@@ -101,7 +156,17 @@ pub(crate) fn version(
             let found = state.resolve_table_references(&statement).ok()?;
             found.iter().map(|table| (table.schema().map(str::to_owned), table.table().to_owned())).collect()
         }
-    };
+    })
+}
+
+/// Which rows a model has, by the versions of the tables that it reads; none where they may change unseen.
+pub(crate) fn version(
+    model: &Model,
+    tables: &dyn TableSnapshot,
+    state: &SessionState,
+    access: &DomainAccess,
+) -> Option<String> {
+    let named = tables_of(model, state)?;
     // With the rights that the tables are found by.
     let full = DomainAccess::full();
     let access = if model.row_right.is_some() { &full } else { access };

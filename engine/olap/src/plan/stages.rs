@@ -1,21 +1,24 @@
 //! Stages: measures over rows, and what is computed over their results (`olap-api.md` 11.4).
 
 use arrow::datatypes::DataType;
+use chrono_tz::Tz;
 use datafusion::common::tree_node::TreeNode;
 use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::{
-    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, lit,
+    Expr, ExprFunctionExt, ExprSchemable, LogicalPlan, LogicalPlanBuilder, WindowFunctionDefinition, cast, lit,
 };
 
 use super::apart::Apart;
 use super::ranges::Over;
 use super::{Group, Planner, Stage, Tree, column, model_error};
-use crate::dates::granularity::Buckets;
+use crate::dates::granularity::{Buckets, Interval};
 use crate::error::{OlapError, OlapResult, Reason};
+use crate::functions::{WallBucket, instant_type};
 use crate::model::catalog::Kind;
 use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow};
+use crate::rollup::nests;
 
 /// A plan of groups with the measures that it has.
 type Part = (LogicalPlan, Vec<super::parts::Leaf>);
@@ -211,8 +214,9 @@ impl Planner<'_> {
             return Err(model_error(format!("multi-stage measure `{id}` names no measure")));
         }
         let result = self.stage(&inner, &named)?;
-        let shared: Vec<&Group> =
-            stage.groups.iter().filter(|g| inner.groups.iter().any(|i| i.column == g.column)).collect();
+        let longer = self.longer_buckets(stage, measure);
+        let is_shared = |g: &&Group| stage.groups.iter().chain(&longer).any(|outer| outer.column == g.column);
+        let shared: Vec<&Group> = inner.groups.iter().filter(is_shared).collect();
         let value = self.over_result(stage, &result, measure)?;
         let names: Vec<Expr> = shared.iter().map(|g| column(g.column.clone())).collect();
         let leaf = super::parts::Leaf { id: id.clone(), expr: value, is_count: false };
@@ -227,7 +231,45 @@ impl Planner<'_> {
                 "measure `{id}` has more rows inside than outside, and no aggregate over them"
             )));
         };
-        left_join(plan, result, &shared, id)
+        let mut columns: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        let plan = Self::with_buckets(stage, plan, &longer)?;
+        let joined = left_join(plan, result, &shared, id)?;
+        if longer.is_empty() {
+            return Ok(joined);
+        }
+        columns.push(column(id.to_string()));
+        Ok(LogicalPlanBuilder::from(joined).project(columns)?.build()?)
+    }
+
+    /// The groups of an inner stage that are longer buckets than those of the query, which are made of whole ones of its own.
+    fn longer_buckets(&self, stage: &Stage, measure: &Measure) -> Vec<Group> {
+        let mut longer: Vec<Group> = Vec::new();
+        for kept in measure.group_by.iter().flatten() {
+            let Some(buckets) = self.buckets(kept) else { continue };
+            let name = kept.to_string();
+            let is_there = stage.groups.iter().chain(&longer).any(|g| g.column == name);
+            if !is_there && stage.groups.iter().any(|g| is_within(g, &kept.member, &buckets)) {
+                longer.push(Group { column: name, member: kept.member.clone(), buckets: Some(buckets) });
+            }
+        }
+        longer
+    }
+
+    /// Adds the longer buckets that those of a result lie in.
+    fn with_buckets(stage: &Stage, plan: LogicalPlan, longer: &[Group]) -> OlapResult<LogicalPlan> {
+        if longer.is_empty() {
+            return Ok(plan);
+        }
+        let mut out: Vec<Expr> = plan.schema().columns().into_iter().map(Expr::Column).collect();
+        for group in longer {
+            let Some(buckets) = group.buckets else { continue };
+            let shorter = stage.groups.iter().find(|g| is_within(g, &group.member, &buckets));
+            let shorter = shorter.ok_or_else(|| model_error(format!("`{}` has no buckets", group.column)))?;
+            // Both are wall times, so no zone stands between them.
+            let wall = cast(column(shorter.column.clone()), instant_type());
+            out.push(WallBucket::call(wall, Tz::UTC, Some(buckets), Interval::default()).alias(group.column.clone()));
+        }
+        Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)
     }
 
     /// The buckets of an added group, where it has a granularity.
@@ -243,7 +285,12 @@ impl Planner<'_> {
         let mut inner = Stage { later: Vec::new(), ..stage.clone() };
         inner.groups.retain(|g| !g.is_for_order());
         if let Some(kept) = &measure.group_by {
-            inner.groups.retain(|g| kept.contains(&g.member));
+            // Longer buckets stand for those of the query that they are made of.
+            let is_itself = |g: &Group, k: &AddedGroup| {
+                k.member == g.member && self.buckets(k).is_none_or(|longer| !is_within(g, &k.member, &longer))
+            };
+            inner.groups.retain(|g| kept.iter().any(|k| is_itself(g, k)));
+            inner.groups.extend(self.longer_buckets(stage, measure));
         }
         inner.groups.retain(|g| !measure.reduce_by.contains(&g.member));
         for added in &measure.add_group_by {
@@ -311,6 +358,12 @@ impl Planner<'_> {
         let out = out.into_iter().chain([expr.alias(id.to_string())]);
         Ok(LogicalPlanBuilder::from(plan).project(out)?.build()?)
     }
+}
+
+/// Whether a group is made of times that fill longer buckets of a dimension.
+fn is_within(group: &Group, member: &MemberId, longer: &Buckets) -> bool {
+    let is_shorter = group.buckets.is_none_or(|own| own != *longer && nests(longer, &own));
+    group.member == *member && !group.is_for_order() && is_shorter
 }
 
 /// Whether a multi-stage measure has an inner query of its own.

@@ -6,13 +6,13 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Field, Schema, SchemaRef};
 use datafusion::datasource::MemTable;
 use parking_lot::Mutex;
+use quiver_query::Collected;
 use quiver_types::{Error, ErrorKind};
 
 use crate::error::OlapResult;
 
-/// Bytes of all rollups, and how large each may be.
-const KEPT_BYTES_ALL: usize = 64 << 20;
-const KEPT_BYTES_MAX: usize = 16 << 20;
+/// The part of the room of all rollups that each may take.
+const ONE_PART: usize = 4;
 /// Most rollups that are known, with those that could not be made.
 const KEPT_MAX: usize = 256;
 
@@ -27,19 +27,22 @@ pub(crate) struct Kept {
     pub(crate) made_ms: i64,
     /// About how much they take.
     pub(crate) bytes: usize,
+    /// Their place in the pool, or in the memory of the query that made them.
+    _memory: Collected,
 }
 
 impl Kept {
     /// Takes the rows that the query of a rollup gave.
     ///
     /// # Errors
-    /// LimitExceeded: they are too many.
-    pub(crate) fn new(schema: &SchemaRef, batches: Vec<RecordBatch>, made_ms: i64) -> OlapResult<Self> {
-        let bytes: usize = batches.iter().map(RecordBatch::get_array_memory_size).sum();
-        if bytes > KEPT_BYTES_MAX {
-            let text = format!("its rows take {bytes} bytes, more than the {KEPT_BYTES_MAX} that a rollup may have");
-            return Err(Error::new(ErrorKind::LimitExceeded, text).into());
-        }
+    /// Those of making a table of them.
+    pub(crate) fn new(
+        schema: &SchemaRef,
+        batches: Vec<RecordBatch>,
+        made_ms: i64,
+        memory: Collected,
+    ) -> OlapResult<Self> {
+        let bytes = bytes_of(&batches);
         let field = |(i, f): (usize, &Arc<Field>)| Field::new(format!("c{i}"), f.data_type().clone(), true);
         let fields: Vec<Field> = schema.fields().iter().enumerate().map(field).collect();
         let schema = Arc::new(Schema::new(fields));
@@ -47,8 +50,13 @@ impl Kept {
         let batches = batches.into_iter().map(renamed).collect::<Result<Vec<_>, _>>();
         let batches = batches.map_err(datafusion::error::DataFusionError::from)?;
         let table = Arc::new(MemTable::try_new(Arc::clone(&schema), vec![batches])?);
-        Ok(Self { table, schema, made_ms, bytes })
+        Ok(Self { table, schema, made_ms, bytes, _memory: memory })
     }
+}
+
+/// About how much rows take.
+pub(crate) fn bytes_of(batches: &[RecordBatch]) -> usize {
+    batches.iter().map(RecordBatch::get_array_memory_size).sum()
 }
 
 /// The rows of a rollup, or why there are none; nothing yet: who holds the lock makes them.
@@ -64,13 +72,34 @@ struct Entry {
 }
 
 /// Rollups that were made, the last used last.
-#[derive(Debug, Default)]
-pub(crate) struct Rollups(Mutex<Vec<Entry>>);
+#[derive(Debug)]
+pub(crate) struct Rollups {
+    entries: Mutex<Vec<Entry>>,
+    bytes_max: usize,
+}
 
 impl Rollups {
+    /// Keeps so many bytes.
+    pub(crate) fn new(bytes_max: usize) -> Self {
+        Self { entries: Mutex::default(), bytes_max }
+    }
+
+    /// Refuses rows that are too many for one rollup.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    pub(crate) fn check(&self, batches: &[RecordBatch]) -> OlapResult<()> {
+        let (bytes, most) = (bytes_of(batches), self.bytes_max / ONE_PART);
+        if bytes <= most {
+            return Ok(());
+        }
+        let text = format!("its rows take {bytes} bytes, more than the {most} that a rollup may have");
+        Err(Error::new(ErrorKind::LimitExceeded, text).into())
+    }
+
     /// Gives the place of a rollup.
     pub(crate) fn place(&self, key: &str, version: u64) -> Place {
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         // Rollups of models that were replaced are of no use.
         entries.retain(|entry| entry.version >= version);
         let entry = match entries.iter().position(|entry| entry.key == key) {
@@ -79,24 +108,24 @@ impl Rollups {
         };
         let place = Arc::clone(&entry.place);
         entries.push(entry);
-        trim(&mut entries);
+        trim(&mut entries, self.bytes_max);
         place
     }
 
     /// Counts the rows of a rollup, and forgets those that were not used for longest.
     pub(crate) fn made(&self, key: &str, bytes: usize) {
-        let mut entries = self.0.lock();
+        let mut entries = self.entries.lock();
         if let Some(entry) = entries.iter_mut().find(|entry| entry.key == key) {
             entry.bytes = bytes;
         }
-        trim(&mut entries);
+        trim(&mut entries, self.bytes_max);
     }
 }
 
-fn trim(entries: &mut Vec<Entry>) {
+fn trim(entries: &mut Vec<Entry>, bytes_max: usize) {
     let bytes = |entry: &Entry| entry.bytes + entry.key.len();
     let mut all: usize = entries.iter().map(bytes).sum();
-    while entries.len() > 1 && (all > KEPT_BYTES_ALL || entries.len() > KEPT_MAX) {
+    while entries.len() > 1 && (all > bytes_max || entries.len() > KEPT_MAX) {
         all -= bytes(&entries.remove(0));
     }
 }
@@ -107,17 +136,17 @@ mod tests {
 
     #[test]
     fn rollups_are_bounded() {
-        let rollups = Rollups::default();
+        let rollups = Rollups::new(4096);
         let first = rollups.place("0", 1);
         assert!(Arc::ptr_eq(&first, &rollups.place("0", 1)), "it is kept");
         for n in 0..6 {
             rollups.place(&n.to_string(), 1);
-            rollups.made(&n.to_string(), KEPT_BYTES_MAX);
+            rollups.made(&n.to_string(), 1024);
         }
         assert!(!Arc::ptr_eq(&first, &rollups.place("0", 1)), "it was not used for longest");
         (0..2 * KEPT_MAX).for_each(|n| _ = rollups.place(&n.to_string(), 1));
-        assert!(rollups.0.lock().len() <= KEPT_MAX);
+        assert!(rollups.entries.lock().len() <= KEPT_MAX);
         rollups.place("0", 2);
-        assert_eq!(rollups.0.lock().len(), 1, "those of old models are forgotten");
+        assert_eq!(rollups.entries.lock().len(), 1, "those of old models are forgotten");
     }
 }

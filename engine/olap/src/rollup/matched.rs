@@ -39,6 +39,8 @@ pub(crate) struct Held {
     pub(crate) query: Query,
     /// The time dimension of which only buckets are kept.
     bucketed: Option<(MemberId, Granularity)>,
+    /// Whether it serves queries with a range alone: then texts over measures may speak of it.
+    pub(super) ranged: bool,
 }
 
 /// How a measure is made of what is kept.
@@ -102,7 +104,14 @@ impl Held {
         if query.columns().is_empty() {
             return Err("none of its members can be kept".to_owned());
         }
-        Ok(Self { id: format!("{name}.{}", rollup.name), kind: rollup.kind.clone(), model: made, query, bucketed })
+        Ok(Self {
+            id: format!("{name}.{}", rollup.name),
+            kind: rollup.kind.clone(),
+            model: made,
+            query,
+            bucketed,
+            ranged: false,
+        })
     }
 
     /// Says why a query cannot come from it, if so.
@@ -157,7 +166,7 @@ impl Held {
     }
 
     /// Says that a member is not in it, if so.
-    fn has(&self, catalog: &Catalog, id: &MemberId, state: &SessionState) -> Result<(), String> {
+    pub(super) fn has(&self, catalog: &Catalog, id: &MemberId, state: &SessionState) -> Result<(), String> {
         let found = catalog.find(id).ok_or_else(|| format!("there is no member `{id}`"))?;
         let name = &self.model.common.name;
         if found.view.is_some_and(|(_, member)| member.path.iter().any(|model| model != name)) {
@@ -198,7 +207,7 @@ impl Held {
             return measure.case.is_none().then_some(How::Mean(sum, count));
         }
         let is_over_measures = measure.ty.is_expression()
-            && is_steady(&sql.text)
+            && (is_steady(&sql.text) || self.ranged && is_steady(&sql.text.replace("range_", "")))
             && sql.models().next().is_none()
             && sql.members().next().is_some()
             && !has_own_aggregate(measure, state);
@@ -290,13 +299,13 @@ fn segment_column(id: &MemberId) -> MemberId {
 }
 
 /// Whether a text gives the same for the same rows, whoever asks and when.
-fn is_steady(sql: &str) -> bool {
+pub(crate) fn is_steady(sql: &str) -> bool {
     let lower = sql.to_lowercase();
     !UNSTEADY.iter().any(|word| lower.contains(word))
 }
 
 /// Whether a text is made of columns of a model, and of its dimensions that are.
-fn is_own(model: &Model, template: &Template) -> bool {
+pub(super) fn is_own(model: &Model, template: &Template) -> bool {
     let name = &model.common.name;
     let is_own_member = |id: &MemberId| {
         let dimension = model.dimension(&id.member).filter(|_| id.model == *name);
@@ -305,31 +314,31 @@ fn is_own(model: &Model, template: &Template) -> bool {
     is_steady(&template.text) && template.models().all(|m| m == name) && template.members().all(is_own_member)
 }
 
-fn is_kept_dimension(model: &Model, dimension: &Dimension) -> bool {
+pub(super) fn is_kept_dimension(model: &Model, dimension: &Dimension) -> bool {
     // Of rows that live for a while a range keeps those that lived in it.
     !dimension.sub_query && dimension.since.is_none() && dimension.templates().all(|t| is_own(model, t))
 }
 
-fn is_kept_segment(model: &Model, segment: &Segment) -> bool {
+pub(super) fn is_kept_segment(model: &Model, segment: &Segment) -> bool {
     let unless = model.rows.as_ref().and_then(|rows| rows.unless.as_ref());
     unless != Some(&segment.common.name) && is_own(model, &segment.sql)
 }
 
 /// Whether values of groups give those of larger groups, and are made of rows of the model alone.
-fn is_kept_measure(model: &Model, measure: &Measure) -> bool {
+pub(super) fn is_kept_measure(model: &Model, measure: &Measure) -> bool {
     let is_additive = matches!(measure.ty, MeasureType::Count | MeasureType::Sum | MeasureType::Min | MeasureType::Max);
     is_additive && !is_special(measure) && measure.templates().all(|t| is_own(model, t))
 }
 
 /// Whether a measure is made of other rows than those of its group.
-fn is_special(measure: &Measure) -> bool {
+pub(super) fn is_special(measure: &Measure) -> bool {
     let is_moved = measure.group_by.is_some() || !measure.reduce_by.is_empty() || !measure.add_group_by.is_empty();
     let is_windowed = measure.rolling_window.is_some() || !measure.time_shift.is_empty();
     measure.multi_stage || measure.apart || is_moved || is_windowed
 }
 
 /// Whether each bucket of some is made of whole ones of others.
-fn nests(outer: &Buckets, inner: &Buckets) -> bool {
+pub(crate) fn nests(outer: &Buckets, inner: &Buckets) -> bool {
     if outer == inner {
         return true;
     }
@@ -345,7 +354,7 @@ fn nests(outer: &Buckets, inner: &Buckets) -> bool {
 }
 
 /// Whether buckets of UTC are buckets of the wall time of a zone, too: its clocks differ by whole ones, and change on borders.
-fn fits(tz: Tz, buckets: &Buckets, (from, to): (i64, i64)) -> bool {
+pub(super) fn fits(tz: Tz, buckets: &Buckets, (from, to): (i64, i64)) -> bool {
     if tz == Tz::UTC {
         return true;
     }

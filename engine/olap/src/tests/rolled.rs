@@ -91,7 +91,7 @@ fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
     (OlapEngine::new(engine, Arc::new(layered), load(&[file]).unwrap().0), folders)
 }
 
-async fn ask(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {
+pub(super) async fn ask(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {
     let catalog = olap.catalog();
     let request = Request::parse(query, &catalog, 5_000_000).unwrap();
     let ctx = QueryContext::new(Access::full(), limits());
@@ -127,7 +127,7 @@ async fn explained(olap: &Arc<OlapEngine>, query: &Value) -> Value {
 }
 
 /// Unoptimized, DataFusion's planner wants more stack than a thread of tests has.
-fn on_a_deep_stack(test: impl Future<Output = ()> + Send + 'static) {
+pub(super) fn on_a_deep_stack(test: impl Future<Output = ()> + Send + 'static) {
     let run = move || tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap().block_on(test);
     std::thread::Builder::new().stack_size(64 << 20).spawn(run).unwrap().join().unwrap();
 }

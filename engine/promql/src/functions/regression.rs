@@ -160,9 +160,14 @@ fn constant(values: &[f64]) -> Option<Line> {
 }
 
 /// Compensated sums, side by side.
-fn sums<const N: usize>(values: impl Iterator<Item = [f64; N]>) -> [f64; N] {
+fn sums<const N: usize>(values: impl Iterator<Item = [f64; N]> + Clone) -> [f64; N] {
     let (mut sums, mut lost) = ([0.0; N], [0.0; N]);
-    values.for_each(|values| kahan::inc_all(values, &mut sums, &mut lost));
+    values.clone().for_each(|values| kahan::inc_all_finite(values, &mut sums, &mut lost));
+    // A sum that has left the finite numbers never comes back, so one look at the end says that none did on the way.
+    if !sums.iter().all(|sum| sum.is_finite()) {
+        (sums, lost) = ([0.0; N], [0.0; N]);
+        values.for_each(|values| kahan::inc_all(values, &mut sums, &mut lost));
+    }
     std::array::from_fn(|i| sums[i] + lost[i])
 }
 
@@ -177,6 +182,10 @@ mod tests {
         check("predict_linear(60s; 10)", &s, &[Some(70.0), Some(5.0), None]);
         check("deriv(60s)", &floats(&[(10, f64::INFINITY), (20, f64::INFINITY)]), &[Some(f64::NAN), None, None]);
         check("deriv(60s)", &floats(&[(10, 1.0)]), &[None, None, None]);
+        // Sums of values times seconds that become infinite, those of the values being 0.
+        let far = [1.0, -1e307, 0.0, 1e307, 0.0, -1e307, 1.0, 2.0, 3.0];
+        let s = floats(&far.iter().enumerate().map(|(i, &v)| (20 * i as i64, v)).collect::<Vec<_>>());
+        check("deriv(60s)", &s, &[Some(f64::INFINITY), Some(f64::NEG_INFINITY), Some(0.05)]);
         // Windows in pairs, one left over, and one whose values are all the same.
         let values = [1.0, 4.0, 2.0, 8.0, 5.0, 7.0, 7.0, 7.0, 3.0];
         let s = floats(&values.iter().enumerate().map(|(i, &v)| (20 * i as i64, v)).collect::<Vec<_>>());

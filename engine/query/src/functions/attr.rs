@@ -37,6 +37,11 @@ impl ScalarUDFImpl for Attr {
                 }
                 _ => plan_err!("`attr` reads maps of texts, not `{map}`"),
             },
+            [text, _] if text.is_string() => {
+                plan_err!(
+                    "`attr` reads maps, and `->>` beside them texts that are told to hold JSON: `text::json ->> key`"
+                )
+            }
             _ => plan_err!("`attr` is called as `attr(map, key)`"),
         }
     }

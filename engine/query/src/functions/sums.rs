@@ -1,6 +1,7 @@
 //! `sum` of whole numbers that fails where their type does not hold it: PostgreSQL and DuckDB go on in a wider type, and
 //! DataFusion begins anew at the other end. The rule [`crate::overflow`] puts it in the place of DataFusion's.
 
+use std::collections::HashSet;
 use std::fmt::Debug;
 use std::marker::PhantomData;
 use std::mem::size_of_val;
@@ -91,18 +92,22 @@ impl AggregateUDFImpl for Sum {
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
         let name = format_state_name(args.name, "sum");
-        Ok(vec![Arc::new(Field::new(name, args.return_type().clone(), true))])
+        let kind = args.return_type().clone();
+        let kind = if args.is_distinct { DataType::List(Arc::new(Field::new_list_field(kind, true))) } else { kind };
+        Ok(vec![Arc::new(Field::new(name, kind, true))])
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(match args.return_field.data_type() {
-            DataType::UInt64 => Box::new(One::<UInt64Type>::default()),
-            _ => Box::new(One::<Int64Type>::default()),
+        Ok(match (args.return_field.data_type(), args.is_distinct) {
+            (DataType::UInt64, false) => Box::new(One::<UInt64Type>::default()),
+            (_, false) => Box::new(One::<Int64Type>::default()),
+            (DataType::UInt64, true) => Box::new(Once::<UInt64Type>::default()),
+            (_, true) => Box::new(Once::<Int64Type>::default()),
         })
     }
 
-    fn groups_accumulator_supported(&self, _args: AccumulatorArgs<'_>) -> bool {
-        true
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
@@ -181,6 +186,49 @@ impl<T: Whole> Accumulator for One<T> {
 
     fn supports_retract_batch(&self) -> bool {
         true
+    }
+}
+
+/// The different values of a group, for `sum(DISTINCT x)`.
+#[derive(Debug)]
+struct Once<T> {
+    values: HashSet<i128>,
+    kind: PhantomData<T>,
+}
+
+impl<T> Default for Once<T> {
+    fn default() -> Self {
+        Self { values: HashSet::new(), kind: PhantomData }
+    }
+}
+
+impl<T: Whole> Accumulator for Once<T> {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        self.values.extend(values[0].as_primitive::<T>().iter().flatten().map(T::wide));
+        Ok(())
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        let Some(lists) = states[0].as_list_opt::<i32>() else {
+            return exec_err!("a state of `sum` is of another type");
+        };
+        lists.iter().flatten().try_for_each(|values| self.update_batch(&[values]))
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        let Some(sum) = T::narrow(self.values.iter().sum()) else { return beyond() };
+        ScalarValue::new_primitive::<T>((!self.values.is_empty()).then_some(sum), &T::DATA_TYPE)
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        let value = |value: &i128| ScalarValue::new_primitive::<T>(T::narrow(*value), &T::DATA_TYPE);
+        let values = self.values.iter().map(value).collect::<Result<Vec<_>>>()?;
+        Ok(vec![ScalarValue::List(ScalarValue::new_list_nullable(&values, &T::DATA_TYPE))])
+    }
+
+    fn size(&self) -> usize {
+        // A table has a byte beside each place.
+        size_of_val(self) + self.values.capacity() * (size_of::<i128>() + 1)
     }
 }
 
@@ -275,6 +323,21 @@ mod tests {
         assert!(one.evaluate().unwrap_err().to_string().contains("beyond"));
         one.retract_batch(&[array(vec![Some(i64::MAX)])]).unwrap();
         assert_eq!(one.evaluate().unwrap(), ScalarValue::Int64(Some(1)));
+    }
+
+    #[test]
+    fn each_value_counts_once() {
+        let mut once = Once::<Int64Type>::default();
+        assert_eq!(once.evaluate().unwrap(), ScalarValue::Int64(None));
+        once.update_batch(&[array(vec![Some(5), None, Some(5), Some(-2)])]).unwrap();
+        assert_eq!(once.evaluate().unwrap(), ScalarValue::Int64(Some(3)));
+        let states: Vec<ArrayRef> = once.state().unwrap().iter().map(|state| state.to_array().unwrap()).collect();
+        let mut merged = Once::<Int64Type>::default();
+        merged.update_batch(&[array(vec![Some(5), Some(1)])]).unwrap();
+        merged.merge_batch(&states).unwrap();
+        assert_eq!(merged.evaluate().unwrap(), ScalarValue::Int64(Some(4)));
+        merged.update_batch(&[array(vec![Some(i64::MAX)])]).unwrap();
+        assert!(merged.evaluate().unwrap_err().to_string().contains("beyond"));
     }
 
     #[test]

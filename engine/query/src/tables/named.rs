@@ -16,7 +16,7 @@ use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
 use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
-use quiver_types::{Access, Clock, Domain, Result, SeriesSnapshot, SeriesSource};
+use quiver_types::{Access, Clock, Domain, MillisRange, Result, SeriesSnapshot, SeriesSource};
 
 use super::episodes::EpisodeTable;
 use super::history::HistoryTable;
@@ -25,9 +25,10 @@ use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::processes::{About, ProcessTable};
 use super::resources::ResourceTable;
+use super::rules::RuleTable;
 use super::spans::{Each, SpanTable};
 use super::views::{OPERATIONS, SERVICE_EDGES, TRACES};
-use super::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use super::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
@@ -81,6 +82,7 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ProcessTable(About::Funnel),
     &ResourceTable::Resources,
     &ResourceTable::Relationships,
+    &RuleTable,
 ];
 
 /// What tables read from, at one moment.
@@ -204,6 +206,36 @@ impl TableSnapshot for NamedTables {
         }
         let ask = Ask { sources: &self.0, found: &found, by_domain: request.access, ctx };
         table.open(&ask).await.map(Some)
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        let sources = &self.0;
+        let (logs, spans) = (sources.logs.version()?, sources.spans.version()?);
+        Some(Moment::new(sources.series.version(), logs, spans, Arc::clone(&sources.configured)))
+    }
+
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+        if request.schema.is_some_and(|schema| schema != QUIVER_SCHEMA) {
+            return None;
+        }
+        let sources = &self.0;
+        let rows = match request.name {
+            "spans" => sources.spans.is_unchanged(since.spans, range),
+            "logs" => sources.logs.is_unchanged(since.logs, range),
+            // What a counter rose by within a range goes by the sample before it.
+            "metric_samples" if range == MillisRange::ALL || request.columns.iter().all(|name| name != "increase") => {
+                let now = sources.series.version();
+                let is_past = since.samples.written <= now.written && since.samples.dropped == now.dropped;
+                is_past && sources.series.first_change(since.samples, range).is_none()
+            }
+            // Times of their rows are not those that spans start at.
+            "span_events" | "span_links" | "traces" | "service_edges" | "operations" if range == MillisRange::ALL => {
+                sources.spans.is_unchanged(since.spans, range)
+            }
+            _ => return None,
+        };
+        // What is configured acts on all history.
+        Some(rows && Arc::ptr_eq(&since.configured, &sources.configured))
     }
 
     fn list(&self, access: &DomainAccess) -> Vec<TableEntry> {

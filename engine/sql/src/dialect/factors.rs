@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::bare;
+use super::{bare, keywords};
 use crate::calls::CALLS;
 use crate::parse::normal;
 
@@ -49,6 +49,13 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
         return;
     }
     if CALLS.iter().any(|(known, _)| *known == function) {
+        return;
+    }
+    if function == "pg_get_keywords" && args.args.is_empty() {
+        let Some(subquery) = query(&keywords::query()) else { return };
+        let named = || TableAlias { explicit: true, name: Ident::new(function), columns: Vec::new(), at: None };
+        let alias = Some(alias.take().unwrap_or_else(named));
+        *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
         return;
     }
     let column = alias.as_ref().map_or_else(|| Ident::with_quote('"', function.clone()), |alias| alias.name.clone());

@@ -63,6 +63,15 @@ impl Translator<'_> {
         if name == "rate" {
             with_series(&mut function.args);
         }
+        if let Some(all) = of_all(&name) {
+            function.name = ObjectName::from(vec![Ident::new(all)]);
+        }
+        if matches!(name.as_str(), "percentile_cont" | "percentile_disc")
+            && let Some(found) = percentiles::several(&name, function)?
+        {
+            *place = found;
+            return Ok(());
+        }
         if name == "percentile_disc" {
             if let Some(found) = percentiles::disc(function)? {
                 *place = found;
@@ -110,6 +119,17 @@ impl Translator<'_> {
             ("pg_is_in_recovery", []) => boolean(false),
             ("pg_my_temp_schema" | "txid_current", []) => number(0),
             ("pg_postmaster_start_time" | "pg_conf_load_time", []) => expr("CAST(NULL AS TIMESTAMP WITH TIME ZONE)")?,
+            ("set_config", [name, _, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
+            ("set_config", [_, _, _]) if self.session.backend == 0 => {
+                return Err(Error::invalid(
+                    "`set_config` needs a connection of PostgreSQL's protocol: there is none here",
+                ));
+            }
+            // It is set by now, but while a statement is described.
+            ("set_config", [name, _, _]) => match self.setting(name)? {
+                Some(value) => text(value),
+                None => expr("CAST(NULL AS TEXT)")?,
+            },
             // NULL, and a parameter while a statement is described.
             ("current_setting", [name] | [name, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
             // A row's own: it is looked up where names stand that no statement has.
@@ -124,7 +144,7 @@ impl Translator<'_> {
     }
 
     fn setting(&self, name: &Expr) -> Result<Option<&str>> {
-        let name = literal(name).ok_or_else(|| Error::invalid("`current_setting` takes a constant"))?;
+        let name = literal(name).ok_or_else(|| Error::invalid("the name of a setting is a constant"))?;
         Ok(self.session.settings.get(&name.to_lowercase()).map(String::as_str))
     }
 
@@ -211,6 +231,15 @@ fn with_series(args: &mut FunctionArguments) {
         _ => Expr::Identifier(series),
     };
     list.args.push(FunctionArg::Unnamed(FunctionArgExpr::Expr(series)));
+}
+
+/// The function that does with all items what DataFusion's of PostgreSQL's name does with the first.
+fn of_all(name: &str) -> Option<&'static str> {
+    Some(match name {
+        "array_remove" => "array_remove_all",
+        "array_replace" => "array_replace_all",
+        _ => return None,
+    })
 }
 
 /// `mod(a, b)` as `a % b`.

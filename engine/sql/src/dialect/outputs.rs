@@ -41,7 +41,8 @@ impl VisitorMut for Tables {
     }
 }
 
-fn of_query(query: &mut Query) {
+/// Names the outputs of one query.
+pub(super) fn of_query(query: &mut Query) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let select = loop {

@@ -83,6 +83,11 @@ fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(out)
 }
 
+/// Whether it is a text that is written out.
+pub(super) fn is_written(expr: &Expr) -> bool {
+    matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
+}
+
 /// A constant text, through casts and `||`; the inner none is NULL, or a parameter while a statement is described: it has
 /// no value yet.
 #[expect(clippy::option_option, reason = "no constant, and the constant NULL")]

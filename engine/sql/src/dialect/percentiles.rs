@@ -1,10 +1,26 @@
 //! `percentile_disc(q) WITHIN GROUP (ORDER BY x)`: a value that is there, of any type; the planner has the one between
 //! values (`percentile_cont`) alone.
 
-use datafusion::sql::sqlparser::ast::{Expr, Function};
+use datafusion::sql::sqlparser::ast::{Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
 use quiver_types::{Error, Result};
 
-use super::{arguments, expr, literal};
+use super::{arguments, call, expr, literal};
+
+/// A percentile of each number of `ARRAY[…]`, as a list; none: the function is called with one number.
+pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
+    let FunctionArguments::List(list) = &function.args else { return Ok(None) };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Array(Array { elem, .. })))] = list.args.as_slice() else {
+        return Ok(None);
+    };
+    let one = |q: &Expr| -> Result<Expr> {
+        let mut list = list.clone();
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(q.clone()))];
+        let one = Function { args: FunctionArguments::List(list), ..function.clone() };
+        let put = if name == "percentile_disc" { disc(&one)? } else { None };
+        Ok(put.unwrap_or(Expr::Function(one)))
+    };
+    Ok(Some(call("make_array", elem.iter().map(one).collect::<Result<_>>()?)))
+}
 
 /// The value out of the sorted list of all; none: it is called in another way.
 pub(super) fn disc(function: &Function) -> Result<Option<Expr>> {

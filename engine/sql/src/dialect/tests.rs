@@ -30,6 +30,9 @@ fn what_is_asked_about_the_session() {
     check("select current_schema, pg_catalog.current_schema()", "SELECT 'public', 'public'");
     check("select current_setting('server_version_num')::int / 100", "SELECT '150000'::INT / 100");
     check("select current_setting('nothing', true)", "SELECT NULL");
+    let refused = translated("select set_config('jit', 'off', false)").unwrap_err();
+    assert!(refused.message.contains("`set_config`"), "{refused}");
+    assert!(translated("select word from pg_catalog.pg_get_keywords()").unwrap().contains("abort:U:true"));
     assert!(translated("select current_setting('nothing')").unwrap_err().message.contains("`nothing`"));
 }
 
@@ -124,6 +127,12 @@ fn maps_are_read_as_json() {
         "select a ->> 'b' from t where (t.a ->> 'c') = 'x'",
         "SELECT attr(a, 'b') FROM t WHERE (attr(t.a, 'c')) = 'x'",
     );
+    check(
+        "select a::json ->> 'b', (a -> 'b') ->> 0 from t",
+        "SELECT json_get_text(a::TEXT, 'b'), json_get_text((json_get(a, 'b')), 0) FROM t",
+    );
+    check("select a #> '{b,0}' ->> 'c' from t", "SELECT json_get_text(json_get_path(a, '{b,0}'), 'c') FROM t");
+    check("select '{}' #>> '{b}' from t", "SELECT json_get_path_text('{}', '{b}') FROM t");
 }
 
 #[test]
@@ -138,6 +147,19 @@ fn times_as_postgresql_has_them() {
         "SELECT INTERVAL '3 days -1.5 seconds', INTERVAL '0 years 2 months'",
     );
     check(
+        "select interval '1 day -01:30', '02:03:04.5'::interval, interval '90' minute",
+        "SELECT INTERVAL '1 day -01 hours -30 minutes -0 seconds', \
+         '02 hours 03 minutes 04.5 seconds'::INTERVAL, INTERVAL '90' MINUTE",
+    );
+    check(
+        "select extract(century from t), date_part('decade', t), extract(year from t) from t",
+        "SELECT ((date_part('year', t) + 99) / 100), ((date_part('year', t) + 0) / 10), EXTRACT(YEAR FROM t) FROM t",
+    );
+    check(
+        "select date_trunc('century', t) from t",
+        "SELECT (date_trunc('year', (t)) - INTERVAL '1 year' * ((date_part('year', (t)) + 99) % 100)) FROM t",
+    );
+    check(
         "select date_trunc('day', t, 'Europe/Berlin') from t",
         "SELECT date_trunc('day', CAST(t AS TIMESTAMP WITH TIME ZONE) AT TIME ZONE 'Europe/Berlin') AT TIME ZONE 'UTC' \
          FROM t",
@@ -147,6 +169,19 @@ fn times_as_postgresql_has_them() {
 #[test]
 fn operators_and_types_of_postgresql() {
     check("select a && b, mod(a, 2) from t", "SELECT array_has_any(a, b), ((a) % (2)) FROM t");
+    check(
+        "select array_remove(a, 1), array_replace(a, 1, 2) from t",
+        "SELECT array_remove_all(a, 1), array_replace_all(a, 1, 2) FROM t",
+    );
+    check(
+        "select '{1,\"a b\",NULL}'::text[], '{}'::int[], '{{1}}'::int[] from t",
+        "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
+    );
+    check(
+        "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
+        "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
+         SUBSTRING(a FROM 2 FOR 3) FROM t",
+    );
     check("select a at time zone 'Asia/Tokyo' from t", "SELECT at_time_zone(a, 'Asia/Tokyo') FROM t");
     check("select a similar to 'b%' from t", "SELECT ((a) ~ '(?s)^(?:b.*)$') FROM t");
     check("select a not similar to 'b' from t", "SELECT ((a) !~ '(?s)^(?:b)$') FROM t");
@@ -166,7 +201,16 @@ fn clauses_that_the_planner_reads_otherwise() {
         "select generate_series from generate_series(1, 2)",
         "SELECT generate_series FROM generate_series(1, 2) AS \"generate_series\" (\"generate_series\")",
     );
+    check("select count(*) from t group by ()", "SELECT count(*) FROM t");
+    check("select 1 from t group by ()", "SELECT 1 FROM t HAVING count(*) >= 0");
+    check(
+        "select 1 from t where a > 0 and (a, b) in (select c, 1 from u)",
+        "SELECT 1 FROM t WHERE a > 0 AND EXISTS (SELECT 1 FROM (SELECT c, 1 AS \"?column?\" FROM u) AS \"rows\" \
+         (\"of row 1\", \"of row 2\") WHERE \"rows\".\"of row 1\" = (a) AND \"rows\".\"of row 2\" = (b))",
+    );
     for wrong in [
+        "select 1 from t where (a, b) not in (select c, d from u)",
+        "select 1 from t where a = 1 or (a, b) in (select c, d from u)",
         "select a from t fetch first 2 rows with ties",
         "select a from t except all select b from u",
         "select * from (select a from t intersect all select b from u) s",
@@ -183,6 +227,11 @@ fn percentiles_of_values_that_are_there() {
         "select percentile_disc(0.5) within group (order by a desc) from t",
         "SELECT array_element(array_agg(a ORDER BY a DESC) FILTER (WHERE a IS NOT NULL), \
          CAST(greatest(CEIL(0.5 * count(a) FILTER (WHERE a IS NOT NULL)), 1) AS BIGINT)) FROM t",
+    );
+    check(
+        "select percentile_cont(array[0.5, 0.9]) within group (order by a) from t",
+        "SELECT make_array(percentile_cont(0.5) WITHIN GROUP (ORDER BY a), \
+         percentile_cont(0.9) WITHIN GROUP (ORDER BY a)) FROM t",
     );
     let beyond = translated("select percentile_disc(1.5) within group (order by a) from t").unwrap_err();
     assert!(beyond.message.contains("from 0 to 1"), "{beyond}");

@@ -95,6 +95,11 @@ impl Translator<'_> {
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
+        if matches!(data_type, DataType::Array(_))
+            && let Some(items) = literal(inner).and_then(items_of)
+        {
+            **inner = call("make_array", items);
+        }
         let Some(kind) = name_of(data_type).as_deref().and_then(kind) else {
             if let Some(plain) = plain(data_type) {
                 *data_type = plain;
@@ -215,6 +220,45 @@ fn function_of(name: &str) -> Result<i64> {
 fn namespace_of(name: &str) -> Result<i64> {
     let known = SCHEMAS.iter().find(|schema| **schema == name).map(|schema| schema_oid(schema));
     known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
+}
+
+/// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
+fn items_of(written: &str) -> Option<Vec<Expr>> {
+    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
+    let mut end = |item: &mut String, is_quoted: &mut bool| {
+        let found = std::mem::take(item);
+        let was_quoted = std::mem::take(is_quoted);
+        let found = if was_quoted { found } else { found.trim().to_owned() };
+        let is_null = !was_quoted && found.eq_ignore_ascii_case("null");
+        items.push(if is_null { Expr::Value(Value::Null.into()) } else { text(&found) });
+        was_quoted || !found.is_empty()
+    };
+    if inner.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => item.push(letters.next()?),
+            '"' => {
+                if !is_quoted {
+                    item.clear();
+                }
+                (open, is_quoted) = (!open, true);
+            }
+            '{' | '}' if !open => return None,
+            ',' if !open => {
+                if !end(&mut item, &mut is_quoted) {
+                    return None;
+                }
+            }
+            other if is_quoted && !open && other.is_whitespace() => {}
+            other => item.push(other),
+        }
+    }
+    let is_whole = end(&mut item, &mut is_quoted) && !open;
+    is_whole.then_some(items)
 }
 
 /// The parts of a name as SQL writes it: `a."B.c"`.

@@ -3,16 +3,18 @@
 //! For filters and languages every value is text. Typed values are written only when their text comes back exactly, so
 //! a filter may compare numbers where its hints allow, and anything else asks the text.
 
+use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{
     Array, ArrayRef, BooleanArray, BooleanBufferBuilder, DictionaryArray, FixedSizeBinaryArray, Float64Array,
-    Int64Array, StringArray, StringViewArray, UInt32Array, make_view,
+    Int64Array, StringArray, StringBuilder, StringViewArray, UInt32Array, make_view,
 };
 use arrow::buffer::{BooleanBuffer, NullBuffer};
 use arrow::compute::{concat, filter};
 use arrow::datatypes::{DataType, UInt32Type};
+use foldhash::fast::FixedState;
 use quiver_types::logs::{ID_BYTES, Stored};
 
 use super::text;
@@ -202,6 +204,23 @@ impl Column {
         }
     }
 
+    /// The same for the rows of a range.
+    pub(crate) fn for_each_within(&self, rows: &BooleanBuffer, within: Range<usize>, mut f: impl FnMut(usize, usize)) {
+        let mut base = 0;
+        let whole = 0..rows.len() as u32;
+        for range in self.at.as_deref().map_or(std::slice::from_ref(&whole), Vec::as_slice) {
+            let (first, last) = (range.start as usize, range.end as usize);
+            if first >= within.end {
+                return;
+            }
+            let (start, end) = (first.max(within.start), last.min(within.end));
+            if start < end {
+                rows.slice(start, end - start).set_indices().for_each(|i| f(start + i, base + start - first + i));
+            }
+            base += range.len();
+        }
+    }
+
     /// Sets the rows of which the value passes; `rows` says which are of interest.
     pub(crate) fn select(&self, rows: &BooleanBuffer, mut passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
         let mut bits = BooleanBufferBuilder::new(rows.len());
@@ -366,9 +385,40 @@ impl Values {
             Self::Int(a) => Stored::Int(a.clone()),
             Self::Float(a) => Stored::Float(a.clone()),
             Self::Hex(a) if a.value_length() as usize == ID_BYTES => Stored::Id(a.clone()),
-            Self::Text(_) | Self::Ipv4(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
+            Self::Ipv4(a) => coded_addresses(a).map_or_else(|| Stored::Text(self.to_text(rows)), Stored::Coded),
+            Self::Text(_) | Self::Time(..) | Self::Hex(_) => Stored::Text(self.to_text(rows)),
         }
     }
+}
+
+/// Rows after which addresses that hardly come again are no longer coded.
+const ADDRESSES_TRIED: usize = 4096;
+
+/// Addresses by code: whoever groups by them has no text to compare, and each is written once. `None`: most of them
+/// differ.
+fn coded_addresses(array: &UInt32Array) -> Option<DictionaryArray<UInt32Type>> {
+    let mut known: HashMap<u32, u32, FixedState> = HashMap::default();
+    let mut keys: Vec<u32> = Vec::with_capacity(array.len());
+    let (mut texts, mut text) = (StringBuilder::new(), String::new());
+    for (row, address) in array.values().iter().enumerate() {
+        if row == ADDRESSES_TRIED && known.len() * 4 > row * 3 {
+            return None;
+        }
+        if array.is_null(row) {
+            keys.push(0);
+            continue;
+        }
+        let next = known.len() as u32;
+        let code = *known.entry(*address).or_insert(next);
+        if code == next {
+            text.clear();
+            text::write_ipv4(*address, &mut text);
+            texts.append_value(&text);
+        }
+        keys.push(code);
+    }
+    let keys = UInt32Array::new(keys.into(), array.nulls().cloned());
+    Some(DictionaryArray::new(keys, Arc::new(texts.finish())))
 }
 
 /// Makes a coded column of codes and their texts.
@@ -426,6 +476,21 @@ mod tests {
     }
 
     #[test]
+    fn addresses_that_come_again_are_coded() {
+        let of = |rows: u32, apart: u32| -> Values {
+            Values::Ipv4((0..rows).map(|row| (row % 7 > 0).then_some(row % apart)).collect())
+        };
+        let Stored::Coded(few) = of(10_000, 100).to_stored(10_000) else { panic!("by code") };
+        assert_eq!((few.len(), few.values().len(), few.null_count()), (10_000, 100, 10_000usize.div_ceil(7)));
+        let rows = |values: &Values| texts(values, 10_000);
+        assert_eq!(rows(&Values::Coded(few)), rows(&of(10_000, 100)));
+        let Stored::Text(many) = of(10_000, 9_000).to_stored(10_000) else { panic!("as text") };
+        assert_eq!(rows(&Values::Text(many)), rows(&of(10_000, 9_000)));
+        let none = Values::Ipv4(vec![None, None].into()).to_stored(2);
+        assert!(matches!(none, Stored::Coded(array) if array.null_count() == 2));
+    }
+
+    #[test]
     fn pages_are_put_together() {
         let pages = |a: Values, b: Values| Values::concat(&[(a, 2), (b, 1)]).expect("of one column");
         let time = |v: Vec<i64>| Values::Time(v.into(), Some(0));
@@ -442,5 +507,13 @@ mod tests {
         let rows = BooleanBuffer::collect_bool(8, |i| i == 3 || i == 6 || i == 0);
         assert_eq!(column.select(&rows, |at| at > 0).set_indices().collect::<Vec<_>>(), [3, 6]);
         assert_eq!(texts(&column.gather(&rows).expect("filters"), 2), ["11", "20"]);
+        let within = |column: &Column, range: Range<usize>| {
+            let mut found = Vec::new();
+            column.for_each_within(&rows, range, |row, at| found.push((row, at)));
+            found
+        };
+        let (all, first, last) = (within(&column, 0..8), within(&column, 0..4), within(&column, 4..8));
+        assert_eq!((all, first, last), (vec![(3, 1), (6, 2)], vec![(3, 1)], vec![(6, 2)]));
+        assert_eq!(within(&Column::whole(Values::Missing), 1..7), [(3, 3), (6, 6)]);
     }
 }

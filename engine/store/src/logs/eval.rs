@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, BooleanBufferBuilder};
+use arrow::array::{Array, BooleanBufferBuilder, StringViewArray};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
 use quiver_types::Matcher;
@@ -138,27 +138,70 @@ fn cost(filter: &LogFilter) -> u32 {
     }
 }
 
-/// The same as [`matching`], in slices of the rows where every value is asked for itself.
+/// The same as [`matching`], in slices of the rows where every value is asked for itself. A slice costs what its own rows
+/// do: blocks have very many of them.
 async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: BooleanBuffer) -> BooleanBuffer {
-    let one_by_one = matches!(column.values, Values::Text(_)) && !matcher.hints().present;
-    if !one_by_one {
-        return matching(column, matcher, &rows);
-    }
-    let mut found = BooleanBuffer::new_unset(rows.len());
+    let array = match &column.values {
+        Values::Text(array) if !matcher.hints().present => array,
+        _ => return matching(column, matcher, &rows),
+    };
+    let texts = TextMatch::of(array, matcher);
+    let mut found = BooleanBufferBuilder::new(rows.len());
+    found.append_n(rows.len(), false);
     let (mut start, mut len) = (0, SLICE_ROWS / 16);
     while start < rows.len() {
         let end = rows.len().min(start + len);
-        let slice = within(&rows, start, end);
-        if !none(&slice) {
-            let began = Instant::now();
-            found = &found | &matching(column, matcher, &slice);
+        let (began, mut any) = (Instant::now(), false);
+        column.for_each_within(&rows, start..end, |row, at| {
+            any = true;
+            if texts.matches(at) {
+                found.set_bit(row, true);
+            }
+        });
+        if any {
             len = if began.elapsed() > SLICE_TIME { len / 4 } else { len * 2 };
             len = len.clamp(SLICE_ROWS_MIN, SLICE_ROWS);
             tokio::task::yield_now().await;
         }
         start = end;
     }
-    found
+    found.finish()
+}
+
+/// Bytes of a text that its view holds, whatever its length.
+const VIEW_PREFIX: usize = 4;
+
+/// A matcher of the texts of a column.
+struct TextMatch<'a> {
+    array: &'a StringViewArray,
+    matcher: &'a dyn ValueMatcher,
+    /// Whether a missing value matches, where there are any.
+    missing: Option<bool>,
+    /// Which of the first bytes of a value must be what: the view tells without a look at the text, which is far away.
+    prefix: (u32, u32),
+}
+
+impl<'a> TextMatch<'a> {
+    fn of(array: &'a StringViewArray, matcher: &'a dyn ValueMatcher) -> Self {
+        let missing = array.nulls().filter(|n| n.null_count() > 0).map(|_| matcher.matches(""));
+        let (mut mask, mut begin) = ([0; VIEW_PREFIX], [0; VIEW_PREFIX]);
+        let starts = matcher.hints().starts.unwrap_or_default();
+        for (i, byte) in starts.bytes().take(VIEW_PREFIX).enumerate() {
+            (mask[i], begin[i]) = (u8::MAX, byte);
+        }
+        Self { array, matcher, missing, prefix: (u32::from_le_bytes(mask), u32::from_le_bytes(begin)) }
+    }
+
+    #[inline]
+    fn matches(&self, at: usize) -> bool {
+        match self.missing {
+            Some(missing) if self.array.is_null(at) => missing,
+            _ => {
+                let begin = (self.array.views()[at] >> 32) as u32;
+                begin & self.prefix.0 == self.prefix.1 && self.matcher.matches(self.array.value(at))
+            }
+        }
+    }
 }
 
 /// Clears all rows outside of a range.
@@ -183,11 +226,8 @@ fn matching(column: &Column, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -
         Values::Missing => whole(rows, missing()),
         Values::Constant(value) => whole(rows, matcher.matches(value)),
         Values::Text(array) => {
-            let empty = array.nulls().filter(|n| n.null_count() > 0).map(|_| missing());
-            column.select(rows, |at| match empty {
-                Some(empty) if array.is_null(at) => empty,
-                _ => matcher.matches(array.value(at)),
-            })
+            let texts = TextMatch::of(array, matcher);
+            column.select(rows, |at| texts.matches(at))
         }
         Values::Coded(array) => {
             let Some(texts) = dictionary(array) else { return whole(rows, missing()) };

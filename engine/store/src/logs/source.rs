@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use quiver_types::logs::{LogSnapshot, LogSource, StreamId, StreamInfo, StreamSelector};
-use quiver_types::{Access, LabelSet, ReadStats, Result};
+use quiver_types::{Access, LabelSet, MillisRange, ReadStats, Result, Version};
 
 use super::choose::StreamTest;
 use super::live::LiveStreams;
@@ -28,7 +28,7 @@ impl StoreLogs {
 
 impl LogSource for StoreLogs {
     fn snapshot(&self) -> Arc<dyn LogSnapshot> {
-        Arc::new(StoreLogSnapshot { snapshot: self.shared.snapshot() })
+        Arc::new(StoreLogSnapshot { snapshot: self.shared.snapshot(), shared: Arc::clone(&self.shared) })
     }
 }
 
@@ -36,6 +36,7 @@ impl LogSource for StoreLogs {
 #[derive(Debug)]
 pub struct StoreLogSnapshot {
     pub(super) snapshot: Snapshot,
+    pub(super) shared: Arc<Shared>,
 }
 
 #[async_trait]
@@ -62,6 +63,14 @@ impl LogSnapshot for StoreLogSnapshot {
         }
         parts::streams(&self.snapshot, access, selector, range, stats, &mut found).await?;
         Ok(found.into_iter().map(|(id, labels)| StreamInfo { id, labels }).collect())
+    }
+
+    fn version(&self) -> Option<Version> {
+        Some(self.snapshot.version())
+    }
+
+    fn is_unchanged(&self, since: Version, range: MillisRange) -> bool {
+        self.snapshot.is_unchanged(&self.shared, self.shared.log_changes(), since, range)
     }
 
     fn as_any(&self) -> &(dyn Any + Send + Sync) {

@@ -271,12 +271,19 @@ fn batch_rows(scan: &Scan) -> usize {
     if narrow { NARROW_BATCH_ROWS } else { BATCH_ROWS }
 }
 
+/// Steps that are looked at together before each is by itself.
+const STEPS_AT_ONCE: usize = 64;
+
 /// Cuts the rows that are set into windows of so many at most, and of so many bytes where those of a row are told.
 fn windows(rows: &BooleanBuffer, most: usize, row_bytes: &[f32]) -> VecDeque<Range<usize>> {
     let mut out = VecDeque::new();
     let step = if row_bytes.is_empty() { most / 2 } else { STEP_ROWS };
     let (mut start, mut count, mut bytes) = (0, 0, 0.0);
-    for at in (0..rows.len()).step_by(step) {
+    // Where few rows are set, most steps have none: those are passed over many at once.
+    let far = step * STEPS_AT_ONCE;
+    let any = |from: &usize| rows.slice(*from, far.min(rows.len() - from)).count_set_bits() > 0;
+    let parts = (0..rows.len()).step_by(far).filter(any);
+    for at in parts.flat_map(|from| (from..rows.len().min(from + far)).step_by(step)) {
         let len = step.min(rows.len() - at);
         let here = rows.slice(at, len).count_set_bits();
         let bytes_here = here as f32 * row_bytes.get(at / step).unwrap_or(&0.0);
@@ -317,5 +324,11 @@ mod tests {
         assert!(by_bytes.iter().all(|w| bytes(w) <= WINDOW_BYTES) && by_bytes.len() > whole.len());
         assert_eq!(first(rows.clone(), 10).set_indices().collect::<Vec<_>>(), all_of(&whole)[..10]);
         assert!(windows(&BooleanBuffer::new_unset(10), BATCH_ROWS, &[]).is_empty());
+        // Few rows, far apart, at both ends too.
+        let few = BooleanBuffer::collect_bool(100_000, |i| [0, 31, 2048, 70_001, 99_999].contains(&i));
+        for own in [Vec::new(), row_bytes.clone()] {
+            let found = windows(&few, BATCH_ROWS, &own);
+            assert_eq!((found.len(), found.front().cloned()), (1, Some(0..few.len())));
+        }
     }
 }

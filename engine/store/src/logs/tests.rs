@@ -16,7 +16,7 @@ use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogOrder, MSG, REST, STREAM, STREAM_ID, Stored, StreamSelector, TIME,
     TimePredicate,
 };
-use quiver_types::{Clock, LogsBatch, Matcher, Millis, RunShared};
+use quiver_types::{Clock, LogsBatch, Matcher, Millis, MillisRange, RunShared};
 
 use super::*;
 use crate::settings::{CompactionSettings, StoreSettings};
@@ -254,5 +254,21 @@ async fn absurd_times_are_dropped_and_counted() {
     assert_eq!(outcome.refused, refused);
     let empty = store.write_logs(LogsBatch::default()).await.expect("nothing to do");
     assert_eq!(empty.rows, 0);
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_range_is_unchanged_until_logs_come_to_it() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    let source = store.logs();
+    let (here, there) = (MillisRange::new(T0 / 1_000_000, T0 / 1_000_000 + 9_000), MillisRange::new(i64::MIN, 0));
+    let since = source.snapshot().version().expect("a moment");
+    store.write_logs(sample().batches(300).remove(0)).await.expect("written");
+    let now = source.snapshot();
+    assert!(!now.is_unchanged(since, here) && now.is_unchanged(since, there));
+    let since = now.version().expect("a moment");
+    store.flush_all().await.expect("flushed");
+    assert!(source.snapshot().is_unchanged(since, MillisRange::ALL), "rows were moved");
     store.close(Duration::from_secs(10)).await;
 }

@@ -118,7 +118,13 @@ pub(crate) fn write_ipv4(address: u32, out: &mut String) {
         if i > 0 {
             out.push('.');
         }
-        pad(u64::from(byte), 1, out);
+        if byte >= 100 {
+            out.push(char::from(b'0' + byte / 100));
+        }
+        if byte >= 10 {
+            out.push(char::from(b'0' + byte / 10 % 10));
+        }
+        out.push(char::from(b'0' + byte % 10));
     }
 }
 
@@ -254,7 +260,7 @@ mod tests {
         for bad in ["", "2.50", ".5", "5.", "1e3", "NaN", "inf", "1-2", "0.1000000000000000055511151231257827"] {
             assert_eq!(read_float(bad, &mut buffer), None, "{bad}");
         }
-        for good in ["0.0.0.0", "255.255.255.255", "10.20.30.4"] {
+        for good in ["0.0.0.0", "255.255.255.255", "10.20.30.4", "9.99.100.105"] {
             let mut out = String::new();
             write_ipv4(read_ipv4(good).expect(good), &mut out);
             assert_eq!(out, good);

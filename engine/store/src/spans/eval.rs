@@ -1,6 +1,7 @@
 //! Evaluates a filter over a set of rows, by columns where it can: what is cheap narrows first.
 
-use arrow::array::FixedSizeBinaryArray;
+use arrow::array::{BooleanArray, FixedSizeBinaryArray};
+use arrow::buffer::BooleanBuffer;
 use quiver_types::Access;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 
@@ -47,6 +48,11 @@ pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access)
     keep
 }
 
+/// Gives the rows that are kept as bits, made a word at a time.
+pub(crate) fn mask(keep: &[bool]) -> BooleanArray {
+    BooleanArray::new(BooleanBuffer::collect_bool(keep.len(), |row| keep[row]), None)
+}
+
 /// Lower goes first.
 fn cost(filter: &SpanFilter) -> u8 {
     match filter {
@@ -58,12 +64,21 @@ fn cost(filter: &SpanFilter) -> u8 {
     }
 }
 
+/// Keeps, of the rows that are kept, those that pass a test which costs more than a glance.
+fn by_row(keep: &mut [bool], test: impl Fn(usize) -> bool) {
+    for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
+        *keep = test(i);
+    }
+}
+
+/// The same by a test so cheap that it is put to all rows: whether each is still kept is harder to foresee.
+fn at_once(keep: &mut [bool], test: impl Fn(usize) -> bool) {
+    for (i, keep) in keep.iter_mut().enumerate() {
+        *keep &= test(i);
+    }
+}
+
 fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
-    let mut by_row = |test: &dyn Fn(usize) -> bool| {
-        for (i, keep) in keep.iter_mut().enumerate().filter(|(_, k)| **k) {
-            *keep = test(i);
-        }
-    };
     match filter {
         SpanFilter::All | SpanFilter::Once => {}
         SpanFilter::None => keep.fill(false),
@@ -84,23 +99,23 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             keep.iter_mut().zip(not).for_each(|(keep, not)| *keep &= !not);
         }
         SpanFilter::Traces(ids) => match set.traces() {
-            Some(traces) => by_row(&|i| {
+            Some(traces) => by_row(keep, |i| {
                 let id = traces.value(i);
                 ids.binary_search_by(|known| known.as_slice().cmp(id)).is_ok()
             }),
             None => keep.fill(false),
         },
-        SpanFilter::Starts(min, max) => by_row(&|i| (*min..=*max).contains(&set.times(i).0)),
-        SpanFilter::Overlaps(min, max) => by_row(&|i| {
+        SpanFilter::Starts(min, max) => at_once(keep, |i| (*min..=*max).contains(&set.times(i).0)),
+        SpanFilter::Overlaps(min, max) => at_once(keep, |i| {
             let (start, end) = set.times(i);
             start <= *max && end >= *min
         }),
-        SpanFilter::Duration(min, max) => by_row(&|i| (*min..=*max).contains(&set.duration(i))),
-        SpanFilter::Kinds(kinds) => by_row(&|i| kinds.contains(&set.kind(i))),
-        SpanFilter::Status(status) => by_row(&|i| set.status(i) == *status),
-        SpanFilter::Root => by_row(&|i| set.is_root(i)),
-        SpanFilter::Received(max) => by_row(&|i| set.received(i) <= *max),
-        SpanFilter::EventName(test) => by_row(&|i| set.event_name(i, test)),
+        SpanFilter::Duration(min, max) => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
+        SpanFilter::Kinds(kinds) => at_once(keep, |i| kinds.contains(&set.kind(i))),
+        SpanFilter::Status(status) => at_once(keep, |i| set.status(i) == *status),
+        SpanFilter::Root => by_row(keep, |i| set.is_root(i)),
+        SpanFilter::Received(max) => at_once(keep, |i| set.received(i) <= *max),
+        SpanFilter::EventName(test) => by_row(keep, |i| set.event_name(i, test)),
         SpanFilter::Service(test) => {
             let shown = |text: &str| test.matches(if text.is_empty() { "unknown_service" } else { text });
             set.text(TextColumn::Service, keep, &shown);

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, BooleanArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringViewArray};
+use arrow::array::{ArrayRef, AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringViewArray};
 use arrow::compute::{filter, filter_record_batch};
 use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use quiver_types::SpansBatch;
@@ -11,7 +11,7 @@ use quiver_types::spans::{
     code_each, context_column, events, links, schema_of,
 };
 
-use super::eval::{SpanSet, TextColumn};
+use super::eval::{SpanSet, TextColumn, mask};
 use crate::error::{Context, Error, Result};
 
 /// A batch with its columns at hand.
@@ -20,6 +20,9 @@ pub(crate) struct LiveRows<'b> {
     batch: &'b SpansBatch,
     starts: &'b [i64],
     ends: &'b [i64],
+    received: &'b [i64],
+    kinds: &'b [u8],
+    statuses: &'b [u8],
     contexts: &'b [u32],
 }
 
@@ -27,12 +30,14 @@ impl<'b> LiveRows<'b> {
     pub(crate) fn new(batch: &'b SpansBatch) -> Self {
         let times = |name: &str| &**batch.spans[name].as_primitive::<Int64Type>().values();
         let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
-        Self { batch, starts: times("start"), ends: times("end"), contexts }
+        let codes = |name: &str| &**batch.spans[name].as_primitive::<UInt8Type>().values();
+        let (starts, ends, received) = (times("start"), times("end"), times("received"));
+        Self { batch, starts, ends, received, kinds: codes("kind"), statuses: codes("status"), contexts }
     }
 
     /// Makes the columns of an answer of the rows that are kept.
     pub(crate) fn project(&self, keep: &[bool], columns: &[SpanColumn]) -> Result<RecordBatch> {
-        let mask = BooleanArray::from(keep.to_vec());
+        let mask = mask(keep);
         let failed = "cannot filter live spans";
         let references = filter(&self.batch.spans["context"], &mask).internal(failed)?;
         let arrays = columns.iter().map(|column| -> Result<ArrayRef> {
@@ -122,15 +127,15 @@ impl SpanSet for LiveRows<'_> {
     }
 
     fn received(&self, row: usize) -> i64 {
-        self.batch.spans["received"].as_primitive::<Int64Type>().value(row)
+        self.received[row]
     }
 
     fn kind(&self, row: usize) -> u8 {
-        self.batch.spans["kind"].as_primitive::<UInt8Type>().value(row)
+        self.kinds[row]
     }
 
     fn status(&self, row: usize) -> u8 {
-        self.batch.spans["status"].as_primitive::<UInt8Type>().value(row)
+        self.statuses[row]
     }
 
     fn is_root(&self, row: usize) -> bool {

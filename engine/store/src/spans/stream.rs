@@ -323,12 +323,23 @@ impl OpenPart {
 }
 
 /// Gives the rows of ranges that are kept, as ranges.
-fn left(step: &[Range<u64>], keep: &[bool]) -> Vec<Range<u64>> {
+fn left(step: &[Range<u64>], mut keep: &[bool]) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
-    for (row, _) in step.iter().cloned().flatten().zip(keep).filter(|(_, keep)| **keep) {
-        match out.last_mut() {
-            Some(last) if last.end == row => last.end = row + 1,
-            _ => out.push(row..row + 1),
+    for range in step {
+        let (mut here, rest) = keep.split_at(keep.len().min((range.end - range.start) as usize));
+        keep = rest;
+        let mut row = range.start;
+        // From run to run: a look at each row by itself would cost as much as to read it.
+        while let Some(skipped) = here.iter().position(|keep| *keep) {
+            here = &here[skipped..];
+            let run = here.iter().position(|keep| !*keep).unwrap_or(here.len());
+            here = &here[run..];
+            let start = row + skipped as u64;
+            row = start + run as u64;
+            match out.last_mut() {
+                Some(last) if last.end == start => last.end = row,
+                _ => out.push(start..row),
+            }
         }
     }
     out
@@ -443,7 +454,18 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::{left, share};
+
+    #[test]
+    fn what_is_left_are_runs() {
+        let keep = |text: &str| text.bytes().map(|b| b == b'x').collect::<Vec<_>>();
+        assert_eq!(left(&[3..8], &keep("xx.x.")), [3..5, 6..7]);
+        // A run goes on in the next range where that begins at its end, and there alone.
+        assert_eq!(left(&[0..2, 2..4, 9..12], &keep(".xx..xx")), [1..3, 10..12]);
+        assert_eq!(left(&[0..2, 5..7], &keep("xxxx")), [0..2, 5..7]);
+        assert!(left(&[0..3], &keep("...")).is_empty());
+        assert!(left(&[], &[]).is_empty());
+    }
 
     #[test]
     fn shares_are_even_and_in_order() {

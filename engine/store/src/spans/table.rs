@@ -13,7 +13,7 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, TagRequest, schema_of};
-use quiver_types::{Access, Error, ReadStats, Result};
+use quiver_types::{Access, Error, MillisRange, ReadStats, Result, Version};
 
 use super::exec::SpansExec;
 use super::repeats::Repeats;
@@ -39,19 +39,28 @@ impl SpanSnapshots {
 
 impl SpanSource for SpanSnapshots {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot> {
-        let (live, repeats) = (Arc::clone(&self.live), Arc::clone(&self.repeats));
-        Arc::new(Pinned { snapshot: self.shared.snapshot(), live, repeats })
+        let (shared, live, repeats) = (Arc::clone(&self.shared), Arc::clone(&self.live), Arc::clone(&self.repeats));
+        Arc::new(Pinned { snapshot: shared.snapshot(), shared, live, repeats })
     }
 }
 
 #[derive(Debug)]
 pub(super) struct Pinned {
     pub(super) snapshot: Snapshot,
+    shared: Arc<Shared>,
     live: Arc<LiveRollup>,
     repeats: Arc<Repeats>,
 }
 
 impl SpanSnapshot for Pinned {
+    fn version(&self) -> Option<Version> {
+        Some(self.snapshot.version())
+    }
+
+    fn is_unchanged(&self, since: Version, range: MillisRange) -> bool {
+        self.snapshot.is_unchanged(&self.shared, self.shared.span_changes(), since, range)
+    }
+
     fn as_any(&self) -> &(dyn Any + Send + Sync) {
         self
     }

@@ -22,7 +22,7 @@ use hashbrown::{HashMap, HashSet};
 use quiver_types::SpansBatch;
 use quiver_types::spans::{
     Attributes, Place, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, Value, events,
-    links, tag_kind, tag_schema,
+    links, tag_kind, tag_schema, tag_value_kind,
 };
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -47,7 +47,8 @@ struct Tally {
     request: TagRequest,
     /// By place.
     tags: [HashMap<String, Tag, FixedState>; Place::ALL.len()],
-    values: HashMap<String, u64, FixedState>,
+    /// Spans and types of values.
+    values: HashMap<String, (u64, u8), FixedState>,
     /// About what all that takes in memory.
     bytes: usize,
     /// Rows so far; a key of several events counts its span once.
@@ -83,11 +84,12 @@ impl Tally {
         }
     }
 
-    fn value(&mut self, value: &str, spans: u64) {
+    fn value(&mut self, value: &str, spans: u64, kind: u8) {
         if let Some(known) = self.values.get_mut(value) {
-            *known += spans;
+            known.0 += spans;
+            known.1 |= kind;
         } else if self.values.len() < TAG_VALUES_MAX {
-            self.values.insert(value.to_owned(), spans);
+            self.values.insert(value.to_owned(), (spans, kind));
             self.bytes += value.len() + TAG_BYTES;
         }
     }
@@ -96,16 +98,21 @@ impl Tally {
     fn note(&mut self, place: Place, key: &str, value: Value<'_>, spans: u64) {
         match &self.request.key {
             None => self.tag(place, key, value, spans, None),
-            Some(wanted) if wanted == key => self.value(&value.text(), spans),
+            Some(wanted) if wanted == key => self.value(&value.text(), spans, tag_value_kind(value)),
             Some(_) => {}
         }
     }
 
     /// Counts the values that one span has of the key, each once.
-    fn of_span(&mut self, mut found: Vec<String>) {
+    fn of_span(&mut self, mut found: Vec<(String, u8)>) {
         found.sort_unstable();
         found.dedup();
-        found.iter().for_each(|value| self.value(value, 1));
+        let mut last = None;
+        for (value, kind) in &found {
+            // A value of two types is one value of the span.
+            let is_new = last.replace(value) != Some(value);
+            self.value(value, u64::from(is_new), *kind);
+        }
     }
 
     fn live(&mut self, batch: &SpansBatch, keep: &[bool]) {
@@ -124,7 +131,7 @@ impl Tally {
                 let mut found = Vec::new();
                 let mut look = |bytes: &[u8]| {
                     let values = Attributes::read(bytes).filter(|(key, _)| *key == wanted);
-                    found.extend(values.map(|(_, value)| value.text().into_owned()));
+                    found.extend(values.map(|(_, value)| (value.text().into_owned(), tag_value_kind(value))));
                 };
                 for place in &places {
                     match place {
@@ -136,7 +143,7 @@ impl Tally {
                     }
                 }
                 if wanted == "service.name" && places.contains(&Place::Resource) {
-                    found.extend(service(context).map(str::to_owned));
+                    found.extend(service(context).map(|name| (name.to_owned(), tag_value_kind(Value::Text(name)))));
                 }
                 self.of_span(found);
             }
@@ -194,7 +201,7 @@ impl Tally {
                 let mut found = Vec::new();
                 let mut look = |key: &str, value: Value<'_>| {
                     if key == wanted {
-                        found.push(value.text().into_owned());
+                        found.push((value.text().into_owned(), tag_value_kind(value)));
                     }
                 };
                 columns.iter().for_each(|(_, column)| column.each(i, &mut look));
@@ -266,7 +273,7 @@ impl Tally {
             }
         }
         self.bytes = 0;
-        rows.extend(self.values.drain().map(|(value, spans)| (0, value, 0, spans, Vec::new())));
+        rows.extend(self.values.drain().map(|(value, (spans, kinds))| (0, value, kinds, spans, Vec::new())));
         let columns: Vec<ArrayRef> = vec![
             Arc::new(UInt8Array::from_iter_values(rows.iter().map(|r| r.0))),
             Arc::new(StringArray::from_iter_values(rows.iter().map(|r| &r.1))),

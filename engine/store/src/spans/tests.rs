@@ -18,7 +18,7 @@ use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
     SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
 };
-use quiver_types::{Access, Clock, ReadStats, SpansBatch};
+use quiver_types::{Access, Clock, MillisRange, ReadStats, SpansBatch};
 
 use crate::{Store, StoreSettings, spans_table};
 
@@ -272,5 +272,28 @@ async fn repeats_are_left_out() {
     store.compact_all(true).await.unwrap();
     assert_eq!(count().await, 151, "compacted");
     assert_eq!(store.visible().table("spans").iter().map(|p| p.meta.rows).sum::<u64>(), 151);
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_range_is_unchanged_until_spans_start_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(settings(&dir, 2 << 30), Arc::new(Fixed)).await.unwrap();
+    let source = store.span_source();
+    let first = source.snapshot();
+    store.write_spans(batch(0, 10)).await.unwrap();
+    let (then, since) = (source.snapshot(), source.snapshot().version().unwrap());
+    let of_batch = MillisRange::new(T0 / 1_000_000, T0 / 1_000_000 + 600_000);
+    let after = MillisRange::new(of_batch.max + 600_000, i64::MAX);
+    assert!(!then.is_unchanged(first.version().unwrap(), of_batch), "something came");
+    assert!(then.is_unchanged(first.version().unwrap(), after), "elsewhere");
+    assert!(!first.is_unchanged(since, after), "an older snapshot says nothing of a younger one");
+    store.flush_all().await.unwrap();
+    assert!(source.snapshot().is_unchanged(since, MillisRange::ALL), "rows were moved");
+    store.write_spans(batch(0, 10)).await.unwrap();
+    assert!(!source.snapshot().is_unchanged(since, of_batch) && source.snapshot().is_unchanged(since, after));
+    let since = source.snapshot().version().unwrap();
+    store.core_shared().dropping();
+    assert!(!source.snapshot().is_unchanged(since, after), "days were dropped");
     store.close(Duration::from_secs(10)).await;
 }

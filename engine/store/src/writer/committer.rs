@@ -291,6 +291,8 @@ impl Committer {
         for write in group {
             last_seq = write.staged.seq;
             self.shared.changes().note(last_seq, write.staged.times());
+            self.shared.log_changes().note(last_seq, write.staged.log_times());
+            self.shared.span_changes().note(last_seq, write.staged.span_times());
             let mut staged = write.staged;
             let named = staged.request.take();
             let written = self.insert(staged, &write.days);

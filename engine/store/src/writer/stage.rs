@@ -22,12 +22,15 @@ use super::limits::retain;
 use super::quota::SeriesQuota;
 use crate::memtable::logs::{LogRows, PreparedLogs};
 use crate::memtable::series::exemplar;
+use crate::memtable::spans::starts;
 use crate::memtable::{Generation, HistogramRow};
 use crate::registry::Attached;
 use crate::requests::{AnsweredRequest, Claim};
 use crate::wal::codec::{Definition, Encoder, ExemplarRow, Kind, MetadataRow, SampleColumns};
 use crate::wal::record;
 
+/// Nanoseconds of a millisecond.
+const MILLI_NS: i64 = 1_000_000;
 /// Most metrics whose last metadata is remembered.
 const METADATA_MAX: usize = 1 << 20;
 
@@ -392,6 +395,16 @@ impl Staged {
     pub(crate) fn times(&self) -> impl Iterator<Item = Millis> {
         let samples = self.samples.iter().flat_map(|s| s.ts.values().iter().copied());
         samples.chain(self.histograms.iter().map(|h| h.ts))
+    }
+
+    /// Gives the times of its logs.
+    pub(crate) fn log_times(&self) -> impl Iterator<Item = Millis> {
+        self.logs.iter().flat_map(|logs| logs.time.iter().map(|ns| ns.div_euclid(MILLI_NS)))
+    }
+
+    /// Gives the times at which its spans start.
+    pub(crate) fn span_times(&self) -> impl Iterator<Item = Millis> {
+        self.spans.iter().flat_map(|spans| starts(spans).iter().map(|ns| ns.div_euclid(MILLI_NS)))
     }
 
     /// Says whether there is nothing to log.

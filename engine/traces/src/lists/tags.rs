@@ -126,13 +126,42 @@ impl TracesEngine {
         key: KeyOf,
         listing: Listing,
     ) -> Result<Vec<(String, u64)>, TraceError> {
+        let rows = self.value_rows(ctx, filter, key, listing, false).await?;
+        Ok(rows.into_iter().map(|(value, spans, _)| (value, spans)).collect())
+    }
+
+    /// Lists the values of a key with their types, bits of [`quiver_types::spans::tag_value_kind`], the commonest first.
+    /// Intrinsics are texts.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn typed_values(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        key: KeyOf,
+    ) -> Result<Vec<(String, u8)>, TraceError> {
+        let rows = self.value_rows(ctx, filter, key, Listing::default(), true).await?;
+        Ok(rows.into_iter().map(|(value, _, kinds)| (value, kinds)).collect())
+    }
+
+    async fn value_rows(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        key: KeyOf,
+        listing: Listing,
+        typed: bool,
+    ) -> Result<Vec<(String, u64, u8)>, TraceError> {
         self.read(ctx, move |reader| async move {
+            let has_kinds = typed && matches!(key, KeyOf::Attribute(..));
             let plan = match key {
                 KeyOf::Attribute(place, key) => {
                     let request = TagRequest { filter, place, key: Some(key) };
                     let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
-                    let spans = sum(int(col("spans"))).alias("spans");
-                    counted.aggregate(vec![col("text").alias("value")], vec![spans])
+                    let mut numbers = vec![sum(int(col("spans"))).alias("spans")];
+                    numbers.extend(has_kinds.then(|| bit_or(col("kinds")).alias("kinds")));
+                    counted.aggregate(vec![col("text").alias("value")], numbers)
                 }
                 KeyOf::Intrinsic(name) => {
                     let columns = intrinsic_columns(&name);
@@ -154,7 +183,10 @@ impl TracesEngine {
                 .list(&built(plan)?, |batch| {
                     let c = Columns(batch);
                     let (values, spans) = (c.text("value")?, c.times("spans")?);
-                    let row = |i: usize| (values.value(i).to_owned(), spans.value(i) as u64);
+                    let kinds = if has_kinds { Some(c.small("kinds")?) } else { None };
+                    let row = |i: usize| {
+                        (values.value(i).to_owned(), spans.value(i) as u64, kinds.map_or(TEXT, |kinds| kinds.value(i)))
+                    };
                     rows.extend((0..batch.num_rows()).map(row));
                     Ok(())
                 })
@@ -164,6 +196,9 @@ impl TracesEngine {
         .await
     }
 }
+
+/// The bit of texts.
+const TEXT: u8 = 1;
 
 fn spans_first() -> SortExpr {
     col("spans").sort(false, false)

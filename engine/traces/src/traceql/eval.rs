@@ -1,9 +1,11 @@
 //! Decides which spans of an assembled trace a query wants.
 
 use std::borrow::Cow;
+use std::cell::OnceCell;
 
 use quiver_types::spans::{Place, Span, Value, hex, kind_name};
 
+use super::stages::{FoundSet, number};
 use super::{Aggregate, Check, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term};
 use crate::assemble::Trace;
 use crate::export::any_value;
@@ -16,59 +18,84 @@ use crate::writer::JsonWriter;
 pub struct Found {
     /// Wanted spans by their place in the trace.
     pub spans: Vec<usize>,
-    /// Names and values of the aggregates that were compared.
-    pub aggregates: Vec<(String, f64)>,
+    /// The sets that they are in.
+    pub sets: Vec<FoundSet>,
 }
 
 /// A trace that is being looked at.
-struct Looked<'t> {
+pub(super) struct Looked<'t> {
     trace: &'t Trace,
     tree: Tree,
     root: Option<usize>,
+    nested: OnceCell<Nested>,
+}
+
+/// Numbers by which a span's descendants lie between its left and its right one; 0 where no root leads to it.
+struct Nested {
+    left: Vec<i64>,
+    right: Vec<i64>,
+}
+
+impl Nested {
+    fn of(trace: &Trace, tree: &Tree) -> Self {
+        let mut out = Self { left: vec![0; trace.spans.len()], right: vec![0; trace.spans.len()] };
+        let mut next = 1;
+        let roots = tree.roots.iter().rev().filter(|&&root| trace.spans[root].parent.is_none());
+        let mut stack: Vec<(usize, bool)> = roots.map(|&root| (root, false)).collect();
+        while let Some((i, is_left)) = stack.pop() {
+            if is_left {
+                out.right[i] = next;
+            } else {
+                out.left[i] = next;
+                stack.push((i, true));
+                stack.extend(tree.children[i].iter().rev().map(|&child| (child, false)));
+            }
+            next += 1;
+        }
+        out
+    }
 }
 
 impl Query {
     /// Gives what it wants of a trace; none when it wants nothing of it.
     pub fn find(&self, trace: &Trace) -> Option<Found> {
-        let tree = Tree::of(trace);
-        let root = tree.main_root(trace);
-        let looked = Looked { trace, tree, root };
+        self.find_in(&Looked::at(trace))
+    }
+
+    /// Gives what it wants of a trace that is looked at already.
+    pub(super) fn find_in(&self, looked: &Looked<'_>) -> Option<Found> {
+        let trace = looked.trace;
         let chosen = looked.chosen(&self.spans);
         let spans: Vec<usize> = (0..trace.spans.len()).filter(|&i| chosen[i]).collect();
         if spans.is_empty() {
             return None;
         }
-        let mut found = Found { spans, aggregates: Vec::new() };
+        let mut sets = vec![FoundSet { spans, attributes: Vec::new() }];
         for stage in &self.stages {
-            let Stage::Aggregate { function, field, compare, value } = stage else { continue };
-            let own = looked.aggregate(*function, field.as_ref(), &found.spans)?;
-            if !compare.holds(own, *value) {
-                return None;
-            }
-            found.aggregates.push((aggregate_name(*function, field.as_ref()), own));
+            sets = stage.run(looked, sets);
         }
-        Some(found)
+        let mut spans: Vec<usize> = sets.iter().flat_map(|set| set.spans.iter().copied()).collect();
+        spans.sort_unstable();
+        (!spans.is_empty()).then_some(Found { spans, sets })
     }
 
     /// Gives the fields that are asked for of a wanted span, with their values in OTLP/JSON. Those of `select` come
     /// even when the span has none.
-    pub(super) fn shown(&self, span: &Span) -> Vec<(String, serde_json::Value)> {
+    pub(super) fn shown(&self, looked: &Looked<'_>, i: usize) -> Vec<(String, serde_json::Value)> {
         let selected = self.stages.iter().filter_map(|stage| match stage {
             Stage::Select(fields) => Some(fields),
-            Stage::Aggregate { .. } => None,
+            _ => None,
         });
         let mut fields: Vec<(&Field, bool)> = selected.flatten().map(|field| (field, true)).collect();
         fields.extend(fields_of(&self.spans).into_iter().map(|field| (field, false)));
         let mut out: Vec<(String, serde_json::Value)> = Vec::new();
         for (field, always) in fields {
-            if is_told(field) || out.iter().any(|(key, _)| key == field.key()) {
+            // Of its place in the tree is told when that is asked for.
+            let is_place = always && *field == Field::Intrinsic(Intrinsic::NestedSetParent);
+            if (is_told(field) && !is_place) || out.iter().any(|(key, _)| key == field.key()) {
                 continue;
             }
-            let value = match field {
-                Field::Attribute(place, key) => attribute(span, *place, key).map(any_json),
-                Field::Intrinsic(i) => intrinsic_text(span, *i).map(|text| any_json(Value::Text(&text))),
-            };
-            if let Some(value) = value.or_else(|| always.then(|| any_json(Value::Text("nil")))) {
+            if let Some(value) = looked.json(field, i).or_else(|| always.then(|| any_json(Value::Text("nil")))) {
                 out.push((field.key().to_owned(), value));
             }
         }
@@ -97,17 +124,6 @@ pub(super) fn any_json(value: Value<'_>) -> serde_json::Value {
     serde_json::from_slice(&w.finish().unwrap_or_default()).unwrap_or_default()
 }
 
-fn aggregate_name(function: Aggregate, field: Option<&Field>) -> String {
-    let name = match function {
-        Aggregate::Count => "count",
-        Aggregate::Avg => "avg",
-        Aggregate::Min => "min",
-        Aggregate::Max => "max",
-        Aggregate::Sum => "sum",
-    };
-    format!("{name}({})", field.map(ToString::to_string).unwrap_or_default())
-}
-
 /// Gives the fields that the conditions on the wanted spans name.
 fn fields_of(spans: &Spanset) -> Vec<&Field> {
     fn of_expr<'q>(expr: &'q Expr, out: &mut Vec<&'q Field>) {
@@ -130,11 +146,68 @@ fn fields_of(spans: &Spanset) -> Vec<&Field> {
     }
 }
 
-impl Looked<'_> {
+impl<'t> Looked<'t> {
+    pub(super) fn at(trace: &'t Trace) -> Self {
+        let tree = Tree::of(trace);
+        let root = tree.main_root(trace);
+        Self { trace, tree, root, nested: OnceCell::new() }
+    }
+
+    pub(super) fn span(&self, i: usize) -> &'t Span {
+        &self.trace.spans[i]
+    }
+
+    /// The value of a field as OTLP/JSON has it; none where there is none.
+    pub(super) fn json(&self, field: &Field, i: usize) -> Option<serde_json::Value> {
+        match field {
+            Field::Attribute(place, key) => attribute(&self.trace.spans[i], *place, key).map(any_json),
+            Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
+                Some(number) => Some(any_json(Value::Int(number))),
+                None => self.text(*intrinsic, i).map(|text| any_json(Value::Text(&text))),
+            },
+        }
+    }
+
+    /// What a term is worked out to, as OTLP/JSON has it.
+    pub(super) fn value(&self, term: &Term, i: usize) -> Option<serde_json::Value> {
+        match term {
+            Term::Field(field) => self.json(field, i),
+            term => self.worked_out(term, i)?.number().map(number),
+        }
+    }
+
+    /// An intrinsic that is a number.
+    fn number(&self, intrinsic: Intrinsic, i: usize) -> Option<i64> {
+        let nested = || self.nested.get_or_init(|| Nested::of(self.trace, &self.tree));
+        Some(match intrinsic {
+            Intrinsic::Duration => self.trace.spans[i].duration(),
+            Intrinsic::TraceDuration => self.trace.end().saturating_sub(self.trace.start()),
+            Intrinsic::ChildCount => self.tree.children[i].len() as i64,
+            Intrinsic::NestedSetLeft => nested().left[i],
+            Intrinsic::NestedSetRight => nested().right[i],
+            Intrinsic::NestedSetParent if self.trace.spans[i].parent.is_none() => -1,
+            Intrinsic::NestedSetParent => self.tree.parent[i].map_or(0, |parent| nested().left[parent]),
+            _ => return None,
+        })
+    }
+
+    /// An intrinsic that is a text; none when it is empty.
+    fn text(&self, intrinsic: Intrinsic, i: usize) -> Option<Cow<'t, str>> {
+        let trace: &'t Trace = self.trace;
+        let root = self.root.map(|root| &trace.spans[root]);
+        let text: Cow<'t, str> = match intrinsic {
+            Intrinsic::RootName => root.map_or("", |root| root.name.as_str()).into(),
+            Intrinsic::RootService => root.map_or("", Span::service_shown).into(),
+            Intrinsic::TraceId => hex(&trace.id).into(),
+            _ => return intrinsic_text(&trace.spans[i], intrinsic),
+        };
+        (!text.is_empty()).then_some(text)
+    }
+
     /// Says of each span whether a set holds it.
     fn chosen(&self, spans: &Spanset) -> Vec<bool> {
         match spans {
-            Spanset::Filter(expr) => self.trace.spans.iter().map(|span| self.holds(expr, span)).collect(),
+            Spanset::Filter(expr) => (0..self.trace.spans.len()).map(|i| self.holds(expr, i)).collect(),
             Spanset::Both(relation, left, right) => {
                 let (left, right) = (self.chosen(left), self.chosen(right));
                 let either = || left.iter().zip(&right).map(|(a, b)| *a || *b).collect();
@@ -201,15 +274,15 @@ impl Looked<'_> {
         out
     }
 
-    fn holds(&self, expr: &Expr, span: &Span) -> bool {
+    pub(super) fn holds(&self, expr: &Expr, i: usize) -> bool {
         match expr {
             Expr::True => true,
             Expr::False => false,
-            Expr::And(all) => all.iter().all(|one| self.holds(one, span)),
-            Expr::Or(any) => any.iter().any(|one| self.holds(one, span)),
-            Expr::Not(one) => !self.holds(one, span),
-            Expr::Is(field, check) => self.is(field, check, span),
-            Expr::Compare(left, compare, right) => match (self.worked_out(left, span), self.worked_out(right, span)) {
+            Expr::And(all) => all.iter().all(|one| self.holds(one, i)),
+            Expr::Or(any) => any.iter().any(|one| self.holds(one, i)),
+            Expr::Not(one) => !self.holds(one, i),
+            Expr::Is(field, check) => self.is(field, check, i),
+            Expr::Compare(left, compare, right) => match (self.worked_out(left, i), self.worked_out(right, i)) {
                 (Some(left), Some(right)) => left.compares(*compare, &right),
                 _ => false,
             },
@@ -217,36 +290,24 @@ impl Looked<'_> {
     }
 
     /// Works a term out; none where a field has no value, or arithmetic no number.
-    fn worked_out(&self, term: &Term, span: &Span) -> Option<Fixed> {
-        let text = |text: &str| (!text.is_empty()).then(|| Fixed::Text(text.to_owned()));
-        let field = match term {
-            Term::Fixed(fixed) => return Some(fixed.clone()),
+    fn worked_out(&self, term: &Term, i: usize) -> Option<Fixed> {
+        match term {
+            Term::Fixed(fixed) => Some(fixed.clone()),
             Term::Worked(left, sign, right) => {
-                let (left, right) = (self.worked_out(left, span)?, self.worked_out(right, span)?);
+                let (left, right) = (self.worked_out(left, i)?, self.worked_out(right, i)?);
                 let number = sign.of(left.number()?, right.number()?);
-                return number.is_finite().then_some(Fixed::Number(number));
+                number.is_finite().then_some(Fixed::Number(number))
             }
-            Term::Field(field) => field,
-        };
-        match field {
-            Field::Attribute(place, key) => attribute(span, *place, key).map(Fixed::of),
-            Field::Intrinsic(Intrinsic::Duration) => Some(Fixed::Number(span.duration() as f64)),
-            Field::Intrinsic(Intrinsic::TraceDuration) => {
-                Some(Fixed::Number(self.trace.end().saturating_sub(self.trace.start()) as f64))
-            }
-            Field::Intrinsic(Intrinsic::NestedSetParent) => {
-                Some(Fixed::Number(if span.parent.is_none() { -1.0 } else { 0.0 }))
-            }
-            Field::Intrinsic(Intrinsic::RootName) => text(self.root.map_or("", |r| &self.trace.spans[r].name)),
-            Field::Intrinsic(Intrinsic::RootService) => {
-                text(self.root.map_or("", |r| self.trace.spans[r].service_shown()))
-            }
-            Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
-            Field::Intrinsic(intrinsic) => intrinsic_text(span, *intrinsic).map(|t| Fixed::Text(t.into_owned())),
+            Term::Field(Field::Attribute(place, key)) => attribute(&self.trace.spans[i], *place, key).map(Fixed::of),
+            Term::Field(Field::Intrinsic(intrinsic)) => match self.number(*intrinsic, i) {
+                Some(number) => Some(Fixed::Number(number as f64)),
+                None => self.text(*intrinsic, i).map(|text| Fixed::Text(text.into_owned())),
+            },
         }
     }
 
-    fn is(&self, field: &Field, check: &Check, span: &Span) -> bool {
+    fn is(&self, field: &Field, check: &Check, i: usize) -> bool {
+        let span = &self.trace.spans[i];
         let one = |value: Option<Value<'_>>| match check {
             Check::Passes(test) => value.is_some_and(|v| test.matches(v)),
             Check::Fails(test) => value.is_some_and(|v| !test.matches(v)),
@@ -257,7 +318,6 @@ impl Looked<'_> {
             Check::Missing => values.is_empty(),
             _ => values.into_iter().any(|v| one(Some(v))),
         };
-        let text = |text: &str| one((!text.is_empty()).then_some(Value::Text(text)));
         match field {
             Field::Attribute(Some(Place::Event), key) => {
                 any(span.events.iter().filter_map(|e| e.attributes.get(key)).collect())
@@ -266,45 +326,26 @@ impl Looked<'_> {
                 any(span.links.iter().filter_map(|l| l.attributes.get(key)).collect())
             }
             Field::Attribute(place, key) => one(attribute(span, *place, key)),
-            Field::Intrinsic(Intrinsic::Duration) => one(Some(Value::Int(span.duration()))),
-            Field::Intrinsic(Intrinsic::NestedSetParent) => {
-                one(Some(Value::Int(if span.parent.is_none() { -1 } else { 0 })))
-            }
-            Field::Intrinsic(Intrinsic::TraceDuration) => {
-                one(Some(Value::Int(self.trace.end().saturating_sub(self.trace.start()))))
-            }
-            Field::Intrinsic(Intrinsic::RootName) => text(self.root.map_or("", |r| &self.trace.spans[r].name)),
-            Field::Intrinsic(Intrinsic::RootService) => {
-                text(self.root.map_or("", |r| self.trace.spans[r].service_shown()))
-            }
-            Field::Intrinsic(Intrinsic::TraceId) => text(&hex(&self.trace.id)),
             Field::Intrinsic(Intrinsic::EventName) => any(span.events.iter().map(|e| Value::Text(&e.name)).collect()),
             Field::Intrinsic(Intrinsic::EventSince) => {
                 any(span.events.iter().map(|e| Value::Int(e.time.saturating_sub(span.start))).collect())
             }
-            Field::Intrinsic(i @ (Intrinsic::LinkTraceId | Intrinsic::LinkSpanId)) => {
+            Field::Intrinsic(link @ (Intrinsic::LinkTraceId | Intrinsic::LinkSpanId)) => {
                 let ids: Vec<String> = (span.links.iter())
-                    .map(|l| if *i == Intrinsic::LinkTraceId { hex(&l.trace_id) } else { hex(&l.span_id) })
+                    .map(|l| if *link == Intrinsic::LinkTraceId { hex(&l.trace_id) } else { hex(&l.span_id) })
                     .collect();
                 any(ids.iter().map(|id| Value::Text(id)).collect())
             }
-            Field::Intrinsic(intrinsic) => text(&intrinsic_text(span, *intrinsic).unwrap_or_default()),
+            Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
+                Some(number) => one(Some(Value::Int(number))),
+                None => one(self.text(*intrinsic, i).as_deref().map(Value::Text)),
+            },
         }
     }
 
-    /// Gives an aggregate of some spans; none when none of them has the field.
-    fn aggregate(&self, function: Aggregate, field: Option<&Field>, spans: &[usize]) -> Option<f64> {
-        let number = |&i: &usize| {
-            let span = &self.trace.spans[i];
-            match field? {
-                Field::Attribute(place, key) => attribute(span, *place, key)?.number(),
-                Field::Intrinsic(Intrinsic::Duration) => Some(span.duration() as f64),
-                Field::Intrinsic(Intrinsic::TraceDuration) => {
-                    Some(self.trace.end().saturating_sub(self.trace.start()) as f64)
-                }
-                Field::Intrinsic(_) => None,
-            }
-        };
+    /// Gives an aggregate of some spans; none when none of them has a number.
+    pub(super) fn aggregate(&self, function: Aggregate, term: Option<&Term>, spans: &[usize]) -> Option<f64> {
+        let number = |&i: &usize| self.worked_out(term?, i)?.number();
         if function == Aggregate::Count {
             return Some(spans.len() as f64);
         }

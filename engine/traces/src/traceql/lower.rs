@@ -3,7 +3,7 @@
 
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
 
-use super::{Check, Expr, Field, Intrinsic, Query, Relation, Spanset};
+use super::{Check, Expr, Field, Intrinsic, Query, Relation, Spanset, Stage};
 
 /// A filter, and whether it is exact.
 type Lowered = (SpanFilter, bool);
@@ -16,8 +16,28 @@ impl Query {
 
     /// Gives the filter of the wanted spans, where one span alone tells whether it is wanted.
     pub(crate) fn exact_filter(&self) -> Option<SpanFilter> {
-        let (filter, is_exact) = of_spans(&self.spans);
-        (is_exact && self.stages.is_empty()).then_some(filter)
+        let mut all = of_spans(&self.spans);
+        for stage in &self.stages {
+            let one = match stage {
+                Stage::Select(_) => continue,
+                Stage::Filter(expr) => of_expr(expr),
+                _ => return None,
+            };
+            all = (all.0.and(one.0), all.1 && one.1);
+        }
+        all.1.then_some(all.0)
+    }
+
+    /// Gives a filter that every wanted span passes, where [`Query::filter`] is passed by one of each trace.
+    pub(crate) fn wide_filter(&self) -> SpanFilter {
+        fn of(spans: &Spanset) -> SpanFilter {
+            match spans {
+                Spanset::Filter(expr) => of_expr(expr).0,
+                Spanset::Both(Relation::Structure { union: false, .. }, _, right) => of(right),
+                Spanset::Both(_, left, right) => SpanFilter::Or(vec![of(left), of(right)]),
+            }
+        }
+        of(&self.spans)
     }
 }
 
@@ -134,7 +154,10 @@ fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> Lowered {
             _ => (SpanFilter::All, false),
         },
         Intrinsic::NestedSetParent => match check {
-            Check::Passes(AttributeTest::Number(_, max)) if *max < 0.0 => (SpanFilter::Root, true),
+            // Below 0 there is -1 alone.
+            Check::Passes(AttributeTest::Number(min, max)) if *min <= -1.0 && (-1.0..0.0).contains(max) => {
+                (SpanFilter::Root, true)
+            }
             _ => (SpanFilter::All, false),
         },
         // What of the trace is asked is known when it is assembled.

@@ -1,23 +1,33 @@
 //! Numbers over time of the spans that a query wants.
 //!
-//! Counts by what a plan knows are left to it. All else reads the spans, and holds one cell of each series and step.
+//! Counts by what a plan knows are left to it. All else reads the spans, whole traces where one span alone does not tell
+//! whether it is wanted, and holds one cell of each series and step.
 //! Values are counted by powers of two, as the data sources of this API expect them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use foldhash::fast::FixedState;
+use hashbrown::HashSet;
 use quiver_query::QueryContext;
-use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, Value, all_columns, read_spans};
+use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, all_columns, read_spans};
 use serde_json::{Value as Json, json};
 
-use super::eval::{any_json, attribute, intrinsic_text};
+use super::compare::{self, Compared};
+use super::eval::{Looked, any_json, attribute, intrinsic_text};
 use super::{Aggregate, Field, Intrinsic, Metric, MetricFunction, Query};
-use crate::engine::{Reader, TraceError, TracesEngine, summary_columns};
+use crate::assemble::{Trace, assemble_all};
+use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SplitBy, check_steps};
+use crate::lists::{Columns, columns as columns_of};
 use crate::params::ParamError;
 
 /// What a cell takes, about, beside its labels.
 const CELL_BYTES: usize = 256;
+/// What a trace that is known takes, about.
+const KNOWN_BYTES: usize = 48;
+/// Most traces that are held at once.
+const TRACES: usize = 100;
 /// Nanoseconds of a second.
 const SECOND_NS: f64 = 1e9;
 
@@ -28,21 +38,38 @@ pub struct MetricSeries {
     pub labels: Vec<(String, Json)>,
     /// Start of the step in Unix nanoseconds (0 for a whole window), and its number.
     pub points: Vec<(i64, f64)>,
+    /// Spans that its numbers are made of, the first of each step.
+    pub exemplars: Vec<MetricExemplar>,
+}
+
+/// A span that a number is made of.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct MetricExemplar {
+    /// Its trace.
+    pub trace: TraceId,
+    /// Its start in Unix nanoseconds.
+    pub start: i64,
+    /// Start of the step.
+    pub at: i64,
+    /// Its own value; none where spans are counted.
+    pub value: Option<f64>,
 }
 
 /// What is known of the spans of one series and step.
 #[derive(Debug, Default)]
-struct Cell {
-    count: u64,
+pub(super) struct Cell {
+    pub(super) count: u64,
     sum: f64,
     least: f64,
     most: f64,
     /// Counts by the power of two that values do not pass.
     buckets: BTreeMap<u64, u64>,
+    /// The first span, with its value.
+    pub(super) first: Option<(TraceId, i64, f64)>,
 }
 
 /// Cells by labels, as JSON, and start of the step.
-type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
+pub(super) type Groups = BTreeMap<Vec<String>, BTreeMap<i64, Cell>>;
 
 impl MetricFunction {
     /// Its name in queries.
@@ -56,11 +83,18 @@ impl MetricFunction {
             Self::Of(Aggregate::Sum, _) => "sum_over_time",
             Self::Quantiles(..) => "quantile_over_time",
             Self::Histogram(_) => "histogram_over_time",
+            Self::Compare(_) => "compare",
         }
     }
 }
 
 impl Cell {
+    /// Counts a span that has no value of its own.
+    pub(super) fn note(&mut self, span: &Span) {
+        self.first.get_or_insert((span.trace_id, span.start, 0.0));
+        self.count += 1;
+    }
+
     fn add(&mut self, value: f64) {
         let is_first = self.count == 0;
         self.least = if is_first { value } else { self.least.min(value) };
@@ -71,10 +105,7 @@ impl Cell {
 
     /// Counts a value of its power of two; smaller ones than 2 have none.
     fn count_value(&mut self, value: f64) {
-        if value < 2.0 {
-            return;
-        }
-        if let Some(bound) = (value as u64).checked_next_power_of_two() {
+        if let Some(bound) = bucket(value) {
             *self.buckets.entry(bound).or_default() += 1;
         }
     }
@@ -90,6 +121,11 @@ impl Cell {
         };
         number / unit(field)
     }
+}
+
+/// The power of two that a value does not pass; none below 2.
+fn bucket(value: f64) -> Option<u64> {
+    if value < 2.0 { None } else { (value as u64).checked_next_power_of_two() }
 }
 
 /// Durations are given in seconds.
@@ -131,17 +167,17 @@ fn counted_by(metric: &Metric) -> Option<SplitBy> {
     }
 }
 
-/// Whether a field is of the whole trace, or a number without end of values.
-fn is_no_label(field: &Field) -> bool {
-    use Intrinsic::{Duration, NestedSetParent, RootName, RootService, TraceDuration, TraceId};
-    let none = [Duration, NestedSetParent, RootName, RootService, TraceDuration, TraceId];
-    matches!(field, Field::Intrinsic(i) if none.contains(i))
+/// Whether only the whole trace tells the value of a field.
+fn is_of_trace(field: &Field) -> bool {
+    use Intrinsic::{ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, RootName, RootService, TraceId};
+    let all = [ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, RootName, RootService, TraceId];
+    matches!(field, Field::Intrinsic(i) if all.contains(i))
 }
 
 /// The field whose values count.
 fn counted(metric: &Metric) -> Option<&Field> {
     match &metric.function {
-        MetricFunction::Rate | MetricFunction::Count => None,
+        MetricFunction::Rate | MetricFunction::Count | MetricFunction::Compare(_) => None,
         MetricFunction::Of(_, field) | MetricFunction::Quantiles(field, _) | MetricFunction::Histogram(field) => {
             Some(field)
         }
@@ -181,6 +217,9 @@ fn label(span: &Span, field: &Field) -> String {
 }
 
 fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
+    if let MetricFunction::Compare(comparison) = &metric.function {
+        return compare::series(comparison, groups);
+    }
     let mut out = Vec::new();
     for (texts, cells) in groups {
         let values = texts.iter().map(|text| serde_json::from_str(text).unwrap_or_default());
@@ -190,24 +229,40 @@ fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
             labels.push((name.to_owned(), json!({"doubleValue": value})));
             labels
         };
+        let unit = counted(metric).map_or(1.0, unit);
+        // Those whose own value is one of the series, and all of them.
+        let of_values = |is_in: &dyn Fn(f64) -> bool| {
+            let own = matches!(metric.function, MetricFunction::Of(..) | MetricFunction::Quantiles(..));
+            let firsts = cells.iter().filter_map(|(at, cell)| Some((*at, cell.first?)));
+            let one = |(at, (trace, start, value)): (i64, (TraceId, i64, f64))| MetricExemplar {
+                trace,
+                start,
+                at,
+                value: own.then_some(value / unit),
+            };
+            firsts.filter(|(_, first)| is_in(first.2)).map(one).collect::<Vec<_>>()
+        };
         match &metric.function {
-            MetricFunction::Quantiles(field, list) => {
-                for &q in list {
-                    let points = cells.iter().map(|(at, cell)| (*at, quantile(&cell.buckets, q) / unit(field)));
-                    out.push(MetricSeries { labels: with("p", q), points: points.collect() });
+            MetricFunction::Quantiles(_, list) => {
+                for (n, &q) in list.iter().enumerate() {
+                    let points = cells.iter().map(|(at, cell)| (*at, quantile(&cell.buckets, q) / unit)).collect();
+                    // They are of no quantile in particular; once is enough.
+                    let exemplars = if n + 1 == list.len() { of_values(&|_| true) } else { Vec::new() };
+                    out.push(MetricSeries { labels: with("p", q), points, exemplars });
                 }
             }
-            MetricFunction::Histogram(field) => {
+            MetricFunction::Histogram(_) => {
                 let bounds: BTreeSet<u64> = cells.values().flat_map(|cell| cell.buckets.keys().copied()).collect();
                 for bound in bounds {
                     let count = |cell: &Cell| cell.buckets.get(&bound).map(|n| *n as f64);
                     let points = cells.iter().filter_map(|(at, cell)| Some((*at, count(cell)?))).collect();
-                    out.push(MetricSeries { labels: with("__bucket", bound as f64 / unit(field)), points });
+                    let exemplars = of_values(&|value| bucket(value) == Some(bound));
+                    out.push(MetricSeries { labels: with("__bucket", bound as f64 / unit), points, exemplars });
                 }
             }
             function => {
                 let points = cells.iter().map(|(at, cell)| (*at, cell.number(function))).collect();
-                out.push(MetricSeries { labels: labels.clone(), points });
+                out.push(MetricSeries { labels: labels.clone(), points, exemplars: of_values(&|_| true) });
             }
         }
     }
@@ -230,41 +285,48 @@ fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
     }
     for (n, one) in series.iter_mut().enumerate() {
         one.points.retain(|(at, _)| kept.contains(&(*at, n)));
+        one.exemplars.retain(|exemplar| kept.contains(&(exemplar.at, n)));
     }
     series.retain(|one| !one.points.is_empty());
 }
 
 impl TracesEngine {
     /// Gives the numbers of a query over time; without a step one number for the whole window. A step begins at a
-    /// multiple of its length. Rates are not yet divided by the time.
+    /// multiple of its length. Rates are not yet divided by the time. Series have exemplars where spans are read, and
+    /// spans are read where exemplars are wanted.
     ///
     /// # Errors
-    /// The query needs whole traces, or has no function of metrics; those of the engine.
+    /// The query has no function of metrics, or one of what has no number; those of the engine.
     pub async fn traceql_metric(
         self: &Arc<Self>,
         ctx: &QueryContext,
         query: &Query,
         range: (i64, i64),
         step: Option<i64>,
+        exemplars: bool,
     ) -> Result<Vec<MetricSeries>, TraceError> {
         let wrong = |reason: &str| ParamError::new("q", reason);
         let metric = query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
-        let filter = query.exact_filter().ok_or_else(|| {
-            wrong("functions of metrics are supported for conditions on single spans only, not on their trace")
-        })?;
-        if let Some(field) = metric.by.iter().find(|field| is_no_label(field)) {
+        if let Some(field) = metric.by.iter().find(|f| matches!(f, Field::Intrinsic(i) if i.is_duration())) {
             return Err(wrong(&format!("`by ({field})` is not supported")).into());
         }
         if let Some(step) = step {
             check_steps(range, step)?;
         }
-        let filter = SpanFilter::Starts(range.0, range.1).and(filter);
         let (picked, name) = (metric.pick, metric.function.name());
-        let mut series = match counted_by(&metric) {
-            Some(by) => self.counts(ctx, &metric, by, filter, range, step).await?,
-            None => {
+        let needs_trace = matches!(metric.function, MetricFunction::Compare(_)) || metric.by.iter().any(is_of_trace);
+        let starts = SpanFilter::Starts(range.0, range.1);
+        let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
+            (Some(filter), Some(by)) if !exemplars => {
+                self.counts(ctx, &metric, by, starts.and(filter), range, step).await?
+            }
+            (filter, _) => {
+                let query = query.clone();
                 self.read(ctx, move |reader| async move {
-                    let groups = reader.cells(&metric, filter, step).await?;
+                    let groups = match filter {
+                        Some(filter) => reader.cells(&metric, starts.and(filter), step).await?,
+                        None => reader.cells_of_traces(&query, &metric, range, step).await?,
+                    };
                     Ok(series_of(&metric, &groups))
                 })
                 .await?
@@ -298,7 +360,7 @@ impl TracesEngine {
             let points = if step.is_some() { points } else { vec![(0, sum)] };
             let name = one["name"].as_str().filter(|name| !name.is_empty()).unwrap_or("nil");
             let named = |field: &Field| (field.to_string(), json!({"stringValue": name}));
-            MetricSeries { labels: metric.by.iter().map(named).collect(), points }
+            MetricSeries { labels: metric.by.iter().map(named).collect(), points, exemplars: Vec::new() }
         });
         Ok(series.collect())
     }
@@ -320,13 +382,8 @@ impl Reader {
                 };
                 let Some(value) = value else { continue };
                 let labels: Vec<String> = metric.by.iter().map(|field| label(span, field)).collect();
-                let at = step.map_or(0, |step| span.start.div_euclid(step) * step);
-                let bytes: usize = labels.iter().map(String::len).sum();
-                let cells = groups.entry(labels).or_default();
-                if !cells.contains_key(&at) {
-                    self.collect(CELL_BYTES + bytes)?;
-                }
-                let cell = cells.entry(at).or_default();
+                let cell = self.cell(&mut groups, labels, at_step(span.start, step))?;
+                cell.first.get_or_insert((span.trace_id, span.start, value));
                 if by_power { cell.count_value(value) } else { cell.add(value) }
             }
             Ok(true)
@@ -334,6 +391,97 @@ impl Reader {
         .await?;
         Ok(groups)
     }
+
+    /// Finds the cell of labels and a step, or makes it.
+    pub(super) fn cell<'g>(
+        &self,
+        groups: &'g mut Groups,
+        labels: Vec<String>,
+        at: i64,
+    ) -> Result<&'g mut Cell, TraceError> {
+        let bytes: usize = labels.iter().map(String::len).sum();
+        let cells = groups.entry(labels).or_default();
+        if !cells.contains_key(&at) {
+            self.collect(CELL_BYTES + bytes)?;
+        }
+        Ok(cells.entry(at).or_default())
+    }
+
+    /// Reads whole traces into the cells of a metric.
+    async fn cells_of_traces(
+        &self,
+        query: &Query,
+        metric: &Metric,
+        range: (i64, i64),
+        step: Option<i64>,
+    ) -> Result<Groups, TraceError> {
+        let mut groups = Groups::new();
+        let mut compared = Compared::default();
+        let by_power = matches!(metric.function, MetricFunction::Quantiles(..) | MetricFunction::Histogram(_));
+        let filter = SpanFilter::Starts(range.0, range.1).and(query.wide_filter());
+        self.each_trace(filter, |trace| {
+            let looked = Looked::at(trace);
+            let Some(found) = query.find_in(&looked) else { return Ok(()) };
+            for i in found.spans {
+                let span = &trace.spans[i];
+                if !(range.0..=range.1).contains(&span.start) {
+                    continue;
+                }
+                let at = at_step(span.start, step);
+                if let MetricFunction::Compare(comparison) = &metric.function {
+                    compared.add(self, comparison, (&looked, i), (&mut groups, at))?;
+                    continue;
+                }
+                let value = counted(metric).map_or(Some(0.0), |field| value_of(span, field));
+                let Some(value) = value else { continue };
+                let label =
+                    |field: &Field| looked.json(field, i).unwrap_or_else(|| any_json(Value::Text("nil"))).to_string();
+                let cell = self.cell(&mut groups, metric.by.iter().map(label).collect(), at)?;
+                cell.first.get_or_insert((span.trace_id, span.start, value));
+                if by_power { cell.count_value(value) } else { cell.add(value) }
+            }
+            Ok(())
+        })
+        .await?;
+        Ok(groups)
+    }
+
+    /// Hands each trace of which a span passes a filter to a function, as a whole; a few are held at a time.
+    async fn each_trace(
+        &self,
+        filter: SpanFilter,
+        mut each: impl FnMut(&Trace) -> Result<(), TraceError> + Send,
+    ) -> Result<(), TraceError> {
+        let mut known: HashSet<TraceId, FixedState> = HashSet::default();
+        self.scan(filter, columns_of(&["trace_id"], &[]), |batch| {
+            let ids = Columns(batch).ids("trace_id")?;
+            for id in ids.iter().flatten() {
+                let id: TraceId = id.try_into().unwrap_or_default();
+                if !known.contains(&id) {
+                    self.collect(KNOWN_BYTES)?;
+                    known.insert(id);
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+        let mut ids: Vec<TraceId> = known.into_iter().collect();
+        ids.sort_unstable();
+        // A plain `explain` shows how the first of them would be read.
+        let planned = ids.is_empty() && self.ctx.is_only_planned();
+        for chunk in ids.chunks(TRACES).chain(planned.then_some(&[] as &[TraceId])) {
+            let (reports, memory) =
+                self.spans(lookup_filter(chunk.to_vec(), (i64::MIN, i64::MAX)), all_columns()).await?;
+            assemble_all(reports).iter().try_for_each(&mut each)?;
+            drop(memory);
+        }
+        Ok(())
+    }
+}
+
+/// Start of the step that a time is in.
+fn at_step(time: i64, step: Option<i64>) -> i64 {
+    step.map_or(0, |step| time.div_euclid(step) * step)
 }
 
 #[cfg(test)]
@@ -357,7 +505,7 @@ mod tests {
 
     #[test]
     fn picks_are_of_each_step() {
-        let one = |points: &[(i64, f64)]| MetricSeries { labels: Vec::new(), points: points.to_vec() };
+        let one = |points: &[(i64, f64)]| MetricSeries { points: points.to_vec(), ..MetricSeries::default() };
         let all = [one(&[(0, 1.0), (60, 9.0)]), one(&[(0, 2.0), (60, 3.0)]), one(&[(0, 0.5)])];
         let picked = |greatest| {
             let mut series = all.to_vec();

@@ -1,6 +1,7 @@
 //! Text to [`Query`], straight from its characters.
 
 mod metric;
+mod scalar;
 mod term;
 
 use std::sync::Arc;
@@ -8,9 +9,9 @@ use std::sync::Arc;
 use quiver_types::matcher::{affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
+use self::term::Node;
 use super::{
-    Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
-    TraceqlError,
+    Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term, TraceqlError,
 };
 use crate::params::duration;
 
@@ -19,19 +20,27 @@ const DEPTH_MAX: usize = 64;
 /// Most conditions.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
+/// Most stages behind the spans, and those of them that group: each may make a set of every span, and of each set again.
+const STAGES_MAX: usize = 32;
+const GROUPS_MAX: usize = 3;
 
 type Result<T> = std::result::Result<T, TraceqlError>;
 
 pub(super) fn parse(text: &str) -> Result<Query> {
     let mut p = Parser { text, at: 0, depth: 0, conditions: 0 };
     p.blank();
-    let spans = if p.is_end() { Spanset::Filter(Expr::True) } else { p.spanset()? };
-    let mut query = Query { spans, stages: Vec::new(), metric: None };
+    // What is done with all spans may stand alone.
+    let is_stage = p.rest().starts_with(char::is_alphabetic) && !p.is_hint();
+    let spans = if p.is_end() || is_stage { Spanset::Filter(Expr::True) } else { p.spanset()? };
+    let mut query = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
+    if is_stage {
+        p.stage(&mut query)?;
+    }
     // Hints stand behind a pipe, too, as they did in older queries.
     while p.eat("|") && !p.is_hint() {
         p.stage(&mut query)?;
     }
-    p.hints()?;
+    query.exemplars = p.hints()?;
     if !p.is_end() {
         return Err(p.unexpected());
     }
@@ -182,58 +191,85 @@ impl<'a> Parser<'a> {
         if self.eat("(") {
             return self.deeper(|p| {
                 let inner = p.spanset()?;
+                if p.rest().starts_with('|') {
+                    return Err(p.error_at(p.at, "a pipe inside of parentheses is not supported"));
+                }
                 p.expect(")")?;
                 Ok(inner)
             });
         }
+        Ok(Spanset::Filter(self.filter()?))
+    }
+
+    /// Reads `{ … }`.
+    fn filter(&mut self) -> Result<Expr> {
         self.expect("{")?;
         let expr = if self.rest().starts_with('}') { Expr::True } else { self.expr()? };
         self.expect("}")?;
-        Ok(Spanset::Filter(expr))
+        Ok(expr)
     }
 
     // Conditions on a span.
 
     fn expr(&mut self) -> Result<Expr> {
-        let mut any = vec![self.expr_and()?];
-        while self.eat("||") {
-            any.push(self.expr_and()?);
-        }
-        Ok(if any.len() == 1 { any.remove(0) } else { Expr::Or(any) })
+        let begin = self.at;
+        let node = self.any()?;
+        self.as_condition(node, begin)
     }
 
-    fn expr_and(&mut self) -> Result<Expr> {
-        let mut all = vec![self.expr_one()?];
-        while self.eat("&&") {
-            all.push(self.expr_one()?);
-        }
-        Ok(if all.len() == 1 { all.remove(0) } else { Expr::And(all) })
+    /// Reads what `||` joins; of one part it is that part, which need not be a condition.
+    fn any(&mut self) -> Result<Node> {
+        self.joined("||", Self::all, Expr::Or)
     }
 
-    fn expr_one(&mut self) -> Result<Expr> {
+    fn all(&mut self) -> Result<Node> {
+        self.joined("&&", Self::one, Expr::And)
+    }
+
+    fn joined(&mut self, sign: &str, part: fn(&mut Self) -> Result<Node>, join: fn(Vec<Expr>) -> Expr) -> Result<Node> {
+        let begin = self.at;
+        let first = part(self)?;
+        if !self.rest().starts_with(sign) {
+            return Ok(first);
+        }
+        let mut parts = vec![self.as_condition(first, begin)?];
+        while self.eat(sign) {
+            let at = self.at;
+            let next = part(self)?;
+            parts.push(self.as_condition(next, at)?);
+        }
+        Ok(Node::Condition(join(parts)))
+    }
+
+    fn one(&mut self) -> Result<Node> {
+        let begin = self.at;
         if self.rest().starts_with('!') {
             self.eat("!");
-            return Ok(Expr::Not(Box::new(self.deeper(Self::expr_one)?)));
-        }
-        if self.eat("(") {
-            return self.deeper(|p| {
-                let inner = p.expr()?;
-                p.expect(")")?;
-                Ok(inner)
-            });
-        }
-        self.conditions += 1;
-        if self.conditions > CONDITIONS_MAX {
-            return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
-        }
-        let begin = self.at;
-        let left = self.side()?;
-        if let Some(op) = self.op() {
             let at = self.at;
-            let right = self.side()?;
-            return self.compared(left, op, right, (begin, at));
+            let node = self.deeper(Self::one)?;
+            return Ok(Node::Condition(Expr::Not(Box::new(self.as_condition(node, at)?))));
         }
-        match left {
+        // What is in parentheses is counted there.
+        if !self.rest().starts_with('(') {
+            self.conditions += 1;
+            if self.conditions > CONDITIONS_MAX {
+                return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
+            }
+        }
+        let left = self.side()?;
+        let Some(op) = self.op() else { return Ok(left) };
+        let at = self.at;
+        let right = self.side()?;
+        self.compared(left, op, right, (begin, at)).map(Node::Condition)
+    }
+
+    /// Takes what was read from a place on as a condition.
+    fn as_condition(&self, node: Node, begin: usize) -> Result<Expr> {
+        let side = match node {
+            Node::Condition(expr) => return Ok(expr),
+            Node::Side(side) => side,
+        };
+        match side {
             // A field alone is a condition when it holds a boolean.
             Ok(Term::Field(field)) => self.condition(field, Op::Number(Compare::Equal), Literal::Bool(true), begin),
             Ok(_) => Err(self.unexpected()),
@@ -454,7 +490,13 @@ impl<'a> Parser<'a> {
         if let Some(metric) = &mut query.metric {
             return self.pick(name, begin, metric);
         }
-        let aggregate = match name {
+        let groups = query.stages.iter().filter(|stage| matches!(stage, Stage::By(..))).count();
+        if query.stages.len() >= STAGES_MAX || (name == "by" && groups >= GROUPS_MAX) {
+            let text = format!("more than {STAGES_MAX} stages, or {GROUPS_MAX} `by` among them");
+            return Err(self.error_at(begin, text));
+        }
+        match name {
+            "" if self.rest().starts_with('{') => query.stages.push(Stage::Filter(self.filter()?)),
             "select" => {
                 self.expect("(")?;
                 let mut fields = vec![self.field()?];
@@ -463,7 +505,18 @@ impl<'a> Parser<'a> {
                 }
                 self.expect(")")?;
                 query.stages.push(Stage::Select(fields));
-                return Ok(());
+            }
+            "by" => {
+                self.expect("(")?;
+                let term = self.term()?;
+                let name = format!("by({term})").into();
+                query.stages.push(Stage::By(term, name));
+                self.expect(")")?;
+            }
+            "coalesce" => {
+                self.expect("(")?;
+                self.expect(")")?;
+                query.stages.push(Stage::Coalesce);
             }
             "rate"
             | "count_over_time"
@@ -472,27 +525,13 @@ impl<'a> Parser<'a> {
             | "avg_over_time"
             | "sum_over_time"
             | "quantile_over_time"
-            | "histogram_over_time" => {
-                query.metric = Some(self.metric(name)?);
-                return Ok(());
+            | "histogram_over_time"
+            | "compare" => query.metric = Some(self.metric(name)?),
+            _ => {
+                self.at = begin;
+                query.stages.push(self.compared_scalars()?);
             }
-            "count" => Aggregate::Count,
-            "avg" => Aggregate::Avg,
-            "min" => Aggregate::Min,
-            "max" => Aggregate::Max,
-            "sum" => Aggregate::Sum,
-            "" => return Err(self.unexpected()),
-            other => return Err(self.error_at(begin, format!("`{other}` is not supported"))),
-        };
-        self.expect("(")?;
-        let field = if aggregate == Aggregate::Count { None } else { Some(self.field()?) };
-        self.expect(")")?;
-        let Some(Op::Number(compare)) = self.op() else {
-            return Err(self.error_at(self.at, format!("`{name}()` needs a comparison")));
-        };
-        let Literal::Number(value, _) = self.number()? else { return Err(self.unexpected()) };
-        self.blank();
-        query.stages.push(Stage::Aggregate { function: aggregate, field, compare, value });
+        }
         Ok(())
     }
 
@@ -508,7 +547,7 @@ fn is_union(rest: &str) -> bool {
 }
 
 fn is_number(field: &Field) -> bool {
-    matches!(field, Field::Intrinsic(i) if i.is_duration() || *i == Intrinsic::NestedSetParent)
+    matches!(field, Field::Intrinsic(i) if i.is_number())
 }
 
 /// Whether its values are texts that have an order.

@@ -7,6 +7,8 @@ use quiver_types::spans::SpanFilter;
 use serde_json::Value;
 
 use super::Query;
+use super::eval::Looked;
+use super::stages::FoundSet;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
 use crate::search::{Accepts, Search};
@@ -32,12 +34,19 @@ pub struct TraceqlSearch {
 pub struct TraceqlHit {
     /// The trace.
     pub summary: Summary,
-    /// Spans that the query wants.
+    /// Spans that the query wants, in the sets that it makes of them.
+    pub sets: Vec<HitSet>,
+}
+
+/// Spans that go together.
+#[derive(Debug, Clone)]
+pub struct HitSet {
+    /// How many there are.
     pub matched: usize,
     /// The first of them.
     pub spans: Vec<HitSpan>,
-    /// Names and values of the aggregates that were compared.
-    pub aggregates: Vec<(String, f64)>,
+    /// What they have in common, and numbers that were compared; values in OTLP/JSON.
+    pub attributes: Vec<(Arc<str>, Value)>,
 }
 
 /// A span that was found.
@@ -57,7 +66,8 @@ pub struct HitSpan {
 
 impl TraceqlHit {
     fn of(query: &Query, trace: &Trace, spans_max: usize) -> Option<Self> {
-        let (summary, found) = (summarize(trace)?, query.find(trace)?);
+        let looked = Looked::at(trace);
+        let (summary, found) = (summarize(trace)?, query.find_in(&looked)?);
         let span = |&i: &usize| {
             let span = &trace.spans[i];
             HitSpan {
@@ -65,11 +75,15 @@ impl TraceqlHit {
                 name: query.shows_name().then(|| span.name.clone()),
                 start: span.start,
                 duration: span.duration(),
-                attributes: query.shown(span),
+                attributes: query.shown(&looked, i),
             }
         };
-        let spans = found.spans.iter().take(spans_max).map(span).collect();
-        Some(Self { summary, matched: found.spans.len(), spans, aggregates: found.aggregates })
+        let set = |set: FoundSet| HitSet {
+            matched: set.spans.len(),
+            spans: set.spans.iter().take(spans_max).map(span).collect(),
+            attributes: set.attributes,
+        };
+        Some(Self { summary, sets: found.sets.into_iter().map(set).collect() })
     }
 }
 

@@ -1,6 +1,7 @@
 //! What a comparison works out: fields, constants, arithmetic.
 
 use std::cmp::Ordering;
+use std::fmt;
 
 use quiver_types::spans::Value;
 
@@ -50,7 +51,30 @@ impl Term {
     }
 }
 
+impl fmt::Display for Term {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Field(field) => write!(f, "{field}"),
+            Self::Fixed(Fixed::Number(value)) => write!(f, "{value}"),
+            Self::Fixed(Fixed::Text(text)) => write!(f, "`{text}`"),
+            Self::Fixed(Fixed::Bool(value)) => write!(f, "{value}"),
+            Self::Worked(left, sign, right) => write!(f, "({left} {} {right})", sign.text()),
+        }
+    }
+}
+
 impl Sign {
+    fn text(self) -> &'static str {
+        match self {
+            Self::Plus => "+",
+            Self::Minus => "-",
+            Self::Times => "*",
+            Self::By => "/",
+            Self::Remainder => "%",
+            Self::Power => "^",
+        }
+    }
+
     /// Works it out.
     pub(super) fn of(self, left: f64, right: f64) -> f64 {
         match self {

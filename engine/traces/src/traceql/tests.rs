@@ -119,6 +119,27 @@ fn what_queries_want() {
     check("{ kind = client } | min(duration) < 30ms", &[]);
     check("{ } | sum(span.amount) >= 1299.5 | select(name, resource.host.name)", &[1, 2, 5, 3, 4, 6]);
     check("{ } | avg(span.nowhere) > 0", &[]);
+    check("{ kind = client } | max(duration) - min(duration) > 10 * 30ms", &[2, 3, 4]);
+    check("{ kind = client } | 3 <= count() | max(span.http.code * 2) = min(span.http.code) + 200", &[2, 3, 4]);
+    check("{ kind = client } | (count() + 1) * 2 < 8", &[]);
+    check("count() > 5 | { status = error }", &[4, 6]);
+    check("{ kind = client } | { status = error } | select(name)", &[4]);
+    // Groups.
+    check("{ } | by(resource.service.name) | count() > 1", &[1, 2, 3, 4]);
+    check("{ } | by(name) | count() = 2 | coalesce() | count() = 2", &[2, 3]);
+    check("by(duration / 1h + 1) | count() > 1", &[]);
+    // Parentheses, negation, literals.
+    check("{ (span.http.code + 100) * 2 > 1000 }", &[1]);
+    check("{ ((span.http.code)) = 500 && ((status = error) = false) }", &[1]);
+    check("{ (kind = client) != true && -span.http.code < -400 }", &[1]);
+    check("{ !(1 + 1 = 3) && `a` =~ \"a|b\" && span.amount > -(1 - 2) }", &[4]);
+    check("{ 1 > 2 || true = false }", &[]);
+    // Numbers of the tree.
+    check("{ span:childCount = 3 }", &[1]);
+    check("{ nestedSetLeft = 1 || nestedSetParent = nestedSetLeft - 1 }", &[1, 2, 5, 6]);
+    check("{ nestedSetRight = 12 }", &[1]);
+    check("{ nestedSetParent = -1 }", &[1]);
+    check("{ nestedSetParent < -1 }", &[]);
     check("{ status = error } | with (most_recent=true)", &[4, 6]);
     check("{ status = error } with (most_recent=true)", &[4, 6]);
 }
@@ -131,6 +152,7 @@ fn functions_of_metrics() {
         "{ kind = server } | histogram_over_time(span.items)",
         "{} | avg_over_time(duration) by(status) | topk(3)",
         "{} | min_over_time(.a) | bottomk( 1 )",
+        "{} | { status = error } | select(name) | rate() with (exemplars=5)",
     ] {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert!(query.is_metric() && query.exact_filter().is_some(), "{text}");
@@ -159,13 +181,23 @@ fn errors_name_what_is_wrong() {
     check("{ .a > 1 / 0 }", "1, col 12: a number without bounds");
     check("{ .a =~ .b }", "1, col 9: a regular expression is a text");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
-    check("{ 1 = 1 }", "1, col 7: a condition needs a field");
+    check("{ 1 = \"1\" }", "1, col 7: a condition needs a field, or two literals of one type");
+    check("{ (.a = 1) > true }", "1, col 14: a condition has no order");
+    check("{ (.a = 1) = 2 }", "1, col 14: a condition compares with `true` and `false` only");
+    check("{ (.a = 1) + 2 = 3 }", "1, col 14: arithmetic needs numbers");
     check("{ span. = 1 }", "1, col 8: an attribute without a name");
     check("{ duration > 5x }", "1, col 14: `5x` is neither a number nor a duration");
     check("{ name =~ \"(\" }", "1, col 11: `(` is no regular expression");
     check("{ name =~ 5 }", "1, col 11: a regular expression is a text");
-    check("{} | by(.a)", "1, col 6: `by` is not supported");
-    check("{} | compare({})", "1, col 6: `compare` is not supported");
+    check("{} | by(1)", "1, col 9: expected a field");
+    check("{} | nothing(1)", "1, col 6: `nothing` is not supported");
+    check("{} | 1 < 2", "1, col 6: a comparison of numbers needs an aggregate");
+    check("({} | count() > 1) && {}", "1, col 5: a pipe inside of parentheses is not supported");
+    check("{} | compare()", "1, col 14: unexpected `)`, expected `{`");
+    check("{} | compare({}, 10, 5)", "1, col 16: `compare` takes a number of values, then a start and an end");
+    check("{} | compare({}, 10, 5, 5)", "1, col 16: the end of the selection is not after its start");
+    check("{} | compare({}, 0)", "1, col 16: `compare` gives 1 to 1000 values of an attribute");
+    check("{} | rate() with (exemplars=many)", "1, col 19: `exemplars` is a number, or `true` or `false`");
     check("{} | quantile_over_time(duration)", "1, col 33: `quantile_over_time()` needs a quantile");
     check("{} | quantile_over_time(duration, 9)", "1, col 35: a quantile is a number from 0 to 1");
     check("{} | max_over_time(name)", "1, col 20: `name` is no number of a span");
@@ -173,6 +205,10 @@ fn errors_name_what_is_wrong() {
     check("{} | count()", "1, col 13: `count()` needs a comparison");
     check("{} {}", "1, col 4: unexpected `{`");
     check("{} | rate() | count() > 1", "1, col 15: only one `topk` or `bottomk` can follow a function of metrics");
+    let many = format!("{{}}{}", " | count() > 1".repeat(33));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("more than 32 stages"));
+    let many = format!("{{}}{}", " | by(name)".repeat(4));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("or 3 `by` among them"));
     let deep = format!("{{ {}true{} }}", "(".repeat(100), ")".repeat(100));
     assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
     assert!(Query::parse(&"(".repeat(60_000)).is_err());
@@ -200,13 +236,31 @@ fn the_scan_gets_what_it_can_tell() {
 }
 
 #[test]
+fn sets_have_what_they_share() {
+    let trace = shop();
+    let query = Query::parse("{ } | by(resource.service.name) | count() > 1 | avg(duration) > 1ms").unwrap();
+    let found = query.find(&trace).unwrap();
+    let [web] = found.sets.as_slice() else { panic!("{found:?}") };
+    let texts: Vec<String> = web.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+    assert_eq!(
+        texts,
+        [
+            r#"by(resource.service.name)={"stringValue":"web"}"#,
+            r#"count()={"intValue":"4"}"#,
+            r#"avg(duration)={"intValue":"269250000"}"#,
+        ]
+    );
+}
+
+#[test]
 fn fields_that_are_asked_for_are_shown() {
     let trace = shop();
     let query =
         Query::parse("{ span.amount > 1 && status = error && duration > 1s } | select(resource.host.name, span.none)")
             .unwrap();
-    let charge = trace.spans.iter().find(|s| s.name == "Charge").unwrap();
-    let shown: Vec<String> = query.shown(charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
+    let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
+    let looked = eval::Looked::at(&trace);
+    let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(k, v)| format!("{k}={v}")).collect();
     assert_eq!(
         shown,
         [
@@ -216,5 +270,8 @@ fn fields_that_are_asked_for_are_shown() {
             r#"status={"stringValue":"error"}"#,
         ]
     );
+    let query = Query::parse("{} | select(nestedSetParent, nestedSetLeft, nestedSetRight)").unwrap();
+    let shown: Vec<String> = query.shown(&looked, charge).into_iter().map(|(_, v)| v["intValue"].to_string()).collect();
+    assert_eq!(shown, ["\"1\"", "\"8\"", "\"11\""]);
     assert!(!query.shows_name() && Query::parse(r#"{ name = "a" }"#).unwrap().shows_name());
 }

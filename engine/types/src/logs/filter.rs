@@ -40,6 +40,8 @@ pub struct MatchHints {
     pub number_decides: bool,
     /// Each matching value holds this text.
     pub substring: Option<String>,
+    /// Each matching value begins with this text.
+    pub starts: Option<String>,
     /// Every value matches but the empty one.
     pub present: bool,
 }

@@ -11,7 +11,7 @@ use crate::logs::{
     LogFilter, OBSERVED_TIME, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits,
 };
 use crate::tables::logs as table;
-use crate::{Access, LabelSet, ReadStats, Result, SeriesId};
+use crate::{Access, LabelSet, MillisRange, ReadStats, Result, SeriesId, Version};
 
 /// Identifier of a stream: the hash of its labels. 32 lower-case hex digits outside.
 pub type StreamId = SeriesId;
@@ -42,6 +42,16 @@ pub trait LogSnapshot: Send + Sync + fmt::Debug {
         range: (i64, i64),
         stats: &Arc<ReadStats>,
     ) -> Result<Vec<StreamInfo>>;
+
+    /// Gives the moment; none: the source tells none from another.
+    fn version(&self) -> Option<Version> {
+        None
+    }
+
+    /// Says whether a range holds the rows that an older snapshot saw in it.
+    fn is_unchanged(&self, _since: Version, _range: MillisRange) -> bool {
+        false
+    }
 
     /// For the store, which gets its own snapshot back.
     fn as_any(&self) -> &(dyn Any + Send + Sync);

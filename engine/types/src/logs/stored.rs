@@ -46,12 +46,18 @@ static FIELDS: LazyLock<Fields> = LazyLock::new(|| {
     .into()
 });
 
-/// Rows of a batch, mostly at most.
+/// Rows of a batch, mostly at most: of one with many columns, and of one with few.
 const BATCH_ROWS: usize = 16 * 1024;
+const NARROW_BATCH_ROWS: usize = 64 * 1024;
 
-/// The forms that are not in use; all batches share them.
-static UNUSED: LazyLock<Vec<ArrayRef>> =
-    LazyLock::new(|| FIELDS.iter().map(|field| new_null_array(field.data_type(), BATCH_ROWS)).collect());
+/// The forms that are not in use; all batches share them. Each batch counts with their whole memory, so short ones have
+/// shorter ones.
+static UNUSED: LazyLock<Vec<ArrayRef>> = LazyLock::new(|| unused(BATCH_ROWS));
+static UNUSED_NARROW: LazyLock<Vec<ArrayRef>> = LazyLock::new(|| unused(NARROW_BATCH_ROWS));
+
+fn unused(rows: usize) -> Vec<ArrayRef> {
+    FIELDS.iter().map(|field| new_null_array(field.data_type(), rows)).collect()
+}
 
 impl Stored {
     /// The type of such a column.
@@ -69,10 +75,15 @@ impl Stored {
             Self::Float(a) => Some((3, Arc::new(a))),
             Self::Id(a) => Some((4, Arc::new(a))),
         };
-        let child = |(at, field): (usize, &Arc<Field>)| match &own {
-            Some((used, array)) if *used == at => Arc::clone(array),
-            _ if rows <= BATCH_ROWS => UNUSED[at].slice(0, rows),
-            _ => new_null_array(field.data_type(), rows),
+        let shared = match rows {
+            ..=BATCH_ROWS => Some(&UNUSED),
+            ..=NARROW_BATCH_ROWS => Some(&UNUSED_NARROW),
+            _ => None,
+        };
+        let child = |(at, field): (usize, &Arc<Field>)| match (&own, shared) {
+            (Some((used, array)), _) if *used == at => Arc::clone(array),
+            (_, Some(unused)) => unused[at].slice(0, rows),
+            (_, None) => new_null_array(field.data_type(), rows),
         };
         let children = FIELDS.iter().enumerate().map(child).collect();
         Arc::new(StructArray::new(FIELDS.clone(), children, None))
@@ -189,6 +200,18 @@ mod tests {
             let back = Stored::of(&array).expect("a stored column");
             assert_eq!(format!("{back:?}"), format!("{form:?}"));
         }
+        for rows in [0, BATCH_ROWS, BATCH_ROWS + 1, NARROW_BATCH_ROWS, NARROW_BATCH_ROWS + 1] {
+            let numbers = Int64Array::from_iter_values(0..rows as i64);
+            let array = Stored::Int(numbers.clone()).into_array(rows);
+            let back = Stored::of(&array).expect("a stored column");
+            assert!(array.len() == rows && (rows == 0 || matches!(back, Stored::Int(own) if own == numbers)));
+        }
+        // What is not in use takes no memory of its own, in batches of few columns neither.
+        let unused = |rows: i64| {
+            let array = Stored::Int(Int64Array::from_iter_values(0..rows)).into_array(rows as usize);
+            array.as_struct().column(0).to_data().buffers()[0].as_ptr()
+        };
+        assert_eq!((unused(10), unused(60_000)), (unused(BATCH_ROWS as i64), unused(NARROW_BATCH_ROWS as i64)));
         let pieces = [
             Stored::Int(vec![Some(1), None].into()).into_array(2),
             Stored::Text(StringViewArray::from(vec![Some("a")])).into_array(1),

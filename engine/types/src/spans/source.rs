@@ -5,6 +5,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use super::{SpanColumn, SpanFilter};
+use crate::{MillisRange, Version};
 
 /// Gives snapshots.
 pub trait SpanSource: Send + Sync + fmt::Debug {
@@ -14,6 +15,16 @@ pub trait SpanSource: Send + Sync + fmt::Debug {
 
 /// What was visible at one moment. The scan itself is a `TableProvider` (`quiver_store::spans_table`).
 pub trait SpanSnapshot: Send + Sync + fmt::Debug {
+    /// Gives the moment; none: the source tells none from another.
+    fn version(&self) -> Option<Version> {
+        None
+    }
+
+    /// Says whether the spans that start in a range are those that an older snapshot saw.
+    fn is_unchanged(&self, _since: Version, _range: MillisRange) -> bool {
+        false
+    }
+
     /// For the store, which gets its own snapshot back.
     fn as_any(&self) -> &(dyn Any + Send + Sync);
 }

@@ -62,6 +62,15 @@ pub fn tag_kind(value: Value<'_>) -> u8 {
     }
 }
 
+/// The bit of doubles where [`tag_value_kind`] tells them from integers.
+pub const TAG_DOUBLE: u8 = 64;
+
+/// Gives the bit of a value's type, that of doubles apart: what the rows of one key have, where [`tag_kind`] is what keys
+/// have.
+pub fn tag_value_kind(value: Value<'_>) -> u8 {
+    if matches!(value, Value::Double(_)) { TAG_DOUBLE } else { tag_kind(value) }
+}
+
 /// Gives the name of a set of types.
 pub fn tag_kind_name(kinds: u8) -> &'static str {
     if kinds.is_power_of_two() { KINDS.get(kinds.trailing_zeros() as usize).unwrap_or(&"mixed") } else { "mixed" }
@@ -79,8 +88,8 @@ static SCHEMA: LazyLock<SchemaRef> = LazyLock::new(|| {
 });
 
 /// Gives the columns of the answer. Of all keys: place (its number in [`Place::ALL`]), key, types of its values, spans
-/// that have it, and the hashes of its values, 8 bytes each, up to [`TAG_CARDINALITY_MAX`]. Of one key: a value as text
-/// and the spans that have it, each span once. A key or value may come in several rows, which add up.
+/// that have it, and the hashes of its values, 8 bytes each, up to [`TAG_CARDINALITY_MAX`]. Of one key: a value as text,
+/// the types that it has, and the spans that have it, each span once. A key or value may come in several rows, which add up.
 pub fn tag_schema() -> SchemaRef {
     Arc::clone(&SCHEMA)
 }

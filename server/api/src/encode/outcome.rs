@@ -24,8 +24,37 @@ pub(crate) struct Outcome {
     limit: usize,
     stats: Option<String>,
     /// What stands before the value at each step of a matrix: times repeat in each series, and are written once.
-    times: Vec<Vec<u8>>,
+    times: Times,
     cursor: Cursor,
+}
+
+/// What stands before the value at each step, one behind the other.
+#[derive(Debug, Default)]
+struct Times {
+    bytes: Vec<u8>,
+    ends: Vec<usize>,
+}
+
+impl Times {
+    /// Bytes of a time of today in whole seconds.
+    const USUAL_BYTES: usize = 13;
+
+    fn of(result: &StepResult) -> Self {
+        let steps = result.grid.steps;
+        let mut times = Self { bytes: Vec::with_capacity(steps * Self::USUAL_BYTES), ends: Vec::with_capacity(steps) };
+        for step in 0..steps {
+            times.bytes.push(b'[');
+            write_time(&mut times.bytes, result.grid.at(step));
+            times.bytes.extend_from_slice(b",\"");
+            times.ends.push(times.bytes.len());
+        }
+        times
+    }
+
+    fn iter(&self) -> impl Iterator<Item = &[u8]> {
+        let mut from = 0;
+        self.ends.iter().map(move |end| &self.bytes[std::mem::replace(&mut from, *end)..*end])
+    }
 }
 
 /// How far an outcome is written.
@@ -48,17 +77,7 @@ enum Place {
 impl Outcome {
     /// Begins.
     pub(crate) fn new(value: Arc<QueryValue>, memory: Arc<QueryMemory>, limit: usize, stats: Option<String>) -> Self {
-        let time = |result: &StepResult, step| {
-            let mut text = vec![b'['];
-            write_time(&mut text, result.grid.at(step));
-            text.extend_from_slice(b",\"");
-            text
-        };
-        let times = match &*value {
-            QueryValue::Matrix(result) => (0..result.grid.steps).map(|step| time(result, step)).collect(),
-            _ => vec![],
-        };
-        Self { value, _memory: memory, limit, stats, times, cursor: Cursor::default() }
+        Self { value, _memory: memory, limit, stats, times: Times::default(), cursor: Cursor::default() }
     }
 
     /// Says whether the limit leaves series out.
@@ -127,6 +146,10 @@ impl Outcome {
                             if matches!(*self.value, QueryValue::Vector(_)) {
                                 element(out, &row, result.grid.start);
                             } else {
+                                // Written for the first row that is shown: many a matrix has none.
+                                if self.times.ends.is_empty() {
+                                    self.times = Times::of(result);
+                                }
                                 matrix_row(out, &row, result, &self.times);
                             }
                             out.push(b'}');
@@ -242,7 +265,7 @@ fn element(out: &mut Vec<u8>, row: &StepRow<'_>, at: i64) {
 }
 
 /// Writes the points of a row of a matrix.
-fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: &[Vec<u8>]) {
+fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: &Times) {
     floats(out, row, times);
     let mut any = false;
     for (_, step, h) in row.hists {
@@ -255,9 +278,9 @@ fn matrix_row(out: &mut Vec<u8>, row: &StepRow<'_>, result: &StepResult, times: 
     }
 }
 
-fn floats(out: &mut Vec<u8>, row: &StepRow<'_>, times: &[Vec<u8>]) {
+fn floats(out: &mut Vec<u8>, row: &StepRow<'_>, times: &Times) {
     let mut any = false;
-    for ((v, _), time) in row.values.iter().zip(row.present).zip(times).filter(|((_, p), _)| **p) {
+    for ((v, _), time) in row.values.iter().zip(row.present).zip(times.iter()).filter(|((_, p), _)| **p) {
         out.extend_from_slice(if any { b"," } else { b",\"values\":[" });
         any = true;
         out.extend_from_slice(time);
@@ -287,6 +310,7 @@ fn histogram(out: &mut Vec<u8>, h: &Histogram) {
 #[cfg(test)]
 mod tests {
     use quiver_promql::SampleResult;
+    use quiver_promql::kernel::Grid;
 
     use super::*;
 
@@ -328,5 +352,14 @@ mod tests {
             assert_eq!(series.len(), if limit == 2 { 2 } else { 5 });
             assert_eq!(series[1]["values"].as_array().map(Vec::len), Some(SAMPLES_AT_A_TIME));
         }
+    }
+
+    #[test]
+    fn times_stand_before_values() {
+        let grid = Grid { start: -500, step_ms: 250, steps: 4 };
+        let (table, blocks, order) = (Arc::new(SeriesTable::new(0, vec![])), Arc::default(), Arc::default());
+        let times = Times::of(&StepResult { table, grid, blocks, order });
+        let expected: [&[u8]; 4] = [b"[-0.5,\"", b"[-0.25,\"", b"[0,\"", b"[0.25,\""];
+        assert_eq!(times.iter().collect::<Vec<_>>(), expected);
     }
 }

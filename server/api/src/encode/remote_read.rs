@@ -5,12 +5,12 @@
 use bytes::Bytes;
 use quiver_ingest::wire::{BYTES, Reader, VARINT, WireError, put_bytes, put_varint, tag, varints};
 use quiver_promql::kernel::SeriesSamples;
+use quiver_promql::raw::chunks::{Chunk, deltas};
 use quiver_query::Pace;
 use quiver_types::histogram::Span;
 use quiver_types::matcher::Patterns;
 use quiver_types::{Error, Histogram, MatchOp, Matcher, MillisRange, Result};
 
-use super::chunks::{Chunk, deltas};
 use super::protobuf::{put_double, put_doubles, put_message, put_sint, put_sints, put_text, put_uint};
 
 /// Bytes of a frame, about.
@@ -265,11 +265,11 @@ fn frame(message: &[u8]) -> Bytes {
 
 #[cfg(test)]
 mod tests {
+    use quiver_promql::raw::chunks::Encoding;
     use quiver_query::{Limits, QueryContext};
     use quiver_types::Access;
 
     use super::*;
-    use crate::encode::chunks::Encoding;
 
     fn request(accepted: &[u64], kind: u64, value: &[u8]) -> Vec<u8> {
         let mut out = Vec::new();

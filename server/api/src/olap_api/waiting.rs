@@ -1,4 +1,5 @@
-//! Executions that requests share: who asks the same while it runs waits for the same (`olap-api.md` 7).
+//! Executions that requests share: who asks the same while it runs waits for the same, and who asks later takes its answer
+//! while nothing was written to what it rests on (`olap-api.md` 7).
 //!
 //! An execution is cancelled when its last waiter goes away, or, once somebody was told to come again, when nobody does.
 
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request;
-use quiver_olap::{OlapError, OlapResult};
+use quiver_olap::{Basis, OlapError, OlapResult};
 use quiver_query::Collected;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Access, Domain, Error};
@@ -32,6 +33,8 @@ pub(super) struct Ready {
     pub(super) value: Arc<Value>,
     /// About how much it takes.
     pub(super) bytes: usize,
+    /// What it rests on; none: that may change unseen.
+    pub(super) basis: Option<Arc<Basis>>,
     /// Its place in the query's memory, until nobody waits for it any more; of older results none, they have a bound.
     pub(super) _memory: Option<Collected>,
 }
@@ -41,6 +44,7 @@ type Answer = Option<Result<Arc<Ready>, OlapError>>;
 /// A result for those who take older ones.
 struct Older {
     value: Arc<Value>,
+    basis: Option<Arc<Basis>>,
     bytes: usize,
     made: Instant,
 }
@@ -138,9 +142,25 @@ impl Drop for Waiter<'_> {
 }
 
 impl Waiting {
-    /// Asks for an answer: joins the same execution, or begins it.
-    pub(super) async fn ask(&self, key: String, work: Work, mode: CacheMode, wait: Duration) -> OlapResult<Outcome> {
+    /// Asks for an answer: takes the one that is there, as long as what it rests on is what it was; else joins the same
+    /// execution, or begins it.
+    pub(super) async fn ask(
+        &self,
+        key: String,
+        work: Work,
+        mode: CacheMode,
+        wait: Duration,
+        holds: impl Fn(&Basis) -> bool,
+    ) -> OlapResult<Outcome> {
         let older = || self.0.lock().kept.get(&key).map(|older| Arc::clone(&older.value));
+        if mode != CacheMode::NoCache {
+            let kept = self.0.lock().kept.get(&key).map(|older| (Arc::clone(&older.value), older.basis.clone()));
+            if let Some((value, Some(basis))) = kept
+                && holds(&basis)
+            {
+                return Ok(Outcome::Done(Arc::new(Ready { value, bytes: 0, basis: None, _memory: None })));
+            }
+        }
         if mode == CacheMode::StaleWhileRevalidate
             && let Some(value) = older()
         {
@@ -237,7 +257,8 @@ impl Waiting {
             {
                 inner.kept.remove(&oldest);
             }
-            let older = Older { value: Arc::clone(&ready.value), bytes, made: Instant::now() };
+            let (value, basis) = (Arc::clone(&ready.value), ready.basis.clone());
+            let older = Older { value, basis, bytes, made: Instant::now() };
             inner.kept.insert(key.to_owned(), older);
         }
         let _ = sender.send(Some(outcome));
@@ -261,7 +282,7 @@ impl Waiting {
 fn slow(value: &Value) -> Arc<Ready> {
     let mut value = value.clone();
     value["slowQuery"] = true.into();
-    Arc::new(Ready { value: Arc::new(value), bytes: 0, _memory: None })
+    Arc::new(Ready { value: Arc::new(value), bytes: 0, basis: None, _memory: None })
 }
 
 #[cfg(test)]
@@ -276,13 +297,13 @@ mod tests {
             let run = runs.fetch_add(1, SeqCst) + 1;
             tokio::time::sleep(Duration::from_millis(millis)).await;
             let value = Arc::new(serde_json::json!({"run": run, "slowQuery": false}));
-            Ok(Ready { value, bytes: 64, _memory: None })
+            Ok(Ready { value, bytes: 64, basis: None, _memory: None })
         };
         Work { cancel: CancellationToken::new(), run: Box::pin(run) }
     }
 
     async fn ask(waiting: &Waiting, work: Work, mode: CacheMode, wait_ms: u64) -> Option<Value> {
-        match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms)).await.unwrap() {
+        match waiting.ask("k".to_owned(), work, mode, Duration::from_millis(wait_ms), |_| false).await.unwrap() {
             Outcome::Done(ready) => Some((*ready.value).clone()),
             Outcome::Wait(_) => None,
         }
@@ -320,6 +341,27 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn an_answer_serves_while_what_it_rests_on_holds() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let resting = |runs: &Arc<AtomicUsize>| {
+            let Work { cancel, run } = work(runs, 0);
+            let run = async move { run.await.map(|ready| Ready { basis: Some(Arc::default()), ..ready }) };
+            Work { cancel, run: Box::pin(run) }
+        };
+        let ask = async |mode, holds: bool| {
+            let outcome = waiting.ask("k".to_owned(), resting(&runs), mode, Duration::from_secs(5), |_| holds).await;
+            let Ok(Outcome::Done(ready)) = outcome else { panic!("it is done") };
+            (ready.value["run"].as_u64().unwrap(), ready.value["slowQuery"].as_bool().unwrap())
+        };
+        assert_eq!(ask(CacheMode::StaleIfSlow, true).await, (1, false));
+        assert_eq!(ask(CacheMode::StaleIfSlow, true).await, (1, false));
+        assert_eq!(ask(CacheMode::MustRevalidate, true).await, (1, false), "it is as fresh as one can be");
+        assert_eq!(ask(CacheMode::NoCache, true).await.0, 2);
+        assert_eq!(ask(CacheMode::StaleIfSlow, true).await.0, 1, "what was not to be written was not");
+        assert_eq!(ask(CacheMode::StaleIfSlow, false).await.0, 3, "something was written");
+    }
+
+    #[tokio::test]
     async fn who_leaves_late_ends_no_later_execution() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let (mut answer, _, number) = waiting.join("k", work(&runs, 0), false, false);
@@ -336,7 +378,7 @@ mod tests {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let work = work(&runs, 60_000);
         let cancel = work.cancel.clone();
-        let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_secs(60));
+        let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_secs(60), |_| false);
         assert!(tokio::time::timeout(Duration::from_millis(20), asked).await.is_err());
         assert!(cancel.is_cancelled());
     }

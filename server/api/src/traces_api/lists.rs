@@ -11,7 +11,8 @@ use quiver_traces::{Listing, ParamError, Search, Selection, Summary, TraceError,
 use quiver_types::spans::{Place, SpanFilter, TagRequest};
 use serde_json::{Value, json};
 
-use super::{Call, problem};
+use super::Call;
+use super::problem::derived;
 use crate::state::AppState;
 
 /// Rows that lists have unless asked otherwise, and values of a key.
@@ -61,7 +62,7 @@ pub(super) async fn handle(
         let call = Call::of(state, request).await?;
         answer(list, &call, key).await
     };
-    run.await.unwrap_or_else(|e| problem(&e, "/traces"))
+    run.await.unwrap_or_else(|e| derived(&e, "/traces"))
 }
 
 async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response, TraceError> {

@@ -11,7 +11,8 @@ use quiver_types::spans::hex;
 use serde_json::{Value, json};
 
 use super::export::{selection, send};
-use super::{Call, problem, unknown_if_hidden};
+use super::problem::derived;
+use super::{Call, problem};
 use crate::state::AppState;
 
 const ROUTE: &str = "/traces/{id}";
@@ -31,7 +32,7 @@ async fn with(
         let data = f(&call, &trace)?;
         call.answer(data, Some(window), None)
     };
-    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }
 
 /// The internal JSON; with `download=1` the file itself, without the envelope.
@@ -98,8 +99,8 @@ pub(super) async fn similar(State(state): State<Arc<AppState>>, Path(id): Path<S
         let call = Call::of(state, request).await?;
         let selection = selection(&call, &id)?;
         let limit = call.params.number("limit", 1..=100)?.unwrap_or(10) as usize;
-        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await.map_err(unknown_if_hidden)?;
+        let data = call.state.traces.similar(&call.ctx, selection, limit, call.now).await?;
         call.answer(data, None, None)
     };
-    run.await.unwrap_or_else(|e: TraceError| problem(&e, ROUTE))
+    run.await.unwrap_or_else(|e: TraceError| derived(&e, ROUTE))
 }

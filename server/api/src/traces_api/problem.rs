@@ -26,6 +26,11 @@ fn document(status: StatusCode, code: &str, title: &str, detail: &str, more: &[(
     with_retry_after((status, [(header::CONTENT_TYPE, "application/problem+json")], body.to_string()).into_response())
 }
 
+/// Gives the answer of what is made of a trace: that a hidden one is there shows on the trace itself and its exports only.
+pub(super) fn derived(error: &TraceError, route: &str) -> Response {
+    problem(if matches!(error, TraceError::Forbidden) { &TraceError::NotFound } else { error }, route)
+}
+
 /// Gives the answer to an error.
 pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
     match error {

@@ -33,11 +33,11 @@ fn window(params: &Params, trace: Option<&Trace>) -> Result<(i64, i64), TraceErr
     Ok(trace.map_or((i64::MIN, i64::MAX), |t| (t.start().saturating_sub(before), t.end().saturating_add(after))))
 }
 
-/// Looks the trace up; that it is not there is no error, since others may name it all the same.
+/// Looks the trace up; that it is not there is no error, since others may name it all the same. Nor is a hidden one.
 async fn find(call: &Call, selection: Selection) -> Result<Option<Trace>, TraceError> {
     match call.trace(selection).await {
         Ok(trace) => Ok(Some(trace)),
-        Err(TraceError::NotFound) => Ok(None),
+        Err(TraceError::NotFound | TraceError::Forbidden) => Ok(None),
         Err(e) => Err(e),
     }
 }

@@ -165,7 +165,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     let is = |text: &str| TextTest::Is(text.to_owned());
     search.conditions.extend(params.one("service")?.map(|s| SpanFilter::Service(is(s))));
     search.conditions.extend(params.one("operation")?.map(|s| SpanFilter::Name(is(s))));
-    let (min, max) = (params.duration("minDuration")?, params.duration("maxDuration")?);
+    let (min, max) = (params.go_duration("minDuration")?, params.go_duration("maxDuration")?);
     if min.is_some() || max.is_some() {
         let (min, max) = (min.unwrap_or(0), max.unwrap_or(i64::MAX));
         if min > max {

@@ -71,7 +71,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     };
     let duration = |name: &str| -> Result<Option<i64>, TraceError> {
         let Some(text) = either(call, name)? else { return Ok(None) };
-        let duration = quiver_traces::params::duration(text);
+        let duration = quiver_traces::params::go_duration(text);
         Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
     };
     let end = time("startTimeMax")?.unwrap_or(call.now);

@@ -30,6 +30,7 @@ impl ValueMatcher for ExactPrefix {
         MatchHints {
             words: if words.is_empty() { vec![] } else { vec![words] },
             substring: Some(self.text.clone()),
+            starts: Some(self.text.clone()),
             ..MatchHints::default()
         }
     }

@@ -245,7 +245,11 @@ fn hints(ways: &[Way]) -> MatchHints {
         [(texts, _)] => texts.iter().max_by_key(|t| t.text.len()).map(|t| t.text.clone()),
         _ => None,
     };
-    MatchHints { words: alternatives(words.collect()), exact, substring, ..MatchHints::default() }
+    let starts = match all.as_slice() {
+        [(texts, _)] => texts.first().filter(|t| t.at_begin).map(|t| t.text.clone()),
+        _ => None,
+    };
+    MatchHints { words: alternatives(words.collect()), exact, substring, starts, ..MatchHints::default() }
 }
 
 fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
@@ -316,6 +320,15 @@ mod tests {
         check("(abc )+x", &[], Some("abc "));
         check(".*", &[], None);
         check("a|", &[], None);
+        // What stands behind a gap does not begin the value.
+        check("^.*foo bar", &[], Some("foo bar"));
+        check("^foo .+bar x", &[&["foo"]], Some("bar x"));
         assert_eq!(regexp("^(foo|bar)$").hints().exact, Some(vec!["foo".into(), "bar".into()]));
+        let starts = |pattern: &str| regexp(pattern).hints().starts;
+        assert_eq!(starts("^\\{").as_deref(), Some("{"));
+        assert_eq!(starts("^foo .+bar").as_deref(), Some("foo "));
+        for free in ["foo", "^.*foo", "^(foo|bar)", "(?m)^foo", "^", "^a*foo", "(?i)^foo", "^(foo)?"] {
+            assert_eq!(starts(free), None, "{free}");
+        }
     }
 }

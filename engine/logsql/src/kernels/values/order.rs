@@ -52,7 +52,16 @@ fn kind(value: &str, read: impl Fn(&str) -> Option<f64>) -> Kind {
     }
 }
 
+/// Up to here doubles hold every integer.
+const DOUBLE_MAX: u64 = 1 << 53;
+
 fn exact(n: i128) -> Kind {
+    // Nearly all are small, and numbers of 128 bits become doubles slowly.
+    if let Ok(small) = i64::try_from(n)
+        && small.unsigned_abs() <= DOUBLE_MAX
+    {
+        return Kind::Number(small as f64, 0);
+    }
     let double = n as f64;
     Kind::Number(double, (n - double as i128) as i16)
 }

@@ -73,6 +73,14 @@ impl KeyValues {
         }
     }
 
+    /// How many texts are their views.
+    pub(super) fn shorts(&self) -> usize {
+        match self {
+            Self::Text(views, _) => views.iter().filter(|view| **view as u32 <= VIEW_BYTES).count(),
+            Self::Time(_) => 0,
+        }
+    }
+
     pub(super) fn push_from(&mut self, other: &Self, i: usize) {
         match (self, other) {
             (Self::Time(own), Self::Time(times)) => own.push(times[i]),

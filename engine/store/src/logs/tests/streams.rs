@@ -138,7 +138,7 @@ fn old_parts(store: &Store) -> StoreLogSnapshot {
     let mut snapshot = store.core_snapshot();
     let parts = snapshot.visible.parts.iter().map(|part| Arc::new(part.without("labels"))).collect();
     snapshot.visible = Arc::new(Visible { parts: Arc::new(parts), ..Visible::clone(&snapshot.visible) });
-    StoreLogSnapshot { snapshot }
+    StoreLogSnapshot { snapshot, shared: store.core_shared() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -245,7 +245,7 @@ async fn cost(store: &Store, request: &LogRequest) -> Cost {
     let parts: Vec<_> = snapshot.visible.parts.iter().map(|part| Arc::new(part.without("nothing"))).collect();
     let parts = Arc::new(parts);
     snapshot.visible = Arc::new(Visible { parts: Arc::clone(&parts), ..Visible::clone(&snapshot.visible) });
-    let snapshot = StoreLogSnapshot { snapshot };
+    let snapshot = StoreLogSnapshot { snapshot, shared: store.core_shared() };
     // The first time bytes are read in whole blocks, to be checked.
     read_of(&snapshot, &Access::full(), request, &Arc::default()).await;
     parts.iter().for_each(|part| part.cache().streams.clear());

@@ -39,15 +39,19 @@ impl GroupRows {
         self.rows.iter().map(|r| r.end - r.start).sum()
     }
 
-    /// The wanted values of a column of the whole group.
-    fn pick(&self, column: &ArrayRef) -> Result<ArrayRef> {
+    /// The wanted values of a column of the whole group; `places` keeps where they stand for the next column.
+    fn pick(&self, column: &ArrayRef, places: &mut Option<UInt32Array>) -> Result<ArrayRef> {
         let within = |r: &Range<u64>| (r.start - self.bounds.start)..(r.end - self.bounds.start);
         if let [one] = self.rows.as_slice() {
             let range = within(one);
             return Ok(column.slice(range.start as usize, (range.end - range.start) as usize));
         }
-        let places = UInt32Array::from_iter_values(self.rows.iter().flat_map(within).map(|row| row as u32));
-        take(column, &places, None).internal("cannot pick rows of a column of spans")
+        let places = places.get_or_insert_with(|| {
+            let mut places: Vec<u32> = Vec::with_capacity(self.count() as usize);
+            self.rows.iter().map(within).for_each(|range| places.extend(range.start as u32..range.end as u32));
+            places.into()
+        });
+        take(column, &*places, None).internal("cannot pick rows of a column of spans")
     }
 }
 
@@ -82,6 +86,7 @@ impl Part {
         let much = rows.count() * WHOLE_PART >= rows.bounds.end - rows.bounds.start;
         let mut found: Vec<Option<ArrayRef>> = Vec::with_capacity(columns.len());
         let (mut whole, mut some) = (Vec::new(), Vec::new());
+        let mut places = None;
         for name in columns {
             let known = is_flat(name).then(|| cache.array(part, group, name)).flatten();
             match known {
@@ -89,7 +94,7 @@ impl Part {
                 None => some.push(*name),
                 Some(_) => {}
             }
-            found.push(known.map(|array| rows.pick(&array)).transpose()?);
+            found.push(known.map(|array| rows.pick(&array, &mut places)).transpose()?);
         }
         for (names, ranges, is_whole) in
             [(&whole, std::slice::from_ref(&rows.bounds), true), (&some, rows.rows.as_slice(), false)]
@@ -111,7 +116,7 @@ impl Part {
                 if is_whole {
                     cache.insert_array(part, group, name, &column, rows.groups);
                 }
-                *place = Some(if is_whole { rows.pick(&column)? } else { column });
+                *place = Some(if is_whole { rows.pick(&column, &mut places)? } else { column });
             }
         }
         let arrays: Vec<ArrayRef> = found.into_iter().flatten().collect();

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
-    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array,
+    MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
@@ -17,7 +17,7 @@ use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PR
 use super::column_name;
 use super::texts::{coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
-use crate::spans::eval::{SpanSet, TextColumn};
+use crate::spans::eval::{SpanSet, TextColumn, mask};
 
 /// Rows of a part, with the columns of its file that were asked for.
 #[derive(Debug, Clone)]
@@ -83,7 +83,7 @@ impl SpanRows {
 
     /// Keeps some rows.
     pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
-        filter_record_batch(&self.0, &BooleanArray::from(keep.to_vec())).map(Self).internal("cannot filter spans")
+        filter_record_batch(&self.0, &mask(keep)).map(Self).internal("cannot filter spans")
     }
 
     /// Makes the columns of an answer.

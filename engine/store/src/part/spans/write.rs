@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, UInt32Array};
-use arrow::datatypes::{DataType, Int64Type, UInt32Type};
+use arrow::datatypes::{DataType, Int64Type, UInt8Type, UInt32Type};
 use parquet::basic::Compression;
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::SpansBatch;
@@ -35,7 +35,8 @@ const CHUNK_ROWS: usize = 8 * 1024;
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
 /// Gives the rows of batches in the order of the table, as pairs of batch and row; of rows that differ in nothing but
-/// the time of receipt only the first received stays.
+/// the time of receipt only the first received stays, or the last where another report of that side of the span came
+/// between them: what was received last holds.
 pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<(u32, u32)> {
     struct Keys<'b> {
         ids: &'b FixedSizeBinaryArray,
@@ -83,7 +84,17 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
             group_start = out.len();
         }
         let here = (row.3, row.4);
-        if !out[group_start..].iter().any(|other| equal_but_received(at(*other), at(here))) {
+        let known = out[group_start..].iter().rposition(|other| equal_but_received(at(*other), at(here)));
+        let Some(known) = known.map(|known| group_start + known) else {
+            out.push(here);
+            continue;
+        };
+        let kind = |row: (u32, u32)| {
+            let (batch, row) = at(row);
+            batch.spans["kind"].as_primitive::<UInt8Type>().value(row)
+        };
+        if out[known + 1..].iter().any(|between| kind(*between) == kind(here)) {
+            out.remove(known);
             out.push(here);
         }
     }

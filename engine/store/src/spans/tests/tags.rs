@@ -9,7 +9,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
-use quiver_types::spans::{Place, Span, SpanFilter, SpanSource, TagRequest, Value, tag_kind};
+use quiver_types::spans::{Place, Span, SpanFilter, SpanSource, TagRequest, Value, tag_kind, tag_value_kind};
 use quiver_types::{Access, ReadStats};
 use xxhash_rust::xxh3::xxh3_64;
 
@@ -43,7 +43,7 @@ fn model(spans: &[Span], request: &TagRequest) -> Counts {
             let text = value.text().into_owned();
             let (about, kind) = match &request.key {
                 Some(wanted) if wanted != key => continue,
-                Some(_) => ((0, text.clone()), 0),
+                Some(_) => ((0, text.clone()), tag_value_kind(value)),
                 None => ((place as usize, key.to_owned()), tag_kind(value)),
             };
             let counts = out.entry(about.clone()).or_default();

@@ -1,12 +1,17 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
-use super::super::{Aggregate, Field, Intrinsic, Metric, MetricFunction};
+use super::super::{Aggregate, Comparison, Field, Intrinsic, Metric, MetricFunction};
 use super::{Literal, Parser, Result};
 
 /// Most quantiles of one query.
 const QUANTILES_MAX: usize = 16;
 /// Most fields that series are told apart by.
 const BY_MAX: usize = 8;
+/// Most values of an attribute that `compare` gives, and how many it gives unless asked.
+const VALUES_MAX: f64 = 1_000.0;
+const VALUES: usize = 10;
+/// Exemplars of an answer when a hint wants some.
+const EXEMPLARS: usize = 100;
 /// Most series that `topk` and `bottomk` give.
 const PICK_MAX: f64 = 10_000.0;
 
@@ -23,12 +28,40 @@ impl Parser<'_> {
                 MetricFunction::Quantiles(field, self.quantiles()?)
             }
             "min_over_time" => MetricFunction::Of(Aggregate::Min, self.number_field()?),
+            "compare" => MetricFunction::Compare(self.comparison()?),
             "max_over_time" => MetricFunction::Of(Aggregate::Max, self.number_field()?),
             "sum_over_time" => MetricFunction::Of(Aggregate::Sum, self.number_field()?),
             _ => MetricFunction::Of(Aggregate::Avg, self.number_field()?),
         };
         self.expect(")")?;
-        Ok(Metric { function, by: self.by()?, pick: None })
+        // It tells series apart by all that there is.
+        let by = if name == "compare" { Vec::new() } else { self.by()? };
+        Ok(Metric { function, by, pick: None })
+    }
+
+    /// Reads the selection of `compare`, and behind it how many values are given and when it lies, in nanoseconds.
+    fn comparison(&mut self) -> Result<Comparison> {
+        let selection = self.filter()?;
+        let mut numbers = Vec::new();
+        let begin = self.at;
+        while self.eat(",") {
+            let at = self.at;
+            let digits = self.take(|c| c.is_ascii_digit());
+            let number = digits.parse::<i64>().ok().filter(|n| *n >= 0);
+            numbers.push(number.ok_or_else(|| self.error_at(at, "expected a whole number"))?);
+            self.blank();
+        }
+        let (values, window) = match numbers.as_slice() {
+            [] => (VALUES as i64, None),
+            [values] | [values, 0, 0] => (*values, None),
+            [values, from, to] if from < to => (*values, Some((*from, *to))),
+            [_, _, _] => return Err(self.error_at(begin, "the end of the selection is not after its start")),
+            _ => return Err(self.error_at(begin, "`compare` takes a number of values, then a start and an end")),
+        };
+        if !(1.0..=VALUES_MAX).contains(&(values as f64)) {
+            return Err(self.error_at(begin, format!("`compare` gives 1 to {VALUES_MAX} values of an attribute")));
+        }
+        Ok(Comparison { selection, values: values as usize, window })
     }
 
     /// Reads `topk(n)` or `bottomk(n)` behind its name.
@@ -53,15 +86,31 @@ impl Parser<'_> {
         self.rest().strip_prefix("with").is_some_and(|rest| rest.trim_start().starts_with('('))
     }
 
-    /// Reads hints at the end of a query: they change how it runs, not what it gives.
-    pub(super) fn hints(&mut self) -> Result<()> {
-        if self.is_hint() {
-            self.eat("with");
-            self.expect("(")?;
-            self.take(|c| c != ')');
-            self.expect(")")?;
+    /// Reads hints at the end of a query: they change how it runs, not what it gives. One says how many exemplars are
+    /// wanted, and is what is given.
+    pub(super) fn hints(&mut self) -> Result<Option<usize>> {
+        if !self.is_hint() {
+            return Ok(None);
         }
-        Ok(())
+        self.eat("with");
+        self.expect("(")?;
+        let begin = self.at;
+        let text = self.take(|c| c != ')');
+        self.expect(")")?;
+        let pairs = text.split(',').filter_map(|pair| pair.split_once('='));
+        let Some((_, value)) =
+            pairs.map(|(key, value)| (key.trim(), value.trim())).find(|(key, _)| *key == "exemplars")
+        else {
+            return Ok(None);
+        };
+        match value {
+            "true" => Ok(Some(EXEMPLARS)),
+            "false" => Ok(Some(0)),
+            number => match number.parse() {
+                Ok(number) => Ok(Some(number)),
+                Err(_) => Err(self.error_at(begin, "`exemplars` is a number, or `true` or `false`")),
+            },
+        }
     }
 
     /// Reads a field whose values are numbers, which one span alone tells.

@@ -1,14 +1,38 @@
-//! Sides of comparisons: a field, a literal, or arithmetic with these.
+//! Sides of comparisons: a field, a literal, arithmetic with these; what is in parentheses may be a condition, too.
 
-use super::super::{Expr, Fixed, Sign, Term};
+use super::super::{Compare, Expr, Fixed, Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
 /// A side; a literal alone stands for itself.
 pub(super) type Side = std::result::Result<Term, Literal>;
 
+/// What was read, before it is known what it is for.
+pub(super) enum Node {
+    Side(Side),
+    Condition(Expr),
+}
+
+impl Node {
+    fn side(self) -> Option<Side> {
+        match self {
+            Self::Side(side) => Some(side),
+            Self::Condition(_) => None,
+        }
+    }
+}
+
 impl Parser<'_> {
+    /// Reads what is worked out of fields.
+    pub(super) fn term(&mut self) -> Result<Term> {
+        let begin = self.at;
+        match self.side()? {
+            Node::Side(Ok(term)) => Ok(term),
+            _ => Err(self.error_at(begin, "expected a field")),
+        }
+    }
+
     /// Reads a side of a comparison.
-    pub(super) fn side(&mut self) -> Result<Side> {
+    pub(super) fn side(&mut self) -> Result<Node> {
         let mut left = self.product()?;
         while let Some(sign) = self.sign(&[("+", Sign::Plus), ("-", Sign::Minus)]) {
             let at = self.at;
@@ -19,11 +43,24 @@ impl Parser<'_> {
     }
 
     /// Makes the condition of two sides, which begin at these places.
-    pub(super) fn compared(&mut self, left: Side, op: Op, right: Side, (begin, at): (usize, usize)) -> Result<Expr> {
+    pub(super) fn compared(&mut self, left: Node, op: Op, right: Node, (begin, at): (usize, usize)) -> Result<Expr> {
+        let (left, right) = match (left, right) {
+            (Node::Side(left), Node::Side(right)) => (left, right),
+            (Node::Condition(expr), Node::Side(Err(Literal::Bool(wanted))))
+            | (Node::Side(Err(Literal::Bool(wanted))), Node::Condition(expr)) => {
+                let is_same = match op {
+                    Op::Number(Compare::Equal) => wanted,
+                    Op::Number(Compare::NotEqual) => !wanted,
+                    _ => return Err(self.error_at(at, "a condition has no order")),
+                };
+                return Ok(if is_same { expr } else { Expr::Not(Box::new(expr)) });
+            }
+            _ => return Err(self.error_at(at, "a condition compares with `true` and `false` only")),
+        };
         match (left, right) {
             (Ok(Term::Field(field)), Err(literal)) => self.condition(field, op, literal, at),
             (Err(literal), Ok(Term::Field(field))) => self.condition(field, turned(op), literal, begin),
-            (Err(_), Err(_)) => Err(self.error_at(at, "a condition needs a field")),
+            (Err(left), Err(right)) => self.known(left, op, right, at),
             (left, right) => {
                 let Op::Number(compare) = op else {
                     return Err(self.error_at(at, "a regular expression is a text"));
@@ -36,7 +73,25 @@ impl Parser<'_> {
         }
     }
 
-    fn product(&mut self) -> Result<Side> {
+    /// Compares two literals.
+    fn known(&self, left: Literal, op: Op, right: Literal, at: usize) -> Result<Expr> {
+        let wrong = || self.error_at(at, "a condition needs a field, or two literals of one type");
+        let holds = match (op, left, right) {
+            (Op::Matches, Literal::Text(text), Literal::Text(pattern)) => self.regex(&pattern, at)?.is_match(&text),
+            (Op::MatchesNot, Literal::Text(text), Literal::Text(pattern)) => !self.regex(&pattern, at)?.is_match(&text),
+            (Op::Number(compare), Literal::Number(left, _), Literal::Number(right, _)) => compare.holds(left, right),
+            (Op::Number(compare), Literal::Text(left), Literal::Text(right)) => {
+                Fixed::Text(left).compares(compare, &Fixed::Text(right))
+            }
+            (Op::Number(compare), Literal::Bool(left), Literal::Bool(right)) => {
+                Fixed::Bool(left).compares(compare, &Fixed::Bool(right))
+            }
+            _ => return Err(wrong()),
+        };
+        Ok(if holds { Expr::True } else { Expr::False })
+    }
+
+    fn product(&mut self) -> Result<Node> {
         let mut left = self.power()?;
         while let Some(sign) = self.sign(&[("*", Sign::Times), ("/", Sign::By), ("%", Sign::Remainder)]) {
             let at = self.at;
@@ -46,7 +101,7 @@ impl Parser<'_> {
         Ok(left)
     }
 
-    fn power(&mut self) -> Result<Side> {
+    fn power(&mut self) -> Result<Node> {
         let left = self.single()?;
         let Some(sign) = self.sign(&[("^", Sign::Power)]) else { return Ok(left) };
         let at = self.at;
@@ -54,40 +109,53 @@ impl Parser<'_> {
         self.worked(left, sign, right, at)
     }
 
-    fn single(&mut self) -> Result<Side> {
+    fn single(&mut self) -> Result<Node> {
         if self.eat("(") {
             return self.deeper(|p| {
-                let inner = p.side()?;
+                let inner = p.any()?;
                 p.expect(")")?;
                 Ok(inner)
             });
         }
-        Ok(self.operand()?.map(Term::Field))
+        let is_negated = self.rest().strip_prefix('-').is_some_and(|rest| {
+            let digits = rest.strip_prefix('.').unwrap_or(rest);
+            !digits.starts_with(|c: char| c.is_ascii_digit())
+        });
+        if is_negated {
+            self.eat("-");
+            let at = self.at;
+            let inner = self.deeper(Self::single)?;
+            let zero = Node::Side(Err(Literal::Number(0.0, "0".to_owned())));
+            return self.worked(zero, Sign::Minus, inner, at);
+        }
+        Ok(Node::Side(self.operand()?.map(Term::Field)))
     }
 
-    fn sign(&mut self, signs: &[(&str, Sign)]) -> Option<Sign> {
+    pub(super) fn sign(&mut self, signs: &[(&str, Sign)]) -> Option<Sign> {
         signs.iter().find(|(text, _)| self.eat(text)).map(|(_, sign)| *sign)
     }
 
     /// Joins two sides; numbers at once.
-    fn worked(&mut self, left: Side, sign: Sign, right: Side, at: usize) -> Result<Side> {
+    fn worked(&mut self, left: Node, sign: Sign, right: Node, at: usize) -> Result<Node> {
         // Each counts, so that what is read is not nested without bounds.
         self.conditions += 1;
         if self.conditions > CONDITIONS_MAX {
             return Err(self.error_at(at, format!("more than {CONDITIONS_MAX} conditions")));
         }
         let no_number = || self.error_at(at, "arithmetic needs numbers");
-        let number =
-            |side: Side| constant(side).filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))));
+        let number = |node: Node| {
+            let term = node.side().and_then(constant);
+            term.filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))))
+        };
         let (left, right) = (number(left).ok_or_else(no_number)?, number(right).ok_or_else(no_number)?);
         if let (Term::Fixed(Fixed::Number(left)), Term::Fixed(Fixed::Number(right))) = (&left, &right) {
             let value = sign.of(*left, *right);
             if !value.is_finite() {
                 return Err(self.error_at(at, "a number without bounds"));
             }
-            return Ok(Err(Literal::Number(value, value.to_string())));
+            return Ok(Node::Side(Err(Literal::Number(value, value.to_string()))));
         }
-        Ok(Ok(Term::Worked(Box::new(left), sign, Box::new(right))))
+        Ok(Node::Side(Ok(Term::Worked(Box::new(left), sign, Box::new(right)))))
     }
 }
 

@@ -51,6 +51,7 @@ impl Settings {
             ("extra_float_digits", "1"),
             ("bytea_output", "hex"),
             ("client_min_messages", "notice"),
+            ("jit", "off"),
             ("row_security", "on"),
             ("is_superuser", "off"),
             ("session_authorization", user.as_str()),

@@ -183,7 +183,7 @@ impl Connection {
     }
 
     /// Tells the client of a setting that it follows.
-    fn tell(&mut self, name: &str) {
+    pub(super) fn tell(&mut self, name: &str) {
         let found = self.settings.told().find(|(known, _)| known.eq_ignore_ascii_case(name));
         if let Some((name, value)) = found {
             let _ = ParameterStatus::new(name.to_owned(), value).encode(&mut self.out);

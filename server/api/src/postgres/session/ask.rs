@@ -178,6 +178,11 @@ impl Connection {
     }
 
     async fn query(&mut self, portal: &Portal) -> Result<Run, Trouble> {
+        let set = quiver_sql::settings(&portal.text, &portal.params);
+        for (name, value) in set.map_err(|error| told(&error, &portal.text))? {
+            self.settings.set(&name, value.as_deref())?;
+            self.tell(&name);
+        }
         let (ctx, access, info) = self.begin(&portal.text).await?;
         let running = CancellationToken::new();
         self.cancellable.runs(&running);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_traces::traceql::{MetricSeries, Query, TraceqlHit, TraceqlSearch};
+use quiver_traces::traceql::{HitSet, MetricExemplar, MetricSeries, Query, TraceqlHit, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
 use quiver_types::spans::{SpanFilter, hex};
 use serde_json::{Map, Value, json};
@@ -19,6 +19,8 @@ const HOUR_NS: i64 = 3_600_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
 /// Most samples of an answer.
 const SAMPLES_MAX: usize = 200_000;
+/// Exemplars of an answer unless it says how many.
+const EXEMPLARS: usize = 100;
 /// What the name of a root is as long as it did not come.
 const NO_ROOT: &str = "<root span not yet received>";
 
@@ -61,7 +63,7 @@ pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request)
             Some(tags) => tag_pairs(tags)?,
             None => Vec::new(),
         };
-        let (min, max) = (call.params.duration("minDuration")?, call.params.duration("maxDuration")?);
+        let (min, max) = (call.params.go_duration("minDuration")?, call.params.go_duration("maxDuration")?);
         if min.is_some() || max.is_some() {
             conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
         }
@@ -90,9 +92,9 @@ fn row(hit: &TraceqlHit, with_spans: bool) -> Value {
         "durationMs": s.duration() / 1_000_000,
     });
     if with_spans {
-        let set = span_set(hit);
-        out["spanSet"] = set.clone();
-        out["spanSets"] = json!([set]);
+        let sets: Vec<Value> = hit.sets.iter().map(span_set).collect();
+        out["spanSet"] = sets.first().cloned().unwrap_or_default();
+        out["spanSets"] = sets.into();
         let mut services = Map::new();
         for service in &s.services {
             let mut counts = json!({"spanCount": service.spans});
@@ -106,9 +108,9 @@ fn row(hit: &TraceqlHit, with_spans: bool) -> Value {
     out
 }
 
-fn span_set(hit: &TraceqlHit) -> Value {
+fn span_set(set: &HitSet) -> Value {
     let pair = |(key, value): &(String, Value)| json!({"key": key, "value": value});
-    let spans: Vec<Value> = (hit.spans.iter())
+    let spans: Vec<Value> = (set.spans.iter())
         .map(|span| {
             let mut out = json!({
                 "spanID": hex(&span.id), "startTimeUnixNano": span.start.to_string(),
@@ -123,14 +125,21 @@ fn span_set(hit: &TraceqlHit) -> Value {
             out
         })
         .collect();
-    let mut set = json!({"spans": spans, "matched": hit.matched});
-    if !hit.aggregates.is_empty() {
-        let number =
-            |v: f64| if v.fract() == 0.0 { json!({"intValue": format!("{v:.0}")}) } else { json!({"doubleValue": v}) };
-        let list = hit.aggregates.iter().map(|(name, value)| json!({"key": name, "value": number(*value)}));
-        set["attributes"] = list.collect();
+    let mut out = json!({"spans": spans, "matched": set.matched});
+    if !set.attributes.is_empty() {
+        let pair = |(key, value): &(Arc<str>, Value)| json!({"key": &**key, "value": value});
+        out["attributes"] = set.attributes.iter().map(pair).collect();
     }
-    set
+    out
+}
+
+/// The window of numbers: its ends in any unit, or `since` when there is none; the last hour, if nothing is said.
+fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
+    let time = |name: &str| Ok::<_, ParamError>(call.params.time(name, call.now)?.filter(|t| *t > 0));
+    let (start, end) = (time("start")?, time("end")?.unwrap_or(call.now));
+    let since = call.params.go_duration("since")?.unwrap_or(HOUR_NS);
+    let start = start.unwrap_or_else(|| end.saturating_sub(since));
+    if start > end { Err(ParamError::new("start", "is after 'end'")) } else { Ok((start, end)) }
 }
 
 /// Reads a query of metrics with its window.
@@ -144,12 +153,27 @@ fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
     }
-    Ok((query, range(call)?))
+    Ok((query, metric_range(call)?))
 }
 
 /// The labels of a series.
 fn labels(series: &MetricSeries) -> Value {
     series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
+}
+
+/// Reads how many exemplars are wanted; none where nothing says it.
+fn exemplars(call: &Call, query: &Query) -> Result<Option<usize>, ParamError> {
+    let asked = call.params.number("exemplars", 0..=10_000)?.map(|n| n as usize);
+    Ok(query.exemplars().or(asked))
+}
+
+/// A span that a sample is made of.
+fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) -> Value {
+    let mut labels = vec![json!({"key": "trace:id", "value": {"stringValue": hex(&one.trace)}})];
+    let own = series.labels.iter().filter(|(key, _)| !key.starts_with("__") && key != "p");
+    labels.extend(own.map(|(key, value)| json!({"key": key, "value": value})));
+    let value = one.value.or(sample).unwrap_or_default();
+    json!({"labels": labels, "value": value, "timestampMs": one.start.div_euclid(1_000_000).to_string()})
 }
 
 /// Reads the step, in seconds or with a unit.
@@ -167,13 +191,16 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
-        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, Some(step)).await?;
+        let wanted = exemplars(&call, &query)?;
+        let asked = wanted.is_some_and(|n| n > 0);
+        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, Some(step), asked).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
         if (last - first + 1) as usize * all.len() > SAMPLES_MAX {
             return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
         }
         let none = (!query.leaves_gaps()).then_some(0.0);
+        let mut left = wanted.unwrap_or(EXEMPLARS);
         let series: Vec<Value> = (all.iter())
             .map(|one| {
                 let known: BTreeMap<i64, f64> = one.points.iter().copied().collect();
@@ -184,7 +211,14 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
                         Some(json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value}))
                     })
                     .collect();
-                json!({"labels": labels(one), "samples": samples})
+                let mut out = json!({"labels": labels(one), "samples": samples});
+                let shown = one.exemplars.iter().take(left);
+                let shown: Vec<Value> = shown.map(|e| exemplar(one, e, known.get(&e.at).map(|v| v / by))).collect();
+                left -= shown.len();
+                if !shown.is_empty() {
+                    out["exemplars"] = shown.into();
+                }
+                out
             })
             .collect();
         call.json(&json!({"series": series, "metrics": {}}))
@@ -198,7 +232,7 @@ pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request:
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, None).await?;
+        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, None, false).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
         let series: Vec<Value> = (all.iter())
             .filter_map(|one| Some(json!({"labels": labels(one), "value": one.points.first()?.1 / by})))

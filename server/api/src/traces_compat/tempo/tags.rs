@@ -8,7 +8,7 @@ use axum::response::Response;
 use quiver_traces::lists::tags::KeyOf;
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
 use quiver_traces::{Listing, ParamError, TagRow, TraceError};
-use quiver_types::spans::{Place, SpanFilter};
+use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
 use super::search::range;
@@ -115,49 +115,60 @@ fn tag_of(text: &str) -> Tag {
     Tag::Key(KeyOf::Attribute(None, text))
 }
 
-/// Gives the values of a tag with the type that they have.
-async fn found(call: &Call, tag: &str) -> Result<Vec<(String, &'static str)>, TraceError> {
+/// Words of a closed set.
+fn words(which: &str) -> &'static [&'static str] {
+    if which == "status" {
+        &["error", "unset", "ok"]
+    } else {
+        &["client", "server", "internal", "producer", "consumer", "unspecified"]
+    }
+}
+
+/// What values are asked for.
+enum Asked {
+    /// Those of a key, of some spans.
+    Key(KeyOf, SpanFilter),
+    /// Those of a closed set.
+    Words(&'static [&'static str]),
+    Nothing,
+}
+
+fn asked(call: &Call, tag: &str) -> Result<Asked, TraceError> {
     let mut filter = spans(call)?;
     if let Some(text) = call.params.one("q")? {
         // A hint: what one span alone does not tell is left out.
         filter = filter.and(Query::parse(text)?.hint());
     }
-    let (key, filter) = match tag_of(tag) {
-        Tag::Key(key) => (key, filter),
-        Tag::Root(key) => (key, filter.and(SpanFilter::Root)),
-        Tag::Word("status") => return Ok(["error", "unset", "ok"].map(|w| (w.to_owned(), "keyword")).to_vec()),
-        Tag::Word(_) => {
-            let kinds = ["client", "server", "internal", "producer", "consumer", "unspecified"];
-            return Ok(kinds.map(|w| (w.to_owned(), "keyword")).to_vec());
-        }
-        Tag::Nothing => return Ok(Vec::new()),
-    };
-    let kind = match &key {
-        KeyOf::Attribute(place, name) => {
-            let rows = call.state.traces.tags(&call.ctx, filter.clone(), *place, Listing::default()).await?;
-            let kinds: BTreeSet<&'static str> = rows.iter().filter(|r| r.key == *name).map(|r| r.kind).collect();
-            if kinds.len() == 1 { kinds.into_iter().next().unwrap_or("string") } else { "string" }
-        }
-        KeyOf::Intrinsic(_) => "string",
-    };
-    let values = call.state.traces.values(&call.ctx, filter, key, Listing::default()).await?;
-    let typed = |(value, _): (String, u64)| {
-        let kind = match kind {
-            "number" if value.parse::<i64>().is_ok() => "int",
-            "number" => "float",
-            "bool" => "bool",
-            _ => "string",
-        };
-        (value, kind)
-    };
-    Ok(values.into_iter().take(limit(call)?).map(typed).collect())
+    Ok(match tag_of(tag) {
+        Tag::Key(key) => Asked::Key(key, filter),
+        Tag::Root(key) => Asked::Key(key, filter.and(SpanFilter::Root)),
+        Tag::Word(which) => Asked::Words(words(which)),
+        Tag::Nothing => Asked::Nothing,
+    })
+}
+
+/// Names of the types that a value has, by the bits of [`tag_value_kind`].
+///
+/// [`tag_value_kind`]: quiver_types::spans::tag_value_kind
+fn types(kinds: u8) -> impl Iterator<Item = &'static str> {
+    let (int, bool) = (tag_kind(quiver_types::spans::Value::Int(0)), tag_kind(quiver_types::spans::Value::Bool(true)));
+    let known = [("int", int), ("float", TAG_DOUBLE), ("bool", bool), ("string", !(int | TAG_DOUBLE | bool))];
+    known.into_iter().filter(move |(_, bits)| kinds & bits != 0).map(|(name, _)| name)
 }
 
 pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let values: BTreeSet<String> = found(&call, &tag).await?.into_iter().map(|v| v.0).collect();
-        call.json(&json!({"tagValues": values, "metrics": {}}))
+        let list: Vec<String> = match asked(&call, &tag)? {
+            Asked::Key(key, filter) => {
+                let rows = call.state.traces.values(&call.ctx, filter, key, Listing::default()).await?;
+                rows.into_iter().map(|(value, _)| value).collect()
+            }
+            Asked::Words(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+            Asked::Nothing => Vec::new(),
+        };
+        let list: BTreeSet<String> = list.into_iter().take(limit(&call)?).collect();
+        call.json(&json!({"tagValues": list, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -169,10 +180,17 @@ pub(super) async fn typed_values(
 ) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let values = found(&call, &tag).await?;
-        let values: Vec<Value> =
-            values.into_iter().map(|(value, kind)| json!({"type": kind, "value": value})).collect();
-        call.json(&json!({"tagValues": values, "metrics": {}}))
+        let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
+        let list: Vec<Value> = match asked(&call, &tag)? {
+            Asked::Key(key, filter) => {
+                let rows = call.state.traces.typed_values(&call.ctx, filter, key).await?;
+                let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
+                all.take(limit(&call)?).collect()
+            }
+            Asked::Words(words) => words.iter().map(|word| row("keyword", *word)).collect(),
+            Asked::Nothing => Vec::new(),
+        };
+        call.json(&json!({"tagValues": list, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }

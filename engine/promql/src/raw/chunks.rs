@@ -4,18 +4,18 @@
 //! A chunk of histograms holds one: each then has its own buckets and hint about counter resets, which is what the store
 //! keeps. (That there was no reset before the first of a chunk reads as unknown; whoever needs it looks for himself.)
 
-use quiver_promql::kernel::SeriesSamples;
 use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
 use quiver_types::{Histogram, ResetHint};
 
 use super::bits::{BitWriter, fits};
+use crate::kernel::SeriesSamples;
 
 /// Samples of a float chunk, as in Prometheus' own.
 const SAMPLES_MAX: usize = 120;
 
 /// How a chunk is encoded: the number in `prometheus.Chunk`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Encoding {
+pub enum Encoding {
     /// Floats.
     Xor = 1,
     /// A histogram of whole counts.
@@ -24,17 +24,24 @@ pub(crate) enum Encoding {
     FloatHistogram = 3,
 }
 
+impl Encoding {
+    /// The encoding of a number.
+    pub(crate) fn of(number: u8) -> Option<Self> {
+        [Self::Xor, Self::Histogram, Self::FloatHistogram].into_iter().find(|encoding| *encoding as u8 == number)
+    }
+}
+
 /// One chunk.
 #[derive(Debug, Clone)]
-pub(crate) struct Chunk {
+pub struct Chunk {
     /// Time of the first sample.
-    pub(crate) min_ms: i64,
+    pub min_ms: i64,
     /// Time of the last sample.
-    pub(crate) max_ms: i64,
+    pub max_ms: i64,
     /// Encoding.
-    pub(crate) encoding: Encoding,
+    pub encoding: Encoding,
     /// The bytes.
-    pub(crate) data: Vec<u8>,
+    pub data: Vec<u8>,
 }
 
 /// Gives the chunks of a series in time order.
@@ -150,7 +157,7 @@ fn histogram(ts: i64, h: &Histogram) -> Chunk {
 }
 
 /// Gives the counts of an integer histogram as differences, as its wire forms have them.
-pub(crate) fn deltas(counts: &[f64]) -> impl Iterator<Item = i64> + '_ {
+pub fn deltas(counts: &[f64]) -> impl Iterator<Item = i64> + '_ {
     let before = std::iter::once(0.0).chain(counts.iter().copied());
     counts.iter().zip(before).map(|(count, before)| *count as i64 - before as i64)
 }

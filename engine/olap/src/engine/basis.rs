@@ -1,0 +1,81 @@
+//! What an answer rests on: the tables that it was read from, at one moment. While these are what they were, it is what
+//! everybody who asks the same with the same rights would get.
+
+use quiver_query::tables::{DomainAccess, Moment, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_types::MillisRange;
+
+use super::{OlapEngine, members};
+use crate::model::catalog::Catalog;
+use crate::plan::exemplars;
+use crate::plan::sources::{Read, reads};
+use crate::query::request::Request;
+
+/// Tables of the queries of a request, at one moment.
+#[derive(Debug, Default)]
+pub struct Basis {
+    tables: Vec<Table>,
+    moment: Option<Moment>,
+}
+
+#[derive(Debug)]
+struct Table {
+    read: Read,
+    /// Columns that are spoken of, as some follow from more than rows.
+    columns: Vec<String>,
+    /// By which it is found.
+    access: DomainAccess,
+    /// Which of the operator's it is; none: it is one of the product.
+    version: Option<u64>,
+}
+
+impl Table {
+    fn request<'a>(&'a self, schema: &'a str) -> TableRequest<'a> {
+        TableRequest { schema: Some(schema), name: &self.read.name, columns: &self.columns, access: &self.access }
+    }
+
+    /// The version of the operator's table of that name, if it would be read.
+    fn version_now(&self, now: &dyn TableSnapshot) -> Option<u64> {
+        let is_public = self.read.schema.as_deref().is_none_or(|schema| schema == PUBLIC_SCHEMA);
+        if is_public { now.version(&self.request(PUBLIC_SCHEMA)) } else { None }
+    }
+
+    fn is_unchanged(&self, now: &dyn TableSnapshot, since: Option<&Moment>) -> Option<bool> {
+        if self.read.schema.as_deref() == Some(PUBLIC_SCHEMA) {
+            return None;
+        }
+        now.is_unchanged(&self.request(QUIVER_SCHEMA), since?, MillisRange::ALL)
+    }
+}
+
+impl OlapEngine {
+    /// What the answer to a request will rest on, if it is asked for from now on; none: more than tables whose changes are
+    /// known.
+    pub fn basis(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> Option<Basis> {
+        let now = self.snapshot();
+        let mut basis = Basis { tables: Vec::new(), moment: now.moment() };
+        for query in &request.queries {
+            let mut named = members(query);
+            named.extend(exemplars::members(catalog, query));
+            let (read, columns) = reads(catalog, query, &named, self.engine.relational())?;
+            for read in read {
+                let access = if read.is_guarded { DomainAccess::full() } else { access.clone() };
+                let mut table = Table { read, columns: columns.clone(), access, version: None };
+                table.version = table.version_now(now.as_ref());
+                if table.version.is_none() {
+                    table.is_unchanged(now.as_ref(), basis.moment.as_ref())?;
+                }
+                basis.tables.push(table);
+            }
+        }
+        Some(basis)
+    }
+
+    /// Says whether that is what it was.
+    pub fn holds(&self, basis: &Basis) -> bool {
+        let now = self.snapshot();
+        basis.tables.iter().all(|table| {
+            table.version_now(now.as_ref()) == table.version
+                && (table.version.is_some() || table.is_unchanged(now.as_ref(), basis.moment.as_ref()) == Some(true))
+        })
+    }
+}

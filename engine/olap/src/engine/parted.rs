@@ -1,0 +1,152 @@
+//! Answers from buckets of time: those whose groups are kept and still hold, and the others read (`olap-api.md` 7).
+
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use quiver_query::QueryContext;
+use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_types::{ErrorKind, MillisRange};
+
+use super::rolled::{alone, now_ms};
+use super::{OlapEngine, members};
+use crate::dates::SECOND_NS;
+use crate::error::{OlapError, OlapResult};
+use crate::model::catalog::Catalog;
+use crate::plan::{Given, Planned, Planner, Sources};
+use crate::query::Query;
+use crate::rollup::{Bucketed, Kept, Parts, Pieces, Run, bytes_of};
+
+/// More readings than that are made one.
+const READINGS_MAX: usize = 3;
+/// How long a query goes by raw rows after its groups could not be had, such as when they are too many.
+const REFUSED_NS: i64 = 600 * SECOND_NS;
+const MILLI_NS: i64 = 1_000_000;
+
+/// A query that is answered from buckets, with what it takes.
+#[derive(Debug)]
+pub(super) struct Parted {
+    of: Bucketed,
+    key: String,
+    place: Arc<futures::lock::Mutex<Pieces>>,
+    moment: Moment,
+    catalog: Arc<Catalog>,
+    tables: Arc<dyn TableSnapshot>,
+    access: DomainAccess,
+}
+
+impl Parted {
+    /// Whether what was made of a moment still holds within a part of the range.
+    fn holds(&self, since: &Moment, (start, end): (i64, i64)) -> bool {
+        let of = &self.of;
+        let request =
+            TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access: &self.access };
+        let range = MillisRange::new(start.div_euclid(MILLI_NS), (end - 1).div_euclid(MILLI_NS));
+        self.tables.is_unchanged(&request, since, range) == Some(true)
+    }
+}
+
+impl OlapEngine {
+    /// What it takes to answer a query from buckets, or why it is not.
+    pub(super) fn parted(
+        &self,
+        catalog: &Arc<Catalog>,
+        query: &Query,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+    ) -> Result<Parted, String> {
+        let of = Bucketed::of(catalog, query, self.engine.relational())?;
+        let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
+        let unknown = "changes of its rows are not known";
+        let moment = tables.moment().ok_or(unknown)?;
+        tables.is_unchanged(&request, &moment, MillisRange::new(0, 0)).ok_or(unknown)?;
+        let key = of.key(catalog, access);
+        let place = self.pieces.place(&key, catalog.version).ok_or("it comes for the first time")?;
+        let (catalog, tables, access) = (Arc::clone(catalog), Arc::clone(tables), access.clone());
+        Ok(Parted { of, key, place, moment, catalog, tables, access })
+    }
+
+    /// The plan of a query over its buckets; or why there is none.
+    pub(super) async fn over_parts(
+        &self,
+        parted: &Parted,
+        ctx: &QueryContext,
+    ) -> quiver_types::Result<Result<(Planned, Parts), String>> {
+        let mut pieces = parted.place.lock().await;
+        let now_ns = parted.of.inner.now_ns;
+        if let Some((reason, since_ns)) = &pieces.refused
+            && now_ns.saturating_sub(*since_ns) < REFUSED_NS
+        {
+            return Ok(Err(reason.clone()));
+        }
+        let made = Box::pin(self.pieced(parted, &mut pieces, ctx)).await;
+        match made {
+            Ok(made) => {
+                self.pieces.made(&parted.key, pieces.bytes());
+                Ok(Ok(made))
+            }
+            // The query itself has ended; the next one tries anew.
+            Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => Err(e),
+            Err(e) => {
+                *pieces = Pieces::refused(e.to_string(), now_ns);
+                Ok(Err(e.to_string()))
+            }
+        }
+    }
+
+    async fn pieced(&self, parted: &Parted, pieces: &mut Pieces, ctx: &QueryContext) -> OlapResult<(Planned, Parts)> {
+        let (of, access, state) = (&parted.of, &parted.access, self.engine.relational());
+        let catalog = alone(&of.held.model, parted.catalog.version);
+        let named = members(&of.inner);
+        let sources = Sources::find(&catalog, &named, &of.inner, &parted.tables, state, access, ctx).await?;
+        pieces.of_types(sources.types());
+        let mut found = Vec::new();
+        let mut gaps: Vec<(i64, i64)> = Vec::new();
+        for (bucket, part) in of.buckets() {
+            let kept = if of.is_whole(bucket) { pieces.find(bucket, |since| parted.holds(since, part)) } else { None };
+            if let Some(rows) = kept {
+                found.push((bucket, rows));
+                continue;
+            }
+            match gaps.last_mut() {
+                Some(last) if last.1 == part.0 => last.1 = part.1,
+                _ => gaps.push(part),
+            }
+        }
+        if gaps.len() > READINGS_MAX
+            && let (Some(first), Some(last)) = (gaps.first(), gaps.last())
+        {
+            gaps = vec![(first.0, last.1)];
+            found.retain(|(bucket, _)| *bucket < gaps[0].0 || *bucket >= gaps[0].1);
+        }
+        let given = Given::new();
+        let planner =
+            Planner { catalog: &catalog, state, sources: &sources, access, given: &given, marks_values: false };
+        let memory = self.engine.collected("rows of buckets", ctx);
+        let column = of.inner.group_columns().len().saturating_sub(1);
+        let kept = found.len();
+        let mut batches: Vec<_> = found.into_iter().map(|(_, rows)| rows).collect();
+        let mut schema = batches.first().map(RecordBatch::schema);
+        for gap in gaps {
+            let planned = planner.plan(&of.read(gap))?;
+            let (types, rows) = self.collect(&planned.rows, ctx, &memory).await?;
+            self.rollups.check(&rows)?;
+            // They are put together, then in the order of their buckets.
+            memory.add(2 * bytes_of(&rows))?;
+            let run = Run::new(&types, &rows, column, parted.moment.clone())?;
+            batches.push(run.rows_from(of.range.0)?);
+            schema.get_or_insert(types);
+            if let Some(room) = self.engine.keep("groups of buckets", run.bytes()) {
+                let closed = |(bucket, part): &(i64, (i64, i64))| {
+                    let is_read = gap.0 <= part.0 && part.1 <= gap.1;
+                    is_read && of.is_whole(*bucket) && part.1 <= of.inner.now_ns
+                };
+                pieces.keep(&Arc::new(run.with(room)), of.buckets().filter(closed).map(|(bucket, _)| bucket));
+            }
+        }
+        let schema = schema.ok_or_else(|| quiver_types::Error::internal("buckets have no columns"))?;
+        let rows = Arc::new(Kept::new(&schema, batches, now_ms(&of.outer), memory)?);
+        let planned = self.plan_over(&of.held, &of.outer, &parted.catalog, &rows)?;
+        let read = of.buckets().count() - kept;
+        Ok((planned, Parts { unit: of.unit.name.clone(), kept, read, _rows: rows }))
+    }
+}

@@ -1,0 +1,263 @@
+//! Queries over a table of the product whose answers are made of buckets of time: that they are those of raw rows, and that
+//! only what was written to is read again.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, StringArray, TimestampNanosecondArray};
+use async_trait::async_trait;
+use datafusion::datasource::{MemTable, TableProvider};
+use parking_lot::Mutex;
+use quiver_query::tables::{DomainAccess, Moment, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot, Tables};
+use quiver_query::{EngineSettings, QueryContext, QueryEngine};
+use quiver_types::configured::Configured;
+use quiver_types::{Access, MillisRange, Result, Version};
+use serde_json::{Value, json};
+
+use super::open_cases::limits;
+use super::rolled::{ask, on_a_deep_stack};
+use crate::OlapEngine;
+use crate::model::load::{SourceFile, load};
+use crate::query::request::Request;
+
+const MODEL: &str = r#"
+cubes:
+  - name: Calls
+    sql: SELECT *, ms * 2 AS twice FROM quiver.spans
+    row_right: {service: service, domain: traces}
+    dimensions:
+      - {name: service, sql: service_name, type: string}
+      - {name: at, sql: start_time, type: time}
+      - {name: other, sql: "start_time + INTERVAL '1 hour'", type: time}
+    measures:
+      - {name: count, type: count}
+      - {name: total, type: sum, sql: twice}
+      - {name: mean, type: avg, sql: ms}
+      - {name: slowest, type: max, sql: ms}
+      - {name: share, type: number, sql: "1.0 * {slow} / {count}"}
+      - {name: slow, type: count, filters: [{sql: "{CUBE}.ms > 50"}]}
+      - {name: services, type: count_distinct, sql: service_name}
+      - {name: rate, type: number, sql: "{count} / range_seconds()"}
+    segments:
+      - {name: quick, sql: "{CUBE}.ms <= 50"}
+"#;
+const MINUTE_NS: i64 = 60_000_000_000;
+/// 2026-03-28T00:00:00Z.
+const T0: i64 = 1_774_656_000_000_000_000;
+
+/// A table of spans that tells when its rows were written.
+#[derive(Debug, Default)]
+struct Written {
+    rows: Mutex<Vec<(i64, &'static str, f64)>>,
+    writes: Arc<Mutex<Vec<i64>>>,
+    configured: Arc<Configured>,
+}
+
+impl Written {
+    fn write(&self, at: i64, service: &'static str, ms: f64) {
+        self.rows.lock().push((at, service, ms));
+        self.writes.lock().push(at.div_euclid(1_000_000));
+    }
+}
+
+#[derive(Debug)]
+struct Then {
+    table: Arc<MemTable>,
+    seq: u64,
+    writes: Arc<Mutex<Vec<i64>>>,
+    configured: Arc<Configured>,
+}
+
+#[derive(Debug)]
+struct Source(Arc<Written>);
+
+impl Tables for Source {
+    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        let (rows, writes) = (self.0.rows.lock(), self.0.writes.lock());
+        let times: TimestampNanosecondArray = rows.iter().map(|row| Some(row.0)).collect();
+        let columns: Vec<(&str, ArrayRef)> = vec![
+            ("start_time", Arc::new(times.with_timezone("UTC"))),
+            ("service_name", Arc::new(rows.iter().map(|row| Some(row.1)).collect::<StringArray>())),
+            ("ms", Arc::new(rows.iter().map(|row| Some(row.2)).collect::<Float64Array>())),
+        ];
+        let batch = RecordBatch::try_from_iter_with_nullable(columns.into_iter().map(|(n, c)| (n, c, true))).unwrap();
+        let table = Arc::new(MemTable::try_new(batch.schema(), vec![vec![batch]]).unwrap());
+        let (seq, writes) = (writes.len() as u64, Arc::clone(&self.0.writes));
+        Arc::new(Then { table, seq, writes, configured: Arc::clone(&self.0.configured) })
+    }
+}
+
+#[async_trait]
+impl TableSnapshot for Then {
+    async fn table(&self, request: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
+        let is_it = request.schema == Some(QUIVER_SCHEMA) && request.name == "spans";
+        Ok(is_it.then(|| Arc::clone(&self.table) as Arc<dyn TableProvider>))
+    }
+
+    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+        Vec::new()
+    }
+
+    fn moment(&self) -> Option<Moment> {
+        let of = |written| Version { written, dropped: 0 };
+        Some(Moment::new(of(0), of(0), of(self.seq), Arc::clone(&self.configured)))
+    }
+
+    fn is_unchanged(&self, request: &TableRequest<'_>, since: &Moment, range: MillisRange) -> Option<bool> {
+        let since = since.spans().written as usize;
+        let later = self.writes.lock().iter().skip(since).any(|at| range.contains(*at));
+        (request.name == "spans").then_some(!later)
+    }
+}
+
+fn olap() -> (Arc<OlapEngine>, Arc<Written>) {
+    let settings = EngineSettings {
+        memory_bytes: 256 << 20,
+        spill_dir: std::env::temp_dir(),
+        spill_bytes: 1 << 30,
+        threads: 2,
+        concurrent_max: 8,
+        pressure: Arc::default(),
+    };
+    let engine = QueryEngine::with_functions(&settings, crate::session_functions()).unwrap();
+    let written = Arc::new(Written::default());
+    for minute in 0..48 * 60 {
+        let service = ["a", "b", "c"][minute as usize % 3];
+        // Nothing comes in the fifth hour.
+        if minute / 60 != 5 {
+            written.write(T0 + minute * MINUTE_NS + 17, service, (minute % 97) as f64);
+        }
+    }
+    let file = SourceFile { name: "calls.yml".to_owned(), text: MODEL.to_owned(), builtin: false };
+    let catalog = load(&[file]).unwrap().0;
+    (OlapEngine::new(engine, Arc::new(Source(Arc::clone(&written))), catalog), written)
+}
+
+/// How many buckets a query is made of: kept, read.
+async fn parts(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Option<(usize, usize)> {
+    let catalog = olap.catalog();
+    let request = Request::parse(query, &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
+    let ctx = QueryContext::new(Access::full(), limits());
+    let sets = olap.load(&catalog, &request, access, &ctx).await.unwrap();
+    sets[0].parts.as_ref().map(|parts| (parts.kept, parts.read))
+}
+
+/// The answer, which must be that of raw rows.
+async fn answer(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {
+    let mut raw = query.clone();
+    raw["rollups"] = false.into();
+    let (made, raw) = (ask(olap, query, access).await, ask(olap, &raw, access).await);
+    for key in ["data", "annotation", "query", "total"] {
+        assert_eq!(made[key], raw[key], "{query}");
+    }
+    assert!(made["usedPreAggregations"].is_null());
+    made["data"].clone()
+}
+
+fn by_hour(range: Value) -> Value {
+    json!({
+        "measures": ["Calls.count", "Calls.slowest", "Calls.share", "Calls.mean"],
+        "dimensions": ["Calls.service"],
+        "timeDimensions": [{"dimension": "Calls.at", "granularity": "hour", "dateRange": range}],
+        "order": {"Calls.at": "asc", "Calls.service": "asc"},
+    })
+}
+
+#[test]
+fn only_what_was_written_to_is_read_again() {
+    on_a_deep_stack(async {
+        let (olap, written) = olap();
+        let full = DomainAccess::full();
+        let day = by_hour(json!(["2026-03-28", "2026-03-28"]));
+        assert_eq!(parts(&olap, &day, &full).await, None, "it comes for the first time");
+        assert_eq!(parts(&olap, &day, &full).await, Some((0, 24)));
+        assert_eq!(parts(&olap, &day, &full).await, Some((24, 0)));
+        let before = answer(&olap, &day, &full).await;
+        written.write(T0 + 5 * 60 * MINUTE_NS, "a", 1000.0);
+        assert_eq!(parts(&olap, &day, &full).await, Some((23, 1)), "a late row");
+        assert_ne!(answer(&olap, &day, &full).await, before);
+        assert_eq!(parts(&olap, &day, &full).await, Some((24, 0)));
+        // Its ends lie between borders, and it moves on.
+        let moved = by_hour(json!(["2026-03-28T01:20:00", "2026-03-29T03:29:59.999"]));
+        assert_eq!(parts(&olap, &moved, &full).await, Some((22, 5)));
+        assert_eq!(parts(&olap, &moved, &full).await, Some((25, 2)), "ends are read from rows");
+        answer(&olap, &moved, &full).await;
+        let services = DomainAccess::of(|_| Access::services(["a"]));
+        assert_eq!(parts(&olap, &day, &services).await, None, "others see other rows");
+        assert_eq!(parts(&olap, &day, &services).await, Some((0, 24)));
+        answer(&olap, &day, &services).await;
+        for hour in [2, 8, 9, 15, 20] {
+            written.write(T0 + hour * 60 * MINUTE_NS, "b", 1.0);
+        }
+        assert_eq!(parts(&olap, &day, &full).await, Some((5, 19)), "few readings, though they read more");
+        answer(&olap, &day, &full).await;
+        let nothing = by_hour(json!(["2025-03-28", "2025-03-28"]));
+        assert_eq!(parts(&olap, &nothing, &full).await, Some((0, 24)));
+        assert_eq!(parts(&olap, &nothing, &full).await, Some((24, 0)));
+        assert_eq!(answer(&olap, &nothing, &full).await, json!([]));
+    });
+}
+
+#[test]
+fn answers_are_those_of_raw_rows() {
+    on_a_deep_stack(async {
+        let (olap, written) = olap();
+        let full = DomainAccess::full();
+        let time = |granularity: Value| {
+            let mut entry = json!({"dimension": "Calls.at", "dateRange": ["2026-03-28T00:10:00", "2026-03-29"]});
+            if granularity.is_string() {
+                entry["granularity"] = granularity;
+            }
+            json!([entry])
+        };
+        let served = [
+            json!({"measures": ["Calls.count", "Calls.mean"], "timeDimensions": time(Value::Null)}),
+            json!({"dimensions": ["Calls.service"], "timeDimensions": time(Value::Null)}),
+            json!({"measures": ["Calls.rate"], "timeDimensions": time(json!("day"))}),
+            json!({"measures": ["Calls.rate"], "timeDimensions": time(Value::Null), "timezone": "Europe/Berlin"}),
+            json!({"measures": ["Calls.total"], "timeDimensions": time(json!("day")), "timezone": "Europe/Berlin"}),
+            json!({"measures": ["Calls.count"], "timeDimensions": time(json!("hour")), "timezone": "Asia/Kolkata"}),
+            json!({"measures": ["Calls.count"], "timeDimensions": time(json!("month")), "total": true, "limit": 1}),
+            json!({"measures": ["Calls.slowest"], "segments": ["Calls.quick"], "timeDimensions": time(json!("day"))}),
+            json!({"measures": ["Calls.count"], "dimensions": ["Calls.service"], "timeDimensions": time(json!("day")),
+                "order": {"Calls.slow": "desc"}, "filters": [
+                {"member": "Calls.count", "operator": "gt", "values": ["3"]},
+                {"or": [{"member": "Calls.service", "operator": "equals", "values": ["a"]},
+                        {"member": "Calls.service", "operator": "contains", "values": ["b"]}]}]}),
+        ];
+        for query in &served {
+            parts(&olap, query, &full).await;
+            parts(&olap, query, &full).await;
+            let found = parts(&olap, query, &full).await;
+            assert!(found.is_some_and(|(kept, read)| kept > 0 && read <= 2), "{query} {found:?}");
+            answer(&olap, query, &full).await;
+            written.write(T0 + 7 * 60 * MINUTE_NS, "a", 3.0);
+            answer(&olap, query, &full).await;
+        }
+        let raw = [
+            json!({"measures": ["Calls.services"], "timeDimensions": time(json!("hour"))}),
+            json!({"measures": ["Calls.count"], "timeDimensions": time(json!("second"))}),
+            json!({"measures": ["Calls.count"], "dimensions": ["Calls.at"], "timeDimensions": time(Value::Null)}),
+            json!({"measures": ["Calls.count"], "timeDimensions": time(json!("hour")), "cache": "no-cache"}),
+            json!({"measures": ["Calls.count"], "timeDimensions":
+                [{"dimension": "Calls.other", "granularity": "hour", "dateRange": ["2026-03-28", "2026-03-29"]}]}),
+            json!({"measures": ["Calls.count"]}),
+        ];
+        for query in &raw {
+            for _ in 0..3 {
+                assert_eq!(parts(&olap, query, &full).await, None, "{query}");
+            }
+        }
+        let catalog = olap.catalog();
+        let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
+        let ctx = QueryContext::new(Access::full(), limits());
+        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
+        assert_eq!(
+            (&shown["buckets"]["unit"], &shown["buckets"]["read"]),
+            (&json!("hour"), &json!(2)),
+            "one was written to"
+        );
+        let request = Request::parse(&raw[5], &catalog, 0).unwrap();
+        let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
+        assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
+    });
+}

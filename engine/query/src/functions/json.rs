@@ -1,0 +1,419 @@
+//! Texts that hold JSON: a member or an item of one, as JSON or as text, how many items, of what type. NULL where there is
+//! none, and where a text is no JSON: messages of logs are of all kinds.
+//!
+//! A document is walked, never built: what is found is a piece of the text as it was written.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray, Int64Builder, StringViewBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+/// What is asked of a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    /// What a step leads to.
+    Get,
+    /// What the steps `{a,0,b}` lead to.
+    Path,
+    /// What a name, or a path `$.a[0].b`, leads to.
+    Extract,
+    Length,
+    Type,
+}
+
+/// A function of a document.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Json {
+    name: &'static str,
+    asked: Asked,
+    /// Whether what is found becomes a text, without quotes.
+    as_text: bool,
+    signature: Signature,
+}
+
+/// Names of the functions, of each idea the one of PostgreSQL's and DuckDB's.
+const FUNCTIONS: [(&str, &[&str], Asked, bool); 8] = [
+    ("json_get", &[], Asked::Get, false),
+    ("json_get_text", &[], Asked::Get, true),
+    ("json_get_path", &[], Asked::Path, false),
+    ("json_get_path_text", &[], Asked::Path, true),
+    ("json_extract", &[], Asked::Extract, false),
+    ("json_extract_string", &[], Asked::Extract, true),
+    ("json_array_length", &["jsonb_array_length"], Asked::Length, false),
+    ("json_typeof", &["jsonb_typeof"], Asked::Type, true),
+];
+
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    FUNCTIONS.into_iter().map(|(name, others, asked, as_text)| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        let function = ScalarUDF::from(Json { name, asked, as_text, signature });
+        Arc::new(function.with_aliases(others.iter().copied()))
+    })
+}
+
+impl Json {
+    fn arity(&self) -> usize {
+        if matches!(self.asked, Asked::Length | Asked::Type) { 1 } else { 2 }
+    }
+}
+
+impl ScalarUDFImpl for Json {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let is_text = |kind: &DataType| kind.is_string() || kind.is_null();
+        let [document, steps @ ..] = types else { return plan_err!("`{}` reads a text that holds JSON", self.name) };
+        if steps.len() + 1 != self.arity() {
+            return plan_err!("`{}` takes {} arguments, not {}", self.name, self.arity(), types.len());
+        }
+        if !is_text(document) {
+            return plan_err!("`{}` reads texts that hold JSON, not `{document}`; maps are read by `->>`", self.name);
+        }
+        let step = |kind: &DataType| match kind {
+            kind if is_text(kind) => Ok(DataType::Utf8View),
+            kind if kind.is_integer() && self.asked != Asked::Path => Ok(DataType::Int64),
+            other => plan_err!("`{}` is told by a text where to look, not by `{other}`", self.name),
+        };
+        let steps = steps.iter().map(step).collect::<Result<Vec<_>>>()?;
+        Ok([vec![DataType::Utf8View], steps].concat())
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(if self.asked == Asked::Length { DataType::Int64 } else { DataType::Utf8View })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let Some(documents) = args.args.first() else { return exec_err!("`{}` reads a text", self.name) };
+        let documents = cast(&documents.to_array(rows)?, &DataType::Utf8View)?;
+        let documents = documents.as_string_view();
+        let present = |row: usize| documents.is_valid(row).then(|| documents.value(row));
+        if self.asked == Asked::Length {
+            let mut out = Int64Builder::with_capacity(rows);
+            (0..rows).for_each(|row| out.append_option(present(row).and_then(length)));
+            return Ok(ColumnarValue::Array(Arc::new(out.finish())));
+        }
+        let mut out = StringViewBuilder::with_capacity(rows);
+        if self.asked == Asked::Type {
+            (0..rows).for_each(|row| out.append_option(present(row).and_then(type_of)));
+            return Ok(ColumnarValue::Array(Arc::new(out.finish())));
+        }
+        let Some(places) = args.args.get(1) else { return exec_err!("`{}` is told where to look", self.name) };
+        let is_constant = matches!(places, ColumnarValue::Scalar(_));
+        let places = places.to_array(if is_constant { 1 } else { rows })?;
+        let (mut steps, mut is_known) = (None, false);
+        for row in 0..rows {
+            // A constant is read once.
+            if !(is_constant && is_known) {
+                steps = self.steps(&places, if is_constant { 0 } else { row });
+                is_known = true;
+            }
+            let found = present(row).zip(steps.as_deref()).and_then(|(document, steps)| walk(document, steps));
+            match found {
+                Some(found) if self.as_text => out.append_option(text_of(found)),
+                found => out.append_option(found),
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// A step into a document.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Step<'a> {
+    Member(&'a str),
+    /// From the end where it is below 0.
+    Item(i64),
+    /// A member of an object, an item of an array.
+    Either(&'a str),
+}
+
+impl Json {
+    /// The steps that a row asks for; none: NULL, or no path.
+    fn steps<'p>(&self, places: &'p ArrayRef, row: usize) -> Option<Vec<Step<'p>>> {
+        if !places.is_valid(row) {
+            return None;
+        }
+        if let Some(places) = places.as_primitive_opt::<Int64Type>() {
+            return Some(vec![Step::Item(places.value(row))]);
+        }
+        let place = places.as_string_view_opt()?.value(row);
+        match self.asked {
+            Asked::Path => {
+                let inner = place.trim().strip_prefix('{')?.strip_suffix('}')?;
+                let part = |part: &'p str| Step::Either(part.trim().trim_matches('"'));
+                Some(if inner.trim().is_empty() { Vec::new() } else { inner.split(',').map(part).collect() })
+            }
+            Asked::Extract if place.starts_with('$') => path(place),
+            _ => Some(vec![Step::Member(place)]),
+        }
+    }
+}
+
+/// The steps of `$.a[0].b`.
+fn path(place: &str) -> Option<Vec<Step<'_>>> {
+    let mut rest = place.strip_prefix('$')?;
+    let mut steps = Vec::new();
+    while !rest.is_empty() {
+        if let Some(item) = rest.strip_prefix('[') {
+            let (number, after) = item.split_once(']')?;
+            steps.push(Step::Item(number.trim().parse().ok()?));
+            rest = after;
+        } else {
+            let member = rest.strip_prefix('.')?;
+            let (name, after) = match member.strip_prefix('"') {
+                Some(quoted) => quoted.split_once('"')?,
+                None => member.split_at(member.find(['.', '[']).unwrap_or(member.len())),
+            };
+            steps.push(Step::Member(name));
+            rest = after;
+        }
+    }
+    Some(steps)
+}
+
+/// The piece of a document that steps lead to.
+fn walk<'d>(document: &'d str, steps: &[Step<'_>]) -> Option<&'d str> {
+    let mut piece = whole(document)?;
+    for step in steps {
+        let is_array = piece.starts_with('[');
+        piece = match *step {
+            Step::Member(name) => member(piece, name)?,
+            Step::Item(at) => item(piece, at)?,
+            Step::Either(text) if is_array => item(piece, text.parse().ok()?)?,
+            Step::Either(name) => member(piece, name)?,
+        };
+    }
+    Some(piece)
+}
+
+fn space(bytes: &[u8], at: usize) -> usize {
+    at + bytes.iter().skip(at).take_while(|byte| byte.is_ascii_whitespace()).count()
+}
+
+/// Behind the text in quotes that begins at `at`.
+fn quoted_end(bytes: &[u8], at: usize) -> Option<usize> {
+    let mut at = at + 1;
+    loop {
+        match bytes.get(at)? {
+            b'"' => return Some(at + 1),
+            b'\\' => at += 2,
+            _ => at += 1,
+        }
+    }
+}
+
+/// Behind the value that begins at `at`.
+fn end(bytes: &[u8], at: usize) -> Option<usize> {
+    match bytes.get(at)? {
+        b'"' => quoted_end(bytes, at),
+        b'{' | b'[' => {
+            let (mut at, mut depth) = (at, 0_usize);
+            loop {
+                match bytes.get(at)? {
+                    b'"' => {
+                        at = quoted_end(bytes, at)?;
+                        continue;
+                    }
+                    b'{' | b'[' => depth += 1,
+                    b'}' | b']' => depth -= 1,
+                    _ => {}
+                }
+                at += 1;
+                if depth == 0 {
+                    return Some(at);
+                }
+            }
+        }
+        _ => {
+            let is_plain = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'+' | b'.');
+            let count = bytes.iter().skip(at).take_while(|byte| is_plain(byte)).count();
+            let plain = std::str::from_utf8(bytes.get(at..at + count)?).ok()?;
+            serde_json::from_str::<serde_json::Value>(plain).is_ok().then_some(at + count)
+        }
+    }
+}
+
+/// A text that is one value, without white space around.
+fn whole(document: &str) -> Option<&str> {
+    let bytes = document.as_bytes();
+    let begin = space(bytes, 0);
+    let end = end(bytes, begin)?;
+    (space(bytes, end) == bytes.len()).then(|| document.get(begin..end)).flatten()
+}
+
+/// Looks at the parts of an object or an array, each with its name, until one is taken.
+fn parts<'d, T>(piece: &'d str, mut take: impl FnMut(Option<&'d str>, &'d str) -> Option<T>) -> Option<T> {
+    let bytes = piece.as_bytes();
+    let is_object = match bytes.first()? {
+        b'{' => true,
+        b'[' => false,
+        _ => return None,
+    };
+    let mut at = space(bytes, 1);
+    loop {
+        let name = if is_object && bytes.get(at) == Some(&b'"') {
+            let end = quoted_end(bytes, at)?;
+            let name = piece.get(at..end)?;
+            at = space(bytes, end);
+            if bytes.get(at) != Some(&b':') {
+                return None;
+            }
+            at = space(bytes, at + 1);
+            Some(name)
+        } else if is_object {
+            return None;
+        } else {
+            None
+        };
+        let end = end(bytes, at)?;
+        if let Some(found) = take(name, piece.get(at..end)?) {
+            return Some(found);
+        }
+        at = space(bytes, end);
+        if bytes.get(at) != Some(&b',') {
+            return None;
+        }
+        at = space(bytes, at + 1);
+    }
+}
+
+fn member<'d>(piece: &'d str, wanted: &str) -> Option<&'d str> {
+    if !piece.starts_with('{') {
+        return None;
+    }
+    parts(piece, |name, value| (unquoted(name?)? == wanted).then_some(value))
+}
+
+fn item(piece: &str, at: i64) -> Option<&str> {
+    if !piece.starts_with('[') {
+        return None;
+    }
+    let at = if at < 0 { at + length(piece)? } else { at };
+    if at < 0 {
+        return None;
+    }
+    let mut left = at;
+    parts(piece, |_, value| {
+        left -= 1;
+        (left < 0).then_some(value)
+    })
+}
+
+/// A text in quotes without these.
+fn unquoted(written: &str) -> Option<Cow<'_, str>> {
+    if written.contains('\\') {
+        return serde_json::from_str::<String>(written).ok().map(Cow::Owned);
+    }
+    written.strip_prefix('"')?.strip_suffix('"').map(Cow::Borrowed)
+}
+
+/// A piece as text: NULL is none.
+fn text_of(piece: &str) -> Option<Cow<'_, str>> {
+    match piece {
+        "null" => None,
+        text if text.starts_with('"') => unquoted(text),
+        other => Some(Cow::Borrowed(other)),
+    }
+}
+
+/// How many items an array has.
+fn length(document: &str) -> Option<i64> {
+    let piece = whole(document)?;
+    if !piece.starts_with('[') {
+        return None;
+    }
+    let mut count = 0;
+    let _ = parts(piece, |_, _| {
+        count += 1;
+        None::<()>
+    });
+    Some(count)
+}
+
+fn type_of(document: &str) -> Option<&'static str> {
+    Some(match whole(document)?.as_bytes().first()? {
+        b'{' => "object",
+        b'[' => "array",
+        b'"' => "string",
+        b't' | b'f' => "boolean",
+        b'n' => "null",
+        _ => "number",
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const DOCUMENT: &str = r#" {"a": {"b": [1, "x\"y", null, {"c" : 1.50}]}, "k\n": "", "e": []} "#;
+
+    #[test]
+    fn pieces_stay_as_they_were_written() {
+        let check = |place: &str, expected: Option<&str>| {
+            assert_eq!(walk(DOCUMENT, &path(place).unwrap()), expected, "{place}");
+        };
+        check("$.a.b[0]", Some("1"));
+        check("$.a.b[1]", Some(r#""x\"y""#));
+        check("$.a.b[-1]", Some(r#"{"c" : 1.50}"#));
+        check("$.a.b[3].c", Some("1.50"));
+        check("$.a.b[4]", None);
+        check("$.a.b[-5]", None);
+        check("$.a.c", None);
+        check("$.a[0]", None);
+        check("$.e", Some("[]"));
+        check("$.e[0]", None);
+        assert_eq!(walk(DOCUMENT, &[Step::Member("k\n")]), Some(r#""""#));
+        assert_eq!(walk(DOCUMENT, &[Step::Either("a"), Step::Either("b"), Step::Either("0")]), Some("1"));
+        assert_eq!(walk(r#"{"0": 1}"#, &[Step::Item(0)]), None);
+        for wrong in ["", "{", "no", "{a: 1}", r#"{"a" 1}"#, r#"{"a": 1"#, r#"{"a": 1} x"#, r#"{"a": x}"#, "[1"] {
+            assert_eq!(walk(wrong, &[Step::Either("a")]), None, "{wrong}");
+        }
+        assert_eq!(path("$a"), None);
+    }
+
+    #[test]
+    fn texts_lengths_and_types() {
+        assert_eq!(text_of(r#""x\"yä""#).as_deref(), Some("x\"yä"));
+        assert_eq!(
+            (text_of("null"), text_of("1.50").as_deref(), text_of("\"\"").as_deref()),
+            (None, Some("1.50"), Some(""))
+        );
+        assert_eq!(
+            (length("[1, [2, 3], \"]\"]"), length("[]"), length("{}"), length("[1")),
+            (Some(3), Some(0), None, None)
+        );
+        let types = ["{}", " [] ", "\"\"", "true", "null", "-1.5e3"].map(|text| type_of(text).unwrap());
+        assert_eq!(types, ["object", "array", "string", "boolean", "null", "number"]);
+        assert_eq!((type_of("truth"), type_of("")), (None, None));
+    }
+
+    #[test]
+    fn columns_say_where_to_look() {
+        use arrow::array::StringViewArray;
+
+        let json =
+            |asked| Json { name: "f", asked, as_text: true, signature: Signature::user_defined(Volatility::Immutable) };
+        let places: ArrayRef = Arc::new(StringViewArray::from(vec![Some("{a, 0}"), None, Some("a")]));
+        let get = json(Asked::Path);
+        assert_eq!(get.steps(&places, 0), Some(vec![Step::Either("a"), Step::Either("0")]));
+        assert_eq!((get.steps(&places, 1), get.steps(&places, 2)), (None, None));
+        assert_eq!(json(Asked::Get).steps(&places, 2), Some(vec![Step::Member("a")]));
+        let found = json(Asked::Get).coerce_types(&[DataType::Utf8, DataType::Int32]).unwrap();
+        assert_eq!(found, [DataType::Utf8View, DataType::Int64]);
+        assert!(json(Asked::Get).coerce_types(&[DataType::Int64, DataType::Utf8]).is_err());
+        assert!(json(Asked::Length).coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
+    }
+}

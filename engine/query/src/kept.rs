@@ -1,0 +1,53 @@
+//! Memory of results that are kept between queries: it is of the same pool, and given while queries leave it.
+
+use datafusion::execution::memory_pool::MemoryConsumer;
+
+use crate::context::Collected;
+use crate::engine::QueryEngine;
+
+/// The part of the pool that results of one kind may take.
+const KEPT_PART: usize = 8;
+/// Nothing is added to them beyond this part, whoever holds it.
+const FULL_PART: usize = 2;
+
+impl QueryEngine {
+    /// Most bytes that results of one kind may take.
+    pub fn kept_bytes_max(&self) -> usize {
+        self.pool_bytes / KEPT_PART
+    }
+
+    /// Takes memory for a result that outlives its query; none: queries need it more.
+    pub fn keep(&self, name: &str, bytes: usize) -> Option<Collected> {
+        let reserved = self.pool.reserved().saturating_add(bytes);
+        if self.pressure.is_short() || reserved > self.pool_bytes / FULL_PART {
+            return None;
+        }
+        let memory = MemoryConsumer::new(name).register(&self.pool);
+        memory.try_grow(bytes).is_ok().then(|| Collected(memory))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::{EngineSettings, QueryEngine};
+
+    #[test]
+    fn queries_come_before_what_is_kept() {
+        let settings = EngineSettings {
+            memory_bytes: 1 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: std::sync::Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).unwrap();
+        let held = engine.keep("a result", 400 << 10).unwrap();
+        assert_eq!(engine.memory_reserved(), 400 << 10);
+        assert!(engine.keep("another", 200 << 10).is_none(), "half of the pool is for queries");
+        drop(held);
+        assert_eq!(engine.memory_reserved(), 0);
+        settings.pressure.tell(true);
+        assert!(engine.keep("another", 1).is_none(), "the process is short of memory");
+    }
+}

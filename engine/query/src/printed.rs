@@ -1,0 +1,80 @@
+//! Casts of times and intervals to texts, in the form that PostgreSQL gives them.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, cast};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::functions::printed;
+
+/// The rule; it comes after those that give types.
+#[derive(Debug)]
+pub(crate) struct Printing;
+
+impl AnalyzerRule for Printing {
+    fn name(&self) -> &'static str {
+        "printing"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            // Conditions of scans come later.
+            if matches!(node, LogicalPlan::TableScan(_)) {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| Ok(in_form(e, &schema)))?;
+                // Most print nothing, and keep what they are called without an alias.
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// The function in the place of a cast to a text.
+fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let (inner, kind) = match &expr {
+        Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
+        Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
+        _ => return Transformed::no(expr),
+    };
+    if !kind.is_string() || !inner.get_type(schema).is_ok_and(|kind| printed::is_printed(&kind)) {
+        return Transformed::no(expr);
+    }
+    let text = printed::function().call(vec![inner.as_ref().clone()]);
+    Transformed::yes(if *kind == DataType::Utf8View { text } else { cast(text, kind.clone()) })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::datatypes::TimeUnit;
+    use datafusion::common::ScalarValue;
+    use datafusion::logical_expr::lit;
+
+    use super::*;
+
+    #[test]
+    fn times_alone_have_a_form() {
+        let schema = DFSchema::empty();
+        let time = || lit(ScalarValue::TimestampNanosecond(Some(0), None));
+        let found = in_form(cast(time(), DataType::Utf8View), &schema);
+        assert_eq!(found.data, printed::function().call(vec![time()]));
+        let found = in_form(cast(time(), DataType::Utf8), &schema);
+        assert_eq!(found.data, cast(printed::function().call(vec![time()]), DataType::Utf8));
+        for other in [
+            cast(lit(5_i64), DataType::Utf8View),
+            cast(time(), DataType::Timestamp(TimeUnit::Second, None)),
+            lit("2024-01-01"),
+        ] {
+            assert!(!in_form(other, &schema).transformed);
+        }
+    }
+}

@@ -1,0 +1,145 @@
+//! `alert_rules`: alerting and recording rules as they are configured now. Who made the rows is who keeps the
+//! configuration; here they are cut to what the caller sees.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BooleanArray, RecordBatch, StringViewArray, TimestampMillisecondArray,
+};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, TableProvider};
+use quiver_types::{Domain, Error, Result};
+
+use super::cells::{text, time};
+use super::named::{Ask, NamedTable};
+use crate::error::from_datafusion;
+
+/// The column with the service that must be seen.
+const SERVICE: &str = "service_name";
+
+/// A rule; empty texts are NULL.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ConfiguredRule<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// The alert that it makes.
+    pub alert: &'a str,
+    /// The series that it makes.
+    pub record: &'a str,
+    /// The namespace of its group.
+    pub namespace: &'a str,
+    /// The name of its group.
+    pub group: &'a str,
+    /// `promql`, `logsql`, `olap`.
+    pub language: &'a str,
+    /// The expression.
+    pub expr: &'a str,
+    /// Label `severity` of its alerts.
+    pub severity: &'a str,
+    /// Its service.
+    pub service: &'a str,
+    /// Whether it is on.
+    pub enabled: bool,
+    /// Who manages it.
+    pub managed_by: &'a str,
+    /// When it was changed, Unix milliseconds.
+    pub updated_ms: i64,
+}
+
+/// The table.
+#[derive(Debug)]
+pub(super) struct RuleTable;
+
+fn rule_columns() -> SchemaRef {
+    Arc::new(Schema::new(vec![
+        text("id"),
+        text("alert"),
+        text("record"),
+        text("namespace"),
+        text("rule_group"),
+        text("language"),
+        text("expr"),
+        text("severity"),
+        text(SERVICE),
+        Field::new("enabled", DataType::Boolean, true),
+        text("managed_by"),
+        time("updated_at", TimeUnit::Millisecond),
+    ]))
+}
+
+/// Rows of `alert_rules`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn rule_rows(rules: &[ConfiguredRule<'_>]) -> Result<RecordBatch> {
+    let texts = |of: for<'r> fn(&ConfiguredRule<'r>) -> &'r str| -> ArrayRef {
+        Arc::new(rules.iter().map(|rule| Some(of(rule)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
+    };
+    let updated: TimestampMillisecondArray = rules.iter().map(|rule| Some(rule.updated_ms)).collect();
+    let columns: Vec<ArrayRef> = vec![
+        texts(|rule| rule.id),
+        texts(|rule| rule.alert),
+        texts(|rule| rule.record),
+        texts(|rule| rule.namespace),
+        texts(|rule| rule.group),
+        texts(|rule| rule.language),
+        texts(|rule| rule.expr),
+        texts(|rule| rule.severity),
+        texts(|rule| rule.service),
+        Arc::new(rules.iter().map(|rule| Some(rule.enabled)).collect::<BooleanArray>()),
+        texts(|rule| rule.managed_by),
+        Arc::new(updated.with_timezone("UTC")),
+    ];
+    RecordBatch::try_new(rule_columns(), columns).map_err(|e| Error::internal("cannot list rules").with_source(e))
+}
+
+#[async_trait]
+impl NamedTable for RuleTable {
+    fn name(&self) -> &'static str {
+        "alert_rules"
+    }
+
+    fn domain(&self) -> Domain {
+        Domain::Alerting
+    }
+
+    fn columns(&self) -> SchemaRef {
+        rule_columns()
+    }
+
+    fn finds(&self, _column: &str) -> bool {
+        false
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let all = ask.sources.configuration.rules().await?;
+        let mut rows = all.unwrap_or_else(|| RecordBatch::new_empty(rule_columns()));
+        let access = ask.access(Domain::Alerting);
+        if !access.is_full() {
+            let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
+            let services = services.ok_or_else(|| Error::internal("services of rules are no texts"))?;
+            // What belongs to no service is seen by who sees all.
+            let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
+            let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+            let cut = filter_record_batch(&rows, &seen);
+            rows = cut.map_err(|e| Error::internal("cannot choose rules").with_source(e))?;
+        }
+        Ok(Arc::new(MemTable::try_new(rule_columns(), vec![vec![rows]]).map_err(from_datafusion)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn empty_texts_are_null() {
+        let one = ConfiguredRule { id: "1", alert: "Down", enabled: true, updated_ms: 5, ..ConfiguredRule::default() };
+        let rows = rule_rows(&[one]).unwrap();
+        assert_eq!((rows.num_rows(), rows.schema()), (1, RuleTable.columns()));
+        let is_null = |name: &str| rows.column_by_name(name).unwrap().is_null(0);
+        assert_eq!((is_null("alert"), is_null("record"), is_null(SERVICE)), (false, true, true));
+    }
+}

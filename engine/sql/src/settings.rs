@@ -1,0 +1,124 @@
+//! `set_config(name, value, is_local)`: a query that sets something of the connection that it came by. Who keeps the
+//! connection asks for these before the query runs and sets them; the call itself gives what is set by then.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{Expr, Function, SelectItem, SetExpr, Value, Visit, Visitor};
+use quiver_types::{Error, ErrorKind, Result};
+
+use crate::dialect::{arguments, bare};
+use crate::parse::{Params, Parsed, parse};
+
+const SET_CONFIG: &str = "set_config";
+
+/// Counts calls, wherever they stand.
+struct Calls(usize);
+
+impl Visitor for Calls {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        self.0 += usize::from(is_call(expr));
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_call(expr: &Expr) -> bool {
+    matches!(expr, Expr::Function(Function { name, .. }) if bare(name).as_deref() == Some(SET_CONFIG))
+}
+
+/// Finds what a statement sets: names with their values; none: what was at the beginning.
+///
+/// # Errors
+/// Invalid: a call has other arguments than constants. Unsupported: it stands elsewhere than among the outputs of a
+/// `SELECT` without `FROM`, or holds for a transaction alone.
+pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<String>)>> {
+    // Hardly any statement has to be read for this.
+    if !text.as_bytes().windows(SET_CONFIG.len()).any(|part| part.eq_ignore_ascii_case(SET_CONFIG.as_bytes())) {
+        return Ok(Vec::new());
+    }
+    // What is wrong with it is said when it runs.
+    let Ok(read) = parse(text, params) else { return Ok(Vec::new()) };
+    let (Parsed::Query(query), None) = (read.statement, read.explain) else { return Ok(Vec::new()) };
+    let mut calls = Calls(0);
+    let _ = query.visit(&mut calls);
+    let mut found = Vec::new();
+    if let SetExpr::Select(select) = &*query.body
+        && select.from.is_empty()
+        && select.selection.is_none()
+    {
+        for item in &select.projection {
+            let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
+            if let Expr::Function(call) = expr
+                && is_call(expr)
+            {
+                found.push(setting(call)?);
+            }
+        }
+    }
+    if found.len() == calls.0 {
+        return Ok(found);
+    }
+    Err(Error::new(ErrorKind::Unsupported, "`set_config` is an output of its own, of a `SELECT` without `FROM`"))
+}
+
+fn setting(call: &Function) -> Result<(String, Option<String>)> {
+    let args = arguments(&call.args).unwrap_or_default();
+    let args: Vec<Option<Option<String>>> = args.iter().map(constant).collect();
+    let [Some(Some(name)), Some(value), Some(Some(is_local))] = args.as_slice() else {
+        return Err(Error::invalid("`set_config` is called as `set_config(name, value, is_local)`, with constants"));
+    };
+    if matches!(is_local.to_lowercase().as_str(), "f" | "false" | "n" | "no" | "off" | "0") {
+        return Ok((name.clone(), value.clone()));
+    }
+    let text = "settings hold for the connection, not for a transaction: `is_local` of `set_config` is `false`";
+    Err(Error::new(ErrorKind::Unsupported, text))
+}
+
+/// A constant as text, through casts; the inner none is NULL.
+#[expect(clippy::option_option, reason = "no constant, and the constant NULL")]
+fn constant(expr: &Expr) -> Option<Option<String>> {
+    match expr {
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text) | Value::Number(text, _) => {
+                Some(Some(text.clone()))
+            }
+            Value::Boolean(value) => Some(Some(value.to_string())),
+            Value::Null => Some(None),
+            _ => None,
+        },
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => constant(inner),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parse::Param;
+
+    #[test]
+    fn what_a_statement_sets() {
+        let set = |text: &str| settings(text, &Params::default());
+        let pair = |name: &str, value: &str| (name.to_owned(), Some(value.to_owned()));
+        assert!(set("select 'set'").unwrap().is_empty());
+        assert!(set("select 'set_config'").unwrap().is_empty());
+        assert_eq!(
+            set("SELECT current_setting('jit') AS cur, pg_catalog.SET_CONFIG('jit', 'off', false) AS new").unwrap(),
+            [pair("jit", "off")]
+        );
+        assert_eq!(set("select set_config('timezone', null, 'f')").unwrap(), [("timezone".to_owned(), None)]);
+        assert!(set("explain select set_config('jit', 'off', false)").unwrap().is_empty());
+        let given = Params::positional(vec![Param::Text("my.own".into()), Param::Text("x".into())]);
+        assert_eq!(settings("select set_config($1, $2, false)", &given).unwrap(), [pair("my.own", "x")]);
+        for (wrong, kind) in [
+            ("select set_config('jit', 'off', true)", ErrorKind::Unsupported),
+            ("select set_config('jit', 'off', false) from logs", ErrorKind::Unsupported),
+            ("select upper(set_config('jit', 'off', false))", ErrorKind::Unsupported),
+            ("select set_config('jit', upper('off'), false)", ErrorKind::Invalid),
+            ("select set_config('jit')", ErrorKind::Invalid),
+        ] {
+            assert_eq!(set(wrong).unwrap_err().kind, kind, "{wrong}");
+        }
+    }
+}

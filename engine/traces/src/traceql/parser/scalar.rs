@@ -1,0 +1,90 @@
+//! Comparisons of numbers of a set of spans: aggregates, literals, arithmetic with these.
+
+use super::super::{Aggregate, Scalar, Sign, Stage};
+use super::{CONDITIONS_MAX, Literal, Op, Parser, Result};
+
+impl Parser<'_> {
+    /// Reads a comparison.
+    pub(super) fn compared_scalars(&mut self) -> Result<Stage> {
+        let begin = self.at;
+        let left = self.scalar()?;
+        let Some(Op::Number(compare)) = self.op() else {
+            let name = match &left {
+                Scalar::Aggregate(function, ..) => format!("`{}()`", function.name()),
+                _ => "a number".to_owned(),
+            };
+            return Err(self.error_at(self.at, format!("{name} needs a comparison")));
+        };
+        let right = self.scalar()?;
+        if !left.has_aggregate() && !right.has_aggregate() {
+            return Err(self.error_at(begin, "a comparison of numbers needs an aggregate"));
+        }
+        Ok(Stage::Scalar(left, compare, right))
+    }
+
+    fn scalar(&mut self) -> Result<Scalar> {
+        let mut left = self.scalar_product()?;
+        while let Some(sign) = self.sign(&[("+", Sign::Plus), ("-", Sign::Minus)]) {
+            let right = self.scalar_product()?;
+            left = self.joined_scalars(left, sign, right)?;
+        }
+        Ok(left)
+    }
+
+    fn scalar_product(&mut self) -> Result<Scalar> {
+        let mut left = self.scalar_power()?;
+        while let Some(sign) = self.sign(&[("*", Sign::Times), ("/", Sign::By), ("%", Sign::Remainder)]) {
+            let right = self.scalar_power()?;
+            left = self.joined_scalars(left, sign, right)?;
+        }
+        Ok(left)
+    }
+
+    fn scalar_power(&mut self) -> Result<Scalar> {
+        let left = self.scalar_one()?;
+        let Some(sign) = self.sign(&[("^", Sign::Power)]) else { return Ok(left) };
+        let right = self.deeper(Self::scalar_power)?;
+        self.joined_scalars(left, sign, right)
+    }
+
+    fn scalar_one(&mut self) -> Result<Scalar> {
+        if self.eat("(") {
+            return self.deeper(|p| {
+                let inner = p.scalar()?;
+                p.expect(")")?;
+                Ok(inner)
+            });
+        }
+        let begin = self.at;
+        if self.rest().starts_with(|c: char| c.is_ascii_digit() || "-.".contains(c)) {
+            let Literal::Number(value, _) = self.number()? else { return Err(self.unexpected()) };
+            self.blank();
+            return Ok(Scalar::Fixed(value));
+        }
+        let name = self.take(|c| c.is_alphanumeric() || c == '_');
+        self.blank();
+        let function = match name {
+            "count" => Aggregate::Count,
+            "avg" => Aggregate::Avg,
+            "min" => Aggregate::Min,
+            "max" => Aggregate::Max,
+            "sum" => Aggregate::Sum,
+            "" => return Err(self.unexpected()),
+            other => return Err(self.error_at(begin, format!("`{other}` is not supported"))),
+        };
+        self.expect("(")?;
+        let term = if function == Aggregate::Count { None } else { Some(self.term()?) };
+        self.expect(")")?;
+        let name = format!("{}({})", function.name(), term.as_ref().map(ToString::to_string).unwrap_or_default());
+        Ok(Scalar::Aggregate(function, term, name.into()))
+    }
+
+    fn joined_scalars(&mut self, left: Scalar, sign: Sign, right: Scalar) -> Result<Scalar> {
+        // Each counts, so that what is read is not nested without bounds.
+        self.conditions += 1;
+        if self.conditions > CONDITIONS_MAX {
+            return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
+        }
+        Ok(Scalar::Worked(Box::new(left), sign, Box::new(right)))
+    }
+}

@@ -1,0 +1,42 @@
+//! Configured rules as rows of a table.
+
+use arrow::array::RecordBatch;
+use quiver_config::families::RULES;
+use quiver_config::{Config, Entity, Problem};
+use quiver_query::tables::rules::{ConfiguredRule, rule_rows};
+use quiver_types::{Error, ErrorKind, Result};
+use serde_json::Value;
+
+fn text<'a>(entity: &'a Entity, key: &str) -> &'a str {
+    entity.body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn rule(entity: &Entity) -> ConfiguredRule<'_> {
+    ConfiguredRule {
+        id: &entity.id,
+        alert: text(entity, "alert"),
+        record: text(entity, "record"),
+        namespace: text(entity, "namespace"),
+        group: text(entity, "group"),
+        language: text(entity, "language"),
+        expr: text(entity, "expr"),
+        severity: text(entity, "severity"),
+        service: text(entity, "service"),
+        enabled: super::is_enabled(&entity.body),
+        managed_by: &entity.managed_by,
+        updated_ms: entity.updated_ms(),
+    }
+}
+
+/// All of them.
+///
+/// # Errors
+/// Unavailable: the database is gone.
+pub(super) async fn rows(config: &Config) -> Result<RecordBatch> {
+    let gone = |problem: Problem| {
+        Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
+            .with_source(std::io::Error::other(problem.detail))
+    };
+    let entities = config.all(&RULES).await.map_err(gone)?;
+    rule_rows(&entities.iter().map(rule).collect::<Vec<_>>())
+}
