@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -28,6 +29,7 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
+use crate::functions::{Room, planning};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
@@ -90,6 +92,8 @@ pub struct QueryUse {
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
+    /// Options of that session under which its plans are made.
+    pub(crate) planning: Arc<ConfigOptions>,
     pub(crate) lists: SessionState,
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
@@ -144,7 +148,10 @@ impl QueryEngine {
             .build_arc()
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
-        let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions);
+        // Functions do not know for which query they are called: all of them together have what one query may have.
+        let (size, pressure) = (settings.memory_bytes, Arc::clone(&settings.pressure));
+        let room = Room::new(Arc::new(QueryPool::new(Arc::clone(&pool), size, size, pressure)));
+        let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
         let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
         let state = SessionStateBuilder::new()
@@ -164,6 +171,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
+            planning: planning(&relational),
             relational,
             lists,
             small_lists,

@@ -8,7 +8,10 @@ mod bounded;
 mod digests;
 mod distinct;
 mod gauges;
+mod growth;
+mod held;
 pub(crate) mod intervals;
+mod joined;
 mod json;
 mod mode;
 pub(crate) mod printed;
@@ -40,7 +43,9 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
+pub(crate) use bounded::planning;
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use held::Room;
 pub use quantile::quantile;
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
@@ -120,14 +125,14 @@ const OF_TEXTS: &[(&str, usize, Gives)] = &[
     ("quote_literal", 1, Gives::Text(quoting::quote_literal)),
 ];
 
-/// Adds the functions to a session.
+/// Adds the functions to a session; what they make takes memory from `room`.
 ///
 /// # Errors
 /// Those of the registry.
-pub(crate) fn register(state: &mut SessionState) -> Result<()> {
+pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
-    bounded::bound(state)?;
+    bounded::bound(state, room)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;

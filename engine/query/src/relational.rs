@@ -29,6 +29,7 @@ use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
+use crate::functions::Room;
 use crate::lengths::Lengths;
 use crate::marks::Marks;
 use crate::overflow::Overflows;
@@ -42,6 +43,7 @@ pub(crate) fn session(
     config: SessionConfig,
     runtime_env: Arc<RuntimeEnv>,
     languages: Vec<Arc<ScalarUDF>>,
+    room: &Room,
 ) -> SessionState {
     // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
@@ -52,7 +54,7 @@ pub(crate) fn session(
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
     let mut state = state.build();
-    functions::register(&mut state).expect("a registry of its own takes each function");
+    functions::register(&mut state, room).expect("a registry of its own takes each function");
     for function in languages {
         state.register_udf(function).expect("a registry of its own takes each function");
     }
@@ -89,6 +91,7 @@ fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
 /// of the session for each plan, as DataFusion's own contexts make it, would copy all tables of functions.
 struct Moment<'s> {
     state: &'s SessionState,
+    options: &'s Arc<ConfigOptions>,
     now: DateTime<Utc>,
 }
 
@@ -102,7 +105,7 @@ impl OptimizerConfig for Moment<'_> {
     }
 
     fn options(&self) -> Arc<ConfigOptions> {
-        self.state.options()
+        Arc::clone(self.options)
     }
 
     fn function_registry(&self) -> Option<&dyn FunctionRegistry> {
@@ -121,7 +124,7 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let moment = Moment { state: &self.relational, now: Utc::now() };
+        let moment = Moment { state: &self.relational, options: &self.planning, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
         let optimized = optimized.map_err(of_planning)?;
@@ -297,6 +300,21 @@ mod tests {
             "select regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000), 'g')",
             "select regexp_replace(repeat('a', 1000000), '(a+)', repeat('\\1', 1000))",
             "select generate_series(9000000000, 1, -1)",
+            "select length(a || a || a || a) from (select repeat('x', 20000000) a from generate_series(1, 1))",
+            "select length(concat(a, a, a, a)) from (select repeat('x', 20000000) a from generate_series(1, 1))",
+            "select length(concat_ws(',', a, a, a, a)) from (select repeat('x', 20000000) a from generate_series(1, 1))",
+            "select length(encode(encode(repeat('x', 30000000)::bytea, 'hex')::bytea, 'hex'))",
+            "select array_to_string(array_repeat('x', 100000), repeat('y', 1000000))",
+            "select array_repeat(array_repeat(repeat('x', 6000), 1000), 100)",
+            "select array_resize(make_array('x'), 1000, repeat('y', 1000000))",
+            "select array_replace_all(array_repeat('x', 1000), 'x', repeat('y', 1000000))",
+            "select levenshtein(repeat('a', 1000000), repeat('b', 1000000))",
+            "select to_char(to_timestamp(value), repeat('%Y', 100000)) from generate_series(1, 8000)",
+            "select regexp_match(repeat('a', 1000000), repeat('(', 100) || 'a*' || repeat(')', 100))",
+            "select max(a) from (select repeat('x', 1000000) || value::text a from generate_series(1, 8000)) t",
+            // Many that are each small enough.
+            "select repeat('a', 9000000), repeat('b', 9000000), repeat('c', 9000000), repeat('d', 9000000), \
+             repeat('e', 9000000), repeat('f', 9000000), repeat('g', 9000000)",
         ] {
             let error = count(&engine, statement, 10_000).await.unwrap_err();
             assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
@@ -308,6 +326,9 @@ mod tests {
             "select regexp_replace(repeat('a', 1000000), 'a', repeat('b', 1000))",
             "select regexp_replace(repeat('ab ', 100000), '^a', repeat('x', 300), 'g')",
             "select replace(repeat('a', 1000000), 'b', repeat('c', 1000)), replace('a', NULL, 'b')",
+            "select 'a' || NULL, concat('a', NULL), 'a' || 1, string_to_array(repeat('a,b', 100000), ',')",
+            "select length(repeat('a', 5000000) || repeat('b', 5000000)), array_to_string(make_array(1, 2), '-')",
+            "select max(upper(repeat('a', 1000) || value)) from generate_series(1, 20000)",
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
         }

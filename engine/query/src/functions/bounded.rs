@@ -1,57 +1,75 @@
-//! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become:
-//! their results are made at once, before anything counts them.
+//! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become,
+//! counted before it is made. What they make takes memory of all queries as long as it is there ([`held`](super::held)):
+//! one statement may hold the results of any number of calls.
 
-use std::borrow::Cow;
+use std::any::Any;
 use std::collections::HashMap;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray, Int64Array, StringViewArray};
-use arrow::compute::cast;
-use arrow::datatypes::{DataType, FieldRef, Int64Type};
-use datafusion::common::internal_err;
-use datafusion::error::Result;
+use arrow::array::Array as _;
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::config::{ConfigEntry, ConfigExtension, ConfigOptions, ExtensionOptions};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, ScalarValue, internal_err};
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
+use datafusion::logical_expr::expr::ScalarFunction;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
+use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
-    ColumnarValue, Documentation, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature,
+    ColumnarValue, Documentation, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature,
 };
+use datafusion::optimizer::AnalyzerRule;
 use quiver_types::{Error, ErrorKind};
-use regex::{Captures, Regex};
 
+use super::growth::Growth;
+use super::held::{self, COUNTED, Room};
+use super::joined::{Joined, sides};
 use crate::error::to_datafusion;
 
 /// Bytes at most of what a call gives for a batch.
-const BYTES_MAX: i128 = 64 << 20;
-/// Bytes of an item of a list.
-const ITEM_BYTES: i128 = 8;
+pub(super) const BYTES_MAX: i128 = 64 << 20;
+/// Bytes at most of a constant that becomes part of a plan, where nothing counts it and each use copies it. Longer ones are
+/// made when the plan runs.
+const CONSTANT_MAX: i128 = 64 << 10;
 
-/// How the size of a result follows from arguments.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-enum Growth {
-    /// A text so many times.
-    Times,
-    /// So many letters, or items, as the second argument says.
-    Length(i64),
-    /// So many items as the argument behind the first says.
-    Items,
-    /// Whole numbers from one to another.
-    Series,
-    /// A text with another one in it replaced; what it has more than before counts.
-    Replaced,
-    /// The same with what a pattern finds.
-    Matched,
-}
+/// Bytes from which on what a builder has too much is given back.
+const SHRUNK: usize = 1 << 20;
 
-const GROWING: [(&str, Growth); 9] = [
+const GROWING: &[(&str, Growth)] = &[
     ("repeat", Growth::Times),
-    ("lpad", Growth::Length(1)),
-    ("rpad", Growth::Length(1)),
-    ("array_repeat", Growth::Items),
-    ("array_resize", Growth::Length(8)),
-    ("generate_series", Growth::Series),
-    ("range", Growth::Series),
+    ("lpad", Growth::Length),
+    ("rpad", Growth::Length),
+    ("concat", Growth::Joined),
+    ("concat_ws", Growth::Separated),
+    ("overlay", Growth::Joined),
     ("replace", Growth::Replaced),
     ("regexp_replace", Growth::Matched),
+    ("regexp_match", Growth::Groups),
+    ("translate", Growth::Wider(4)),
+    ("upper", Growth::Wider(1)),
+    ("lower", Growth::Wider(1)),
+    ("initcap", Growth::Wider(1)),
+    ("reverse", Growth::Wider(1)),
+    ("encode", Growth::Wider(2)),
+    ("decode", Growth::Wider(1)),
+    ("to_char", Growth::Formatted),
+    ("levenshtein", Growth::Compared),
+    ("string_to_array", Growth::Pieces),
+    ("array_to_string", Growth::Spelled),
+    ("array_repeat", Growth::Items),
+    ("array_resize", Growth::Resized),
+    ("array_replace", Growth::Exchanged),
+    ("array_replace_n", Growth::Exchanged),
+    ("array_replace_all", Growth::Exchanged),
+    ("make_array", Growth::Joined),
+    ("array_append", Growth::Joined),
+    ("array_prepend", Growth::Joined),
+    ("array_concat", Growth::Joined),
+    ("array_union", Growth::Joined),
+    ("generate_series", Growth::Series),
+    ("range", Growth::Series),
 ];
 
 /// A function with its bound.
@@ -59,165 +77,140 @@ const GROWING: [(&str, Growth); 9] = [
 struct Bounded {
     inner: Arc<ScalarUDF>,
     growth: Growth,
+    room: Room,
 }
 
-/// Puts bounds on the functions of a session.
+/// Puts bounds on the functions of a session, and on what its planner calls by itself: operators, and functions that it
+/// does not look up.
 ///
 /// # Errors
 /// Those of the registry.
-pub(super) fn bound(state: &mut SessionState) -> Result<()> {
+pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
+    let bounded = |inner, growth| Arc::new(ScalarUDF::from(Bounded { inner, growth, room: room.clone() }));
+    let mut functions = HashMap::new();
     for (name, growth) in GROWING {
-        let inner = state.scalar_functions().get(name).map(Arc::clone);
+        let inner = state.scalar_functions().get(*name).map(Arc::clone);
         let Some(inner) = inner else { return internal_err!("there is no function `{name}`") };
-        state.register_udf(Arc::new(ScalarUDF::from(Bounded { inner, growth })))?;
+        let function = bounded(inner, *growth);
+        state.register_udf(Arc::clone(&function))?;
+        functions.insert(*name, function);
     }
+    let joined = bounded(Arc::new(ScalarUDF::from(Joined::new())), Growth::Joined);
+    state.add_analyzer_rule(Arc::new(Bounds { functions, joined }));
     Ok(())
 }
 
-/// Whole numbers of an argument; none: it holds others.
-fn numbers(value: &ColumnarValue, rows: usize) -> Result<Option<Int64Array>> {
-    if !value.data_type().is_integer() {
-        return Ok(None);
-    }
-    let numbers = cast(&value.to_array(rows)?, &DataType::Int64)?;
-    Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
+/// The rule that puts functions with bounds in the place of others; it comes after those that give types.
+#[derive(Debug)]
+struct Bounds {
+    functions: HashMap<&'static str, Arc<ScalarUDF>>,
+    joined: Arc<ScalarUDF>,
 }
 
-/// Texts of an argument; none: it holds others.
-fn texts(value: &ColumnarValue, rows: usize) -> Result<Option<StringViewArray>> {
-    if !value.data_type().is_string() {
-        return Ok(None);
-    }
-    let texts = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
-    Ok(Some(texts.as_string_view().clone()))
-}
-
-/// Bytes of the texts of an argument; items of a list of others.
-fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
-    let Some(texts) = texts(value, rows)? else { return Ok(vec![ITEM_BYTES; rows]) };
-    Ok(texts.iter().map(|text| text.map_or(0, |text| text.len() as i128)).collect())
-}
-
-/// Bytes that texts have more than before when one is put for another in them.
-fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
-    let [within, from, to] = args else { return Ok(0) };
-    let (Some(within), Some(from), Some(to)) = (texts(within, rows)?, texts(from, rows)?, texts(to, rows)?) else {
-        return Ok(0);
-    };
-    let sum = |places: fn(&str, &str) -> usize| -> i128 {
-        let rows = within.iter().zip(from.iter()).zip(to.iter());
-        rows.map(|((text, from), to)| match (text, from, to) {
-            (Some(text), Some(from), Some(to)) => {
-                places(text, from) as i128 * to.len().saturating_sub(from.len()) as i128
-            }
-            _ => 0,
-        })
-        .sum()
-    };
-    // Looking for the places costs as much as the call itself, and hardly any comes near.
-    let most = sum(|text, from| text.len() / from.len().max(1) + 1);
-    Ok(if most <= BYTES_MAX { most } else { sum(|text, from| text.matches(from).count()) })
-}
-
-/// Groups in a replacement as PostgreSQL writes them.
-static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));
-
-/// Bytes that are put in the place of one match; not made where they are too many by themselves.
-fn expanded(found: &Captures<'_>, to: &str, references: i128) -> i128 {
-    let width = found.get(0).map_or(0, |all| all.len() as i128);
-    let most = width * references + to.len() as i128;
-    if most > BYTES_MAX {
-        return most;
-    }
-    let mut text = String::new();
-    found.expand(to, &mut text);
-    (text.len() as i128 - width).max(0)
-}
-
-/// Bytes that texts have more than before when something is put for what patterns find; what is no pattern adds nothing.
-fn added_by_patterns(args: &[ColumnarValue], rows: usize) -> Result<i128> {
-    let [within, pattern, to, options @ ..] = args else { return Ok(0) };
-    let (Some(within), Some(pattern), Some(to)) = (texts(within, rows)?, texts(pattern, rows)?, texts(to, rows)?)
-    else {
-        return Ok(0);
-    };
-    let options = options.first().map(|options| texts(options, rows)).transpose()?.flatten();
-    let options = |at: usize| options.as_ref().filter(|all| all.is_valid(at)).map_or("", |all| all.value(at));
-    let references = |to: &str| to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128;
-    let whole = |at: &usize| within.is_valid(*at) && pattern.is_valid(*at) && to.is_valid(*at);
-    let whole: Vec<usize> = (0..rows).filter(whole).collect();
-    let most: i128 = whole
-        .iter()
-        .map(|&at| {
-            let (width, to) = (within.value(at).len() as i128, to.value(at));
-            let places = if options(at).contains('g') { width + 1 } else { 1 };
-            places * to.len() as i128 + width * references(to)
-        })
-        .sum();
-    if most <= BYTES_MAX {
-        return Ok(most);
-    }
-    let (mut added, mut patterns) = (0, HashMap::new());
-    for at in whole {
-        let (options, pattern) = (options(at), pattern.value(at));
-        let compiled = patterns.entry((options, pattern)).or_insert_with(|| {
-            let others = options.replace('g', "");
-            let text = if others.is_empty() { Cow::from(pattern) } else { format!("(?{others}){pattern}").into() };
-            Regex::new(&text).ok()
-        });
-        let Some(compiled) = compiled else { continue };
-        let to = GROUPS.replace_all(to.value(at), "$${$1}");
-        let references = references(&to);
-        let places = if options.contains('g') { usize::MAX } else { 1 };
-        for found in compiled.captures_iter(within.value(at)).take(places) {
-            added += expanded(&found, &to, references);
-            if added > BYTES_MAX {
-                return Ok(added);
-            }
+impl Bounds {
+    /// The function in the place of an expression.
+    fn instead(&self, expr: &Expr, schema: &DFSchema) -> Result<Option<Expr>> {
+        if let Some((left, right)) = sides(expr, schema)? {
+            return Ok(Some(self.joined.call(vec![left.clone(), right.clone()])));
         }
+        let Expr::ScalarFunction(call) = expr else { return Ok(None) };
+        let other = self.functions.get(call.func.name()).filter(|function| !Arc::ptr_eq(function, &call.func));
+        Ok(other.map(|func| Expr::ScalarFunction(ScalarFunction { func: Arc::clone(func), args: call.args.clone() })))
     }
-    Ok(added)
 }
 
-impl Growth {
-    /// Bytes that the result has, at least.
-    fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
-        match self {
-            Self::Replaced => return added(args, rows),
-            Self::Matched => return added_by_patterns(args, rows),
-            _ => {}
-        }
-        let [first, second, ..] = args else {
-            // `range(n)` begins at 0.
-            let stops = args.first().filter(|_| self == Self::Series).map(|stop| numbers(stop, rows));
-            let stops = stops.transpose()?.flatten();
-            let items = |stops: Int64Array| stops.iter().flatten().map(|n| i128::from(n.max(0))).sum::<i128>();
-            return Ok(stops.map_or(0, items) * ITEM_BYTES);
+/// Whether there is something to do in a node.
+fn calls(node: &LogicalPlan) -> Result<bool> {
+    for expr in node.expressions() {
+        let is_call = |e: &Expr| match e {
+            Expr::ScalarFunction(_) => true,
+            Expr::BinaryExpr(binary) => binary.op == Operator::StringConcat,
+            _ => false,
         };
-        let Some(counts) = numbers(second, rows)? else { return Ok(0) };
-        let count = |at: usize| if counts.is_null(at) { 0 } else { i128::from(counts.value(at)) };
-        Ok(match self {
-            Self::Times | Self::Items => {
-                let widths = widths(first, rows)?;
-                (0..rows).map(|at| count(at).max(0) * widths[at]).sum::<i128>()
+        if expr.exists(|e| Ok(is_call(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+impl AnalyzerRule for Bounds {
+    fn name(&self) -> &'static str {
+        "bounds"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            // As with whole numbers: counts of limits are constants, and scans calculate nothing yet.
+            if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !calls(&node)? {
+                return Ok(Transformed::no(node));
             }
-            Self::Length(width) => (0..rows).map(|at| count(at).max(0) * i128::from(width)).sum::<i128>(),
-            Self::Series => {
-                let Some(starts) = numbers(first, rows)? else { return Ok(0) };
-                let steps = args.get(2).map(|step| numbers(step, rows)).transpose()?.flatten();
-                let items = |at: usize| {
-                    if starts.is_null(at) || counts.is_null(at) {
-                        return 0;
-                    }
-                    let step = steps.as_ref().map_or(1, |steps| i128::from(steps.value(at)));
-                    let span = count(at) - i128::from(starts.value(at));
-                    if step == 0 { 0 } else { (span / step).max(0) }
-                };
-                (0..rows).map(|at| items(at) * ITEM_BYTES).sum::<i128>()
-            }
-            // Above.
-            Self::Replaced | Self::Matched => 0,
-        })
+            let schema = merge_schema(&node.inputs());
+            node.map_expressions(|expr| {
+                expr.transform_up(|e| {
+                    Ok(match self.instead(&e, &schema)? {
+                        Some(other) => Transformed::yes(other),
+                        None => Transformed::no(e),
+                    })
+                })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// Says that constants are being looked for, in the options that functions are called with.
+#[derive(Debug, Clone)]
+struct Planning;
+
+impl ConfigExtension for Planning {
+    const PREFIX: &'static str = "quiver_planning";
+}
+
+impl ExtensionOptions for Planning {
+    fn as_any(&self) -> &dyn Any {
+        self
+    }
+
+    fn as_any_mut(&mut self) -> &mut dyn Any {
+        self
+    }
+
+    fn cloned(&self) -> Box<dyn ExtensionOptions> {
+        Box::new(self.clone())
+    }
+
+    fn set(&mut self, key: &str, _: &str) -> Result<()> {
+        internal_err!("`{key}` is no setting")
+    }
+
+    fn entries(&self) -> Vec<ConfigEntry> {
+        Vec::new()
+    }
+}
+
+/// The options of a session under which plans are made.
+pub(crate) fn planning(state: &SessionState) -> Arc<ConfigOptions> {
+    let mut options = ConfigOptions::clone(state.config_options());
+    options.extensions.insert(Planning);
+    Arc::new(options)
+}
+
+impl Bounded {
+    fn too_much(&self, bytes: i128, most: i128) -> DataFusionError {
+        let text = format!("`{}` would give {bytes} bytes at once, at most {most} are allowed", self.inner.name());
+        to_datafusion(Error::new(ErrorKind::LimitExceeded, text))
+    }
+
+    /// One value for all rows, as an array that counts: constants do not.
+    fn spread(&self, value: &ScalarValue, rows: usize) -> Result<ColumnarValue> {
+        let is_shared = matches!(value, ScalarValue::Utf8View(_) | ScalarValue::BinaryView(_));
+        let bytes = value.size() as i128 * if is_shared { 1 } else { rows as i128 };
+        if bytes > BYTES_MAX {
+            return Err(self.too_much(bytes, BYTES_MAX));
+        }
+        let memory = self.room.take(bytes as usize)?;
+        Ok(ColumnarValue::Array(held::with_memory(&value.to_array_of_size(rows)?, memory)))
     }
 }
 
@@ -250,15 +243,45 @@ impl ScalarUDFImpl for Bounded {
         self.inner.documentation()
     }
 
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        self.inner.inner().schema_name(args)
+    }
+
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
-        let rows = if is_constant { 1 } else { args.number_rows };
-        let bytes = self.growth.bytes(&args.args, rows)?;
-        if bytes > BYTES_MAX {
-            let text =
-                format!("`{}` would give {bytes} bytes at once, at most {BYTES_MAX} are allowed", self.inner.name());
-            return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
+        let is_planning = args.config_options.extensions.get::<Planning>().is_some();
+        let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };
+        let rows = args.number_rows;
+        let bytes = self.growth.bytes(&args.args, if is_constant { 1 } else { rows })?;
+        if bytes > most && bytes - self.growth.there(&args.args, rows)? > most {
+            return Err(self.too_much(bytes, most));
         }
-        self.inner.inner().invoke_with_args(args)
+        let bytes = bytes.max(0) as usize;
+        let memory = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
+        let mut array = match self.inner.inner().invoke_with_args(args)? {
+            ColumnarValue::Array(array) => array,
+            ColumnarValue::Scalar(value) if value.size() <= COUNTED => return Ok(ColumnarValue::Scalar(value)),
+            ColumnarValue::Scalar(value) if is_planning => {
+                return Err(self.too_much(value.size() as i128, most));
+            }
+            ColumnarValue::Scalar(value) => {
+                drop(memory);
+                return self.spread(&value, rows);
+            }
+        };
+        let whole = array.get_buffer_memory_size();
+        if whole <= COUNTED {
+            return Ok(ColumnarValue::Array(array));
+        }
+        // Builders double what they have.
+        if whole > SHRUNK {
+            array.shrink_to_fit();
+        }
+        let whole = array.get_buffer_memory_size();
+        let memory = match memory {
+            Some(memory) => memory.try_resize(whole).map(|()| memory)?,
+            None => self.room.take(whole)?,
+        };
+        Ok(ColumnarValue::Array(held::with_memory(&array, memory)))
     }
 }

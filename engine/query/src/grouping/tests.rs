@@ -256,7 +256,8 @@ async fn each_aggregate_with_and_without_groups() {
     for partitions in [1, 3] {
         let config = SessionConfig::new().with_target_partitions(partitions);
         let mut state = SessionContext::new_with_config(config).state();
-        functions::register(&mut state).unwrap();
+        let room = functions::Room::new(Arc::clone(&state.runtime_env().memory_pool));
+        functions::register(&mut state, &room).unwrap();
         let context = SessionContext::new_with_state(state);
         context.register_table("t", Arc::new(FakeTable(batches()))).unwrap();
         for aggregate in AGGREGATES {

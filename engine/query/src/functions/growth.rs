@@ -1,0 +1,354 @@
+//! What functions make of their arguments: bytes of a result, as they follow from the arguments before it is made.
+
+use std::borrow::Cow;
+use std::collections::HashMap;
+use std::sync::LazyLock;
+
+use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Int64Type};
+use datafusion::error::Result;
+use datafusion::logical_expr::ColumnarValue;
+use regex::{Captures, Regex};
+
+use super::bounded::BYTES_MAX;
+
+/// Bytes of an item of a list.
+const ITEM_BYTES: i128 = 8;
+/// Bytes of a text of a list beside the text.
+const VIEW_BYTES: i128 = 17;
+/// Letters that a letter of a pattern of times stands for, at most (`%c`, `%+`).
+const TIME_LETTERS: i128 = 18;
+/// Letters that are compared in the time that a byte of the bound is worth.
+const COMPARED_PER_BYTE: i128 = 32;
+/// Bytes of what comparing keeps, per letter.
+const COMPARED_BYTES: i128 = 16;
+
+/// How the size of a result follows from arguments.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub(super) enum Growth {
+    /// A text so many times.
+    Times,
+    /// So many letters as the second argument says.
+    Length,
+    /// So many items as the second argument says, like the third.
+    Resized,
+    /// So many items as the argument behind the first says.
+    Items,
+    /// Whole numbers from one to another.
+    Series,
+    /// A text with another one in it replaced; what it has more than before counts.
+    Replaced,
+    /// The same with what a pattern finds.
+    Matched,
+    /// All arguments, one behind the other.
+    Joined,
+    /// The arguments behind the first with the first between each two.
+    Separated,
+    /// Each byte becomes so many.
+    Wider(i128),
+    /// Pieces of a text as a list.
+    Pieces,
+    /// Items of a list as texts, another text between each two.
+    Spelled,
+    /// A list with some of its items replaced.
+    Exchanged,
+    /// What the groups of a pattern find.
+    Groups,
+    /// Times as a pattern says.
+    Formatted,
+    /// Letters of one text against those of another.
+    Compared,
+}
+
+/// Whole numbers of an argument; none: it holds others.
+fn numbers(value: &ColumnarValue, rows: usize) -> Result<Option<Int64Array>> {
+    if !value.data_type().is_integer() {
+        return Ok(None);
+    }
+    let numbers = cast(&value.to_array(rows)?, &DataType::Int64)?;
+    Ok(Some(numbers.as_primitive::<Int64Type>().clone()))
+}
+
+/// Texts of an argument; none: it holds others.
+fn texts(value: &ColumnarValue, rows: usize) -> Result<Option<StringViewArray>> {
+    if !value.data_type().is_string() {
+        return Ok(None);
+    }
+    let texts = cast(&value.to_array(rows)?, &DataType::Utf8View)?;
+    Ok(Some(texts.as_string_view().clone()))
+}
+
+/// Bytes of each row of an argument.
+fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
+    if let ColumnarValue::Scalar(scalar) = value
+        && let Some(text) = scalar.try_as_str()
+    {
+        return Ok(vec![text.map_or(0, |text| text.len() as i128); rows]);
+    }
+    widths_of(value.to_array(rows)?.as_ref())
+}
+
+fn widths_of(array: &dyn Array) -> Result<Vec<i128>> {
+    let rows = array.len();
+    if array.data_type().is_string() {
+        let texts = cast(array, &DataType::Utf8View)?;
+        return Ok(texts.as_string_view().iter().map(|text| text.map_or(0, |text| text.len() as i128)).collect());
+    }
+    let Some(list) = array.as_list_opt::<i32>() else {
+        let each = bytes_of(array)? / (rows.max(1) as i128);
+        return Ok(vec![each.max(ITEM_BYTES); rows]);
+    };
+    let mut ends = vec![0];
+    let mut end = 0;
+    for width in widths_of(list.values().as_ref())? {
+        end += width;
+        ends.push(end);
+    }
+    let offsets = list.value_offsets();
+    Ok(offsets.windows(2).map(|of| ITEM_BYTES + ends[of[1] as usize] - ends[of[0] as usize]).collect())
+}
+
+/// Bytes of an argument in all rows.
+fn total(value: &ColumnarValue, rows: usize) -> Result<i128> {
+    match value {
+        ColumnarValue::Array(array) => bytes_of(array.as_ref()),
+        ColumnarValue::Scalar(scalar) => Ok(rows as i128
+            * match scalar.try_as_str() {
+                Some(text) => text.map_or(0, str::len) as i128,
+                None => bytes_of(scalar.to_array()?.as_ref())?,
+            }),
+    }
+}
+
+/// Bytes that views stand for: their lower half word is a length.
+fn lengths(views: &[u128]) -> i128 {
+    views.iter().map(|view| i128::from(*view as u32)).sum()
+}
+
+fn bytes_of(array: &dyn Array) -> Result<i128> {
+    if let Some(texts) = array.as_string_view_opt() {
+        return Ok(lengths(texts.views()));
+    }
+    if let Some(bytes) = array.as_binary_view_opt() {
+        return Ok(lengths(bytes.views()));
+    }
+    if let Some(list) = array.as_list_opt::<i32>() {
+        let (from, to) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
+        return bytes_of(list.values().slice(from as usize, (to - from) as usize).as_ref());
+    }
+    Ok(array.to_data().get_slice_memory_size()? as i128)
+}
+
+/// Items of lists of any depth.
+fn items(array: &dyn Array) -> i128 {
+    let Some(list) = array.as_list_opt::<i32>() else { return array.len() as i128 };
+    let (from, to) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
+    items(list.values().slice(from as usize, (to - from) as usize).as_ref())
+}
+
+/// A text as a list of what stands between others in it.
+fn pieces(text: &ColumnarValue, between: &ColumnarValue, rows: usize) -> Result<i128> {
+    let whole = total(text, rows)?;
+    let most = whole * (VIEW_BYTES + 1);
+    if most <= BYTES_MAX {
+        return Ok(most);
+    }
+    let (Some(within), Some(between)) = (texts(text, rows)?, texts(between, rows)?) else { return Ok(most) };
+    let count = within.iter().zip(between.iter()).map(|(text, between)| match (text, between) {
+        (Some(text), Some("")) => text.len().min(1),
+        (Some(text), Some(between)) => text.matches(between).count() + 1,
+        // Letter by letter.
+        (Some(text), None) => text.len(),
+        (None, _) => 0,
+    });
+    Ok(whole + count.sum::<usize>() as i128 * VIEW_BYTES)
+}
+
+/// The longest text of an argument.
+fn longest(value: &ColumnarValue, rows: usize) -> Result<i128> {
+    match value {
+        ColumnarValue::Scalar(_) => total(value, 1),
+        ColumnarValue::Array(_) => Ok(widths(value, rows)?.into_iter().max().unwrap_or(0)),
+    }
+}
+
+/// A list with a text put beside or in the place of each of its items, where there is one.
+fn per_item(list: &ColumnarValue, texts: &[ColumnarValue], rows: usize) -> Result<i128> {
+    let count = match list {
+        ColumnarValue::Array(array) => items(array.as_ref()),
+        ColumnarValue::Scalar(scalar) => items(scalar.to_array()?.as_ref()) * rows as i128,
+    };
+    let mut width = 0;
+    for text in texts {
+        width += longest(text, rows)?;
+    }
+    // Numbers become longer as texts than they are.
+    Ok(total(list, rows)? * 3 + count * width)
+}
+
+/// Bytes that texts have more than before when one is put for another in them.
+fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+    let [within, from, to] = args else { return Ok(0) };
+    let (Some(within), Some(from), Some(to)) = (texts(within, rows)?, texts(from, rows)?, texts(to, rows)?) else {
+        return Ok(0);
+    };
+    let sum = |places: fn(&str, &str) -> usize| -> i128 {
+        let rows = within.iter().zip(from.iter()).zip(to.iter());
+        rows.map(|((text, from), to)| match (text, from, to) {
+            (Some(text), Some(from), Some(to)) => {
+                places(text, from) as i128 * to.len().saturating_sub(from.len()) as i128
+            }
+            _ => 0,
+        })
+        .sum()
+    };
+    // Looking for the places costs as much as the call itself, and hardly any comes near.
+    let most = sum(|text, from| text.len() / from.len().max(1) + 1);
+    Ok(if most <= BYTES_MAX { most } else { sum(|text, from| text.matches(from).count()) })
+}
+
+/// Groups in a replacement as PostgreSQL writes them.
+static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));
+
+/// Bytes that are put in the place of one match; not made where they are too many by themselves.
+fn expanded(found: &Captures<'_>, to: &str, references: i128) -> i128 {
+    let width = found.get(0).map_or(0, |all| all.len() as i128);
+    let most = width * references + to.len() as i128;
+    if most > BYTES_MAX {
+        return most;
+    }
+    let mut text = String::new();
+    found.expand(to, &mut text);
+    (text.len() as i128 - width).max(0)
+}
+
+/// Bytes that texts have more than before when something is put for what patterns find; what is no pattern adds nothing.
+fn added_by_patterns(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+    let [within, pattern, to, options @ ..] = args else { return Ok(0) };
+    let (Some(within), Some(pattern), Some(to)) = (texts(within, rows)?, texts(pattern, rows)?, texts(to, rows)?)
+    else {
+        return Ok(0);
+    };
+    let options = options.first().map(|options| texts(options, rows)).transpose()?.flatten();
+    let options = |at: usize| options.as_ref().filter(|all| all.is_valid(at)).map_or("", |all| all.value(at));
+    let references = |to: &str| to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128;
+    let whole = |at: &usize| within.is_valid(*at) && pattern.is_valid(*at) && to.is_valid(*at);
+    let whole: Vec<usize> = (0..rows).filter(whole).collect();
+    let most: i128 = whole
+        .iter()
+        .map(|&at| {
+            let (width, to) = (within.value(at).len() as i128, to.value(at));
+            let places = if options(at).contains('g') { width + 1 } else { 1 };
+            places * to.len() as i128 + width * references(to)
+        })
+        .sum();
+    if most <= BYTES_MAX {
+        return Ok(most);
+    }
+    let (mut added, mut patterns) = (0, HashMap::new());
+    for at in whole {
+        let (options, pattern) = (options(at), pattern.value(at));
+        let compiled = patterns.entry((options, pattern)).or_insert_with(|| {
+            let others = options.replace('g', "");
+            let text = if others.is_empty() { Cow::from(pattern) } else { format!("(?{others}){pattern}").into() };
+            Regex::new(&text).ok()
+        });
+        let Some(compiled) = compiled else { continue };
+        let to = GROUPS.replace_all(to.value(at), "$${$1}");
+        let references = references(&to);
+        let places = if options.contains('g') { usize::MAX } else { 1 };
+        for found in compiled.captures_iter(within.value(at)).take(places) {
+            added += expanded(&found, &to, references);
+            if added > BYTES_MAX {
+                return Ok(added);
+            }
+        }
+    }
+    Ok(added)
+}
+
+impl Growth {
+    /// Bytes that the result has.
+    pub(super) fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        let all = |args: &[ColumnarValue]| args.iter().map(|arg| total(arg, rows)).sum::<Result<i128>>();
+        Ok(match (self, args) {
+            (Self::Replaced, _) => added(args, rows)?,
+            (Self::Matched, _) => added_by_patterns(args, rows)?,
+            (Self::Joined, _) => all(args)?,
+            (Self::Separated, [separator, texts @ ..]) => all(texts)? + total(separator, rows)? * texts.len() as i128,
+            (Self::Wider(times), [first, ..]) => total(first, rows)? * times,
+            (Self::Pieces, [text, between, ..]) => pieces(text, between, rows)?,
+            (Self::Spelled, [list, between @ ..]) => per_item(list, between, rows)?,
+            (Self::Exchanged, [list, _, to, ..]) => per_item(list, std::slice::from_ref(to), rows)?,
+            (Self::Formatted, [_, pattern, ..]) => total(pattern, rows)? * TIME_LETTERS,
+            (Self::Groups, [text, pattern, ..]) => {
+                let groups = texts(pattern, rows)?.map_or(0, |patterns| {
+                    let groups = |pattern: &str| pattern.bytes().filter(|b| *b == b'(').count();
+                    patterns.iter().flatten().map(groups).max().unwrap_or(0)
+                });
+                total(text, rows)? * (groups.max(1) as i128)
+            }
+            (Self::Compared, [left, right, ..]) => {
+                let (left, right) = (widths(left, rows)?, widths(right, rows)?);
+                let letters: i128 = left.iter().zip(&right).map(|(left, right)| left * right).sum();
+                let longest = left.into_iter().chain(right).max().unwrap_or(0);
+                letters / COMPARED_PER_BYTE + longest * COMPARED_BYTES
+            }
+            _ => self.counted(args, rows)?,
+        })
+    }
+
+    /// Bytes of these that a batch has already: a long column is no fault of the function.
+    pub(super) fn there(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        if !matches!(self, Self::Joined | Self::Separated | Self::Wider(_) | Self::Pieces | Self::Spelled) {
+            return Ok(0);
+        }
+        let mut most = 0;
+        for arg in args.iter().filter(|arg| matches!(arg, ColumnarValue::Array(_))) {
+            most = most.max(total(arg, rows)?);
+        }
+        Ok(most)
+    }
+
+    /// The same as [`Self::bytes`] where a number among the arguments says how many.
+    fn counted(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
+        let [first, second, ..] = args else {
+            // `range(n)` begins at 0.
+            let stops = args.first().filter(|_| self == Self::Series).map(|stop| numbers(stop, rows));
+            let stops = stops.transpose()?.flatten();
+            let items = |stops: Int64Array| stops.iter().flatten().map(|n| i128::from(n.max(0))).sum::<i128>();
+            return Ok(stops.map_or(0, items) * ITEM_BYTES);
+        };
+        let Some(counts) = numbers(second, rows)? else { return Ok(0) };
+        let count = |at: usize| if counts.is_null(at) { 0 } else { i128::from(counts.value(at)) };
+        Ok(match self {
+            Self::Times | Self::Items => {
+                let widths = widths(first, rows)?;
+                (0..rows).map(|at| count(at).max(0) * widths[at]).sum::<i128>()
+            }
+            Self::Length => (0..rows).map(|at| count(at).max(0)).sum::<i128>(),
+            Self::Resized => {
+                let widths = args.get(2).map(|item| widths(item, rows)).transpose()?;
+                let width = |at: usize| widths.as_ref().map_or(ITEM_BYTES, |widths| widths[at].max(ITEM_BYTES));
+                (0..rows).map(|at| count(at).max(0) * width(at)).sum::<i128>()
+            }
+            Self::Series => {
+                let Some(starts) = numbers(first, rows)? else { return Ok(0) };
+                let steps = args.get(2).map(|step| numbers(step, rows)).transpose()?.flatten();
+                let items = |at: usize| {
+                    if starts.is_null(at) || counts.is_null(at) {
+                        return 0;
+                    }
+                    let step = steps.as_ref().map_or(1, |steps| i128::from(steps.value(at)));
+                    let span = count(at) - i128::from(starts.value(at));
+                    if step == 0 { 0 } else { (span / step).max(0) }
+                };
+                (0..rows).map(|at| items(at) * ITEM_BYTES).sum::<i128>()
+            }
+            // Above, or without the arguments that they need.
+            _ => 0,
+        })
+    }
+}
+

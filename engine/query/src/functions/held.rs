@@ -1,0 +1,128 @@
+//! Memory of what functions make, counted as long as it lives: a reservation goes along with the largest buffer of an
+//! array and is given back when nobody points at that any more. No node of a plan has to know of it.
+
+#![allow(unsafe_code, reason = "the checks read every text once more; see the SAFETY comment")]
+
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use arrow::array::{ArrayData, ArrayRef, make_array};
+use arrow::buffer::Buffer;
+use bytes::Bytes;
+use datafusion::error::Result;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+
+/// Bytes from which on a value is counted by itself.
+pub(super) const COUNTED: usize = 128 << 10;
+
+/// Where functions take memory from.
+#[derive(Debug, Clone)]
+pub(crate) struct Room(Arc<dyn MemoryPool>);
+
+/// Sessions have one each: functions of one session are equal by what they do.
+impl PartialEq for Room {
+    fn eq(&self, _: &Self) -> bool {
+        true
+    }
+}
+
+impl Eq for Room {}
+
+impl Hash for Room {
+    fn hash<H: Hasher>(&self, _: &mut H) {}
+}
+
+impl Room {
+    /// Takes from a pool.
+    pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Self {
+        Self(pool)
+    }
+
+    /// Takes memory for a value.
+    ///
+    /// # Errors
+    /// The pool does not have it.
+    pub(super) fn take(&self, bytes: usize) -> Result<MemoryReservation> {
+        let memory = MemoryConsumer::new("values of functions").register(&self.0);
+        memory.try_grow(bytes)?;
+        Ok(memory)
+    }
+}
+
+/// A buffer with its memory.
+struct Held {
+    buffer: Buffer,
+    _memory: MemoryReservation,
+}
+
+impl AsRef<[u8]> for Held {
+    fn as_ref(&self) -> &[u8] {
+        self.buffer.as_slice()
+    }
+}
+
+/// Gives an array that holds its memory as long as it, or a slice of it, is there.
+pub(super) fn with_memory(array: &ArrayRef, memory: MemoryReservation) -> ArrayRef {
+    let data = array.to_data();
+    let largest = largest(&data);
+    let mut memory = Some(memory);
+    make_array(holding(&data, largest, &mut memory))
+}
+
+/// Bytes of the largest buffer.
+fn largest(data: &ArrayData) -> usize {
+    let own = data.buffers().iter().map(Buffer::len);
+    own.chain(data.child_data().iter().map(largest)).max().unwrap_or(0)
+}
+
+/// The same values, the first buffer of that size with the memory.
+fn holding(data: &ArrayData, largest: usize, memory: &mut Option<MemoryReservation>) -> ArrayData {
+    let mut buffers = data.buffers().to_vec();
+    for buffer in &mut buffers {
+        if buffer.len() == largest
+            && let Some(taken) = memory.take()
+        {
+            *buffer = Buffer::from(Bytes::from_owner(Held { buffer: buffer.clone(), _memory: taken }));
+        }
+    }
+    let children = data.child_data().iter().map(|child| holding(child, largest, memory)).collect();
+    // SAFETY: all of it comes from an array of this type and shape, and the one buffer that is another has the same bytes at
+    // the same place.
+    unsafe { data.clone().into_builder().buffers(buffers).child_data(children).build_unchecked() }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, AsArray as _, Int64Array, ListArray, StringArray, StringViewArray};
+    use arrow::datatypes::Int64Type;
+    use datafusion::execution::memory_pool::GreedyMemoryPool;
+
+    use super::*;
+
+    #[test]
+    fn memory_is_held_as_long_as_a_slice_is_there() {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1000));
+        let room = Room::new(Arc::clone(&pool));
+        let texts = ["a text that is longer than a view", "b"];
+        let arrays: [ArrayRef; 4] = [
+            Arc::new(StringArray::from_iter_values(texts)),
+            Arc::new(StringViewArray::from_iter_values(texts)),
+            Arc::new(Int64Array::from_iter([Some(1), None, Some(3)])),
+            Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), None]), None])),
+        ];
+        for array in arrays {
+            let held = with_memory(&array, room.take(600).unwrap());
+            assert_eq!(&held, &array);
+            assert_eq!(pool.reserved(), 600, "{}", array.data_type());
+            room.take(600).unwrap_err();
+            let slice = held.slice(1, 1);
+            drop(held);
+            assert_eq!(pool.reserved(), 600, "{}", array.data_type());
+            assert_eq!(&slice, &array.slice(1, 1));
+            drop(slice);
+            assert_eq!(pool.reserved(), 0, "{}", array.data_type());
+        }
+        let held = with_memory(&(Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef), room.take(1).unwrap());
+        assert_eq!(held.as_string_view().value(0), texts[0]);
+    }
+}
