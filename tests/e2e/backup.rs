@@ -61,6 +61,9 @@ async fn between_local_stores_and_s3() {
         // What a kill leaves in the WAL is in a backup of the stopped server, too.
         server.kill();
         quiver(&["backup", "--to", &place, "--keep", "5"], &data, source).expect("a second one");
+        let out = quiver(&["restore", "--from", &format!("{place}/none"), "--list"], &dir("none"), source);
+        let out = out.expect_err("there is none");
+        assert!(out.contains("there is no backup at"), "{out}");
         let names = quiver(&["restore", "--from", &place, "--list"], &dir("none"), source).expect("names");
         let names: Vec<&str> = names.lines().collect();
         assert_eq!(names.len(), 2, "{names:?}");

@@ -23,7 +23,7 @@ use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
 use regex::Regex;
 use serde_json::{Value, json};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::params::Params;
 use crate::state::AppState;
@@ -210,7 +210,7 @@ async fn body_of(state: &AppState, request: Request) -> Result<(HeaderMap, Bytes
         let text = format!("unsupported media type {json:?}, only [application/json] are allowed");
         return Err(Error::new(ErrorKind::Unsupported, text));
     }
-    let body = read_body(&state.bodies, &head.headers, body, BODY_MAX).await?;
+    let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await?;
     Ok((head.headers, body))
 }
 

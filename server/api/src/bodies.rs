@@ -12,6 +12,7 @@ use axum::body::{Body, BodyDataStream, Bytes};
 use bytes::BytesMut;
 use futures::StreamExt;
 use http::{HeaderMap, header};
+use quiver_ingest::{Encoding, codec};
 use quiver_types::{Error, ErrorKind, Result};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 
@@ -262,9 +263,67 @@ pub(crate) async fn read_body(budget: &BodyBudget, headers: &HeaderMap, body: Bo
     }
 }
 
+/// Reads a body that may be packed (`Content-Encoding`) up to a limit, which holds for what is in it, too.
+///
+/// # Errors
+/// As [`read_body`]; Unsupported: packed in a way that nobody knows; Invalid: it cannot be unpacked.
+pub(crate) async fn read_unpacked(
+    budget: &BodyBudget,
+    headers: &HeaderMap,
+    body: Body,
+    bytes_max: usize,
+) -> Result<Bytes> {
+    let body = read_body(budget, headers, body, bytes_max).await?;
+    let named = headers.get(header::CONTENT_ENCODING).filter(|_| !body.is_empty());
+    let encoding = Encoding::from_header(named.map(|v| v.to_str().unwrap_or("?")))?;
+    if encoding == Encoding::Identity {
+        return Ok(body);
+    }
+    let mut share = budget.share();
+    let unpack = move || {
+        let unpacked = codec::decompress(encoding, &body, bytes_max, &mut |bytes| share.try_hold(bytes));
+        unpacked.map(|bytes| Held { bytes: Bytes::from(bytes.into_owned()), _share: share })
+    };
+    let unpacked = tokio::task::spawn_blocking(unpack).await;
+    let unpacked = unpacked.map_err(|e| Error::internal("unpacking met a fault of ours").with_source(e))?;
+    Ok(Bytes::from_owner(unpacked?))
+}
+
 #[cfg(test)]
 mod tests {
+    use http::HeaderValue;
+
     use super::*;
+
+    /// `query=1`.
+    const GZIP: [u8; 27] =
+        [31, 139, 8, 0, 0, 0, 0, 0, 2, 3, 43, 44, 77, 45, 170, 180, 53, 4, 0, 226, 19, 110, 124, 7, 0, 0, 0];
+
+    #[tokio::test]
+    async fn bodies_may_be_packed() {
+        let budget = BodyBudget::new(1 << 20, 1 << 20);
+        let read = async |encoding: &'static str, body: &[u8], bytes_max: usize| {
+            let headers = HeaderMap::from_iter([(header::CONTENT_ENCODING, HeaderValue::from_static(encoding))]);
+            let read = read_unpacked(&budget, &headers, Body::from(body.to_vec()), bytes_max).await;
+            read.map_err(|error| error.kind)
+        };
+        assert_eq!(read("gzip", &GZIP, 100).await.unwrap(), "query=1");
+        assert_eq!(read("identity", b"query=1", 100).await.unwrap(), "query=1");
+        assert_eq!(read("br", b"", 100).await.unwrap(), "");
+        assert_eq!(read("br", b"query=1", 100).await.unwrap_err(), ErrorKind::Unsupported);
+        assert_eq!(read("gzip", b"query=1", 100).await.unwrap_err(), ErrorKind::Invalid);
+        assert_eq!(budget.small.available_permits(), BodyBudget::new(1 << 20, 1 << 20).small.available_permits());
+        let many = codec_bomb();
+        assert_eq!(read("zstd", &many, 1000).await.unwrap_err(), ErrorKind::TooLarge);
+    }
+
+    /// A million zeros as one block of zstd that says "so many of this".
+    fn codec_bomb() -> Vec<u8> {
+        let frame = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0x58];
+        let block = |last: u32| ((128 << 10) << 3 | 1 << 1 | last).to_le_bytes();
+        let blocks = (0..8).flat_map(|n| [&block(u32::from(n == 7))[..3], &[0]].concat());
+        frame.into_iter().chain(blocks).collect()
+    }
 
     fn body_of(chunks: Vec<Bytes>) -> Body {
         Body::from_stream(futures::stream::iter(chunks.into_iter().map(Ok::<_, std::io::Error>)))

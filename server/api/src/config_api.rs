@@ -16,7 +16,7 @@ use quiver_config::{
 };
 use serde_json::{Map, Value, json};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::identity::{Identities, Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
@@ -263,11 +263,7 @@ impl Ask {
             };
         }
         parameters.retain(|(key, _)| key != "dryRun");
-        let body = read_body(&state.bodies, &head.headers, body, largest).await.map_err(|error| match error.kind {
-            quiver_types::ErrorKind::TooLarge => Problem::new(ProblemKind::TooLarge, "BODY_TOO_LARGE", error.message),
-            quiver_types::ErrorKind::Unavailable => Problem::new(ProblemKind::Busy, "STORE_BUSY", error.message),
-            _ => Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", error.message),
-        })?;
+        let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
         let (method, path) = (head.method, head.uri.path().to_owned());
         let (config, state) = (state.config.clone(), Arc::clone(state));
         Ok(Self { state, config, caller, place, method, path, headers: head.headers, parameters, body, dry_run })
@@ -521,6 +517,17 @@ impl Ask {
 
 fn no_accounts() -> Problem {
     Problem::new(ProblemKind::NotFound, "NOT_FOUND", "access control is off, so there are no accounts")
+}
+
+/// Why a body could not be read.
+pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
+    let (kind, code) = match error.kind {
+        quiver_types::ErrorKind::TooLarge => (ProblemKind::TooLarge, "BODY_TOO_LARGE"),
+        quiver_types::ErrorKind::Unavailable => (ProblemKind::Busy, "STORE_BUSY"),
+        quiver_types::ErrorKind::Unsupported => (ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE"),
+        _ => (ProblemKind::Malformed, "MALFORMED_JSON"),
+    };
+    Problem::new(kind, code, error.message)
 }
 
 fn uuid_of(id: &str) -> Result<()> {

@@ -8,6 +8,7 @@ use serde_json::json;
 
 use crate::config_api::Answer;
 use crate::error::plain;
+use crate::refused;
 
 /// Nothing is at this path.
 pub(crate) async fn not_found(uri: Uri) -> Response {
@@ -27,17 +28,46 @@ fn answer(path: &str, status: StatusCode, problem: &Problem, text: &'static str)
         let kind = HeaderValue::from_static("application/json");
         return (status, [(header::CONTENT_TYPE, kind)], body.to_string()).into_response();
     }
-    if is_configuration(path) { Answer::of_problem(problem).into_response(None) } else { plain(status, text) }
+    if is_configuration(path) {
+        return Answer::of_problem(problem).into_response(None);
+    }
+    if QUERIES.iter().any(|base| is_below(path, base)) {
+        return refused::problem_of(status, problem.code, &problem.detail);
+    }
+    plain(status, text)
+}
+
+/// Paths of queries whose errors are problem documents. Clients made for other servers know these by text elsewhere.
+const QUERIES: &[&str] = &["/sql-api", "/olap-api", "/traces"];
+
+fn is_below(path: &str, base: &str) -> bool {
+    path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
 }
 
 fn is_configuration(path: &str) -> bool {
-    let below = |base: &str| path.strip_prefix(base).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
+    let below = |base: &str| is_below(path, base);
     below("/platform-api") || below("/rulesapi") || FAMILIES.iter().any(|family| below(family.path))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[tokio::test]
+    async fn forms() {
+        for (path, form) in [
+            ("/sql-api/none", "application/problem+json"),
+            ("/olap-api", "application/problem+json"),
+            ("/traces/a/b", "application/problem+json"),
+            ("/platform-api/none", "application/problem+json"),
+            ("/metrics-api/none", "text/plain; charset=utf-8"),
+            ("/sql-apis", "text/plain; charset=utf-8"),
+        ] {
+            let answer = not_found(path.parse().expect("a path")).await;
+            assert_eq!(answer.status(), StatusCode::NOT_FOUND, "{path}");
+            assert_eq!(answer.headers()[header::CONTENT_TYPE], form, "{path}");
+        }
+    }
 
     #[test]
     fn paths_of_configuration() {

@@ -28,7 +28,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
 use serde_json::{Value, json};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::metrics::phases::Language;
 use crate::params::Params;
 use crate::request::RequestInfo;
@@ -73,7 +73,7 @@ struct Given {
 impl Given {
     async fn read(state: &AppState, request: Request) -> Result<Self, OlapError> {
         let (head, body) = request.into_parts();
-        let bytes = read_body(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
+        let bytes = read_unpacked(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
         let mut body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };

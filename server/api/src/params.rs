@@ -7,7 +7,7 @@ use http::{HeaderMap, Method, header};
 use quiver_promql::duration::parse_duration;
 use quiver_types::{Domain, Error, Result};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::segments;
 use crate::state::AppState;
 
@@ -35,10 +35,10 @@ impl Params {
     /// Reads the parameters of a request whose body may be a form; the caller applies the segments among them.
     ///
     /// # Errors
-    /// TooLarge; those of [`read_body`] and [`Self::read`].
+    /// TooLarge; those of [`read_unpacked`] and [`Self::read`].
     pub(crate) async fn with_segments(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
-        let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
         Self::read(&head.method, &head.headers, head.uri.query(), &body)
     }
 

@@ -21,8 +21,8 @@ use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
 use serde_json::{Map, Value, json};
 
-use crate::bodies::read_body;
-use crate::config_api::Answer;
+use crate::bodies::read_unpacked;
+use crate::config_api::{Answer, of_body};
 use crate::params::time_ms;
 use crate::state::AppState;
 
@@ -60,10 +60,7 @@ pub(crate) async fn object_of(
         let text = "`Content-Type: application/json` is needed";
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
-    let body = read_body(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(|e| match e.kind {
-        quiver_types::ErrorKind::TooLarge => Problem::new(ProblemKind::TooLarge, "BODY_TOO_LARGE", e.message),
-        _ => Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", e.message),
-    })?;
+    let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
     let malformed = |text: String| Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", text);
     let value: Value = serde_json::from_slice(&body).map_err(|e| malformed(e.to_string()))?;
     let Value::Object(map) = value else { return Err(Problem::field("", "INVALID_TYPE", "an object is wanted")) };

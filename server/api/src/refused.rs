@@ -57,6 +57,13 @@ pub(crate) fn problem(error: &Error) -> Response {
     (StatusCode::FORBIDDEN, headers, body).into_response()
 }
 
+/// The answer to a request that has no family of its own to tell what is wrong.
+pub(crate) fn problem_of(status: StatusCode, code: &str, detail: &str) -> Response {
+    let request = RequestInfo::current();
+    let body = body(status, code, detail, request.as_ref().map_or("", RequestInfo::id));
+    (status, [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))], body).into_response()
+}
+
 /// A problem object; one for want of a right names the right.
 pub(crate) fn body(status: StatusCode, code: &str, detail: &str, request_id: &str) -> String {
     object(status, code, detail, request_id).to_string()

@@ -19,7 +19,7 @@ use quiver_sql::{Answer, Explain, Params as SqlParams, Request as SqlRequest, Se
 use quiver_types::{Domain, Error, ErrorKind, Result};
 use serde_json::{Value, json};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::error::{log, public_text, status_of, with_retry_after};
 use crate::metrics::phases::Language;
 use crate::params::{Params, invalid};
@@ -111,7 +111,7 @@ struct Asked {
 impl Asked {
     async fn read(state: &AppState, request: Request) -> Result<Self> {
         let (head, body) = request.into_parts();
-        let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
         let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
         let kind = kind.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
         let is_post = head.method == Method::POST;

@@ -10,7 +10,7 @@ use http::{HeaderMap, HeaderValue, StatusCode, header};
 use quiver_auth::{Auth, FORM_BYTES_MAX, Form, Happened, Refused, Request as Asking, Shown};
 use serde_json::{Value, json};
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::error::plain;
 use crate::identity::{Identities, Origin};
 use crate::request::RequestInfo;
@@ -123,7 +123,7 @@ impl Sent {
         if !kind.eq_ignore_ascii_case("application/x-www-form-urlencoded") {
             return Err(no("Send application/x-www-form-urlencoded"));
         }
-        let body = read_body(&state.bodies, &head.headers, body, FORM_BYTES_MAX).await;
+        let body = read_unpacked(&state.bodies, &head.headers, body, FORM_BYTES_MAX).await;
         let body = body.map_err(|error| match error.kind {
             quiver_types::ErrorKind::TooLarge => refused(&Refused::too_large()),
             quiver_types::ErrorKind::Unavailable => refused(&Refused::unavailable()),

@@ -22,7 +22,7 @@ use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
 
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::encode::pieces::Text;
 use crate::explained;
 use crate::metrics::phases::Language;
@@ -68,7 +68,7 @@ impl Call {
         let (head, body) = request.into_parts();
         let mut params = Params::of_query(head.uri.query())?;
         if head.method == Method::POST {
-            let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
+            let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
             if !body.is_empty() {
                 params.extend(Params::of_json(&body)?);
                 explain(&params)?;

@@ -18,7 +18,7 @@ use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, Request, header};
+use http::{HeaderValue, Method, Request, header};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -213,7 +213,8 @@ impl Serving {
     async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let under_way = self.watch.begin();
         let (mut head, body) = request.into_parts();
-        let response = if let Some(mut refused) = refusal(&head, self.twice.load(Relaxed)) {
+        let is_head = head.method == Method::HEAD;
+        let mut response = if let Some(mut refused) = refusal(&head, self.twice.load(Relaxed)) {
             if head.version < http::Version::HTTP_2 {
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -226,6 +227,10 @@ impl Serving {
             let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
             response
         };
+        // The router states the length of what it took away; an answer that streams has none that anybody knows.
+        if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
+            response.headers_mut().remove(header::CONTENT_LENGTH);
+        }
         Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way })))
     }
 }

@@ -24,11 +24,64 @@ pub(super) struct Heads {
     bytes_max: usize,
     /// Set when the last head states the length of its body more than once; hyper drops what it does not go by.
     twice: Arc<AtomicBool>,
+    /// Where in the first line of a head the next byte stands.
+    line: Line,
+    /// Whether what comes is a head for certain: no request before it had a body, and nothing came behind one.
+    is_certain: bool,
+}
+
+/// Where a byte stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Line {
+    /// In front of it.
+    Before,
+    /// In the method or the path.
+    Path,
+    /// Behind the question mark.
+    Query,
+    /// Behind it.
+    After,
 }
 
 impl Heads {
     pub(super) fn new(bytes_max: usize) -> Self {
-        Self { text: Vec::new(), bytes_max, twice: Arc::default() }
+        Self { text: Vec::new(), bytes_max, twice: Arc::default(), line: Line::Before, is_certain: true }
+    }
+
+    /// Bytes of a head with what stands unescaped in the query and hyper refuses, though browsers, `curl` and the servers
+    /// that people come from let it through: quotes and angle brackets. `None`: nothing has to change. A body is never
+    /// touched, its length would be another.
+    pub(super) fn escaped(&mut self, came: &[u8]) -> Option<Vec<u8>> {
+        let mut escaped: Option<Vec<u8>> = None;
+        for (at, byte) in came.iter().enumerate() {
+            self.line = match (self.line, byte) {
+                (Line::After, _) => break,
+                (Line::Before, b'\r' | b'\n') => Line::Before,
+                (Line::Path | Line::Query, b'\n') => Line::After,
+                (Line::Path, b'?') | (Line::Query, _) => Line::Query,
+                (Line::Before | Line::Path, _) => Line::Path,
+            };
+            let code: &[u8] = match byte {
+                b'"' => b"%22",
+                b'<' => b"%3C",
+                b'>' => b"%3E",
+                other => std::slice::from_ref(other),
+            };
+            if let Some(text) = &mut escaped {
+                text.extend_from_slice(if self.line == Line::Query { code } else { std::slice::from_ref(byte) });
+            } else if self.line == Line::Query && code.len() > 1 && self.is_certain {
+                let mut text = Vec::with_capacity(came.len() + 64);
+                text.extend_from_slice(&came[..at]);
+                text.extend_from_slice(code);
+                escaped = Some(text);
+            }
+            if self.line == Line::After
+                && let Some(text) = &mut escaped
+            {
+                text.extend_from_slice(&came[at + 1..]);
+            }
+        }
+        escaped
     }
 
     /// Whether the last head states the length of its body more than once.
@@ -46,8 +99,10 @@ impl Heads {
         let room = (self.bytes_max + 1).saturating_sub(self.text.len());
         self.text.extend_from_slice(&came[..came.len().min(room)]);
         if let Some(end) = end_of_head(&self.text, from).filter(|end| *end <= self.bytes_max) {
-            self.twice.store(lengths(&self.text[..end]) > 1, Relaxed);
-            self.text = Vec::new();
+            let stated = lengths(&self.text[..end]);
+            self.twice.store(stated > 1, Relaxed);
+            self.is_certain &= stated == 0 && end == self.text.len();
+            (self.text, self.line) = (Vec::new(), Line::Before);
             return Ok(());
         }
         if self.text.len() > self.bytes_max { Err(Misframed::TooLarge) } else { Ok(()) }
@@ -147,6 +202,32 @@ mod tests {
         check("GET / HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\ncontent-length: 3\r\n\r\n", true);
         check("\r\nGET / HTTP/1.1\nTransfer-Encoding: chunked\nCONTENT-LENGTH : 3\n\n", true);
         check("GET / HTTP/1.1\r\nX: content-length: 3\r\nTransfer-Encoding: chunked\r\n\r\n", false);
+    }
+
+    #[test]
+    fn queries_with_quotes() {
+        let check = |heads: &mut Heads, piece: usize, came: &str, expected: &str| {
+            let mut read = Vec::new();
+            for part in came.as_bytes().chunks(piece) {
+                let escaped = heads.escaped(part);
+                let part = escaped.as_deref().unwrap_or(part);
+                heads.read(part).expect("small enough");
+                read.extend_from_slice(part);
+            }
+            assert_eq!(String::from_utf8_lossy(&read), expected, "in pieces of {piece}");
+        };
+        let rest = "HTTP/1.1\r\nHost: x\r\nReferer: /?a=\"b\"\r\n";
+        for piece in [1, 2, 5, 1000] {
+            let mut heads = Heads::new(1000);
+            let (came, expected) = ("\r\nGET /\"a?q=up{a=\"b\"}<> ", "\r\nGET /\"a?q=up{a=%22b%22}%3C%3E ");
+            check(&mut heads, piece, &format!("{came}{rest}\r\n"), &format!("{expected}{rest}\r\n"));
+            let (came, expected) = ("POST /?\" ", "POST /?%22 ");
+            let rest = format!("{rest}Content-Length: 9\r\n\r\n");
+            check(&mut heads, piece, &format!("{came}{rest}"), &format!("{expected}{rest}"));
+            // This may be the body.
+            let came = format!("POST /?\" {rest}");
+            check(&mut heads, piece, &came, &came);
+        }
     }
 
     #[test]

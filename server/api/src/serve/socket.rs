@@ -22,6 +22,8 @@ const TOO_LARGE: &[u8] =
 pub(super) struct Socket {
     stream: Stream,
     before: Bytes,
+    /// What was looked at, changed, and did not fit into the buffer that it was read for.
+    looked_at: Bytes,
     heads: Heads,
     watch: Arc<Watch>,
     /// Whether the client was answered here, in place of hyper, which still waits for a head.
@@ -30,12 +32,17 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(stream: Stream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
-        Self { stream, before, heads, watch, refused: false }
+        Self { stream, before, looked_at: Bytes::new(), heads, watch, refused: false }
     }
 
-    /// Says whether what came is a head that is not let through.
-    fn is_refused(&mut self, came: &[u8]) -> bool {
-        !came.is_empty() && self.watch.received() && self.heads.read(came) == Err(Misframed::TooLarge)
+    /// Looks at what came, where it is a head; gives what hyper is to read in its place.
+    fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, Misframed> {
+        if came.is_empty() || !self.watch.received() {
+            return Ok(None);
+        }
+        let escaped = self.heads.escaped(came);
+        self.heads.read(escaped.as_deref().unwrap_or(came))?;
+        Ok(escaped)
     }
 
     /// Reads to the end of what a refused client still sends: to close before would take the answer back.
@@ -62,6 +69,12 @@ impl AsyncRead for Socket {
         if self.refused {
             return self.poll_rest(cx);
         }
+        if !self.looked_at.is_empty() {
+            let len = self.looked_at.len().min(out.remaining());
+            out.put_slice(&self.looked_at[..len]);
+            self.looked_at.advance(len);
+            return Poll::Ready(Ok(()));
+        }
         let from = out.filled().len();
         if self.before.is_empty() {
             ready!(Pin::new(&mut self.stream).poll_read(cx, out))?;
@@ -70,12 +83,21 @@ impl AsyncRead for Socket {
             out.put_slice(&self.before[..len]);
             self.before.advance(len);
         }
-        if self.is_refused(&out.filled()[from..]) {
-            self.refused = true;
-            out.set_filled(from);
-            self.stream.say(TOO_LARGE);
-            let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
-            return self.poll_rest(cx);
+        match self.look_at(&out.filled()[from..]) {
+            Ok(None) => {}
+            Ok(Some(escaped)) => {
+                out.set_filled(from);
+                let len = escaped.len().min(out.remaining());
+                out.put_slice(&escaped[..len]);
+                self.looked_at = Bytes::from(escaped).slice(len..);
+            }
+            Err(Misframed::TooLarge) => {
+                self.refused = true;
+                out.set_filled(from);
+                self.stream.say(TOO_LARGE);
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                return self.poll_rest(cx);
+            }
         }
         Poll::Ready(Ok(()))
     }

@@ -31,6 +31,7 @@ async fn served(settings: ServeSettings) -> Served {
         || async { Body::from_stream(futures::stream::repeat_with(|| Ok::<_, std::io::Error>(vec![7; 1 << 16]))) };
     let router = Router::new()
         .route("/", get(|| async { "here" }))
+        .route("/query", get(|uri: http::Uri| async move { uri.query().unwrap_or_default().to_owned() }))
         .route("/take", post(take))
         .route("/endless", get(endless))
         .route("/never", get(std::future::pending::<&str>));
@@ -179,4 +180,20 @@ async fn a_stop_waits_for_requests_and_cuts_what_stays() {
     for mut socket in [idle, silent, hanging] {
         assert!(matches!(socket.read(&mut [0; 10]).await, Ok(0) | Err(_)), "it is closed");
     }
+}
+
+#[tokio::test]
+async fn quotes_in_queries_and_heads_without_bodies() {
+    let served = served(ServeSettings::default()).await;
+    let mut socket = TcpStream::connect(served.at).await.expect("it listens");
+    for _ in 0..2 {
+        let answer = one(&mut socket, "GET /query?q={a=\"b\"}<1> HTTP/1.1\r\nHost: x\r\n\r\n").await;
+        assert!(answer.starts_with("HTTP/1.1 200 ") && answer.ends_with("q={a=%22b%22}%3C1%3E"), "{answer}");
+    }
+    let answer = one(&mut socket, "HEAD / HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.contains("content-length: 4\r\n"), "{answer}");
+    let answer = one(&mut socket, "HEAD /endless HTTP/1.1\r\nHost: x\r\n\r\n").await;
+    assert!(answer.starts_with("HTTP/1.1 200 ") && !answer.contains("content-length"), "{answer}");
+    // The connection is as good as before.
+    assert!(one(&mut socket, "GET / HTTP/1.1\r\nHost: x\r\n\r\n").await.ends_with("here"));
 }

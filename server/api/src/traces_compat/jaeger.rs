@@ -21,7 +21,7 @@ use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
 use super::{spans_of, status_and_text};
-use crate::bodies::read_body;
+use crate::bodies::read_unpacked;
 use crate::encode::indented::Indented;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_body};
@@ -263,7 +263,7 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
     let run = async {
         let (head, body) = request.into_parts();
         let call = Call::with(Arc::clone(&state), Params::default());
-        let body = read_body(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
+        let body = read_unpacked(&state.bodies, &head.headers, body, state.settings.body_bytes_max).await?;
         let limits = state.settings.decode_limits;
         let access = Access::full();
         let ctx = TraceContext {
