@@ -480,10 +480,6 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let store = wiring::store_settings(&settings);
     if args.list {
         let names = runtime()?.block_on(quiver_store::backup::list(&store, &args.from))?;
-        if names.is_empty() {
-            let text = format!("there is no backup at `{}`", args.from);
-            return Err(Error::new(ErrorKind::NotFound, text).into());
-        }
         names.iter().for_each(|name| println!("{name}"));
         return Ok(());
     }

@@ -48,10 +48,14 @@ impl fmt::Display for RestoreReport {
 /// Gives the names of the backups at a place, oldest first.
 ///
 /// # Errors
-/// [`ErrorKind::Unavailable`] when it does not answer.
+/// [`ErrorKind::Unavailable`] when it does not answer, [`ErrorKind::NotFound`] when there is none.
 pub async fn list(settings: &StoreSettings, from: &str) -> Result<Vec<String>> {
     let objects: BTreeMap<_, _> = Storage::at(from, settings)?.list("").await?.into_iter().collect();
-    Ok(manifests(&objects).into_iter().collect())
+    let names: Vec<String> = manifests(&objects).into_iter().collect();
+    if names.is_empty() {
+        return Err(Error::new(ErrorKind::NotFound, format!("there is no backup at `{from}`")));
+    }
+    Ok(names)
 }
 
 /// Restores a backup, the newest unless one is named, into an empty data directory and an empty store. One that was
