@@ -13,6 +13,7 @@ const PLACES: &[&str] = &[
     "engine/query/src/grouping/node.rs",
     "engine/query/src/index.rs",
     "engine/query/src/operator.rs",
+    "engine/query/src/slices.rs",
     "engine/query/src/tables/convert.rs",
     "engine/store/src/scan/exec.rs",
     "engine/store/src/logs/exec.rs",

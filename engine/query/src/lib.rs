@@ -35,6 +35,7 @@ mod relational;
 pub mod rows;
 mod running;
 mod samples;
+mod slices;
 mod spans;
 pub mod tables;
 mod underway;

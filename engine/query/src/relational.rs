@@ -36,7 +36,7 @@ use crate::overflow::Overflows;
 use crate::printed::Printing;
 use crate::running::Phase;
 use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids};
+use crate::{explain, functions, grouping, joined_ids, slices};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -129,7 +129,8 @@ impl QueryEngine {
         let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
         let optimized = optimized.map_err(of_planning)?;
         let physical = self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(of_planning)?;
-        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes).map_err(from_datafusion)?;
+        let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
+        let physical = physical.and_then(slices::below_constants).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -185,6 +186,7 @@ mod tests {
     use std::time::Duration;
 
     use arrow::datatypes::{DataType, TimeUnit};
+    use datafusion::physical_plan::displayable;
     use quiver_types::{Access, ErrorKind};
 
     use super::*;
@@ -331,6 +333,25 @@ mod tests {
             "select max(upper(repeat('a', 1000) || value)) from generate_series(1, 20000)",
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn long_constants_are_put_into_few_rows_at_once() {
+        let engine = engine();
+        let long = "x".repeat(20_000);
+        for (statement, is_sliced, rows) in [
+            (format!("select '{long}' as a, value from generate_series(1, 3000)"), true, 3000),
+            (format!("select value % 3, max('{long}') from generate_series(1, 3000) group by value % 3"), true, 3),
+            (format!("select value from generate_series(1, 3000) where '{long}' <> value::text"), false, 3000),
+            ("select 'short', value from generate_series(1, 3000)".to_owned(), false, 3000),
+        ] {
+            let statement: &'static str = statement.leak();
+            let plan = Names::new(engine.relational()).plan(statement).unwrap();
+            let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+            let shown = displayable(&*physical).indent(false).to_string();
+            assert_eq!(shown.contains("SliceExec"), is_sliced, "{shown}");
+            assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{shown}");
         }
     }
 

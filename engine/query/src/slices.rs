@@ -1,0 +1,125 @@
+//! Long constants of a statement in many rows: `SELECT '…' FROM t` with a text of 64 KiB makes half a gigabyte of a batch of
+//! 8,192 rows, at once and before anything counts it. Below nodes that put such constants into rows, rows come in slices, so
+//! few at a time that little becomes of them.
+
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::{ScalarValue, internal_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_expr::expressions::Literal;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt as _, stream};
+
+/// Bytes of constants that one batch may hold.
+const BATCH_BYTES: usize = 16 << 20;
+/// Rows of a batch.
+const BATCH_ROWS: usize = 8192;
+/// Nodes that put constants into rows; conditions leave them as they are.
+const SPREADING: [&str; 2] = ["ProjectionExec", "AggregateExec"];
+
+/// Puts slices below nodes with long constants.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_up(|node| {
+        if !SPREADING.contains(&node.name()) {
+            return Ok(Transformed::no(node));
+        }
+        let bytes = constants(node.as_ref())?;
+        if bytes <= BATCH_BYTES / BATCH_ROWS {
+            return Ok(Transformed::no(node));
+        }
+        let rows = (BATCH_BYTES / bytes).max(1);
+        let sliced = |input: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
+            Arc::new(SliceExec { input: Arc::clone(input), rows })
+        };
+        let children = node.children().into_iter().map(sliced).collect();
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        Ok(Transformed::yes(node.replace_children(children, anew)?))
+    });
+    Ok(changed?.data)
+}
+
+/// Bytes of the constants in a node's expressions, beside numbers.
+fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
+    let mut bytes = 0;
+    node.apply_expressions(&mut |expr| {
+        expr.apply(|e| {
+            if let Some(literal) = e.downcast_ref::<Literal>() {
+                bytes += literal.value().size().saturating_sub(size_of::<ScalarValue>());
+            }
+            Ok(TreeNodeRecursion::Continue)
+        })
+    })?;
+    Ok(bytes)
+}
+
+/// Gives rows on in batches of a few.
+#[derive(Debug)]
+struct SliceExec {
+    input: Arc<dyn ExecutionPlan>,
+    rows: usize,
+}
+
+impl DisplayAs for SliceExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SliceExec: rows={}", self.rows)
+    }
+}
+
+impl ExecutionPlan for SliceExec {
+    fn name(&self) -> &'static str {
+        "SliceExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = children.as_slice() else { return internal_err!("slices are of one input") };
+        Ok(Arc::new(Self { input: Arc::clone(input), rows: self.rows }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let rows = self.rows;
+        let batches = self.input.execute(partition, context)?;
+        let slices = batches.map_ok(move |batch| {
+            let starts = (0..batch.num_rows()).step_by(rows);
+            let slice = move |at| Ok::<_, DataFusionError>(batch.slice(at, rows.min(batch.num_rows() - at)));
+            stream::iter(starts.map(slice))
+        });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), slices.try_flatten())))
+    }
+}
