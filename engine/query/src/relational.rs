@@ -310,6 +310,8 @@ mod tests {
             "select array_repeat(array_repeat(repeat('x', 6000), 1000), 100)",
             "select array_resize(make_array('x'), 1000, repeat('y', 1000000))",
             "select array_replace_all(array_repeat('x', 1000), 'x', repeat('y', 1000000))",
+            "select generate_series(timestamp '1970-01-01', timestamp '2262-01-01', interval '1 second')",
+            "select range(date '0001-01-01', date '9999-01-01', interval '1 minute')",
             "select levenshtein(repeat('a', 1000000), repeat('b', 1000000))",
             "select to_char(to_timestamp(value), repeat('%Y', 100000)) from generate_series(1, 8000)",
             "select regexp_match(repeat('a', 1000000), repeat('(', 100) || 'a*' || repeat(')', 100))",
@@ -330,6 +332,7 @@ mod tests {
             "select replace(repeat('a', 1000000), 'b', repeat('c', 1000)), replace('a', NULL, 'b')",
             "select 'a' || NULL, concat('a', NULL), 'a' || 1, string_to_array(repeat('a,b', 100000), ',')",
             "select length(repeat('a', 5000000) || repeat('b', 5000000)), array_to_string(make_array(1, 2), '-')",
+            "select generate_series(date '2020-01-01', date '2020-12-31', interval '1 month'), range(3, 0, -1)",
             "select max(upper(repeat('a', 1000) || value)) from generate_series(1, 20000)",
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");

@@ -6,7 +6,7 @@ use std::sync::LazyLock;
 
 use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use regex::{Captures, Regex};
@@ -21,6 +21,7 @@ const VIEW_BYTES: i128 = 17;
 const TIME_LETTERS: i128 = 18;
 /// Letters that are compared in the time that a byte of the bound is worth.
 const COMPARED_PER_BYTE: i128 = 32;
+const DAY_MICROS: i128 = 86_400_000_000;
 /// Bytes of what comparing keeps, per letter.
 const COMPARED_BYTES: i128 = 16;
 
@@ -35,7 +36,7 @@ pub(super) enum Growth {
     Resized,
     /// So many items as the argument behind the first says.
     Items,
-    /// Whole numbers from one to another.
+    /// Whole numbers, or moments, from one to another.
     Series,
     /// A text with another one in it replaced; what it has more than before counts.
     Replaced,
@@ -187,6 +188,28 @@ fn per_item(list: &ColumnarValue, texts: &[ColumnarValue], rows: usize) -> Resul
     Ok(total(list, rows)? * 3 + count * width)
 }
 
+/// Moments from one to another, with an interval between each two.
+fn moments(args: &[ColumnarValue], rows: usize) -> Result<i128> {
+    let [from, to, step] = args else { return Ok(0) };
+    let micros = |value: &ColumnarValue| -> Result<Int64Array> {
+        let times = cast(&value.to_array(rows)?, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
+        Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
+    };
+    let (from, to) = (micros(from)?, micros(to)?);
+    let steps = cast(&step.to_array(rows)?, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+    let steps = steps.as_primitive::<IntervalMonthDayNanoType>();
+    let items = |at: usize| {
+        if from.is_null(at) || to.is_null(at) || steps.is_null(at) {
+            return 0;
+        }
+        let step = steps.value(at);
+        let days = i128::from(step.months) * 28 + i128::from(step.days);
+        let step = (days * DAY_MICROS + i128::from(step.nanoseconds) / 1000).abs().max(1);
+        (i128::from(to.value(at)) - i128::from(from.value(at))).abs() / step
+    };
+    Ok((0..rows).map(items).sum::<i128>() * ITEM_BYTES)
+}
+
 /// Bytes that texts have more than before when one is put for another in them.
 fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let [within, from, to] = args else { return Ok(0) };
@@ -273,6 +296,7 @@ impl Growth {
     pub(super) fn bytes(self, args: &[ColumnarValue], rows: usize) -> Result<i128> {
         let all = |args: &[ColumnarValue]| args.iter().map(|arg| total(arg, rows)).sum::<Result<i128>>();
         Ok(match (self, args) {
+            (Self::Series, [first, ..]) if first.data_type().is_temporal() => moments(args, rows)?,
             (Self::Replaced, _) => added(args, rows)?,
             (Self::Matched, _) => added_by_patterns(args, rows)?,
             (Self::Joined, _) => all(args)?,
