@@ -7,6 +7,7 @@ use std::sync::LazyLock;
 use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
 use regex::{Captures, Regex};
@@ -21,9 +22,9 @@ const VIEW_BYTES: i128 = 17;
 const TIME_LETTERS: i128 = 18;
 /// Letters that are compared in the time that a byte of the bound is worth.
 const COMPARED_PER_BYTE: i128 = 32;
-const DAY_MICROS: i128 = 86_400_000_000;
 /// Bytes of what comparing keeps, per letter.
 const COMPARED_BYTES: i128 = 16;
+const DAY_MICROS: i128 = 86_400_000_000;
 
 /// How the size of a result follows from arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -73,6 +74,13 @@ fn numbers(value: &ColumnarValue, rows: usize) -> Result<Option<Int64Array>> {
 
 /// Texts of an argument; none: it holds others.
 fn texts(value: &ColumnarValue, rows: usize) -> Result<Option<StringViewArray>> {
+    if let ColumnarValue::Scalar(scalar) = value
+        && let Some(text) = scalar.try_as_str()
+    {
+        // Views of one text; an array of another form would have it once per row.
+        let shared = ScalarValue::Utf8View(text.map(str::to_owned)).to_array_of_size(rows)?;
+        return Ok(Some(shared.as_string_view().clone()));
+    }
     if !value.data_type().is_string() {
         return Ok(None);
     }
@@ -191,6 +199,9 @@ fn per_item(list: &ColumnarValue, texts: &[ColumnarValue], rows: usize) -> Resul
 /// Moments from one to another, with an interval between each two.
 fn moments(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     let [from, to, step] = args else { return Ok(0) };
+    if !to.data_type().is_temporal() || !step.data_type().is_temporal() {
+        return Ok(0);
+    }
     let micros = |value: &ColumnarValue| -> Result<Int64Array> {
         let times = cast(&value.to_array(rows)?, &DataType::Timestamp(TimeUnit::Microsecond, None))?;
         Ok(cast(&times, &DataType::Int64)?.as_primitive::<Int64Type>().clone())
