@@ -53,7 +53,7 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             ArrowError::DivideByZero => Some(inner.to_string()),
             _ => None,
         },
-        DataFusionError::Plan(text) => Some(text.clone()),
+        DataFusionError::Plan(text) | DataFusionError::Execution(text) => Some(text.clone()),
         DataFusionError::NotImplemented(text) if text.contains("InSubquery") || text.contains("Exists") => {
             let text = "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only";
             Some(text.to_owned())

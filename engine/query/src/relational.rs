@@ -253,7 +253,12 @@ mod tests {
     async fn constants_that_are_none_are_the_statements_fault() {
         let engine = engine();
         let names = Names::new(engine.relational());
-        for statement in ["select cast('abc' as int)", "select date '2025-13-01'", "select 'a' ~ '('"] {
+        for statement in [
+            "select cast('abc' as int)",
+            "select date '2025-13-01'",
+            "select 'a' ~ '('",
+            "select ntile(0) over () from generate_series(1, 3)",
+        ] {
             let plan = names.plan(statement).unwrap();
             let refused = engine.plan_relational(&plan).await.unwrap_err();
             assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");

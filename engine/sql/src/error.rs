@@ -117,7 +117,8 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
 pub(crate) fn of_run(error: DataFusionError) -> Error {
     let root = match error.find_root() {
         DataFusionError::ArrowError(inner, _) => Some(inner.to_string()),
-        DataFusionError::Execution(text) => Some(text.clone()),
+        // Aggregates look at their constants when they begin to run.
+        DataFusionError::Execution(text) | DataFusionError::Plan(text) => Some(text.clone()),
         DataFusionError::NotImplemented(text) => Some(text.clone()),
         _ => None,
     };
@@ -190,6 +191,8 @@ mod tests {
     fn faults_of_the_data_are_the_callers() {
         let divide = DataFusionError::ArrowError(Box::new(arrow::error::ArrowError::DivideByZero), None);
         assert_eq!(of_run(divide).kind, ErrorKind::Execution);
+        let constant = DataFusionError::Plan("a percentile is between 0 and 1".into());
+        assert_eq!(of_run(constant).kind, ErrorKind::Execution);
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
         assert_eq!(of_run(own).kind, ErrorKind::Timeout);
     }

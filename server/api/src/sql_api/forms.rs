@@ -131,6 +131,13 @@ impl Writer {
     /// Invalid: the form has no such columns.
     pub fn new(form: Form, schema: &SchemaRef) -> Result<Self> {
         let mut out = Vec::new();
+        // The encoder of JSON says so only of rows, too, and CSV has maps as JSON.
+        if matches!(form, Form::Json | Form::Lines | Form::Csv)
+            && let Some(field) = schema.fields().iter().find(|field| has_bare_keys(field.data_type()))
+        {
+            let text = format!("JSON has no maps whose keys are no texts: cast those of column `{}`", field.name());
+            return Err(Error::invalid(text));
+        }
         let kind = match form {
             Form::Json => {
                 let columns = schema.fields().iter();
@@ -215,6 +222,24 @@ fn holds_interval(data_type: &DataType) -> bool {
         | DataType::FixedSizeList(item, _)
         | DataType::Map(item, _) => holds_interval(item.data_type()),
         DataType::Struct(fields) => fields.iter().any(|field| holds_interval(field.data_type())),
+        _ => false,
+    }
+}
+
+/// Whether values of a type are or hold maps with keys that are no texts.
+fn has_bare_keys(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            has_bare_keys(item.data_type())
+        }
+        DataType::Map(entries, _) => match entries.data_type() {
+            DataType::Struct(of) => {
+                of.first().is_some_and(|key| !key.data_type().is_string())
+                    || of.iter().any(|field| has_bare_keys(field.data_type()))
+            }
+            _ => false,
+        },
+        DataType::Struct(fields) => fields.iter().any(|field| has_bare_keys(field.data_type())),
         _ => false,
     }
 }
@@ -368,6 +393,21 @@ mod tests {
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
+
+    #[test]
+    fn maps_have_keys_of_text() {
+        let map = |key: DataType| {
+            let entries = vec![Field::new("key", key, false), Field::new("value", DataType::Int64, true)];
+            let entries = Field::new("entries", DataType::Struct(entries.into()), false);
+            Arc::new(Schema::new(vec![Field::new("m", DataType::Map(Arc::new(entries), false), true)]))
+        };
+        for form in [Form::Json, Form::Lines, Form::Csv] {
+            let refused = Writer::new(form, &map(DataType::Int64)).err().expect("no texts");
+            assert!(refused.message.contains("column `m`"), "{}", refused.message);
+            assert!(Writer::new(form, &map(DataType::Utf8)).is_ok());
+        }
+        assert!(Writer::new(Form::Arrow, &map(DataType::Int64)).is_ok());
+    }
 
     fn rows() -> RecordBatch {
         let times = TimestampNanosecondArray::from(vec![Some(1), None]).with_timezone("UTC");
