@@ -22,6 +22,8 @@ pub const TEXT_BYTES_MAX: usize = 256 << 10;
 const OPERATORS_MAX: usize = 1_000;
 /// Most tables that a statement names.
 const TABLES_MAX: usize = 100;
+/// `CASE` within `CASE`, as deep as the parser goes.
+const CASES_MAX: usize = 45;
 /// How deeply brackets and subqueries nest.
 const DEPTH_MAX: usize = 50;
 
@@ -216,6 +218,19 @@ fn bounded(text: &str) -> Result<()> {
         return refused(format!(
             "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
         ));
+    }
+    // The parser takes back what it tried where it gives up for want of levels, and then tells of a word that is well there.
+    let (mut cases, mut deepest) = (0_usize, 0);
+    for token in &tokens {
+        match token {
+            Token::Word(word) if word.keyword == Keyword::CASE => cases += 1,
+            Token::Word(word) if word.keyword == Keyword::END => cases = cases.saturating_sub(1),
+            _ => {}
+        }
+        deepest = deepest.max(cases);
+    }
+    if deepest > CASES_MAX {
+        return refused(format!("`CASE` stands {deepest} deep in others, at most {CASES_MAX} are allowed"));
     }
     let selects = |token: &&Token| matches!(token, Token::Word(word) if word.keyword == Keyword::SELECT);
     if tokens.iter().filter(selects).count() > TABLES_MAX {
@@ -431,6 +446,20 @@ mod tests {
             parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}"));
         }
         assert_eq!(parse("explain analyze select 1", &Params::default()).unwrap().explain, Some(true));
+    }
+
+    #[test]
+    fn cases_in_cases() {
+        let nested = |deep: usize| format!("select {}1{}", "case when true then ".repeat(deep), " end".repeat(deep));
+        parse(&nested(CASES_MAX), &Params::default()).unwrap();
+        for deep in [CASES_MAX + 1, 5_000] {
+            let error = error(&nested(deep));
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+            assert!(error.message.contains(&format!("{deep} deep")), "{error}");
+        }
+        // One behind the other is not deep.
+        let wide = "case when true then 1 end, ".repeat(100);
+        parse(&format!("select {wide} 1"), &Params::default()).unwrap();
     }
 
     #[test]
