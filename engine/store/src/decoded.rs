@@ -2,11 +2,12 @@
 //!
 //! A column of a row group is admitted at its second use, dictionaries stay dictionaries. Texts that are all different
 //! are kept only while the whole column fits in a part of the budget: else one scan of messages would throw out all else.
-//! Where single rows are looked up, their pages are kept likewise.
+//! Where single rows are looked up, their pages are kept likewise: of logs by column, of spans with all flat columns.
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef};
+use arrow::array::{Array as _, ArrayRef, RecordBatch};
+use arrow::datatypes::Schema;
 use hashbrown::HashSet;
 
 use crate::cache::{CacheStats, Lru};
@@ -20,6 +21,10 @@ type Key = (PartId, u32, Arc<str>, u32);
 const WHOLE: u32 = u32::MAX;
 /// Larger pages are not kept (codes come with a table of their own).
 const PAGE_BYTES_MAX: u64 = 384 * 1024;
+/// Instead of a column: all flat columns of a page of spans.
+const ROWS: &str = "";
+/// Larger pages with all columns are not kept.
+pub(crate) const ROWS_BYTES_MAX: u64 = 4 * 1024 * 1024;
 
 /// Uses that are remembered.
 const SEEN_MAX: u64 = 64 * 1024;
@@ -33,13 +38,15 @@ enum Kept {
     Values(Values),
     /// Of spans.
     Array(ArrayRef),
+    /// A page of spans; without rows where it is too large.
+    Rows(RecordBatch),
 }
 
 impl Kept {
     fn values(self) -> Option<Values> {
         match self {
             Self::Values(values) => Some(values),
-            Self::Array(_) => None,
+            Self::Array(_) | Self::Rows(_) => None,
         }
     }
 }
@@ -135,6 +142,33 @@ impl DecodedCache {
         }
     }
 
+    /// Gives a page of spans; one without rows is not worth to be read again for the cache.
+    pub(crate) fn rows(&self, part: PartId, group: usize, page: u32) -> Option<RecordBatch> {
+        if self.bytes_max == 0 {
+            return None;
+        }
+        match self.columns.get(&(part, group as u32, ROWS.into(), page)) {
+            Some(Kept::Rows(rows)) => Some(rows),
+            _ => None,
+        }
+    }
+
+    /// Says whether a page of spans that is about to be read should be kept; notes its use.
+    pub(crate) fn wants_rows(&self, part: PartId, group: usize, page: u32) -> bool {
+        self.has_room(ROWS_BYTES_MAX, 1) && self.wants_page(part, group, ROWS, page)
+    }
+
+    /// Keeps a page of spans, or that it is too large.
+    pub(crate) fn insert_rows(&self, part: PartId, group: usize, page: u32, rows: &RecordBatch) {
+        let bytes = rows.get_array_memory_size() as u64;
+        let (rows, bytes) = if bytes <= ROWS_BYTES_MAX {
+            (rows.clone(), bytes)
+        } else {
+            (RecordBatch::new_empty(Arc::new(Schema::empty())), 1)
+        };
+        self.columns.insert((part, group as u32, ROWS.into(), page), Kept::Rows(rows), bytes);
+    }
+
     /// Forgets parts that are gone.
     pub(crate) fn forget(&self, parts: &HashSet<PartId>) {
         self.columns.retain(|key| !parts.contains(&key.0));
@@ -170,5 +204,23 @@ mod tests {
         cache.forget(&HashSet::from([part]));
         assert_eq!((cache.stats().entries, cache.stats().bytes), (0, 0));
         assert!(!cache.wants(part, 0, "a"), "as if it had never been");
+    }
+
+    #[test]
+    fn pages_of_spans_are_kept_or_known_to_be_too_large() {
+        let rows = |count: usize| {
+            let array: ArrayRef = Arc::new(arrow::array::Int64Array::from(vec![1; count]));
+            RecordBatch::try_from_iter([("n", array)]).unwrap()
+        };
+        let part = PartId::from_u128(7);
+        let cache = DecodedCache::new(ROWS_BYTES_MAX * COLUMN_SHARE);
+        assert!(!cache.wants_rows(part, 2, 3) && cache.wants_rows(part, 2, 3) && cache.rows(part, 2, 3).is_none());
+        cache.insert_rows(part, 2, 3, &rows(1000));
+        assert_eq!(cache.rows(part, 2, 3).map(|kept| kept.num_rows()), Some(1000));
+        assert!(cache.page(part, 2, ROWS, 3).is_none() && cache.rows(part, 2, 4).is_none());
+        cache.insert_rows(part, 2, 4, &rows(ROWS_BYTES_MAX as usize / 8 + 1));
+        assert_eq!(cache.rows(part, 2, 4).map(|kept| kept.num_rows()), Some(0));
+        let small = DecodedCache::new(ROWS_BYTES_MAX);
+        assert!(!small.wants_rows(part, 2, 3) && !small.wants_rows(part, 2, 3), "no page would have room");
     }
 }

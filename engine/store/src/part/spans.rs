@@ -6,6 +6,7 @@ mod groups;
 mod kept;
 mod keys;
 mod own;
+mod pages;
 mod read;
 mod rollup;
 mod rows;

@@ -314,7 +314,10 @@ impl OpenPart {
     async fn read_few(&self, scan: &ScanShared, step: &[Range<u64>]) -> Result<SpanRows> {
         let wanted = self.wanted(step);
         let names: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
-        let read = self.answer(scan, step, &names).await?;
+        let read = match self.part.span_rows_paged(step, &names, &self.schema, &scan.stats).await? {
+            Some(kept) => vec![kept],
+            None => self.answer(scan, step, &names).await?,
+        };
         let masks: Vec<Vec<bool>> =
             read.iter().map(|rows| matching(&PartRows::new(rows), &wanted.filter, &scan.access)).collect();
         let kept = read.iter().zip(&masks).map(|(rows, keep)| rows.filter(keep)).collect::<Result<Vec<_>>>()?;

@@ -1,4 +1,5 @@
-//! Looking traces up over many parts: those that do not have the trace cost their filter, large indexes a page.
+//! Looking traces up over many parts: those that do not have the trace cost their filter, large indexes a page, and those
+//! that are asked for again are not decoded again.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -59,13 +60,19 @@ fn cold(store: &Store, without: &str) -> Arc<dyn SpanSnapshot> {
 
 /// The spans of some traces; objects that were read, and bytes.
 async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> (Vec<Span>, u64, u64) {
-    let snapshot = cold(store, without);
+    let (spans, counted) = look_up_in(&cold(store, without), access, ids).await;
+    let bytes = stats::get(&counted.bytes_read) + stats::get(&counted.index_bytes_read);
+    (spans, stats::get(&counted.objects_read), bytes)
+}
+
+/// The spans of some traces in a snapshot, in order, and what was read.
+async fn look_up_in(snapshot: &Arc<dyn SpanSnapshot>, access: &Access, ids: &[u64]) -> (Vec<Span>, Arc<ReadStats>) {
     let mut ids: Vec<[u8; 16]> = ids.iter().map(|&n| id(n)).collect();
     ids.sort_unstable();
     let filter = SpanFilter::Traces(Arc::new(ids));
     let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
-    let table: Arc<dyn TableProvider> = spans_table(&snapshot, access, &request, Arc::clone(&counted)).unwrap();
+    let table: Arc<dyn TableProvider> = spans_table(snapshot, access, &request, Arc::clone(&counted)).unwrap();
     let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
     let session = SessionContext::new();
     let physical = session.state().create_physical_plan(&plan).await.unwrap();
@@ -74,8 +81,7 @@ async fn look_up(store: &Store, without: &str, access: &Access, ids: &[u64]) -> 
         read_spans(&batch, &mut spans).unwrap();
     }
     spans.sort_by_key(|s| (s.trace_id, s.span_id));
-    let bytes = stats::get(&counted.bytes_read) + stats::get(&counted.index_bytes_read);
-    (spans, stats::get(&counted.objects_read), bytes)
+    (spans, counted)
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -113,6 +119,34 @@ async fn a_trace_among_thirty_parts_costs_filters_and_one_part() {
         // Pages that lie close are read as one: of many traces that is the index, and the filter comes on top.
         let most = if ids.len() == 1 { bytes_before } else { bytes_before + (512 << 10) };
         assert!(bytes < most, "{ids:?}: {bytes}, before {bytes_before}");
+    }
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pages_of_traces_that_are_asked_for_again_are_kept_decoded() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(&dir).await;
+    store.write_spans(batch(0)).await.unwrap();
+    store.flush_all().await.unwrap();
+    let snapshot = store.span_source().snapshot();
+    let ids: Vec<u64> = (0..TRACES).collect();
+    // A trace of one page, traces of some, and so many that they lie in all of them.
+    for ids in [&ids[7..8], &[3, 8, 2_000, 4_999], &ids[1_000..1_040], &ids[..]] {
+        for access in [Access::full(), Access::services(["back"])] {
+            let (first, _) = look_up_in(&snapshot, &access, ids).await;
+            assert_eq!(first.len(), ids.len() * if access.is_full() { 2 } else { 1 });
+            for _ in 0..3 {
+                let (again, _) = look_up_in(&snapshot, &access, ids).await;
+                assert!(again == first, "{ids:?}");
+            }
+        }
+    }
+    // Of spans without lists and maps nothing is left to be read, of other traces of the page neither.
+    for trace in [7, 8] {
+        let (spans, read) = look_up_in(&snapshot, &Access::full(), &[trace]).await;
+        assert!(spans.len() == 2 && spans.iter().all(|s| s.trace_id == id(trace)), "{trace}");
+        assert_eq!(stats::get(&read.pages_read), 0, "{read:?}");
     }
     store.close(Duration::from_secs(10)).await;
 }
