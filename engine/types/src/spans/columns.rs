@@ -6,7 +6,7 @@ use arrow::array::{
     Array as _, ArrayRef, AsArray, DictionaryArray, Int32Array, RecordBatch, StringArray, StringViewArray, UInt32Array,
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
-use hashbrown::HashMap;
+use hashbrown::{Equivalent, HashMap};
 
 use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
 use crate::{Error, Result};
@@ -90,6 +90,43 @@ pub fn schema_of(columns: &[SpanColumn]) -> SchemaRef {
     Arc::new(Schema::new(columns.iter().map(SpanColumn::field).collect::<Vec<_>>()))
 }
 
+/// A context as it stands in columns: most of those of a batch were read before, and are looked up without a copy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+struct ContextRef<'b> {
+    // The members of `SpanContext` in its order: both have the same hash.
+    service: &'b str,
+    resource: &'b [u8],
+    scope_name: &'b str,
+    scope_version: &'b str,
+    scope_attributes: &'b [u8],
+}
+
+impl ContextRef<'_> {
+    fn is(&self, context: &SpanContext) -> bool {
+        context.service == self.service
+            && context.resource.bytes() == self.resource
+            && context.scope_name == self.scope_name
+            && context.scope_version == self.scope_version
+            && context.scope_attributes.bytes() == self.scope_attributes
+    }
+
+    fn to_context(self) -> SpanContext {
+        SpanContext {
+            service: self.service.to_owned(),
+            resource: Attributes::from_bytes(self.resource),
+            scope_name: self.scope_name.to_owned(),
+            scope_version: self.scope_version.to_owned(),
+            scope_attributes: Attributes::from_bytes(self.scope_attributes),
+        }
+    }
+}
+
+impl Equivalent<SpanContext> for ContextRef<'_> {
+    fn equivalent(&self, key: &SpanContext) -> bool {
+        self.is(key)
+    }
+}
+
 /// Contexts that were read before, so that equal ones are one.
 pub(super) type Known = HashMap<SpanContext, Arc<SpanContext>>;
 
@@ -141,35 +178,20 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
     out.reserve(batch.num_rows());
     let mut previous: Option<Arc<SpanContext>> = None;
     for i in 0..batch.num_rows() {
-        let resource = resources.map_or(&[][..], |c| c.value(i));
-        let scope_bytes = scope_attributes.map_or(&[][..], |c| c.value(i));
-        let scope_name = scope_names.map_or("", |c| c.value(i));
-        let scope_version = scope_versions.map_or("", |c| c.value(i));
-        let same = previous.as_ref().filter(|c| {
-            c.service == services.value(i)
-                && c.resource.bytes() == resource
-                && c.scope_name == scope_name
-                && c.scope_version == scope_version
-                && c.scope_attributes.bytes() == scope_bytes
-        });
-        let context = if let Some(same) = same {
+        let here = ContextRef {
+            service: services.value(i),
+            resource: resources.map_or(&[][..], |c| c.value(i)),
+            scope_name: scope_names.map_or("", |c| c.value(i)),
+            scope_version: scope_versions.map_or("", |c| c.value(i)),
+            scope_attributes: scope_attributes.map_or(&[][..], |c| c.value(i)),
+        };
+        let same = previous.as_ref().filter(|context| here.is(context));
+        let context = if let Some(same) = same.or_else(|| known.get(&here)) {
             Arc::clone(same)
         } else {
-            let context = SpanContext {
-                service: services.value(i).to_owned(),
-                resource: Attributes::from_bytes(resource),
-                scope_name: scope_name.to_owned(),
-                scope_version: scope_version.to_owned(),
-                scope_attributes: Attributes::from_bytes(scope_bytes),
-            };
-            match known.get(&context) {
-                Some(known) => Arc::clone(known),
-                None => {
-                    let shared = Arc::new(context.clone());
-                    known.insert(context, Arc::clone(&shared));
-                    shared
-                }
-            }
+            let shared = Arc::new(here.to_context());
+            known.insert(here.to_context(), Arc::clone(&shared));
+            shared
         };
         previous = Some(Arc::clone(&context));
         let parent = id8(parents.value(i));
@@ -195,4 +217,34 @@ pub fn read_spans(batch: &RecordBatch, out: &mut Vec<Span>) -> Result<()> {
         });
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::spans::Value;
+
+    #[test]
+    fn contexts_are_known_as_they_stand_in_columns() {
+        let (resource, scope) = (Attributes::of([("k", Value::Int(1))]), Attributes::of([("s", Value::Text("t"))]));
+        let here = ContextRef {
+            service: "a",
+            resource: resource.bytes(),
+            scope_name: "lib",
+            scope_version: "1",
+            scope_attributes: scope.bytes(),
+        };
+        let mut known = Known::new();
+        known.insert(here.to_context(), Arc::default());
+        assert!(known.contains_key(&here) && known.contains_key(&here.to_context()));
+        for other in [
+            ContextRef { service: "b", ..here },
+            ContextRef { resource: &[], ..here },
+            ContextRef { scope_name: "", ..here },
+            ContextRef { scope_version: "2", ..here },
+            ContextRef { scope_attributes: resource.bytes(), ..here },
+        ] {
+            assert!(!known.contains_key(&other) && !other.is(&here.to_context()), "{other:?}");
+        }
+    }
 }
