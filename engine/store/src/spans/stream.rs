@@ -9,7 +9,7 @@ use std::sync::Arc;
 use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
-use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest, schema_of};
+use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest};
 use quiver_types::tables::spans::{self, MINUTE_NS};
 use quiver_types::{Access, ReadStats, stats};
 
@@ -187,6 +187,17 @@ fn share(rows: &[u64], partitions: usize) -> Vec<VecDeque<usize>> {
     shares.into_iter().map(in_order).collect()
 }
 
+/// What a step of work gave.
+#[derive(Debug)]
+enum Step {
+    /// What was read; it may be no row.
+    Read(Option<RecordBatch>),
+    /// Nothing was read: it is known where the next step reads, or that this unit has nothing.
+    Turned,
+    /// There is nothing more.
+    End,
+}
+
 /// One partition.
 #[derive(Debug)]
 pub(super) struct SpanStream {
@@ -359,30 +370,38 @@ impl SpanStream {
             if self.left == Some(0) {
                 return Ok(None);
             }
-            let Some(batch) = self.step().await? else { return Ok(None) };
-            if batch.num_rows() == 0 {
-                // Whoever asks gets a chance to see his deadline between steps.
-                tokio::task::yield_now().await;
-                continue;
-            }
+            let batch = match self.step().await? {
+                Step::Read(Some(batch)) if batch.num_rows() > 0 => batch,
+                Step::Read(_) => {
+                    // Whoever asks gets a chance to see his deadline between steps.
+                    tokio::task::yield_now().await;
+                    continue;
+                }
+                Step::Turned => {
+                    // Giving way makes the thread poll its sockets. After a step this short that is not worth it, but
+                    // after many in a row.
+                    tokio::task::coop::consume_budget().await;
+                    continue;
+                }
+                Step::End => return Ok(None),
+            };
             let rows = self.left.map_or(batch.num_rows(), |left| left.min(batch.num_rows()));
             self.left = self.left.map(|left| left - rows);
             return Ok(Some(batch.slice(0, rows)));
         }
     }
 
-    /// Does one step of work; an empty batch when it gave nothing.
-    async fn step(&mut self) -> Result<Option<RecordBatch>> {
+    /// Does one step of work.
+    async fn step(&mut self) -> Result<Step> {
         let scan = Arc::clone(&self.scan);
-        let columns = &scan.request.columns;
         if let Some(batch) = self.ready.pop_front() {
-            return Ok(Some(batch));
+            return Ok(Step::Read(Some(batch)));
         }
         if let Some(open) = &mut self.part {
             let (step, rows) = open.next_rows();
             if step.is_empty() {
                 self.part = None;
-                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+                return Ok(Step::Turned);
             }
             match open.read(&scan, &step, rows).await {
                 Ok(batches) => self.ready.extend(batches),
@@ -391,26 +410,26 @@ impl SpanStream {
                     self.part = None;
                 }
             }
-            return Ok(Some(self.ready.pop_front().unwrap_or_else(|| RecordBatch::new_empty(schema_of(columns)))));
+            return Ok(Step::Read(self.ready.pop_front()));
         }
-        let Some(unit) = self.units.pop_front() else { return Ok(None) };
+        let Some(unit) = self.units.pop_front() else { return Ok(Step::End) };
         if let Some((generation, chunk)) = scan.live.get(unit) {
             let rows = LiveRows::new(&chunk.batch);
             let keep = scan.matching_live(*generation, chunk).await?;
             if !keep.contains(&true) {
-                return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+                return Ok(Step::Read(None));
             }
-            return rows.project(&keep, columns).map(Some);
+            return rows.project(&keep, &scan.request.columns).map(|batch| Step::Read(Some(batch)));
         }
-        let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(None) };
+        let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(Step::End) };
         if !scan.may_hold(part).await? {
-            return Ok(Some(RecordBatch::new_empty(schema_of(columns))));
+            return Ok(Step::Turned);
         }
         match open(&scan, Arc::clone(part)).await {
             Ok(opened) => self.part = Some(opened),
             Err(e) => leave_out(&scan.stats, e)?,
         }
-        Ok(Some(RecordBatch::new_empty(schema_of(columns))))
+        Ok(Step::Turned)
     }
 }
 
