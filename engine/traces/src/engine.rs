@@ -4,6 +4,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{Array, RecordBatch};
+use datafusion::common::TableReference;
 use datafusion::datasource::provider_as_source;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
@@ -171,7 +172,7 @@ impl Reader {
     pub(crate) fn rollup_plan(&self, request: &RollupRequest) -> Result<LogicalPlan, Error> {
         let ctx = &self.ctx;
         let table = self.traces.tables.rollups(&self.snapshot, &ctx.access, request, &ctx.stats)?;
-        LogicalPlanBuilder::scan("span_rollups", provider_as_source(table), None)
+        LogicalPlanBuilder::scan(TableReference::bare("span_rollups"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
     }
@@ -180,14 +181,14 @@ impl Reader {
     pub(crate) fn tags_plan(&self, request: &TagRequest) -> Result<LogicalPlan, Error> {
         let ctx = &self.ctx;
         let table = self.traces.tables.tags(&self.snapshot, &ctx.access, request, &ctx.stats)?;
-        LogicalPlanBuilder::scan("span_tags", provider_as_source(table), None)
+        LogicalPlanBuilder::scan(TableReference::bare("span_tags"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
     }
 
     pub(crate) fn plan_as(&self, access: &Access, request: &SpanRequest) -> Result<LogicalPlan, Error> {
         let table = self.traces.tables.spans(&self.snapshot, access, request, &self.ctx.stats)?;
-        LogicalPlanBuilder::scan("spans", provider_as_source(table), None)
+        LogicalPlanBuilder::scan(TableReference::bare("spans"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
     }

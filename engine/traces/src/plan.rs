@@ -8,7 +8,7 @@ use datafusion::common::ScalarValue;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions::expr_fn::{contains, lower};
 use datafusion::functions_aggregate::expr_fn::{count, sum};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit, when};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit, when};
 use futures::StreamExt;
 use quiver_query::from_datafusion;
 use quiver_types::spans::STATUS_ERROR;
@@ -37,8 +37,8 @@ pub(crate) fn shown_service(service: Expr) -> DataFusionResult<Expr> {
 
 /// The word of a state.
 pub(crate) fn status_word() -> DataFusionResult<Expr> {
-    when(col("status").eq(lit(0u8)), lit(STATUS[0]))
-        .when(col("status").eq(lit(1u8)), lit(STATUS[1]))
+    when(ident("status").eq(lit(0u8)), lit(STATUS[0]))
+        .when(ident("status").eq(lit(1u8)), lit(STATUS[1]))
         .otherwise(lit(STATUS[2]))
 }
 
@@ -49,7 +49,7 @@ pub(crate) fn rows() -> Expr {
 
 /// How many of the spans failed.
 pub(crate) fn failed() -> Expr {
-    sum(cast(col("status").eq(lit(STATUS_ERROR)), DataType::Int64))
+    sum(cast(ident("status").eq(lit(STATUS_ERROR)), DataType::Int64))
 }
 
 /// A count of the store as the counts of plans.
@@ -59,7 +59,7 @@ pub(crate) fn int(column: Expr) -> Expr {
 
 /// Ascending.
 pub(crate) fn ascending<const N: usize>(names: [&str; N]) -> Vec<datafusion::logical_expr::SortExpr> {
-    names.map(|name| col(name).sort(true, false)).to_vec()
+    names.map(|name| ident(name).sort(true, false)).to_vec()
 }
 
 /// Keeps rows whose name (a `Utf8` column) is wanted.
@@ -69,7 +69,7 @@ pub(crate) fn named(
     like: Option<&String>,
 ) -> DataFusionResult<LogicalPlanBuilder> {
     match like {
-        Some(like) => plan.filter(contains(lower(col(name)), lit(like.as_str()))),
+        Some(like) => plan.filter(contains(lower(ident(name)), lit(like.as_str()))),
         None => Ok(plan),
     }
 }

@@ -10,7 +10,7 @@ use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Int64Type, UInt8Type};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, col, lit};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
 use quiver_query::QueryContext;
 use quiver_types::spans::{RollupRequest, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
@@ -62,7 +62,7 @@ type Plan = DataFusionResult<LogicalPlanBuilder>;
 
 /// Says that a row of a roll-up stands for what was not counted.
 fn unlisted() -> Expr {
-    max(cast(col("sort").eq(lit(UNLISTED)), DataType::Int64)).alias("unlisted")
+    max(cast(ident("sort").eq(lit(UNLISTED)), DataType::Int64)).alias("unlisted")
 }
 
 /// No row of spans does.
@@ -71,19 +71,19 @@ fn listed() -> Expr {
 }
 
 fn service_of_rollup() -> DataFusionResult<Expr> {
-    Ok(shown_service(cast(col("service"), DataType::Utf8View))?.alias("service"))
+    Ok(shown_service(cast(ident("service"), DataType::Utf8View))?.alias("service"))
 }
 
 fn service_of_span() -> DataFusionResult<Expr> {
-    Ok(shown_service(col("service"))?.alias("service"))
+    Ok(shown_service(ident("service"))?.alias("service"))
 }
 
 fn total(name: &str) -> Expr {
-    sum(col(name)).alias(name)
+    sum(ident(name)).alias(name)
 }
 
 fn latest(name: &str) -> Expr {
-    max(col(name)).alias(name)
+    max(ident(name)).alias(name)
 }
 
 impl Reader {
@@ -108,20 +108,20 @@ impl Reader {
         }
         let rollups = self.rollup_rows(sources.rollup.as_ref())?;
         let spans = self.span_rows(&sources.spans, &wanted)?;
-        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(col(column)).alias("durations"));
+        let sketch = |of: fn(Expr) -> Expr, column: &str| durations.then(|| of(ident(column)).alias("durations"));
         let plan = || -> Plan {
             let rollups = rollups.map(|rows| -> Plan {
-                let name = cast(col("peer"), DataType::Utf8View).alias("name");
-                let keys = vec![service_of_rollup()?, name, col("sort").alias("kind")];
-                let mut sums = vec![sum(int(col("spans"))).alias("spans"), sum(int(col("errors"))).alias("errors")];
+                let name = cast(ident("peer"), DataType::Utf8View).alias("name");
+                let keys = vec![service_of_rollup()?, name, ident("sort").alias("kind")];
+                let mut sums = vec![sum(int(ident("spans"))).alias("spans"), sum(int(ident("errors"))).alias("errors")];
                 sums.extend([latest("last"), unlisted()]);
                 sums.extend(sketch(aggregate::buckets, "durations"));
                 rows.aggregate(keys, sums)
             });
             let spans = union(spans)?.map(|scan| -> Plan {
-                let keys = vec![service_of_span()?, col("name"), col("kind")];
+                let keys = vec![service_of_span()?, ident("name"), ident("kind")];
                 let mut sums = vec![rows().alias("spans"), failed().alias("errors")];
-                sums.extend([max(col("start")).alias("last"), listed()]);
+                sums.extend([max(ident("start")).alias("last"), listed()]);
                 sums.extend(sketch(aggregate::durations, "duration"));
                 scan.aggregate(keys, sums)
             });
@@ -129,7 +129,7 @@ impl Reader {
             let both = both.unwrap_or_else(|| LogicalPlanBuilder::empty(false));
             let mut sums = vec![total("spans"), total("errors"), latest("last"), latest("unlisted")];
             sums.extend(sketch(aggregate::sketches, "durations"));
-            both.aggregate(["service", "name", "kind"].map(col), sums)
+            both.aggregate(["service", "name", "kind"].map(ident), sums)
         };
         Ok(plan().map_err(quiver_query::from_datafusion)?)
     }
@@ -141,21 +141,21 @@ impl Reader {
         let spans = self.span_rows(&sources.spans, &columns(&["start", "status"], &["service", "resource"]))?;
         let plan = || -> Plan {
             let rollups = rollups.map(|rows| -> Plan {
-                let keys = vec![service_of_rollup()?, col("peer").alias("name")];
-                let mut sums = vec![sum(int(col("spans"))).alias("spans"), sum(int(col("errors"))).alias("errors")];
-                sums.extend([min(col("first")).alias("first"), latest("last"), unlisted()]);
+                let keys = vec![service_of_rollup()?, ident("peer").alias("name")];
+                let mut sums = vec![sum(int(ident("spans"))).alias("spans"), sum(int(ident("errors"))).alias("errors")];
+                sums.extend([min(ident("first")).alias("first"), latest("last"), unlisted()]);
                 rows.aggregate(keys, sums)
             });
             let spans = union(spans)?.map(|scan| -> Plan {
-                let keys = vec![service_of_span()?, functions::instance(col("resource")).alias("name")];
+                let keys = vec![service_of_span()?, functions::instance(ident("resource")).alias("name")];
                 let mut sums = vec![rows().alias("spans"), failed().alias("errors")];
-                sums.extend([min(col("start")).alias("first"), max(col("start")).alias("last"), listed()]);
+                sums.extend([min(ident("start")).alias("first"), max(ident("start")).alias("last"), listed()]);
                 scan.aggregate(keys, sums)
             });
             let both = union([rollups, spans].into_iter().flatten().collect::<DataFusionResult<Vec<_>>>()?)?;
-            let mut sums = vec![total("spans"), total("errors"), min(col("first")).alias("first")];
+            let mut sums = vec![total("spans"), total("errors"), min(ident("first")).alias("first")];
             sums.extend([latest("last"), latest("unlisted")]);
-            both.unwrap_or_else(|| LogicalPlanBuilder::empty(false)).aggregate(["service", "name"].map(col), sums)
+            both.unwrap_or_else(|| LogicalPlanBuilder::empty(false)).aggregate(["service", "name"].map(ident), sums)
         };
         Ok(plan().map_err(quiver_query::from_datafusion)?)
     }
@@ -172,45 +172,45 @@ impl Reader {
         let plan = || -> Plan {
             // Kinds share a name.
             let all = ["spans", "errors"].map(total).into_iter().chain(["last", "unlisted"].map(latest));
-            let by_name = operations.aggregate(["service", "name"].map(col), all.clone())?;
-            let names = count(col("name")).alias("operations");
-            let by_service = by_name.aggregate([col("service")], all.chain([names]))?;
+            let by_name = operations.aggregate(["service", "name"].map(ident), all.clone())?;
+            let names = count(ident("name")).alias("operations");
+            let by_service = by_name.aggregate([ident("service")], all.chain([names]))?;
             let none = |name: &str| lit(0i64).alias(name);
             let operations = by_service.project(vec![
-                col("service"),
-                col("operations"),
+                ident("service"),
+                ident("operations"),
                 none("instances"),
-                col("spans"),
-                col("errors"),
-                col("last"),
-                col("unlisted"),
+                ident("spans"),
+                ident("errors"),
+                ident("last"),
+                ident("unlisted"),
             ])?;
             // What says nothing of its instance counts as none, but its service is there.
-            let instance = functions::instance_part(col("name")).alias("instance");
-            let parts = instances.project(vec![col("service"), instance, col("unlisted")])?;
-            let once = parts.aggregate(["service", "instance"].map(col), vec![latest("unlisted")])?;
-            let said = sum(cast(col("instance").not_eq(lit("")), DataType::Int64)).alias("instances");
-            let by_service = once.aggregate([col("service")], vec![said, latest("unlisted")])?;
+            let instance = functions::instance_part(ident("name")).alias("instance");
+            let parts = instances.project(vec![ident("service"), instance, ident("unlisted")])?;
+            let once = parts.aggregate(["service", "instance"].map(ident), vec![latest("unlisted")])?;
+            let said = sum(cast(ident("instance").not_eq(lit("")), DataType::Int64)).alias("instances");
+            let by_service = once.aggregate([ident("service")], vec![said, latest("unlisted")])?;
             let instances = by_service.project(vec![
-                col("service"),
+                ident("service"),
                 none("operations"),
-                col("instances"),
+                ident("instances"),
                 none("spans"),
                 none("errors"),
                 none("last"),
-                col("unlisted"),
+                ident("unlisted"),
             ])?;
             let both = operations.union(instances.build()?)?;
             let sums = ["operations", "instances", "spans", "errors"].map(total).into_iter();
-            let by_service = both.aggregate([col("service")], sums.chain(["last", "unlisted"].map(latest)))?;
+            let by_service = both.aggregate([ident("service")], sums.chain(["last", "unlisted"].map(latest)))?;
             let shown = by_service.project(vec![
-                cast(col("service"), DataType::Utf8).alias("service"),
-                col("operations"),
-                col("instances"),
-                col("spans"),
-                col("errors"),
-                col("last"),
-                col("unlisted"),
+                cast(ident("service"), DataType::Utf8).alias("service"),
+                ident("operations"),
+                ident("instances"),
+                ident("spans"),
+                ident("errors"),
+                ident("last"),
+                ident("unlisted"),
             ])?;
             sorted(shown, "service", ["service"], listing)
         };
@@ -219,23 +219,23 @@ impl Reader {
 
     fn operations_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
         let operations = self.operations_plan(sources, true)?;
-        let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
+        let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
         let plan = operations.project(vec![
             text("service"),
             text("name"),
-            col("kind"),
-            col("spans"),
-            col("errors"),
-            col("durations"),
-            col("unlisted"),
+            ident("kind"),
+            ident("spans"),
+            ident("errors"),
+            ident("durations"),
+            ident("unlisted"),
         ]);
         built(plan.and_then(|plan| sorted(plan, "name", ["service", "name", "kind"], listing)))
     }
 
     fn instances_list(&self, sources: &Sources, listing: &Listing) -> Result<LogicalPlan, TraceError> {
         let instances = self.instances_plan(sources)?;
-        let service = cast(col("service"), DataType::Utf8).alias("service");
-        let columns = ["name", "spans", "errors", "first", "last", "unlisted"].map(col);
+        let service = cast(ident("service"), DataType::Utf8).alias("service");
+        let columns = ["name", "spans", "errors", "first", "last", "unlisted"].map(ident);
         let plan = instances.project(std::iter::once(service).chain(columns));
         built(plan.and_then(|plan| sorted(plan, "name", ["service", "name"], listing)))
     }
@@ -371,9 +371,9 @@ impl TracesEngine {
                         spans.map(|rows| rows.aggregate(vec![service_of_span()?], vec![listed()])).transpose()?;
                     let both = union([rollups, spans].into_iter().flatten())?;
                     let both = both.unwrap_or_else(|| LogicalPlanBuilder::empty(false));
-                    let once = both.aggregate([col("service")], vec![latest("unlisted")])?;
-                    let service = cast(col("service"), DataType::Utf8).alias("service");
-                    once.project(vec![service, col("unlisted")])?.sort(ascending(["service"]))
+                    let once = both.aggregate([ident("service")], vec![latest("unlisted")])?;
+                    let service = cast(ident("service"), DataType::Utf8).alias("service");
+                    once.project(vec![service, ident("unlisted")])?.sort(ascending(["service"]))
                 };
                 built(plan())
             };
@@ -429,13 +429,14 @@ impl TracesEngine {
                 let operations = reader.operations_plan(sources, false)?;
                 // Rows that stand for what was not counted are of no service.
                 let plan = || -> Plan {
-                    let text = |name: &str| cast(col(name), DataType::Utf8).alias(name);
-                    let rows = operations.project(vec![text("service"), text("name"), col("kind"), col("unlisted")])?;
-                    let is = |column: &str, value: Expr| col(column).eq(value).or(col("unlisted").gt(lit(0i64)));
+                    let text = |name: &str| cast(ident(name), DataType::Utf8).alias(name);
+                    let rows =
+                        operations.project(vec![text("service"), text("name"), ident("kind"), ident("unlisted")])?;
+                    let is = |column: &str, value: Expr| ident(column).eq(value).or(ident("unlisted").gt(lit(0i64)));
                     let of_service = service.as_deref().map(|service| is("service", lit(service)));
                     let conditions = of_service.into_iter().chain(kind.map(|kind| is("kind", lit(kind))));
                     let rows = conditions.into_iter().try_fold(rows, LogicalPlanBuilder::filter)?;
-                    let once = rows.aggregate(["name", "kind"].map(col), vec![latest("unlisted")])?;
+                    let once = rows.aggregate(["name", "kind"].map(ident), vec![latest("unlisted")])?;
                     once.sort(ascending(["name", "kind"]))
                 };
                 built(plan())

@@ -10,7 +10,7 @@ use std::collections::VecDeque;
 use datafusion::common::Column;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::functions_aggregate::expr_fn::max;
-use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, col};
+use datafusion::logical_expr::{JoinType, LogicalPlan, LogicalPlanBuilder, ident};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::{HashMap, HashSet};
@@ -259,7 +259,8 @@ impl Reader {
             Ok::<_, TraceError>(LogicalPlanBuilder::from(self.plan(&SpanRequest { filter, columns })?))
         };
         let both = || columns(&["trace_id", "start"], &[]);
-        let grouped = |scan: LogicalPlanBuilder| scan.aggregate([col("trace_id")], [max(col("start")).alias("newest")]);
+        let grouped =
+            |scan: LogicalPlanBuilder| scan.aggregate([ident("trace_id")], [max(ident("start")).alias("newest")]);
         let (first, others) = if search.is_joined() {
             let mut each = search.conditions.iter().map(|c| search.base(search.range).and(c.clone()));
             (each.next().unwrap_or(SpanFilter::None), each.collect())
@@ -276,7 +277,7 @@ impl Reader {
                 let keys = (vec![Column::from("trace_id")], vec![Column::from(format!("other_{at}.trace_id"))]);
                 plan = plan.join(other, JoinType::LeftSemi, keys, None)?;
             }
-            plan.sort(vec![col("newest").sort(false, false), col("trace_id").sort(true, false)])
+            plan.sort(vec![ident("newest").sort(false, false), ident("trace_id").sort(true, false)])
         };
         built(plan())
     }
