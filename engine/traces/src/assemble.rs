@@ -68,13 +68,19 @@ pub fn assemble_all(reports: Vec<Span>) -> Vec<Trace> {
     traces
 }
 
+/// Says whether each span has an id of its own, as in nearly all traces.
+fn ids_differ(spans: &[Span]) -> bool {
+    let mut seen: HashSet<SpanId, FixedState> = HashSet::with_capacity_and_hasher(spans.len(), FixedState::default());
+    spans.iter().all(|span| seen.insert(span.span_id))
+}
+
 fn merge(reports: Vec<Span>) -> Vec<Span> {
+    if ids_differ(&reports) {
+        return reports;
+    }
     let mut by_id: HashMap<SpanId, Vec<usize>, FixedState> = HashMap::default();
     for (i, report) in reports.iter().enumerate() {
         by_id.entry(report.span_id).or_default().push(i);
-    }
-    if by_id.len() == reports.len() {
-        return reports;
     }
     // Which half of which id each report belongs to; a report that is alone is its own.
     let mut halves: Vec<Option<Half>> = vec![None; reports.len()];
@@ -152,12 +158,12 @@ fn add_new<T: PartialEq>(known: &mut Vec<T>, more: Vec<T>) {
 }
 
 fn unique_ids(spans: &mut [Span]) {
+    if ids_differ(spans) {
+        return;
+    }
     let mut by_id: HashMap<SpanId, Vec<usize>, FixedState> = HashMap::default();
     for (i, span) in spans.iter().enumerate() {
         by_id.entry(span.span_id).or_default().push(i);
-    }
-    if by_id.len() == spans.len() {
-        return;
     }
     let mut taken: HashSet<SpanId, FixedState> = by_id.keys().copied().collect();
     let mut doubles: Vec<(SpanId, Vec<usize>)> = by_id.into_iter().filter(|(_, of)| of.len() > 1).collect();
