@@ -4,7 +4,7 @@ mod percentile;
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, TimestampNanosecondArray};
+use arrow::array::{Array as _, ArrayRef, AsArray, TimestampNanosecondArray};
 use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
 use chrono_tz::Tz;
 use datafusion::common::{Result, ScalarValue, exec_err};
@@ -88,17 +88,22 @@ fn walls(times: &TimestampNanosecondArray, tz: Tz, buckets: Option<Buckets>, shi
     let mut walls = Walls::new(tz);
     // Neighbouring rows mostly share a bucket, and a calendar is slow.
     let mut last = (1, 0, 0);
-    let out = times.iter().map(|time| {
-        let wall = walls.wall_ns(time?);
+    let mut wall = |time: i64| {
+        let wall = walls.wall_ns(time);
         let moved = if shift.is_zero() { wall } else { shift.add_to(wall) };
-        let Some(buckets) = buckets else { return Some(moved) };
+        let Some(buckets) = buckets else { return moved };
         if !(last.0 <= moved && moved < last.1) {
             let start = buckets.floor(moved);
             last = (start, buckets.next(start), start);
         }
-        Some(last.2)
-    });
-    Arc::new(out.collect::<TimestampNanosecondArray>())
+        last.2
+    };
+    let out: Vec<i64> = if times.null_count() == 0 {
+        times.values().iter().map(|time| wall(*time)).collect()
+    } else {
+        times.iter().map(|time| time.map_or(0, &mut wall)).collect()
+    };
+    Arc::new(TimestampNanosecondArray::new(out.into(), times.nulls().cloned()))
 }
 
 /// `wall_edge(wall, zone, months, nanos, origin, is_end)`: the instant at which a bucket of wall time begins, or ends.

@@ -41,6 +41,7 @@ impl Walls {
     }
 
     /// Gives the wall time of an instant.
+    #[inline]
     pub fn wall_ns(&mut self, utc_ns: i64) -> i64 {
         if self.tz == Tz::UTC {
             return utc_ns;

@@ -89,10 +89,15 @@ struct Counted {
     values: Texts,
     /// In the order in which they came.
     pairs: Vec<(u32, u32)>,
-    /// Numbers of pairs.
-    known: HashTable<u32>,
+    /// The pairs themselves: a look at one is no jump to where it lies.
+    known: HashTable<u64>,
     hasher: DefaultHashBuilder,
     counts: Vec<i64>,
+}
+
+/// A pair of group and value as one number.
+fn whole((group, value): (u32, u32)) -> u64 {
+    u64::from(group) << 32 | u64::from(value)
 }
 
 /// Hands the bytes of each value of some rows to a function; equal values have equal bytes, whatever array they stand in.
@@ -137,13 +142,13 @@ fn each(array: &ArrayRef, rows: usize, mut f: impl FnMut(usize, Option<&[u8]>) -
 impl Counted {
     fn insert(&mut self, group: u32, value: u32) {
         let Self { pairs, known, hasher, .. } = self;
-        let pair = (group, value);
+        let pair = whole((group, value));
         let hash = hasher.hash_one(pair);
-        if known.find(hash, |at| pairs[*at as usize] == pair).is_some() {
+        if known.find(hash, |known| *known == pair).is_some() {
             return;
         }
-        known.insert_unique(hash, pairs.len() as u32, |at| hasher.hash_one(pairs[*at as usize]));
-        pairs.push(pair);
+        known.insert_unique(hash, pair, |pair| hasher.hash_one(pair));
+        pairs.push((group, value));
         self.counts[group as usize] += 1;
     }
 
@@ -212,12 +217,11 @@ impl Counted {
                 None => Some((group - groups, value)),
             })
             .collect();
-        self.known.clear();
         self.pairs = rest;
-        for (at, pair) in self.pairs.iter().enumerate() {
-            let pairs = &self.pairs;
-            self.known
-                .insert_unique(self.hasher.hash_one(pair), at as u32, |at| self.hasher.hash_one(pairs[*at as usize]));
+        let Self { pairs, known, hasher, .. } = self;
+        known.clear();
+        for pair in pairs.iter().copied().map(whole) {
+            known.insert_unique(hasher.hash_one(pair), pair, |pair| hasher.hash_one(pair));
         }
         (counts, values)
     }
@@ -295,7 +299,7 @@ impl GroupsAccumulator for Counted {
     fn size(&self) -> usize {
         self.values.size()
             + self.pairs.capacity() * size_of::<(u32, u32)>()
-            + self.known.capacity() * 5
+            + self.known.capacity() * 9
             + self.counts.capacity() * size_of::<i64>()
     }
 }

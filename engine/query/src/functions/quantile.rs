@@ -89,11 +89,50 @@ struct Values {
 
 impl Values {
     fn add(&mut self, array: &Float64Array) {
-        array.iter().flatten().for_each(|value| _ = self.push(value));
+        if array.null_count() == 0 {
+            self.extend(array.values());
+        } else {
+            array.iter().flatten().for_each(|value| _ = self.push(value));
+        }
+    }
+
+    /// Takes values; says by how many bytes it grew.
+    fn extend(&mut self, mut values: &[f64]) -> usize {
+        let mut grown = 0;
+        while let Some((first, rest)) = values.split_first() {
+            values = match self.chunks.last_mut() {
+                Some(chunk) if chunk.len() < CHUNK => {
+                    let (here, later) = values.split_at(values.len().min(CHUNK - chunk.len()));
+                    let (before, len) = (chunk.capacity(), chunk.len() + here.len());
+                    // Doubled as pushing would double it, and never beyond a chunk.
+                    chunk.reserve_exact(len.next_power_of_two().min(CHUNK) - chunk.len());
+                    chunk.extend_from_slice(here);
+                    grown += (chunk.capacity() - before) * size_of::<f64>();
+                    later
+                }
+                _ => {
+                    grown += self.grow(*first);
+                    rest
+                }
+            };
+        }
+        grown
     }
 
     /// Takes a value; says by how many bytes it grew.
+    #[inline]
     fn push(&mut self, value: f64) -> usize {
+        match self.chunks.last_mut() {
+            Some(chunk) if chunk.len() < chunk.capacity().min(CHUNK) => {
+                chunk.push(value);
+                0
+            }
+            _ => self.grow(value),
+        }
+    }
+
+    /// The same where the last chunk has no room left.
+    fn grow(&mut self, value: f64) -> usize {
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK => {
                 let before = chunk.capacity();
@@ -209,6 +248,12 @@ impl GroupsAccumulator for Grouped {
     ) -> Result<()> {
         self.room(total);
         let values = values[0].as_primitive::<Float64Type>();
+        if filter.is_none() && values.null_count() == 0 {
+            for (value, group) in values.values().iter().zip(groups) {
+                self.held += self.groups[*group].push(*value);
+            }
+            return Ok(());
+        }
         let counts = |row: usize| filter.is_none_or(|filter| filter.is_valid(row) && filter.value(row));
         for (row, group) in groups.iter().enumerate().filter(|(row, _)| values.is_valid(*row) && counts(*row)) {
             self.held += self.groups[*group].push(values.value(row));
@@ -219,8 +264,8 @@ impl GroupsAccumulator for Grouped {
     fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
         self.room(total);
         for (list, group) in states[0].as_list::<i32>().iter().zip(groups) {
-            for value in list.iter().flat_map(|list| list.as_primitive::<Float64Type>().values().iter()) {
-                self.held += self.groups[*group].push(*value);
+            if let Some(list) = list {
+                self.held += self.groups[*group].extend(list.as_primitive::<Float64Type>().values());
             }
         }
         Ok(())
@@ -369,6 +414,19 @@ mod tests {
             let expected =
                 between(q, sorted.len(), |rank| (sorted[rank], *sorted.get(rank + 1).unwrap_or(&sorted[rank])));
             assert_eq!(of(&values, q), expected, "{q}");
+        }
+    }
+
+    #[test]
+    fn values_at_once_are_as_one_by_one() {
+        let values: Vec<f64> = (0..3 * CHUNK + 5).map(|at| at as f64).collect();
+        for piece in [1, 3, 1000, CHUNK, CHUNK + 1, values.len()] {
+            let mut all = Values { q: 0.5, chunks: Vec::new() };
+            let before = all.size();
+            let grown: usize = values.chunks(piece).map(|piece| all.extend(piece)).sum();
+            assert_eq!(all.chunks.concat(), values, "{piece}");
+            assert!(all.chunks.iter().all(|chunk| chunk.capacity() <= CHUNK), "{piece}");
+            assert_eq!(all.size() - before, grown, "{piece}");
         }
     }
 

@@ -110,8 +110,14 @@ pub(super) fn is_key(kind: &DataType) -> bool {
 pub(crate) struct Texts {
     bytes: Vec<u8>,
     ends: Vec<usize>,
-    table: HashTable<u32>,
+    /// Numbers, each with the hash of its bytes: to grow and to tell texts apart, the texts are seldom looked at.
+    table: HashTable<(u32, u32)>,
     hasher: DefaultHashBuilder,
+}
+
+/// A table's hash of half of one: tables look at both ends.
+fn spread(half: u32) -> u64 {
+    u64::from(half) << 32 | u64::from(half)
 }
 
 impl Texts {
@@ -129,13 +135,13 @@ impl Texts {
     /// The number of some bytes, and whether they are new.
     pub(crate) fn number(&mut self, text: &[u8]) -> (u32, bool) {
         let Self { bytes, ends, table, hasher } = self;
-        let hash = hasher.hash_one(text);
-        let value = |at: &u32| &bytes[Self::get(bytes, ends, *at)];
-        if let Some(found) = table.find(hash, |at| value(at) == text) {
+        let half = hasher.hash_one(text) as u32;
+        let same = |(known, at): &(u32, u32)| *known == half && bytes[Self::get(bytes, ends, *at)] == *text;
+        if let Some((_, found)) = table.find(spread(half), same) {
             return (*found, false);
         }
         let at = ends.len() as u32;
-        table.insert_unique(hash, at, |at| hasher.hash_one(value(at)));
+        table.insert_unique(spread(half), (half, at), |(half, _)| spread(*half));
         bytes.extend_from_slice(text);
         ends.push(bytes.len());
         (at, true)
@@ -143,7 +149,7 @@ impl Texts {
 
     /// Memory that is taken.
     pub(crate) fn size(&self) -> usize {
-        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.table.capacity() * 5
+        self.bytes.capacity() + self.ends.capacity() * size_of::<usize>() + self.table.capacity() * 9
     }
 }
 
@@ -304,6 +310,34 @@ fn numbers_of(array: &ArrayRef) -> Result<Int64Array> {
     Ok(numbers.as_primitive::<Int64Type>().clone())
 }
 
+/// Turns groups (numbers below `before`) into those that they form with values (below `width`), as `number` numbers them.
+fn join(groups: &mut [u32], before: usize, values: &[u32], width: usize, mut number: impl FnMut(u32, u32) -> u32) {
+    const OPEN: u32 = u32::MAX;
+    let cells = before.saturating_mul(width);
+    let rows = groups.iter_mut().zip(values);
+    if cells <= values.len() {
+        // Fewer pairs than rows: each is looked up once.
+        let mut known = vec![OPEN; cells];
+        for (group, value) in rows {
+            let cell = &mut known[*group as usize * width + *value as usize];
+            if *cell == OPEN {
+                *cell = number(*group, *value);
+            }
+            *group = *cell;
+        }
+        return;
+    }
+    let mut last: Option<((u32, u32), u32)> = None;
+    for (group, value) in rows {
+        let pair = (*group, *value);
+        *group = match last {
+            Some((known, found)) if known == pair => found,
+            _ => number(pair.0, pair.1),
+        };
+        last = Some((pair, *group));
+    }
+}
+
 /// Groups of rows.
 #[derive(Debug)]
 pub(super) struct Groups {
@@ -335,22 +369,19 @@ impl Groups {
         let Some((column, values)) = found.next() else { return Ok(vec![0; rows]) };
         let mut groups = Vec::with_capacity(rows);
         column.add(values, &mut groups)?;
+        let mut before = column.len() as usize;
         let mut next = Vec::with_capacity(rows);
         for ((column, values), (joined, pairs)) in found.zip(self.joined.iter_mut().zip(&mut self.pairs)) {
             next.clear();
             column.add(values, &mut next)?;
-            let mut last: Option<(u64, u32)> = None;
-            for (group, value) in groups.iter_mut().zip(&next) {
-                let key = u64::from(*group) << 32 | u64::from(*value);
-                *group = match last {
-                    Some((known, number)) if known == key => number,
-                    _ => *joined.entry(key).or_insert_with(|| {
-                        pairs.push((*group, *value));
-                        pairs.len() as u32 - 1
-                    }),
-                };
-                last = Some((key, *group));
-            }
+            join(&mut groups, before, &next, column.len() as usize, |group, value| {
+                let key = u64::from(group) << 32 | u64::from(value);
+                *joined.entry(key).or_insert_with(|| {
+                    pairs.push((group, value));
+                    pairs.len() as u32 - 1
+                })
+            });
+            before = pairs.len();
         }
         Ok(groups.into_iter().map(|group| group as usize).collect())
     }
@@ -378,5 +409,39 @@ impl Groups {
         let joined: usize = self.joined.iter().map(|map| map.capacity() * 13).sum();
         let pairs: usize = self.pairs.iter().map(|pairs| pairs.capacity() * 8).sum();
         self.columns.iter().map(Values::size).sum::<usize>() + joined + pairs
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pairs_are_numbered_as_they_come_by_table_and_by_map() {
+        let (groups, values) = ([2, 0, 2, 1, 1, 0, 2, 2], [1, 0, 1, 1, 1, 0, 0, 1]);
+        for width in [2, 1000] {
+            let (mut joined, mut pairs) = (groups, Vec::new());
+            join(&mut joined, 3, &values, width, |group, value| {
+                let at = pairs.iter().position(|known| *known == (group, value)).unwrap_or_else(|| {
+                    pairs.push((group, value));
+                    pairs.len() - 1
+                });
+                at as u32
+            });
+            assert_eq!(joined, [0, 1, 0, 2, 2, 1, 3, 0]);
+            assert_eq!(pairs, [(2, 1), (0, 0), (1, 1), (2, 0)]);
+        }
+    }
+
+    #[test]
+    fn texts_keep_their_numbers_as_the_table_grows() {
+        let mut texts = Texts::default();
+        for round in 0..2 {
+            for at in 0..5000_u32 {
+                assert_eq!(texts.number(format!("text {at}").as_bytes()), (at, round == 0));
+            }
+        }
+        assert_eq!(texts.value(4321), b"text 4321");
+        assert!(texts.size() >= 5000 * (9 + size_of::<usize>() + 6));
     }
 }
