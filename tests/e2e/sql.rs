@@ -174,8 +174,10 @@ async fn errors_name_place_and_statement() {
         let values = "(values (9223372036854775807, 'a'), (1, 'a')) t(x, k)";
         check(&format!("select {sum} from {values}"), 422, &["a sum of whole numbers"]).await;
     }
-    check("select k, sum(x) from (values (9223372036854775807, 'a'), (1, 'a')) t(x, k) group by k", 422, &["a sum"]).await;
-    check("select sum(distinct x) from (values (9223372036854775807), (9223372036854775806)) t(x)", 422, &["a sum"]).await;
+    check("select k, sum(x) from (values (9223372036854775807, 'a'), (1, 'a')) t(x, k) group by k", 422, &["a sum"])
+        .await;
+    check("select sum(distinct x) from (values (9223372036854775807), (9223372036854775806)) t(x)", 422, &["a sum"])
+        .await;
     check("select * from promql_instant('sum(', 5)", 400, &["PromQL"]).await;
     check("select * from promql_instant('up')", 400, &["promql_instant('expression', time)"]).await;
     check("select * from promql_range('up', 9, 5, '1m')", 400, &["the end `5` is before the start `9`"]).await;

@@ -122,7 +122,8 @@ mod tests {
             drop(slice);
             assert_eq!(pool.reserved(), 0, "{}", array.data_type());
         }
-        let held = with_memory(&(Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef), room.take(1).unwrap());
+        let held =
+            with_memory(&(Arc::new(StringViewArray::from_iter_values(texts)) as ArrayRef), room.take(1).unwrap());
         assert_eq!(held.as_string_view().value(0), texts[0]);
     }
 }

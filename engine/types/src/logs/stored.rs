@@ -75,11 +75,8 @@ impl Stored {
             Self::Float(a) => Some((3, Arc::new(a))),
             Self::Id(a) => Some((4, Arc::new(a))),
         };
-        let shared = match rows {
-            ..=BATCH_ROWS => Some(&UNUSED),
-            ..=NARROW_BATCH_ROWS => Some(&UNUSED_NARROW),
-            _ => None,
-        };
+        let shared =
+            if rows <= BATCH_ROWS { Some(&UNUSED) } else { (rows <= NARROW_BATCH_ROWS).then_some(&UNUSED_NARROW) };
         let child = |(at, field): (usize, &Arc<Field>)| match (&own, shared) {
             (Some((used, array)), _) if *used == at => Arc::clone(array),
             (_, Some(unused)) => unused[at].slice(0, rows),

@@ -187,7 +187,7 @@ pub(super) async fn typed_values(
                 let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
                 all.take(limit(&call)?).collect()
             }
-            Asked::Words(words) => words.iter().map(|word| row("keyword", *word)).collect(),
+            Asked::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
             Asked::Nothing => Vec::new(),
         };
         call.json(&json!({"tagValues": list, "metrics": {}}))
