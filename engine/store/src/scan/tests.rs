@@ -317,6 +317,24 @@ fn long_series_come_whole() {
 }
 
 #[test]
+fn a_plan_that_runs_again_counts_again() {
+    use datafusion::physical_plan::collect;
+    use datafusion::prelude::SessionContext;
+
+    let mut world = World::new();
+    world.add_part(&[(labels(&[("__name__", "m")]), 1000, Item::Float(1.0, 0))]);
+    wait(async {
+        let stats = Arc::new(ReadStats::default());
+        let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
+        let (plan, _) = scan(&selected, SampleRequest::default(), 1, &stats).await;
+        let once = get(&stats.pages_total);
+        assert!(once > 0);
+        collect(plan, SessionContext::new().task_ctx()).await.expect("batches");
+        assert_eq!(get(&stats.pages_total), 2 * once);
+    });
+}
+
+#[test]
 fn a_selection_is_narrowed_for_scans_that_are_made_of_it_later() {
     let mut world = World::new();
     let items: Vec<_> =
