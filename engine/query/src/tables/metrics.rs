@@ -119,11 +119,12 @@ impl Series {
             labels.dedup();
         }
         let selector = SeriesSelector { matchers: filter.matchers(), range, labels: labels.map(Into::into) };
-        let selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
+        let mut selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
         if filter.needs_rows() {
             let keep =
                 (0..selected.table.len()).map(|row| filter.takes(&selected.table, row, &self.lower.service_labels));
-            selected.keep.restrict(keep.collect());
+            let keep = keep.collect();
+            selected.restrict(keep);
         }
         Ok(selected)
     }
