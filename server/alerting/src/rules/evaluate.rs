@@ -59,7 +59,7 @@ impl Rule {
 }
 
 /// The label that says whose an alert is.
-const SERVICE: &str = "service";
+pub(super) const SERVICE: &str = "service";
 
 impl Evaluation<'_> {
     fn expand(&self, name: &str, text: &str, data: &Value, warnings: &RefCell<Vec<String>>) -> String {

@@ -11,13 +11,14 @@ use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
-use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Reads, Written};
 use quiver_alerting::unit_tests::histogram_text;
 use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
 use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
 use quiver_olap::OlapEngine;
 use quiver_olap::query::request::Request as OlapRequest;
+use quiver_promql::selectors::selectors;
 use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
@@ -48,12 +49,12 @@ pub struct StoreEngines {
 }
 
 impl Engines for StoreEngines {
-    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
         let live = self.live.load();
         let mut limits = live.query_limits.clone();
         limits.timeout = limits.timeout.min(asker.timeout);
         limits.rows_max = limits.rows_max.min(self.results_max);
-        Box::new(StoreEngine {
+        Arc::new(StoreEngine {
             promql: Arc::clone(&self.promql),
             logsql: Arc::clone(&self.logsql),
             olap: Arc::clone(&self.olap),
@@ -224,6 +225,19 @@ impl Engine for StoreEngine {
 
     fn elapsed(&self) -> Duration {
         self.clock.elapsed()
+    }
+
+    fn reads(&self, language: Language, expr: &str) -> Reads {
+        match language {
+            Language::Promql => match quiver_promql::parser::parse(expr) {
+                Ok(tree) => Reads::Series(selectors(&tree).into_iter().map(<[Matcher]>::to_vec).collect()),
+                // It fails when it is asked, whenever that is.
+                Err(_) => Reads::Series(Vec::new()),
+            },
+            // Logs: rules write none.
+            Language::Logsql => Reads::Series(Vec::new()),
+            Language::Olap => Reads::Anything,
+        }
     }
 }
 
