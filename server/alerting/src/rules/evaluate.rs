@@ -250,13 +250,18 @@ impl Evaluation<'_> {
 
 /// Writes labels as `{a="b", c="d"}`, with the name before them.
 pub(crate) fn show_labels(labels: &LabelSet) -> String {
-    let mut out = labels.metric().to_owned();
+    let name = labels.metric();
     let mut rest = labels.iter().filter(|(name, _)| *name != METRIC_NAME).peekable();
-    if rest.peek().is_none() && !out.is_empty() {
-        return out;
+    if rest.peek().is_none() && !name.is_empty() {
+        return name.to_owned();
     }
-    out.push('{');
-    for (i, (name, value)) in rest.enumerate() {
+    name.to_owned() + &show_pairs(rest)
+}
+
+/// Writes pairs as `{a="b", c="d"}`.
+pub(crate) fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = "{".to_owned();
+    for (i, (name, value)) in pairs.enumerate() {
         let separator = if i > 0 { ", " } else { "" };
         let plain = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())
