@@ -12,7 +12,6 @@ use serde_json::{Value, json};
 use super::detection::only_members;
 use super::{Answer, Ask, special_at};
 use crate::alert_history;
-use crate::policy_api::time_of;
 use crate::rules_api::state_of;
 use crate::state::AppState;
 use crate::stored_rules::{by_group, text};
@@ -86,28 +85,18 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let time = |name: &str, default: i64| -> Result<i64> {
-            match ask.parameter(name)? {
-                Some(text) => time_of(Some(&json!(text)), name, default * MS)
-                    .map(|ns| ns / MS)
-                    .map_err(|_| Problem::parameter(format!("`{name}` must be a time: RFC 3339 or Unix seconds"))),
-                None => Ok(default),
-            }
-        };
-        let end = time("end", ask.state.clock.now_ms())?;
-        let start = time("start", end - HOUR_MS)?;
+        let window = ask.window()?;
         let limit = match ask.parameter("limit")?.map(str::parse::<usize>) {
             None => HISTORY_DEFAULT,
             Some(Ok(n)) if (1..=HISTORY_MAX).contains(&n) => n,
             Some(_) => return Err(Problem::parameter(format!("`limit` must be a number from 1 to {HISTORY_MAX}"))),
         };
-        let found = alert_history::of_rule(&ask.state, &rule.id, (start, end), limit).await;
+        let found = alert_history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
         Ok(Answer::ok(json!({"items": found.map_err(|e| alert_history::problem(&e))?})))
     })
 }
 
 const MS: i64 = 1_000_000;
-const HOUR_MS: i64 = 3_600_000;
 /// Changes of alerts that are listed, and most of them.
 const HISTORY_DEFAULT: usize = 1000;
 const HISTORY_MAX: usize = 10_000;
