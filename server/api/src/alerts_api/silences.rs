@@ -12,7 +12,7 @@ use quiver_alerting::silences::{Silence, SilenceState};
 use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Matcher, Result, Right};
 use serde_json::{Value, json};
 
-use super::{answer, body_of, params_of, read_matchers, refusal, time, truth};
+use super::{answer, body_of, params_of, read_filters, refusal, time, truth};
 use crate::config_api::silences::note;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
@@ -68,7 +68,7 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
 pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let filter = read_matchers(params.all("filter"))?;
+        let filter = read_filters(params.all("filter"))?;
         let wanted = [
             (SilenceState::Active, truth(&params, "active")?),
             (SilenceState::Pending, truth(&params, "pending")?),
@@ -214,6 +214,7 @@ pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<St
 
 #[cfg(test)]
 mod tests {
+    use super::super::read_matchers;
     use super::*;
 
     const GOOD: &str = r#"{"matchers":[{"name":"a","value":"b","isRegex":false}],"startsAt":"2030-01-01T00:00:00Z",
