@@ -115,7 +115,7 @@ fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
     let mut out: Vec<Matcher> = Vec::new();
     for text in texts {
         let read = read_matchers(std::iter::once(text))?;
-        if read.iter().count() != 1 || text.trim_start().starts_with('{') {
+        if read.iter().len() != 1 || text.trim_start().starts_with('{') {
             return Err(Error::invalid(format!("bad matcher format: {text}: one matcher without braces is wanted")));
         }
         out.extend(read.iter().cloned());
