@@ -376,5 +376,14 @@ async fn what_a_rule_and_a_policy_would_do() {
     let (_, results) = ask("rulepolicy/receivers/test", own).await;
     let error = results["results"][0]["error"].as_str().expect("a refusal");
     assert!(error.contains("egress refused"), "{error}");
+    // Its fields may stand beside the alerts.
+    let whole = json!({"name": "x", "webhook_configs": [{"url": format!("http://{}/whole", sink.address)}],
+        "alerts": [{"labels": {"alertname": "Whole"}}]});
+    let (status, results) = ask("rulepolicy/receivers/test", whole).await;
+    assert_eq!((status, &results["results"][0]["ok"]), (200, &json!(true)), "{results}");
+    sink.until("a test", |told| told["alerts"][0]["labels"]["alertname"] == "Whole").await;
+    for wrong in [json!({}), json!({"receiver": "hook", "webhook_configs": []}), json!({"nope": 1})] {
+        assert_eq!(ask("rulepolicy/receivers/test", wrong.clone()).await.0, 422, "{wrong}");
+    }
     assert_eq!(server.stop(), Some(0));
 }

@@ -29,6 +29,7 @@ mod deploy;
 mod detection;
 mod extraction;
 mod many;
+mod old_matchers;
 mod policy;
 mod policy_revisions;
 mod processes;
