@@ -1,7 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::time::Duration;
 
-use quiver_types::{LabelSet, Matcher};
+use quiver_types::LabelSet;
 
 use super::*;
 use crate::problem::Place as TextPlace;
