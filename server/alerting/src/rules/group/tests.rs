@@ -1,6 +1,6 @@
 use std::cell::RefCell;
 
-use super::super::{Element, GRACE_MS, Language, Remembered};
+use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, Remembered};
 use super::*;
 use crate::problem::Place;
 
@@ -273,4 +273,17 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     assert_eq!(state(&mut group, MINUTE + leap), AlertState::Pending);
     assert_eq!(state(&mut group, 5 * MINUTE + leap), AlertState::Firing);
     assert_eq!(group.rules[0].remembered()[0].active_at, leap);
+}
+
+#[test]
+fn templates_are_for_each_element() {
+    let mut group = group(0, 0);
+    let texts = [("bad", "{{ nope }}"), ("i", "{{ $labels.i }}={{ $value }}")];
+    group.rules[0].rule.annotations = texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+    let script = Script { hits: [(0, vec![("1", 2.0), ("2", 3.0)])].into(), ..Script::default() };
+    group.evaluate(0, &Setting::default(), &script);
+    let shown: Vec<&str> = group.rules[0].alerts().map(|a| a.annotations["i"].as_str()).collect();
+    assert_eq!(shown, ["1=2", "2=3"]);
+    assert!(group.rules[0].alerts().all(|a| a.annotations["bad"].starts_with(ERROR_TEMPLATE)));
+    assert_eq!(group.rules[0].warnings.len(), 2);
 }
