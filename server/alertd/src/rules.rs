@@ -215,6 +215,10 @@ impl Rules {
     fn slot(&self, source: Source) -> Slot {
         let mut group = Group::new(source.group.clone(), self.settings.interval_ms);
         self.memory.restore(&source.file, &mut group, self.clock.now_ms());
+        // Groups that come later begin anew: what others write under the same names is theirs.
+        if self.memory.is_new() && self.stop.lock().is_none() {
+            group.adopt();
+        }
         let view = Arc::new(ArcSwap::from_pointee(GroupView {
             file: source.file.clone(),
             group,

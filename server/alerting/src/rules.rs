@@ -62,6 +62,9 @@ pub enum Reads {
     Anything,
 }
 
+/// The newest sample of a series: its labels, the time, the value.
+pub type NewestSample = (LabelSet, Millis, f64);
+
 /// What rules ask and write. Called on threads that may wait.
 pub trait Engine {
     /// Evaluates an expression at a time, for the rule of this number in its group.
@@ -75,6 +78,21 @@ pub trait Engine {
     /// # Errors
     /// The text of the error.
     fn write(&self, samples: &[Written]) -> Result<(), String>;
+
+    /// Gives the newest samples, between two times, of the series that all matchers accept and that have not ended, for
+    /// the rule of this number in its group. Without a store there are none.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn newest(
+        &self,
+        rule: usize,
+        matchers: &[Matcher],
+        between: (Millis, Millis),
+    ) -> Result<Vec<NewestSample>, String> {
+        let _ = (rule, matchers, between);
+        Ok(Vec::new())
+    }
 
     /// Says what an expression reads: rules that read nothing of each other may be evaluated at once.
     fn reads(&self, language: Language, expr: &str) -> Reads {

@@ -10,6 +10,7 @@ use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::check::DEFINITIONS;
+use super::restore::Before;
 use super::{Element, ElementValue, Engine, Language, Rule, Written};
 use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
@@ -177,6 +178,7 @@ impl Evaluation<'_> {
     pub(super) fn alerts(
         &self,
         elements: &[Element],
+        before: &Before,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
         warnings: &RefCell<Vec<String>>,
     ) -> Result<Vec<Written>, String> {
@@ -195,7 +197,11 @@ impl Evaluation<'_> {
                     there.value = alert.value.clone();
                     there.annotations = alert.annotations.clone();
                 }
-                None => drop(active.insert(key.clone(), alert.clone())),
+                None => {
+                    let mut alert = alert.clone();
+                    before.resume(key, &mut alert, self.rule.for_ms);
+                    active.insert(key.clone(), alert);
+                }
             }
         }
         let mut written = Vec::new();

@@ -11,6 +11,7 @@ use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::evaluate::{Evaluation, Setting};
+use super::restore::Before;
 use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
 
 pub use at_once::Cycle;
@@ -108,6 +109,8 @@ pub struct Group {
     pub(super) evaluations: u64,
     /// Which rules wait for which, once it was asked for.
     waits: Option<Arc<[u64]>>,
+    /// Whether the first evaluation looks for the alerts of before among series.
+    pub(super) adopts: bool,
 }
 
 /// What all evaluations of one cycle have in common.
@@ -117,6 +120,7 @@ struct Turn {
     offset_ms: Millis,
     limit: usize,
     is_first: bool,
+    adopts: bool,
 }
 
 impl Group {
@@ -124,7 +128,7 @@ impl Group {
     pub fn new(model: RuleGroup, default_interval_ms: Millis) -> Self {
         let interval_ms = model.interval_ms.unwrap_or(default_interval_ms);
         let rules = model.rules.iter().cloned().map(RuleStatus::new).collect();
-        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0, waits: None }
+        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0, waits: None, adopts: false }
     }
 
     /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such. Gives
@@ -140,7 +144,7 @@ impl Group {
         }
         self.orphans = former.orphans;
         self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
-        self.evaluations = former.evaluations;
+        (self.evaluations, self.adopts) = (former.evaluations, former.adopts);
         gone
     }
 
@@ -168,7 +172,8 @@ impl Group {
 
     fn turn(&self, at: Millis) -> Turn {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
-        Turn { at, offset_ms, limit: self.model.limit, is_first: self.evaluations == 0 }
+        let is_first = self.evaluations == 0;
+        Turn { at, offset_ms, limit: self.model.limit, is_first, adopts: is_first && self.adopts }
     }
 
     fn end_cycle(&mut self, turn: &Turn, engine: &dyn Engine) {
@@ -278,13 +283,18 @@ impl RuleStatus {
         setting: &Setting,
         engine: &dyn Engine,
     ) -> Result<usize, String> {
-        let &Turn { at, offset_ms, limit, is_first } = turn;
+        let &Turn { at, offset_ms, limit, is_first, adopts } = turn;
         let evaluation = Evaluation { rule: &self.rule, number, setting, engine, at, offset_ms, limit, is_first };
         let ts = at - offset_ms;
         let elements = engine.query(number, self.rule.language, &self.rule.expr, ts)?;
         let warnings = RefCell::new(Vec::new());
         let written = match self.rule.kind {
-            RuleKind::Alert => evaluation.alerts(&elements, &mut self.active, &warnings),
+            RuleKind::Alert => {
+                let looks = adopts && !elements.is_empty();
+                let before =
+                    if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
+                evaluation.alerts(&elements, &before, &mut self.active, &warnings)
+            }
             RuleKind::Record => evaluation.series(elements),
         };
         self.warnings = warnings.into_inner();
