@@ -86,7 +86,11 @@ async fn every_firing_is_a_row() {
     let lately = server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=now-1h&end=now")).await.json();
     assert_eq!(lately["items"], items);
     for refused in ["start=x", "start=2&end=1"] {
-        assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?{refused}")).await.status, 400, "{refused}");
+        assert_eq!(
+            server.get(&format!("/rulesapi/rules/{id}/alerts-history?{refused}")).await.status,
+            400,
+            "{refused}"
+        );
     }
 }
 

@@ -122,9 +122,9 @@ impl Evaluation<'_> {
         };
         let options = Options { host, ..Options::default() };
         let outcome = match parsed {
-            Ok(templates) => templates
-                .run(template, data, &options)
-                .map_err(|e| format!("error executing template {template}: {e}")),
+            Ok(templates) => {
+                templates.run(template, data, &options).map_err(|e| format!("error executing template {template}: {e}"))
+            }
             Err(e) => Err(e.clone()),
         };
         outcome.unwrap_or_else(|e| {

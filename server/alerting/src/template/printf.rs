@@ -400,14 +400,23 @@ mod tests {
 
     #[test]
     fn parts_of_values() {
-        let pair = || Value::fields("template.Pair", vec![("Name", "Name", Value::text("a")), ("N", "N", Value::Int(7))]);
+        let pair =
+            || Value::fields("template.Pair", vec![("Name", "Name", Value::text("a")), ("N", "N", Value::Int(7))]);
         check("%v|%+v|%3v|%d", &[pair(), pair(), pair(), pair()], "{a 7}|{Name:a N:7}|{  a   7}|{%!d(string=a) 7}");
         check("%#v", &[pair()], "template.Pair{Name:\"a\", N:7}");
         check("%3v|%x|%q", &[(); 3].map(|()| Value::texts(["a", "b"])), "[  a   b]|[61 62]|[\"a\" \"b\"]");
         check("%+v|%+v|%+d", &[Value::Int(5), Value::Float(5.0), Value::Int(5)], "5|5|+5");
-        check("%d|%v", &[(); 2].map(|()| Value::list(ListKind::Any, vec![Value::Nil, Value::Int(1)])), "[<nil> 1]|[<nil> 1]");
+        check(
+            "%d|%v",
+            &[(); 2].map(|()| Value::list(ListKind::Any, vec![Value::Nil, Value::Int(1)])),
+            "[<nil> 1]|[<nil> 1]",
+        );
         let labels = || Value::text_map(MapKind::Labels, [("a", "b")]);
-        check("%d|%4t", &[labels(), labels()], "map[%!d(string=a):%!d(string=b)]|map[%!t(string=   a):%!t(string=   b)]");
+        check(
+            "%d|%4t",
+            &[labels(), labels()],
+            "map[%!d(string=a):%!d(string=b)]|map[%!t(string=   a):%!t(string=   b)]",
+        );
         check("%#U|%#U|%#q|%#q", &[Value::Int(0), Value::Int(97), Value::text("a\nb"), Value::text("a\tb")], QUOTABLE);
     }
 

@@ -10,8 +10,8 @@ use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
 use super::exec::Call;
 use super::humanize::{
-    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is,
-    to_float, to_time, upper,
+    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
+    to_time, upper,
 };
 use super::value::{ListKind, Map, MapKind, Safe, Struct, Value};
 use super::{Function, Functions, Param};

@@ -24,9 +24,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{
-    Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within,
-};
+use quiver_types::{Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.

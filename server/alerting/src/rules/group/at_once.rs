@@ -50,9 +50,8 @@ impl<'a> Writes<'a> {
             METRIC_NAME => matcher.matches(name),
             label => self.labels.get(label).is_none_or(|value| matcher.matches(value)),
         };
-        let reads_one = |selector: &Vec<Matcher>| {
-            self.names.iter().any(|name| selector.iter().all(|matcher| fits(matcher, name)))
-        };
+        let reads_one =
+            |selector: &Vec<Matcher>| self.names.iter().any(|name| selector.iter().all(|matcher| fits(matcher, name)));
         selectors.iter().any(reads_one)
     }
 
