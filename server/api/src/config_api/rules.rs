@@ -6,8 +6,8 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::RULES;
-use quiver_config::{Entity, Op, Problem, Result, System};
-use serde_json::{Value, json};
+use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
+use serde_json::{Map, Value, json};
 
 use super::detection::only_members;
 use super::{Answer, Ask, special_at};
@@ -29,10 +29,25 @@ fn free_name(name: &str, taken: &[String]) -> String {
     copies.find(|copy| !taken.contains(copy)).unwrap_or_default()
 }
 
+/// Warns of a rule whose name, expression and labels another one of its group has: it is taken, as Prometheus takes it.
+pub(super) async fn stands_twice(ask: &Ask, rule: &Map<String, Value>) -> Option<String> {
+    let parameter = |name: &str| (name.to_owned(), text(rule, name).to_owned());
+    let parameters: Vec<(String, String)> = ["namespace", "group", "name"].map(parameter).into();
+    let query = ListQuery::parse(&RULES, &parameters, &[]).ok()?;
+    // The change is made, whether or not this can be read.
+    let page = ask.config.list(&ask.place, &query, &ask.caller).await.ok()?;
+    let same = |other: &Map<String, Value>| {
+        other.get("id") != rule.get("id")
+            && ["expr", "language", "labels"].iter().all(|field| other.get(*field) == rule.get(*field))
+    };
+    let told = "another rule of the group has the same name, expression and labels";
+    page.items.iter().any(same).then(|| told.to_owned())
+}
+
 fn clone<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        let asked = if ask.body.is_empty() { serde_json::Map::new() } else { ask.object()? };
+        let asked = if ask.body.is_empty() { Map::new() } else { ask.object()? };
         only_members(&asked, &["name", "namespace", "group", "enabled"])?;
         let from = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let mut body = from.body.clone();
