@@ -4,6 +4,7 @@
 //! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
 //! changes, and the time of the service each few seconds.
 
+mod cycle;
 mod records;
 mod remember;
 mod runner;
@@ -35,7 +36,7 @@ pub struct RuleSettings {
     pub resend_delay_ms: Millis,
     /// How long alerts of a rule that fails are kept alive.
     pub error_hold_ms: Millis,
-    /// Groups that are evaluated at once.
+    /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
     pub concurrent_max: usize,
     /// What templates are told.
     pub setting: Setting,
@@ -61,7 +62,7 @@ pub struct Asker {
 /// Makes engines: queries with the rights and bounds of a group, and writing.
 pub trait Engines: Send + Sync + std::fmt::Debug {
     /// Makes the engine of one evaluation.
-    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send>;
+    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync>;
 }
 
 /// A group and where it comes from.
@@ -214,6 +215,10 @@ impl Rules {
     fn slot(&self, source: Source) -> Slot {
         let mut group = Group::new(source.group.clone(), self.settings.interval_ms);
         self.memory.restore(&source.file, &mut group, self.clock.now_ms());
+        // Groups that come later begin anew: what others write under the same names is theirs.
+        if self.memory.is_new() && self.stop.lock().is_none() {
+            group.adopt();
+        }
         let view = Arc::new(ArcSwap::from_pointee(GroupView {
             file: source.file.clone(),
             group,
@@ -296,7 +301,7 @@ impl Rules {
     }
 
     /// Makes an engine for a group that does not run.
-    pub fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+    pub fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
         self.engines.engine(asker)
     }
 

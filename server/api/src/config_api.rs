@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, header};
-use quiver_config::families::{FAMILIES, ROUTES};
+use quiver_config::families::{FAMILIES, ROUTES, RULES};
 use quiver_config::{
     Begun, Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind,
     Result, System,
@@ -29,6 +29,7 @@ mod deploy;
 mod detection;
 mod extraction;
 mod many;
+mod old_matchers;
 mod policy;
 mod policy_revisions;
 mod processes;
@@ -461,8 +462,9 @@ impl Ask {
     /// The entity as it is after a change.
     async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
-        let body = Value::Object(self.config.shown(self.place.family, after).await?);
-        Ok(Answer { status, etag: Some(after.etag()), ..Answer::ok(body) })
+        let shown = self.config.shown(self.place.family, after).await?;
+        let warning = if self.place.family.name == RULES.name { rules::stands_twice(self, &shown).await } else { None };
+        Ok(Answer { status, etag: Some(after.etag()), warning, ..Answer::ok(Value::Object(shown)) })
     }
 
     async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {

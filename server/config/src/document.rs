@@ -2,8 +2,8 @@
 
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt;
 use quiver_database::{Connection, Database, Row, Statement, statement};
@@ -154,6 +154,8 @@ pub struct Config {
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
+    /// The id that was made last.
+    pub(crate) last_id: Arc<Mutex<u128>>,
 }
 
 impl fmt::Debug for Config {
@@ -215,6 +217,7 @@ impl Config {
             revision,
             lost_ms: Arc::default(),
             jobs: Arc::default(),
+            last_id: Arc::default(),
         };
         config.fill_sort_texts().await?;
         config.fill_values().await?;

@@ -346,7 +346,7 @@ settings! {
         policy: String = "\"\"";
         /// Interval of rule groups that name none.
         evaluation_interval: Span = "\"1m\"";
-        /// Rule groups that are evaluated at once; others wait.
+        /// Rule groups that are evaluated at once; others wait. Rules of a group that run beside its first one count, too.
         concurrent_max: usize = "16";
         /// Elements that one rule may have in its result; a rule with more fails.
         results_max: u64 = "100000";

@@ -5,7 +5,7 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask, csv, only_members, yaml};
+use super::{Answer, Ask, csv, old_matchers, only_members, yaml};
 
 /// What an export says of its form.
 const FORMAT: &str = "quiver/1";
@@ -190,6 +190,7 @@ impl Ask {
         if self.place.family.name == RESOURCES.name {
             self.with_keys(&mut items).await?;
         }
+        old_matchers::rewrite(&mut items, self.place.family)?;
         let config = &self.config;
         let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
         self.acts().await;
