@@ -16,6 +16,7 @@ use crate::guard::is_forwarded;
 use crate::identity::{Identities, Meter, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
+use crate::otlp_grpc::come_back;
 use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
@@ -181,15 +182,9 @@ impl Coming<'_> {
         let path = self.uri.path();
         let of_type = |kind: &'static str| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let kind = match no {
-            No::Token(TokenError::TooMany(_)) => ErrorKind::LimitExceeded,
-            No::Token(_) => ErrorKind::Unauthenticated,
-            No::Right(_) => ErrorKind::Forbidden,
-        };
         let named = format!("{code}: {detail}");
         if content_type.starts_with(b"application/grpc") || path.starts_with("/opentelemetry.proto.") {
-            let code = if kind == ErrorKind::Forbidden { Code::PermissionDenied } else { Code::Unauthenticated };
-            return Status::new(code, named).into_http::<axum::body::Body>();
+            return grpc_status(no, &named).into_http::<axum::body::Body>();
         }
         let otlp = path.starts_with("/v1/") || path.starts_with("/insert/opentelemetry/");
         if otlp || path.starts_with("/metrics-api/otlp/") || path.starts_with("/metrics-api/api/v1/otlp/") {
@@ -198,12 +193,20 @@ impl Coming<'_> {
             return (status, kind, status_message(&refused_as(no, named), json)).into_response();
         }
         if path.starts_with("/metrics-api/") {
-            let kind = if status == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
+            let kind = match status {
+                StatusCode::FORBIDDEN => "forbidden",
+                StatusCode::TOO_MANY_REQUESTS => "unavailable",
+                _ => "unauthorized",
+            };
             let body = json!({"status": "error", "errorType": kind, "error": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
         if path.starts_with("/realms/") {
-            let error = if status == StatusCode::FORBIDDEN { "insufficient_scope" } else { "invalid_token" };
+            let error = match status {
+                StatusCode::FORBIDDEN => "insufficient_scope",
+                StatusCode::TOO_MANY_REQUESTS => "slow_down",
+                _ => "invalid_token",
+            };
             let body = json!({"error": error, "error_description": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
@@ -212,6 +215,16 @@ impl Coming<'_> {
         }
         let body = refused::body(status, code, detail, self.info.id());
         (status, of_type("application/problem+json"), body).into_response()
+    }
+}
+
+/// A status of gRPC. Who came too often is told when to come back, as senders of OTLP want it, and that who it is was not
+/// the matter: a sender drops what it is refused for that.
+fn grpc_status(no: &No, text: &str) -> Status {
+    match no {
+        No::Token(TokenError::TooMany(after_s)) => come_back(text, *after_s),
+        No::Token(_) => Status::new(Code::Unauthenticated, text),
+        No::Right(_) => Status::new(Code::PermissionDenied, text),
     }
 }
 
