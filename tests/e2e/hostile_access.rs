@@ -328,6 +328,12 @@ async fn bodies_that_are_none() {
             assert!(got.1["code"].is_string(), "{path} {what}: {}", got.2);
         }
     }
+    let none = Raw::new("POST", INTROSPECT).body(FORM, "token=x").send(&server).await;
+    wrong.hold("introspection by nobody", &none, (&[401], "INVALID_CLIENT"));
+    for query in ["", "?id_token_hint=a&id_token_hint=b", "?id_token_hint=%zz", "?id_token_hint=%ff", "?id_token_hint=x"] {
+        let got = Raw::new("GET", &format!("{LOGOUT}{query}")).send(&server).await;
+        wrong.hold(&format!("logout{query}"), &got, (&[400], "INVALID_REQUEST"));
+    }
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     let nested =
         |depth: usize| format!("{{\"name\":\"a\",\"labels\":{}1{}}}", "{\"a\":".repeat(depth), "}".repeat(depth));

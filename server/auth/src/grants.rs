@@ -297,6 +297,10 @@ impl Auth {
         authorization: Option<&[u8]>,
         request: Request<'_>,
     ) -> Result<Value, Refused> {
+        // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
+        if authorization.is_none() && form.get("client_id").is_none() {
+            return Err(Refused::client());
+        }
         self.confidential(form, authorization, request)?;
         let token = form.need("token")?;
         let inactive = json!({"active": false});

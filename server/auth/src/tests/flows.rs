@@ -192,7 +192,12 @@ async fn introspection_revocation_logout() {
     assert_eq!(ask(&token["refresh_token"]).await["active"], true);
     assert_eq!(ask(&json!("nonsense")).await, json!({"active": false}));
     let form = Form::parse(b"token=x").unwrap();
-    assert_eq!(fx.auth.introspect(&form, None, request()).await.unwrap_err().error, "invalid_request");
+    let nobody = fx.auth.introspect(&form, None, request()).await.unwrap_err();
+    assert_eq!((nobody.error, nobody.status), ("invalid_client", 401));
+    let ui = Form::parse(b"token=x&client_id=ui").unwrap();
+    assert_eq!(fx.auth.introspect(&ui, None, request()).await.unwrap_err().error, "invalid_client");
+    let nothing = fx.auth.introspect(&Form::parse(b"").unwrap(), Some(client.as_bytes()), request()).await;
+    assert_eq!(nothing.unwrap_err().error, "invalid_request");
     let form = Form::parse(format!("token={}", token["refresh_token"].as_str().unwrap()).as_bytes()).unwrap();
     assert!(fx.auth.revoke(&form, request()).await.unwrap().is_some());
     assert!(fx.auth.revoke(&form, request()).await.is_ok(), "again is no error");
