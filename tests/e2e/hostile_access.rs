@@ -8,7 +8,8 @@ use quiver_tests::socket::{exchange, status};
 use serde_json::{Value, json};
 
 use crate::configuration::{families, numbered};
-use crate::identity::{PASSWORD, bearer, login, with_password};
+use crate::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use crate::olap_spans;
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 const INTROSPECT: &str = "/realms/platform/protocol/openid-connect/token/introspect";
@@ -289,6 +290,55 @@ async fn tokens_that_are_none() {
         }
     }
     wrong.none();
+}
+
+/// Refusals that a handler finds say what they lack as those at the door do.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_behind_the_door_challenge_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (server, admin) = start(dir.path()).await;
+    let path = "/platform-api/rbac/me/password";
+    let body = json!({"currentPassword": "x", "newPassword": PASSWORD}).to_string();
+    let change = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", JSON)];
+        let answer = server.send("PUT", path, &headers, body.clone().into_bytes()).await;
+        let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+        (answer.status, answer.json()["code"].clone(), text("www-authenticate"), text("retry-after"))
+    };
+    let realm = "Bearer realm=\"platform\"";
+    let invalid = format!("{realm}, error=\"invalid_token\"");
+    // The last one is `admin:no`.
+    for (who, code, challenge) in [
+        ("", "TOKEN_MISSING", realm),
+        ("Bearer x", "TOKEN_INVALID", &*invalid),
+        ("Basic YWRtaW46bm8=", "TOKEN_INVALID", &*invalid),
+    ] {
+        let (status, said, asked, _) = change(who).await;
+        assert_eq!((status, &said, &*asked), (401, &json!(code), challenge), "{who}");
+    }
+    // A key is let in and may not; neither may who sees nothing of a trace.
+    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
+    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
+    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
+    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
+    let key = format!("Bearer {}", key["key"].as_str().expect("a key"));
+    let lacks = format!("{realm}, error=\"insufficient_scope\"");
+    let (status, said, asked, _) = change(&key).await;
+    assert_eq!((status, &said, &asked), (403, &json!("FORBIDDEN"), &lacks));
+    olap_spans::fill(&server, &[("authorization", &key)]).await;
+    user(&server, &admin, "stranger", "viewer", json!(["elsewhere"])).await;
+    let stranger = bearer(&login(&server, "stranger", PASSWORD).await);
+    let path = format!("/platform-api/traces/{}/otlp", "a".repeat(32));
+    let hidden = server.get_as(&path, &[("authorization", &stranger)]).await;
+    let asked = hidden.headers.get("www-authenticate").and_then(|v| v.to_str().ok());
+    assert_eq!((hidden.status, asked), (403, Some(&*lacks)), "{}", hidden.text());
+    // Who guesses hears how long to wait.
+    let mut last = change("Basic YWRtaW46bm8=").await;
+    for _ in 0..8 {
+        last = change("Basic YWRtaW46bm8=").await;
+    }
+    assert_eq!((last.0, &last.1), (429, &json!("RATE_LIMITED")));
+    assert!(last.3.parse::<u64>().is_ok_and(|after_s| after_s >= 1), "{last:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -157,19 +157,13 @@ impl Coming<'_> {
         let path = self.uri.path();
         let mut response = self.body(status, code, &detail, &no);
         let headers = response.headers_mut();
-        let bearer = match &no {
-            No::Token(TokenError::Missing) => r#"Bearer realm="platform""#,
-            No::Token(TokenError::Expired) => {
-                r#"Bearer realm="platform", error="invalid_token", error_description="The access token expired""#
-            }
-            No::Token(TokenError::Invalid) => r#"Bearer realm="platform", error="invalid_token""#,
-            No::Token(TokenError::TooMany(after_s)) => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
-                return response;
-            }
-            No::Right(_) => r#"Bearer realm="platform", error="insufficient_scope""#,
-        };
-        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(bearer));
+        if let No::Token(TokenError::TooMany(after_s)) = &no {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
+            return response;
+        }
+        if let Some(bearer) = refused::challenge(code) {
+            headers.append(header::WWW_AUTHENTICATE, bearer);
+        }
         let basic = need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, No::Token(TokenError::Missing));
         if basic {
             headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Basic realm="platform""#));
