@@ -178,6 +178,51 @@ async fn wrong_passwords_look_alike() {
     fx.token(&form("ann", "correct+horse+battery")).await.unwrap();
 }
 
+/// Who guesses at servers in turn gets no further than at one, and a success anywhere is one everywhere.
+#[tokio::test]
+async fn servers_tell_each_other_of_guesses() {
+    let fx = fixture().await;
+    let other = open(&fx.pool, &fx.clock, AuthSettings::default(), None).await;
+    other.set_directory(Directory::new(fx.accounts.clone()));
+    let ask = async |auth: &Auth, password: &str| {
+        let form = format!("grant_type=password&client_id=ui&username=ann&password={password}");
+        auth.token(&Form::parse(form.as_bytes()).unwrap(), None, request()).await.map_or_else(|no| no.status, |_| 200)
+    };
+    let right = "correct+horse+battery";
+    let exchange = async || {
+        for auth in [&fx.auth, &other, &fx.auth] {
+            auth.look().await.unwrap();
+        }
+    };
+    exchange().await;
+    for auth in [&fx.auth, &other] {
+        for _ in 0..3 {
+            assert_eq!(ask(auth, "wrong").await, 401);
+        }
+    }
+    assert_eq!(ask(&other, right).await, 200, "neither knows of more than three");
+    fx.pass_s(1);
+    for _ in 0..3 {
+        assert_eq!(ask(&other, "wrong").await, 401);
+    }
+    exchange().await;
+    for _ in 0..2 {
+        // What failed before the success elsewhere is forgotten: there are three failures, then four.
+        assert_eq!(ask(&fx.auth, "wrong").await, 401);
+        exchange().await;
+    }
+    for auth in [&fx.auth, &other] {
+        assert_eq!(ask(auth, right).await, 429, "three there and two here");
+    }
+    fx.pass_s(2);
+    assert_eq!(ask(&fx.auth, right).await, 200);
+    exchange().await;
+    for _ in 0..4 {
+        assert_eq!(ask(&other, "wrong").await, 401);
+    }
+    assert_eq!(ask(&other, right).await, 200, "four are free");
+}
+
 #[tokio::test]
 async fn introspection_revocation_logout() {
     let fx = fixture().await;
