@@ -302,6 +302,8 @@ async fn proxies_that_are_believed() {
     assert_eq!(ask(&server, me, &key, &[]).await.status, 401);
     assert_eq!(server.get("/metrics").await.status, 200);
     assert_eq!(server.get_as("/metrics", &[("x-forwarded-for", "127.0.0.1")]).await.status, 401, "not by a proxy");
+    let some = ask(&server, "/metrics", &key, &[("x-forwarded-for", "192.0.2.7")]).await;
+    assert_eq!((some.status, &some.json()["required"]), (403, &json!("{view, system, *}")), "figures of all services");
     // Who is not told to believe does not.
     let server = Server::start(other.path(), &options("on")).await;
     let own = json!(format!("http://{}/realms/platform", server.http));

@@ -191,6 +191,10 @@ async fn tokens_and_refusals() {
     check("POST", "/admin/flush", "", false, "token").await;
     check("GET", "/not/there", "", false, "token").await;
     check("POST", "/v1/logs", "application/json", true, r#""code":16"#).await;
+    // Where pages would be anybody may hear that there are none.
+    for path in ["/", "/ui/", "/ui/a.js"] {
+        assert_eq!(server.get_as(path, &[("authorization", "Bearer x")]).await.status, 404, "{path}");
+    }
     check("POST", "/insert/jsonline", "", true, "token").await;
     check("GET", "/realms/platform/protocol/openid-connect/userinfo", "", false, "invalid_token").await;
     let grpc = server

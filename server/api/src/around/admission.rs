@@ -73,8 +73,8 @@ impl Coming<'_> {
         // What is not there is said to those only who may know.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
-            // All of the token service is public but what its own routes ask for.
-            None if self.uri.path().starts_with("/realms/") => Some(Need::Public),
+            // All of the token service is public but what its own routes ask for; so are pages, where there are any.
+            None if is_public(self.uri.path()) => Some(Need::Public),
             None => Some(Need::Anyone),
         };
         self.identify(identities, need, clock).await.map_err(|no| self.refusal(no, need))
@@ -229,6 +229,11 @@ fn refused_as(no: &No, text: String) -> Error {
         No::Right(_) => ErrorKind::Forbidden,
     };
     Error::new(kind, text)
+}
+
+/// Whether anybody may hear that nothing is at a path.
+fn is_public(path: &str) -> bool {
+    path == "/" || path == "/ui" || path.starts_with("/ui/") || path.starts_with("/realms/")
 }
 
 /// Whether a path is one of a search engine's.
