@@ -100,9 +100,11 @@ impl Auth {
         };
         if client != UI {
             // Whether there is such a client is said to nobody who does not know its secret.
-            let known = form.get("client_secret").is_some() || authorization.is_some();
-            let known = known && self.confidential(form, authorization, request).is_ok();
-            return Err(if known { Refused::unauthorized_client() } else { Refused::client() });
+            if authorization.is_none() {
+                form.get("client_secret").ok_or_else(Refused::client)?;
+                self.confidential(form, None, request)?;
+            }
+            return Err(Refused::unauthorized_client());
         }
         let (name, password) = (form.need("username")?, form.need("password")?);
         let failed = |reason, subject: Option<String>| Happened {

@@ -136,6 +136,16 @@ async fn clients() {
     check("grant_type=password&username=ann&password=x", Some(&encoded), "unauthorized_client", 400).await;
     check("grant_type=password&client_id=ui&username=ann", None, "invalid_request", 400).await;
     check("grant_type=password&client_id=other&username=ann&password=x", None, "invalid_client", 401).await;
+    // A secret that is shown here is guessed as anywhere else.
+    let other = "grant_type=password&client_id=agent&username=ann&password=x&client_secret=";
+    check(&format!("{other}a%3Ab%2Fc"), None, "unauthorized_client", 400).await;
+    check("grant_type=password&client_id=agent&username=ann&password=x", None, "invalid_client", 401).await;
+    for _ in 0..5 {
+        check(&format!("{other}wrong"), None, "invalid_client", 401).await;
+    }
+    check(&format!("{other}wrong"), None, "slow_down", 429).await;
+    fx.pass_s(2);
+    check(&format!("{other}a%3Ab%2Fc"), None, "unauthorized_client", 400).await;
     check("grant_type=authorization_code", None, "unsupported_grant_type", 400).await;
     check("username=ann", None, "invalid_request", 400).await;
     check("grant_type=refresh_token&client_id=ui", None, "invalid_request", 400).await;
