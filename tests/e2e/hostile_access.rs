@@ -332,6 +332,12 @@ async fn refusals_behind_the_door_challenge_too() {
     let hidden = server.get_as(&path, &[("authorization", &stranger)]).await;
     let asked = hidden.headers.get("www-authenticate").and_then(|v| v.to_str().ok());
     assert_eq!((hidden.status, asked), (403, Some(&*lacks)), "{}", hidden.text());
+    // What no right would change does not ask for one.
+    let me = server.get_as("/platform-api/rbac/me", &[("authorization", &admin)]).await.json();
+    let own = format!("/platform-api/rbac/users/{}", me["subject"]["id"].as_str().expect("an id"));
+    let last = server.send("DELETE", &own, &[("authorization", &admin)], Vec::new()).await;
+    assert_eq!((last.status, &last.json()["code"]), (403, &json!("LAST_ADMIN")));
+    assert!(!last.headers.contains_key("www-authenticate"));
     // Who guesses hears how long to wait.
     let mut last = change("Basic YWRtaW46bm8=").await;
     for _ in 0..8 {

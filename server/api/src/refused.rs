@@ -58,10 +58,15 @@ pub(crate) fn challenge(code: &str) -> Option<HeaderValue> {
     }))
 }
 
+/// Marks an answer of 403 that no right would change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forever;
+
 /// Adds it to the answer of a handler that found a right lacking.
 pub(crate) fn challenged(mut response: Response) -> Response {
-    let bare = response.status() == StatusCode::FORBIDDEN && !response.headers().contains_key(header::WWW_AUTHENTICATE);
-    if let Some(value) = challenge("FORBIDDEN").filter(|_| bare) {
+    let told = response.headers().contains_key(header::WWW_AUTHENTICATE);
+    let lacks = response.status() == StatusCode::FORBIDDEN && response.extensions().get::<Forever>().is_none();
+    if let Some(value) = challenge("FORBIDDEN").filter(|_| lacks && !told) {
         response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
     }
     response

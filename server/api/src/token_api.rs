@@ -238,7 +238,13 @@ async fn logout_by_link(State(state): State<Arc<AppState>>, RawQuery(query): Raw
         return refused(&Refused::request("Missing parameter: id_token_hint"));
     };
     match identities.auth.end_of_hint(hint, &identities.issuer_here()).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+        Ok(happened) => {
+            if let Some(happened) = happened {
+                let origin = RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default();
+                identities.note(happened, &origin).await;
+            }
+            StatusCode::NO_CONTENT.into_response()
+        }
         Err(no) => refused(&no),
     }
 }

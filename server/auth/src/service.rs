@@ -333,14 +333,14 @@ impl Auth {
         Ok(claims)
     }
 
-    /// The session in an id token of ours, however old.
-    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<String> {
+    /// The session in an id token of ours, however old, and whose it is.
+    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<(String, String)> {
         let parts = Parts::read(token).ok()?;
         let key = self.keys.verifier(&parts.kid, self.clock.now_ms())?;
         let said = parts.signed_by(token, &key)?;
         let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
         let ours = text("iss") == Some(issuer) && text("typ") == Some("ID");
-        text("sid").filter(|_| ours).map(str::to_owned)
+        Some((text("sid").filter(|_| ours)?.to_owned(), text("sub")?.to_owned()))
     }
 
     /// Waits for what is worth keeping of those who came by, and takes it.

@@ -70,7 +70,8 @@ async fn a_reused_refresh_token_ends_its_session() {
     let third = fx.refresh(&text(&second), "").await.unwrap();
     // The grace does not reach back two generations.
     let error = fx.refresh(&text(&first), "").await.unwrap_err();
-    assert_eq!((error.error, error.happened.as_ref().unwrap().action), ("invalid_grant", "REFRESH_REUSE"));
+    let happened = error.happened.as_ref().unwrap();
+    assert_eq!((error.error, happened.action, &*happened.name), ("invalid_grant", "REFRESH_REUSE", "ann"));
     assert_eq!(fx.refresh(&text(&third), "").await.unwrap_err().error, "invalid_grant");
     assert_eq!(fx.bearer(&third["access_token"]).await.unwrap_err(), TokenError::Invalid, "the session is over");
     // Too late for the grace.
@@ -262,9 +263,19 @@ async fn introspection_revocation_logout() {
     let grant = "grant_type=client_credentials&client_id=agent&client_secret=a%3Ab%2Fc";
     let (own, other) = (fx.token(grant).await.unwrap(), fx.token(grant).await.unwrap());
     let form = Form::parse(format!("token={}", own["access_token"].as_str().unwrap()).as_bytes()).unwrap();
-    for _ in 0..2 {
-        fx.auth.revoke(&form, request()).await.unwrap();
+    for said in [Some(("LOGOUT", "agent", "serviceAccount:s1")), None] {
+        let happened = fx.auth.revoke(&form, request()).await.unwrap();
+        let happened = happened.as_ref().map(|h| (h.action, &*h.name, h.subject.as_deref().unwrap()));
+        assert_eq!(happened, said, "once");
         assert_eq!(fx.bearer(&own["access_token"]).await.unwrap_err(), TokenError::Invalid);
+    }
+    // An id token ends its session as well, which is noted once, too.
+    let hinted = fx.login("&scope=openid").await;
+    let hint = hinted["id_token"].as_str().unwrap();
+    for said in [Some(("LOGOUT", "ann", "user:u1")), None] {
+        let happened = fx.auth.end_of_hint(hint, ISSUER).await.unwrap();
+        assert_eq!(happened.as_ref().map(|h| (h.action, &*h.name, h.subject.as_deref().unwrap())), said);
+        assert_eq!(fx.bearer(&hinted["access_token"]).await.unwrap_err(), TokenError::Invalid);
     }
     assert_eq!(ask(&own["access_token"]).await, json!({"active": false}));
     assert_eq!(ask(&other["access_token"]).await["active"], true);
