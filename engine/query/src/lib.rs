@@ -49,7 +49,7 @@ pub use logs::LogTables;
 pub use names::Names;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
-pub use running::{Asked, Observer, Phase, Query, Running, TEXT_BYTES_MAX};
+pub use running::{Asked, Observer, Permit, Phase, Query, Running, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
 pub use underway::{Held, Underway};

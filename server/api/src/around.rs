@@ -19,6 +19,7 @@ use crate::families::family_of;
 use crate::guard::{Asking, refused};
 use crate::identity::Meter;
 use crate::live::LiveSettings;
+use crate::refused::challenged;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
 use crate::state::AppState;
@@ -92,7 +93,8 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            info.scope(next.run(request)).instrument(span).await
+            let response = info.scope(next.run(request)).instrument(span).await;
+            if state.is_enforced() { challenged(response) } else { response }
         }
     };
     sent.tell_refused(&state, &mut response);

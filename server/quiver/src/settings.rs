@@ -83,8 +83,8 @@ settings! {
         /// Connections at once, of all ports together; fewer where the limit of open files leaves no room for them. Those
         /// beyond get 503.
         connections_max: usize = "20000";
-        /// Largest head of a request: request line, names and values of headers.
-        head_max: Size = "\"16KiB\"";
+        /// Largest head of a request: request line, names and values of headers. A token has up to 16 KiB of it.
+        head_max: Size = "\"32KiB\"";
         /// How long a client may take to send a head; the first one counts from when it connected.
         header_timeout: Span = "\"10s\"";
         /// How long a connection may stay without a request.
