@@ -138,7 +138,7 @@ impl ListQuery {
     pub(crate) fn wants(&self, family: &Family, entity: &Map<String, Value>) -> bool {
         let text = |field: &str| entity.get(field).and_then(Value::as_str).unwrap_or_default().to_lowercase();
         let found = self.contains.as_ref().is_none_or(|q| {
-            [family.title, "name", "displayName", "description"].iter().any(|field| text(field).contains(q))
+            family.searched().iter().any(|field| text(field).contains(q))
         });
         found && self.filter.as_ref().is_none_or(|f| f.allows(entity))
     }
