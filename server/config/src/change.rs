@@ -16,6 +16,7 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 mod asked;
 mod draft;
+mod identity;
 mod links;
 mod restore;
 mod rows;
@@ -430,6 +431,7 @@ impl Work<'_> {
             hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
         }
         audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        self.follow_identity(family, before.as_ref(), &after).await?;
         Ok(Done { action, before, after: Some(after), changed: true })
     }
 

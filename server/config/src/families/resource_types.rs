@@ -54,7 +54,8 @@ pub const RESOURCE_TYPES: Family = Family {
     ..Family::BASE
 };
 
-fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
+/// The texts of a list.
+pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
     body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
