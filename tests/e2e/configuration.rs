@@ -80,6 +80,18 @@ async fn every_family_obeys_the_contract() {
         // Read, changed, put back, refused when stale.
         let same = call(&server, "GET", &one, &[("if-none-match", "\"1\"")], &Value::Null).await;
         assert_eq!(same.status, 304, "{path}");
+        // A proxy that packs answers makes tags weak.
+        let weak = call(&server, "GET", &one, &[("if-none-match", "\"7\", W/\"1\"")], &Value::Null).await;
+        assert_eq!((weak.status, weak.headers["etag"].as_bytes()), (304, &b"\"1\""[..]), "{path}");
+        // What stands twice, or names nothing, must not be read as something else.
+        for wrong in ["ids=a&ids=b", "ids=,", "ids=a,", "ids=a&dryRun=true&dryRun=false"] {
+            let answer = call(&server, "DELETE", &format!("{path}?{wrong}"), &[], &Value::Null).await;
+            assert_eq!(
+                (answer.status, answer.json()["code"].clone()),
+                (400, json!("INVALID_PARAMETER")),
+                "{path}?{wrong}"
+            );
+        }
         let patch = json!({"description": "changed", "labels": {"team": "shop"}});
         let patched = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
         assert_eq!((patched.status, patched.headers["etag"].as_bytes()), (200, &b"\"2\""[..]), "{}", patched.text());

@@ -48,10 +48,18 @@ impl Ask {
 
     /// `DELETE P?ids=a,b`.
     pub(super) async fn delete_by_ids(&self) -> Result<Answer> {
-        let ids = self.parameters.iter().find(|(key, _)| key == "ids").map(|(_, value)| value.as_str());
-        let ids = ids.filter(|ids| !ids.is_empty());
-        let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
-        self.deleted(ids.split(',').map(|id| id.trim().to_owned()).collect()).await
+        let ids = self.ids_asked()?;
+        self.deleted(ids).await
+    }
+
+    /// The ids that the parameter `ids` names: at least one, none of them empty.
+    pub(super) fn ids_asked(&self) -> Result<Vec<String>> {
+        let ids: Vec<String> =
+            self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id.trim().to_owned()).collect();
+        if ids.iter().any(String::is_empty) {
+            return Err(Problem::parameter("`ids` must name what is to be deleted"));
+        }
+        Ok(ids)
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {

@@ -86,9 +86,7 @@ async fn delete(ask: &Ask, ids: Vec<String>) -> Result<Answer> {
 /// `DELETE P?ids=a,b`.
 pub(super) async fn delete_by_ids(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&["ids"])?;
-    let ids = ask.parameter("ids")?.filter(|ids| !ids.is_empty());
-    let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
-    let ids: Vec<String> = ids.split(',').map(|id| id.trim().to_owned()).collect();
+    let ids = ask.ids_asked()?;
     bounded(ids.len(), "ids")?;
     delete(ask, ids).await
 }
