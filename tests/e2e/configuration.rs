@@ -74,6 +74,9 @@ async fn every_family_obeys_the_contract() {
         let again = call(&server, "POST", path, &[("idempotency-key", "one")], &numbered(&body, 1)).await;
         assert_eq!((again.status, again.headers["idempotency-replayed"].as_bytes()), (201, &b"true"[..]), "{path}");
         assert_eq!(again.json(), entity);
+        let named = [("idempotency-key", "no word")];
+        let wrong = call(&server, "POST", &format!("{path}?dryRun=true"), &named, &numbered(&body, 9)).await;
+        assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
         let twice = call(&server, "POST", &format!("{path}?dryRun=true"), &[], &numbered(&body, 1)).await;
         let expected = if REPEATED.contains(&path) { (201, Value::Null) } else { (409, json!("DUPLICATE")) };
         assert_eq!((twice.status, twice.json()["code"].clone()), expected, "{path}");

@@ -276,7 +276,7 @@ impl Ask {
 
     /// Answers; a POST that names itself is answered once.
     async fn answered(&self, run: BoxFuture<'_, Result<Answer>>) -> Answer {
-        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST && !self.dry_run);
+        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST);
         let Some(name) = name else {
             return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
         };
@@ -285,6 +285,9 @@ impl Ask {
             Ok(named) => named,
             Err(problem) => return Answer::of_problem(&problem),
         };
+        if self.dry_run {
+            return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
+        }
         match config.begin_named(&named).await {
             Ok(Begun::Fresh) => {}
             Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
