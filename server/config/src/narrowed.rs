@@ -151,8 +151,6 @@ impl Narrowed {
     /// What the index knows of a filter, of the text that `q` looks for, and of what rights let a caller see.
     pub(crate) fn of(filter: Option<&Filter>, contains: Option<&str>, place: &Place, caller: &Caller) -> Option<Self> {
         let wanted = filter.and_then(|filter| filter.narrowed(place));
-        // Every text contains the empty one.
-        let contains = contains.filter(|text| !text.is_empty());
         let found = contains.and_then(|text| worded(place, text));
         let sees_all = place.family.shows_all(caller);
         let seen = if sees_all { None } else { Self::seen(place, caller) };

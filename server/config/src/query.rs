@@ -64,7 +64,8 @@ impl ListQuery {
                 "cursor" => cursor = Some(value),
                 "sort" => query.sort = sort(family, value)?,
                 "filter" => all.push(filter::parse(value)?),
-                "q" => query.contains = Some(value.to_lowercase()),
+                // All texts contain an empty one.
+                "q" => query.contains = Some(value.to_lowercase()).filter(|text| !text.is_empty()),
                 "fields" => query.fields = Some(paths(family, value)?),
                 "count" => query.count = flag("count", value)?,
                 path if family.can_be_read(path) => match any.iter_mut().find(|(p, _)| p == path) {
