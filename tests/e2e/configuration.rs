@@ -175,6 +175,17 @@ async fn parameters_and_members_that_nobody_knows() {
         let answer = call(&server, "POST", &operation, &[], &body).await;
         assert_eq!((answer.status, &answer.json()["errors"][0]["field"]), (422, &json!(field)), "{operation}");
     }
+    // A filter that finds nothing leaves nothing to do.
+    for (operation, done) in [("bulk-delete", "deleted"), ("bulk-update", "updated")] {
+        let mut body = json!({"filter": "key eq \"none\""});
+        if operation == "bulk-update" {
+            body["patch"] = json!({"description": "x"});
+        }
+        let answer = call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await;
+        assert_eq!((answer.status, answer.json()), (200, json!({done: [], "failed": []})), "{operation}");
+        body["filter"] = json!("");
+        assert_eq!(call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await.status, 422);
+    }
     let paged = call(&server, "POST", &format!("{path}/import?limit=1"), &[], &import("quiver/1")).await;
     assert_eq!(paged.status, 400, "{}", paged.text());
     // What may be deleted is asked only where something is.

@@ -17,7 +17,7 @@ use crate::problem::{Problem, ProblemKind, Result};
 mod asked;
 mod draft;
 mod identity;
-mod links;
+pub(crate) mod links;
 mod restore;
 mod rows;
 mod wholes;
