@@ -10,6 +10,7 @@ mod alerting_settings;
 mod apdex_thresholds;
 mod attributes;
 mod bindings;
+mod ci_below;
 mod ci_classes;
 mod detection_rules;
 mod extraction_rules;

@@ -1,7 +1,7 @@
 //! Keys of resources follow from what makes identity.
 
 use super::*;
-use crate::families::{RESOURCE_TYPES, RESOURCES};
+use crate::families::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES, RESOURCES};
 
 async fn keys(fx: &Fixture) -> Vec<String> {
     let page = fx.list(&RESOURCES, &[("sort", "id")]).await.unwrap();
@@ -64,4 +64,46 @@ async fn keys_follow_attributes() {
     assert_eq!(wrong.errors[0].field, "/key");
     change(json!({"key": "c", "attributes": {"serial": "c"}})).await.unwrap();
     assert_eq!(keys(&fx).await, ["c"]);
+}
+
+/// What a class says is said of what stands below it, too.
+#[tokio::test]
+async fn classes_contradict_nothing_below() {
+    let fx = fixture().await;
+    let class = async |key: &str, more: Value| {
+        let mut body = map(json!({"key": key, "name": key}));
+        body.extend(map(more));
+        fx.create(&CI_CLASSES, Value::Object(body)).await
+    };
+    let top = class("top", json!({"attributes": [{"key": "os"}]})).await.unwrap();
+    let below = class("below", json!({"parentId": top.id})).await.unwrap();
+    let body = json!({"classId": below.id, "key": "sub", "name": "sub", "attributes": [{"key": "rack"}]});
+    let sub = fx.create(&CI_SUBCLASSES, body).await.unwrap();
+    let body = json!({"key": "kind", "name": "kind", "ciSubclassId": sub.id, "identityKeys": ["os"],
+        "attributes": [{"key": "own"}]});
+    let kind = fx.create(&RESOURCE_TYPES, body).await.unwrap();
+    let check = async |family: &'static Family, id: &str, change: Value, field: &str| {
+        let problem = fx.op(family, patch(id, change)).await.unwrap_err();
+        assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (field, "INVALID_VALUE"));
+    };
+    let attributes = |key: &str, of: &str| json!({"attributes": [{"key": "os"}, {"key": key, "type": of}]});
+    check(&CI_CLASSES, &top.id, attributes("rack", "int"), "/attributes").await;
+    check(&CI_CLASSES, &below.id, attributes("own", "bool"), "/attributes").await;
+    // The type is known by it.
+    check(&CI_CLASSES, &top.id, json!({"attributes": []}), "/attributes").await;
+    check(&CI_CLASSES, &below.id, json!({"parentId": null}), "/parentId").await;
+    let other = class("other", json!({"attributes": [{"key": "os"}, {"key": "own", "type": "int"}]})).await.unwrap();
+    check(&CI_SUBCLASSES, &sub.id, json!({"classId": other.id}), "/classId").await;
+    // Those below a class count as deep as it is.
+    let mut deep = class("1", json!({})).await.unwrap();
+    for n in 2..8 {
+        deep = class(&n.to_string(), json!({"parentId": deep.id})).await.unwrap();
+    }
+    check(&CI_CLASSES, &top.id, json!({"parentId": deep.id}), "/parentId").await;
+    // What contradicts nothing is taken, and nothing is stuck.
+    fx.op(&CI_CLASSES, patch(&top.id, attributes("rack", "string"))).await.unwrap();
+    fx.op(&RESOURCE_TYPES, patch(&kind.id, json!({"icon": "x"}))).await.unwrap();
+    let none = json!({"attributes": [{"key": "a", "enum": ["x"], "default": "y"}]});
+    let problem = class("wrong", none).await.unwrap_err();
+    assert_eq!(problem.errors[0].field, "/attributes/0/default");
 }
