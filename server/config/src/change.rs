@@ -18,7 +18,8 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 mod asked;
 mod draft;
-mod links;
+mod identity;
+pub(crate) mod links;
 mod restore;
 mod rows;
 mod wholes;
@@ -440,6 +441,7 @@ impl Work<'_> {
             hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
         }
         audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        self.follow_identity(family, before.as_ref(), &after).await?;
         Ok(Done { action, before, after: Some(after), changed: true })
     }
 

@@ -165,11 +165,11 @@ impl fmt::Debug for Config {
 }
 
 /// An entry of a page, greatest last, so that a heap gives up the last one first.
-struct Ranked {
-    query: Arc<ListQuery>,
-    keys: Vec<Value>,
-    id: String,
-    entity: Map<String, Value>,
+pub(crate) struct Ranked {
+    pub(crate) query: Arc<ListQuery>,
+    pub(crate) keys: Vec<Value>,
+    pub(crate) id: String,
+    pub(crate) entity: Map<String, Value>,
 }
 
 impl Ord for Ranked {
@@ -315,9 +315,9 @@ impl Config {
         found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
     }
 
-    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
-    /// index has the order or what the filter looks for. What remains for the whole family are texts within others, and
-    /// orders by several fields.
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that
+    /// are read, where an index has the first field of the order or what the filter looks for. What remains for the whole
+    /// family are filters and orders by what no index has: parts of objects, free texts, numbers of versions.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
@@ -326,15 +326,19 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let narrowed = Narrowed::of(query.filter.as_ref(), place, caller);
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller);
             let rare = match &narrowed {
                 Some(narrowed) => self.rare(narrowed).await?,
                 None => None,
             };
-            if rare.is_none()
-                && let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed.as_ref()).await?
-            {
-                return Ok(page);
+            if rare.is_none() {
+                let narrowed = narrowed.as_ref();
+                if let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed).await? {
+                    return Ok(page);
+                }
+                if let Some(page) = self.page_by_groups(place, query, caller, &beside, narrowed).await? {
+                    return Ok(page);
+                }
             }
             rare.or(narrowed).as_ref().map(Narrowed::condition).unwrap_or_default()
         };

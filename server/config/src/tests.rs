@@ -15,6 +15,7 @@ use crate::*;
 mod contract;
 mod model;
 mod pages;
+mod resources;
 mod rights;
 
 #[derive(Debug)]

@@ -22,6 +22,11 @@ pub(super) fn failed(failed: &[Failed]) -> Value {
     failed.iter().map(one).collect()
 }
 
+/// Whether a filter found nothing: then there is nothing to do, unlike where nothing is named.
+fn found_none(body: &Map<String, Value>, ids: &[String]) -> bool {
+    ids.is_empty() && body.contains_key("filter")
+}
+
 impl Ask {
     /// PUT and PATCH on the collection: one object that says its id, or many.
     pub(super) async fn put_collection(&self) -> Result<Answer> {
@@ -48,10 +53,18 @@ impl Ask {
 
     /// `DELETE P?ids=a,b`.
     pub(super) async fn delete_by_ids(&self) -> Result<Answer> {
-        let ids = self.parameters.iter().find(|(key, _)| key == "ids").map(|(_, value)| value.as_str());
-        let ids = ids.filter(|ids| !ids.is_empty());
-        let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
-        self.deleted(ids.split(',').map(|id| id.trim().to_owned()).collect()).await
+        let ids = self.ids_asked()?;
+        self.deleted(ids).await
+    }
+
+    /// The ids that the parameter `ids` names: at least one, none of them empty.
+    pub(super) fn ids_asked(&self) -> Result<Vec<String>> {
+        let ids: Vec<String> =
+            self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id.trim().to_owned()).collect();
+        if ids.iter().any(String::is_empty) {
+            return Err(Problem::parameter("`ids` must name what is to be deleted"));
+        }
+        Ok(ids)
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
@@ -76,8 +89,10 @@ impl Ask {
     pub(super) async fn bulk_delete(&self) -> Result<Answer> {
         let body = self.object()?;
         only_members(&body, &["ids", "filter"])?;
-        let ids = self.named(&body).await?;
-        self.deleted(ids).await
+        match self.named(&body).await? {
+            ids if found_none(&body, &ids) => Ok(Answer::ok(json!({"deleted": [], "failed": []}))),
+            ids => self.deleted(ids).await,
+        }
     }
 
     pub(super) async fn bulk_update(&self) -> Result<Answer> {
@@ -87,6 +102,9 @@ impl Ask {
             return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
         };
         let ids = self.named(&body).await?;
+        if found_none(&body, &ids) {
+            return Ok(Answer::ok(json!({"updated": [], "failed": []})));
+        }
         let config = &self.config;
         let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
         self.acts().await;
