@@ -39,6 +39,7 @@ mod masters;
 mod observed;
 mod olap;
 mod olap_folder;
+mod olap_found;
 mod olap_members;
 mod olap_oracle;
 mod olap_rows;
