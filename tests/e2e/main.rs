@@ -38,6 +38,7 @@ mod logs_tail;
 mod masters;
 mod observed;
 mod olap;
+mod olap_configured;
 mod olap_folder;
 mod olap_found;
 mod olap_members;
