@@ -19,7 +19,7 @@ async fn load(server: &Server, who: &str, query: Value) -> Value {
 async fn silence(server: &Server, who: &str, service: &str, hours: i64) {
     let now = chrono::Utc::now();
     let body = json!({
-        "matchers": [{"name": "service", "value": service, "isRegex": false, "isEqual": true}], "createdBy": "ann",
+        "matchers": [{"name": "service_name", "value": service, "isRegex": false, "isEqual": true}], "createdBy": "ann",
         "comment": format!("work on {service}"), "startsAt": now.to_rfc3339(),
         "endsAt": (now + chrono::TimeDelta::hours(hours)).to_rfc3339(),
     });

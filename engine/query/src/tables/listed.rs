@@ -51,6 +51,8 @@ pub struct ListedSilence<'a> {
     pub comment: &'a str,
     /// The service that it is about; none: it may be about any.
     pub service: &'a str,
+    /// The service that a matcher names, even where it may be about others too.
+    pub named_service: &'a str,
     /// From, Unix milliseconds.
     pub starts_ms: i64,
     /// Until.
@@ -100,7 +102,7 @@ fn columns_of(listed: Listed) -> SchemaRef {
             columns
         }
         Listed::Silences => {
-            let mut columns = ["id", "state", "created_by", "comment", SERVICE].map(text).to_vec();
+            let mut columns = ["id", "state", "created_by", "comment", SERVICE, "named_service"].map(text).to_vec();
             columns.extend(["starts_at", "ends_at", "updated_at"].map(at));
             columns
         }
@@ -156,6 +158,7 @@ pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
         texts(rows, |row| row.created_by),
         texts(rows, |row| row.comment),
         texts(rows, |row| row.service),
+        texts(rows, |row| row.named_service),
         times(rows, |row| Some(row.starts_ms)),
         times(rows, |row| Some(row.ends_ms)),
         times(rows, |row| Some(row.updated_ms)),

@@ -85,6 +85,17 @@ fn service<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
     ""
 }
 
+/// The service that a matcher names, whatever others say.
+fn named<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
+    let named = |name: &String| {
+        matchers
+            .iter()
+            .find(|m| m.op == MatchOp::Equal && m.name == *name && !m.value.is_empty())
+            .map(|m| m.value.as_str())
+    };
+    names.iter().find_map(named).unwrap_or_default()
+}
+
 /// All silences that are kept.
 ///
 /// # Errors
@@ -100,6 +111,7 @@ pub(super) fn silences(alertd: &Alertd, hold: &Hold<'_>) -> Result<Vec<RecordBat
             created_by: &silence.created_by,
             comment: &silence.comment,
             service: service(alertd.router.service_labels(), &silence.matchers),
+            named_service: named(alertd.router.service_labels(), &silence.matchers),
             starts_ms: silence.starts_at / MS,
             ends_ms: silence.ends_at / MS,
             updated_ms: silence.updated_at / MS,
@@ -160,6 +172,8 @@ mod tests {
         assert_eq!(of(&[("service", MatchOp::Equal, "shop")]), "shop");
         assert_eq!(of(&[("service", MatchOp::Regex, "shop")]), "");
         assert_eq!(of(&[("job", MatchOp::Equal, "shop")]), "", "its service may be any");
+        let job = Matchers::new(vec![Matcher::equal("job", "shop")]);
+        assert_eq!(named(&names, &job), "shop");
         assert_eq!(of(&[("service", MatchOp::Equal, ""), ("job", MatchOp::Equal, "shop")]), "shop");
     }
 }
