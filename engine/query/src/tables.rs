@@ -9,6 +9,7 @@ mod convert;
 mod episodes;
 mod history;
 mod keys;
+pub mod listed;
 mod logs;
 mod lower;
 mod metrics;
