@@ -124,11 +124,12 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let moment = Moment { state: &self.relational, options: &self.planning, now: Utc::now() };
+        let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
         let optimized = optimized.map_err(of_planning)?;
-        let physical = self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(of_planning)?;
+        let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
+        let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
         let physical = physical.and_then(slices::below_constants).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
@@ -341,6 +342,44 @@ mod tests {
             "select max(upper(repeat('a', 1000) || value)) from generate_series(1, 20000)",
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn copies_of_long_values_count() {
+        let engine = engine();
+        let over = |outputs: fn(usize) -> String, count: usize| -> &'static str {
+            let outputs: Vec<String> = (2..count + 2).map(outputs).collect();
+            let rows = "select repeat('x', 1000) || value a, repeat('y', 1000) || value b, \
+                        range(value, value + 150) l, value from generate_series(1, 8000)";
+            format!("select {} from ({rows}) t", outputs.join(", ")).leak()
+        };
+        let copies: [fn(usize) -> String; 6] = [
+            |n| format!("case when value % {n} = 0 then a else b end"),
+            |n| format!("coalesce(nullif(a, 'x{n}'), b)"),
+            |n| format!("greatest(a, 'b{n}')"),
+            |n| format!("array_slice(l, 1, {}::bigint)::text", 100 + n),
+            |n| format!("quote_literal(a || '{n}')"),
+            |n| format!("named_struct('a', quote_literal(a || '{n}'))"),
+        ];
+        for copy in copies {
+            let (few, many) = (over(copy, 1), over(copy, 12));
+            assert_eq!(count(&engine, few, 10_000).await.unwrap(), 8000, "{few}");
+            let error = count(&engine, many, 10_000).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{many}: {error:?}");
+        }
+        // What is cut out of a text points at it.
+        let cut: fn(usize) -> String = |n| format!("substr(arrow_cast(a, 'Utf8View'), {n})");
+        assert_eq!(count(&engine, over(cut, 12), 10_000).await.unwrap(), 8000);
+        // Names and types stay.
+        let statement = "select case when value > 1 then 'a' else 'b' end, value::text, upper('x') || value::text as u \
+                         from generate_series(1, 3) order by case when value > 1 then 'a' else 'b' end";
+        let plan = Names::new(engine.relational()).plan(statement).unwrap();
+        let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+        let (fields, asked) = (physical.schema(), plan.schema());
+        assert_eq!(fields.fields().len(), asked.fields().len());
+        for (field, asked) in fields.fields().iter().zip(asked.fields()) {
+            assert_eq!((field.name(), field.data_type()), (asked.name(), asked.data_type()));
         }
     }
 

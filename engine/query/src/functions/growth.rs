@@ -61,6 +61,8 @@ pub(super) enum Growth {
     Formatted,
     /// Letters of one text against those of another.
     Compared,
+    /// About what the arguments have; it counts once it is made, as far as its bytes are not theirs.
+    Alike,
 }
 
 /// Whole numbers of an argument; none: it holds others.
