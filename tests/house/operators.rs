@@ -12,6 +12,7 @@ const PLACES: &[&str] = &[
     "engine/logsql/src/plan",
     "engine/query/src/grouping/node.rs",
     "engine/query/src/index.rs",
+    "engine/query/src/list_pieces.rs",
     "engine/query/src/operator.rs",
     "engine/query/src/slices.rs",
     "engine/query/src/tables/convert.rs",

@@ -46,6 +46,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use growth::widths_of as widths;
 pub(crate) use held::Room;
 pub use quantile::quantile;
 pub(crate) use results::counted;

@@ -21,6 +21,7 @@ pub mod index;
 mod joined_ids;
 mod kept;
 mod lengths;
+mod list_pieces;
 mod lists;
 mod logs;
 mod marks;

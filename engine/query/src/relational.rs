@@ -36,7 +36,7 @@ use crate::overflow::Overflows;
 use crate::printed::Printing;
 use crate::running::Phase;
 use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids, slices};
+use crate::{explain, functions, grouping, joined_ids, list_pieces, slices};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -131,7 +131,8 @@ impl QueryEngine {
         let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
         let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-        let physical = physical.and_then(slices::below_constants).map_err(from_datafusion)?;
+        let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
+        let physical = physical.map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -381,6 +382,23 @@ mod tests {
         for (field, asked) in fields.fields().iter().zip(asked.fields()) {
             assert_eq!((field.name(), field.data_type()), (asked.name(), asked.data_type()));
         }
+    }
+
+    #[tokio::test]
+    async fn long_lists_become_rows_piece_by_piece() {
+        let engine = engine();
+        let long = "(select repeat('x', 10000) || value a, range(0, 100000) l from generate_series(1, 1))";
+        for (statement, rows) in [
+            (format!("select unnest(l) x, a from {long}"), 100_000),
+            (format!("select unnest(l) x, unnest(range(0, 3)) y, a from {long}"), 100_000),
+            ("select unnest(range(0, value)) from generate_series(0, 3)".to_owned(), 6),
+            ("select unnest(unnest(array_repeat(range(0, value), 2))) from generate_series(0, 3)".to_owned(), 12),
+        ] {
+            let statement: &'static str = statement.leak();
+            assert_eq!(count(&engine, statement, 20_000).await.unwrap(), rows, "{statement}");
+        }
+        let nested = format!("select unnest(unnest(make_array(l))) x, a from {long}").leak();
+        assert_eq!(count(&engine, nested, 20_000).await.unwrap_err().kind, ErrorKind::LimitExceeded);
     }
 
     #[tokio::test]

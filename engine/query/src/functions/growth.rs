@@ -100,7 +100,8 @@ fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
     widths_of(value.to_array(rows)?.as_ref())
 }
 
-fn widths_of(array: &dyn Array) -> Result<Vec<i128>> {
+/// The same of an array.
+pub(crate) fn widths_of(array: &dyn Array) -> Result<Vec<i128>> {
     let rows = array.len();
     if array.data_type().is_string() {
         let texts = cast(array, &DataType::Utf8View)?;
