@@ -16,6 +16,7 @@ const PLACES: &[&str] = &[
     "engine/query/src/operator.rs",
     "engine/query/src/slices.rs",
     "engine/query/src/tables/convert.rs",
+    "engine/query/src/windows.rs",
     "engine/store/src/scan/exec.rs",
     "engine/store/src/logs/exec.rs",
     "engine/store/src/spans/exec.rs",

@@ -27,6 +27,7 @@ mod sums;
 mod texts;
 mod trees;
 mod whole;
+mod windowed;
 mod zones;
 
 use std::sync::Arc;
@@ -46,7 +47,7 @@ use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
 pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
-pub(crate) use growth::widths_of as widths;
+pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
 pub use quantile::quantile;
 pub(crate) use results::counted;

@@ -41,6 +41,7 @@ mod spans;
 pub mod tables;
 mod underway;
 mod untyped;
+mod windows;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};

@@ -265,7 +265,7 @@ fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
     if kind.is_string() {
         return Ok(functions::widths(column.as_ref())?.into_iter().map(|width| width as usize + VALUE_BYTES).collect());
     }
-    let width = |row| -> Result<usize> { Ok(column.slice(row, 1).to_data().get_slice_memory_size()?) };
+    let width = |row| -> Result<usize> { Ok(functions::bytes_of(column.slice(row, 1).as_ref())?.max(0) as usize) };
     (0..column.len()).map(width).collect()
 }
 
@@ -285,7 +285,8 @@ mod tests {
     #[test]
     fn long_lists_come_in_pieces() {
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(["a", "b", "c", "d"]));
-        let (long, short) = (lists(&[Some(3), Some(20_000), None, Some(0)]), lists(&[Some(1), Some(9000), Some(2), None]));
+        let long = lists(&[Some(3), Some(20_000), None, Some(0)]);
+        let short = lists(&[Some(1), Some(9000), Some(2), None]);
         let fields = [("t", &texts), ("x", &long), ("y", &short)]
             .map(|(name, column)| Field::new(name, column.data_type().clone(), true));
         let schema = Arc::new(Schema::new(fields.to_vec()));
@@ -316,7 +317,8 @@ mod tests {
     fn a_row_is_repeated_few_times_at_once_where_it_is_long() {
         let texts: ArrayRef = Arc::new(StringArray::from_iter_values(["x".repeat(1 << 20)]));
         let long = lists(&[Some(100)]);
-        let fields = [("t", &texts), ("x", &long)].map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+        let fields = [("t", &texts), ("x", &long)];
+        let fields = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
         let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), vec![texts, long]).unwrap();
         let list = |depth| [ListUnnest { index_in_input_schema: 1, depth }];
         for piece in Pieces::of(batch.clone(), &list(1)).unwrap() {

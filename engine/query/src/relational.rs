@@ -36,7 +36,7 @@ use crate::overflow::Overflows;
 use crate::printed::Printing;
 use crate::running::Phase;
 use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids, list_pieces, slices};
+use crate::{explain, functions, grouping, joined_ids, list_pieces, slices, windows};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -62,7 +62,7 @@ pub(crate) fn session(
 }
 
 /// Nodes that may give many batches for one that they take, or out of nothing.
-const MULTIPLYING: [&str; 9] = [
+const MULTIPLYING: [&str; 10] = [
     "CrossJoinExec",
     "NestedLoopJoinExec",
     "HashJoinExec",
@@ -70,6 +70,7 @@ const MULTIPLYING: [&str; 9] = [
     "PiecewiseMergeJoinExec",
     "SymmetricHashJoinExec",
     "UnnestExec",
+    "WindowsExec",
     "RecursiveQueryExec",
     "LazyMemoryExec",
 ];
@@ -132,7 +133,7 @@ impl QueryEngine {
         let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
         let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
-        let physical = physical.map_err(from_datafusion)?;
+        let physical = physical.and_then(windows::with_memory).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -382,6 +383,45 @@ mod tests {
         for (field, asked) in fields.fields().iter().zip(asked.fields()) {
             assert_eq!((field.name(), field.data_type()), (asked.name(), asked.data_type()));
         }
+    }
+
+    #[tokio::test]
+    async fn windows_take_memory_before_they_give() {
+        let engine = engine();
+        let rows = "(select case when value = 1 then repeat('x', 300000) else 'y' || value end a, value \
+                    from generate_series(1, 8000))";
+        let words = "(select repeat('x', 100) || value a, value from generate_series(1, 8000))";
+        for statement in [
+            format!("select string_agg(a, ',') over (order by value) from {words}"),
+            format!("select string_agg(a, ',') over () from {words}"),
+            format!("select array_agg(a) over (order by value) from {words}"),
+            format!("select array_agg(a) over (partition by value % 2) from {words}"),
+            format!("select max(a) over () from {rows}"),
+            format!("select max(a) filter (where value = 1 or a = 'y') over () from {rows}"),
+            format!("select max(a) over (order by value rows between 1000 preceding and current row) from {rows}"),
+            format!("select first_value(a) over (order by value) from {rows}"),
+            format!("select nth_value(a, 1) over () from {rows}"),
+            format!("select last_value(a) over (order by value desc rows between 1 preceding and unbounded following) \
+                     from {rows}"),
+            format!("select lag('y' || value, 8000, '{}') over (order by value) from {words}", "x".repeat(30_000)),
+            "select sum(value) over (), avg(value) over () from generate_series(1, 5000000)".to_owned(),
+        ] {
+            let statement: &'static str = statement.leak();
+            let error = count(&engine, statement, 60_000).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
+        }
+        for statement in [
+            format!("select string_agg(a, ',') over (partition by value / 4 order by value) from {words}"),
+            format!("select string_agg(a, ',') over (partition by value / 4), count(*) over () from {words}"),
+            format!("select array_agg(a) filter (where value > 3) over (partition by value / 4) from {words}"),
+            format!("select max(a) over (), lag(a) over (), lead(a, 2, '-') over (), ntile(4) over () from {words}"),
+            format!("select last_value(a) over (order by value), min(a) over (order by value) from {words}"),
+            format!("select sum(value) over (partition by value % 3), rank() over (order by value) from {words}"),
+        ] {
+            let statement: &'static str = statement.leak();
+            assert_eq!(count(&engine, statement, 60_000).await.unwrap(), 8000, "{statement}");
+        }
+        assert_eq!(count(&engine, "select sum(1) over () from generate_series(1, 0)", 10_000).await.unwrap(), 0);
     }
 
     #[tokio::test]

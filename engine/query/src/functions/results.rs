@@ -1,5 +1,5 @@
 //! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
-//! lists and maps make new ones. Each result takes memory of all queries as long as it is there ([`held`](super::held)): a
+//! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of all queries as long as it is there ([`held`](super::held)): a
 //! statement that has many of them over long texts is refused where it would take the process down.
 //!
 //! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
@@ -19,6 +19,7 @@ use datafusion::logical_expr::{
 
 use super::bounded::{Bounded, is_bounded};
 use super::held::{self, Room};
+use super::windowed;
 
 /// Lets the results of a plan's expressions count.
 ///
@@ -37,7 +38,9 @@ pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
             return Ok(Transformed::no(node));
         }
         let schema = merge_schema(&node.inputs());
-        node.map_expressions(|expr| expr.transform_up(|e| counting.expr(e, &schema)))
+        let collects =
+            matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(windowed::collects));
+        node.map_expressions(|expr| expr.transform_up(|e| counting.expr(e, &schema, collects)))
     });
     Ok(changed?.data)
 }
@@ -93,7 +96,7 @@ struct Counting {
 }
 
 impl Counting {
-    fn expr(&self, expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    fn expr(&self, expr: Expr, schema: &DFSchema, collects: bool) -> Result<Transformed<Expr>> {
         if !makes_values(&expr) {
             return Ok(Transformed::no(expr));
         }
@@ -106,6 +109,7 @@ impl Counting {
                 Expr::Case(_) => !is_view(&kind),
                 Expr::Cast(cast) => !is_shared(&cast.expr, &kind, schema),
                 Expr::TryCast(cast) => !is_shared(&cast.expr, &kind, schema),
+                Expr::WindowFunction(_) => true,
                 _ => false,
             };
         if !is_counted {
@@ -116,13 +120,19 @@ impl Counting {
                 let func = Arc::new(ScalarUDF::from(Bounded::alike(func, self.room.clone())));
                 Expr::ScalarFunction(ScalarFunction { func, args })
             }
+            Expr::WindowFunction(call) => {
+                Expr::WindowFunction(Box::new(windowed::counted(*call, collects, &self.room)))
+            }
             other => self.around.call(vec![other]),
         }))
     }
 }
 
 fn makes_values(expr: &Expr) -> bool {
-    matches!(expr, Expr::ScalarFunction(_) | Expr::Case(_) | Expr::Cast(_) | Expr::TryCast(_))
+    matches!(
+        expr,
+        Expr::ScalarFunction(_) | Expr::Case(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::WindowFunction(_)
+    )
 }
 
 /// Gives its argument, which counts from then on.
