@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -29,7 +28,7 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::functions::{Room, planning};
+use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
@@ -92,8 +91,8 @@ pub struct QueryUse {
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
-    /// Options of that session under which its plans are made.
-    pub(crate) planning: Arc<ConfigOptions>,
+    /// What its plans are made with.
+    pub(crate) planning: PlanOptions,
     pub(crate) lists: SessionState,
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
@@ -171,7 +170,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
-            planning: planning(&relational),
+            planning: planning(&relational, room),
             relational,
             lists,
             small_lists,

@@ -21,6 +21,7 @@ pub mod index;
 mod joined_ids;
 mod kept;
 mod lengths;
+mod list_pieces;
 mod lists;
 mod logs;
 mod marks;
@@ -40,6 +41,7 @@ mod spans;
 pub mod tables;
 mod underway;
 mod untyped;
+mod windows;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
