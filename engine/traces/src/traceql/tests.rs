@@ -45,7 +45,7 @@ fn what_queries_want() {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
     };
-    for all in ["", "{}", "{ }", "{ true }", "{ !false }", "({})"] {
+    for all in ["", "{}", "{ }", "{ true }", "{ !false }", "({})", "// all\n{ // of\n} // them"] {
         check(all, &[1, 2, 5, 3, 4, 6]);
     }
     check("{ false }", &[]);
@@ -174,6 +174,12 @@ fn errors_name_what_is_wrong() {
     check("{ duration = \"x\" }", "1, col 14: `duration` is a number");
     check("{ status = 2 }", "1, col 12: expected error, ok or unset");
     check("{ kind = x }", "1, col 10: unknown identifier: x");
+    check("{ rootName != 3.2 }", "1, col 15: `rootName` is a text");
+    check("{ 1 = name }", "1, col 3: `name` is a text");
+    check("{ event:name && true }", "1, col 3: `event:name` is a text");
+    check("{ duration =~ \"1.*\" }", "1, col 15: `duration` is no text");
+    check("{ status + 1 = 2 }", "1, col 12: arithmetic needs numbers");
+    check("{ 1 ^ name = 1 }", "1, col 7: arithmetic needs numbers");
     check("{ name = \"a\"", "1, col 13: unexpected end of the query, expected `}`");
     check("{ .a + \"x\" > 2 }", "1, col 8: arithmetic needs numbers");
     check("{ .a + nil > 2 }", "1, col 8: arithmetic needs numbers");
