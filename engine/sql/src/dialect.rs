@@ -10,6 +10,7 @@ mod formats;
 mod functions;
 mod json;
 mod keywords;
+mod merged;
 mod outputs;
 mod patterns;
 mod percentiles;
@@ -285,7 +286,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
-        queries::translate(query).map_or_else(refused, ControlFlow::Continue)
+        let done = queries::translate(query).and_then(|()| merged::translate(query));
+        done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
