@@ -4,6 +4,7 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod casts;
 mod empty;
 mod factors;
 mod formats;
@@ -286,6 +287,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
+        casts::translate(query, self.aggregates);
         let done = queries::translate(query).and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }

@@ -268,3 +268,17 @@ fn joins_that_keep_the_right_side_have_its_columns() {
         assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
     }
 }
+
+#[test]
+fn what_is_cast_has_a_name_of_its_own() {
+    check(
+        "select max(x), max(x::text), max(x::date), count(*) from t where y::text = '' order by max(x::text)",
+        "SELECT max(x), max(coalesce(x::TEXT)), max(coalesce(coalesce(x::DATE))), count(*) FROM t \
+         WHERE y::TEXT = '' ORDER BY max(coalesce(x::TEXT))",
+    );
+    check(
+        "select x, x::text, count(*) from t group by x, x::text",
+        "SELECT x, coalesce(x::TEXT), count(*) FROM t GROUP BY x, coalesce(x::TEXT)",
+    );
+    check("select max(x::text), abs(x::date), abs(x) from t", "SELECT max(x::TEXT), abs(x::DATE), abs(x) FROM t");
+}
