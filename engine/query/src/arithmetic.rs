@@ -35,6 +35,16 @@ fn begin(date: Expr) -> Expr {
     cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
 }
 
+/// What lies between two times as an interval, where it is calculated with.
+fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
+    match kind {
+        DataType::Duration(_) => {
+            (intervals::spread().call(vec![value]), DataType::Interval(IntervalUnit::MonthDayNano))
+        }
+        kind => (value, kind),
+    }
+}
+
 impl ExprPlanner for Arithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         if !(calculates(&expr.op) || compares(&expr.op)) {
@@ -45,6 +55,15 @@ impl ExprPlanner for Arithmetic {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
+        let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
+        let calculated = |other: &DataType| match &op {
+            BinaryOperator::Multiply | BinaryOperator::Divide => other.is_numeric(),
+            BinaryOperator::Plus | BinaryOperator::Minus => is_interval(other),
+            _ => false,
+        };
+        let (is_left, is_right) = (is_length(&left) && calculated(&right), is_length(&right) && calculated(&left));
+        let (a, left) = if is_left { as_interval(a, left) } else { (a, left) };
+        let (b, right) = if is_right { as_interval(b, right) } else { (b, right) };
         Ok(match &op {
             BinaryOperator::Multiply if is_interval(&left) && right.is_numeric() => {
                 PlannerResult::Planned(intervals::product().call(vec![a, cast(b, DataType::Float64)]))
