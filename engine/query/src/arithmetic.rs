@@ -22,7 +22,8 @@ fn is_date(kind: &DataType) -> bool {
 }
 
 fn calculates(op: &BinaryOperator) -> bool {
-    matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus};
+    matches!(op, Plus | Minus | Multiply | Divide | Modulo)
 }
 
 fn compares(op: &BinaryOperator) -> bool {
@@ -33,6 +34,17 @@ fn compares(op: &BinaryOperator) -> bool {
 /// A date as the time at which it begins.
 fn begin(date: Expr) -> Expr {
     cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
+}
+
+/// Numbers without a sign (ranks, lengths of lists) as those with one, beside which DataFusion would calculate with
+/// decimals; a difference of two may be below zero. PostgreSQL has none without a sign.
+fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) -> Expr {
+    let is_difference = *op == BinaryOperator::Minus && *other == DataType::UInt64;
+    if *own == DataType::UInt64 && calculates(op) && (is_difference || other.is_signed_integer()) {
+        cast(value, DataType::Int64)
+    } else {
+        value
+    }
 }
 
 /// What lies between two times as an interval, where it is calculated with.
@@ -55,6 +67,7 @@ impl ExprPlanner for Arithmetic {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
+        let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
         let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
         let calculated = |other: &DataType| match &op {
             BinaryOperator::Multiply | BinaryOperator::Divide => other.is_numeric(),

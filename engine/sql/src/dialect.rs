@@ -26,7 +26,7 @@ pub(crate) use outputs::{make_unique, name as output_name, translate as name_out
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -159,6 +159,11 @@ impl Translator<'_> {
                 *place = call("array_has_any", vec![take(left), take(right)]);
             }
             Expr::BinaryOp { op, .. } => operator(op),
+            // The planner puts the sign before the text, where it is that of the first part.
+            Expr::UnaryOp { op: UnaryOperator::Minus, expr: interval } if matches!(**interval, Expr::Interval(_)) => {
+                let (left, right) = (Box::new(take(interval)), Box::new(number(-1)));
+                *place = Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Multiply, right }));
+            }
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }

@@ -282,3 +282,16 @@ fn what_is_cast_has_a_name_of_its_own() {
     );
     check("select max(x::text), abs(x::date), abs(x) from t", "SELECT max(x::TEXT), abs(x::DATE), abs(x) FROM t");
 }
+
+#[test]
+fn signs_units_and_lengths() {
+    check("select - interval '1 day 1 hour' from t", "SELECT (INTERVAL '1 day 1 hour' * -1) FROM t");
+    check(
+        "select date_trunc('Hours', a), date_trunc('hour', a) from t",
+        "SELECT date_trunc('hour', (a)), date_trunc('hour', a) FROM t",
+    );
+    check(
+        "select lpad(a, b), rpad(a, 5, 'x') from t",
+        "SELECT lpad(a, CASE WHEN (b) < 0 THEN 0 ELSE (b) END), rpad(a, 5, 'x') FROM t",
+    );
+}
