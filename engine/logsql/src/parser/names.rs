@@ -175,9 +175,12 @@ impl Parser<'_> {
         })
     }
 
-    /// `limit N`, if it stands here.
+    /// `limit N`, if it stands here; `limit 0` is no limit.
     pub(crate) fn limit(&mut self) -> Result<Option<u64>> {
-        if self.skip("limit") { self.count("a number of rows after `limit`").map(Some) } else { Ok(None) }
+        if !self.skip("limit") {
+            return Ok(None);
+        }
+        self.count("a number of rows after `limit`").map(|n| Some(n).filter(|&n| n > 0))
     }
 }
 

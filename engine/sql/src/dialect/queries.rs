@@ -7,7 +7,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::{empty, expr, number, outputs};
 
-fn unsupported(text: impl Into<String>) -> Error {
+pub(super) fn unsupported(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 

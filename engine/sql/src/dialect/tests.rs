@@ -236,3 +236,62 @@ fn percentiles_of_values_that_are_there() {
     let beyond = translated("select percentile_disc(1.5) within group (order by a) from t").unwrap_err();
     assert!(beyond.message.contains("from 0 to 1"), "{beyond}");
 }
+
+#[test]
+fn joins_that_keep_the_right_side_have_its_columns() {
+    check(
+        "select x, count(*) from a full join b using (x) where x > 1 and y in (select x from c) group by x order by x, y",
+        "SELECT coalesce(\"a\".\"x\", \"b\".\"x\") AS x, count(*) FROM a FULL JOIN b USING(x) \
+         WHERE coalesce(\"a\".\"x\", \"b\".\"x\") > 1 AND y IN (SELECT x FROM c) \
+         GROUP BY coalesce(\"a\".\"x\", \"b\".\"x\") ORDER BY x, y",
+    );
+    check(
+        "select x from s.a right join (select 1 as x) as b using (x) order by x",
+        "SELECT b.\"x\" AS x FROM s.a RIGHT JOIN (SELECT 1 AS x) AS b USING(x) ORDER BY x",
+    );
+    check(
+        "select * from a right join b using (x) order by x",
+        "SELECT * REPLACE (\"b\".\"x\" AS \"x\") FROM a RIGHT JOIN b USING(x) ORDER BY x",
+    );
+    check(
+        "select max(y) from a right join b using (x) group by x order by x",
+        "SELECT max(y) FROM a RIGHT JOIN b USING(x) GROUP BY \"b\".\"x\" ORDER BY \"b\".\"x\"",
+    );
+    check("select x from a left join b using (x)", "SELECT x FROM a LEFT JOIN b USING(x)");
+    for wrong in [
+        "select y from a natural right join b",
+        "select x from a join b using (y) full join c using (x)",
+        "select x from a full join b using (x) join c using (x)",
+        "select x from a full join (select 1 as x) using (x)",
+        "select x from a join (b full join c using (x)) on true",
+    ] {
+        assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+    }
+}
+
+#[test]
+fn what_is_cast_has_a_name_of_its_own() {
+    check(
+        "select max(x), max(x::text), max(x::date), count(*) from t where y::text = '' order by max(x::text)",
+        "SELECT max(x), max(coalesce(x::TEXT)), max(coalesce(coalesce(x::DATE))), count(*) FROM t \
+         WHERE y::TEXT = '' ORDER BY max(coalesce(x::TEXT))",
+    );
+    check(
+        "select x, x::text, count(*) from t group by x, x::text",
+        "SELECT x, coalesce(x::TEXT), count(*) FROM t GROUP BY x, coalesce(x::TEXT)",
+    );
+    check("select max(x::text), abs(x::date), abs(x) from t", "SELECT max(x::TEXT), abs(x::DATE), abs(x) FROM t");
+}
+
+#[test]
+fn signs_units_and_lengths() {
+    check("select - interval '1 day 1 hour' from t", "SELECT (INTERVAL '1 day 1 hour' * -1) FROM t");
+    check(
+        "select date_trunc('Hours', a), date_trunc('hour', a) from t",
+        "SELECT date_trunc('hour', (a)), date_trunc('hour', a) FROM t",
+    );
+    check(
+        "select lpad(a, b), rpad(a, 5, 'x') from t",
+        "SELECT lpad(a, CASE WHEN (b) < 0 THEN 0 ELSE (b) END), rpad(a, 5, 'x') FROM t",
+    );
+}

@@ -1,0 +1,189 @@
+//! Columns of `USING` in joins that keep rows of the right side: the planner takes such a column from the left side
+//! alone, where these rows have none.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, Ident, JoinConstraint, JoinOperator, OrderBy, Query, ReplaceSelectElement, ReplaceSelectItem, Select,
+    SelectItem, SetExpr, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+};
+use quiver_types::{Error, Result};
+
+use super::expr;
+use super::queries::unsupported;
+use crate::parse::{normal, parts};
+
+/// Columns that both sides give, and their values.
+type Merged = BTreeMap<String, Expr>;
+
+/// Puts the value of both sides in the place of each such column.
+pub(super) fn translate(query: &mut Query) -> Result<()> {
+    let Query { body, order_by, .. } = query;
+    if let SetExpr::Select(select) = &mut **body {
+        return of_select(select, order_by.as_mut());
+    }
+    // The order of several is that of their outputs.
+    let mut open = vec![&mut **body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::Select(select) => of_select(select, None)?,
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+    let mut merged = Merged::new();
+    for from in &select.from {
+        merge(from, &mut merged)?;
+    }
+    if merged.is_empty() {
+        return Ok(());
+    }
+    // By these names the outputs are known in the order of rows.
+    let mut outputs = Vec::new();
+    for item in &mut select.projection {
+        match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) if merged.contains_key(&normal(name)) => {
+                let name = name.clone();
+                outputs.push(normal(&name));
+                *item = SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias: name };
+            }
+            SelectItem::ExprWithAlias { alias, .. } => outputs.push(normal(alias)),
+            SelectItem::Wildcard(options) => {
+                outputs.extend(merged.keys().cloned());
+                options.opt_replace = Some(values(&merged));
+            }
+            _ => {}
+        }
+    }
+    let _ = VisitMut::visit(select, &mut Places { merged: &merged, depth: 0 });
+    if let Some(order) = order {
+        merged.retain(|name, _| !outputs.contains(name));
+        let _ = VisitMut::visit(order, &mut Places { merged: &merged, depth: 0 });
+    }
+    Ok(())
+}
+
+/// Adds the columns that the joins of one item of a `FROM` merge.
+fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<()> {
+    nested(&from.relation)?;
+    let mut left = vec![&from.relation];
+    for join in &from.joins {
+        nested(&join.relation)?;
+        let (constraint, is_outer) = match &join.join_operator {
+            JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint) => (constraint, true),
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint) => (constraint, false),
+            _ => (&JoinConstraint::None, false),
+        };
+        match constraint {
+            JoinConstraint::Using(columns) => {
+                for column in columns.iter().filter_map(|column| parts(column).pop()) {
+                    if merged.contains_key(&column) {
+                        let text = format!("`USING ({column})` behind a right or full join by it is not supported");
+                        return Err(unsupported(text));
+                    }
+                    if is_outer {
+                        let own = matches!(join.join_operator, JoinOperator::FullOuter(_));
+                        let value = value(&column, if own { left.as_slice() } else { &[] }, &join.relation)?;
+                        merged.insert(column, value);
+                    }
+                }
+            }
+            JoinConstraint::Natural if is_outer => return Err(natural()),
+            _ => {}
+        }
+        left.push(&join.relation);
+    }
+    Ok(())
+}
+
+/// Refuses such joins in parentheses, whose columns have no place of their own.
+fn nested(factor: &TableFactor) -> Result<()> {
+    let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
+    let mut merged = Merged::new();
+    merge(table_with_joins, &mut merged)?;
+    if merged.is_empty() {
+        return Ok(());
+    }
+    Err(unsupported("`USING` of a right or full join in parentheses is not supported: use `ON`"))
+}
+
+fn natural() -> Error {
+    unsupported("`NATURAL` is not supported for right and full joins: name the columns by `USING`")
+}
+
+/// The value of a column: that of the right side, or the first one of the left and the right side.
+fn value(column: &str, left: &[&TableFactor], right: &TableFactor) -> Result<Expr> {
+    let of = |factor: &TableFactor| -> Result<String> {
+        let table = name(factor).ok_or_else(|| {
+            unsupported(format!("`USING ({column})` of a right or full join needs an alias of each side"))
+        })?;
+        Ok(format!("{table}.{}", Ident::with_quote('"', column)))
+    };
+    match left {
+        [] => expr(&of(right)?),
+        [left] => expr(&format!("coalesce({}, {})", of(left)?, of(right)?)),
+        _ => Err(unsupported(format!(
+            "`USING ({column})` of a full join behind other joins is not supported: use `ON`, and `coalesce`"
+        ))),
+    }
+}
+
+/// What a table is called in its statement.
+fn name(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(alias.name.clone()),
+        TableFactor::Table { name, alias: None, .. } => Some(Ident::with_quote('"', parts(name).pop()?)),
+        _ => None,
+    }
+}
+
+/// What `*` gives instead of the columns of the left side. PostgreSQL has no such clause, so that none is there.
+fn values(merged: &Merged) -> ReplaceSelectItem {
+    let item = |(name, value): (&String, &Expr)| {
+        let column_name = Ident::with_quote('"', name.clone());
+        Box::new(ReplaceSelectElement { expr: value.clone(), column_name, as_keyword: true })
+    };
+    ReplaceSelectItem { items: merged.iter().map(item).collect() }
+}
+
+/// Puts values in the place of bare names, but in subqueries, which have names of their own.
+struct Places<'m> {
+    merged: &'m Merged,
+    depth: usize,
+}
+
+impl VisitorMut for Places<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Identifier(name) = place
+            && let Some(value) = self.merged.get(&normal(name))
+        {
+            *place = value.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}
