@@ -147,9 +147,7 @@ impl QueryEngine {
             .build_arc()
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
-        // Functions do not know for which query they are called: all of them together have what one query may have.
-        let (size, pressure) = (settings.memory_bytes, Arc::clone(&settings.pressure));
-        let room = Room::new(Arc::new(QueryPool::new(Arc::clone(&pool), size, size, pressure)));
+        let room = Room::new(QueryPool::of_functions(&pool, settings.memory_bytes, &settings.pressure));
         let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
         let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = lists::session(config.clone(), Arc::clone(&runtime_env));

@@ -33,6 +33,12 @@ impl QueryPool {
         Self { shared, size, used: AtomicUsize::new(0), peak: AtomicUsize::new(0), max, pressure }
     }
 
+    /// The share of functions, which do not know for which query they are called: all of them together have what one query
+    /// may have.
+    pub(crate) fn of_functions(shared: &Arc<dyn MemoryPool>, size: usize, pressure: &Arc<MemoryPressure>) -> Arc<Self> {
+        Arc::new(Self::new(Arc::clone(shared), size, size, Arc::clone(pressure)))
+    }
+
     /// Bytes held now, and the most that ever were.
     pub(crate) fn used_and_peak(&self) -> (usize, usize) {
         (self.used.load(Relaxed), self.peak.load(Relaxed))

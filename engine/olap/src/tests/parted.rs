@@ -257,6 +257,8 @@ fn answers_are_those_of_raw_rows() {
             "one was written to"
         );
         let request = Request::parse(&raw[5], &catalog, 0).unwrap();
+        // A context ends with its run.
+        let ctx = QueryContext::new(Access::full(), limits());
         let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
         assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
     });

@@ -281,7 +281,7 @@ async fn a_range_is_unchanged_until_spans_start_in_it() {
     let store = Store::open(settings(&dir, 2 << 30), Arc::new(Fixed)).await.unwrap();
     let source = store.span_source();
     let first = source.snapshot();
-    store.write_spans(batch(0, 10)).await.unwrap();
+    store.write_spans(batch(1, 10)).await.unwrap();
     let (then, since) = (source.snapshot(), source.snapshot().version().unwrap());
     let of_batch = MillisRange::new(T0 / 1_000_000, T0 / 1_000_000 + 600_000);
     let after = MillisRange::new(of_batch.max + 600_000, i64::MAX);
@@ -290,7 +290,7 @@ async fn a_range_is_unchanged_until_spans_start_in_it() {
     assert!(!first.is_unchanged(since, after), "an older snapshot says nothing of a younger one");
     store.flush_all().await.unwrap();
     assert!(source.snapshot().is_unchanged(since, MillisRange::ALL), "rows were moved");
-    store.write_spans(batch(0, 10)).await.unwrap();
+    store.write_spans(batch(1, 10)).await.unwrap();
     assert!(!source.snapshot().is_unchanged(since, of_batch) && source.snapshot().is_unchanged(since, after));
     let since = source.snapshot().version().unwrap();
     store.core_shared().dropping();

@@ -303,9 +303,9 @@ impl Asker<'_> {
             }
         }
         let of_filters = if self.chance(0.6) { vec![main] } else { near.clone() };
-        // Half of all questions have none: filters leave nothing often enough.
+        // Most questions have none: filters leave nothing often enough.
         let mut filters: Vec<Cond> =
-            (0..[0, 0, 0, 1, 1, 2][self.random.random_range(0..6)]).map(|_| self.tree(&of_filters, 3)).collect();
+            (0..[0, 0, 0, 1, 2][self.random.random_range(0..5)]).map(|_| self.tree(&of_filters, 3)).collect();
         if !measures.is_empty() && !ungrouped && self.chance(0.2) {
             filters.push(self.having(&measures, &of_measures, 1));
         }
