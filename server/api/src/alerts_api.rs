@@ -7,6 +7,8 @@ mod fields;
 mod rows;
 pub(crate) mod silences;
 
+pub(crate) use fields::AlertRecord;
+
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
