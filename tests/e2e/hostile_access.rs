@@ -386,7 +386,9 @@ async fn bodies_that_are_none() {
     }
     let none = Raw::new("POST", INTROSPECT).body(FORM, "token=x").send(&server).await;
     wrong.hold("introspection by nobody", &none, (&[401], "INVALID_CLIENT"));
-    for query in ["", "?id_token_hint=a&id_token_hint=b", "?id_token_hint=%zz", "?id_token_hint=%ff", "?id_token_hint=x"] {
+    for query in
+        ["", "?id_token_hint=a&id_token_hint=b", "?id_token_hint=%zz", "?id_token_hint=%ff", "?id_token_hint=x"]
+    {
         let got = Raw::new("GET", &format!("{LOGOUT}{query}")).send(&server).await;
         wrong.hold(&format!("logout{query}"), &got, (&[400], "INVALID_REQUEST"));
     }

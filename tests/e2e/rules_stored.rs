@@ -51,7 +51,8 @@ async fn a_stored_rule_fires_and_outlives_a_restart() {
     assert_eq!((&state["health"], &state["state"]), (&json!("ok"), &json!("firing")), "{state}");
     let since = state["alerts"][0]["activeAt"].clone();
     // One that says the same is taken, with a word about it.
-    let alike = json!({"namespace": "other", "group": "g", "alert": "X", "expr": "vector(0) > 1", "labels": {"a": "b"}});
+    let alike =
+        json!({"namespace": "other", "group": "g", "alert": "X", "expr": "vector(0) > 1", "labels": {"a": "b"}});
     for warned in [false, true] {
         let answer = call(&server, "", "POST", "/rulesapi/rules", &alike).await;
         assert_eq!((answer.status, answer.headers.contains_key("warning")), (201, warned), "{}", answer.text());

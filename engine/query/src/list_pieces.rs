@@ -292,8 +292,7 @@ mod tests {
         let schema = Arc::new(Schema::new(fields.to_vec()));
         let batch = RecordBatch::try_new(schema, vec![texts, Arc::clone(&long), Arc::clone(&short)]).unwrap();
         let list = |index_in_input_schema| ListUnnest { index_in_input_schema, depth: 1 };
-        let pieces: Vec<RecordBatch> =
-            Pieces::of(batch, &[list(1), list(2)]).unwrap().collect::<Result<_>>().unwrap();
+        let pieces: Vec<RecordBatch> = Pieces::of(batch, &[list(1), list(2)]).unwrap().collect::<Result<_>>().unwrap();
         let (mut of_texts, mut of_long, mut of_short) = (String::new(), 0, 0);
         for piece in &pieces {
             of_texts.extend(piece.column(0).as_string::<i32>().iter().flatten());

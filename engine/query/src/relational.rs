@@ -401,8 +401,10 @@ mod tests {
             format!("select max(a) over (order by value rows between 1000 preceding and current row) from {rows}"),
             format!("select first_value(a) over (order by value) from {rows}"),
             format!("select nth_value(a, 1) over () from {rows}"),
-            format!("select last_value(a) over (order by value desc rows between 1 preceding and unbounded following) \
-                     from {rows}"),
+            format!(
+                "select last_value(a) over (order by value desc rows between 1 preceding and unbounded following) \
+                     from {rows}"
+            ),
             format!("select lag('y' || value, 8000, '{}') over (order by value) from {words}", "x".repeat(30_000)),
             "select sum(value) over (), avg(value) over () from generate_series(1, 5000000)".to_owned(),
         ] {

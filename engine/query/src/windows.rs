@@ -173,7 +173,7 @@ struct Results {
 
 impl Results {
     /// A partition with what the calls give for it.
-    fn partition(&self, of: Range<usize>) -> Result<RecordBatch> {
+    fn rows_of(&self, of: Range<usize>) -> Result<RecordBatch> {
         let rows = self.rows.slice(of.start, of.len());
         let mut columns = rows.columns().to_vec();
         for call in &self.calls {
@@ -184,12 +184,12 @@ impl Results {
 
     fn batch(&mut self, first: Range<usize>) -> Result<RecordBatch> {
         self.given.try_resize(0)?;
-        let mut batches = vec![self.partition(first)?];
+        let mut batches = vec![self.rows_of(first)?];
         let (mut rows, mut bytes) = (batches[0].num_rows(), bytes_of(&batches[0])?);
         self.given.try_resize(bytes)?;
         while rows < BATCH_ROWS && bytes < BATCH_BYTES {
             let Some(next) = self.partitions.next() else { break };
-            let batch = self.partition(next)?;
+            let batch = self.rows_of(next)?;
             rows += batch.num_rows();
             bytes += bytes_of(&batch)?;
             self.given.try_resize(bytes)?;

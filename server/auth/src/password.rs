@@ -150,7 +150,8 @@ mod tests {
             check("ann", common, Some(PasswordRule::Common));
         }
         // Any characters, as long as it is none of these.
-        for good in ["äöüäöüäöüäöü", "            ", &"x".repeat(12), &"x".repeat(256), &"🔑".repeat(256)] {
+        for good in ["äöüäöüäöüäöü", "            ", &"x".repeat(12), &"x".repeat(256), &"🔑".repeat(256)]
+        {
             check("ann", good, None);
         }
         check("ann", &"🔑".repeat(257), Some(PasswordRule::Length));

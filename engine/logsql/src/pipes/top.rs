@@ -34,8 +34,7 @@ pub(super) const DEFS: &[PipeDef] =
 
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let numeric = !parser.token().quoted && parser.token().text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-    let (limit, limit_text) =
-        if numeric { above_0(parser).map(|n| (n, Some(n.to_string())))? } else { (10, None) };
+    let (limit, limit_text) = if numeric { above_0(parser).map(|n| (n, Some(n.to_string())))? } else { (10, None) };
     let by = by_fields(parser)?;
     let mut top = Top { hits: hits_name(&by), by, limit, limit_text, rank: None };
     while !parser.at_pipe_end() {

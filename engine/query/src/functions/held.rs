@@ -101,7 +101,8 @@ pub(super) fn fresh(array: &ArrayRef, others: &[usize]) -> usize {
 
 fn shared(data: &ArrayData, others: &[usize]) -> usize {
     let own = data.buffers().iter().filter(|buffer| others.contains(&buffer.data_ptr().addr().get()));
-    own.map(Buffer::capacity).sum::<usize>() + data.child_data().iter().map(|child| shared(child, others)).sum::<usize>()
+    own.map(Buffer::capacity).sum::<usize>()
+        + data.child_data().iter().map(|child| shared(child, others)).sum::<usize>()
 }
 
 /// Gives an array that holds its memory as long as it, or a slice of it, is there.
