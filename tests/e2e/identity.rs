@@ -3,6 +3,8 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
+use crate::seen::grpc_answers;
+
 pub(crate) const PASSWORD: &str = "correct horse battery";
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 /// The time of all data, in Unix seconds.
@@ -62,23 +64,7 @@ async fn keys_send_no_more_than_they_may() {
     assert!((10..=20).contains(&wait_s), "{wait_s}");
     let refused = server.post("/v1/traces", &[("authorization", &fast[..])], Vec::new()).await;
     assert_eq!(refused.status, 429, "all signals share it: {}", refused.text());
-    // Over gRPC as over HTTP it is told when to come back: a sender that hears of credentials drops what it has.
-    let export = async |who: &str| {
-        let path = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-        let headers = [("authorization", who), ("content-type", "application/grpc"), ("te", "trailers")];
-        let answer = server.post(path, &headers, vec![0; 5]).await;
-        let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
-        (answer.status, text("grpc-status"), text("grpc-message"), text("grpc-status-details-bin"))
-    };
-    let (status, code, text, details) = export(&fast).await;
-    assert!(status == 200 && code == "14" && text.starts_with("RATE_LIMITED"), "{status} {code} {text}");
-    assert!(!details.is_empty(), "it says when to come back");
-    user(&server, &admin, "reader", "viewer", Value::Null).await;
-    let reader = bearer(&login(&server, "reader", PASSWORD).await);
-    for (who, code, said) in [(&*reader, "7", "FORBIDDEN"), ("Bearer x", "16", "TOKEN_INVALID"), ("", "16", "TOKEN_")] {
-        let (_, status, text, _) = export(who).await;
-        assert!(status == code && text.starts_with(said), "{who}: {status} {text}");
-    }
+    grpc_answers(&server, &admin, &fast).await;
     assert_eq!(send(&slow, 10).await.status, 200);
     assert_eq!(send(&slow, 1).await.status, 200);
 }
