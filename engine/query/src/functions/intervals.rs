@@ -1,5 +1,5 @@
-//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer,
-//! and the days of what lies between two times.
+//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, and
+//! the days of what lies between two times.
 
 use std::sync::Arc;
 
