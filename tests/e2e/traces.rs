@@ -361,8 +361,9 @@ async fn very_many_keys_are_bounded() {
         let values = ask("/traces/tags/key777/values").await.json();
         assert_eq!(values["data"], json!([{"value": "v", "count": 1}]), "{state}");
     }
-    let peak = server.peak_bytes();
-    assert!(peak < (256 << 20) * 115 / 100, "{} MiB", peak >> 20);
+    // What requests made it hold, without pages of the executable, stays below the limit itself.
+    let (peak, file) = (server.peak_bytes(), server.file_bytes());
+    assert!(peak - file < 256 << 20, "{} MiB, {} MiB of them of files", peak >> 20, file >> 20);
 }
 
 /// A trace that nobody asked for since the start: of each part that holds it the footer, the index and its rows are read.

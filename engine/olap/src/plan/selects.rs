@@ -6,7 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Select, SelectItem, Statement as SqlStatement, TableFactor, VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement as SqlStatement, TableFactor,
+    VisitMut, VisitorMut,
 };
 
 /// Columns of tables, by schema and name, that `*` does not give.
@@ -32,11 +33,24 @@ fn named(name: &ObjectName) -> Option<(String, String)> {
     }
 }
 
+/// What stands before a star; outer none: it is no star.
+fn star(item: &SelectItem) -> Option<Option<String>> {
+    match item {
+        SelectItem::Wildcard(_) => Some(None),
+        SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+            name.0.last()?.as_ident().map(|ident| Some(ident.value.clone()))
+        }
+        _ => None,
+    }
+}
+
 impl VisitorMut for Spread<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        if !select.projection.iter().any(|item| matches!(item, SelectItem::Wildcard(_))) {
+        // Names before a star (`e.*`); none: it is one of all tables.
+        let stars: Vec<Option<String>> = select.projection.iter().filter_map(star).collect();
+        if stars.is_empty() {
             return ControlFlow::Continue(());
         }
         let tables =
@@ -50,6 +64,9 @@ impl VisitorMut for Spread<'_> {
                 (None, Some(last)) => last.clone(),
                 (None, None) => continue,
             };
+            if !stars.iter().any(|star| star.as_ref().is_none_or(|of| *of == relation.value)) {
+                continue;
+            }
             more.extend(found.iter().map(|column| {
                 let parts = vec![relation.clone(), Ident::with_quote('"', column)];
                 SelectItem::UnnamedExpr(Expr::CompoundIdentifier(parts))
@@ -72,5 +89,8 @@ mod tests {
         let found = Found::from([(("quiver".to_owned(), "spans".to_owned()), vec!["@error.type".to_owned()])]);
         let text = written(&statement[0], &found);
         assert_eq!(text, "SELECT *, a AS b FROM (SELECT *, s.\"@error.type\" FROM quiver.spans AS s) AS t");
+        let text = "SELECT s.*, t.a FROM quiver.spans AS s, quiver.spans AS t";
+        let text = written(&DFParser::parse_sql(text).unwrap()[0], &found);
+        assert_eq!(text, "SELECT s.*, t.a, s.\"@error.type\" FROM quiver.spans AS s, quiver.spans AS t");
     }
 }
