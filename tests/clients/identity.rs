@@ -151,6 +151,10 @@ async fn of_prometheus() {
 /// `promtool` with a file of credentials (`--http.config.file`), in each way that such a file has: queries and writes.
 #[tokio::test(flavor = "multi_thread")]
 async fn of_promtool_with_a_file() {
+    let Some(promtool) = newer_program("promtool") else {
+        println!("THERE IS NO NEWER PROMTOOL: nothing was checked");
+        return;
+    };
     let setup = Setup::new().await;
     let (base, secret, key) = (setup.base(), &setup.secret, &setup.key);
     let kind = [("content-type", "application/x-www-form-urlencoded")];
@@ -163,7 +167,7 @@ async fn of_promtool_with_a_file() {
     let promtool = |config: &str, args: &[&str]| {
         let file = folder.join("http.yml");
         std::fs::write(&file, config).expect("writable");
-        let mut command = newer_program("promtool");
+        let mut command = Command::new(&promtool);
         let (code, output, errors) = run(command.args(args).arg(format!("--http.config.file={}", file.display())));
         (code == Some(0), output + &errors)
     };

@@ -31,9 +31,9 @@ pub(crate) fn program(name: &str) -> Command {
     Command::new(tools().join("usr/bin").join(name))
 }
 
-/// Gives one of which Debian's present release has a version that is too old.
-pub(crate) fn newer_program(name: &str) -> Command {
-    Command::new(tools().join("newer/usr/bin").join(name))
+/// Gives one of which Debian's present release has a version that is too old; none: the mirror has no release behind it.
+pub(crate) fn newer_program(name: &str) -> Option<PathBuf> {
+    Some(tools().join("newer/usr/bin").join(name)).filter(|path| path.exists())
 }
 
 /// Runs one of our Python scripts to its end, and gives what it printed.

@@ -107,7 +107,7 @@ struct Chunk<'a, 'r> {
     scratch: String,
 }
 
-impl<'a, 'r> Chunk<'a, 'r> {
+impl<'r> Chunk<'_, 'r> {
     fn new(rules: &'r ExtractionRules, services: usize) -> Self {
         let by_service = vec![Vec::new(); services];
         let (answers, screened) = (Vec::new(), Vec::new());

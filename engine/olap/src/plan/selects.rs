@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement as SqlStatement, TableFactor,
-    VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement as SqlStatement,
+    TableFactor, VisitMut, VisitorMut,
 };
 
 /// Columns of tables, by schema and name, that `*` does not give.

@@ -259,7 +259,7 @@ struct Frames {
 
 impl Frames {
     /// The values without the condition, where it holds.
-    fn own(&self, values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
+    fn own(values: &[ArrayRef]) -> Result<Vec<ArrayRef>> {
         let [condition, values @ ..] = values else { return internal_err!("a condition is the first argument") };
         let Some(condition) = condition.as_boolean_opt() else { return internal_err!("a condition holds or not") };
         values.iter().map(|array| -> Result<ArrayRef> { Ok(filter(array, condition)?) }).collect()
@@ -274,7 +274,7 @@ impl Accumulator for Frames {
         if !self.is_filtered {
             return self.inner.update_batch(values);
         }
-        let own = self.own(values)?;
+        let own = Self::own(values)?;
         self.inner.update_batch(&own)
     }
 
@@ -282,7 +282,7 @@ impl Accumulator for Frames {
         if !self.is_filtered {
             return self.inner.retract_batch(values);
         }
-        let own = self.own(values)?;
+        let own = Self::own(values)?;
         self.inner.retract_batch(&own)
     }
 
