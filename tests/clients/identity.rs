@@ -150,6 +150,7 @@ async fn of_prometheus() {
 
 /// `promtool` with a file of credentials (`--http.config.file`), in each way that such a file has: queries and writes.
 #[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "what is skipped is told")]
 async fn of_promtool_with_a_file() {
     let Some(promtool) = newer_program("promtool") else {
         println!("THERE IS NO NEWER PROMTOOL: nothing was checked");

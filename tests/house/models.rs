@@ -13,6 +13,7 @@ use crate::sources::{files, none, read, root};
 const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ("Spans", &["bytesSum"], "the length of a span as it was sent is not kept"),
     ("LogStreams", &["bytesSum"], "what a stream takes is not known"),
+    ("RumApplications", &["pageViews"], "beside sessions its text would have more operators than SQL takes"),
     ("Events", &["resourceId"], "there are no resources yet"),
     ("BusinessEvents", &["correlationValue", "value", "valueAvg", "valueSum"], "no rule extracts them yet"),
     ("Metrics", &["p50", "p95", "p99"], QUANTILES),
