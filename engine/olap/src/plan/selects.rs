@@ -6,8 +6,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::Statement;
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement as SqlStatement, TableFactor,
-    VisitMut, VisitorMut,
+    Expr, Ident, ObjectName, Select, SelectItem, SelectItemQualifiedWildcardKind, Statement as SqlStatement,
+    TableFactor, VisitMut, VisitorMut,
 };
 
 /// Columns of tables, by schema and name, that `*` does not give.
@@ -33,12 +33,20 @@ fn named(name: &ObjectName) -> Option<(String, String)> {
     }
 }
 
-/// What stands before a star; outer none: it is no star.
-fn star(item: &SelectItem) -> Option<Option<String>> {
+/// A star among outputs.
+#[derive(PartialEq)]
+enum Star {
+    /// Of all tables.
+    All,
+    /// Of one (`e.*`).
+    Of(String),
+}
+
+fn star(item: &SelectItem) -> Option<Star> {
     match item {
-        SelectItem::Wildcard(_) => Some(None),
+        SelectItem::Wildcard(_) => Some(Star::All),
         SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
-            name.0.last()?.as_ident().map(|ident| Some(ident.value.clone()))
+            name.0.last()?.as_ident().map(|ident| Star::Of(ident.value.clone()))
         }
         _ => None,
     }
@@ -48,8 +56,7 @@ impl VisitorMut for Spread<'_> {
     type Break = ();
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
-        // Names before a star (`e.*`); none: it is one of all tables.
-        let stars: Vec<Option<String>> = select.projection.iter().filter_map(star).collect();
+        let stars: Vec<Star> = select.projection.iter().filter_map(star).collect();
         if stars.is_empty() {
             return ControlFlow::Continue(());
         }
@@ -64,7 +71,7 @@ impl VisitorMut for Spread<'_> {
                 (None, Some(last)) => last.clone(),
                 (None, None) => continue,
             };
-            if !stars.iter().any(|star| star.as_ref().is_none_or(|of| *of == relation.value)) {
+            if !stars.contains(&Star::All) && !stars.contains(&Star::Of(relation.value.clone())) {
                 continue;
             }
             more.extend(found.iter().map(|column| {
