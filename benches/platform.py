@@ -298,28 +298,6 @@ def access(size):
                 yield Row(f"{name} with a {way}: more", more / base * 100 if unit == "%" else more, unit, limit, note)
 
 
-def tokens(size):
-    """CPU that the check of a token adds to a cheap request: of one that was seen before, and of one that was not."""
-    each, path = 100, "/metrics-api/api/v1/status/buildinfo"
-    with Server(env=QUIET) as off, with_access() as on:
-        made = on.done("POST", "/platform-api/rbac/service-accounts", {"clientId": "agent"}, on.admin)
-        bound(on, made["id"], "admin")
-        spent = {"none": [], "new": [], "seen": []}
-        for turn in range(max(4, size(40)) + 2):
-            new = [on.login(grant_type="client_credentials", client_id="agent", client_secret=made["secret"]) for _ in range(each)]
-            for way, server, headers in ("none", off, [{}] * each), ("new", on, new), ("seen", on, new[:1] * each):
-                before = server.cpu()
-                for header in headers:
-                    server.done("GET", path, headers=header)
-                if turn > 1:
-                    spent[way].append((server.cpu() - before) / each * 1e6)
-        base = statistics.median(spent["none"])
-        noise = abs(statistics.median(spent["none"][::2]) - statistics.median(spent["none"][1::2]))
-        note = f"{base:.1f} µs CPU without access control; halves of these runs differ by {noise:.1f}"
-        for name, way, limit in ("seen before", "seen", 5), ("not seen before", "new", 80):
-            yield Row(f"a token {name}: its check", statistics.median(spent[way]) - base, "µs CPU", limit, note)
-
-
 def binding(size, database):
     """How long after its binding was removed an account still sees rows, in each language, by token and by key."""
     with contextlib.ExitStack() as stack:
@@ -482,7 +460,7 @@ def rules(size):
     yield Row(f"{name}: CPU", cpu / seconds * 100, "% of a core", None)
 
 
-FIGURES = [entities, graph, extraction, detection, access, tokens, binding, meta, planning, shared, rules]
+FIGURES = [entities, graph, extraction, detection, access, binding, meta, planning, shared, rules]
 
 
 def main():

@@ -31,11 +31,6 @@ pub(crate) fn program(name: &str) -> Command {
     Command::new(tools().join("usr/bin").join(name))
 }
 
-/// Gives one of which Debian's present release has a version that is too old; none: the mirror has no release behind it.
-pub(crate) fn newer_program(name: &str) -> Option<PathBuf> {
-    Some(tools().join("newer/usr/bin").join(name)).filter(|path| path.exists())
-}
-
 /// Runs one of our Python scripts to its end, and gives what it printed.
 pub(crate) fn python(script: &str, args: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(script);

@@ -83,7 +83,6 @@ async fn receivers_and_routes_act_at_once() {
     let named = format!("/receivers/{}", ops["id"].as_str().expect("an id"));
     let refused = call(&server, "DELETE", &named, &Value::Null).await;
     assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("REFERENCED")), "{}", refused.text());
-    assert_eq!(refused.json()["hiddenReferences"], 0, "{}", refused.text());
     for (path, body, field) in [
         ("/receivers", json!({"name": "x", "webhook_configs": [{"url": "ftp://x"}]}), "/webhook_configs/0/url"),
         ("/receivers", json!({"name": "x", "slack_configs": [{"foo": 1}]}), "/slack_configs/0/foo"),

@@ -376,41 +376,5 @@ async fn what_a_rule_and_a_policy_would_do() {
     let (_, results) = ask("rulepolicy/receivers/test", own).await;
     let error = results["results"][0]["error"].as_str().expect("a refusal");
     assert!(error.contains("egress refused"), "{error}");
-    // Its fields may stand beside the alerts.
-    let whole = json!({"name": "x", "webhook_configs": [{"url": format!("http://{}/whole", sink.address)}],
-        "alerts": [{"labels": {"alertname": "Whole"}}]});
-    let (status, results) = ask("rulepolicy/receivers/test", whole).await;
-    assert_eq!((status, &results["results"][0]["ok"]), (200, &json!(true)), "{results}");
-    sink.until("a test", |told| told["alerts"][0]["labels"]["alertname"] == "Whole").await;
-    for wrong in [json!({}), json!({"receiver": "hook", "webhook_configs": []}), json!({"nope": 1})] {
-        assert_eq!(ask("rulepolicy/receivers/test", wrong.clone()).await.0, 422, "{wrong}");
-    }
-    assert_eq!(server.stop(), Some(0));
-}
-
-/// Where the database of alerts is gone, their series say since when they are active.
-#[tokio::test(flavor = "multi_thread")]
-async fn alerts_go_on_from_their_series() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let rules = "groups: [{name: g, interval: 1s, rules: [{alert: Down, expr: shop_up == 0, for: 5m}]}]";
-    let rules = write(&dir.path().join("rules.yml"), rules);
-    let (data, options) = (dir.path().join("data"), Options::default().args(&["--rules", &rules]));
-    // To the second, as series have it.
-    let active_at = async |server: &Server| {
-        let alerts = server.get("/metrics-api/api/v1/alerts").await.json()["data"]["alerts"].clone();
-        alerts[0]["activeAt"].as_str().and_then(|text| text.get(..19)).map(str::to_owned)
-    };
-    let server = Server::start(&data, &options).await;
-    sample(&server, 0.0).await;
-    until("an alert is pending", async || active_at(&server).await.is_some()).await;
-    let before = active_at(&server).await;
-    tokio::time::sleep(Duration::from_millis(2500)).await;
-    assert_eq!(server.stop(), Some(0));
-    for file in ["alerts.db", "alerts.db-wal", "alerts.db-shm"] {
-        let _ = std::fs::remove_file(data.join(file));
-    }
-    let server = Server::start(&data, &options).await;
-    until("it is pending again", async || active_at(&server).await.is_some()).await;
-    assert_eq!(active_at(&server).await, before);
     assert_eq!(server.stop(), Some(0));
 }

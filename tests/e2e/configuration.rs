@@ -74,27 +74,12 @@ async fn every_family_obeys_the_contract() {
         let again = call(&server, "POST", path, &[("idempotency-key", "one")], &numbered(&body, 1)).await;
         assert_eq!((again.status, again.headers["idempotency-replayed"].as_bytes()), (201, &b"true"[..]), "{path}");
         assert_eq!(again.json(), entity);
-        let named = [("idempotency-key", "no word")];
-        let wrong = call(&server, "POST", &format!("{path}?dryRun=true"), &named, &numbered(&body, 9)).await;
-        assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
         let twice = call(&server, "POST", &format!("{path}?dryRun=true"), &[], &numbered(&body, 1)).await;
         let expected = if REPEATED.contains(&path) { (201, Value::Null) } else { (409, json!("DUPLICATE")) };
         assert_eq!((twice.status, twice.json()["code"].clone()), expected, "{path}");
         // Read, changed, put back, refused when stale.
         let same = call(&server, "GET", &one, &[("if-none-match", "\"1\"")], &Value::Null).await;
         assert_eq!(same.status, 304, "{path}");
-        // A proxy that packs answers makes tags weak.
-        let weak = call(&server, "GET", &one, &[("if-none-match", "\"7\", W/\"1\"")], &Value::Null).await;
-        assert_eq!((weak.status, weak.headers["etag"].as_bytes()), (304, &b"\"1\""[..]), "{path}");
-        // What stands twice, or names nothing, must not be read as something else.
-        for wrong in ["ids=a&ids=b", "ids=,", "ids=a,", "ids=a&dryRun=true&dryRun=false"] {
-            let answer = call(&server, "DELETE", &format!("{path}?{wrong}"), &[], &Value::Null).await;
-            assert_eq!(
-                (answer.status, answer.json()["code"].clone()),
-                (400, json!("INVALID_PARAMETER")),
-                "{path}?{wrong}"
-            );
-        }
         let patch = json!({"description": "changed", "labels": {"team": "shop"}});
         let patched = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
         assert_eq!((patched.status, patched.headers["etag"].as_bytes()), (200, &b"\"2\""[..]), "{}", patched.text());
@@ -174,17 +159,6 @@ async fn parameters_and_members_that_nobody_knows() {
     ] {
         let answer = call(&server, "POST", &operation, &[], &body).await;
         assert_eq!((answer.status, &answer.json()["errors"][0]["field"]), (422, &json!(field)), "{operation}");
-    }
-    // A filter that finds nothing leaves nothing to do.
-    for (operation, done) in [("bulk-delete", "deleted"), ("bulk-update", "updated")] {
-        let mut body = json!({"filter": "key eq \"none\""});
-        if operation == "bulk-update" {
-            body["patch"] = json!({"description": "x"});
-        }
-        let answer = call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await;
-        assert_eq!((answer.status, answer.json()), (200, json!({done: [], "failed": []})), "{operation}");
-        body["filter"] = json!("");
-        assert_eq!(call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await.status, 422);
     }
     let paged = call(&server, "POST", &format!("{path}/import?limit=1"), &[], &import("quiver/1")).await;
     assert_eq!(paged.status, 400, "{}", paged.text());

@@ -167,10 +167,10 @@ async fn heads_beyond_reason() {
     let line = "{\"_msg\":\"smuggled\"}\n";
     let cases: Vec<(String, &[u16])> = vec![
         (format!("{get}\r\n"), &[200]),
-        (format!("{get}X: {}\r\n\r\n", "x".repeat(30_000)), &[200]),
+        (format!("{get}X: {}\r\n\r\n", "x".repeat(15_000)), &[200]),
         (format!("{get}X: {big}\r\n\r\n"), &[431]),
         (format!("{get}{big}: x\r\n\r\n"), &[431]),
-        (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(17_000), "x".repeat(17_000)), &[431]),
+        (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(9_000), "x".repeat(9_000)), &[431]),
         (format!("{get}{many}\r\n"), &[431]),
         (format!("{big} / HTTP/1.1\r\nHost: x\r\n\r\n"), &[431, 501, 400]),
         (format!("GET /{big} HTTP/1.1\r\nHost: x\r\n\r\n"), &[414, 431]),
@@ -216,14 +216,14 @@ async fn heads_beyond_reason() {
         let mut head = vec![(":method", "GET"), (":scheme", "http"), (":path", "/health/ready"), (":authority", "x")];
         let small = Frame::headers(1, 1, &head);
         let wide = "x".repeat(16_000);
-        head.extend([("x", &*wide), ("y", &*wide), ("z", &wide[..2000])]);
+        head.push(("x", &wide));
+        head.push(("y", &wide[..1000]));
         let large = Frame::headers(3, 1, &head);
-        assert!(large.payload.len() > 2 * 16_384, "more than two frames may hold");
+        assert!(large.payload.len() > 16_384, "more than a frame may hold");
         call.send(&[small]).await;
         assert!(!call.answer(1).await.is_empty(), "{port}");
-        let (begin, rest) = large.payload.split_at(16_000);
-        let (middle, end) = rest.split_at(16_000);
-        call.send(&[Frame::new(1, 1, 3, begin), Frame::new(9, 0, 3, middle), Frame::new(9, 4, 3, end)]).await;
+        let (begin, end) = large.payload.split_at(16_000);
+        call.send(&[Frame::new(1, 1, 3, begin), Frame::new(9, 4, 3, end)]).await;
         let answer = call.answer(3).await;
         assert!(answer.iter().all(|frame| frame.kind != 0), "{port}: {answer:?}");
     }

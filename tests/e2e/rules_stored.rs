@@ -50,14 +50,6 @@ async fn a_stored_rule_fires_and_outlives_a_restart() {
     let state = server.get(&format!("{}/state", path_of(&rule))).await.json();
     assert_eq!((&state["health"], &state["state"]), (&json!("ok"), &json!("firing")), "{state}");
     let since = state["alerts"][0]["activeAt"].clone();
-    // One that says the same is taken, with a word about it.
-    let alike =
-        json!({"namespace": "other", "group": "g", "alert": "X", "expr": "vector(0) > 1", "labels": {"a": "b"}});
-    for warned in [false, true] {
-        let answer = call(&server, "", "POST", "/rulesapi/rules", &alike).await;
-        assert_eq!((answer.status, answer.headers.contains_key("warning")), (201, warned), "{}", answer.text());
-    }
-    assert_eq!(call(&server, "", "DELETE", "/rulesapi/groups/other/g", &Value::Null).await.status, 204);
     // Another rule of the group leaves this one alone.
     let copy = made(&server, "", &format!("{}/clone", path_of(&rule)), Value::Null).await;
     assert_eq!((&copy["alert"], &copy["enabled"]), (&json!("ShopDown_copy"), &json!(false)), "{copy}");

@@ -121,24 +121,3 @@ async fn statements_need_the_domain_of_what_they_read() {
     check(&ann, "select * from nothing", 400, "").await;
     check(&empty, "select 1", 403, "{view, *, *}").await;
 }
-
-/// What OTLP's senders hear over gRPC: of a key that sent too much, of a caller who may not, and of nobody.
-pub(crate) async fn grpc_answers(server: &Server, admin: &str, fast: &str) {
-    // Over gRPC as over HTTP it is told when to come back: a sender that hears of credentials drops what it has.
-    let export = async |who: &str| {
-        let path = "/opentelemetry.proto.collector.logs.v1.LogsService/Export";
-        let headers = [("authorization", who), ("content-type", "application/grpc"), ("te", "trailers")];
-        let answer = server.post(path, &headers, vec![0; 5]).await;
-        let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
-        (answer.status, text("grpc-status"), text("grpc-message"), text("grpc-status-details-bin"))
-    };
-    let (status, code, text, details) = export(fast).await;
-    assert!(status == 200 && code == "14" && text.starts_with("RATE_LIMITED"), "{status} {code} {text}");
-    assert!(!details.is_empty(), "it says when to come back");
-    user(server, admin, "reader", "viewer", Value::Null).await;
-    let reader = bearer(&login(server, "reader", PASSWORD).await);
-    for (who, code, said) in [(&*reader, "7", "FORBIDDEN"), ("Bearer x", "16", "TOKEN_INVALID"), ("", "16", "TOKEN_")] {
-        let (_, status, text, _) = export(who).await;
-        assert!(status == code && text.starts_with(said), "{who}: {status} {text}");
-    }
-}

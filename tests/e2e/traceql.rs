@@ -234,7 +234,6 @@ async fn numbers_of_whole_traces() {
             &[("rootServiceName=shop", 3.0), ("rootServiceName=worker", 1.0)],
         )
         .await;
-        check("{} | count_over_time() by (rootServiceName) > 1", &[("rootServiceName=shop", 3.0)]).await;
         check("{ rootName = `buy` && status = error } | count_over_time()", &[("__name__=count_over_time", 2.0)]).await;
         check(
             "{ nestedSetParent < 0 } >> { status = error } | count_over_time() by (name)",

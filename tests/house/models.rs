@@ -12,8 +12,9 @@ use crate::sources::{files, none, read, root};
 /// Members that a model has not yet: whose, which, why.
 const LEFT_OUT: &[(&str, &[&str], &str)] = &[
     ("Spans", &["bytesSum"], "the length of a span as it was sent is not kept"),
+    ("Logs", &["bytesAvg", "bytesSum"], "the length of the values of a record is not kept"),
+    ("Logs", &["patternCount", "patternId"], "no job has found patterns yet"),
     ("LogStreams", &["bytesSum"], "what a stream takes is not known"),
-    ("RumApplications", &["pageViews"], "beside sessions its text would have more operators than SQL takes"),
     ("Events", &["resourceId"], "there are no resources yet"),
     ("BusinessEvents", &["correlationValue", "value", "valueAvg", "valueSum"], "no rule extracts them yet"),
     ("Metrics", &["p50", "p95", "p99"], QUANTILES),

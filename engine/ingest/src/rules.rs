@@ -69,8 +69,6 @@ pub struct ExtractionRules {
     /// What they name and ask of log records, together and each.
     plan: Plan,
     planned: Vec<Planned>,
-    /// What each makes unknown of a span that it writes to.
-    stale: Vec<Vec<usize>>,
 }
 
 impl ExtractionRules {
@@ -95,8 +93,7 @@ impl ExtractionRules {
         });
         let rules: Vec<Arc<Running>> = each.collect();
         let (plan, planned) = Plan::of(rules.iter().map(|running| &running.rule));
-        let stale = spans::stale(&plan, &planned, &rules);
-        Self { rules, plan, planned, stale }
+        Self { rules, plan, planned }
     }
 
     /// Says whether there is nothing to apply.

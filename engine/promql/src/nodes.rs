@@ -84,11 +84,6 @@ pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// How many inputs, from the first one on, are those of the partial operator; this one has what it gave and the rest.
-    fn partial_inputs(&self) -> usize {
-        usize::MAX
-    }
-
     /// Begins the work.
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches;
 }
@@ -101,6 +96,8 @@ pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 pub(crate) struct Env {
     /// The query.
     pub(crate) run: Arc<RunState>,
+    /// Where nodes of this run meet.
+    pub(crate) shared: Arc<RunShared>,
     /// Which partition this is.
     pub(crate) partition: usize,
     /// Memory to be asked for.
@@ -156,9 +153,7 @@ impl Operator for Step {
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(partial) = self.0.partial() {
-            let rest = inputs.split_off(self.0.partial_inputs().min(inputs.len()));
             inputs = vec![Arc::new(StepExec::new(partial, inputs))];
-            inputs.extend(rest);
         }
         Ok(Arc::new(StepExec::new(Arc::clone(&self.0), inputs)))
     }
@@ -231,10 +226,9 @@ impl ExecutionPlan for StepExec {
             streams.push(timed);
         }
         let shared = context.session_config().get_extension::<RunShared>();
-        let Some(run) = shared.and_then(|shared| shared.of_query()) else {
-            return internal_err!("steps run within a query of PromQL");
-        };
-        let env = Env { run, partition, pool: Arc::clone(context.memory_pool()) };
+        let found = shared.and_then(|shared| Some((shared.of_query()?, shared)));
+        let Some((run, shared)) = found else { return internal_err!("steps run within a query of PromQL") };
+        let env = Env { run, shared, partition, pool: Arc::clone(context.memory_pool()) };
         Ok(Box::pin(TimedOutput {
             schema: self.operator.schema(),
             stream: Arc::clone(&self.operator).open(streams, env),

@@ -22,8 +22,7 @@ fn is_date(kind: &DataType) -> bool {
 }
 
 fn calculates(op: &BinaryOperator) -> bool {
-    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus};
-    matches!(op, Plus | Minus | Multiply | Divide | Modulo)
+    matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
 }
 
 fn compares(op: &BinaryOperator) -> bool {
@@ -36,27 +35,6 @@ fn begin(date: Expr) -> Expr {
     cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
 }
 
-/// Numbers without a sign (ranks, lengths of lists) as those with one, beside which DataFusion would calculate with
-/// decimals; a difference of two may be below zero. PostgreSQL has none without a sign.
-fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) -> Expr {
-    let is_difference = *op == BinaryOperator::Minus && *other == DataType::UInt64;
-    if *own == DataType::UInt64 && calculates(op) && (is_difference || other.is_signed_integer()) {
-        cast(value, DataType::Int64)
-    } else {
-        value
-    }
-}
-
-/// What lies between two times as an interval, where it is calculated with.
-fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
-    match kind {
-        DataType::Duration(_) => {
-            (intervals::spread().call(vec![value]), DataType::Interval(IntervalUnit::MonthDayNano))
-        }
-        kind => (value, kind),
-    }
-}
-
 impl ExprPlanner for Arithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         if !(calculates(&expr.op) || compares(&expr.op)) {
@@ -67,16 +45,6 @@ impl ExprPlanner for Arithmetic {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
-        let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
-        let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
-        let calculated = |other: &DataType| match &op {
-            BinaryOperator::Multiply | BinaryOperator::Divide => other.is_numeric(),
-            BinaryOperator::Plus | BinaryOperator::Minus => is_interval(other),
-            _ => false,
-        };
-        let (is_left, is_right) = (is_length(&left) && calculated(&right), is_length(&right) && calculated(&left));
-        let (a, left) = if is_left { as_interval(a, left) } else { (a, left) };
-        let (b, right) = if is_right { as_interval(b, right) } else { (b, right) };
         Ok(match &op {
             BinaryOperator::Multiply if is_interval(&left) && right.is_numeric() => {
                 PlannerResult::Planned(intervals::product().call(vec![a, cast(b, DataType::Float64)]))

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
+use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -28,7 +29,7 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::functions::{PlanOptions, Room, planning};
+use crate::functions::{Room, planning};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
@@ -91,8 +92,8 @@ pub struct QueryUse {
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
-    /// What its plans are made with.
-    pub(crate) planning: PlanOptions,
+    /// Options of that session under which its plans are made.
+    pub(crate) planning: Arc<ConfigOptions>,
     pub(crate) lists: SessionState,
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
@@ -168,7 +169,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
-            planning: planning(&relational, room),
+            planning: planning(&relational),
             relational,
             lists,
             small_lists,

@@ -19,7 +19,6 @@ mod processes;
 mod quantile;
 mod quoting;
 mod rate;
-mod results;
 mod spans;
 mod stacks;
 mod statements;
@@ -27,7 +26,6 @@ mod sums;
 mod texts;
 mod trees;
 mod whole;
-mod windowed;
 mod zones;
 
 use std::sync::Arc;
@@ -45,12 +43,10 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub(crate) use bounded::{PlanOptions, planning};
+pub(crate) use bounded::planning;
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
-pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
 pub use quantile::quantile;
-pub(crate) use results::counted;
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 

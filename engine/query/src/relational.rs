@@ -36,7 +36,7 @@ use crate::overflow::Overflows;
 use crate::printed::Printing;
 use crate::running::Phase;
 use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids, list_pieces, slices, windows};
+use crate::{explain, functions, grouping, joined_ids, slices};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -62,7 +62,7 @@ pub(crate) fn session(
 }
 
 /// Nodes that may give many batches for one that they take, or out of nothing.
-const MULTIPLYING: [&str; 10] = [
+const MULTIPLYING: [&str; 9] = [
     "CrossJoinExec",
     "NestedLoopJoinExec",
     "HashJoinExec",
@@ -70,7 +70,6 @@ const MULTIPLYING: [&str; 10] = [
     "PiecewiseMergeJoinExec",
     "SymmetricHashJoinExec",
     "UnnestExec",
-    "WindowsExec",
     "RecursiveQueryExec",
     "LazyMemoryExec",
 ];
@@ -125,15 +124,13 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
+        let moment = Moment { state: &self.relational, options: &self.planning, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
         let optimized = optimized.map_err(of_planning)?;
-        let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
-        let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
+        let physical = self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-        let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
-        let physical = physical.and_then(windows::with_memory).map_err(from_datafusion)?;
+        let physical = physical.and_then(slices::below_constants).map_err(from_datafusion)?;
         Ok((optimized, giving_way(physical)?))
     }
 
@@ -345,102 +342,6 @@ mod tests {
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), 1, "{statement}");
         }
-    }
-
-    #[tokio::test]
-    async fn copies_of_long_values_count() {
-        let engine = engine();
-        let over = |outputs: fn(usize) -> String, count: usize| -> &'static str {
-            let outputs: Vec<String> = (2..count + 2).map(outputs).collect();
-            let rows = "select repeat('x', 1000) || value a, repeat('y', 1000) || value b, \
-                        range(value, value + 150) l, value from generate_series(1, 8000)";
-            format!("select {} from ({rows}) t", outputs.join(", ")).leak()
-        };
-        let copies: [fn(usize) -> String; 6] = [
-            |n| format!("case when value % {n} = 0 then a else b end"),
-            |n| format!("coalesce(nullif(a, 'x{n}'), b)"),
-            |n| format!("greatest(a, 'b{n}')"),
-            |n| format!("array_slice(l, 1, {}::bigint)::text", 100 + n),
-            |n| format!("quote_literal(a || '{n}')"),
-            |n| format!("named_struct('a', quote_literal(a || '{n}'))"),
-        ];
-        for copy in copies {
-            let (few, many) = (over(copy, 1), over(copy, 12));
-            assert_eq!(count(&engine, few, 10_000).await.unwrap(), 8000, "{few}");
-            let error = count(&engine, many, 10_000).await.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{many}: {error:?}");
-        }
-        // What is cut out of a text points at it.
-        let cut: fn(usize) -> String = |n| format!("substr(arrow_cast(a, 'Utf8View'), {n})");
-        assert_eq!(count(&engine, over(cut, 12), 10_000).await.unwrap(), 8000);
-        // Names and types stay.
-        let statement = "select case when value > 1 then 'a' else 'b' end, value::text, upper('x') || value::text as u \
-                         from generate_series(1, 3) order by case when value > 1 then 'a' else 'b' end";
-        let plan = Names::new(engine.relational()).plan(statement).unwrap();
-        let (_, physical) = engine.plan_relational(&plan).await.unwrap();
-        let (fields, asked) = (physical.schema(), plan.schema());
-        assert_eq!(fields.fields().len(), asked.fields().len());
-        for (field, asked) in fields.fields().iter().zip(asked.fields()) {
-            assert_eq!((field.name(), field.data_type()), (asked.name(), asked.data_type()));
-        }
-    }
-
-    #[tokio::test]
-    async fn windows_take_memory_before_they_give() {
-        let engine = engine();
-        let rows = "(select case when value = 1 then repeat('x', 300000) else 'y' || value end a, value \
-                    from generate_series(1, 8000))";
-        let words = "(select repeat('x', 100) || value a, value from generate_series(1, 8000))";
-        for statement in [
-            format!("select string_agg(a, ',') over (order by value) from {words}"),
-            format!("select string_agg(a, ',') over () from {words}"),
-            format!("select array_agg(a) over (order by value) from {words}"),
-            format!("select array_agg(a) over (partition by value % 2) from {words}"),
-            format!("select max(a) over () from {rows}"),
-            format!("select max(a) filter (where value = 1 or a = 'y') over () from {rows}"),
-            format!("select max(a) over (order by value rows between 1000 preceding and current row) from {rows}"),
-            format!("select first_value(a) over (order by value) from {rows}"),
-            format!("select nth_value(a, 1) over () from {rows}"),
-            format!(
-                "select last_value(a) over (order by value desc rows between 1 preceding and unbounded following) \
-                     from {rows}"
-            ),
-            format!("select lag('y' || value, 8000, '{}') over (order by value) from {words}", "x".repeat(30_000)),
-            "select sum(value) over (), avg(value) over () from generate_series(1, 5000000)".to_owned(),
-        ] {
-            let statement: &'static str = statement.leak();
-            let error = count(&engine, statement, 60_000).await.unwrap_err();
-            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
-        }
-        for statement in [
-            format!("select string_agg(a, ',') over (partition by value / 4 order by value) from {words}"),
-            format!("select string_agg(a, ',') over (partition by value / 4), count(*) over () from {words}"),
-            format!("select array_agg(a) filter (where value > 3) over (partition by value / 4) from {words}"),
-            format!("select max(a) over (), lag(a) over (), lead(a, 2, '-') over (), ntile(4) over () from {words}"),
-            format!("select last_value(a) over (order by value), min(a) over (order by value) from {words}"),
-            format!("select sum(value) over (partition by value % 3), rank() over (order by value) from {words}"),
-        ] {
-            let statement: &'static str = statement.leak();
-            assert_eq!(count(&engine, statement, 60_000).await.unwrap(), 8000, "{statement}");
-        }
-        assert_eq!(count(&engine, "select sum(1) over () from generate_series(1, 0)", 10_000).await.unwrap(), 0);
-    }
-
-    #[tokio::test]
-    async fn long_lists_become_rows_piece_by_piece() {
-        let engine = engine();
-        let long = "(select repeat('x', 10000) || value a, range(0, 100000) l from generate_series(1, 1))";
-        for (statement, rows) in [
-            (format!("select unnest(l) x, a from {long}"), 100_000),
-            (format!("select unnest(l) x, unnest(range(0, 3)) y, a from {long}"), 100_000),
-            ("select unnest(range(0, value)) from generate_series(0, 3)".to_owned(), 6),
-            ("select unnest(unnest(array_repeat(range(0, value), 2))) from generate_series(0, 3)".to_owned(), 12),
-        ] {
-            let statement: &'static str = statement.leak();
-            assert_eq!(count(&engine, statement, 20_000).await.unwrap(), rows, "{statement}");
-        }
-        let nested = format!("select unnest(unnest(make_array(l))) x, a from {long}").leak();
-        assert_eq!(count(&engine, nested, 20_000).await.unwrap_err().kind, ErrorKind::LimitExceeded);
     }
 
     #[tokio::test]

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
@@ -18,9 +18,6 @@ use crate::pool::QueryPool;
 
 /// Longest text of a query that is kept of it, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
-
-/// What is said of a query that ended with the rights of who asked.
-pub const WITHDRAWN: &str = "query was canceled: a right with which it began was taken away";
 
 /// Numbers of queries, for as long as the process lives.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -42,14 +39,6 @@ pub struct Asked {
     pub peer: Option<SocketAddr>,
     /// Whether it goes on until its reader leaves, so that its length says nothing.
     pub standing: bool,
-    /// Whether who asked may still see what it was begun with; none: nobody can take that away.
-    pub permit: Option<Arc<dyn Permit>>,
-}
-
-/// What somebody may see, for as long as a query runs.
-pub trait Permit: fmt::Debug + Send + Sync + 'static {
-    /// Whether all of it is left. Asked again and again, so it must be quick and must not wait.
-    fn holds(&self) -> bool;
 }
 
 impl Asked {
@@ -94,10 +83,8 @@ pub struct Query {
     pub began: Instant,
     /// What it read so far.
     pub stats: Arc<ReadStats>,
-    /// Ends all that belongs to it: an operator does so, or a right that was taken away.
+    /// Ends all that belongs to it; only an operator does so.
     pub(crate) stop: CancellationToken,
-    /// Whether it was a right.
-    withdrawn: AtomicBool,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
     /// Plans that were made for it.
     plans: AtomicU64,
@@ -122,7 +109,6 @@ impl Query {
             began: Instant::now(),
             stats: Arc::default(),
             stop: CancellationToken::new(),
-            withdrawn: AtomicBool::new(false),
             memory: OnceLock::new(),
             plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
@@ -170,16 +156,13 @@ impl Query {
         self.memory.get().map_or((0, 0), |pool| pool.used_and_peak())
     }
 
-    /// Says whether an operator has ended it, or a right that was taken away.
+    /// Says whether an operator has ended it.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_cancelled()
     }
 
     /// The error of a query that was ended before it was done.
     pub(crate) fn cancelled(&self, phase: &str) -> Error {
-        if self.withdrawn.load(Relaxed) {
-            return Error::new(ErrorKind::Cancelled, WITHDRAWN);
-        }
         if self.is_stopped() {
             return Error::new(ErrorKind::Cancelled, format!("query {} was canceled by an operator", self.id));
         }
@@ -243,17 +226,6 @@ impl Running {
         query.stop.cancel();
         Some(query)
     }
-
-    /// Ends the queries whose callers may no longer see what they began with; says how many.
-    pub fn withdraw(&self) -> usize {
-        let lost = |query: &Arc<Query>| query.asked.permit.as_ref().is_some_and(|permit| !permit.holds());
-        let ended: Vec<Arc<Query>> = self.list().into_iter().filter(|q| !q.is_stopped() && lost(q)).collect();
-        for query in &ended {
-            query.withdrawn.store(true, Relaxed);
-            query.stop.cancel();
-        }
-        ended.len()
-    }
 }
 
 #[cfg(test)]
@@ -291,31 +263,6 @@ mod tests {
         let ended = seen.0.lock();
         assert_eq!((ended.len(), ended[0].0), (1, id));
         assert!(ended[0].1 <= began.elapsed());
-    }
-
-    #[derive(Debug, Default)]
-    struct Lent(AtomicBool);
-
-    impl Permit for Lent {
-        fn holds(&self) -> bool {
-            !self.0.load(Relaxed)
-        }
-    }
-
-    #[test]
-    fn what_is_begun_with_a_right_ends_with_it() {
-        let (running, lent) = (Arc::<Running>::default(), Arc::<Lent>::default());
-        let permit = Some(Arc::clone(&lent) as Arc<dyn Permit>);
-        let (held, free) = (Query::new(Asked { permit, ..Asked::default() }), Query::new(Asked::default()));
-        let (held, free) = (Arc::new(held), Arc::new(free));
-        running.begin(&held);
-        running.begin(&free);
-        assert_eq!((running.withdraw(), held.is_stopped()), (0, false));
-        lent.0.store(true, Relaxed);
-        assert_eq!((running.withdraw(), running.withdraw()), (1, 0), "once");
-        assert!(held.is_stopped() && !free.is_stopped());
-        let error = held.cancelled("x");
-        assert_eq!((error.kind, &*error.message), (ErrorKind::Cancelled, WITHDRAWN));
     }
 
     #[test]

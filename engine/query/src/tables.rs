@@ -9,7 +9,6 @@ mod convert;
 mod episodes;
 mod history;
 mod keys;
-pub mod listed;
 mod logs;
 mod lower;
 mod metrics;

@@ -4,14 +4,12 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
-mod casts;
 mod empty;
 mod factors;
 mod formats;
 mod functions;
 mod json;
 mod keywords;
-mod merged;
 mod outputs;
 mod patterns;
 mod percentiles;
@@ -26,7 +24,7 @@ pub(crate) use outputs::{make_unique, name as output_name, translate as name_out
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, UnaryOperator, Value, VisitMut, VisitorMut,
+    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -159,11 +157,6 @@ impl Translator<'_> {
                 *place = call("array_has_any", vec![take(left), take(right)]);
             }
             Expr::BinaryOp { op, .. } => operator(op),
-            // The planner puts the sign before the text, where it is that of the first part.
-            Expr::UnaryOp { op: UnaryOperator::Minus, expr: interval } if matches!(**interval, Expr::Interval(_)) => {
-                let (left, right) = (Box::new(take(interval)), Box::new(number(-1)));
-                *place = Expr::Nested(Box::new(Expr::BinaryOp { left, op: BinaryOperator::Multiply, right }));
-            }
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
@@ -292,9 +285,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
-        casts::translate(query, self.aggregates);
-        let done = queries::translate(query).and_then(|()| merged::translate(query));
-        done.map_or_else(refused, ControlFlow::Continue)
+        queries::translate(query).map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {

@@ -262,10 +262,7 @@ impl VisitorMut for Expander<'_> {
         let all = |r: &Relation| r.alias.as_ref().map_or_else(Vec::new, |alias| self.columns_of(r, alias, has_more(r)));
         for item in items {
             match &item {
-                // What it gives instead of columns is not of one table.
-                SelectItem::Wildcard(options) if options.opt_replace.is_none() => {
-                    select.projection.extend(relations.iter().flat_map(all));
-                }
+                SelectItem::Wildcard(_) => select.projection.extend(relations.iter().flat_map(all)),
                 SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
                     let alias = parts(name).pop().unwrap_or_default();
                     match relations.iter().find(|r| r.alias.as_ref() == Some(&alias) && has_more(r)) {

@@ -28,7 +28,7 @@ use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::logical_expr::{Expr, TableType};
 use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::{Error, MillisRange, ReadStats, Result, SelectedSeries};
+use quiver_types::{Error, MillisRange, ReadStats, Result, RowMask, SelectedSeries};
 
 pub use exec::SamplesExec;
 
@@ -66,14 +66,13 @@ pub fn samples_table(
 ) -> Result<Arc<dyn TableProvider>> {
     let selection = Arc::clone(&series.handle).downcast::<Selection>();
     let selection = selection.map_err(|_| Error::internal("these series were selected by another source"))?;
-    let keep = series.keep.clone();
+    let keep = Arc::clone(&series.keep);
     Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, keep, request, stats }))
 }
 
 struct SamplesTable {
     selection: Arc<Selection>,
-    /// Rows that are wanted; none: all.
-    keep: Option<Arc<Vec<bool>>>,
+    keep: Arc<RowMask>,
     request: SampleRequest,
     stats: Arc<ReadStats>,
     schema: SchemaRef,
@@ -107,9 +106,9 @@ impl TableProvider for SamplesTable {
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
         let partitions = state.config().target_partitions();
-        let selection = match &self.keep {
+        let selection = match self.keep.get() {
             None => Arc::clone(&self.selection),
-            Some(keep) => Arc::new(self.selection.kept(keep)),
+            Some(keep) => Arc::new(self.selection.kept(&keep)),
         };
         let stats = Arc::clone(&self.stats);
         Ok(Arc::new(SamplesExec::try_new(selection, self.request, stats, projection.cloned(), limit, partitions)?))

@@ -166,7 +166,7 @@ impl SeriesSnapshot for StoreSnapshot {
         let question = Question { access, selectors: &selectors, range: selector.range, labels };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
-        Ok(SelectedSeries { table, has_histograms, keep: None, handle: Arc::new(selection) })
+        Ok(SelectedSeries { table, has_histograms, keep: Arc::default(), handle: Arc::new(selection) })
     }
 
     async fn label_names(

@@ -317,8 +317,6 @@ pub(crate) struct Metric {
     pub(crate) function: MetricFunction,
     /// What series are told apart by.
     pub(crate) by: Vec<Field>,
-    /// Which numbers are given: those for which the comparison holds.
-    pub(crate) kept: Option<(Compare, f64)>,
     /// How many series of each step are given, the greatest (`true`) or the least of them.
     pub(crate) pick: Option<(bool, usize)>,
 }
@@ -389,10 +387,7 @@ impl Query {
 
     /// Says whether a step without spans has no number, where others have 0.
     pub fn leaves_gaps(&self) -> bool {
-        self.metric.as_ref().is_some_and(|m| {
-            let is_0_left_out = m.kept.is_some_and(|(compare, number)| !compare.holds(0.0, number));
-            matches!(m.function, MetricFunction::Of(..)) || m.pick.is_some() || is_0_left_out
-        })
+        self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Of(..)) || m.pick.is_some())
     }
 
     /// How many exemplars its hints ask for.

@@ -43,7 +43,7 @@ pub use random::{Random, Vault, random_bytes};
 pub use rights::{Domain, Right, Rights, Services, Triple};
 pub use run_shared::RunShared;
 pub use series::SeriesTable;
-pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
+pub use source::{RowMask, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
 pub use spans::SpansBatch;
 pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};

@@ -8,7 +8,6 @@ mod batch;
 mod color;
 mod counts;
 mod filter;
-mod matching;
 mod source;
 mod stored;
 mod stream;
@@ -21,14 +20,11 @@ pub use filter::{
     FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
     ValueMatcher,
 };
-pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
 pub use source::{
     FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,
     StreamInfo,
 };
-pub use stored::{
-    ID_BYTES, Stored, is_hex, push_hex, read_float, read_hex, read_int, write_float, write_hex, write_int,
-};
+pub use stored::{ID_BYTES, Stored, push_hex, write_float, write_hex, write_int};
 pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
 

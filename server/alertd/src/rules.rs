@@ -4,7 +4,6 @@
 //! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
 //! changes, and the time of the service each few seconds.
 
-mod cycle;
 mod records;
 mod remember;
 mod runner;
@@ -36,7 +35,7 @@ pub struct RuleSettings {
     pub resend_delay_ms: Millis,
     /// How long alerts of a rule that fails are kept alive.
     pub error_hold_ms: Millis,
-    /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
+    /// Groups that are evaluated at once.
     pub concurrent_max: usize,
     /// What templates are told.
     pub setting: Setting,
@@ -62,7 +61,7 @@ pub struct Asker {
 /// Makes engines: queries with the rights and bounds of a group, and writing.
 pub trait Engines: Send + Sync + std::fmt::Debug {
     /// Makes the engine of one evaluation.
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync>;
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send>;
 }
 
 /// A group and where it comes from.
@@ -215,10 +214,6 @@ impl Rules {
     fn slot(&self, source: Source) -> Slot {
         let mut group = Group::new(source.group.clone(), self.settings.interval_ms);
         self.memory.restore(&source.file, &mut group, self.clock.now_ms());
-        // Groups that come later begin anew: what others write under the same names is theirs.
-        if self.memory.is_new() && self.stop.lock().is_none() {
-            group.adopt();
-        }
         let view = Arc::new(ArcSwap::from_pointee(GroupView {
             file: source.file.clone(),
             group,
@@ -301,7 +296,7 @@ impl Rules {
     }
 
     /// Makes an engine for a group that does not run.
-    pub fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    pub fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
         self.engines.engine(asker)
     }
 

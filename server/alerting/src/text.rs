@@ -45,7 +45,7 @@ fn push_escaped(out: &mut String, c: char, quote: char) {
 }
 
 /// Says whether Go prints a character as itself; of spaces only the plain one.
-pub(crate) fn is_printable(c: char) -> bool {
+fn is_printable(c: char) -> bool {
     if c == ' ' {
         return true;
     }

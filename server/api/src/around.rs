@@ -19,7 +19,6 @@ use crate::families::family_of;
 use crate::guard::{Asking, refused};
 use crate::identity::Meter;
 use crate::live::LiveSettings;
-use crate::refused::challenged;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
 use crate::state::AppState;
@@ -93,8 +92,7 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            let response = info.scope(next.run(request)).instrument(span).await;
-            if state.is_enforced() { challenged(response) } else { response }
+            info.scope(next.run(request)).instrument(span).await
         }
     };
     sent.tell_refused(&state, &mut response);

@@ -9,7 +9,7 @@ use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, header};
-use quiver_config::families::{FAMILIES, ROUTES, RULES};
+use quiver_config::families::{FAMILIES, ROUTES};
 use quiver_config::{
     Begun, Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind,
     Result, System,
@@ -29,7 +29,6 @@ mod deploy;
 mod detection;
 mod extraction;
 mod many;
-mod old_matchers;
 mod policy;
 mod policy_revisions;
 mod processes;
@@ -255,14 +254,14 @@ impl Ask {
         let query = head.uri.query().unwrap_or_default();
         let mut parameters: Vec<(String, String)> =
             url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        let given: Vec<&str> =
-            parameters.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect();
-        let dry_run = match given.as_slice() {
-            [] | ["false"] => false,
-            ["true"] => true,
-            [_] => return Err(Problem::parameter("`dryRun` must be true or false")),
-            _ => return Err(Problem::parameter("`dryRun` stands twice")),
-        };
+        let mut dry_run = false;
+        for (_, value) in parameters.iter().filter(|(key, _)| key == "dryRun") {
+            dry_run = match value.as_str() {
+                "true" => true,
+                "false" => false,
+                _ => return Err(Problem::parameter("`dryRun` must be true or false")),
+            };
+        }
         parameters.retain(|(key, _)| key != "dryRun");
         let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
         let (method, path) = (head.method, head.uri.path().to_owned());
@@ -277,7 +276,7 @@ impl Ask {
 
     /// Answers; a POST that names itself is answered once.
     async fn answered(&self, run: BoxFuture<'_, Result<Answer>>) -> Answer {
-        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST);
+        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST && !self.dry_run);
         let Some(name) = name else {
             return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
         };
@@ -286,9 +285,6 @@ impl Ask {
             Ok(named) => named,
             Err(problem) => return Answer::of_problem(&problem),
         };
-        if self.dry_run {
-            return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
-        }
         match config.begin_named(&named).await {
             Ok(Begun::Fresh) => {}
             Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
@@ -398,13 +394,6 @@ impl Ask {
         Ok(Condition::Versions(versions.unwrap_or_default()))
     }
 
-    /// Whether `If-None-Match` names a tag; weak ones are compared alike, since a proxy may have made them of ours.
-    pub(crate) fn knows(&self, etag: &str) -> bool {
-        let values = self.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        let mut tags = values.flat_map(|tags| tags.split(',')).map(str::trim);
-        tags.any(|tag| tag == "*" || tag.strip_prefix("W/").unwrap_or(tag) == etag)
-    }
-
     /// Makes a change, and lets it act before it is answered.
     pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
         let done = self.config.change(&self.place, &self.caller, op, system, self.dry_run).await?;
@@ -442,8 +431,10 @@ impl Ask {
     async fn entity(&self, id: &str) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
         let entity = self.config.get(&self.place, id, &self.caller).await?;
+        let tags = self.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+        let same = tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*");
         let etag = Some(entity.etag());
-        if self.knows(&entity.etag()) {
+        if same {
             return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
         }
         let shown = self.config.shown(self.place.family, &entity).await?;
@@ -470,9 +461,8 @@ impl Ask {
     /// The entity as it is after a change.
     async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
-        let shown = self.config.shown(self.place.family, after).await?;
-        let warning = if self.place.family.name == RULES.name { rules::stands_twice(self, &shown).await } else { None };
-        Ok(Answer { status, etag: Some(after.etag()), warning, ..Answer::ok(Value::Object(shown)) })
+        let body = Value::Object(self.config.shown(self.place.family, after).await?);
+        Ok(Answer { status, etag: Some(after.etag()), ..Answer::ok(body) })
     }
 
     async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {

@@ -77,7 +77,6 @@ mod traces_ingest;
 mod tsdb_api;
 pub mod unit_test_api;
 mod watch;
-pub mod withdrawn;
 
 pub use around::Proxies;
 pub use postgres::{PostgresListener, serve_postgres};

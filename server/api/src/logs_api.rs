@@ -104,10 +104,6 @@ impl Ask {
         asked.times =
             range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
         asked.standing = is_standing;
-        if is_standing {
-            // It sees by itself what was taken away, and goes on with the rest.
-            asked.permit = None;
-        }
         let ctx = query_context(state, asked, limits);
         let memory = state.logsql.collected("query text", &ctx);
         let filters = params.all("extra_filters").chain(params.all("extra_stream_filters"));

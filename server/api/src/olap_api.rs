@@ -35,7 +35,6 @@ use crate::request::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
 use crate::state::AppState;
-use crate::withdrawn;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
@@ -194,14 +193,10 @@ fn access(state: &AppState) -> DomainAccess {
 
 /// Begins a query with the limits of analytics.
 fn begin(state: &AppState, given: &Given, text: &Value) -> Result<QueryContext, OlapError> {
-    begin_as(state, given, state.asked(Language::Olap, &text.to_string()))
-}
-
-fn begin_as(state: &AppState, given: &Given, asked: quiver_query::Asked) -> Result<QueryContext, OlapError> {
     let timeout = given.seconds("x-timeout", TIMEOUT_MAX_S)?.unwrap_or(TIMEOUT);
     let mut limits = state.limits();
     limits.timeout = timeout;
-    Ok(state.begin(asked, limits))
+    Ok(state.begin(state.asked(Language::Olap, &text.to_string()), limits))
 }
 
 fn json_answer(value: &Value) -> Response {
@@ -230,12 +225,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         asked.queries.iter_mut().for_each(|q| q.rollups = false);
     }
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
-    let mut begun = state.asked(Language::Olap, &query.to_string());
-    if form == Form::Json {
-        // Others may wait for the same: it goes on when the right of one of them is taken away, who gets nothing of it.
-        begun.permit = None;
-    }
-    let ctx = begin_as(state, &given, begun)?;
+    let ctx = begin(state, &given, &query)?;
     if form != Form::Json {
         if asked.queries.len() != 1 {
             let text = "only one query can be answered in this form";
@@ -245,9 +235,7 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     }
     let key = waiting::key(&asked, is_multi, &access, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
-    let outcome = state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await?;
-    withdrawn::check(state)?;
-    match outcome {
+    match state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await? {
         Outcome::Done(answer) => Ok(json_answer(&answer.value)),
         Outcome::Wait(elapsed) => Ok(json_answer(&json!({
             "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),

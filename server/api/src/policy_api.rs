@@ -17,7 +17,6 @@ use quiver_alerting::duration;
 use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Host, Options};
 use quiver_alerting::yaml;
-use quiver_config::families::RECEIVERS;
 use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
 use serde_json::{Map, Value, json};
@@ -239,20 +238,10 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
 
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let outcome = async {
-        // The receiver is a field of its own, or its fields stand beside the alerts.
-        let own: Vec<&str> = ["name", "labels"].into_iter().chain(RECEIVERS.fields.iter().map(|f| f.name)).collect();
-        let known: Vec<&str> = own.iter().copied().chain(["receiver", "alerts"]).collect();
-        let mut body = object_of(&state, request, &known).await?;
-        let given = body.remove("receiver").filter(|receiver| !receiver.is_null());
-        let beside: Map<String, Value> =
-            own.iter().filter_map(|name| body.remove_entry(*name)).filter(|(_, value)| !value.is_null()).collect();
-        let receiver = match (given, beside.is_empty()) {
-            (Some(receiver), true) => receiver,
-            (None, false) => Value::Object(beside),
-            (None, true) => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
-            (Some(_), false) => return Err(Problem::field("/receiver", "INVALID_VALUE", "a receiver is given twice")),
-        };
-        receiver_results(&state, &receiver, body.get("alerts")).await
+        let body = object_of(&state, request, &["receiver", "alerts"]).await?;
+        let receiver =
+            body.get("receiver").ok_or_else(|| Problem::field("/receiver", "REQUIRED", "a receiver is wanted"))?;
+        receiver_results(&state, receiver, body.get("alerts")).await
     };
     let outcome = outcome.await;
     answer(&state, outcome)

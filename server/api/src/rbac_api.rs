@@ -23,12 +23,9 @@ use serde_json::{Map, Value, json};
 
 use crate::config_api::{Answer, Ask, Routes, Run, only_members, special_of, with_dry_run};
 use crate::identity::Identities;
-use crate::refused::challenge;
 use crate::state::AppState;
 
 const BODY_BYTES_MAX: usize = 256 << 10;
-/// Member of a problem: seconds after which to come back.
-const COME_BACK: &str = "retryAfter";
 /// Most triples of a check.
 const TRIPLES_MAX: usize = 1000;
 /// Rows of the audit log that are read at once for an export.
@@ -103,16 +100,9 @@ async fn permissions() -> Response {
 /// What is answered to a password or token that is not good, below a public path.
 fn not_let_in(error: TokenError) -> Problem {
     match error {
-        TokenError::TooMany(after_s) => {
-            Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()).with(COME_BACK, json!(after_s))
-        }
+        TokenError::TooMany(_) => Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()),
         _ => Problem::new(ProblemKind::Unauthenticated, error.code(), error.to_string()),
     }
-}
-
-/// Keys and clients have no password that they could change.
-fn not_a_user() -> Problem {
-    Problem::new(ProblemKind::Forbidden, "FORBIDDEN", "this needs a user's own token, or name and password as Basic")
 }
 
 /// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
@@ -135,11 +125,11 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
                 let asking = Asking { issuer: &issuer, ip: ask.caller.ip };
                 let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
                 let Subject::Account(AccountKind::User, id) = &identity.subject else {
-                    return Err(not_a_user());
+                    return Err(Problem::forbidden("a user's own token"));
                 };
                 let account = auth.directory().account(AccountKind::User, id).cloned();
                 if identity.way != Way::Token {
-                    return Err(not_a_user());
+                    return Err(Problem::forbidden("a user's own token"));
                 }
                 (account.ok_or_else(|| not_let_in(TokenError::Invalid))?, identity.session)
             }
@@ -179,16 +169,7 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
         }
         Ok(Answer::nothing())
     };
-    let outcome = run.await;
-    let problem = outcome.as_ref().err();
-    let asks_for = problem.and_then(|problem| challenge(problem.code));
-    let after_s = problem.and_then(|problem| problem.more.get(COME_BACK)?.as_u64());
-    let mut answer = sent(outcome);
-    let headers = answer.headers_mut();
-    headers.extend(asks_for.map(|value| (header::WWW_AUTHENTICATE, value)));
-    if let Some(after_s) = after_s {
-        headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
-    }
+    let answer = sent(run.await);
     with_dry_run(answer, dry_run)
 }
 

@@ -45,40 +45,16 @@ pub(crate) fn otlp_error(domain: Domain, service: Option<&str>) -> Error {
     Error::new(kind, format!("{NAMED}{message}"))
 }
 
-/// What `WWW-Authenticate` says beside a code.
-pub(crate) fn challenge(code: &str) -> Option<HeaderValue> {
-    Some(HeaderValue::from_static(match code {
-        "TOKEN_MISSING" => r#"Bearer realm="platform""#,
-        "TOKEN_INVALID" => r#"Bearer realm="platform", error="invalid_token""#,
-        "TOKEN_EXPIRED" => {
-            r#"Bearer realm="platform", error="invalid_token", error_description="The access token expired""#
-        }
-        "FORBIDDEN" => r#"Bearer realm="platform", error="insufficient_scope""#,
-        _ => return None,
-    }))
-}
-
-/// Marks an answer of 403 that no right would change.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Forever;
-
-/// Adds it to the answer of a handler that found a right lacking.
-pub(crate) fn challenged(mut response: Response) -> Response {
-    let told = response.headers().contains_key(header::WWW_AUTHENTICATE);
-    let lacks = response.status() == StatusCode::FORBIDDEN && response.extensions().get::<Forever>().is_none();
-    if let Some(value) = challenge("FORBIDDEN").filter(|_| lacks && !told) {
-        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
-    }
-    response
-}
-
 /// The answer to a caller that may not do what it asks.
 pub(crate) fn problem(error: &Error) -> Response {
     let detail = error.message.strip_prefix(NAMED).unwrap_or(&error.message);
     let request = RequestInfo::current();
     let body = body(StatusCode::FORBIDDEN, "FORBIDDEN", detail, request.as_ref().map_or("", RequestInfo::id));
-    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"))];
-    challenged((StatusCode::FORBIDDEN, kind, body).into_response())
+    let headers = [
+        (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json")),
+        (header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="platform", error="insufficient_scope""#)),
+    ];
+    (StatusCode::FORBIDDEN, headers, body).into_response()
 }
 
 /// The answer to a request that has no family of its own to tell what is wrong.

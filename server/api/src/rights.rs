@@ -19,7 +19,7 @@ pub(crate) enum Need {
     Everywhere(Right, Domain),
     /// The right, in some domain.
     Somewhere(Right),
-    /// Own figures: `view` in `system` for all services, or a peer on this machine.
+    /// Own figures: `view` in `system`, or a peer on this machine.
     OwnMetrics,
     /// Nothing, or to be let in, as a setting has it.
     Docs,
@@ -284,8 +284,7 @@ impl Need {
                 (!rights.covers(&needed)).then_some(needed)
             }
             Self::Somewhere(right) => (!rights.has_in_some_domain(right)).then(|| all(right, None)),
-            // Figures are of all services together.
-            Self::OwnMetrics => Self::Everywhere(Right::View, Domain::System).missing(rights),
+            Self::OwnMetrics => Self::Has(Right::View, Domain::System).missing(rights),
         }
     }
 
@@ -398,8 +397,6 @@ mod tests {
         check(IN_LOGS, "{view, logs, *}", Some("{ingest, logs, *}"));
         check(RBAC_READ, "{view, rbac, cart}", Some("{view, rbac, *}"));
         check(RBAC_WRITE, "{edit, *, *}", Some("{admin, rbac, *}"));
-        check(Need::OwnMetrics, "{view, *, cart}", Some("{view, system, *}"));
-        check(Need::OwnMetrics, "{view, system, *}", None);
         for need in [LOGS, IN_METRICS, RBAC_WRITE, SYSTEM, AUDIT, Need::OwnMetrics] {
             check(need, "{admin, *, *}", None);
         }

@@ -35,7 +35,7 @@ const TEST_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Asks the engine, and keeps to itself what would be written.
 struct Trial {
-    engine: Arc<dyn Engine + Send + Sync>,
+    engine: Box<dyn Engine + Send>,
     written: Mutex<Vec<Written>>,
 }
 

@@ -61,7 +61,7 @@ impl Default for ServeSettings {
         Self {
             places: Arc::new(Semaphore::new(20_000)),
             header_timeout: Duration::from_secs(10),
-            head_bytes_max: 32 * 1024,
+            head_bytes_max: 16 * 1024,
             keep_alive: Duration::from_secs(120),
             body_rate_min: 1024,
             body_grace: Duration::from_secs(10),

@@ -100,11 +100,9 @@ impl Auth {
         };
         if client != UI {
             // Whether there is such a client is said to nobody who does not know its secret.
-            if authorization.is_none() {
-                form.get("client_secret").ok_or_else(Refused::client)?;
-                self.confidential(form, None, request)?;
-            }
-            return Err(Refused::unauthorized_client());
+            let known = form.get("client_secret").is_some() || authorization.is_some();
+            let known = known && self.confidential(form, authorization, request).is_ok();
+            return Err(if known { Refused::unauthorized_client() } else { Refused::client() });
         }
         let (name, password) = (form.need("username")?, form.need("password")?);
         let failed = |reason, subject: Option<String>| Happened {
@@ -156,7 +154,7 @@ impl Auth {
             Refreshed::Reused(session) => {
                 let happened = Happened {
                     action: "REFRESH_REUSE",
-                    name: self.name_of(&session.subject),
+                    name: String::new(),
                     subject: Some(session.subject),
                     reason: Some("REFRESH_REUSE"),
                 };
@@ -299,10 +297,6 @@ impl Auth {
         authorization: Option<&[u8]>,
         request: Request<'_>,
     ) -> Result<Value, Refused> {
-        // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
-        if authorization.is_none() && form.get("client_id").is_none() {
-            return Err(Refused::client());
-        }
         self.confidential(form, authorization, request)?;
         let token = form.need("token")?;
         let inactive = json!({"active": false});
@@ -331,12 +325,10 @@ impl Auth {
     pub async fn revoke(&self, form: &Form, request: Request<'_>) -> Result<Option<Happened>, Refused> {
         let token = form.need("token")?;
         if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
-            return Ok(Some(logout(session.subject.clone(), self.name_of(&session.subject))));
+            return Ok(Some(logout(&session)));
         }
         let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
-        let id = claims.session.as_deref().or_else(|| claims.text("jti"));
-        let over = id.is_none_or(|id| self.sessions.is_denied(id));
-        if claims.issuer != request.issuer || over {
+        if claims.issuer != request.issuer {
             return Ok(None);
         }
         let ended = match (&claims.session, claims.text("jti")) {
@@ -348,10 +340,7 @@ impl Auth {
             (None, None) => Ok(()),
         };
         ended.map_err(|e| unavailable(&e))?;
-        let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
-        let subject = Subject::Account(kind, claims.subject.clone()).text();
-        let name = claims.text("preferred_username").unwrap_or_default();
-        Ok(Some(logout(subject, name.to_owned())))
+        Ok(None)
     }
 
     /// Ends the session of a refresh token.
@@ -364,29 +353,16 @@ impl Auth {
             return Err(Refused::client());
         }
         let ended = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))?;
-        Ok(ended.map(|session| logout(session.subject.clone(), self.name_of(&session.subject))))
+        Ok(ended.as_ref().map(logout))
     }
 
     /// Ends the session that an id token names; one that expired names it as well.
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<Option<Happened>, Refused> {
-        let bad = || Refused::request("Invalid id_token_hint");
-        let (session, user) = self.session_of_hint(token, issuer).ok_or_else(bad)?;
-        if self.sessions.is_denied(&session) {
-            return Ok(None);
-        }
-        self.sessions.end(&session).await.map_err(|e| unavailable(&e))?;
-        let subject = Subject::Account(AccountKind::User, user).text();
-        let name = self.name_of(&subject);
-        Ok(Some(logout(subject, name)))
-    }
-
-    /// By which name a user goes, for the audit log.
-    fn name_of(&self, subject: &str) -> String {
-        let id = subject.strip_prefix("user:").unwrap_or_default();
-        self.directory.load().account(AccountKind::User, id).map(|a| a.name.clone()).unwrap_or_default()
+    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<(), Refused> {
+        let session = self.session_of_hint(token, issuer).ok_or_else(|| Refused::request("Invalid id_token_hint"))?;
+        self.sessions.end(&session).await.map_err(|e| unavailable(&e))
     }
 
     /// Says who a token is about (OpenID Connect).
@@ -447,8 +423,8 @@ impl Auth {
     }
 }
 
-fn logout(subject: String, name: String) -> Happened {
-    Happened { action: "LOGOUT", name, subject: Some(subject), reason: None }
+fn logout(session: &Session) -> Happened {
+    Happened { action: "LOGOUT", name: String::new(), subject: Some(session.subject.clone()), reason: None }
 }
 
 /// What a token or userinfo says of a person.

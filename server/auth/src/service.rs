@@ -154,9 +154,6 @@ pub struct Auth {
     pub(crate) sessions: Sessions,
     pub(crate) passwords: Arc<Passwords>,
     pub(crate) throttle: Throttle,
-    database: Database,
-    /// Tells this server from others over the same database.
-    server: String,
     checked: Checked,
     externals: Externals,
     notes: Notes,
@@ -176,16 +173,13 @@ impl Auth {
         fetch: Option<Arc<dyn Fetch>>,
     ) -> Result<Self> {
         let keys = SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
-        let sessions = Sessions::open(pool.clone(), vault, Arc::clone(&random), Arc::clone(&clock)).await?;
-        let server = quiver_types::random_bytes::<8>(&*random).iter().map(|b| format!("{b:02x}")).collect();
+        let sessions = Sessions::open(pool, vault, Arc::clone(&random), Arc::clone(&clock)).await?;
         Ok(Self {
             externals: Externals::new(settings.external.clone(), fetch),
             settings,
             passwords: Arc::new(Passwords::new(Arc::clone(&random))),
             directory: ArcSwap::default(),
             throttle: Throttle::default(),
-            database: pool,
-            server,
             checked: Checked::default(),
             notes: Notes::default(),
             clock,
@@ -240,7 +234,7 @@ impl Auth {
         Ok(rotated)
     }
 
-    /// Looks what other servers over the same database did and saw: keys that sign, sessions that ended, guesses.
+    /// Looks what other servers over the same database did: keys that sign, sessions that ended.
     ///
     /// # Errors
     /// When the database is gone.
@@ -248,8 +242,7 @@ impl Auth {
         if self.keys.look().await? {
             self.checked.clear();
         }
-        self.sessions.look().await?;
-        self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
+        self.sessions.look().await
     }
 
     /// Ends all sessions of somebody but one.
@@ -333,14 +326,14 @@ impl Auth {
         Ok(claims)
     }
 
-    /// The session in an id token of ours, however old, and whose it is.
-    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<(String, String)> {
+    /// The session in an id token of ours, however old.
+    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<String> {
         let parts = Parts::read(token).ok()?;
         let key = self.keys.verifier(&parts.kid, self.clock.now_ms())?;
         let said = parts.signed_by(token, &key)?;
         let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
         let ours = text("iss") == Some(issuer) && text("typ") == Some("ID");
-        Some((text("sid").filter(|_| ours)?.to_owned(), text("sub")?.to_owned()))
+        text("sid").filter(|_| ours).map(str::to_owned)
     }
 
     /// Waits for what is worth keeping of those who came by, and takes it.
@@ -475,7 +468,7 @@ impl Auth {
         });
         match account.filter(|_| right) {
             Some(account) => {
-                self.throttle.succeeded(&throttled, now_ms);
+                self.throttle.succeeded(&throttled);
                 Ok(Arc::clone(account))
             }
             None => {
@@ -502,7 +495,7 @@ impl Auth {
         let right = self.passwords.verify(password, stored).await.ok_or(TokenError::TooMany(1))?;
         match account.filter(|a| right && a.enabled) {
             Some(account) => {
-                self.throttle.succeeded(&throttled, self.clock.now_ms());
+                self.throttle.succeeded(&throttled);
                 Ok(account)
             }
             None => {

@@ -1,7 +1,5 @@
 //! One change: its checks, its rows, its references, history and audit row, in one transaction.
 
-use std::sync::PoisonError;
-
 use quiver_database::{Connection, statement};
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
@@ -18,8 +16,7 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 mod asked;
 mod draft;
-mod identity;
-pub(crate) mod links;
+mod links;
 mod restore;
 mod rows;
 mod wholes;
@@ -297,18 +294,10 @@ impl Config {
         owner_exists(&mut connection, place).await
     }
 
-    /// Makes an id: UUIDv7 of our clock and random source. Those of one millisecond go up, so that what is made together
-    /// keeps its order in lists, and in a policy.
+    /// Makes an id: UUIDv7 of our clock and random source.
     pub fn new_id(&self) -> String {
-        /// The bits behind version and variant.
-        const COUNTED: u128 = (1 << 62) - 1;
         let random = random_bytes::<10>(&*self.random);
-        let builder = uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random);
-        let made = builder.into_uuid().as_u128();
-        let mut last = self.last_id.lock().unwrap_or_else(PoisonError::into_inner);
-        let (next, same_time) = (*last + 1, made >> 80 == *last >> 80);
-        *last = if same_time && made <= *last && next & COUNTED != 0 { next } else { made };
-        uuid::Uuid::from_u128(*last).to_string()
+        uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random).into_uuid().to_string()
     }
 
     pub(crate) async fn put_one_builtin(
@@ -441,7 +430,6 @@ impl Work<'_> {
             hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
         }
         audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
-        self.follow_identity(family, before.as_ref(), &after).await?;
         Ok(Done { action, before, after: Some(after), changed: true })
     }
 

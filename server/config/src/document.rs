@@ -2,8 +2,8 @@
 
 use std::collections::BinaryHeap;
 use std::fmt;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
-use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt;
 use quiver_database::{Connection, Database, Row, Statement, statement};
@@ -154,8 +154,6 @@ pub struct Config {
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
-    /// The id that was made last.
-    pub(crate) last_id: Arc<Mutex<u128>>,
 }
 
 impl fmt::Debug for Config {
@@ -165,11 +163,11 @@ impl fmt::Debug for Config {
 }
 
 /// An entry of a page, greatest last, so that a heap gives up the last one first.
-pub(crate) struct Ranked {
-    pub(crate) query: Arc<ListQuery>,
-    pub(crate) keys: Vec<Value>,
-    pub(crate) id: String,
-    pub(crate) entity: Map<String, Value>,
+struct Ranked {
+    query: Arc<ListQuery>,
+    keys: Vec<Value>,
+    id: String,
+    entity: Map<String, Value>,
 }
 
 impl Ord for Ranked {
@@ -217,7 +215,6 @@ impl Config {
             revision,
             lost_ms: Arc::default(),
             jobs: Arc::default(),
-            last_id: Arc::default(),
         };
         config.fill_sort_texts().await?;
         config.fill_values().await?;
@@ -315,9 +312,9 @@ impl Config {
         found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
     }
 
-    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that
-    /// are read, where an index has the first field of the order or what the filter looks for. What remains for the whole
-    /// family are filters and orders by what no index has: parts of objects, free texts, numbers of versions.
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
+    /// index has the order or what the filter looks for. What remains for the whole family are texts within others, and
+    /// orders by several fields.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
@@ -326,19 +323,15 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller);
+            let narrowed = Narrowed::of(query.filter.as_ref(), place, caller);
             let rare = match &narrowed {
                 Some(narrowed) => self.rare(narrowed).await?,
                 None => None,
             };
-            if rare.is_none() {
-                let narrowed = narrowed.as_ref();
-                if let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed).await? {
-                    return Ok(page);
-                }
-                if let Some(page) = self.page_by_groups(place, query, caller, &beside, narrowed).await? {
-                    return Ok(page);
-                }
+            if rare.is_none()
+                && let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed.as_ref()).await?
+            {
+                return Ok(page);
             }
             rare.or(narrowed).as_ref().map(Narrowed::condition).unwrap_or_default()
         };

@@ -10,7 +10,6 @@ mod alerting_settings;
 mod apdex_thresholds;
 mod attributes;
 mod bindings;
-mod ci_below;
 mod ci_classes;
 mod detection_rules;
 mod extraction_rules;
@@ -47,10 +46,8 @@ pub use policy::{
 pub use processes::{PROCESSES, steps};
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_kinds::ResourceKind;
-pub(crate) use resource_types::texts;
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;
-pub(crate) use resources::identity;
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
 pub use rules::{RULE_GROUPS, RULES, RUN_AS};
 pub use segments::{SEGMENTS, SIGNALS, is_of_type};

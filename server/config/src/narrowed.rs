@@ -1,5 +1,5 @@
-//! What the indexes of values and of texts know of a filter, of `q`, and of what a caller sees: statements that the database
-//! goes through instead of the whole family.
+//! What the index of values knows of a filter, and of what a caller sees: statements that the database goes through instead
+//! of the whole family.
 //!
 //! It only narrows: each entity that is found is asked again, but where only a number is asked for and all is known exactly.
 
@@ -13,7 +13,6 @@ use crate::family::Caller;
 use crate::filter::{Filter, Op};
 use crate::json::time_of;
 use crate::problem::Result;
-use crate::texts::BETWEEN;
 use crate::values::{CHARS_MAX, Form, LABEL_CHARS_MAX, behind, encoded, encoded_to};
 
 /// Most values of a filter that is looked up: statements have limits, of values and of depth.
@@ -148,16 +147,13 @@ impl Narrowed {
         (sql, arguments)
     }
 
-    /// What the index knows of a filter, of the text that `q` looks for, and of what rights let a caller see.
-    pub(crate) fn of(filter: Option<&Filter>, contains: Option<&str>, place: &Place, caller: &Caller) -> Option<Self> {
+    /// What the index knows of a filter, and of what rights let a caller see.
+    pub(crate) fn of(filter: Option<&Filter>, place: &Place, caller: &Caller) -> Option<Self> {
         let wanted = filter.and_then(|filter| filter.narrowed(place));
-        let found = contains.and_then(|text| worded(place, text));
         let sees_all = place.family.shows_all(caller);
         let seen = if sees_all { None } else { Self::seen(place, caller) };
-        let exact = wanted.is_some() == filter.is_some()
-            && found.is_some() == contains.is_some()
-            && (sees_all || seen.is_some());
-        let parts: Vec<Self> = wanted.into_iter().chain(found).chain(seen).collect();
+        let exact = wanted.is_some() == filter.is_some() && (sees_all || seen.is_some());
+        let parts: Vec<Self> = wanted.into_iter().chain(seen).collect();
         if parts.is_empty() {
             return None;
         }
@@ -182,21 +178,6 @@ impl Narrowed {
         (!parts.is_empty()).then(|| Self::joined(parts, Known::Any, exact))
     }
 
-    /// The entities that have a value in a field of the index, as it is encoded.
-    pub(crate) fn with_value(place: &Place, field: &str, value: &str) -> Self {
-        Self::exact(ids(place, field, "value = ?", vec![value.to_owned()], true))
-    }
-
-    /// Those that have one in a column of their own.
-    pub(crate) fn with_column(place: &Place, column: &str, value: Argument) -> Self {
-        Self::exact(ids_by_column(place, column, "=", value))
-    }
-
-    /// What both leave.
-    pub(crate) fn and(self, other: Self) -> Self {
-        Self::joined(vec![self, other], Known::All, true)
-    }
-
     fn exact(known: Known) -> Self {
         Self { known, exact: true }
     }
@@ -217,60 +198,6 @@ fn ids(place: &Place, field: &str, of_value: &str, values: Vec<String>, once: bo
 fn ids_by_column(place: &Place, column: &str, sign: &str, value: impl Into<Argument>) -> Known {
     let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND {column} {sign} ?");
     Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into(), value.into()], true)
-}
-
-/// A condition on a text that holds another one. Unlike `LIKE` it knows no wildcards, and it is one text for both databases.
-fn holds(text: &str, needle: &str) -> (String, Vec<String>) {
-    if needle.is_empty() {
-        return ("1 = 1".to_owned(), Vec::new());
-    }
-    (format!("replace({text}, ?, '') <> {text}"), vec![needle.to_owned()])
-}
-
-/// The entities in whose names or description a text stands, both in lower case.
-fn worded(place: &Place, text: &str) -> Option<Narrowed> {
-    if text.contains(BETWEEN) || !place.family.has_words() {
-        return None;
-    }
-    let (condition, values) = holds("words", text);
-    let sql = format!("SELECT id FROM entity_text WHERE family = ? AND owner = ? AND {condition}");
-    let before = [place.family.name, place.owner.as_str()].map(Argument::from);
-    let arguments = before.into_iter().chain(values.into_iter().map(Argument::Text)).collect();
-    Some(Narrowed::exact(Known::Ids(sql, arguments, true)))
-}
-
-/// The entities whose names or description, whatever the case, have what one of these fields is compared with: others may
-/// be among them.
-fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<Narrowed> {
-    let is_searched = place.family.searched().contains(&path);
-    // How a sigma is written in lower case depends on what stands behind it.
-    if !is_searched || text.is_empty() || text.contains('Σ') {
-        return None;
-    }
-    match op {
-        Op::Eq | Op::Starts | Op::Contains | Op::Ends => {
-            Some(Narrowed { exact: false, ..worded(place, &text.to_lowercase())? })
-        }
-        _ => None,
-    }
-}
-
-/// The entities that have a text in a field which holds another one, or ends with it; of what is `cut` nobody knows.
-fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) -> Narrowed {
-    let once = place.family.form_of(path) != Some(Form::Each);
-    // The first character says that it is a text.
-    let (mut condition, values) = match part.chars().count() {
-        chars @ 1.. if op == Op::Ends => {
-            let last = format!("length(value) > {chars} AND substr(value, length(value) - {}) = ?", chars - 1);
-            (last, vec![part.to_owned()])
-        }
-        _ => holds("substr(value, 2)", part),
-    };
-    if let Some(chars) = cut {
-        condition = format!("({condition} OR length(value) > {chars})");
-    }
-    let condition = format!("value >= '3' AND value < '4' AND {condition}");
-    Narrowed { known: ids(place, path, &condition, values, once), exact: cut.is_none() }
 }
 
 impl Filter {
@@ -320,7 +247,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
     if path == "id" && op == Op::Eq {
         return Some(Narrowed::exact(ids_by_column(place, "id", sign, value.as_str()?)));
     }
-    let Some(form) = place.family.form_of(path) else { return worded_within(place, path, op, value.as_str()?) };
+    let form = place.family.form_of(path)?;
     let chars = if path.starts_with("labels.") { LABEL_CHARS_MAX } else { CHARS_MAX };
     let once = form != Form::Each;
     let is_whole = value.as_str().is_none_or(|text| text.chars().count() < chars);
@@ -343,11 +270,6 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
             let condition = format!("value {sign} ? AND value >= ? AND value < ?");
             let end = behind(&class);
             Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end], once)))
-        }
-        Op::Contains | Op::Ends => {
-            // Entries of lists are shorter than what is kept.
-            let may_be_cut = path.starts_with("labels.") || form == Form::One { sorts: false };
-            Some(with_part(place, path, op, value.as_str()?, may_be_cut.then_some(chars)))
         }
         _ => None,
     }

@@ -1,6 +1,5 @@
-//! Pages in an order that an index of the database has: they cost what they give, however large the family is. Orders by
-//! several fields, and pages of what is rare in an order, come from `grouped`; all other lists read the whole family
-//! (`document`).
+//! Pages in an order that an index of the database has: they cost what they give, however large the family is. All other
+//! lists read the whole family (`document`).
 
 use std::fmt::Write;
 
@@ -29,7 +28,7 @@ const BETWEEN: char = '\u{1}';
 /// Entries of the largest page that is given in this way.
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
-pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
+const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.
@@ -37,7 +36,7 @@ const FILLED_AT_ONCE: usize = 1000;
 
 /// What an index orders the entities of a family by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Column {
+enum Column {
     Id,
     Created,
     Updated,
@@ -47,7 +46,7 @@ pub(crate) enum Column {
 }
 
 impl Column {
-    pub(crate) fn name(&self) -> &'static str {
+    fn name(&self) -> &'static str {
         match self {
             Self::Id => "id",
             Self::Created => "created_ms",
@@ -58,7 +57,7 @@ impl Column {
     }
 
     /// The value of the column by the keys of a cursor; none: no entity of ours has such keys.
-    pub(crate) fn value(&self, keys: &[Value]) -> Option<Argument> {
+    fn value(&self, keys: &[Value]) -> Option<Argument> {
         match self {
             Self::Id => Some(Argument::Text(keys.first()?.as_str()?.to_owned())),
             Self::Created | Self::Updated => {
@@ -188,17 +187,6 @@ impl Ordered {
 }
 
 impl ListQuery {
-    /// Whether each entity of a family is asked for.
-    pub(crate) fn is_plain(&self, family: &Family, caller: &Caller) -> bool {
-        self.filter.is_none() && self.contains.is_none() && family.shows_all(caller)
-    }
-
-    /// Whether a page can be given without looking at all that is behind it: what only a look at each entity tells can only
-    /// be counted so.
-    pub(crate) fn can_be_cut(&self, plain: bool, narrowed: Option<&Narrowed>) -> bool {
-        self.limit <= PAGE_MAX && (!self.count || plain || narrowed.is_some_and(|narrowed| narrowed.exact))
-    }
-
     /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
     pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<Argument>)> {
         let filter = self.filter.as_ref()?;
@@ -226,8 +214,10 @@ impl Config {
         beside: &Beside,
         narrowed: Option<&Narrowed>,
     ) -> Result<Option<Page>> {
-        let plain = query.is_plain(place.family, caller);
-        if !query.can_be_cut(plain, narrowed) {
+        // What only a look at each entity tells can only be counted so.
+        let plain = query.filter.is_none() && query.contains.is_none() && place.family.shows_all(caller);
+        let exact = narrowed.filter(|narrowed| narrowed.exact && query.contains.is_none());
+        if query.limit > PAGE_MAX || query.count && !plain && exact.is_none() {
             return Ok(None);
         }
         let Some(ordered) = Ordered::of(query, place.family) else { return Ok(None) };
@@ -255,24 +245,12 @@ impl Config {
         if kept.len() < wanted && read == most {
             return Ok(None);
         }
-        self.page_of(kept, place, query, narrowed).await.map(Some)
-    }
-
-    /// The page of some entities in their order; one more than it holds tells that there is a next one.
-    pub(crate) async fn page_of(
-        &self,
-        mut kept: Vec<(String, Map<String, Value>)>,
-        place: &Place,
-        query: &ListQuery,
-        narrowed: Option<&Narrowed>,
-    ) -> Result<Page> {
-        let more = kept.len() > query.limit;
+        let more = kept.len() == wanted;
         kept.truncate(query.limit);
         let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
-        let exact = narrowed.filter(|narrowed| narrowed.exact);
         let total = if query.count { Some(self.count(place, exact).await?) } else { None };
         let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
-        Ok(Page { items, next_cursor, total })
+        Ok(Some(Page { items, next_cursor, total }))
     }
 
     async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {

@@ -96,7 +96,6 @@ impl Problem {
     /// Fields that are wrong.
     pub fn invalid(mut errors: Vec<FieldError>) -> Self {
         let detail = match &errors[..] {
-            [one] if one.field.is_empty() => one.message.clone(),
             [one] => format!("{}: {}", one.field, one.message),
             many => format!("{} fields are invalid", many.len()),
         };
@@ -165,10 +164,6 @@ mod tests {
     fn text_and_field_say_one_place() {
         let problem = Problem::field("/key", "REQUIRED", "is missing").of_item("/items/1");
         assert_eq!((&*problem.detail, &*problem.errors[0].field), ("/items/1/key: is missing", "/items/1/key"));
-        assert_eq!(
-            &*Problem::field("", "INVALID_TYPE", "the body must be an object").detail,
-            "the body must be an object"
-        );
         // What is wrong as a whole keeps its text.
         let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there already").of_item("/items/1");
         assert_eq!((&*problem.detail, &*problem.errors[0].field), ("is there already", "/items/1"));

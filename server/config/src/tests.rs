@@ -15,7 +15,6 @@ use crate::*;
 mod contract;
 mod model;
 mod pages;
-mod resources;
 mod rights;
 
 #[derive(Debug)]

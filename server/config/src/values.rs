@@ -14,7 +14,6 @@ use crate::family::Family;
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::Result;
 use crate::query::bound_to;
-use crate::texts::keep_words;
 
 /// Most entities of a family that is read as a whole.
 const SMALL_MAX: i64 = 1000;
@@ -32,8 +31,8 @@ const EXACT_MAX: i64 = 1 << 53;
 const ROWS_AT_ONCE: usize = 100;
 /// Entities that are read at once to fill the index.
 const FILLED_AT_ONCE: i64 = 500;
-/// How values and texts are encoded; another number makes all rows anew.
-const ENCODING: u32 = 2;
+/// How values are encoded; another number makes all rows anew.
+const ENCODING: u32 = 1;
 /// What the service keeps beside the body and is in the index.
 const KEPT_TEXTS: [&str; 3] = ["createdBy", "updatedBy", "managedBy"];
 const LABELS: &str = "labels";
@@ -103,7 +102,7 @@ impl Form {
 }
 
 impl Family {
-    pub(crate) fn is_small(&self) -> bool {
+    fn is_small(&self) -> bool {
         self.entities_max <= SMALL_MAX
     }
 
@@ -132,8 +131,7 @@ impl Family {
     fn valued(&self) -> String {
         let fields = self.all_fields().filter_map(|field| Some((field.name, self.form_of(field.name)?)));
         let fields: Vec<_> = fields.collect();
-        let searched = self.has_words().then(|| self.searched());
-        bound_to(&format!("{ENCODING} {:?} {fields:?} {searched:?}", self.form_of("labels.x")))
+        bound_to(&format!("{ENCODING} {:?} {fields:?}", self.form_of("labels.x")))
     }
 
     /// The rows of an entity: fields and values.
@@ -168,7 +166,7 @@ impl Family {
     }
 }
 
-/// Writes the rows of an entity that is new, changed, or gone; also its texts.
+/// Writes the rows of an entity that is new, changed, or gone.
 pub(crate) async fn keep_values(
     db: &mut Connection,
     family: &Family,
@@ -186,8 +184,7 @@ pub(crate) async fn keep_values(
         bound(statement(sql), family, entity, some).execute(&mut *db).await?;
     }
     let come: Vec<&(String, String)> = new.difference(&old).collect();
-    insert(db, family, entity, &come).await?;
-    keep_words(db, family, before, after).await
+    insert(db, family, entity, &come).await
 }
 
 fn bound(sql: Statement, family: &Family, entity: &Entity, rows: &[&(String, String)]) -> Statement {
@@ -225,10 +222,7 @@ impl Config {
     /// In one transaction: nobody reads rows of a family that are not complete.
     async fn fill_family(&self, family: &Family, fields: &str) -> Result<()> {
         let mut tx = db::begin(&self.pool).await?;
-        for table in ["entity_value", "entity_text"] {
-            let sql = format!("DELETE FROM {table} WHERE family = ?");
-            statement(sql).bind(family.name).execute(&mut *tx).await?;
-        }
+        statement("DELETE FROM entity_value WHERE family = ?").bind(family.name).execute(&mut *tx).await?;
         let mut last = String::new();
         loop {
             let sql = format!("SELECT {} FROM entity WHERE family = ? AND id > ? ORDER BY id LIMIT ?", Entity::COLUMNS);

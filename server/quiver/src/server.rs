@@ -310,7 +310,6 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     let every = settings.resources.discovery_interval.0.unwrap_or_default();
     tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
     tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
-    tokio::spawn(quiver_api::withdrawn::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));

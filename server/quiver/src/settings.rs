@@ -83,8 +83,8 @@ settings! {
         /// Connections at once, of all ports together; fewer where the limit of open files leaves no room for them. Those
         /// beyond get 503.
         connections_max: usize = "20000";
-        /// Largest head of a request: request line, names and values of headers. A token has up to 16 KiB of it.
-        head_max: Size = "\"32KiB\"";
+        /// Largest head of a request: request line, names and values of headers.
+        head_max: Size = "\"16KiB\"";
         /// How long a client may take to send a head; the first one counts from when it connected.
         header_timeout: Span = "\"10s\"";
         /// How long a connection may stay without a request.
@@ -346,7 +346,7 @@ settings! {
         policy: String = "\"\"";
         /// Interval of rule groups that name none.
         evaluation_interval: Span = "\"1m\"";
-        /// Rule groups that are evaluated at once; others wait. Rules of a group that run beside its first one count, too.
+        /// Rule groups that are evaluated at once; others wait.
         concurrent_max: usize = "16";
         /// Elements that one rule may have in its result; a rule with more fails.
         results_max: u64 = "100000";

@@ -9,10 +9,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use quiver_types::logs::{
-    AllRows, ChosenRows, FieldPattern, IfPresent, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME,
-    TextMatch, ValueMatcher, match_coded, match_typed,
-};
+use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME, ValueMatcher};
 
 use crate::kernels::values::parse_rfc3339;
 use crate::nodes::{Batches, Step};
@@ -144,22 +141,6 @@ fn texts(values: &Values, rows: usize, matches: impl Fn(&str) -> bool) -> Boolea
     BooleanBuffer::collect_bool(rows, |row| matches(values.get(row, &mut scratch)))
 }
 
-/// Puts a matcher to a column, by the evaluator of how its values are held.
-fn matching(values: &Values, rows: usize, matcher: &dyn ValueMatcher) -> BooleanBuffer {
-    let all = AllRows(rows);
-    match values {
-        Values::Column(Texts::View(array)) => {
-            let texts = TextMatch::new(array, matcher);
-            all.select(|at| texts.matches(at))
-        }
-        Values::Column(Texts::Dictionary(keys, entries)) => match_coded(keys, entries, matcher, &all),
-        Values::Column(Texts::Int(array)) => match_typed(array, matcher, &all),
-        Values::Column(Texts::Float(array)) => match_typed(array, matcher, &all),
-        Values::Column(Texts::Id(array)) => match_typed(array, matcher, &all),
-        _ => texts(values, rows, |text| matcher.matches(text)),
-    }
-}
-
 fn values(
     pattern: &FieldPattern,
     matcher: &dyn ValueMatcher,
@@ -168,14 +149,14 @@ fn values(
 ) -> Result<BooleanBuffer> {
     let rows = batch.num_rows();
     let prefix = match pattern {
-        FieldPattern::Name(name) => return Ok(matching(&field(batch, shape, name)?, rows, matcher)),
+        FieldPattern::Name(name) => return Ok(texts(&field(batch, shape, name)?, rows, |text| matcher.matches(text))),
         FieldPattern::Prefix(prefix) => prefix,
     };
     let mut mask = BooleanBuffer::new_unset(rows);
     for name in shape.names().filter(|name| name.starts_with(prefix.as_str()) && !COMPUTED.contains(name)) {
         let column = field(batch, shape, name)?;
         // A field that is missing is never asked.
-        mask = &mask | &matching(&column, rows, &IfPresent(matcher));
+        mask = &mask | &texts(&column, rows, |text| !text.is_empty() && matcher.matches(text));
     }
     if let Some(rest) = Rest::of(batch, shape) {
         mask = &mask
@@ -210,5 +191,5 @@ fn times(batch: &RecordBatch, shape: &Shape, matches: impl Fn(i64) -> bool) -> R
 fn selects(selector: &StreamSelector, text: &str) -> bool {
     let labels = stream_text::parse(text);
     let value = |name: &str| labels.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
-    selector.selects(value)
+    selector.groups.iter().any(|group| group.iter().all(|matcher| matcher.matches(value(&matcher.name))))
 }

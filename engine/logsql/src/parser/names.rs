@@ -175,12 +175,9 @@ impl Parser<'_> {
         })
     }
 
-    /// `limit N`, if it stands here; `limit 0` is no limit.
+    /// `limit N`, if it stands here.
     pub(crate) fn limit(&mut self) -> Result<Option<u64>> {
-        if !self.skip("limit") {
-            return Ok(None);
-        }
-        self.count("a number of rows after `limit`").map(|n| Some(n).filter(|&n| n > 0))
+        if self.skip("limit") { self.count("a number of rows after `limit`").map(Some) } else { Ok(None) }
     }
 }
 

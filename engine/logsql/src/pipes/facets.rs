@@ -14,7 +14,6 @@ use futures::StreamExt;
 use quiver_query::to_datafusion;
 use quiver_types::logs::{CountedField, LogFilter, LogRequest, ValueCounts, ValueLimits};
 
-use super::syntax::above_0;
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::nodes::{Batches, Step};
@@ -45,13 +44,13 @@ fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     const OPTIONS: &[&str] = &["max_values_per_field", "max_value_len", "keep_const_fields"];
     let mut facets = LIMITS;
     if !parser.at_pipe_end() && !parser.is_any(OPTIONS) {
-        facets.limit = above_0(parser)?;
+        facets.limit = parser.count("a number of values")?;
     }
     while !parser.at_pipe_end() {
         if parser.skip("max_values_per_field") {
-            facets.max_values_per_field = above_0(parser)?;
+            facets.max_values_per_field = parser.count("a number of values")?;
         } else if parser.skip("max_value_len") {
-            facets.max_value_len = above_0(parser)?;
+            facets.max_value_len = parser.count("a length")?;
         } else if parser.skip("keep_const_fields") {
             facets.keep_const_fields = true;
         } else {
@@ -258,12 +257,7 @@ mod tests {
                 "facets 5 max_values_per_field 7 max_value_len 3 keep_const_fields",
             ),
         ]);
-        refuses(&[
-            ("facets x", "a number greater than 0 expected"),
-            ("facets 0", "a number greater than 0 expected"),
-            ("facets max_value_len 0", "a number greater than 0 expected"),
-            ("facets 5 x", "`max_values_per_field`"),
-        ]);
+        refuses(&[("facets x", "a number of values expected"), ("facets 5 x", "`max_values_per_field`")]);
         let rows = ["a=1 b=x", "a=2 b=x", "a=2"];
         let of = |name, value, hits| format!("field_name={name} field_value={value} hits={hits}");
         gives("facets", &rows, &[&of("a", 2, 2), &of("a", 1, 1), "field_name=b field_value=x hits=2"]);

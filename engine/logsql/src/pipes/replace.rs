@@ -36,7 +36,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let (old, new) = two_texts(parser)?;
     let at = at(parser)?;
-    Ok(Replace { old, new, at, limit: parser.limit()?, condition }.into())
+    Ok(Replace { old, new, at, limit: parser.limit()?.filter(|&n| n > 0), condition }.into())
 }
 
 impl Display for Replace {

@@ -42,7 +42,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let (pattern, new) = two_texts(parser)?;
     parser.check_regexp(begin, &pattern)?;
     let at = at(parser)?;
-    Ok(ReplaceRegexp { pattern, new, at, limit: parser.limit()?, condition }.into())
+    Ok(ReplaceRegexp { pattern, new, at, limit: parser.limit()?.filter(|&n| n > 0), condition }.into())
 }
 
 impl Display for ReplaceRegexp {

@@ -51,7 +51,7 @@ fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
             parser.advance();
             uniq.hits = Some(hits_name(&uniq.by));
         } else if uniq.limit.is_none() && parser.is("limit") {
-            uniq.limit = parser.limit()?;
+            uniq.limit = parser.limit()?.filter(|&n| n > 0);
         } else if uniq.filter.is_none() && parser.skip("filter") {
             uniq.filter = Some(parser.argument("a text after `filter`")?);
         } else {

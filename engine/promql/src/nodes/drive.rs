@@ -1,7 +1,6 @@
 //! How operators are driven: batch by batch through a worker, or over everything that their inputs gave.
 
 use std::collections::VecDeque;
-use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::record_batch::RecordBatch;
@@ -32,9 +31,6 @@ pub(crate) trait Worker: Send + 'static {
     }
 }
 
-/// How long a worker works in a row: what stands before it may be there already, and its thread is for all queries.
-const TURN: Duration = Duration::from_millis(5);
-
 /// Drives a worker over an input.
 pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Batches {
     struct State<W> {
@@ -43,10 +39,8 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
         /// Of the batch at hand.
         rest: Option<RecordBatch>,
         ready: VecDeque<RecordBatch>,
-        /// Since it gave way.
-        worked: Duration,
     }
-    let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new(), worked: Duration::ZERO };
+    let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new() };
     stream::try_unfold(start, |mut s| async move {
         loop {
             if let Some(batch) = s.ready.pop_front() {
@@ -60,13 +54,7 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
                     (batch, None)
                 };
                 s.rest = later;
-                let began = Instant::now();
                 s.ready.extend(s.worker.push(now)?);
-                s.worked += began.elapsed();
-                if s.worked > TURN {
-                    s.worked = Duration::ZERO;
-                    tokio::task::yield_now().await;
-                }
                 continue;
             }
             let Some(input) = s.input.as_mut() else { return Ok(None) };
@@ -274,47 +262,5 @@ impl Matrix {
     /// Gives the numbers of the rows in the order in which they came.
     pub(crate) fn arrival(&self) -> impl Iterator<Item = u32> + '_ {
         self.blocks.iter().flat_map(|(b, _)| b.rows.iter().copied())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
-
-    use arrow::datatypes::Schema;
-    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-
-    use super::*;
-
-    /// Takes its time for each batch.
-    struct Slow;
-
-    impl Worker for Slow {
-        fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
-            std::thread::sleep(TURN * 2);
-            Ok(vec![batch])
-        }
-    }
-
-    /// On one thread others get their turn after each batch, though the next one is there.
-    #[tokio::test]
-    async fn long_work_gives_way() {
-        let schema = Arc::new(Schema::empty());
-        let batch = RecordBatch::new_empty(Arc::clone(&schema));
-        let batches: Vec<Result<RecordBatch>> = (0..4).map(|_| Ok(batch.clone())).collect();
-        let input = Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches)));
-        let turns = Arc::new(AtomicUsize::new(0));
-        let counted = Arc::clone(&turns);
-        let other = tokio::spawn(async move {
-            loop {
-                counted.fetch_add(1, SeqCst);
-                tokio::task::yield_now().await;
-            }
-        });
-        let given: Vec<RecordBatch> = drive(input, Slow).try_collect().await.expect("batches");
-        assert_eq!(given.len(), 4);
-        assert!(turns.load(SeqCst) >= 4, "{} turns", turns.load(SeqCst));
-        other.abort();
     }
 }

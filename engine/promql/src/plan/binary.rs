@@ -146,8 +146,8 @@ impl Planner {
         &self,
         op: BinaryOp,
         matching: &VectorMatching,
-        mut left: VectorPlan,
-        mut right: VectorPlan,
+        left: VectorPlan,
+        right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -164,9 +164,9 @@ impl Planner {
         }
         let has = |row: usize, side: usize| sides[signatures.ids[row] as usize][side];
         if op == BinaryOp::And {
-            self.restrict(&mut left, (0..at).map(|row| has(row, 1)).collect())?;
+            left.restrict((0..at).map(|row| has(row, 1)).collect());
         }
-        self.restrict(&mut right, (at..both.len()).map(|row| has(row, 0)).collect())?;
+        right.restrict((at..both.len()).map(|row| has(row, 0)).collect());
         let (table, drop_name) = (Arc::clone(&left.table), Arc::clone(&left.drop_name));
         let (histograms, ordered) = (left.histograms, left.ordered);
         let node = StepSet {
@@ -226,8 +226,8 @@ impl Planner {
         expr: &BinaryExpr,
         matching: &VectorMatching,
         pos: PosRange,
-        mut left: VectorPlan,
-        mut right: VectorPlan,
+        left: VectorPlan,
+        right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -266,10 +266,10 @@ impl Planner {
         // Several rows of one signature are an error as soon as the other side has any row at all, so that then no row of
         // it is of no use.
         let may_err = groups.iter().any(|g| g.one.len() > 1);
+        let (many_side, one_side) = if swapped { (&right, &left) } else { (&left, &right) };
         if !may_err {
-            let (many_side, one_side) = if swapped { (&mut right, &mut left) } else { (&mut left, &mut right) };
-            self.restrict(many_side, many_used)?;
-            self.restrict(one_side, one_used)?;
+            many_side.restrict(many_used);
+            one_side.restrict(one_used);
         }
         let pairs = |g: &JoinGroup| {
             let partners = g.one.len() + usize::from(fill_one.is_some());

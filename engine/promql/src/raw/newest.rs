@@ -53,16 +53,16 @@ impl RawReader {
         let (table, places) = places(&room, &tables)?;
         let histograms = found.iter().any(|selected| selected.has_histograms);
         let mut inputs = Vec::with_capacity(found.len());
-        for (mut selected, places) in found.into_iter().zip(places) {
+        for (selected, places) in found.iter().zip(places) {
             // A selector that brings no series of its own is no input, unless there is no other.
             if !inputs.is_empty() && places.iter().all(|place| *place == NOT_WANTED) {
                 continue;
             }
             // What is not in the answer, or in that of a selector before, is not read.
             room.take(places.len())?;
-            selected.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
+            selected.keep.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
             let newest = Newest { places, histograms };
-            inputs.push(Arc::new(operator_plan(Step(Arc::new(newest)), vec![self.scan(&selected, range)?])?));
+            inputs.push(Arc::new(operator_plan(Step(Arc::new(newest)), vec![self.scan(selected, range)?])?));
         }
         let plan = in_order(inputs)?;
         let run = Arc::new(RunState::new(self.ctx.clone(), None));

@@ -25,7 +25,7 @@ use quiver_types::{Error, ErrorKind};
 
 use super::growth::Growth;
 use super::held::{self, COUNTED, Room};
-use super::joined::{JOINED, Joined, sides};
+use super::joined::{Joined, sides};
 use crate::error::to_datafusion;
 
 /// Bytes at most of what a call gives for a batch.
@@ -74,15 +74,10 @@ const GROWING: &[(&str, Growth)] = &[
 
 /// A function with its bound.
 #[derive(Debug, PartialEq, Eq, Hash)]
-pub(super) struct Bounded {
+struct Bounded {
     inner: Arc<ScalarUDF>,
     growth: Growth,
     room: Room,
-}
-
-/// Whether a function of that name has a bound already.
-pub(super) fn is_bounded(name: &str) -> bool {
-    name == JOINED || GROWING.iter().any(|(growing, _)| *growing == name)
 }
 
 /// Puts bounds on the functions of a session, and on what its planner calls by itself: operators, and functions that it
@@ -194,28 +189,14 @@ impl ExtensionOptions for Planning {
     }
 }
 
-/// What plans of a session are made with.
-#[derive(Debug)]
-pub(crate) struct PlanOptions {
-    /// The options of the session, which say that it plans.
-    pub(crate) options: Arc<ConfigOptions>,
-    /// Where what the plans make takes memory from.
-    pub(crate) room: Room,
-}
-
-/// Gives what plans of a session are made with.
-pub(crate) fn planning(state: &SessionState, room: Room) -> PlanOptions {
+/// The options of a session under which plans are made.
+pub(crate) fn planning(state: &SessionState) -> Arc<ConfigOptions> {
     let mut options = ConfigOptions::clone(state.config_options());
     options.extensions.insert(Planning);
-    PlanOptions { options: Arc::new(options), room }
+    Arc::new(options)
 }
 
 impl Bounded {
-    /// A function whose results count once they are made.
-    pub(super) fn alike(inner: Arc<ScalarUDF>, room: Room) -> Self {
-        Self { inner, growth: Growth::Alike, room }
-    }
-
     fn too_much(&self, bytes: i128, most: i128) -> DataFusionError {
         let text = format!("`{}` would give {bytes} bytes at once, at most {most} are allowed", self.inner.name());
         to_datafusion(Error::new(ErrorKind::LimitExceeded, text))
@@ -276,7 +257,6 @@ impl ScalarUDFImpl for Bounded {
             return Err(self.too_much(bytes, most));
         }
         let bytes = bytes.max(0) as usize;
-        let shared = if self.growth == Growth::Alike { held::addresses(&args.args) } else { Vec::new() };
         let memory = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
         let mut array = match self.inner.inner().invoke_with_args(args)? {
             ColumnarValue::Array(array) => array,
@@ -289,7 +269,7 @@ impl ScalarUDFImpl for Bounded {
                 return self.spread(&value, rows);
             }
         };
-        let whole = held::fresh(&array, &shared);
+        let whole = array.get_buffer_memory_size();
         if whole <= COUNTED {
             return Ok(ColumnarValue::Array(array));
         }
@@ -297,7 +277,7 @@ impl ScalarUDFImpl for Bounded {
         if whole > SHRUNK {
             array.shrink_to_fit();
         }
-        let whole = held::fresh(&array, &shared);
+        let whole = array.get_buffer_memory_size();
         let memory = match memory {
             Some(memory) => memory.try_resize(whole).map(|()| memory)?,
             None => self.room.take(whole)?,

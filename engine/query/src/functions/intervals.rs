@@ -1,13 +1,10 @@
-//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, and
-//! the days of what lies between two times.
+//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, and which of two is longer.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray};
+use arrow::array::{AsArray, Decimal128Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
-};
+use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
 use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -24,7 +21,6 @@ enum Asked {
     Product,
     Quotient,
     Length,
-    Spread,
 }
 
 /// A function of an interval, and of a number.
@@ -36,12 +32,8 @@ struct Calculation {
 
 fn function(asked: Asked) -> ScalarUDF {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
-    let signature = match asked {
-        Asked::Product | Asked::Quotient => Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable),
-        Asked::Length => Signature::exact(vec![kind], Volatility::Immutable),
-        Asked::Spread => Signature::any(1, Volatility::Immutable),
-    };
-    ScalarUDF::from(Calculation { asked, signature })
+    let types = if asked == Asked::Length { vec![kind] } else { vec![kind, DataType::Float64] };
+    ScalarUDF::from(Calculation { asked, signature: Signature::exact(types, Volatility::Immutable) })
 }
 
 /// An interval times a number.
@@ -59,18 +51,12 @@ pub(crate) fn length() -> ScalarUDF {
     function(Asked::Length)
 }
 
-/// The interval of days and time that is as long as what lies between two times, which arrow has as a number.
-pub(crate) fn spread() -> ScalarUDF {
-    function(Asked::Spread)
-}
-
 impl ScalarUDFImpl for Calculation {
     fn name(&self) -> &'static str {
         match self.asked {
             Asked::Product => "interval_product",
             Asked::Quotient => "interval_quotient",
             Asked::Length => "interval_length",
-            Asked::Spread => "interval_spread",
         }
     }
 
@@ -80,7 +66,7 @@ impl ScalarUDFImpl for Calculation {
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Product | Asked::Quotient | Asked::Spread => DataType::Interval(IntervalUnit::MonthDayNano),
+            Asked::Product | Asked::Quotient => DataType::Interval(IntervalUnit::MonthDayNano),
             Asked::Length => DataType::Decimal128(DIGITS, 0),
         })
     }
@@ -88,9 +74,6 @@ impl ScalarUDFImpl for Calculation {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(intervals) = args.args.first() else { return internal_err!("an interval is lacking") };
         let intervals = intervals.to_array(args.number_rows)?;
-        if self.asked == Asked::Spread {
-            return Ok(ColumnarValue::Array(spread_out(&intervals)?));
-        }
         let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
         if self.asked == Asked::Length {
             let lengths: Decimal128Array = intervals.iter().map(|interval| interval.map(length_of)).collect();
@@ -117,28 +100,6 @@ impl ScalarUDFImpl for Calculation {
     }
 }
 
-fn spread_out(lengths: &ArrayRef) -> Result<ArrayRef> {
-    let per_day = match lengths.data_type() {
-        DataType::Duration(TimeUnit::Second) => 86_400,
-        DataType::Duration(TimeUnit::Millisecond) => 86_400_000,
-        DataType::Duration(TimeUnit::Microsecond) => 86_400_000_000,
-        DataType::Duration(TimeUnit::Nanosecond) => DAY_NS,
-        other => return internal_err!("`{other}` is no length"),
-    };
-    let lengths = cast(lengths, &DataType::Int64)?;
-    let mut out = IntervalMonthDayNanoArray::builder(lengths.len());
-    for length in lengths.as_primitive::<Int64Type>() {
-        let Some(length) = length else {
-            out.append_null();
-            continue;
-        };
-        let Ok(days) = i32::try_from(length / per_day) else { return exec_err!("an interval is too long") };
-        // The time has the sign of the days.
-        out.append_value(IntervalMonthDayNano::new(0, days, length % per_day * (DAY_NS / per_day)));
-    }
-    Ok(Arc::new(out.finish()))
-}
-
 fn length_of(interval: IntervalMonthDayNano) -> i128 {
     let days = i64::from(interval.months) * MONTH_DAYS + i64::from(interval.days);
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
@@ -161,8 +122,6 @@ fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{DurationNanosecondArray, DurationSecondArray};
-
     use super::*;
 
     #[test]
@@ -180,21 +139,6 @@ mod tests {
         check((0, 1, 0), -0.5, (0, 0, -12 * hour));
         assert_eq!(scaled(IntervalMonthDayNano::new(1, 0, 0), |part| part * 1e300), None);
         assert_eq!(scaled(IntervalMonthDayNano::new(1, 0, 0), |_| f64::NAN), None);
-    }
-
-    #[test]
-    fn lengths_are_days_and_time() {
-        let check = |lengths: ArrayRef, expected: &[Option<(i32, i64)>]| {
-            let found = spread_out(&lengths).unwrap();
-            let found = found.as_primitive::<IntervalMonthDayNanoType>().iter();
-            let found: Vec<_> = found.map(|i| i.map(|i| (i.days, i.nanoseconds))).collect();
-            assert_eq!(found, expected);
-        };
-        let ns = DurationNanosecondArray::from(vec![Some(DAY_NS + 5), None, Some(-DAY_NS - 5)]);
-        check(Arc::new(ns), &[Some((1, 5)), None, Some((-1, -5))]);
-        check(Arc::new(DurationSecondArray::from(vec![86_401])), &[Some((1, 1_000_000_000))]);
-        let long: ArrayRef = Arc::new(DurationSecondArray::from(vec![i64::MAX]));
-        assert!(spread_out(&long).is_err());
     }
 
     #[test]

@@ -12,9 +12,6 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
-/// Its name.
-pub(super) const JOINED: &str = "joined";
-
 /// The sides of the operator where both are of one type, as those are that types were given to.
 pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e Expr, &'e Expr)>> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) = expr else { return Ok(None) };
@@ -37,7 +34,7 @@ impl Joined {
 
 impl ScalarUDFImpl for Joined {
     fn name(&self) -> &'static str {
-        JOINED
+        "joined"
     }
 
     /// Columns keep the names that they had.

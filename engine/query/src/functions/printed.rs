@@ -136,22 +136,14 @@ fn push_interval(interval: IntervalMonthDayNano, out: &mut String) -> fmt::Resul
         (interval.months % 12, "mon", "mons"),
         (interval.days, "day", "days"),
     ];
-    // Behind a part below zero others have their sign.
-    let mut is_below = false;
     for (count, one, more) in parts.into_iter().filter(|(count, ..)| *count != 0) {
         let space = if out.is_empty() { "" } else { " " };
-        let sign = if is_below && count > 0 { "+" } else { "" };
-        write!(out, "{space}{sign}{count} {}", if count == 1 { one } else { more })?;
-        is_below = count < 0;
+        write!(out, "{space}{count} {}", if count == 1 { one } else { more })?;
     }
     let ns = interval.nanoseconds.unsigned_abs();
     if ns > 0 || out.is_empty() {
         let space = if out.is_empty() { "" } else { " " };
-        let sign = match (interval.nanoseconds < 0, is_below) {
-            (true, _) => "-",
-            (false, true) => "+",
-            (false, false) => "",
-        };
+        let sign = if interval.nanoseconds < 0 { "-" } else { "" };
         let seconds = ns / SECOND_NS;
         write!(out, "{space}{sign}{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)?;
         push_fraction(ns % SECOND_NS, out)?;
@@ -188,8 +180,6 @@ mod tests {
                 interval(0, 0, 0),
                 interval(0, -1, -5_400_000_000_000),
                 interval(1, 2, 0),
-                interval(-1, 1, 7_200_000_000_000),
-                interval(0, -1, 7_200_000_000_000),
                 None,
             ]),
             &[
@@ -197,8 +187,6 @@ mod tests {
                 Some("00:00:00"),
                 Some("-1 days -01:30:00"),
                 Some("1 mon 2 days"),
-                Some("-1 mons +1 day 02:00:00"),
-                Some("-1 days +02:00:00"),
                 None,
             ],
         );

@@ -119,12 +119,11 @@ impl Series {
             labels.dedup();
         }
         let selector = SeriesSelector { matchers: filter.matchers(), range, labels: labels.map(Into::into) };
-        let mut selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
+        let selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
         if filter.needs_rows() {
             let keep =
                 (0..selected.table.len()).map(|row| filter.takes(&selected.table, row, &self.lower.service_labels));
-            let keep = keep.collect();
-            selected.restrict(keep);
+            selected.keep.restrict(keep.collect());
         }
         Ok(selected)
     }

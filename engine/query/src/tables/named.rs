@@ -11,7 +11,7 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use quiver_types::configured::{Configured, ConfiguredSource, Listed};
+use quiver_types::configured::{Configured, ConfiguredSource};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
@@ -21,7 +21,6 @@ use quiver_types::{Access, Clock, Domain, MillisRange, Result, SeriesSnapshot, S
 use super::episodes::EpisodeTable;
 use super::history::HistoryTable;
 use super::keys::KeyTable;
-use super::listed::ListedTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::processes::{About, ProcessTable};
@@ -84,9 +83,6 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ResourceTable::Resources,
     &ResourceTable::Relationships,
     &RuleTable,
-    &ListedTable(Listed::Receivers),
-    &ListedTable(Listed::Silences),
-    &ListedTable(Listed::Audit),
 ];
 
 /// What tables read from, at one moment.

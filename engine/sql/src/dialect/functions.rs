@@ -8,8 +8,7 @@ use quiver_types::{Error, Result};
 
 use super::patterns::folded;
 use super::{
-    Translator, arguments, bare, boolean, call, empty, expr, literal, number, percentiles, quoted, take, text, times,
-    types,
+    Translator, arguments, bare, boolean, empty, expr, literal, number, percentiles, quoted, take, text, times, types,
 };
 use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
@@ -95,7 +94,6 @@ impl Translator<'_> {
         };
         let found = match found {
             None if name == "mod" => remainder(&args),
-            None if matches!(name.as_str(), "lpad" | "rpad") => padded(&name, &args)?,
             found => found,
         };
         let found = match found {
@@ -242,18 +240,6 @@ fn of_all(name: &str) -> Option<&'static str> {
         "array_replace" => "array_replace_all",
         _ => return None,
     })
-}
-
-/// `lpad` or `rpad` to no length below zero: the function counts it as a very large one.
-fn padded(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
-    let [text, length, fill @ ..] = args else { return Ok(None) };
-    if matches!(length, Expr::Value(_)) {
-        return Ok(None);
-    }
-    let length = expr(&format!("CASE WHEN ({length}) < 0 THEN 0 ELSE ({length}) END"))?;
-    let mut whole = vec![text.clone(), length];
-    whole.extend_from_slice(fill);
-    Ok(Some(call(name, whole)))
 }
 
 /// `mod(a, b)` as `a % b`.

@@ -7,7 +7,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::{empty, expr, number, outputs};
 
-pub(super) fn unsupported(text: impl Into<String>) -> Error {
+fn unsupported(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 

@@ -89,33 +89,13 @@ fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
     expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
 }
 
-/// The name by which the planner knows a unit of times; none: it knows it as it is written, or there is none.
-fn unit_of(unit: &str) -> Option<&'static str> {
-    Some(match unit.to_lowercase().as_str() {
-        "microseconds" | "microsecon" | "us" | "usec" | "usecs" => "microsecond",
-        "milliseconds" | "millisecon" | "ms" | "msec" | "msecs" => "millisecond",
-        "seconds" | "sec" | "secs" | "s" => "second",
-        "minutes" | "min" | "mins" | "m" => "minute",
-        "hours" | "hr" | "hrs" | "h" => "hour",
-        "days" | "d" => "day",
-        "weeks" | "w" => "week",
-        "months" | "mon" | "mons" => "month",
-        "qtr" => "quarter",
-        "years" | "yr" | "yrs" | "y" => "year",
-        _ => return None,
-    })
-}
-
 /// The beginning of what `unit` names and a time lies in.
 fn truncated(unit: &Expr, time: &str) -> String {
     match literal(unit).and_then(era) {
         Some((years, less)) => format!(
             "(date_trunc('year', {time}) - INTERVAL '1 year' * ((date_part('year', {time}) + {less}) % {years}))"
         ),
-        None => match literal(unit).and_then(unit_of) {
-            Some(unit) => format!("date_trunc('{unit}', {time})"),
-            None => format!("date_trunc({unit}, {time})"),
-        },
+        None => format!("date_trunc({unit}, {time})"),
     }
 }
 
@@ -128,7 +108,7 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let beginning = truncated(unit, &format!("{moment} AT TIME ZONE {zone}"));
             expr(&format!("{beginning} AT TIME ZONE 'UTC'"))?
         }
-        ("date_trunc", [unit, time]) if literal(unit).is_some_and(|u| era(u).is_some() || unit_of(u).is_some()) => {
+        ("date_trunc", [unit, time]) if literal(unit).is_some_and(|unit| era(unit).is_some()) => {
             expr(&truncated(unit, &format!("({time})")))?
         }
         ("date_part" | "datepart", [part, time]) => {

@@ -18,9 +18,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
-use quiver_types::{ReadStats, RunShared};
+use quiver_types::ReadStats;
 
-use super::stream::{SampleStream, ScanRun, ScanShared};
+use super::stream::{SampleStream, ScanShared};
 use super::{SampleRequest, batch};
 use crate::select::Selection;
 
@@ -62,15 +62,6 @@ impl SamplesExec {
             // The stream itself gives way once per batch.
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
         })
-    }
-
-    /// Where the partitions of one run meet. Without an engine around them each counts alone.
-    fn run(&self, context: &TaskContext) -> Arc<ScanRun> {
-        let make = || ScanRun::new(&self.scan);
-        match context.session_config().get_extension::<RunShared>() {
-            Some(shared) => shared.of_node(&self.scan, make),
-            None => Arc::new(make()),
-        }
     }
 
     /// Number of series that are scanned.
@@ -179,8 +170,7 @@ impl ExecutionPlan for SamplesExec {
             }
         }
         let memory = MemoryConsumer::new("SamplesExec").register(context.memory_pool());
-        let run = self.run(&context);
-        let stream = SampleStream::new(&self.scan, run, rows, self.limit, memory, &self.metrics, partition);
+        let stream = SampleStream::new(&self.scan, rows, self.limit, memory, &self.metrics, partition);
         let projection = self.projection.clone();
         let batches = futures::stream::try_unfold(stream, move |mut stream| {
             let projection = projection.clone();

@@ -39,6 +39,8 @@ pub(super) struct ScanShared {
     pub(super) request: SampleRequest,
     pub(super) weights: Weights,
     pub(super) stats: Arc<ReadStats>,
+    /// Per part: its pages stand in `pages_total`.
+    counted: Vec<AtomicBool>,
     /// Histograms are read although they are not asked for: one in a source hides the float of another source.
     hists_hide_floats: bool,
 }
@@ -48,6 +50,7 @@ impl ScanShared {
         let several = selection.parts.len() + selection.live.len() > 1;
         Self {
             weights: Weights::new(&selection, request.range),
+            counted: selection.parts.iter().map(|_| AtomicBool::new(false)).collect(),
             hists_hide_floats: request.floats && several && selection.has_histograms(),
             selection,
             request,
@@ -58,26 +61,13 @@ impl ScanShared {
     fn wants_hists(&self) -> bool {
         self.request.histograms || self.hists_hide_floats
     }
-}
 
-/// What the partitions of one run of a scan share.
-#[derive(Debug)]
-pub(super) struct ScanRun {
-    /// Per part: its pages stand in `pages_total`.
-    counted: Vec<AtomicBool>,
-}
-
-impl ScanRun {
-    pub(super) fn new(scan: &ScanShared) -> Self {
-        Self { counted: scan.selection.parts.iter().map(|_| AtomicBool::new(false)).collect() }
-    }
-
-    /// Adds what one read of a part counted to the query; the pages of a part count once per run.
-    fn count(&self, part: usize, read: &ReadStats, counters: &Counters, query: &ReadStats) {
+    /// Adds what one read of a part counted; the pages of a part count once per scan.
+    fn count(&self, part: usize, read: &ReadStats, counters: &Counters) {
         if read.pages_total.load(Relaxed) > 0 && self.counted[part].swap(true, Relaxed) {
             read.pages_total.store(0, Relaxed);
         }
-        counters.add(read.drain_into(query));
+        counters.add(read.drain_into(&self.stats));
     }
 }
 
@@ -143,7 +133,6 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct SampleStream {
     scan: Arc<ScanShared>,
-    run: Arc<ScanRun>,
     rows: Range<u32>,
     window: Window,
     /// First entry of each part that no window had yet.
@@ -162,7 +151,6 @@ pub(super) struct SampleStream {
 impl SampleStream {
     pub(super) fn new(
         scan: &Arc<ScanShared>,
-        run: Arc<ScanRun>,
         rows: Range<u32>,
         limit: Option<usize>,
         memory: MemoryReservation,
@@ -182,7 +170,6 @@ impl SampleStream {
             baseline: BaselineMetrics::new(metrics, partition),
             counters: Counters::new(metrics, partition),
             scan: Arc::clone(scan),
-            run,
         }
     }
 
@@ -254,7 +241,7 @@ impl SampleStream {
         let read = futures::future::try_join_all(reads).await.map_err(external)?;
         timer.done();
         for (window, stats) in read {
-            self.run.count(window.part, &stats, &self.counters, &scan.stats);
+            scan.count(window.part, &stats, &self.counters);
             self.window.parts.push(window);
         }
         self.window.rows = start..end;

@@ -317,52 +317,6 @@ fn long_series_come_whole() {
 }
 
 #[test]
-fn a_plan_that_runs_again_counts_again() {
-    use datafusion::physical_plan::collect;
-    use datafusion::prelude::SessionContext;
-
-    let mut world = World::new();
-    world.add_part(&[(labels(&[("__name__", "m")]), 1000, Item::Float(1.0, 0))]);
-    wait(async {
-        let stats = Arc::new(ReadStats::default());
-        let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-        let (plan, _) = scan(&selected, SampleRequest::default(), 1, &stats).await;
-        let once = get(&stats.pages_total);
-        assert!(once > 0);
-        collect(plan, SessionContext::new().task_ctx()).await.expect("batches");
-        assert_eq!(get(&stats.pages_total), 2 * once);
-    });
-}
-
-#[test]
-fn a_selection_is_narrowed_for_scans_that_are_made_of_it_later() {
-    let mut world = World::new();
-    let items: Vec<_> =
-        (0..5).map(|i| (labels(&[("__name__", "m"), ("i", &i.to_string())]), 1000, Item::Float(1.0, 0))).collect();
-    world.add_part(&items);
-    wait(async {
-        let stats = Arc::new(ReadStats::default());
-        let mut selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-        let whole = super::samples_table(&selected, SampleRequest::default(), Arc::clone(&stats)).expect("own series");
-        selected.restrict(vec![true, true, false, true, true]);
-        selected.restrict(vec![false, true, true, true, false]);
-        let (_, batches) = scan(&selected, SampleRequest::default(), 1, &stats).await;
-        let rows = |batches: &[RecordBatch]| -> Vec<u32> {
-            let columns = batches.iter().map(|b| b.column_by_name("row").expect("a row").as_primitive::<UInt32Type>());
-            columns.flat_map(|rows| rows.values().to_vec()).collect()
-        };
-        assert_eq!(rows(&batches), [1, 3]);
-        let session = datafusion::prelude::SessionContext::new();
-        let batches = session.read_table(whole).expect("a frame").collect().await.expect("batches");
-        assert_eq!(
-            batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
-            5,
-            "a table that was there stays as it is"
-        );
-    });
-}
-
-#[test]
 fn projection_and_limit() {
     use datafusion::prelude::SessionContext;
 

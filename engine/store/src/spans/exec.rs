@@ -17,10 +17,9 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{
     DisplayAs, DisplayFormatType, ExecutionPlan, Partitioning, PlanProperties, ReplaceChildrenOptions,
 };
-use quiver_types::RunShared;
 use quiver_types::spans::schema_of;
 
-use super::stream::{ScanRun, ScanShared, SpanStream};
+use super::stream::{ScanShared, SpanStream};
 
 /// Reads the spans that a filter takes; partitions share the work.
 #[derive(Debug)]
@@ -59,14 +58,6 @@ impl SpansExec {
             metrics: ExecutionPlanMetricsSet::new(),
             properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
         })
-    }
-
-    /// Where the partitions of one run meet. Without an engine around them each asks alone.
-    fn run(&self, context: &TaskContext) -> Arc<ScanRun> {
-        match context.session_config().get_extension::<RunShared>() {
-            Some(shared) => shared.of_node(&self.scan, ScanRun::default),
-            None => Arc::default(),
-        }
     }
 }
 
@@ -130,7 +121,7 @@ impl ExecutionPlan for SpansExec {
         }
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let projection = self.projection.clone();
-        let stream = SpanStream::new(&self.scan, self.run(&context), self.shares[partition].clone(), self.limit);
+        let stream = SpanStream::new(&self.scan, self.shares[partition].clone(), self.limit);
         let memory = MemoryConsumer::new("SpansExec").register(context.memory_pool());
         let batches = futures::stream::try_unfold((stream, baseline, memory), move |(mut stream, baseline, memory)| {
             let projection = projection.clone();

@@ -47,11 +47,6 @@ pub(crate) struct ScanShared {
     pub(crate) pruned: [usize; 2],
     snapshot: Snapshot,
     repeats: Arc<Repeats>,
-}
-
-/// What the partitions of one run of a scan share.
-#[derive(Debug, Default)]
-pub(super) struct ScanRun {
     /// Of a look-up of traces: the parts that may hold one of them.
     holders: OnceCell<HashSet<PartId>>,
 }
@@ -98,14 +93,15 @@ impl ScanShared {
         let pruned = [all.len() - timely.len(), timely.len() - parts.len()];
         stats::add(&stats.parts_total, all.len() as u64);
         let (parts_total, snapshot) = (all.len(), snapshot_kept);
+        let holders = OnceCell::new();
         let views = request.columns.iter().all(SpanColumn::takes_views);
-        Self { request, views, access, stats, live, parts, parts_total, pruned, snapshot, repeats }
+        Self { request, views, access, stats, live, parts, parts_total, pruned, snapshot, repeats, holders }
     }
 
     /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
-    async fn may_hold(&self, run: &ScanRun, part: &Part) -> Result<bool> {
+    async fn may_hold(&self, part: &Part) -> Result<bool> {
         let Some(ids) = self.request.filter.traces() else { return Ok(true) };
-        let holders = run.holders.get_or_try_init(|| async {
+        let holders = self.holders.get_or_try_init(|| async {
             let ask = |part: Arc<Part>| async move {
                 let holds = part.may_hold_traces(ids, &self.stats).await;
                 (part.meta.id, holds)
@@ -206,7 +202,6 @@ enum Step {
 #[derive(Debug)]
 pub(super) struct SpanStream {
     scan: Arc<ScanShared>,
-    run: Arc<ScanRun>,
     /// What is left of its share.
     units: VecDeque<usize>,
     left: Option<usize>,
@@ -365,8 +360,8 @@ fn left(step: &[Range<u64>], mut keep: &[bool]) -> Vec<Range<u64>> {
 }
 
 impl SpanStream {
-    pub(super) fn new(scan: &Arc<ScanShared>, run: Arc<ScanRun>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
-        Self { scan: Arc::clone(scan), run, units, left: limit, part: None, ready: VecDeque::new() }
+    pub(super) fn new(scan: &Arc<ScanShared>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
+        Self { scan: Arc::clone(scan), units, left: limit, part: None, ready: VecDeque::new() }
     }
 
     /// Gives the next batch that is not empty.
@@ -427,7 +422,7 @@ impl SpanStream {
             return rows.project(&keep, &scan.request.columns).map(|batch| Step::Read(Some(batch)));
         }
         let Some(part) = scan.parts.get(unit - scan.live.len()) else { return Ok(Step::End) };
-        if !scan.may_hold(&self.run, part).await? {
+        if !scan.may_hold(part).await? {
             return Ok(Step::Turned);
         }
         match open(&scan, Arc::clone(part)).await {

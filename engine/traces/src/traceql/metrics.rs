@@ -15,7 +15,7 @@ use serde_json::{Value as Json, json};
 
 use super::compare::{self, Compared};
 use super::eval::{Looked, any_json, attribute, intrinsic_text};
-use super::{Aggregate, Compare, Field, Intrinsic, Metric, MetricFunction, Query};
+use super::{Aggregate, Field, Intrinsic, Metric, MetricFunction, Query};
 use crate::assemble::{Trace, assemble_all};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SplitBy, check_steps};
@@ -36,8 +36,7 @@ const SECOND_NS: f64 = 1e9;
 pub struct MetricSeries {
     /// Names and values, values in OTLP/JSON.
     pub labels: Vec<(String, Json)>,
-    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number; NaN is none, also where steps
-    /// without spans have 0.
+    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number.
     pub points: Vec<(i64, f64)>,
     /// Spans that its numbers are made of, the first of each step.
     pub exemplars: Vec<MetricExemplar>,
@@ -270,22 +269,6 @@ fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
     out
 }
 
-/// Keeps numbers that compare so, divided by the time of rates. With `gaps` a step without spans has no number, else it
-/// has 0, and one that is left out is told from it by NaN.
-fn keep(series: &mut Vec<MetricSeries>, (compare, number): (Compare, f64), by: f64, gaps: bool) {
-    let is_kept = |value: f64| compare.holds(value / by, number);
-    for one in &mut *series {
-        let left_out: BTreeSet<i64> = one.points.iter().filter(|(_, v)| !is_kept(*v)).map(|(at, _)| *at).collect();
-        one.exemplars.retain(|exemplar| !left_out.contains(&exemplar.at));
-        if gaps {
-            one.points.retain(|(_, value)| is_kept(*value));
-        } else {
-            one.points.iter_mut().filter(|(_, value)| !is_kept(*value)).for_each(|(_, value)| *value = f64::NAN);
-        }
-    }
-    series.retain(|one| !one.points.is_empty());
-}
-
 /// Keeps of each step the greatest numbers, or the least; series without any go.
 fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
     let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
@@ -330,7 +313,7 @@ impl TracesEngine {
         if let Some(step) = step {
             check_steps(range, step)?;
         }
-        let (kept, picked, name) = (metric.kept, metric.pick, metric.function.name());
+        let (picked, name) = (metric.pick, metric.function.name());
         let needs_trace = matches!(metric.function, MetricFunction::Compare(_)) || metric.by.iter().any(is_of_trace);
         let starts = SpanFilter::Starts(range.0, range.1);
         let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
@@ -349,14 +332,6 @@ impl TracesEngine {
                 .await?
             }
         };
-        if let Some(kept) = kept {
-            let by = match step {
-                _ if !query.is_rate() => 1.0,
-                Some(step) => step as f64 / SECOND_NS,
-                None => (range.1.saturating_sub(range.0) as f64 / SECOND_NS).max(1.0),
-            };
-            keep(&mut series, kept, by, step.is_none() || query.leaves_gaps());
-        }
         if let Some((greatest, most)) = picked {
             pick(&mut series, greatest, most);
         }
@@ -526,22 +501,6 @@ mod tests {
         // The third of ten: half of the way from one power to the other that has a count.
         assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
         assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
-    }
-
-    #[test]
-    fn numbers_that_are_left_out_are_told_from_steps_without_spans() {
-        let all = || vec![MetricSeries { points: vec![(0, 1.0), (60, 9.0)], ..MetricSeries::default() }];
-        let kept = |compare, number, gaps| {
-            let mut series = all();
-            keep(&mut series, (compare, number), 1.0, gaps);
-            series.iter().map(|s| s.points.iter().map(|p| p.1.to_string()).collect()).collect::<Vec<Vec<String>>>()
-        };
-        assert_eq!(kept(Compare::Greater, 1.0, true), [["9"]]);
-        assert_eq!(kept(Compare::Less, 9.0, false), [["1", "NaN"]]);
-        assert!(kept(Compare::Greater, 9.0, true).is_empty());
-        let mut rates = all();
-        keep(&mut rates, (Compare::LessEqual, 0.1), 60.0, true);
-        assert_eq!(rates[0].points, [(0, 1.0)]);
     }
 
     #[test]

@@ -103,15 +103,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// Passes blanks, and comments, which go to the end of their line.
     fn blank(&mut self) {
-        loop {
-            self.at += self.rest().len() - self.rest().trim_start().len();
-            if !self.rest().starts_with("//") {
-                return;
-            }
-            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
-        }
+        self.at += self.rest().len() - self.rest().trim_start().len();
     }
 
     /// Takes a sign, and the blanks behind it.
@@ -425,9 +418,6 @@ impl<'a> Parser<'a> {
         let wrong = |reason: String| Err(self.error_at(at, reason));
         let (Op::Number(compare), literal) = (op, literal.clone()) else {
             let Literal::Text(pattern) = literal else { return wrong("a regular expression is a text".into()) };
-            if !has_texts(&field) {
-                return wrong(format!("`{field}` is no text"));
-            }
             let test = AttributeTest::Text(TextTest::Regex(Arc::new(self.regex(&pattern, at)?)));
             let check = if op == Op::Matches { Check::Passes(test) } else { Check::Fails(test) };
             return Ok(Expr::Is(field, check));
@@ -460,9 +450,6 @@ impl<'a> Parser<'a> {
             (_, Literal::Word(word)) => return wrong(format!("unknown identifier: {word}")),
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
             (field, _) if is_number(field) => return wrong(format!("`{field}` is a number")),
-            (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => {
-                return wrong(format!("`{field}` is a text"));
-            }
             (_, Literal::Number(number, text)) => equals(AttributeTest::Equals(text, Some(number))),
             (_, Literal::Text(text)) => equals(AttributeTest::equals(&text)),
             (_, Literal::Bool(value)) => equals(AttributeTest::equals(if value { "true" } else { "false" })),

@@ -80,14 +80,6 @@ pub struct StreamSelector {
     pub groups: Vec<Vec<Matcher>>,
 }
 
-impl StreamSelector {
-    /// Says whether a stream has the labels that are asked for; `label` gives the value of one, empty where it is missing.
-    /// No group: no condition.
-    pub fn selects<'a>(&self, label: impl Fn(&str) -> &'a str) -> bool {
-        self.groups.is_empty() || self.groups.iter().any(|group| group.iter().all(|m| m.matches(label(&m.name))))
-    }
-}
-
 // Matchers are told apart by their texts, as `describe` promises.
 impl PartialEq for dyn ValueMatcher {
     fn eq(&self, other: &Self) -> bool {

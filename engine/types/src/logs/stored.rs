@@ -176,68 +176,6 @@ const PAIRS: [[u8; 2]; 256] = {
     pairs
 };
 
-/// Values of lower-case hex digits; [`NO_DIGIT`] for all other bytes.
-const HEX: [u8; 256] = {
-    let mut table = [NO_DIGIT; 256];
-    let mut value = 0;
-    while value < 16 {
-        table[b"0123456789abcdef"[value] as usize] = value as u8;
-        value += 1;
-    }
-    table
-};
-const NO_DIGIT: u8 = 0x80;
-
-/// Says whether there are pairs of lower-case hex digits and nothing else.
-pub fn is_hex(text: &str) -> bool {
-    let seen = text.bytes().fold(0, |seen, b| seen | HEX[b as usize]);
-    text.len().is_multiple_of(2) && seen & NO_DIGIT == 0
-}
-
-/// Appends the bytes of lower-case hex digits; `false` (and nothing) when there is anything else.
-pub fn read_hex(text: &str, out: &mut Vec<u8>) -> bool {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let before = out.len();
-    let mut seen = 0;
-    out.extend(pairs.iter().map(|&[high, low]| {
-        let (high, low) = (HEX[high as usize], HEX[low as usize]);
-        seen |= high | low;
-        high << 4 | low
-    }));
-    let all = rest.is_empty() && seen & NO_DIGIT == 0;
-    if !all {
-        out.truncate(before);
-    }
-    all
-}
-
-/// Reads an integer that is written back as it was.
-pub fn read_int(text: &str) -> Option<i64> {
-    let b = text.as_bytes();
-    let digits = b.strip_prefix(b"-").unwrap_or(b);
-    if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    if digits[0] == b'0' && b.len() > 1 {
-        return None;
-    }
-    text.parse().ok()
-}
-
-/// Reads a decimal number that is written back as it was.
-pub fn read_float(text: &str, buffer: &mut String) -> Option<f64> {
-    let b = text.as_bytes();
-    if b.len() > 24 || !b.last()?.is_ascii_digit() || !b.iter().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-'))
-    {
-        return None;
-    }
-    let value: f64 = text.parse().ok()?;
-    buffer.clear();
-    // Writing to a text cannot fail.
-    let _ = write!(buffer, "{value}");
-    (value.is_finite() && buffer == text).then_some(value)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -298,15 +236,5 @@ mod tests {
         let mut bytes = Vec::new();
         push_hex(&[0, 255, 26], &mut bytes);
         assert_eq!((&*out, &*bytes), ("0.2500ff1a", &b"00ff1a"[..]));
-    }
-
-    #[test]
-    fn what_is_read_is_written_again() {
-        assert_eq!(["-7", "0", "07", "-0", "7.0"].map(read_int), [Some(-7), Some(0), None, None, None]);
-        let floats = ["0.5", "-0", "2.50", "1e3"].map(|text| read_float(text, &mut String::new()).map(f64::to_bits));
-        assert_eq!(floats, [Some(0.5_f64.to_bits()), Some((-0.0_f64).to_bits()), None, None]);
-        let mut bytes = Vec::new();
-        assert!(read_hex("00ff", &mut bytes) && !read_hex("0F", &mut bytes) && is_hex("1a") && !is_hex("1"));
-        assert_eq!(bytes, [0, 255]);
     }
 }

@@ -150,29 +150,30 @@ impl Runner {
     async fn evaluate(&self, at: Millis, missed: u64, kept: &mut KeptNow, ending: bool) {
         let former = self.view.load_full();
         let (before, started_at) = (&former.group, self.clock.now_ms());
-        let fresh = || {
-            let mut group = before.clone();
-            if ending {
-                group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
-            }
-            group
-        };
-        let asker = self.asker(&former);
+        let mut view = GroupView::clone(&former);
+        if ending {
+            view.group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
+        }
+        let asker = self.asker(&view);
+        let engine = self.engines.engine(&asker);
+        let setting = self.settings.setting.clone();
         let began = Instant::now();
-        let group = self.cycle(fresh(), at, &asker).await.unwrap_or_else(|| {
-            let told = Health::Err("a fault of ours, see the log".to_owned());
-            let mut group = fresh();
-            group.rules.iter_mut().for_each(|status| status.health = told.clone());
+        let mut group = view.group.clone();
+        let evaluated = tokio::task::spawn_blocking(move || {
+            group.evaluate(at, &setting, &*engine);
             group
         });
+        match evaluated.await {
+            Ok(group) => view.group = group,
+            Err(error) => {
+                tracing::error!(%error, file = asker.file, group = asker.group, "a rule group met a fault of ours");
+                let told = Health::Err("a fault of ours, see the log".to_owned());
+                view.group.rules.iter_mut().for_each(|status| status.health = told.clone());
+            }
+        }
         failpoint::hit("rules.after-evaluation");
-        let view = GroupView {
-            file: former.file.clone(),
-            group,
-            last_evaluation: Some(at),
-            evaluation_time: began.elapsed(),
-            missed: former.missed + missed,
-        };
+        (view.last_evaluation, view.evaluation_time) = (Some(at), began.elapsed());
+        view.missed += missed;
         let failed = view.group.rules.iter().filter(|r| r.rule.enabled && matches!(r.health, Health::Err(_))).count();
         self.metrics.rule_failures.fetch_add(failed as u64, Relaxed);
         self.metrics.evaluations.fetch_add(1, Relaxed);

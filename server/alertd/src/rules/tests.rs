@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
 use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{
-    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, Written, read,
+    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Written, read,
 };
 use quiver_types::{LabelSet, SystemClock};
 
@@ -54,15 +54,11 @@ impl Engine for Answering {
     fn write(&self, _: &[Written]) -> std::result::Result<(), String> {
         Ok(())
     }
-
-    fn reads(&self, _: Language, _: &str) -> Reads {
-        Reads::Series(Vec::new())
-    }
 }
 
 impl Engines for Answers {
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
-        Arc::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+        Box::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
     }
 }
 
@@ -227,28 +223,6 @@ async fn what_fails_harms_only_itself() {
     let mut out = String::new();
     rules.metrics.write(&mut out);
     assert!(!out.contains("quiver_rule_missed_iterations_total 0"), "{out}");
-}
-
-/// Rules that need nothing of each other run at once, as many as their group lets and as there are places for.
-#[tokio::test(flavor = "multi_thread")]
-async fn rules_of_a_group_run_at_once() {
-    let dir = tempfile::tempdir().unwrap();
-    let rules = open(dir.path(), &Arc::<Answers>::default()).await;
-    rules.start(&CancellationToken::new());
-    // Each takes a second.
-    let three = "{alert: A, expr: hang}, {alert: B, expr: hang}, {record: c, expr: hang}";
-    let set = |concurrency: usize| {
-        let text = format!("groups: [{{name: g{concurrency}, concurrency: {concurrency}, rules: [{three}]}}]");
-        rules.set(Origin::Files, sources(&text));
-    };
-    let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
-    set(3);
-    until("a cycle", || view("g3").last_evaluation.is_some()).await;
-    assert!(view("g3").evaluation_time < Duration::from_millis(2500), "{:?}", view("g3").evaluation_time);
-    assert!(view("g3").group.rules.iter().all(|r| r.health == Health::Err("timed out".to_owned())));
-    set(1);
-    until("a cycle", || view("g1").last_evaluation.is_some()).await;
-    assert!(view("g1").evaluation_time >= Duration::from_secs(3), "{:?}", view("g1").evaluation_time);
 }
 
 /// Keeps the changes of alerts that the history is told.

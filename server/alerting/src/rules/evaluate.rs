@@ -1,6 +1,6 @@
 //! One evaluation of one rule: results to alerts and samples.
 
-use std::cell::{OnceCell, RefCell};
+use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -10,9 +10,8 @@ use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::check::DEFINITIONS;
-use super::restore::Before;
 use super::{Element, ElementValue, Engine, Language, Rule, Written};
-use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
+use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Value, expand};
 
 /// How long an ended alert is kept, so that its end is told.
 const RESOLVED_RETENTION_MS: Millis = 15 * 60_000;
@@ -60,55 +59,14 @@ impl Rule {
 }
 
 /// The label that says whose an alert is.
-pub(super) const SERVICE: &str = "service";
-
-/// A label or annotation of a rule; a template is parsed once for all elements of a result.
-enum Text<'a> {
-    Plain(&'a str),
-    Template(Result<Templates, String>),
-}
-
-impl<'a> Text<'a> {
-    fn of(template: &str, text: &'a str) -> Self {
-        // Most labels and annotations hold no template.
-        if !text.contains("{{") {
-            return Self::Plain(text);
-        }
-        let mut templates = Templates::new(RULE_FUNCTIONS);
-        let added = templates.add(template, &format!("{DEFINITIONS}{text}"));
-        Self::Template(added.map(|()| templates).map_err(|e| format!("error parsing template {template}: {e}")))
-    }
-}
-
-/// What the alerts of one evaluation are made of.
-struct Texts<'a> {
-    /// Name of its templates, as errors tell it.
-    template: String,
-    labels: Vec<(&'a str, Text<'a>)>,
-    annotations: Vec<(&'a str, Text<'a>)>,
-    external_labels: Value,
-    external_url: Value,
-}
-
-impl<'a> Texts<'a> {
-    fn of(rule: &'a Rule, setting: &Setting) -> Self {
-        let template = format!("__alert_{}", rule.name);
-        let all = |texts: &'a BTreeMap<String, String>| {
-            texts.iter().map(|(name, text)| (name.as_str(), Text::of(&template, text))).collect::<Vec<_>>()
-        };
-        let (labels, annotations) = (all(&rule.labels), all(&rule.annotations));
-        let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        let external_labels = Value::text_map(MapKind::Texts, external);
-        Self { template, labels, annotations, external_labels, external_url: Value::text(&setting.external_url) }
-    }
-}
+const SERVICE: &str = "service";
 
 impl Evaluation<'_> {
-    fn expand(&self, template: &str, text: &Text<'_>, data: &Value, warnings: &RefCell<Vec<String>>) -> String {
-        let parsed = match text {
-            Text::Plain(text) => return (*text).to_owned(),
-            Text::Template(parsed) => parsed,
-        };
+    fn expand(&self, name: &str, text: &str, data: &Value, warnings: &RefCell<Vec<String>>) -> String {
+        // Most labels and annotations hold no template.
+        if !text.contains("{{") {
+            return text.to_owned();
+        }
         let query = |expr: &str| {
             let elements = self.engine.query(self.number, Language::Promql, expr, self.at)?;
             let sample = |e: Element| QueriedSample { value: value_of(&e.value), labels: e.labels };
@@ -121,43 +79,38 @@ impl Evaluation<'_> {
             route_labels: None,
         };
         let options = Options { host, ..Options::default() };
-        let outcome = match parsed {
-            Ok(templates) => {
-                templates.run(template, data, &options).map_err(|e| format!("error executing template {template}: {e}"))
-            }
-            Err(e) => Err(e.clone()),
-        };
-        outcome.unwrap_or_else(|e| {
+        let name = format!("__alert_{name}");
+        expand(&name, &format!("{DEFINITIONS}{text}"), data, RULE_FUNCTIONS, &options).unwrap_or_else(|e| {
             warnings.borrow_mut().push(e.clone());
             format!("{ERROR_TEMPLATE}{e}>")
         })
     }
 
     /// Makes an alert of an element: labels of the element without its name, of the rule, and `alertname`.
-    fn alert(&self, element: &Element, texts: &Texts<'_>, warnings: &RefCell<Vec<String>>) -> ActiveAlert {
+    fn alert(&self, element: &Element, warnings: &RefCell<Vec<String>>) -> ActiveAlert {
+        let external = self.setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
         let data = Value::Struct(Arc::new(Struct {
             type_name: "struct",
             fields: vec![
                 ("Labels", "", Value::text_map(MapKind::Texts, element.labels.iter())),
-                ("ExternalLabels", "", texts.external_labels.clone()),
-                ("ExternalURL", "", texts.external_url.clone()),
+                ("ExternalLabels", "", Value::text_map(MapKind::Texts, external)),
+                ("ExternalURL", "", Value::text(&self.setting.external_url)),
                 ("Value", "", value_of(&element.value)),
             ],
         }));
-        let expand = |all: &[(&str, Text<'_>)]| {
-            let pair = |(name, text): &(&str, Text<'_>)| {
-                ((*name).to_owned(), self.expand(&texts.template, text, &data, warnings))
-            };
-            all.iter().map(pair).collect::<BTreeMap<_, _>>()
+        let expand = |texts: &BTreeMap<String, String>| {
+            let pair =
+                |(name, text): (&String, &String)| (name.clone(), self.expand(&self.rule.name, text, &data, warnings));
+            texts.iter().map(pair).collect::<BTreeMap<_, _>>()
         };
         let mut labels: BTreeMap<&str, &str> = element.labels.iter().filter(|(name, _)| *name != METRIC_NAME).collect();
-        let mut own = expand(&texts.labels);
+        let mut own = expand(&self.rule.labels);
         own.retain(|name, _| self.rule.sets(name, element));
         labels.extend(own.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         labels.insert("alertname", &self.rule.name);
         ActiveAlert {
             labels: LabelSet::from_pairs(labels),
-            annotations: expand(&texts.annotations),
+            annotations: expand(&self.rule.annotations),
             value: element.value.clone(),
             state: AlertState::Pending,
             active_at: self.at,
@@ -178,15 +131,12 @@ impl Evaluation<'_> {
     pub(super) fn alerts(
         &self,
         elements: &[Element],
-        before: &Before,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
         warnings: &RefCell<Vec<String>>,
     ) -> Result<Vec<Written>, String> {
         let mut hits = BTreeMap::new();
-        let texts = OnceCell::new();
         for element in elements {
-            let texts = texts.get_or_init(|| Texts::of(self.rule, self.setting));
-            let alert = self.alert(element, texts, warnings);
+            let alert = self.alert(element, warnings);
             if hits.insert(alert.labels.canonical().to_vec(), alert).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
@@ -197,11 +147,7 @@ impl Evaluation<'_> {
                     there.value = alert.value.clone();
                     there.annotations = alert.annotations.clone();
                 }
-                None => {
-                    let mut alert = alert.clone();
-                    before.resume(key, &mut alert, self.rule.for_ms);
-                    active.insert(key.clone(), alert);
-                }
+                None => drop(active.insert(key.clone(), alert.clone())),
             }
         }
         let mut written = Vec::new();
@@ -304,18 +250,13 @@ impl Evaluation<'_> {
 
 /// Writes labels as `{a="b", c="d"}`, with the name before them.
 pub(crate) fn show_labels(labels: &LabelSet) -> String {
-    let name = labels.metric();
+    let mut out = labels.metric().to_owned();
     let mut rest = labels.iter().filter(|(name, _)| *name != METRIC_NAME).peekable();
-    if rest.peek().is_none() && !name.is_empty() {
-        return name.to_owned();
+    if rest.peek().is_none() && !out.is_empty() {
+        return out;
     }
-    name.to_owned() + &show_pairs(rest)
-}
-
-/// Writes pairs as `{a="b", c="d"}`.
-pub(crate) fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
-    let mut out = "{".to_owned();
-    for (i, (name, value)) in pairs.enumerate() {
+    out.push('{');
+    for (i, (name, value)) in rest.enumerate() {
         let separator = if i > 0 { ", " } else { "" };
         let plain = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())

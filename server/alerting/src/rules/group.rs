@@ -1,20 +1,14 @@
 //! A group under evaluation: its rules with their alerts, what they wrote last, and what is sent.
 
-mod at_once;
-
 use std::cell::RefCell;
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::evaluate::{Evaluation, Setting};
-use super::restore::Before;
 use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
-
-pub use at_once::Cycle;
 
 /// Health of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -107,20 +101,6 @@ pub struct Group {
     /// Series of rules that are gone: they are ended at the next evaluation.
     orphans: Vec<LabelSet>,
     pub(super) evaluations: u64,
-    /// Which rules wait for which, once it was asked for.
-    waits: Option<Arc<[u64]>>,
-    /// Whether the first evaluation looks for the alerts of before among series.
-    pub(super) adopts: bool,
-}
-
-/// What all evaluations of one cycle have in common.
-#[derive(Debug)]
-struct Turn {
-    at: Millis,
-    offset_ms: Millis,
-    limit: usize,
-    is_first: bool,
-    adopts: bool,
 }
 
 impl Group {
@@ -128,7 +108,7 @@ impl Group {
     pub fn new(model: RuleGroup, default_interval_ms: Millis) -> Self {
         let interval_ms = model.interval_ms.unwrap_or(default_interval_ms);
         let rules = model.rules.iter().cloned().map(RuleStatus::new).collect();
-        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0, waits: None, adopts: false }
+        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0 }
     }
 
     /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such. Gives
@@ -144,7 +124,7 @@ impl Group {
         }
         self.orphans = former.orphans;
         self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
-        (self.evaluations, self.adopts) = (former.evaluations, former.adopts);
+        self.evaluations = former.evaluations;
         gone
     }
 
@@ -163,25 +143,37 @@ impl Group {
 
     /// Evaluates all rules in order; what each writes is there for those behind it.
     pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
-        let turn = self.turn(at);
-        for (number, status) in self.rules.iter_mut().enumerate() {
-            status.take_turn(number, &turn, setting, engine);
-        }
-        self.end_cycle(&turn, engine);
-    }
-
-    fn turn(&self, at: Millis) -> Turn {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
         let is_first = self.evaluations == 0;
-        Turn { at, offset_ms, limit: self.model.limit, is_first, adopts: is_first && self.adopts }
-    }
-
-    fn end_cycle(&mut self, turn: &Turn, engine: &dyn Engine) {
+        for (number, status) in self.rules.iter_mut().enumerate() {
+            if !status.rule.enabled {
+                status.end(at, offset_ms, engine);
+                continue;
+            }
+            let rule = status.rule.clone();
+            let evaluation =
+                Evaluation { rule: &rule, number, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
+            let began = engine.elapsed();
+            let outcome = status.evaluate(&evaluation);
+            status.evaluation_time = engine.elapsed().saturating_sub(began);
+            status.last_evaluation = Some(at);
+            status.health = match outcome {
+                Ok(samples) => {
+                    status.samples = samples;
+                    status.failing_since = None;
+                    Health::Ok
+                }
+                Err(e) => {
+                    status.failing_since.get_or_insert(at);
+                    Health::Err(e)
+                }
+            };
+        }
         self.evaluations += 1;
         // What an edited rule writes now goes on: a mark at the same time would hide it.
         let goes_on = |labels: &LabelSet| self.rules.iter().any(|r| r.written.contains_key(labels.canonical()));
         let orphans = self.orphans.iter().filter(|labels| !goes_on(labels));
-        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), turn.at - turn.offset_ms)).collect();
+        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), at - offset_ms)).collect();
         if ended.is_empty() || engine.write(&ended).is_ok() {
             self.orphans.clear();
         }
@@ -253,48 +245,12 @@ impl RuleStatus {
         }
     }
 
-    /// Evaluates the rule, or ends what it left where it is not evaluated any more.
-    fn take_turn(&mut self, number: usize, turn: &Turn, setting: &Setting, engine: &dyn Engine) {
-        if !self.rule.enabled {
-            self.end(turn.at, turn.offset_ms, engine);
-            return;
-        }
-        let began = engine.elapsed();
-        let outcome = self.evaluate(number, turn, setting, engine);
-        self.evaluation_time = engine.elapsed().saturating_sub(began);
-        self.last_evaluation = Some(turn.at);
-        self.health = match outcome {
-            Ok(samples) => {
-                self.samples = samples;
-                self.failing_since = None;
-                Health::Ok
-            }
-            Err(e) => {
-                self.failing_since.get_or_insert(turn.at);
-                Health::Err(e)
-            }
-        };
-    }
-
-    fn evaluate(
-        &mut self,
-        number: usize,
-        turn: &Turn,
-        setting: &Setting,
-        engine: &dyn Engine,
-    ) -> Result<usize, String> {
-        let &Turn { at, offset_ms, limit, is_first, adopts } = turn;
-        let evaluation = Evaluation { rule: &self.rule, number, setting, engine, at, offset_ms, limit, is_first };
-        let ts = at - offset_ms;
-        let elements = engine.query(number, self.rule.language, &self.rule.expr, ts)?;
+    fn evaluate(&mut self, evaluation: &Evaluation<'_>) -> Result<usize, String> {
+        let ts = evaluation.at - evaluation.offset_ms;
+        let elements = evaluation.engine.query(evaluation.number, self.rule.language, &self.rule.expr, ts)?;
         let warnings = RefCell::new(Vec::new());
         let written = match self.rule.kind {
-            RuleKind::Alert => {
-                let looks = adopts && !elements.is_empty();
-                let before =
-                    if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
-                evaluation.alerts(&elements, &before, &mut self.active, &warnings)
-            }
+            RuleKind::Alert => evaluation.alerts(&elements, &mut self.active, &warnings),
             RuleKind::Record => evaluation.series(elements),
         };
         self.warnings = warnings.into_inner();
@@ -305,7 +261,7 @@ impl RuleStatus {
         let gone = self.written.iter().filter(|(key, _)| !now.contains_key(*key));
         written.extend(gone.map(|(_, labels)| ended(labels.clone(), ts)));
         if !written.is_empty() {
-            engine.write(&written)?;
+            evaluation.engine.write(&written)?;
         }
         self.written = now;
         Ok(samples)

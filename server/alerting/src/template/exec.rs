@@ -156,7 +156,7 @@ impl<'o> Exec<'o> {
 
     /// Counts bytes of texts and lists that are made on the way.
     pub(super) fn make(&mut self, bytes: usize) -> Result<(), String> {
-        self.made = self.made.saturating_add(bytes);
+        self.made += bytes;
         if self.made > self.options.budget.made_max {
             return Err("the template makes too much".to_owned());
         }

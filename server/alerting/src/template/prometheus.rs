@@ -10,7 +10,7 @@ use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
 use super::exec::Call;
 use super::humanize::{
-    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
+    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title, to_float,
     to_time, upper,
 };
 use super::value::{ListKind, Map, MapKind, Safe, Struct, Value};
@@ -76,7 +76,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
     function("match", &[Param::Text, Param::Text], re_match),
     function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
-    function("title", &[Param::Text], |_, args| Ok(Value::text(title_as_is(&text(args, 0))))),
+    function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0), false)))),
     function("toUpper", &[Param::Text], |_, args| Ok(Value::text(upper(&text(args, 0))))),
     function("toLower", &[Param::Text], |_, args| Ok(Value::text(lower(&text(args, 0))))),
     function("graphLink", &[Param::Text], |_, args| Ok(link(&text(args, 0), 0))),

@@ -399,11 +399,6 @@ pub(super) fn go_syntax(value: &Value) -> String {
                 map.entries.iter().map(|(name, value)| format!("{}:{}", quote(name), go_syntax(value))).collect();
             format!("{}{{{}}}", map.kind.type_name(), items.join(", "))
         }
-        Value::Struct(fields) => {
-            let items: Vec<String> =
-                fields.fields.iter().map(|(name, _, value)| format!("{name}:{}", go_syntax(value))).collect();
-            format!("{}{{{}}}", fields.type_name, items.join(", "))
-        }
         Value::Uint(value) => format!("{value:#x}"),
         Value::Duration(nanos) => nanos.to_string(),
         value => value.printed(),

@@ -7,7 +7,6 @@ use quiver_config::{Problem, ProblemKind};
 use serde_json::{Value, json};
 
 use crate::error::with_retry_after;
-use crate::refused::Forever;
 use crate::request::RequestInfo;
 
 /// An answer as a whole.
@@ -125,7 +124,6 @@ impl Answer {
                 headers.insert(name, value);
             }
         }
-        let is_forever = self.is_problem && self.status == 403 && self.body["code"] != "FORBIDDEN";
         if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(format!("199 - \"{w}\"")).ok()) {
             headers.insert(header::WARNING, text);
         }
@@ -134,9 +132,6 @@ impl Answer {
         }
         if let Some(revision) = revision {
             headers.insert("x-config-revision", HeaderValue::from(revision));
-        }
-        if is_forever {
-            response.extensions_mut().insert(Forever);
         }
         with_retry_after(response)
     }

@@ -261,7 +261,8 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         match ask.method.as_str() {
             "GET" | "HEAD" => {
                 let answer = ask.shown_silence(&ask.silence(id)?, 200);
-                let same = answer.etag.as_deref().is_some_and(|etag| ask.knows(etag));
+                let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
+                let same = tags.split(',').any(|tag| Some(tag.trim()) == answer.etag.as_deref() || tag.trim() == "*");
                 Ok(if same { Answer { status: 304, body: Value::Null, ..answer } } else { answer })
             }
             "DELETE" => {

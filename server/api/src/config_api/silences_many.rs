@@ -10,7 +10,7 @@ use serde_json::{Map, Value, json};
 use super::many::{failed, ids_in};
 use super::silence_form::{entity, silence};
 use super::silences::{patched, rows};
-use super::{Answer, Ask, only_members, uuid_of, yaml};
+use super::{Answer, Ask, uuid_of, yaml};
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
@@ -86,7 +86,9 @@ async fn delete(ask: &Ask, ids: Vec<String>) -> Result<Answer> {
 /// `DELETE P?ids=a,b`.
 pub(super) async fn delete_by_ids(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&["ids"])?;
-    let ids = ask.ids_asked()?;
+    let ids = ask.parameter("ids")?.filter(|ids| !ids.is_empty());
+    let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
+    let ids: Vec<String> = ids.split(',').map(|id| id.trim().to_owned()).collect();
     bounded(ids.len(), "ids")?;
     delete(ask, ids).await
 }
@@ -94,9 +96,7 @@ pub(super) async fn delete_by_ids(ask: &Ask) -> Result<Answer> {
 pub(super) fn bulk_delete<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        let body = ask.object()?;
-        only_members(&body, &["ids", "filter"])?;
-        delete(ask, named(ask, &body)?).await
+        delete(ask, named(ask, &ask.object()?)?).await
     })
 }
 
@@ -104,7 +104,6 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let body = ask.object()?;
-        only_members(&body, &["ids", "filter", "patch"])?;
         let Some(Value::Object(patch)) = body.get("patch") else {
             return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
         };

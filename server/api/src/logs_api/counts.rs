@@ -25,8 +25,6 @@ const FIELDS_LIMIT: usize = 1000;
 
 /// The column of counts in the queries that are made here.
 const COUNT: &str = "__q_hits";
-/// The column of what is counted, where values of a kind of their own are looked at as texts.
-const VALUE: &str = "__q_value";
 
 macro_rules! endpoint {
     ($name:ident, $run:ident) => {
@@ -205,12 +203,9 @@ impl Counted {
 /// Counts the values of a column by pipes; the plans instead, when they were asked for. What the answer leaves out is left
 /// out by the plan: of very many values those that the answer has are held.
 async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Counted, Response>> {
-    let (mut pipes, mut name) = (pipes.to_owned(), name);
+    let mut pipes = pipes.to_owned();
     if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
-        // Of times and streams filters ask otherwise than of fields.
-        let text = quoted(&regex::escape(text));
-        let _ = write!(pipes, " | rename {} as {VALUE} | filter {VALUE}:~{text}", quoted(name));
-        name = VALUE;
+        let _ = write!(pipes, " | filter {}:~{}", quoted(name), quoted(&regex::escape(text)));
     }
     match ask.number("limit")? {
         0 => {}

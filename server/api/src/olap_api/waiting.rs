@@ -15,15 +15,13 @@ use quiver_olap::query::request::Request;
 use quiver_olap::{Basis, OlapError, OlapResult};
 use quiver_query::Collected;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Access, Domain, Error, ErrorKind};
+use quiver_types::{Access, Domain, Error};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long an execution goes on for somebody who was told to come again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
-/// How long an execution that was ended may take to say so.
-const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of results that are kept for those who take older ones, and how large each may be, its key included.
 const KEPT_BYTES_ALL: usize = 16 << 20;
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -221,16 +219,7 @@ impl Waiting {
         let outcome = loop {
             tokio::select! {
                 outcome = &mut run => break outcome,
-                () = cancel.cancelled() => {
-                    // Who leaves last has taken it off the list. An operator who ends it has not: whoever waits is told,
-                    // and whoever comes now begins anew.
-                    if self.0.lock().execution(key, number).is_none() {
-                        return;
-                    }
-                    self.0.lock().remove(key, number);
-                    let gone = |_| Err(Error::new(ErrorKind::Cancelled, "query was canceled").into());
-                    break tokio::time::timeout(ENDS_WITHIN, &mut run).await.unwrap_or_else(gone);
-                }
+                () = cancel.cancelled() => return,
                 _ = look.tick() => if self.is_forgotten(key, number) {
                     cancel.cancel();
                     self.0.lock().remove(key, number);
@@ -382,19 +371,6 @@ mod tests {
         let next = ask(&waiting, work(&runs, 50), CacheMode::NoCache, 5_000);
         let (next, ()) = tokio::join!(next, async { drop(late) });
         assert_eq!(next.unwrap()["run"].as_u64(), Some(2));
-    }
-
-    #[tokio::test]
-    async fn what_an_operator_ends_begins_anew() {
-        let (waiting, runs) = (Waiting::default(), Arc::default());
-        let ended = work(&runs, 60_000);
-        let cancel = ended.cancel.clone();
-        assert_eq!(ask(&waiting, ended, CacheMode::NoCache, 10).await, None, "somebody is to come again");
-        let waits = waiting.ask("k".to_owned(), work(&runs, 0), CacheMode::NoCache, Duration::from_secs(60), |_| false);
-        let (told, ()) = tokio::join!(waits, async { cancel.cancel() });
-        assert!(matches!(&told, Err(OlapError::Engine(error)) if error.kind == ErrorKind::Cancelled));
-        let anew = ask(&waiting, work(&runs, 0), CacheMode::NoCache, 5_000).await.unwrap();
-        assert_eq!(anew["run"].as_u64(), Some(2));
     }
 
     #[tokio::test]

@@ -2,8 +2,6 @@
 //!
 //! Times have microseconds there: finer ones are cut off. Maps and structs are JSON.
 
-use std::sync::Arc;
-
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray as _, BinaryViewArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array,
@@ -11,9 +9,7 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{
-    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Schema, TimeUnit,
-};
+use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
 use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use bytes::{BufMut as _, BytesMut};
@@ -284,28 +280,15 @@ fn push(out: &mut BytesMut, value: impl std::fmt::Display) {
     let _ = std::fmt::Write::write_fmt(out, format_args!("{value}"));
 }
 
-/// What lies between two times has days; as a number it came without.
-fn in_days(intervals: &ArrayRef) -> ArrayRef {
-    const DAY_NS: i64 = 86_400_000_000_000;
-    let days: IntervalMonthDayNanoArray = intervals.as_primitive::<IntervalMonthDayNanoType>().unary(|interval| {
-        IntervalMonthDayNano::new(0, (interval.nanoseconds / DAY_NS) as i32, interval.nanoseconds % DAY_NS)
-    });
-    Arc::new(days)
-}
-
 /// Writes rows.
 ///
 /// # Errors
 /// Internal: only by a fault of ours.
 pub(super) fn rows(batch: &RecordBatch, forms: &[bool], out: &mut BytesMut) -> Result<()> {
     let schema = batch.schema();
-    let normal = |(field, column): (&FieldRef, &ArrayRef)| -> Result<ArrayRef> {
+    let normal = |(field, column): (&FieldRef, &ArrayRef)| {
         let wanted = written(field.data_type());
-        if column.data_type() == &wanted {
-            return Ok(ArrayRef::clone(column));
-        }
-        let changed = cast(column, &wanted).map_err(failed)?;
-        Ok(if matches!(column.data_type(), DataType::Duration(_)) { in_days(&changed) } else { changed })
+        if column.data_type() == &wanted { Ok(ArrayRef::clone(column)) } else { cast(column, &wanted).map_err(failed) }
     };
     let arrays = schema.fields().iter().zip(batch.columns()).map(normal).collect::<Result<Vec<_>>>()?;
     let options = EncoderOptions::default().with_explicit_nulls(true);

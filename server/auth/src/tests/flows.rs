@@ -70,8 +70,7 @@ async fn a_reused_refresh_token_ends_its_session() {
     let third = fx.refresh(&text(&second), "").await.unwrap();
     // The grace does not reach back two generations.
     let error = fx.refresh(&text(&first), "").await.unwrap_err();
-    let happened = error.happened.as_ref().unwrap();
-    assert_eq!((error.error, happened.action, &*happened.name), ("invalid_grant", "REFRESH_REUSE", "ann"));
+    assert_eq!((error.error, error.happened.as_ref().unwrap().action), ("invalid_grant", "REFRESH_REUSE"));
     assert_eq!(fx.refresh(&text(&third), "").await.unwrap_err().error, "invalid_grant");
     assert_eq!(fx.bearer(&third["access_token"]).await.unwrap_err(), TokenError::Invalid, "the session is over");
     // Too late for the grace.
@@ -137,16 +136,6 @@ async fn clients() {
     check("grant_type=password&username=ann&password=x", Some(&encoded), "unauthorized_client", 400).await;
     check("grant_type=password&client_id=ui&username=ann", None, "invalid_request", 400).await;
     check("grant_type=password&client_id=other&username=ann&password=x", None, "invalid_client", 401).await;
-    // A secret that is shown here is guessed as anywhere else.
-    let other = "grant_type=password&client_id=agent&username=ann&password=x&client_secret=";
-    check(&format!("{other}a%3Ab%2Fc"), None, "unauthorized_client", 400).await;
-    check("grant_type=password&client_id=agent&username=ann&password=x", None, "invalid_client", 401).await;
-    for _ in 0..5 {
-        check(&format!("{other}wrong"), None, "invalid_client", 401).await;
-    }
-    check(&format!("{other}wrong"), None, "slow_down", 429).await;
-    fx.pass_s(2);
-    check(&format!("{other}a%3Ab%2Fc"), None, "unauthorized_client", 400).await;
     check("grant_type=authorization_code", None, "unsupported_grant_type", 400).await;
     check("username=ann", None, "invalid_request", 400).await;
     check("grant_type=refresh_token&client_id=ui", None, "invalid_request", 400).await;
@@ -189,51 +178,6 @@ async fn wrong_passwords_look_alike() {
     fx.token(&form("ann", "correct+horse+battery")).await.unwrap();
 }
 
-/// Who guesses at servers in turn gets no further than at one, and a success anywhere is one everywhere.
-#[tokio::test]
-async fn servers_tell_each_other_of_guesses() {
-    let fx = fixture().await;
-    let other = open(&fx.pool, &fx.clock, AuthSettings::default(), None).await;
-    other.set_directory(Directory::new(fx.accounts.clone()));
-    let ask = async |auth: &Auth, password: &str| {
-        let form = format!("grant_type=password&client_id=ui&username=ann&password={password}");
-        auth.token(&Form::parse(form.as_bytes()).unwrap(), None, request()).await.map_or_else(|no| no.status, |_| 200)
-    };
-    let right = "correct+horse+battery";
-    let exchange = async || {
-        for auth in [&fx.auth, &other, &fx.auth] {
-            auth.look().await.unwrap();
-        }
-    };
-    exchange().await;
-    for auth in [&fx.auth, &other] {
-        for _ in 0..3 {
-            assert_eq!(ask(auth, "wrong").await, 401);
-        }
-    }
-    assert_eq!(ask(&other, right).await, 200, "neither knows of more than three");
-    fx.pass_s(1);
-    for _ in 0..3 {
-        assert_eq!(ask(&other, "wrong").await, 401);
-    }
-    exchange().await;
-    for _ in 0..2 {
-        // What failed before the success elsewhere is forgotten: there are three failures, then four.
-        assert_eq!(ask(&fx.auth, "wrong").await, 401);
-        exchange().await;
-    }
-    for auth in [&fx.auth, &other] {
-        assert_eq!(ask(auth, right).await, 429, "three there and two here");
-    }
-    fx.pass_s(2);
-    assert_eq!(ask(&fx.auth, right).await, 200);
-    exchange().await;
-    for _ in 0..4 {
-        assert_eq!(ask(&other, "wrong").await, 401);
-    }
-    assert_eq!(ask(&other, right).await, 200, "four are free");
-}
-
 #[tokio::test]
 async fn introspection_revocation_logout() {
     let fx = fixture().await;
@@ -248,12 +192,7 @@ async fn introspection_revocation_logout() {
     assert_eq!(ask(&token["refresh_token"]).await["active"], true);
     assert_eq!(ask(&json!("nonsense")).await, json!({"active": false}));
     let form = Form::parse(b"token=x").unwrap();
-    let nobody = fx.auth.introspect(&form, None, request()).await.unwrap_err();
-    assert_eq!((nobody.error, nobody.status), ("invalid_client", 401));
-    let ui = Form::parse(b"token=x&client_id=ui").unwrap();
-    assert_eq!(fx.auth.introspect(&ui, None, request()).await.unwrap_err().error, "invalid_client");
-    let nothing = fx.auth.introspect(&Form::parse(b"").unwrap(), Some(client.as_bytes()), request()).await;
-    assert_eq!(nothing.unwrap_err().error, "invalid_request");
+    assert_eq!(fx.auth.introspect(&form, None, request()).await.unwrap_err().error, "invalid_request");
     let form = Form::parse(format!("token={}", token["refresh_token"].as_str().unwrap()).as_bytes()).unwrap();
     assert!(fx.auth.revoke(&form, request()).await.unwrap().is_some());
     assert!(fx.auth.revoke(&form, request()).await.is_ok(), "again is no error");
@@ -263,19 +202,9 @@ async fn introspection_revocation_logout() {
     let grant = "grant_type=client_credentials&client_id=agent&client_secret=a%3Ab%2Fc";
     let (own, other) = (fx.token(grant).await.unwrap(), fx.token(grant).await.unwrap());
     let form = Form::parse(format!("token={}", own["access_token"].as_str().unwrap()).as_bytes()).unwrap();
-    for said in [Some(("LOGOUT", "agent", "serviceAccount:s1")), None] {
-        let happened = fx.auth.revoke(&form, request()).await.unwrap();
-        let happened = happened.as_ref().map(|h| (h.action, &*h.name, h.subject.as_deref().unwrap()));
-        assert_eq!(happened, said, "once");
+    for _ in 0..2 {
+        fx.auth.revoke(&form, request()).await.unwrap();
         assert_eq!(fx.bearer(&own["access_token"]).await.unwrap_err(), TokenError::Invalid);
-    }
-    // An id token ends its session as well, which is noted once, too.
-    let hinted = fx.login("&scope=openid").await;
-    let hint = hinted["id_token"].as_str().unwrap();
-    for said in [Some(("LOGOUT", "ann", "user:u1")), None] {
-        let happened = fx.auth.end_of_hint(hint, ISSUER).await.unwrap();
-        assert_eq!(happened.as_ref().map(|h| (h.action, &*h.name, h.subject.as_deref().unwrap())), said);
-        assert_eq!(fx.bearer(&hinted["access_token"]).await.unwrap_err(), TokenError::Invalid);
     }
     assert_eq!(ask(&own["access_token"]).await, json!({"active": false}));
     assert_eq!(ask(&other["access_token"]).await["active"], true);

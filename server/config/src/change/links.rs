@@ -12,7 +12,7 @@ use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
 /// Most references that an error lists.
-pub(crate) const LISTED_MAX: usize = 100;
+const LISTED_MAX: usize = 100;
 
 impl Work<'_> {
     /// Takes the values that only this entity may have.

@@ -50,7 +50,7 @@ pub const RESOURCES: Family = Family {
 };
 
 /// Attributes are those of type and classes, and the key follows from them.
-fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let id = text(&draft.body, "typeId").to_owned();
         let Some(of) = find(db, "resource-types", &id).await? else {
@@ -72,10 +72,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         } else {
             identity(&keys, &draft.body, &mut errors)
         };
-        // Of what follows from attributes the value that was there says nothing about the one that is to be.
-        let stored = making.before.map(|before| text(&before.body, "key")).filter(|_| !keys.is_empty());
-        let given = draft.body.get("key").and_then(Value::as_str).filter(|given| stored != Some(*given));
-        let given = given.map(str::to_owned);
+        let given = draft.body.get("key").and_then(Value::as_str).map(str::to_owned);
         match (given, key) {
             (_, None) => {}
             (None, Some(key)) if key.is_empty() => {
@@ -98,7 +95,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
 }
 
 /// The values of the identity keys in their order, joined by `/`.
-pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
+pub(super) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
     let mut parts = Vec::with_capacity(keys.len());
     for key in keys {
         match body.get("attributes").and_then(|a| a.get(*key)) {

@@ -460,25 +460,3 @@ async fn one_of_two_wins() {
     }
     assert_eq!(won, 1);
 }
-
-/// Gives less each time.
-#[derive(Debug)]
-struct Falling(AtomicU64);
-
-impl Random for Falling {
-    fn fill(&self, bytes: &mut [u8]) {
-        let n = self.0.fetch_sub(1, SeqCst).to_be_bytes();
-        bytes.iter_mut().enumerate().for_each(|(i, b)| *b = n[i % 8]);
-    }
-}
-
-#[tokio::test]
-async fn ids_of_one_moment_go_up() {
-    let mut fx = fixture().await;
-    fx.config.random = Arc::new(Falling(AtomicU64::new(1 << 40)));
-    let mut ids: Vec<String> = (0..1000).map(|_| fx.config.new_id()).collect();
-    fx.clock.0.fetch_add(1, SeqCst);
-    ids.extend((0..1000).map(|_| fx.config.new_id()));
-    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
-    assert!(ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 7)));
-}

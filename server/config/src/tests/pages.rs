@@ -23,19 +23,14 @@ async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters
     }
 }
 
-/// The same without pages, for which the whole family is read.
-async fn whole(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
-    let own: Vec<(String, String)> =
-        parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
-    let query = ListQuery::parse(family, &own, &[]).unwrap().everything();
-    let page = fx.config.list(&Place::of(family), &query, caller).await.unwrap();
-    page.items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
-}
-
+/// No index has an order with `id` behind, though it is the same one.
 async fn same_as_whole(fx: &Fixture, family: &'static Family, caller: &Caller, sort: &str, more: &[(&str, &str)]) {
+    let whole = format!("{sort},id");
     let mut by_index = vec![("sort", sort)];
     by_index.extend_from_slice(more);
-    let expected = whole(fx, family, caller, &by_index).await;
+    let mut by_all = vec![("sort", whole.as_str())];
+    by_all.extend_from_slice(more);
+    let expected = walk(fx, family, caller, &by_all).await;
     assert!(!expected.is_empty(), "{sort} {more:?}");
     for limit in ["1", "7", "1000"] {
         let mut parameters = by_index.clone();
@@ -142,7 +137,6 @@ async fn resources(fx: &Fixture, many: usize) {
             "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 5),
             "tags": (0..n % 3).map(|tag| format!("t{tag}")).collect::<Vec<_>>(),
             "state": (["active", "inactive", "retired"][n / 2 % 3]),
-            "description": (["", "Größe ΑΣ", "shop 7", "SHOP 17"][n % 4]),
             "attributes": {"service.name": name.clone()},
         });
         if n % 4 != 0 {
@@ -165,77 +159,6 @@ async fn any_field_gives_an_order() {
     }
 }
 
-/// Orders by several fields are those of the whole family, whatever the groups are.
-#[tokio::test]
-async fn several_fields_give_an_order() {
-    let fx = fixture().await;
-    resources(&fx, 60).await;
-    let system = Caller::system();
-    let sorts = [
-        "state,displayName",
-        "-state,displayName,-service",
-        "displayName,-state,createdAt",
-        "managedBy,-updatedAt,state",
-        "state,version,-key",
-        "state,-attributes.service.name",
-        "managedBy,-key",
-        "-key",
-    ];
-    let found: [&[(&str, &str)]; 4] = [
-        &[],
-        &[("q", "shop"), ("count", "true")],
-        &[("filter", r#"service pr and tags co "t""#)],
-        &[("filter", r#"attributes.service.name co "1""#)],
-    ];
-    for (sort, more) in sorts.iter().flat_map(|sort| found.iter().map(move |more| (sort, more))) {
-        same_as_whole(&fx, &RESOURCES, &system, sort, more).await;
-    }
-    let narrow = caller(&["{view, resources, s1*}", "{view, resources, s3*}"]);
-    same_as_whole(&fx, &RESOURCES, &narrow, "state,displayName", &[]).await;
-}
-
-/// What no list should need is damaged: whoever reads it fails.
-#[tokio::test]
-async fn lists_read_the_entities_that_they_give() {
-    let fx = fixture().await;
-    resources(&fx, 60).await;
-    let check = async |parameters: &[(&str, &str)], read: &[(&str, &str)]| {
-        let expected = fx.list(&RESOURCES, parameters).await.unwrap();
-        let read = fx.list(&RESOURCES, read).await.unwrap();
-        assert!(read.items.len() < 20, "{parameters:?}");
-        let read: Vec<String> = read.items.iter().map(|item| format!("'{}'", item["id"].as_str().unwrap())).collect();
-        let others = format!("family = 'resources' AND id NOT IN ('', {})", read.join(", "));
-        let damage = format!("UPDATE entity SET body = '!' || body WHERE {others}");
-        statement(damage).execute(&fx.config.pool).await.unwrap();
-        let found = fx.list(&RESOURCES, parameters).await;
-        let mend = format!("UPDATE entity SET body = substr(body, 2) WHERE {others}");
-        statement(mend).execute(&fx.config.pool).await.unwrap();
-        assert_eq!(found.unwrap(), expected, "{parameters:?}");
-    };
-    // Whole groups are read: of three states of twenty one, of its five names of four three.
-    let groups = [("sort", "state,displayName"), ("limit", "8")];
-    check(&groups, &[("sort", "state,displayName"), ("limit", "12")]).await;
-    for n in 0..3 {
-        let body = json!({
-            "typeId": SERVICE_TYPE_ID, "displayName": format!("Rare {n}"), "description": "Seltene Größe",
-            "service": format!("rare-{n}"), "attributes": {"service.name": format!("rare-{n}")},
-        });
-        fx.create(&RESOURCES, body).await.unwrap();
-    }
-    let rare: [&[(&str, &str)]; 6] = [
-        &[("q", "rARE"), ("count", "true")],
-        &[("q", "SELTENE größe"), ("limit", "2"), ("sort", "-state,key")],
-        &[("filter", r#"service ew "re-1""#), ("count", "true")],
-        &[("filter", r#"displayName co "are" and state eq "active""#), ("count", "true"), ("sort", "service,state")],
-        &[("filter", r#"labels.team co "none" or key ew "rare-2""#)],
-        &[("filter", r#"description co "ltene""#)],
-    ];
-    for parameters in rare {
-        check(parameters, &[("filter", r#"service sw "rare-""#)]).await;
-    }
-    assert_eq!(fx.list(&RESOURCES, &[("q", "rare"), ("count", "true")]).await.unwrap().total, Some(3));
-}
-
 /// Filters that the index knows give the entities that each of them alone says it is.
 #[tokio::test]
 async fn filters_find_the_same() {
@@ -249,7 +172,7 @@ async fn filters_find_the_same() {
         let query = ListQuery::parse(&RESOURCES, &parameters, &[]).unwrap();
         let filter = query.filter.clone().unwrap();
         assert_eq!(
-            Narrowed::of(Some(&filter), None, &place, &Caller::system()).map(|narrowed| narrowed.exact),
+            Narrowed::of(Some(&filter), &place, &Caller::system()).map(|narrowed| narrowed.exact),
             known,
             "{text}"
         );
@@ -287,21 +210,8 @@ async fn filters_find_the_same() {
     check(&format!(r#"not (labels.k8s.io/zone eq "{}")"#, "x".repeat(370)), None).await;
     check(r#"createdAt gt "2027-01-15T08:00:05Z" and version eq 1"#, Some(false)).await;
     check(r#"updatedAt ne "2027-01-15T08:00:05Z""#, Some(true)).await;
-    check(r#"displayName co "3" and state eq "active""#, Some(true)).await;
-    check(r#"displayName co "3" or state eq "active""#, Some(true)).await;
-    check(r#"displayName ew "p 3" and not (service co "")"#, Some(true)).await;
-    // The sign before each value in the index is no part of it.
-    check(r#"displayName co "3Shop" or service ew "3s10" or service co "3s1""#, Some(true)).await;
-    check(r#"service co "1" or service ew "20""#, Some(true)).await;
-    check(r#"service co "%" or service ew "_""#, Some(true)).await;
-    check(r#"tags co "1" and not (tags ew "0")"#, Some(true)).await;
-    check(r#"labels.team co "a""#, Some(false)).await;
-    check(r#"labels.k8s.io/zone ew "xx""#, Some(false)).await;
-    check(r#"key co "s1""#, Some(false)).await;
-    check(r#"description co "Größe" or description eq "shop 7""#, Some(false)).await;
-    check(r#"description sw "SHOP 1" or description ew "7""#, Some(false)).await;
-    check(r#"description ne "shop 7""#, None).await;
-    check(r#"description co "Σ""#, None).await;
+    check(r#"displayName co "3" and state eq "active""#, Some(false)).await;
+    check(r#"displayName co "3" or state eq "active""#, None).await;
     check(r#"createdBy eq "system" and managedBy ne "ui""#, Some(true)).await;
 }
 
@@ -319,11 +229,7 @@ async fn rights_are_looked_up() {
     ];
     for (triples, services, exact) in cases {
         let narrow = caller(triples);
-        assert_eq!(
-            Narrowed::of(None, None, &place, &narrow).map(|narrowed| narrowed.exact),
-            Some(exact),
-            "{triples:?}"
-        );
+        assert_eq!(Narrowed::of(None, &place, &narrow).map(|narrowed| narrowed.exact), Some(exact), "{triples:?}");
         for filter in ["", r#"state eq "active""#] {
             let wanted = |item: &&Map<String, Value>| {
                 let service = item["service"].as_str().unwrap_or_default();

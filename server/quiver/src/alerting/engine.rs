@@ -11,20 +11,19 @@ use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
-use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
 use quiver_alerting::unit_tests::histogram_text;
 use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
 use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
 use quiver_olap::OlapEngine;
 use quiver_olap::query::request::Request as OlapRequest;
-use quiver_promql::selectors::selectors;
-use quiver_promql::{NewestValue, PromqlEngine, QueryOptions, QueryValue, StepResult};
+use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::tables::DomainAccess;
-use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within};
+use quiver_types::{Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, Narrowed, Right, Within};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.
@@ -49,12 +48,12 @@ pub struct StoreEngines {
 }
 
 impl Engines for StoreEngines {
-    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
         let live = self.live.load();
         let mut limits = live.query_limits.clone();
         limits.timeout = limits.timeout.min(asker.timeout);
         limits.rows_max = limits.rows_max.min(self.results_max);
-        Arc::new(StoreEngine {
+        Box::new(StoreEngine {
             promql: Arc::clone(&self.promql),
             logsql: Arc::clone(&self.logsql),
             olap: Arc::clone(&self.olap),
@@ -225,51 +224,6 @@ impl Engine for StoreEngine {
 
     fn elapsed(&self) -> Duration {
         self.clock.elapsed()
-    }
-
-    fn newest(
-        &self,
-        rule: usize,
-        matchers: &[Matcher],
-        (from, to): (Millis, Millis),
-    ) -> Result<Vec<NewestSample>, String> {
-        let ctx = self.context(rule, Language::Promql, "ALERTS_FOR_STATE");
-        let memory = self.engine.reservation("alerts of before", &ctx);
-        let (reader, rows_max) = (self.promql.raw(&ctx), self.limits.rows_max);
-        let (selectors, range) = (vec![matchers.to_vec()], MillisRange::new(from, to));
-        let work = async move {
-            let mut newest = reader.newest(selectors, range).await?;
-            let (table, mut out) = (Arc::clone(&newest.table), Vec::new());
-            newest
-                .each(|row, ts, value| {
-                    let NewestValue::Float(value) = value else { return Ok(()) };
-                    if out.len() as u64 >= rows_max {
-                        let text = format!("there are more than {rows_max} alerts (`alerting.results_max`)");
-                        return Err(quiver_types::Error::new(quiver_types::ErrorKind::LimitExceeded, text));
-                    }
-                    let bytes: usize = table.labels(row as usize).map(|(n, v)| n.len() + v.len() + 8).sum();
-                    memory.try_grow(bytes + size_of::<NewestSample>()).map_err(from_datafusion)?;
-                    out.push((LabelSet::from_pairs(table.labels(row as usize)), ts, value));
-                    Ok(())
-                })
-                .await?;
-            Ok((out, memory))
-        };
-        let found = self.handle.block_on(self.engine.run(&ctx, work));
-        found.map(|(out, _)| out).map_err(|e| e.to_string())
-    }
-
-    fn reads(&self, language: Language, expr: &str) -> Reads {
-        match language {
-            Language::Promql => match quiver_promql::parser::parse(expr) {
-                Ok(tree) => Reads::Series(selectors(&tree).into_iter().map(<[Matcher]>::to_vec).collect()),
-                // It fails when it is asked, whenever that is.
-                Err(_) => Reads::Series(Vec::new()),
-            },
-            // Logs: rules write none.
-            Language::Logsql => Reads::Series(Vec::new()),
-            Language::Olap => Reads::Anything,
-        }
     }
 }
 

@@ -222,8 +222,8 @@ impl ListProvider {
         let (rows, bounds) = if bounds {
             self.bounds(&selected, filter, state.task_ctx(), state).await?
         } else {
-            let keep = selected.keep.as_deref();
-            let kept = |row: &u32| keep.is_none_or(|keep| keep[*row as usize]);
+            let keep = selected.keep.get();
+            let kept = |row: &u32| keep.as_ref().is_none_or(|keep| keep[*row as usize]);
             ((0..selected.table.len() as u32).filter(kept).collect(), Vec::new())
         };
         let mut out = Vec::new();

@@ -1,7 +1,7 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
-use super::super::{Aggregate, Compare, Comparison, Field, Intrinsic, Metric, MetricFunction};
-use super::{Literal, Op, Parser, Result};
+use super::super::{Aggregate, Comparison, Field, Intrinsic, Metric, MetricFunction};
+use super::{Literal, Parser, Result};
 
 /// Most quantiles of one query.
 const QUANTILES_MAX: usize = 16;
@@ -36,25 +36,7 @@ impl Parser<'_> {
         self.expect(")")?;
         // It tells series apart by all that there is.
         let by = if name == "compare" { Vec::new() } else { self.by()? };
-        Ok(Metric { function, by, kept: self.kept()?, pick: None })
-    }
-
-    /// Reads what numbers are compared with, behind the function that gives them.
-    fn kept(&mut self) -> Result<Option<(Compare, f64)>> {
-        let begin = self.at;
-        let compare = match self.op() {
-            None => return Ok(None),
-            Some(Op::Number(compare)) => compare,
-            Some(Op::Matches | Op::MatchesNot) => return Err(self.error_at(begin, "numbers are compared by order")),
-        };
-        let at = self.at;
-        // A duration is read as nanoseconds, which none of these numbers are.
-        let number = match self.number()? {
-            Literal::Number(number, text) if text == self.text[at..self.at] => number,
-            _ => return Err(self.error_at(at, "expected a number without a unit")),
-        };
-        self.blank();
-        Ok(Some((compare, number)))
+        Ok(Metric { function, by, pick: None })
     }
 
     /// Reads the selection of `compare`, and behind it how many values are given and when it lies, in nanoseconds.

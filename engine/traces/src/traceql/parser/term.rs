@@ -1,6 +1,6 @@
 //! Sides of comparisons: a field, a literal, arithmetic with these; what is in parentheses may be a condition, too.
 
-use super::super::{Compare, Expr, Field, Fixed, Sign, Term};
+use super::super::{Compare, Expr, Fixed, Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
 /// A side; a literal alone stands for itself.
@@ -144,11 +144,8 @@ impl Parser<'_> {
         }
         let no_number = || self.error_at(at, "arithmetic needs numbers");
         let number = |node: Node| {
-            node.side().and_then(constant).filter(|term| match term {
-                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_)),
-                Term::Field(Field::Intrinsic(intrinsic)) => intrinsic.is_number(),
-                Term::Field(Field::Attribute(..)) | Term::Worked(..) => true,
-            })
+            let term = node.side().and_then(constant);
+            term.filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))))
         };
         let (left, right) = (number(left).ok_or_else(no_number)?, number(right).ok_or_else(no_number)?);
         if let (Term::Fixed(Fixed::Number(left)), Term::Fixed(Fixed::Number(right))) = (&left, &right) {

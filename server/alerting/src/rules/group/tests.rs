@@ -1,8 +1,6 @@
 use std::cell::RefCell;
 
-use quiver_types::Matcher;
-
-use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered};
+use super::super::{Element, GRACE_MS, Language, Remembered};
 use super::*;
 use crate::problem::Place;
 
@@ -12,8 +10,6 @@ struct Script {
     hits: BTreeMap<Millis, Vec<(&'static str, f64)>>,
     fails: Vec<Millis>,
     written: RefCell<Vec<String>>,
-    /// Newest samples: the alert's `i`, when, and since when it was active, in minutes.
-    before: Vec<(&'static str, Millis, Millis)>,
 }
 
 impl Engine for Script {
@@ -26,23 +22,6 @@ impl Engine for Script {
             value: ElementValue::Float(*value),
         };
         Ok(self.hits.get(&at).into_iter().flatten().map(element).collect())
-    }
-
-    fn newest(
-        &self,
-        _: usize,
-        matchers: &[Matcher],
-        (from, to): (Millis, Millis),
-    ) -> Result<Vec<NewestSample>, String> {
-        let sample = |&(i, at, since): &(&str, Millis, Millis)| {
-            let sev = format!("{i}-x");
-            let pairs = [("__name__", "ALERTS_FOR_STATE"), ("alertname", "A"), ("i", i), ("sev", sev.as_str())];
-            (LabelSet::from_pairs(pairs), at * MINUTE, (since * MINUTE / 1000) as f64)
-        };
-        let fits = |(labels, at, _): &NewestSample| {
-            (from..=to).contains(at) && matchers.iter().all(|m| m.matches(labels.get(&m.name)))
-        };
-        Ok(self.before.iter().map(sample).filter(fits).collect())
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {
@@ -242,36 +221,6 @@ fn restored() {
     assert_eq!(firing.rules[0].state(), AlertState::Inactive);
 }
 
-/// Where nothing was kept, the series that were written say since when alerts are active.
-#[test]
-fn adopted_from_series() {
-    let check = |for_: i64, adopts: bool, before: (Millis, Millis), expected: (AlertState, Millis)| {
-        let mut group = group(for_, 0);
-        if adopts {
-            group.adopt();
-        }
-        let at = 100 * MINUTE;
-        let hits = [at, at + MINUTE].map(|at| (at, vec![("1", 2.0)]));
-        let script = Script { hits: hits.into(), before: vec![("1", before.0, before.1)], ..Script::default() };
-        group.evaluate(at, &Setting::default(), &script);
-        let alert = group.rules[0].alerts().next().unwrap();
-        assert_eq!((alert.state, alert.active_at / MINUTE), expected, "for {for_} before {before:?}");
-        // Only the first evaluation looks.
-        group.evaluate(at + MINUTE, &Setting::default(), &script);
-        assert_eq!(group.rules[0].alerts().count(), 1);
-        group.rules[0].alerts().next().and_then(|alert| alert.fired_at)
-    };
-    // It fired, and goes on with its start.
-    assert_eq!(check(5, true, (95, 80), (AlertState::Firing, 80)), Some(85 * MINUTE));
-    // It was pending: a short `for` counts the time down, a long one does not.
-    assert_eq!(check(5, true, (98, 94), (AlertState::Firing, 94)), Some(100 * MINUTE));
-    check(8, true, (98, 94), (AlertState::Pending, 94));
-    check(30, true, (95, 90), (AlertState::Pending, 95));
-    // Too long ago, of another alert, or not asked for.
-    check(5, true, (39, 10), (AlertState::Pending, 100));
-    check(5, false, (95, 80), (AlertState::Pending, 100));
-}
-
 #[test]
 fn phases_spread_and_offsets_hold() {
     let mut group = group(0, 0);
@@ -324,17 +273,4 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     assert_eq!(state(&mut group, MINUTE + leap), AlertState::Pending);
     assert_eq!(state(&mut group, 5 * MINUTE + leap), AlertState::Firing);
     assert_eq!(group.rules[0].remembered()[0].active_at, leap);
-}
-
-#[test]
-fn templates_are_for_each_element() {
-    let mut group = group(0, 0);
-    let texts = [("bad", "{{ nope }}"), ("i", "{{ $labels.i }}={{ $value }}")];
-    group.rules[0].rule.annotations = texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
-    let script = Script { hits: [(0, vec![("1", 2.0), ("2", 3.0)])].into(), ..Script::default() };
-    group.evaluate(0, &Setting::default(), &script);
-    let shown: Vec<&str> = group.rules[0].alerts().map(|a| a.annotations["i"].as_str()).collect();
-    assert_eq!(shown, ["1=2", "2=3"]);
-    assert!(group.rules[0].alerts().all(|a| a.annotations["bad"].starts_with(ERROR_TEMPLATE)));
-    assert_eq!(group.rules[0].warnings.len(), 2);
 }

@@ -67,7 +67,7 @@ fn values_as_text() {
         "-12.34",
         "18446744073709551615",
         "{a,\"b \\\"c\\\"\",NULL,\"\"}",
-        "1 day 01:01:01.5",
+        "25:01:01.5",
     ];
     assert_eq!(rows[0], shown(&first));
     assert_eq!(rows[1][0], None);

@@ -102,13 +102,9 @@ pub(super) fn push_stamp(us: i64, zone: Option<Tz>, out: &mut BytesMut) {
 pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
     let (years, months) = (value.months / 12, value.months % 12);
     let mut parts = Vec::new();
-    // Behind a part below zero others have their sign.
-    let mut is_below = false;
     let mut part = |count: i32, one: &str, more: &str| {
         if count != 0 {
-            let sign = if is_below && count > 0 { "+" } else { "" };
-            parts.push(format!("{sign}{count} {}", if count == 1 { one } else { more }));
-            is_below = count < 0;
+            parts.push(format!("{count} {}", if count == 1 { one } else { more }));
         }
     };
     part(years, "year", "years");
@@ -122,8 +118,6 @@ pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
         }
         if us < 0 {
             out.put_u8(b'-');
-        } else if is_below {
-            out.put_u8(b'+');
         }
         push_time(us, out);
     }

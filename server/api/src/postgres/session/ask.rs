@@ -8,7 +8,7 @@ use pgwire::messages::response::TransactionStatus;
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer, Described, Param, Request};
-use quiver_types::{Error, Result, Right};
+use quiver_types::{Error, Result};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -21,9 +21,7 @@ use crate::postgres::fault::Fault;
 use crate::postgres::frame::Bind;
 use crate::postgres::params;
 use crate::postgres::portal::{Portal, Run};
-use crate::refused::needs;
 use crate::request::RequestInfo;
-use crate::rights::Need;
 
 /// Where log lines say that a statement came from.
 const PORT: &str = "the port of PostgreSQL";
@@ -36,10 +34,6 @@ impl Connection {
             let renewed = identities.auth.renewed(&self.identity);
             let gone = |_| Fault::fatal("28000", "the account, key or session of this connection has ended");
             self.identity = Arc::new(renewed.map_err(gone)?);
-            // As at the door of SQL over HTTP, whatever the statement reads.
-            if let Some(triple) = Need::Somewhere(Right::View).missing(&self.identity.rights) {
-                return Err(Fault::new("42501", needs(&triple.to_string())));
-            }
         }
         let info = RequestInfo::of_connection(&self.app.request_ids, self.peer, Arc::clone(&self.identity));
         let access = DomainAccess::of(|domain| self.identity.access(domain));

@@ -207,7 +207,7 @@ pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request
                 // A sample tells of the step that ends there.
                 let samples: Vec<Value> = (first..=last)
                     .filter_map(|at| {
-                        let value = known.get(&(at * step)).copied().or(none).filter(|value| !value.is_nan())? / by;
+                        let value = known.get(&(at * step)).copied().or(none)? / by;
                         Some(json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value}))
                     })
                     .collect();
