@@ -7,7 +7,7 @@ export QUIVER_TOOLS := $(TOOLS)
 export CONFORMANCE_DIR ?= $(abspath $(CURDIR)/../shared/conformance)
 SUITE ?= promql
 
-.PHONY: help run build test check lint fmt conformance e2e soak bench figures docs tools compiler
+.PHONY: help run build test check lint fmt conformance conformance-written e2e soak bench figures docs tools compiler
 
 help: ## list the targets
 	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
@@ -35,6 +35,9 @@ fmt: ## format
 
 conformance: compiler ## the open conformance cases: make conformance SUITE=promql|logsql|traces|olap|alerting|sql
 	cargo test -p quiver-tests --test conformance -- $(SUITE)
+
+conformance-written: compiler ## the same, each plan written and read by a second engine before it runs
+	QUIVER_QUERY__THROUGH_CODEC=true cargo test -p quiver-tests --test conformance -- $(SUITE)
 
 e2e: compiler tools ## the tests of the real binary alone
 	cargo test -p quiver -p quiver-tests --test cli --test e2e --test clients --test crash

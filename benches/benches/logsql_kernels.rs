@@ -137,7 +137,9 @@ fn values(c: &mut Criterion) {
             let mut out = Vec::new();
             b.iter(|| {
                 out.clear();
-                all.iter().for_each(|v| push_sort_key(&mut out, v));
+                for v in &all {
+                    push_sort_key(&mut out, v);
+                }
                 out.len()
             });
         });
@@ -146,7 +148,9 @@ fn values(c: &mut Criterion) {
         let mut out = String::new();
         b.iter(|| {
             out.clear();
-            messages.iter().for_each(|v| rowfn::collapse_nums(v, true, &mut out));
+            for v in &messages {
+                rowfn::collapse_nums(v, true, &mut out);
+            }
             out.len()
         });
     });

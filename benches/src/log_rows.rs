@@ -3,6 +3,7 @@
 
 use quiver_types::logs::MSG;
 use quiver_types::{LabelSet, LogsBatch};
+use std::fmt::Write as _;
 
 /// Rows of the data set.
 pub const ROWS: usize = 1_000_000;
@@ -58,7 +59,7 @@ pub fn batch(first: usize, rows: usize) -> LogsBatch {
         let duration = numbers.zipf(4_000_000);
         let mut message = format!("request {} took {duration} us:", numbers.below(1 << 24));
         for _ in 0..8 {
-            message += &format!(" w{}", numbers.zipf(20_000));
+            let _ = write!(message, " w{}", numbers.zipf(20_000));
         }
         batch.push_field(0, &message);
         batch.push_field(1, APPS[app as usize]);

@@ -80,7 +80,9 @@ pub fn request(from: u64, traces: u64, step_ns: i64) -> Vec<u8> {
         let (mut resource, mut scope, mut block) = (Vec::new(), Vec::new(), Vec::new());
         attribute(&mut resource, 1, "service.name", service);
         attribute(&mut resource, 1, "host.name", &format!("{service}-{}", from / 1_000 % 3));
-        spans.iter().for_each(|s| put_bytes(&mut scope, 2, s));
+        for s in &spans {
+            put_bytes(&mut scope, 2, s);
+        }
         put_bytes(&mut block, 1, &resource);
         put_bytes(&mut block, 2, &scope);
         put_bytes(&mut out, 1, &block);

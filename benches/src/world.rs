@@ -103,8 +103,8 @@ impl World {
     pub fn scan_logs(&self, request: &quiver_types::logs::LogRequest, limit: Option<usize>) -> usize {
         let ctx = self.context();
         let snapshot = self.app.store.logs().snapshot();
-        let stats = Arc::clone(&ctx.stats);
-        let table = quiver_store::logs_table(&*snapshot, &ctx.access, request.clone(), stats).expect("a table");
+        let table = quiver_store::logs_table(&*snapshot, &ctx.access, request.clone(), &ctx.stats).expect("a table");
+        let table = quiver_query::scan_table(table);
         let source = datafusion::datasource::provider_as_source(table);
         let plan =
             datafusion::logical_expr::LogicalPlanBuilder::scan_with_filters_fetch("logs", source, None, vec![], limit)
@@ -186,7 +186,8 @@ impl World {
         use datafusion::arrow::array::AsArray;
         let ctx = self.context();
         let request = quiver_store::SampleRequest { range, ..quiver_store::SampleRequest::default() };
-        let table = quiver_store::samples_table(selected, request, Arc::clone(&ctx.stats)).expect("a table");
+        let table = quiver_store::samples_table(selected, request, &ctx.stats).expect("a table");
+        let table = quiver_query::scan_table(table);
         let source = datafusion::datasource::provider_as_source(table);
         let plan = datafusion::logical_expr::LogicalPlanBuilder::scan("samples", source, None)
             .and_then(datafusion::logical_expr::LogicalPlanBuilder::build)

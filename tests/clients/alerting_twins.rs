@@ -11,13 +11,14 @@ use std::time::Duration;
 
 use quiver_tests::body::remote_write;
 use quiver_tests::server::{Options, Server};
+use quiver_tests::within::one_holds;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Map, Value, json};
 
 use crate::alertmanager::{Sink, Told};
 use crate::tools::{Program, free_port, program, soak, until};
 
-const PATIENCE: Duration = Duration::from_secs(40);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 const RULES: &str = r#"groups:
 - name: shop
@@ -328,6 +329,10 @@ fn start_theirs(dir: &Path, sink: &str) -> (Vec<Program>, String, String) {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_and_messages_are_those_of_prometheus() {
+    one_holds(the_same_as_prometheus).await;
+}
+
+async fn the_same_as_prometheus() {
     let dir = tempfile::tempdir().expect("a folder");
     let sink = Sink::open().await;
     let (_theirs, theirs, router) = start_theirs(dir.path(), &sink.address);

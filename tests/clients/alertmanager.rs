@@ -8,13 +8,14 @@ use std::time::{Duration, Instant};
 
 use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
 use quiver_tests::server::{Options, Server, tools};
+use quiver_tests::within::one_holds;
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpListener;
 
 use crate::tools::{Program, document, free_port, program, until};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Bodies by the path that they were sent to.
 pub(crate) type Told = BTreeMap<String, Vec<Value>>;
@@ -217,6 +218,10 @@ impl Both {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn receivers_are_told_the_same() {
+    one_holds(told_the_same).await;
+}
+
+async fn told_the_same() {
     let dir = tempfile::tempdir().expect("a folder");
     let at = |name: &str| dir.path().join(name);
     let certificate = |name: &str| document(&format!("tests/certificates/{name}")).display().to_string();

@@ -90,6 +90,29 @@ async fn configuration() {
     assert_eq!(code, Some(0), "{output}{errors}");
 }
 
+/// Its client reads no other media type of JSON than one: it says what the matter is only where errors have that.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_is_not_let_in_is_told_so() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", "correct horse battery");
+    let server = Server::start(dir.path(), &options).await;
+    let asked: [&[&str]; 4] = [
+        &["alert", "query"],
+        &["silence", "query"],
+        &["config", "show"],
+        &["silence", "add", "a=b", "--comment=x", "--author=y"],
+    ];
+    for args in asked {
+        let mut command = program("amtool");
+        let (code, output, errors) = run(command.arg(format!("--alertmanager.url={}", server.url(""))).args(args));
+        assert_eq!(code, Some(1), "amtool {args:?}: {output}{errors}");
+        assert!(errors.contains("401") && !errors.contains("consumer"), "amtool {args:?}: {output}{errors}");
+    }
+    let answer = server.get("/api/v2/alerts").await;
+    assert_eq!(answer.headers["content-type"], "application/json");
+    assert_eq!((answer.status, &answer.json()["code"]), (401, &Value::from("TOKEN_MISSING")));
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn exported_rules_are_prometheus() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quiver_tests::server::{Answer, Options, Server, run, tools};
 use serde_json::{Value, json};
 
-use crate::tools::{Program, document, free_port, program, python, until};
+use crate::tools::{Program, document, free_port, newer_program, program, python, until};
 
 const PASSWORD: &str = "correct horse battery";
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
@@ -129,7 +129,7 @@ async fn of_prometheus() {
     let log = folder.join("prometheus.log");
     let _prometheus = Program::start(command.arg(format!("--web.listen-address={own}")), &log);
     let headers = [("authorization", setup.admin.as_str())];
-    until("Prometheus writes", Duration::from_secs(60), async || {
+    until("Prometheus writes", Duration::from_mins(1), async || {
         let answer = setup.server.get_as("/metrics-api/api/v1/query?query=up", &headers).await.json();
         answer["data"]["result"].as_array().is_some_and(|r| !r.is_empty())
     })
@@ -146,4 +146,61 @@ async fn of_prometheus() {
     let bare = format!("{}/metrics-api", setup.base());
     let (code, output, errors) = run(promtool.args(["query", "instant", &bare, "count(up)"]));
     assert!(code != Some(0) && errors.contains("401"), "{output}{errors}");
+}
+
+/// `promtool` with a file of credentials (`--http.config.file`), in each way that such a file has: queries and writes.
+#[tokio::test(flavor = "multi_thread")]
+#[allow(clippy::print_stdout, reason = "what is skipped is told")]
+async fn of_promtool_with_a_file() {
+    let Some(promtool) = newer_program("promtool") else {
+        println!("THERE IS NO NEWER PROMTOOL: nothing was checked");
+        return;
+    };
+    let setup = Setup::new().await;
+    let (base, secret, key) = (setup.base(), &setup.secret, &setup.key);
+    let kind = [("content-type", "application/x-www-form-urlencoded")];
+    let form = format!("grant_type=client_credentials&client_id=agent-1.x%40y%2Bz&client_secret={secret}");
+    let token = setup.server.post(TOKEN, &kind, form.into_bytes()).await.json();
+    let token = token["access_token"].as_str().expect("a token");
+    let folder = setup.dir.path();
+    let samples = folder.join("samples.txt");
+    std::fs::write(&samples, "# TYPE shop_up gauge\nshop_up{service=\"shop-a\"} 1\n").expect("writable");
+    let promtool = |config: &str, args: &[&str]| {
+        let file = folder.join("http.yml");
+        std::fs::write(&file, config).expect("writable");
+        let mut command = Command::new(&promtool);
+        let (code, output, errors) = run(command.args(args).arg(format!("--http.config.file={}", file.display())));
+        (code == Some(0), output + &errors)
+    };
+    let url = format!("{base}/metrics-api");
+    let client = format!("oauth2: {{client_id: '{AGENT}', token_url: '{base}{TOKEN}'");
+    let ways = [
+        format!("{client}, client_secret: '{secret}'}}"),
+        format!("{client}, client_secret: '{secret}', scopes: [profile, any], endpoint_params: {{audience: x}}}}"),
+        format!("authorization: {{credentials: '{token}'}}"),
+        format!("authorization: {{credentials: '{key}'}}"),
+        format!("authorization: {{type: ApiKey, credentials: '{key}'}}"),
+        format!("basic_auth: {{username: '{AGENT}', password: '{secret}'}}"),
+        format!("basic_auth: {{username: any, password: '{key}'}}"),
+    ];
+    for way in &ways {
+        let write = format!("{url}/api/v1/write");
+        let (good, said) = promtool(way, &["push", "metrics", &write, samples.to_str().expect("UTF-8")]);
+        assert!(good, "{way}: {said}");
+        let query = ["query", "instant", &url, "count(shop_up)"];
+        let (good, said) = promtool(way, &query);
+        assert!(good && said.contains("=> 1 @"), "{way}: {said}");
+        let (good, said) = promtool(way, &["query", "labels", &url, "__name__"]);
+        assert!(good && said.contains("shop_up"), "{way}: {said}");
+        let (good, said) = promtool(way, &["query", "series", "--match=shop_up", &url]);
+        assert!(good && said.contains("shop-a"), "{way}: {said}");
+    }
+    let (good, said) = promtool("follow_redirects: true", &["query", "instant", &url, "count(shop_up)"]);
+    assert!(!good && said.contains("TOKEN_MISSING"), "{said}");
+    let wrong = format!("{client}, client_secret: 'x{secret}'}}");
+    let (good, said) = promtool(&wrong, &["query", "instant", &url, "count(shop_up)"]);
+    assert!(!good && said.contains("invalid_client"), "{said}");
+    let wrong = format!("authorization: {{credentials: '{token}x'}}");
+    let (good, said) = promtool(&wrong, &["query", "instant", &url, "count(shop_up)"]);
+    assert!(!good && said.contains("TOKEN_INVALID"), "{said}");
 }

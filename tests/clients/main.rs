@@ -1,6 +1,8 @@
 //! Real clients against the real binary: DuckDB on the files, S3 under the store, Prometheus and promtool on the API,
 //! OpenTelemetry's SDK as a sender, Alertmanager beside it. `tests/tools/install.sh` installs them.
 
+#![allow(clippy::format_collect, reason = "bodies of tests are small")]
+
 mod alerting_twins;
 mod alertmanager;
 mod amtool;

@@ -35,9 +35,9 @@ fn at(server: &Server, more: &str) -> String {
 fn asked(place: &str, statements: &[&str]) -> (Option<i32>, String, String) {
     let mut command = psql();
     command.args(["-X", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-d", place]);
-    statements.iter().for_each(|statement| {
+    for statement in statements {
         command.args(["-c", statement]);
-    });
+    }
     run(&mut command)
 }
 
@@ -94,13 +94,15 @@ async fn start(dir: &Path, more: &[&str]) -> Server {
 }
 
 /// All tables, in the order of their names.
-const TABLES: [&str; 23] = [
+const TABLES: [&str; 30] = [
     "alert_actions",
     "alert_episodes",
     "alert_events",
     "alert_rules",
+    "audit_log",
     "exemplars",
     "funnel_steps",
+    "ingest_usage_1m",
     "key_transactions",
     "logs",
     "metric_metadata",
@@ -110,13 +112,18 @@ const TABLES: [&str; 23] = [
     "operations",
     "process_instance_steps",
     "process_instances",
+    "query_log",
+    "receivers",
+    "resource_health",
     "resource_relationships",
     "resources",
     "rule_evaluations",
     "service_edges",
+    "silences",
     "span_events",
     "span_links",
     "spans",
+    "storage_stats",
     "traces",
 ];
 

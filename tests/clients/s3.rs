@@ -4,7 +4,7 @@
 
 use std::path::Path;
 use std::process::Command;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_tests::body::{Series, remote_write};
 use quiver_tests::s3::S3Server;
@@ -42,9 +42,19 @@ async fn count(server: &Server, from: usize, to: usize) -> usize {
     let end = T0_MS / 1000 + to as i64 * 20 - 1;
     // From half a second before the first sample to the last one.
     let query = format!("sum(count_over_time(m[{}ms]))", (to - from) * 20_000 - 500);
-    let data = server.query(&query, end as f64).await;
-    let value = data["result"][0]["value"][1].as_str().and_then(|v| v.parse().ok());
-    value.unwrap_or(0)
+    let (began, end) = (Instant::now(), end.to_string());
+    loop {
+        let answer = server.get_with("/metrics-api/api/v1/query", &[("query", &query), ("time", &end)]).await;
+        // Our store may stand still for longer than the server tries.
+        if answer.status == 503 && began.elapsed() < PATIENCE {
+            tokio::time::sleep(Duration::from_millis(100)).await;
+            continue;
+        }
+        assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+        let data = answer.json()["data"].take();
+        let value = data["result"][0]["value"][1].as_str().and_then(|v| v.parse().ok());
+        return value.unwrap_or(0);
+    }
 }
 
 /// Reads one of the server's own metrics.

@@ -2,6 +2,7 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{run, tools};
@@ -31,6 +32,11 @@ pub(crate) fn program(name: &str) -> Command {
     Command::new(tools().join("usr/bin").join(name))
 }
 
+/// Gives one of which Debian's present release has a version that is too old; none: the mirror has no release behind it.
+pub(crate) fn newer_program(name: &str) -> Option<PathBuf> {
+    Some(tools().join("newer/usr/bin").join(name)).filter(|path| path.exists())
+}
+
 /// Runs one of our Python scripts to its end, and gives what it printed.
 pub(crate) fn python(script: &str, args: &[&str]) -> String {
     let script = Path::new(env!("CARGO_MANIFEST_DIR")).join("tools").join(script);
@@ -45,10 +51,18 @@ pub(crate) fn document(path: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(path)
 }
 
-/// Gives a port of loopback that was free a moment ago.
+/// Gives a port of loopback that was free a moment ago: below those that the system gives to whoever asks for any, so that
+/// no connection and no server of another test has it meanwhile.
 pub(crate) fn free_port() -> u16 {
-    let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(61);
+    loop {
+        let port = 20_000 + begin.wrapping_add(TAKEN.fetch_add(1, Relaxed)) % 10_000;
+        let port = u16::try_from(port).expect("below 30000");
+        if std::net::TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 /// Says whether this is the long run.

@@ -1,6 +1,7 @@
 //! Runs the open conformance cases of other projects against what users run. `CONFORMANCE_DIR` says where they are
 //! (default: beside the checkout); absent: skipped, loudly. Arguments name the suites.
 
+#![allow(clippy::format_collect, reason = "bodies of tests are small")]
 #![allow(clippy::print_stdout, reason = "a runner's output is its purpose")]
 
 mod alerting;

@@ -2,6 +2,7 @@
 //! options, with and without the built-in models; cases with rights are sent by users who have them.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use quiver_tests::server::{Answer, Options, Server};
@@ -160,7 +161,7 @@ async fn send(server: &Server, who: &str, request: &Value) -> Answer {
     };
     for (i, (name, value)) in params.enumerate() {
         let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-        path += &format!("{}{name}={}", if i == 0 { '?' } else { '&' }, escaped(&value));
+        let _ = write!(path, "{}{name}={}", if i == 0 { '?' } else { '&' }, escaped(&value));
     }
     let headers = [("authorization", who), ("content-type", "application/json"), ("x-wait", "60")];
     let body = match (request["raw_body"].as_str(), request.get("body")) {

@@ -6,7 +6,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_store::failpoint::NAMES;
 use quiver_tests::history::History;
@@ -78,6 +78,11 @@ async fn under_load(options: &Options, seed: u64) {
         let caller = caller.clone();
         async move { while caller.post("/admin/compact?force=true", Vec::new()).await.is_some() {} }
     });
+    let began = Instant::now();
+    while history.kept() == 0 {
+        assert!(began.elapsed() < Duration::from_mins(1), "nothing is written");
+        tokio::time::sleep(Duration::from_millis(10)).await;
+    }
     for round in 0..3 {
         tokio::time::sleep(Duration::from_millis(300)).await;
         let before = history.copy();

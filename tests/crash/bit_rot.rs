@@ -124,7 +124,9 @@ async fn a_flipped_bit_is_found_named_and_told() {
                 let answers = ask_all(&server, *day).await;
                 let told = answers.iter().zip(good).map(|(answer, good)| judge(answer, good, &name, &when));
                 let told: Vec<Outcome> = told.collect();
-                told.iter().for_each(|o| *outcomes.entry((kind.clone(), *o)).or_default() += 1);
+                for o in &told {
+                    *outcomes.entry((kind.clone(), *o)).or_default() += 1;
+                }
                 let of_day = told.iter().zip(good).filter(|(o, good)| **o != Outcome::Whole && good.of_day);
                 hurt.push(of_day.map(|(_, good)| good.name).collect::<Vec<_>>());
             }

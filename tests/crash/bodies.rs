@@ -5,6 +5,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::load::Caller;
 use quiver_tests::server::{Options, Server};
+use quiver_tests::within::within;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
@@ -42,11 +43,12 @@ async fn slow_senders_of_large_bodies_hold_little_memory() {
     let options = Options::default()
         .env("QUIVER_LOG__FILTER", "off")
         .env("QUIVER_MEMORY__LIMIT", "512MiB")
+        .env("QUIVER_HTTP__BODY_GRACE", "5m")
         .env("QUIVER_HTTP__BODY_MAX", "16MiB");
     let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
     let caller = Caller::new(&server.http);
     assert!(comes_up(&mut server, &caller).await, "the server died");
-    let before = server.rss_bytes();
+    let before = server.held_bytes();
     for path in [
         "/insert/aggregator/api/v1/push",
         "/logs-api/select/logsql/query",
@@ -58,17 +60,20 @@ async fn slow_senders_of_large_bodies_hold_little_memory() {
         for sender in sending {
             open.push(sender.await.expect("sent"));
         }
-        let grown = server.rss_bytes().saturating_sub(before);
+        let grown = server.held_bytes().saturating_sub(before);
         println!("{path}: {} MiB more for {} MiB sent", grown >> 20, (SENDERS * SENT) >> 20);
         assert!(grown <= GROWTH_MAX, "{path}: {} MiB more", grown >> 20);
         // Those who send and ask for little are served meanwhile.
-        let began = Instant::now();
-        let line = format!("{{\"_time\":\"0\",\"_msg\":\"beside {path}\"}}\n");
-        let answer = server.post("/insert/jsonline", &[], line.into_bytes()).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "* | stats count() n")]).await;
-        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
-        assert!(began.elapsed() < Duration::from_secs(5), "{path}: {:?}", began.elapsed());
+        within(&format!("beside {path}"), Duration::from_secs(5), async || {
+            let began = Instant::now();
+            let line = format!("{{\"_time\":\"0\",\"_msg\":\"beside {path}\"}}\n");
+            let answer = server.post("/insert/jsonline", &[], line.into_bytes()).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "* | stats count() n")]).await;
+            assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+            began.elapsed()
+        })
+        .await;
         drop(open);
         // All of it comes back: a large body has room again.
         let began = Instant::now();
@@ -80,7 +85,7 @@ async fn slow_senders_of_large_bodies_hold_little_memory() {
                 break;
             }
             assert!(answer.headers.contains_key("retry-after"), "{path}");
-            assert!(began.elapsed() < Duration::from_secs(20), "{path}: nothing came back");
+            assert!(began.elapsed() < Duration::from_mins(1), "{path}: nothing came back");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

@@ -24,7 +24,7 @@ const CALLS: [Call; 6] = [Call::Write, Call::Sync, Call::Rename, Call::Read, Cal
 /// Requests of each signal while a fault is armed.
 const REQUESTS: usize = 3;
 /// A disk that is whole again is used again within this time.
-const RECOVERS: Duration = Duration::from_secs(30);
+const RECOVERS: Duration = Duration::from_mins(1);
 
 struct Bench<'a> {
     watch: &'a Watch,

@@ -3,6 +3,8 @@
 //!
 //! Runs are seeded: `QUIVER_SEED=n` repeats one. `QUIVER_SOAK=1` runs them in full length.
 
+#![allow(clippy::format_collect, reason = "bodies of tests are small")]
+
 mod arena;
 mod backup;
 mod bit_rot;
@@ -14,6 +16,7 @@ mod configuration;
 mod connections;
 mod descriptors;
 mod drain;
+mod fairness;
 mod full_disk;
 mod io_errors;
 mod kill_loop;
@@ -23,6 +26,7 @@ mod once;
 mod plan;
 mod power_cut;
 mod readers;
+mod replay;
 mod retention;
 mod snapshot;
 mod spans;

@@ -112,7 +112,7 @@ async fn ask(caller: Caller, seen: Arc<Seen>, first: usize) {
 
 /// Looks at the memory of the process; at a new peak also at what the server itself knows of it.
 async fn watch(server: &Server, caller: &Caller, seen: &Seen, peak: &mut String) {
-    let rss = server.rss_bytes();
+    let rss = server.shipped_rss_bytes();
     if rss > seen.rss_max.fetch_max(rss, Relaxed) + rss / 50 {
         let (_, body) = caller.get("/metrics", &[]).await.expect("it lives");
         let text = String::from_utf8_lossy(&body).into_owned();

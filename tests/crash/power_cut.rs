@@ -30,6 +30,8 @@ use senders::Senders;
 
 /// Longest wait for a fail point.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// More requests than this are acknowledged before the power is cut.
+const ACKNOWLEDGED_MIN: usize = 100;
 /// Folders that are opened at a time.
 const AT_A_TIME: usize = 3;
 /// Every so often the store is flushed, compacted and checked after the cut.
@@ -49,7 +51,11 @@ async fn live(watch: &Watch, data: &Path, shape: &Shape, random: &mut SmallRng) 
     let options = watch.options(busy(Options::default()).env("QUIVER_WAL__LEVEL", shape.level), true);
     let points =
         plan::of_areas(&["open", "wal", "flush", "commit", "outbox", "object", "compact", "cleaner", "replay"]);
-    for life in 0..shape.lives {
+    for life in 0..3 * shape.lives {
+        // A slow machine goes on until enough was written.
+        if life >= shape.lives && senders.acknowledged() > ACKNOWLEDGED_MIN {
+            break;
+        }
         let round = match life {
             0 => plan::birth(random.random_range(0..2), random),
             // A commit object whose name nobody synced is what the next process finds; the first is the epoch.
@@ -153,7 +159,7 @@ async fn open(data: &Path, go_on: bool) -> Result<Vec<Content>, String> {
         let report = loop {
             match check(settings(data)).await {
                 Ok(report) => break report,
-                Err(e) if e.message.contains("in use") && began.elapsed() < Duration::from_secs(10) => {
+                Err(e) if e.message.contains("in use") && began.elapsed() < Duration::from_mins(1) => {
                     tokio::time::sleep(Duration::from_millis(50)).await;
                 }
                 Err(e) => return Err(format!("check: {e:?}")),
@@ -230,7 +236,7 @@ async fn open_cuts(
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
 pub(crate) async fn judge_cuts(name: &str, watch: &Watch, senders: &Arc<Senders>, cuts: usize, random: &mut SmallRng) {
     let trace = watch.trace();
-    assert!(senders.acknowledged() > 100, "the server hardly wrote anything");
+    assert!(senders.acknowledged() > ACKNOWLEDGED_MIN, "the server hardly wrote anything");
     let began = Instant::now();
     let faults = open_cuts(Disk::new(&trace), &trace, senders, cuts, random).await;
     println!(

@@ -52,7 +52,7 @@ async fn every_firing_is_a_row() {
     })
     .await;
     // What is posted is there, too, and its end without a word.
-    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(3);
+    let soon = chrono::Utc::now() + chrono::TimeDelta::seconds(12);
     let posted = json!([{"labels": {"alertname": "Posted", "service": "shop"}, "endsAt": soon.to_rfc3339()}]);
     assert_eq!(call(&server, "POST", "/api/v2/alerts", &posted).await.status, 200);
     until("the posted alert ends", async || {
@@ -83,7 +83,15 @@ async fn every_firing_is_a_row() {
     assert_eq!((&items[1]["labels"]["alertname"], &items[1]["value"]), (&json!("ShopDown"), &json!(0.0)));
     let early = server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=0&end=1")).await.json();
     assert_eq!(early["items"], json!([]));
-    assert_eq!(server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=x")).await.status, 400);
+    let lately = server.get(&format!("/rulesapi/rules/{id}/alerts-history?start=now-1h&end=now")).await.json();
+    assert_eq!(lately["items"], items);
+    for refused in ["start=x", "start=2&end=1"] {
+        assert_eq!(
+            server.get(&format!("/rulesapi/rules/{id}/alerts-history?{refused}")).await.status,
+            400,
+            "{refused}"
+        );
+    }
 }
 
 /// The first row that analytics gives.
@@ -316,6 +324,12 @@ async fn unit_tests_and_analytics() {
     let answer = run.json();
     assert_eq!((run.status, &answer["passed"], &answer["failed"]), (200, &json!(2), &json!(1)), "{}", run.text());
     assert_eq!((&answer["cases"][0]["group"], &answer["cases"][0]["ok"]), (&json!("it"), &json!(false)));
+    // A few characters stand for more samples than there is memory for; those up to the last time are made.
+    let vast = "tests:\n- interval: 1m\n  input_series: [{series: up, values: 1x18446744073709551615}]\n  \
+        promql_expr_test:\n  - {expr: up, eval_time: 1m, exp_samples: [{labels: up, value: 1}]}\n";
+    let run = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": rules, "tests": vast})).await;
+    let answer = run.json();
+    assert_eq!((run.status, &answer["passed"], &answer["failed"]), (200, &json!(1), &json!(0)), "{}", run.text());
     let bad = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": "groups: [", "tests": ""})).await;
     assert_eq!((bad.status, &bad.json()["code"]), (400, &json!("MALFORMED_YAML")));
 

@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
-use crate::alerting::{Sink, is, sample, write};
+use crate::alerting::{Sink, at_rest, is, sample, write};
 
 const POLICY: &str = "/rulesapi/rulepolicy";
 
@@ -62,6 +62,11 @@ async fn receivers_and_routes_act_at_once() {
     let own = |route: &Value| format!("/routes/{}", route["id"].as_str().expect("an id"));
     let other = made(&server, "/routes", json!({"receiver": "empty", "matchers": [{"name": "a", "value": "b"}]})).await;
     let below = made(&server, "/routes", json!({"parentId": other["id"], "continue": true})).await;
+    // Matchers that the two syntaxes read differently are taken, with a word about it.
+    for (text, warned) in [("a=\"x\\ty\"", true), ("a=\"x\"", false)] {
+        let tried = call(&server, "PATCH", &format!("{}?dryRun=true", own(&below)), &json!({"matchers": [text]})).await;
+        assert_eq!((tried.status, tried.headers.contains_key("warning")), (200, warned), "{text}: {}", tried.text());
+    }
     let moved = call(&server, "POST", &format!("{}/move", own(&other)), &json!({"before": page["id"]})).await;
     let ids = |tree: &Value| tree["routes"].as_array().map(|a| a.iter().map(|r| r["id"].clone()).collect::<Vec<_>>());
     assert_eq!(ids(&moved.json()), Some(vec![other["id"].clone(), page["id"].clone()]), "{}", moved.text());
@@ -83,6 +88,7 @@ async fn receivers_and_routes_act_at_once() {
     let named = format!("/receivers/{}", ops["id"].as_str().expect("an id"));
     let refused = call(&server, "DELETE", &named, &Value::Null).await;
     assert_eq!((refused.status, &refused.json()["code"]), (409, &json!("REFERENCED")), "{}", refused.text());
+    assert_eq!(refused.json()["hiddenReferences"], 0, "{}", refused.text());
     for (path, body, field) in [
         ("/receivers", json!({"name": "x", "webhook_configs": [{"url": "ftp://x"}]}), "/webhook_configs/0/url"),
         ("/receivers", json!({"name": "x", "slack_configs": [{"foo": 1}]}), "/slack_configs/0/foo"),
@@ -104,6 +110,7 @@ async fn receivers_and_routes_act_at_once() {
     assert_eq!(call(&server, "PUT", "/global", &json!({"nonsense": 1})).await.status, 422);
 
     // Nothing is forgotten, and nothing is told twice.
+    at_rest(&server).await;
     let before = sink.told().len();
     assert_eq!(server.stop(), Some(0));
     let server = Server::start(dir.path(), &options()).await;

@@ -71,7 +71,7 @@ impl Sink {
             if let Some(found) = self.told().into_iter().find(|v| fits(v)) {
                 return found;
             }
-            assert!(began.elapsed() < Duration::from_secs(60), "never told: {what}; {:#?}", self.told());
+            assert!(began.elapsed() < Duration::from_mins(1), "never told: {what}; {:#?}", self.told());
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }
@@ -123,9 +123,17 @@ pub(crate) async fn sample(server: &Server, value: f64) {
 pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
     let began = Instant::now();
     while !condition().await {
-        assert!(began.elapsed() < Duration::from_secs(60), "never: {what}");
+        assert!(began.elapsed() < Duration::from_mins(1), "never: {what}");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
+}
+
+/// Waits until no message is under way: that one was told is noted then, and outlives a kill.
+pub(crate) async fn at_rest(server: &Server) {
+    until("no message is under way", async || {
+        server.get("/metrics").await.text().contains("\nquiver_notification_queue_length 0\n")
+    })
+    .await;
 }
 
 pub(crate) fn is(alert: &str, status: &str) -> impl Fn(&Value) -> bool {
@@ -251,12 +259,13 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
     // Acknowledged means told, though the server was killed at once; and told once, though it is killed again.
     let server = Server::start(&data, &options).await;
     sink.until("the alert of before", is("Posted", "firing")).await;
-    tokio::time::sleep(Duration::from_millis(1500)).await;
+    at_rest(&server).await;
     server.kill();
     let server = Server::start(&data, &options).await;
     let rows = server.get("/api/v2/alerts").await.json();
     assert_eq!((&rows[0]["labels"]["n"], &rows[0]["status"]["state"]), (&json!("1"), &json!("active")));
     assert_eq!(rows[0]["receivers"], json!([{"name": "hook"}]));
+    assert!(rows[0].get("generatorURL").is_none(), "{rows}");
 
     // A silence covers what comes after it.
     let silence = json!({
@@ -299,7 +308,22 @@ async fn posted_alerts_outlive_kills_and_are_silenced() {
     check("/api/v2/alerts", "{", 400, "parsing").await;
     check("/api/v2/silences", "{}", 400, "required").await;
     check("/api/v2/silences", &silence.to_string().replace("2100", "2021"), 400, "past").await;
-    assert_eq!(server.get("/api/v2/silence/none").await.status, 404);
+    let unknown = "/api/v2/silence/0191d0a0-7c3e-7abc-8def-0123456789ab";
+    // What is no id is told as Alertmanager's own check of the request does.
+    for (path, status) in [(unknown, 404), ("/api/v2/silence/none", 422)] {
+        assert_eq!(server.get(path).await.status, status, "{path}");
+        assert_eq!(server.send("DELETE", path, &[], vec![]).await.status, status, "{path}");
+    }
+    let told = server.get("/api/v2/silence/none").await.json();
+    assert_eq!(told, json!({"code": 601, "message": "silenceID in path must be of type uuid: \"none\""}));
+    let json = [("content-type", "application/json")];
+    let alerts =
+        |url: &str| json!([{"labels": {"odd": "0"}}, {"labels": {"odd": "1"}, "generatorURL": url}]).to_string();
+    let posted = server.send("POST", "/api/v2/alerts", &json, alerts("::bad").into_bytes()).await;
+    assert_eq!(posted.status, 422, "{}", posted.text());
+    assert_eq!(posted.json(), json!({"code": 601, "message": "1.generatorURL in body must be of type uri: \"::bad\""}));
+    let none = server.get("/api/v2/alerts?filter=odd%3D~%22.%2B%22").await.json();
+    assert_eq!(none, json!([]));
     let status = server.get("/api/v2/status").await.json();
     assert_eq!(status["versionInfo"]["version"], "0.34.0");
     let original = status["config"]["original"].as_str().expect("a text");
@@ -368,13 +392,54 @@ async fn what_a_rule_and_a_policy_would_do() {
         "{told}"
     );
 
+    let checked = json!({"receiver": "hook", "alerts": [{"labels": {"alertname": "Unsent"}}]});
+    let (status, results) = ask("rulepolicy/receivers/test?dryRun=true", checked).await;
+    let result = &results["results"][0];
+    assert_eq!((status, &result["ok"], &result["error"]), (200, &json!(false), &json!("not sent: a dry run")));
     let (status, results) = ask("rulepolicy/receivers/test", json!({"receiver": "hook"})).await;
     let result = &results["results"][0];
     assert_eq!((status, &result["ok"], &result["httpStatus"]), (200, &json!(true), &json!(200)), "{results}");
     sink.until("a test", |told| told["alerts"][0]["labels"]["alertname"] == "TestAlert").await;
+    assert!(sink.told().iter().all(|told| told["alerts"][0]["labels"]["alertname"] != "Unsent"), "a dry run was sent");
     let own = json!({"receiver": {"name": "x", "webhook_configs": [{"url": "http://169.254.169.254/"}]}});
     let (_, results) = ask("rulepolicy/receivers/test", own).await;
     let error = results["results"][0]["error"].as_str().expect("a refusal");
     assert!(error.contains("egress refused"), "{error}");
+    // Its fields may stand beside the alerts.
+    let whole = json!({"name": "x", "webhook_configs": [{"url": format!("http://{}/whole", sink.address)}],
+        "alerts": [{"labels": {"alertname": "Whole"}}]});
+    let (status, results) = ask("rulepolicy/receivers/test", whole).await;
+    assert_eq!((status, &results["results"][0]["ok"]), (200, &json!(true)), "{results}");
+    sink.until("a test", |told| told["alerts"][0]["labels"]["alertname"] == "Whole").await;
+    for wrong in [json!({}), json!({"receiver": "hook", "webhook_configs": []}), json!({"nope": 1})] {
+        assert_eq!(ask("rulepolicy/receivers/test", wrong.clone()).await.0, 422, "{wrong}");
+    }
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Where the database of alerts is gone, their series say since when they are active.
+#[tokio::test(flavor = "multi_thread")]
+async fn alerts_go_on_from_their_series() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let rules = "groups: [{name: g, interval: 1s, rules: [{alert: Down, expr: shop_up == 0, for: 5m}]}]";
+    let rules = write(&dir.path().join("rules.yml"), rules);
+    let (data, options) = (dir.path().join("data"), Options::default().args(&["--rules", &rules]));
+    // To the second, as series have it.
+    let active_at = async |server: &Server| {
+        let alerts = server.get("/metrics-api/api/v1/alerts").await.json()["data"]["alerts"].clone();
+        alerts[0]["activeAt"].as_str().and_then(|text| text.get(..19)).map(str::to_owned)
+    };
+    let server = Server::start(&data, &options).await;
+    sample(&server, 0.0).await;
+    until("an alert is pending", async || active_at(&server).await.is_some()).await;
+    let before = active_at(&server).await;
+    tokio::time::sleep(Duration::from_millis(2500)).await;
+    assert_eq!(server.stop(), Some(0));
+    for file in ["alerts.db", "alerts.db-wal", "alerts.db-shm"] {
+        let _ = std::fs::remove_file(data.join(file));
+    }
+    let server = Server::start(&data, &options).await;
+    until("it is pending again", async || active_at(&server).await.is_some()).await;
+    assert_eq!(active_at(&server).await, before);
     assert_eq!(server.stop(), Some(0));
 }

@@ -1,5 +1,9 @@
 //! Configuration over HTTP with the real binary: the contract and the special operations of families.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::time::{Duration, Instant};
+
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
@@ -74,17 +78,40 @@ async fn every_family_obeys_the_contract() {
         let again = call(&server, "POST", path, &[("idempotency-key", "one")], &numbered(&body, 1)).await;
         assert_eq!((again.status, again.headers["idempotency-replayed"].as_bytes()), (201, &b"true"[..]), "{path}");
         assert_eq!(again.json(), entity);
+        let named = [("idempotency-key", "no word")];
+        let wrong = call(&server, "POST", &format!("{path}?dryRun=true"), &named, &numbered(&body, 9)).await;
+        assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
         let twice = call(&server, "POST", &format!("{path}?dryRun=true"), &[], &numbered(&body, 1)).await;
         let expected = if REPEATED.contains(&path) { (201, Value::Null) } else { (409, json!("DUPLICATE")) };
         assert_eq!((twice.status, twice.json()["code"].clone()), expected, "{path}");
         // Read, changed, put back, refused when stale.
         let same = call(&server, "GET", &one, &[("if-none-match", "\"1\"")], &Value::Null).await;
         assert_eq!(same.status, 304, "{path}");
+        // A proxy that packs answers makes tags weak.
+        let weak = call(&server, "GET", &one, &[("if-none-match", "\"7\", W/\"1\"")], &Value::Null).await;
+        assert_eq!((weak.status, weak.headers["etag"].as_bytes()), (304, &b"\"1\""[..]), "{path}");
+        // What stands twice, or names nothing, must not be read as something else.
+        for wrong in ["ids=a&ids=b", "ids=,", "ids=a,", "ids=a&dryRun=true&dryRun=false"] {
+            let answer = call(&server, "DELETE", &format!("{path}?{wrong}"), &[], &Value::Null).await;
+            assert_eq!(
+                (answer.status, answer.json()["code"].clone()),
+                (400, json!("INVALID_PARAMETER")),
+                "{path}?{wrong}"
+            );
+        }
         let patch = json!({"description": "changed", "labels": {"team": "shop"}});
         let patched = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
         assert_eq!((patched.status, patched.headers["etag"].as_bytes()), (200, &b"\"2\""[..]), "{}", patched.text());
         let stale = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
-        assert_eq!((stale.status, stale.json()["current"]["version"].clone()), (412, json!(2)), "{path}");
+        assert_eq!((stale.status, stale.json()["current"].clone()), (412, patched.json()), "{path}");
+        // What is known already, or must not be there, is not changed.
+        for known in ["\"2\"", "\"7\", W/\"2\"", "*"] {
+            for (method, body) in [("PATCH", json!({"description": "x"})), ("DELETE", Value::Null)] {
+                let kept = call(&server, method, &one, &[("if-none-match", known)], &body).await;
+                let told = (kept.status, kept.json()["code"].clone());
+                assert_eq!(told, (412, json!("VERSION_CONFLICT")), "{path} {method} {known}");
+            }
+        }
         let dry = call(&server, "DELETE", &format!("{one}?dryRun=true"), &[], &Value::Null).await;
         assert_eq!((dry.status, dry.headers["x-dry-run"].as_bytes()), (204, &b"true"[..]));
         // All errors at once.
@@ -114,8 +141,10 @@ async fn every_family_obeys_the_contract() {
             let summary = taken.json()["summary"].clone();
             assert_eq!(summary, json!({"created": 0, "updated": 0, "deleted": 0, "unchanged": 4}), "{path} {format}");
         }
-        let gone = call(&server, "POST", &format!("{path}/bulk-delete"), &[], &json!({"ids": [id, "no"]})).await.json();
+        let gone = call(&server, "POST", &format!("{path}/bulk-delete"), &[], &json!({"ids": [id, "no", id]})).await;
+        let gone = gone.json();
         assert_eq!((gone["deleted"].clone(), gone["failed"][0]["code"].clone()), (json!([id]), json!("NOT_FOUND")));
+        assert_eq!(gone["failed"].as_array().map(Vec::len), Some(1), "{path}: {gone}");
         let back = call(&server, "POST", &format!("{one}/restore"), &[], &json!({"version": 2})).await;
         assert_eq!(back.json()["description"], "changed", "{path}: {}", back.text());
         let history = server.get(&format!("{one}/history")).await.json();
@@ -153,12 +182,31 @@ async fn parameters_and_members_that_nobody_knows() {
     let import = |format: &str| json!({"format": format, "items": items});
     for (operation, body, field) in [
         (format!("{path}/import"), import("quiver/2"), "/format"),
+        (format!("{path}/import"), json!({"items": "x"}), "/items"),
+        (format!("{path}/bulk-update"), json!({"ids": [id], "patch": []}), "/patch"),
         (format!("{path}/bulk-delete"), json!({"ids": [id], "fliter": "x"}), "/fliter"),
+        (format!("{path}/bulk-delete"), json!({"filter": 5}), "/filter"),
         (format!("{path}/bulk-update"), json!({"ids": [id], "patch": {}, "dryRun": true}), "/dryRun"),
         (format!("{one}/restore"), json!({"version": 1, "verison": 1}), "/verison"),
     ] {
         let answer = call(&server, "POST", &operation, &[], &body).await;
         assert_eq!((answer.status, &answer.json()["errors"][0]["field"]), (422, &json!(field)), "{operation}");
+    }
+    // A filter that finds nothing leaves nothing to do.
+    for (operation, done) in [("bulk-delete", "deleted"), ("bulk-update", "updated")] {
+        let mut body = json!({"filter": "key eq \"none\""});
+        if operation == "bulk-update" {
+            body["patch"] = json!({"description": "x"});
+        }
+        let answer = call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await;
+        assert_eq!((answer.status, answer.json()), (200, json!({done: [], "failed": []})), "{operation}");
+        body["filter"] = json!("");
+        assert_eq!(call(&server, "POST", &format!("{path}/{operation}"), &[], &body).await.status, 422);
+    }
+    // An id that is no text is that of nothing.
+    for odd in [format!("{path}/%ff"), format!("{path}/%ff/history"), "/platform-api/jobs/%ff".to_owned()] {
+        let answer = server.get(&odd).await;
+        assert_eq!((answer.status, &answer.json()["code"]), (404, &json!("NOT_FOUND")), "{odd}: {}", answer.text());
     }
     let paged = call(&server, "POST", &format!("{path}/import?limit=1"), &[], &import("quiver/1")).await;
     assert_eq!(paged.status, 400, "{}", paged.text());
@@ -172,6 +220,37 @@ async fn parameters_and_members_that_nobody_knows() {
     assert_eq!((kept.status, &kept.json()["detail"]), (404, &json!("version 7 is not kept")));
     let taken = call(&server, "POST", &format!("{path}/import"), &[], &import("quiver/1")).await;
     assert_eq!(taken.json()["summary"]["created"], 1, "{}", taken.text());
+}
+
+/// The digits of an id are read in any case, and kept in one.
+#[tokio::test(flavor = "multi_thread")]
+async fn ids_in_capitals() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let (capitals, kept) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");
+    for (path, body) in [
+        ("/platform-api/ci-classes", json!({"name": "n", "key": "k"})),
+        (
+            "/rulesapi/silences",
+            json!({"matchers": ["a=b"], "endsAt": "2099-01-01T00:00:00Z", "createdBy": "me", "comment": "c"}),
+        ),
+    ] {
+        let named = format!("{path}/{capitals}");
+        let made = call(&server, "PUT", &named, &[("if-none-match", "*")], &body).await;
+        assert_eq!((made.status, &made.json()["id"]), (201, &json!(kept)), "{path}: {}", made.text());
+        let location = made.headers["location"].to_str().ok().map(str::to_owned);
+        assert_eq!(location, Some(format!("{path}/{kept}")));
+        for one in [named, format!("{path}/{kept}")] {
+            let read = server.get(&one).await;
+            assert_eq!((read.status, &read.json()["id"]), (200, &json!(kept)), "{one}");
+            let again = call(&server, "PUT", &one, &[("if-none-match", "*")], &body).await;
+            assert_eq!(again.status, 412, "{one}: {}", again.text());
+        }
+    }
+    // Of many at once, too: the item is the one that is there.
+    let items = json!({"items": [{"id": capitals, "name": "other", "key": "k"}]});
+    let put = call(&server, "PUT", "/platform-api/ci-classes", &[], &items).await.json();
+    assert_eq!((&put["updated"], &put["items"][0]["id"]), (&json!(1), &json!(kept)), "{put}");
 }
 
 /// Of changes of one version at once one wins, over HTTP.
@@ -275,6 +354,53 @@ async fn steps_of_processes() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn steps_go_to_the_place_that_they_name() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let step = |name: &str| json!({"name": name, "kind": "log", "condition": {"field": "a", "op": "exists"}});
+    let body = json!({"name": "p", "correlationField": "order.id", "steps": [step("a"), step("b"), step("c")]});
+    let process = made(&server, "/business-processes", &body).await;
+    let base = format!("/business-processes/{}/steps", process["id"].as_str().expect("an id"));
+    let last = format!("{base}/{}", process["steps"][2]["id"].as_str().expect("an id"));
+    let placed = |name: &str, position: Value| {
+        let mut step = step(name);
+        step["position"] = position;
+        step
+    };
+    let names = async || -> String {
+        let items = server.get(&base).await.json()["items"].clone();
+        items.as_array().expect("a list").iter().map(|s| s["name"].as_str().expect("a name")).collect()
+    };
+    let moved = call(&server, "PATCH", &last, &[], &json!({"position": 0})).await;
+    assert_eq!((moved.status, &moved.json()["position"], names().await), (200, &json!(0), "cab".to_owned()));
+    let moved = call(&server, "PUT", &last, &[], &placed("c", json!(1))).await;
+    assert_eq!((moved.status, names().await), (200, "acb".to_owned()));
+    // As it is read it may be sent back; a place behind the last one is the last.
+    let read = server.get(&last).await.json();
+    call(&server, "PUT", &last, &[], &read).await;
+    assert_eq!(names().await, "acb");
+    assert_eq!(made(&server, &base, &placed("d", json!(99))).await["position"], 3);
+    for (position, code) in [(json!("x"), "INVALID_TYPE"), (json!(-1), "OUT_OF_RANGE")] {
+        for (method, path) in [("POST", &base), ("PUT", &last), ("PATCH", &last)] {
+            let refused = call(&server, method, path, &[], &placed("e", position.clone())).await;
+            let error = refused.json()["errors"][0].clone();
+            assert_eq!((&error["field"], &error["code"]), (&json!("/position"), &json!(code)), "{method} {position}");
+        }
+    }
+    // What is wrong with a step is told of the step alone.
+    let wrong = call(&server, "PATCH", &last, &[], &json!({"nope": 1})).await.json();
+    let told = (wrong["errors"][0]["field"].clone(), wrong["detail"].clone());
+    assert_eq!(told, (json!("/nope"), json!("/nope: there is no such field")));
+    let etag = server.get(&last).await.headers["etag"].to_str().expect("a tag").to_owned();
+    for path in [&base, &last] {
+        let same = call(&server, "GET", path, &[("if-none-match", etag.as_str())], &Value::Null).await;
+        assert_eq!(same.status, 304, "{path}");
+    }
+    let kept = call(&server, "PATCH", &last, &[("if-none-match", etag.as_str())], &json!({"name": "z"})).await;
+    assert_eq!((kept.status, names().await), (412, "acbd".to_owned()));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn graphs_of_resources() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
@@ -313,8 +439,9 @@ async fn killed_between_changes() {
     let mut answered: Vec<String> = Vec::new();
     for round in 0..3 {
         let server = Server::start(dir.path(), &Options::default()).await;
+        let made = Arc::<AtomicUsize>::default();
         let writers = (0..4).map(|writer| {
-            let url = server.url(path);
+            let (url, made) = (server.url(path), Arc::clone(&made));
             tokio::spawn(async move {
                 let (client, mut ids) = (reqwest::Client::new(), Vec::new());
                 for n in 0.. {
@@ -324,6 +451,7 @@ async fn killed_between_changes() {
                     let Ok(body) = answer.json::<Value>().await else { break };
                     let id = body["id"].as_str().expect("an id").to_owned();
                     ids.push(id.clone());
+                    made.fetch_add(1, Relaxed);
                     let patch = json!({"description": "changed"});
                     if client.patch(format!("{url}/{id}")).json(&patch).send().await.is_err() {
                         break;
@@ -333,7 +461,13 @@ async fn killed_between_changes() {
             })
         });
         let writers: Vec<_> = writers.collect();
-        tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+        // It is killed in the middle of changes, so there is one first.
+        let began = Instant::now();
+        while made.load(Relaxed) == 0 {
+            assert!(began.elapsed() < Duration::from_mins(1), "nothing is answered");
+            tokio::time::sleep(Duration::from_millis(10)).await;
+        }
+        tokio::time::sleep(Duration::from_millis(300)).await;
         drop(server);
         for writer in writers {
             answered.extend(writer.await.expect("a writer ends"));

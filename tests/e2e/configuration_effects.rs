@@ -58,6 +58,43 @@ async fn rules_take_fields_out_of_logs() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn what_rules_take_out_of_events_is_their_value() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rule = json!({"name": "orders", "signal": "logs", "method": "regex", "expression": "order (?P<id>[^ ]+) of (?P<sum>[0-9.]+)",
+        "targets": [{"field": "extracted_correlation", "from": "id", "type": "string"},
+            {"field": "extracted_value", "from": "sum", "type": "double"}]});
+    made(&server, "", "/platform-api/data-extraction-rules", rule).await;
+    let event = |text: &str, name: &str| json!({"_msg": text, "service.name": "cart", "event_name": name});
+    let events = [
+        event("order a1 of 12.5", "order.placed"),
+        event("order a2 of 7.5", "order.placed"),
+        event("gone", "order.lost"),
+    ];
+    logs(&server, &events).await;
+    let load = async |query: Value| {
+        let answer = call(&server, "", "POST", "/olap-api/v1/load", &json!({"query": query})).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["data"].take()
+    };
+    let sums = json!({"measures": ["BusinessEvents.valueSum", "BusinessEvents.valueAvg"],
+        "dimensions": ["BusinessEvents.eventName"], "order": {"BusinessEvents.eventName": "asc"}});
+    let rows = load(sums).await;
+    assert_eq!(
+        (&rows[0]["BusinessEvents.valueSum"], &rows[0]["BusinessEvents.eventName"]),
+        (&Value::Null, &json!("order.lost"))
+    );
+    let placed = ["BusinessEvents.valueSum", "BusinessEvents.valueAvg"].map(|name| rows[1][name].as_f64());
+    assert_eq!(placed, [Some(20.0), Some(10.0)], "{rows}");
+    let one = json!({"dimensions": ["BusinessEvents.correlationValue", "BusinessEvents.value"],
+        "filters": [{"member": "BusinessEvents.value", "operator": "gt", "values": ["10"]}]});
+    let rows = load(one).await;
+    assert_eq!(rows[0]["BusinessEvents.correlationValue"], json!("a1"), "{rows}");
+    assert_eq!(rows[0]["BusinessEvents.value"].as_f64(), Some(12.5), "{rows}");
+    assert_eq!(rows.as_array().map(Vec::len), Some(1), "{rows}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn spans_become_transactions() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
@@ -95,7 +132,45 @@ async fn spans_become_transactions() {
     for wrong in ["&segment=no", "&segment=carts", "&segment=carts&segment.route=/&segment.x=1", "&segment.route=1"] {
         assert_eq!(server.get(&format!("/traces?limit=1{wrong}")).await.status, 400, "{wrong}");
     }
-    for path in ["/metrics-api/api/v1/metadata?x=1", "/olap-api/v1/meta?x=1", "/jaeger/api/services?x=1"] {
+    // APIs of other tools search and list in segments, too.
+    for (path, list) in [
+        ("/jaeger/api/traces?service=cart", "/data"),
+        ("/api/v3/trace-summaries?query.service_name=cart", "/summaries"),
+        ("/zipkin/api/v2/traces?serviceName=cart", ""),
+        ("/tempo/api/search?limit=20", "/traces"),
+    ] {
+        for (more, expected) in
+            [("", 3), ("&segment=carts&segment.route=/cart", 2), ("&segment=carts&segment.route=/nothing", 0)]
+        {
+            let answer = server.get(&format!("{path}{more}")).await;
+            let found = answer.json().pointer(list).and_then(Value::as_array).map(Vec::len);
+            assert_eq!((answer.status, found), (200, Some(expected)), "{path}{more}: {}", answer.text());
+        }
+        assert_eq!(server.get(&format!("{path}&segment=no")).await.status, 400, "{path}");
+    }
+    for (path, list) in [
+        ("/jaeger/api/services?x=1", "/data"),
+        ("/jaeger/api/services/cart/operations?x=1", "/data"),
+        ("/api/v3/operations?service=cart", "/operations"),
+        ("/zipkin/api/v2/services?x=1", ""),
+    ] {
+        for (route, expected) in [("/cart", 1), ("/nothing", 0)] {
+            let answer = server.get(&format!("{path}&segment=carts&segment.route={route}")).await;
+            let found = answer.json().pointer(list).and_then(Value::as_array).map(Vec::len);
+            assert_eq!((answer.status, found), (200, Some(expected)), "{path} {route}: {}", answer.text());
+        }
+    }
+    let named = format!("/jaeger/api/traces/{:032x}?x=1", 1);
+    let [own, summary] = ["", "/summary"].map(|of| format!("/traces/{:032x}{of}?x=1", 1));
+    for path in [
+        "/metrics-api/api/v1/metadata?x=1",
+        "/olap-api/v1/meta?x=1",
+        "/jaeger/api/metrics/calls?service=cart",
+        "/jaeger/api/traces?traceID=1",
+        &named,
+        &own,
+        &summary,
+    ] {
         let answer = server.get(&format!("{path}&segment=carts")).await;
         assert_eq!(answer.status, 400, "{path} would ignore it: {}", answer.text());
     }
@@ -195,6 +270,23 @@ async fn rights_by_row() {
     made(&server, &admin, "/platform-api/resource-relationships", edge).await;
     let list = call(&server, &ann, "GET", "/platform-api/resource-relationships", &Value::Null).await.json();
     assert_eq!(list["items"], json!([]));
+    // Nor do analytics name the other end.
+    let query = json!({"query": {"dimensions": ["ResourceRelationships.targetName"],
+        "measures": ["ResourceRelationships.count"]}});
+    let edges = async |who: &str| {
+        let answer = call(&server, who, "POST", "/olap-api/v1/load", &query).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["data"].as_array().expect("rows").len()
+    };
+    assert_eq!((edges(&admin).await, edges(&ann).await), (1, 0));
+    // Nor is it counted.
+    let degree = async |who: &str| {
+        let statement = "select%20relationships%20from%20quiver.resources%20where%20service_name%3D%27cart%27";
+        let answer = call(&server, who, "GET", &format!("/sql-api/v1/query?query={statement}"), &Value::Null).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.json()["rows"][0][0].clone()
+    };
+    assert_eq!((degree(&admin).await, degree(&ann).await), (json!(1), json!(0)));
     let path = format!("/platform-api/resources/{}/neighbours", cart["id"].as_str().expect("an id"));
     let near = call(&server, &ann, "GET", &path, &Value::Null).await.json();
     assert_eq!(near["nodes"].as_array().map(Vec::len), Some(1), "{near}");

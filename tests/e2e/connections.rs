@@ -17,6 +17,11 @@ fn short() -> Options {
         .env("QUIVER_LOG__FILTER", "error")
 }
 
+/// The same for those who have to get a head through, and may stand still on the way.
+fn with_time_for_heads() -> Options {
+    short().env("QUIVER_HTTP__HEADER_TIMEOUT", "1m")
+}
+
 fn ports(server: &Server) -> [String; 3] {
     [server.http.clone(), server.otlp_http.clone(), server.otlp_grpc.clone()]
 }
@@ -29,6 +34,10 @@ async fn silent_connections_are_closed_on_every_port() {
         for begun in ["", "P", "PRI * HTTP/2.0\r\n", "GET /health/ready HTTP/1.1\r\nHost:"] {
             assert_eq!(status(&exchange(&port, begun.as_bytes()).await), 408, "{port} {begun:?}");
         }
+    }
+    let other = tempfile::tempdir().expect("a folder");
+    let server = Server::start(other.path(), &with_time_for_heads()).await;
+    for port in ports(&server) {
         // One that speaks HTTP/2 and asks nothing is told to leave.
         let mut idle = Http2::connect(&port).await;
         let mut left = false;
@@ -42,8 +51,9 @@ async fn silent_connections_are_closed_on_every_port() {
 #[tokio::test(flavor = "multi_thread")]
 async fn idle_connections_outlive_the_time_for_heads() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &short()).await;
-    for port in [&server.http, &server.otlp_http] {
+    // Between two requests we may stand still for as long as an idle connection lives.
+    let server = Server::start(dir.path(), &short().env("QUIVER_HTTP__KEEP_ALIVE", "15s")).await;
+    let idle = async |port: &str| {
         let mut socket = connect(port).await;
         let mut answer = vec![0; 4096];
         for _ in 0..3 {
@@ -53,13 +63,14 @@ async fn idle_connections_outlive_the_time_for_heads() {
             tokio::time::sleep(Duration::from_millis(900)).await;
         }
         assert!(rest(&mut socket).await.is_empty(), "it is closed without a word");
-    }
+    };
+    tokio::join!(idle(&server.http), idle(&server.otlp_http));
 }
 
 #[tokio::test(flavor = "multi_thread")]
 async fn slow_senders_are_told_on_every_endpoint() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &short()).await;
+    let server = Server::start(dir.path(), &with_time_for_heads()).await;
     let paths = [
         "/insert/jsonline",
         "/insert/searchengine/_bulk",
@@ -102,7 +113,7 @@ async fn slow_senders_are_told_on_every_endpoint() {
             let n = tokio::select! {
                 n = reading.read(&mut answer) => n.expect("an answer"),
                 () = trickle => 0,
-                () = tokio::time::sleep(Duration::from_secs(30)) => 0,
+                () = tokio::time::sleep(Duration::from_mins(1)) => 0,
             };
             (path, status(&answer[..n]))
         }
@@ -159,7 +170,8 @@ async fn grpc_takes_packed_messages() {
 #[tokio::test(flavor = "multi_thread")]
 async fn heads_beyond_reason() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &short()).await;
+    // What is sent in pieces may take its time here.
+    let server = Server::start(dir.path(), &with_time_for_heads().env("QUIVER_HTTP__BODY_GRACE", "1m")).await;
     let big = "x".repeat(100_000);
     let many: String = (0..10_000).map(|i| format!("X{i}: y\r\n")).collect();
     let get = "GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n";
@@ -167,10 +179,13 @@ async fn heads_beyond_reason() {
     let line = "{\"_msg\":\"smuggled\"}\n";
     let cases: Vec<(String, &[u16])> = vec![
         (format!("{get}\r\n"), &[200]),
-        (format!("{get}X: {}\r\n\r\n", "x".repeat(15_000)), &[200]),
+        (format!("{get}X: {}\r\n\r\n", "x".repeat(16_000)), &[200]),
+        (format!("{get}X: {}\r\n\r\n", "x".repeat(17_000)), &[431]),
+        // A token has as much again.
+        (format!("{get}X: {0}\r\nAuthorization: {0}\r\n\r\n", "x".repeat(15_000)), &[200]),
         (format!("{get}X: {big}\r\n\r\n"), &[431]),
         (format!("{get}{big}: x\r\n\r\n"), &[431]),
-        (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(9_000), "x".repeat(9_000)), &[431]),
+        (format!("{get}X: {}\r\nY: {}\r\n\r\n", "x".repeat(17_000), "x".repeat(17_000)), &[431]),
         (format!("{get}{many}\r\n"), &[431]),
         (format!("{big} / HTTP/1.1\r\nHost: x\r\n\r\n"), &[431, 501, 400]),
         (format!("GET /{big} HTTP/1.1\r\nHost: x\r\n\r\n"), &[414, 431]),
@@ -216,20 +231,102 @@ async fn heads_beyond_reason() {
         let mut head = vec![(":method", "GET"), (":scheme", "http"), (":path", "/health/ready"), (":authority", "x")];
         let small = Frame::headers(1, 1, &head);
         let wide = "x".repeat(16_000);
-        head.push(("x", &wide));
-        head.push(("y", &wide[..1000]));
+        head.extend([("x", &*wide), ("y", &*wide), ("z", &wide[..2000])]);
         let large = Frame::headers(3, 1, &head);
-        assert!(large.payload.len() > 16_384, "more than a frame may hold");
+        assert!(large.payload.len() > 2 * 16_384, "more than two frames may hold");
         call.send(&[small]).await;
         assert!(!call.answer(1).await.is_empty(), "{port}");
-        let (begin, end) = large.payload.split_at(16_000);
-        call.send(&[Frame::new(1, 1, 3, begin), Frame::new(9, 4, 3, end)]).await;
+        let (begin, rest) = large.payload.split_at(16_000);
+        let (middle, end) = rest.split_at(16_000);
+        call.send(&[Frame::new(1, 1, 3, begin), Frame::new(9, 0, 3, middle), Frame::new(9, 4, 3, end)]).await;
         let answer = call.answer(3).await;
         assert!(answer.iter().all(|frame| frame.kind != 0), "{port}: {answer:?}");
     }
     // Nothing of it was stored, and the server goes on.
     let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "smuggled | stats count() n")]).await;
     assert_eq!(answer.text(), "{\"n\":\"0\"}\n");
+}
+
+/// Connections that begin a head and do not end it, or end it and send no body: more than heads have memory.
+const BEGUN: usize = 1000;
+/// What they may take in all: the memory for heads, and what connections have of their own.
+const BEGUN_BYTES_MAX: u64 = 40 << 20;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn heads_have_one_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut options = Options::default().env("QUIVER_LOG__FILTER", "error").env("QUIVER_MEMORY__LIMIT", "320MiB");
+    for name in ["QUIVER_HTTP__HEADER_TIMEOUT", "QUIVER_HTTP__BODY_GRACE"] {
+        options = options.env(name, "5m");
+    }
+    let server = Server::start(dir.path(), &options).await;
+    let wide = "x".repeat(15_000);
+    let begun = format!("GET /health HTTP/1.1\r\nHost: x\r\nX: {wide}\r\n");
+    let waiting = format!("POST /insert/jsonline HTTP/1.1\r\nHost: x\r\nContent-Length: 9\r\nX: {wide}\r\n\r\n");
+    for text in [begun, waiting] {
+        let before = server.held_bytes();
+        let mut sockets = Vec::new();
+        for _ in 0..BEGUN {
+            let mut socket = connect(&server.http).await;
+            // It may be refused before all is sent.
+            let _ = socket.write_all(text.as_bytes()).await;
+            sockets.push(socket);
+        }
+        let mut last = sockets.pop().expect("sockets");
+        assert_eq!(status(&rest(&mut last).await), 503, "{}", &text[..20]);
+        // A small one has room meanwhile.
+        let ask = b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+        assert_eq!(status(&exchange(&server.http, ask).await), 200);
+        let grown = server.held_bytes().saturating_sub(before);
+        assert!(grown < BEGUN_BYTES_MAX, "{} MiB for heads", grown >> 20);
+    }
+    // The same over few connections of HTTP/2: who is not refused waits for its body.
+    let mut calls = Vec::new();
+    let path = "/insert/jsonline";
+    let head = [(":method", "POST"), (":scheme", "http"), (":path", path), (":authority", "x"), ("x", wide.as_str())];
+    for _ in 0..4 {
+        let mut call = Http2::connect(&server.http).await;
+        for stream in 0..200 {
+            call.send(&[Frame::headers(2 * stream + 1, 0, &head)]).await;
+        }
+        calls.push(call);
+    }
+    let mut last = calls.pop().expect("connections");
+    assert!(!last.answer(399).await.is_empty(), "the last one is told");
+}
+
+/// Blocks of headers over HTTP/2 that nobody ends: what is held of them counts, so the last one is told to calm down.
+#[tokio::test(flavor = "multi_thread")]
+async fn blocks_of_headers_have_one_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut options = Options::default().env("QUIVER_LOG__FILTER", "error").env("QUIVER_MEMORY__LIMIT", "320MiB");
+    for name in ["QUIVER_HTTP__HEADER_TIMEOUT", "QUIVER_HTTP__BODY_GRACE"] {
+        options = options.env(name, "5m");
+    }
+    let server = Server::start(dir.path(), &options).await;
+    let before = server.held_bytes();
+    // A field of 120 bytes whose name the table of the protocol has, over and over.
+    let block = vec![b'x'; 15_000];
+    let begun = [Frame::new(1, 0, 1, block.clone()), Frame::new(9, 0, 1, block)];
+    let mut calls = Vec::new();
+    for _ in 0..1500 {
+        let mut call = Http2::connect(&server.http).await;
+        call.send(&begun).await;
+        calls.push(call);
+    }
+    let mut last = calls.pop().expect("connections");
+    let goaway = loop {
+        match last.next().await {
+            Some(frame) if frame.kind == 7 => break frame,
+            Some(_) => {}
+            None => panic!("it ended without a word"),
+        }
+    };
+    assert_eq!(goaway.payload[7], 11, "ENHANCE_YOUR_CALM");
+    let ask = b"GET /health/ready HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n";
+    assert_eq!(status(&exchange(&server.http, ask).await), 200);
+    let grown = server.held_bytes().saturating_sub(before);
+    assert!(grown < 3 * BEGUN_BYTES_MAX, "{} MiB for blocks", grown >> 20);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -253,7 +350,7 @@ async fn post(server: &Server, path: &str, body: Vec<u8>) -> Answer {
     loop {
         match server.try_post(path, &[], body.clone()).await {
             Ok(answer) => return answer,
-            Err(e) => assert!(began.elapsed() < Duration::from_secs(10), "{path}: {e}"),
+            Err(e) => assert!(began.elapsed() < Duration::from_mins(1), "{path}: {e}"),
         }
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
@@ -290,7 +387,7 @@ async fn connections_leave_files_to_the_store() {
             break;
         }
         assert!(answer.is_empty(), "{}", String::from_utf8_lossy(&answer));
-        assert!(began.elapsed() < Duration::from_secs(10), "nobody is told that there is no place");
+        assert!(began.elapsed() < Duration::from_mins(1), "nobody is told that there is no place");
         tokio::time::sleep(Duration::from_millis(200)).await;
     }
     drop(open);
@@ -300,7 +397,7 @@ async fn connections_leave_files_to_the_store() {
         if status(&exchange(&server.http, ask).await) == 200 {
             break;
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "places are not given back");
+        assert!(began.elapsed() < Duration::from_mins(1), "places are not given back");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }

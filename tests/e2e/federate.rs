@@ -126,12 +126,46 @@ async fn parameters() {
     let server = Server::start(dir.path(), &Options::default()).await;
     let empty = server.get(PATH).await;
     assert_eq!((empty.status, empty.text()), (200, String::new()));
-    for (selector, text) in [("{", "1:2: parse error: "), ("{}", "at least one non-empty matcher"), ("{a=~\".*\"}", "")]
-    {
+    let refused = server.get_with(PATH, &[("match[]", "{")]).await;
+    assert_eq!(refused.status, 400);
+    assert!(refused.text().contains("1:2: parse error: "), "{}", refused.text());
+    assert_eq!(refused.headers["content-type"], "text/plain; charset=utf-8");
+    server.write(remote_write(&[(vec![("__name__", "fed_x"), ("job", "j")], vec![(now_ms() - 1000, 1.0)])])).await;
+    // As in Prometheus: a selector without matchers takes nothing, one whose matchers take the empty value everything.
+    for (selector, series) in [("{}", 0), ("{a=~\".*\"}", 1), ("{a=\"\"}", 1), ("{job!=\"j\"}", 0)] {
         let answer = server.get_with(PATH, &[("match[]", selector)]).await;
-        assert_eq!(answer.status, 400, "{selector}");
-        assert!(answer.text().contains(text), "{selector}: {}", answer.text());
-        assert_eq!(answer.headers["content-type"], "text/plain; charset=utf-8");
+        assert_eq!(answer.status, 200, "{selector}: {}", answer.text());
+        let found = answer.text().lines().filter(|line| line.starts_with("fed_x{")).count();
+        assert_eq!(found, series, "{selector}: {}", answer.text());
     }
     assert_eq!(server.post(PATH, &[], vec![]).await.status, 405);
+}
+
+/// A Prometheus that knows names of all characters gets them as they are; others get them escaped.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_all_characters() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let at = now_ms() - 1000;
+    server.write(remote_write(&[(vec![("__name__", "fed.é"), ("a b", "v")], vec![(at, 1.0)])])).await;
+    let client = reqwest::Client::new();
+    let url = server.url(PATH) + "?match[]={\"a b\"=\"v\"}";
+    for (accept, content_type, expected) in [
+        ("*/*", "0.0.4; charset=utf-8; escaping=underscores", "fed__{a_b=\"v\",instance=\"\"}"),
+        (
+            "text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,text/plain;version=0.0.4;q=0.2",
+            "1.0.0; charset=utf-8; escaping=allow-utf-8",
+            "{\"fed.é\",\"a b\"=\"v\",instance=\"\"}",
+        ),
+        (
+            "text/plain;version=1.0.0;escaping=values",
+            "1.0.0; charset=utf-8; escaping=values",
+            "U__fed_2e__e9_{U__a_20_b=\"v\",instance=\"\"}",
+        ),
+    ] {
+        let answer = client.get(&url).header("accept", accept).send().await.expect("an answer");
+        assert_eq!(answer.headers()["content-type"], format!("text/plain; version={content_type}"), "{accept}");
+        let text = answer.text().await.expect("a text");
+        assert_eq!(text.lines().nth(1), Some(format!("{expected} 1 {at}").as_str()), "{accept}");
+    }
 }

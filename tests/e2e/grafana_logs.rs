@@ -28,7 +28,7 @@ async fn start() -> (Server, tempfile::TempDir) {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(Duration::from_secs(60)).build().expect("a client")
+    reqwest::Client::builder().timeout(Duration::from_mins(1)).build().expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -76,7 +76,7 @@ async fn rows_are_followed() {
     let url = server.url("/select/logsql/tail");
     // Without an offset a row is not seen that is stored after its moment was looked at.
     let params =
-        [("query", "* | fields _msg"), ("refresh_interval", "100ms"), ("offset", "1s"), ("start_offset", "1h")];
+        [("query", "* | fields _msg"), ("refresh_interval", "100ms"), ("offset", "12s"), ("start_offset", "1h")];
     let mut answer = client().get(url).query(&params).send().await.expect("an answer");
     assert_eq!(answer.status(), 200);
     send(&server, "app", "{\"_msg\":\"just now\"}\n".to_owned()).await;

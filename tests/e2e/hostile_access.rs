@@ -2,13 +2,15 @@
 //! that two parsers could read in two ways are refused with the codes of the interface; texts that look like code are data.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use quiver_tests::server::{Options, Server};
 use quiver_tests::socket::{exchange, status};
 use serde_json::{Value, json};
 
 use crate::configuration::{families, numbered};
-use crate::identity::{PASSWORD, bearer, login, with_password};
+use crate::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use crate::olap_spans;
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 const INTROSPECT: &str = "/realms/platform/protocol/openid-connect/token/introspect";
@@ -30,7 +32,7 @@ impl Raw {
     }
 
     fn header(mut self, name: &str, value: &str) -> Self {
-        self.head.push_str(&format!("{name}: {value}\r\n"));
+        let _ = write!(self.head, "{name}: {value}\r\n");
         self
     }
 
@@ -239,7 +241,11 @@ async fn tokens_that_are_none() {
             ("two parts", format!("Bearer {}", token.rsplit_once('.').expect("three parts").0)),
             ("four parts", format!("{admin}.x")),
             ("cut", admin[..admin.len() - 1].to_owned()),
-            ("too long", format!("Bearer {}", "a".repeat(15_000))),
+            ("long", format!("Bearer {}", "a".repeat(15_000))),
+            ("too long", format!("Bearer {}", "a".repeat((16 << 10) + 1))),
+            ("much too long", format!("Bearer {head}.{}.{signature}", "a".repeat(30_000))),
+            ("too long a password", format!("Basic {}", "YTph".repeat(5000))),
+            ("too long a key", format!("Bearer qvk_{}", "0".repeat(20_000))),
             ("a key that is none", format!("Bearer qvk_{}", "0".repeat(62))),
             ("no ASCII", "Bearer \u{fc}".to_owned()),
             ("in quotes", format!("Bearer \"{token}\"")),
@@ -287,6 +293,65 @@ async fn tokens_that_are_none() {
     wrong.none();
 }
 
+/// Refusals that a handler finds say what they lack as those at the door do.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_behind_the_door_challenge_too() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (server, admin) = start(dir.path()).await;
+    let path = "/platform-api/rbac/me/password";
+    let body = json!({"currentPassword": "x", "newPassword": PASSWORD}).to_string();
+    let change = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", JSON)];
+        let answer = server.send("PUT", path, &headers, body.clone().into_bytes()).await;
+        let text = |name: &str| answer.headers.get(name).and_then(|v| v.to_str().ok()).unwrap_or_default().to_owned();
+        (answer.status, answer.json()["code"].clone(), text("www-authenticate"), text("retry-after"))
+    };
+    let realm = "Bearer realm=\"platform\"";
+    let invalid = format!("{realm}, error=\"invalid_token\"");
+    // The last one is `admin:no`.
+    for (who, code, challenge) in [
+        ("", "TOKEN_MISSING", realm),
+        ("Bearer x", "TOKEN_INVALID", &*invalid),
+        ("Basic YWRtaW46bm8=", "TOKEN_INVALID", &*invalid),
+    ] {
+        let (status, said, asked, _) = change(who).await;
+        assert_eq!((status, &said, &*asked), (401, &json!(code), challenge), "{who}");
+    }
+    // A key is let in and may not; neither may who sees nothing of a trace.
+    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
+    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
+    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
+    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
+    let key = format!("Bearer {}", key["key"].as_str().expect("a key"));
+    let lacks = format!("{realm}, error=\"insufficient_scope\"");
+    let (status, said, asked, _) = change(&key).await;
+    assert_eq!((status, &said, &asked), (403, &json!("FORBIDDEN"), &lacks));
+    olap_spans::fill(&server, &[("authorization", &key)]).await;
+    user(&server, &admin, "stranger", "viewer", json!(["elsewhere"])).await;
+    let stranger = bearer(&login(&server, "stranger", PASSWORD).await);
+    let path = format!("/platform-api/traces/{}/otlp", "a".repeat(32));
+    let hidden = server.get_as(&path, &[("authorization", &stranger)]).await;
+    let asked = hidden.headers.get("www-authenticate").and_then(|v| v.to_str().ok());
+    assert_eq!((hidden.status, asked), (403, Some(&*lacks)), "{}", hidden.text());
+    // What no right would change does not ask for one.
+    let me = server.get_as("/platform-api/rbac/me", &[("authorization", &admin)]).await.json();
+    let own = format!("/platform-api/rbac/users/{}", me["subject"]["id"].as_str().expect("an id"));
+    let last = server.send("DELETE", &own, &[("authorization", &admin)], Vec::new()).await;
+    assert_eq!((last.status, &last.json()["code"]), (403, &json!("LAST_ADMIN")));
+    assert!(!last.headers.contains_key("www-authenticate"));
+    // Who guesses hears how long to wait.
+    let mut last = change("Basic YWRtaW46bm8=").await;
+    for _ in 0..40 {
+        // On a slow machine the first waits are over before the next guess.
+        if last.0 == 429 {
+            break;
+        }
+        last = change("Basic YWRtaW46bm8=").await;
+    }
+    assert_eq!((last.0, &last.1), (429, &json!("RATE_LIMITED")));
+    assert!(last.3.parse::<u64>().is_ok_and(|after_s| after_s >= 1), "{last:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn bodies_that_are_none() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -323,6 +388,14 @@ async fn bodies_that_are_none() {
             wrong.hold(&format!("{path}: {what}"), &got, (&[400, 401, 413, 415], ""));
             assert!(got.1["code"].is_string(), "{path} {what}: {}", got.2);
         }
+    }
+    let none = Raw::new("POST", INTROSPECT).body(FORM, "token=x").send(&server).await;
+    wrong.hold("introspection by nobody", &none, (&[401], "INVALID_CLIENT"));
+    for query in
+        ["", "?id_token_hint=a&id_token_hint=b", "?id_token_hint=%zz", "?id_token_hint=%ff", "?id_token_hint=x"]
+    {
+        let got = Raw::new("GET", &format!("{LOGOUT}{query}")).send(&server).await;
+        wrong.hold(&format!("logout{query}"), &got, (&[400], "INVALID_REQUEST"));
     }
     let deep = format!("{}{}", "[".repeat(1_000_000), "]".repeat(1_000_000));
     let nested =

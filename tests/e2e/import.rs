@@ -73,10 +73,10 @@ async fn long_bodies_stream() {
         writeln!(gzip, "long{{pad=\"{padding}\",n=\"{}\"}} {i} {at}", i % 10).expect("a line");
     }
     let body = gzip.finish().expect("a body");
-    let before = server.rss_bytes();
+    let before = server.held_bytes();
     let answer = post(&server, "", &[("content-encoding", "gzip")], &body).await;
     assert_eq!((answer.status, &answer.json()["data"]["samples"]), (200, &json!(lines)), "{}", answer.text());
-    let grown = server.rss_bytes().saturating_sub(before);
+    let grown = server.held_bytes().saturating_sub(before);
     assert!(grown < 200 << 20, "the server grew by {grown} bytes");
     let data = server.query("sum(count_over_time(long[10m]))", 1_700_000_200.0).await;
     assert_eq!(data["result"][0]["value"][1], lines.to_string());

@@ -123,8 +123,12 @@ fn write_2(services: &[&str]) -> Vec<u8> {
         field(&mut series, 2, &sample);
         all.push(series);
     }
-    symbols.iter().for_each(|s| field(&mut body, 4, s.as_bytes()));
-    all.iter().for_each(|s| field(&mut body, 5, s));
+    for s in &symbols {
+        field(&mut body, 4, s.as_bytes());
+    }
+    for s in &all {
+        field(&mut body, 5, s);
+    }
     compress(&body)
 }
 

@@ -2,6 +2,7 @@
 //! stays bounded, and the server goes on.
 
 use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::within::within;
 
 use crate::logs_query::{API, ask, send, values};
 
@@ -66,7 +67,7 @@ async fn survives(server: &Server, query: &str, statuses: &[u16]) {
     if answer.status != 200 {
         assert!(!text.contains("fault of ours"), "{shown}: {text}");
     }
-    let peak = server.peak_bytes();
+    let peak = server.peak_held_bytes();
     assert!(peak < RSS_MAX, "{shown}: {} MiB", peak >> 20);
 }
 
@@ -194,7 +195,7 @@ async fn four_bombs_at_once() {
         for answer in futures::future::join_all(asked).await {
             assert!(matches!(answer.status, 200 | 422 | 503), "{endpoint}: {} {}", answer.status, answer.text());
         }
-        let peak = server.peak_bytes();
+        let peak = server.peak_held_bytes();
         assert!(peak < RSS_MAX, "{endpoint}: {} MiB", peak >> 20);
     }
     let answer = ask(&server, "query", &[("query", "* | stats count() n")]).await;
@@ -309,4 +310,40 @@ async fn rows_with_very_many_names() {
     }
     let answer = ask(&server, "field_names", &[("query", "*"), ("limit", "3")]).await;
     assert!(matches!(answer.status, 200 | 422), "{}", answer.text());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn regexes_over_long_messages_answer_or_end_with_their_query() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_LOG__FILTER", "error")).await;
+    let mut state = 7_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if state >> 63 == 0 { 'a' } else { 'b' }
+    };
+    let texts: Vec<String> = (0..5).map(|_| (0..200_000).map(|_| letter()).collect()).collect();
+    let lines = texts.iter().map(|text| format!("{{\"_msg\":\"{text}\",\"app\":\"a\"}}\n")).collect();
+    send(&server, "app", lines).await;
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        // Those that come to rest over whatever letters.
+        for pattern in ["(?:[ab]{1,50}){1,40}[xz]", "(?i)(?:.{0,30}[ab]){20}[xz]", "(?:[ab]{1,50}){1,40}$"] {
+            let query = format!("_msg:~\"{pattern}\" | stats count() n");
+            let answer = ask(&server, "query", &[("query", &query), ("timeout", "20s")]).await;
+            assert_eq!(values(&answer, "n"), [if pattern.ends_with('$') { "5" } else { "0" }], "{pattern}");
+        }
+        // One that never does ends with its query, within the row that it is at, and leaves no work behind.
+        let query = "_msg:~\"[ab]*a[ab]{900}z\" | stats count() n";
+        within("processor time after the query ended", std::time::Duration::from_millis(310), async || {
+            let answer = ask(&server, "query", &[("query", query), ("timeout", "1s")]).await;
+            assert!(answer.status == 503 || answer.status == 422, "{}: {}", answer.status, answer.text());
+            tokio::time::sleep(std::time::Duration::from_millis(300)).await;
+            let before = server.cpu();
+            tokio::time::sleep(std::time::Duration::from_secs(1)).await;
+            server.cpu().saturating_sub(before)
+        })
+        .await;
+    }
 }

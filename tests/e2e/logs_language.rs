@@ -35,6 +35,9 @@ const ANSWERS: &[(&str, &[&str])] = &[
         "* | stats count() switch(case (app:=a) as a, case (path:\"v10\") as v, default as rest), sum(n) s",
         &[r#"{"a":"3","v":"2","rest":"3","s":"5000000016"}"#],
     ),
+    // Values with units in groups of whole streams, and plain numbers in others.
+    ("* | stats by (app) sum(n) s | sort by (app)", &[r#"{"app":"a","s":"10"}"#, r#"{"app":"b","s":"5000000006"}"#]),
+    ("n:=5s | stats by (path) sum(n) s", &[r#"{"path":"/v2","s":"NaN"}"#]),
     ("* | count() if (!(!app:a)), max(\"a.b\")", &[r#"{"count(*) if (app:a)":"3"}"#]),
     ("* | count(hits), sum(list)", &[r#"{"count(hits)":"0","sum(list)":"NaN"}"#]),
     // In the order of time, unless the query says another.
@@ -95,6 +98,11 @@ const ANSWERS: &[(&str, &[&str])] = &[
     ("*:>=2025 | count() c", &[r#"{"c":"1"}"#]),
     ("!_msg:* | count() c", &[r#"{"c":"0"}"#]),
     ("_msg:\"\" | count() c", &[r#"{"c":"1"}"#]),
+    // A selector without conditions, alone and beside others.
+    ("{} | count() c", &[r#"{"c":"0"}"#]),
+    ("{} n:in(1,2) | count() c", &[r#"{"c":"2"}"#]),
+    ("n:=1 or !{} | count() c", &[r#"{"c":"1"}"#]),
+    ("n:=1 | filter {app=\"a\"} or {} | count() c", &[r#"{"c":"1"}"#]),
 ];
 
 #[tokio::test(flavor = "multi_thread")]

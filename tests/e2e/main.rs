@@ -1,5 +1,7 @@
 //! End-to-end tests: the real binary over HTTP, one module per family.
 
+#![allow(clippy::format_collect, reason = "bodies of tests are small")]
+
 mod access_later;
 mod admin;
 mod admin_guard;
@@ -27,6 +29,7 @@ mod hostile_access;
 mod identity;
 mod import;
 mod ingest_rights;
+mod late;
 mod logs_filters;
 mod logs_hostile;
 mod logs_in;
@@ -36,14 +39,20 @@ mod logs_query;
 mod logs_refused;
 mod logs_tail;
 mod masters;
+mod nested;
 mod observed;
 mod olap;
+mod olap_changes;
+mod olap_configured;
 mod olap_folder;
+mod olap_found;
+mod olap_kubernetes;
 mod olap_members;
 mod olap_oracle;
 mod olap_rows;
 mod olap_spans;
 mod olap_sql;
+mod olap_synthetic;
 mod oracle;
 mod plans;
 mod postgres;
@@ -62,6 +71,7 @@ mod segments;
 mod silences;
 mod small_endpoints;
 mod sql;
+mod sql_memory;
 mod starting;
 mod statistics;
 mod surface;
@@ -69,7 +79,9 @@ mod tls;
 mod trace_ids;
 mod traceql;
 mod traces;
+mod traces_hostile;
 mod unlearnt;
+mod usage;
 mod versions;
 mod walk;
 mod write_read;

@@ -20,10 +20,20 @@ const MODEL: &str = "cubes:
       - {name: halfMean, type: avg, multi_stage: true, sql: '{total}', add_group_by: ['{CUBE}.at.half']}
       - {name: ofMonth, type: sum, multi_stage: true, sql: '{total}', group_by: ['{CUBE}.at.month']}
       - {name: shareOfMonth, type: number, multi_stage: true, sql: '{total} / {ofMonth}'}
+      - {name: shops, type: count_distinct, sql: 'nullif(shop, '''')'}
       - {name: wrong, type: sum, sql: shop}
       - {name: wrongMean, type: avg, sql: shop}
       - {name: wrongOwn, type: number, sql: 'sum({CUBE}.shop)'}
       - {name: wrongTwice, type: number, sql: '{wrong} * 2'}
+    segments: [{name: large, sql: '{CUBE}.price > 4'}]
+  - name: Shops
+    sql: SELECT DISTINCT shop FROM public.sales
+    joins: [{name: Sales, relationship: one_to_many, sql: '{CUBE}.shop = {Sales}.shop'}]
+    dimensions:
+      - {name: shop, type: string, sql: shop, primary_key: true}
+      - {name: sold, type: number, sql: '{Sales.total}', sub_query: true, propagate_filters_to_sub_query: true}
+      - {name: soldToo, type: number, sql: '{Sales.total}', sub_query: true, propagate_filters_to_sub_query: true}
+      - {name: soldEver, type: number, sql: '{Sales.total}', sub_query: true}
 ";
 
 async fn load(server: &Server, query: &Value) -> Answer {
@@ -52,6 +62,25 @@ async fn start(dir: &std::path::Path) -> Server {
     write("sales.yml", MODEL);
     let own = own.display().to_string();
     Server::start(&dir.join("data"), &Options::default().args(&["--olap-models", &own, "--olap-tables", &own])).await
+}
+
+/// An object keeps the order in which it is sent, not in which it lies in memory.
+#[tokio::test(flavor = "multi_thread")]
+async fn orders_go_by_their_keys() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let query = r#"{"dimensions":["Sales.shop","Sales.size"],"order":{"Sales.size":"asc","Sales.shop":"desc"},
+        "responseFormat":"compact"}"#;
+    let wanted = json!([["a", "large"], ["", "large"], ["b", "small"], ["a", "small"]]);
+    let body = format!("{{\"query\": {query}}}");
+    let posted = server.post("/olap-api/v1/load", &[("content-type", "application/json")], body.into_bytes()).await;
+    assert_eq!(posted.json()["data"]["dataset"], wanted, "{}", posted.text());
+    let got = server.get_with("/olap-api/v1/load", &[("query", query)]).await;
+    assert_eq!(got.json()["data"]["dataset"], wanted, "{}", got.text());
+    // What needs groups is the client's mistake where there are none.
+    let ungrouped = json!({"measures": ["Sales.dailyMean"], "dimensions": ["Sales.id"], "ungrouped": true});
+    let answer = load(&server, &ungrouped).await;
+    assert_eq!((answer.status, &answer.json()["pointer"]), (400, &json!("/ungrouped")), "{}", answer.text());
 }
 
 /// An inner query is grouped by buckets beside what the query itself is grouped by.
@@ -100,6 +129,45 @@ async fn days_beside_their_months() {
     assert_eq!(by("half", &["Sales.shop"]).await, halves);
     let all = json!({"measures": ["Sales.ofMonth"]});
     assert_eq!(data(&server, all).await, json!([{"Sales.ofMonth": 21}]));
+}
+
+/// The range of a query is one of its filters, for sub-queries that these enter.
+#[tokio::test(flavor = "multi_thread")]
+async fn ranges_enter_sub_queries_with_filters() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let time = json!({"dimension": "Sales.at", "dateRange": ["2025-03-10T00:00:00", "2025-03-10T12:00:00"]});
+    let query = json!({"dimensions": ["Shops.shop", "Shops.sold", "Shops.soldEver"], "timeDimensions": [time]});
+    assert_eq!(data(&server, query).await, json!([{"Shops.shop": "a", "Shops.sold": 2, "Shops.soldEver": 8}]));
+}
+
+/// Segments enter with the filters; filters on values of sub-queries enter none.
+#[tokio::test(flavor = "multi_thread")]
+async fn segments_enter_sub_queries_and_their_values_do_not() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let query = json!({"dimensions": ["Shops.shop", "Shops.sold", "Shops.soldEver"], "segments": ["Sales.large"],
+        "order": {"Shops.shop": "asc"}});
+    let row =
+        |shop: &str, sold: i64, ever: i64| json!({"Shops.shop": shop, "Shops.sold": sold, "Shops.soldEver": ever});
+    assert_eq!(data(&server, query).await, json!([row("", 9, 9), row("a", 6, 8)]));
+    let above = |member: &str| json!({"member": member, "operator": "gt", "values": ["4"]});
+    let query = json!({"dimensions": ["Shops.shop", "Shops.sold", "Shops.soldToo"],
+        "filters": [above("Shops.sold"), above("Shops.soldToo")], "order": {"Shops.shop": "asc"}});
+    let row = |shop: &str, sold: i64| json!({"Shops.shop": shop, "Shops.sold": sold, "Shops.soldToo": sold});
+    assert_eq!(data(&server, query).await, json!([row("", 9), row("a", 8)]));
+}
+
+/// Rows that are not grouped count once each, whatever is counted of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_row_alone_counts_one() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let query = json!({"measures": ["Sales.shops"], "dimensions": ["Sales.id"], "order": {"Sales.id": "asc"},
+        "ungrouped": true});
+    let rows = data(&server, query).await;
+    let counts: Vec<&Value> = rows.as_array().expect("rows").iter().map(|row| &row["Sales.shops"]).collect();
+    assert_eq!(json!(counts), json!(["1", "1", "1", null]), "the last row has no shop");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -238,3 +238,28 @@ async fn members_are_the_same_by_load_arrow_and_sql() {
     assert!(wrong.is_empty(), "{} of {count} differ\n{shown}", wrong.len());
     assert!(with_rows * 3 > count, "{with_rows} of {count} have rows");
 }
+
+/// Each row counts once beside the rows of another model, also rows that come out of a list.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_out_of_lists_count_once_each() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
+    super::olap_spans::fill(&server, &[]).await;
+    for (measure, dimension, expected) in [
+        ("CriticalPath.criticalShare", "SpanEvents.traceId", json!([[null, 1020.0 / 20020.0], ["a", 0.05]])),
+        ("CriticalPath.criticalTimeSum", "SpanEvents.traceId", json!([[null, 1020.0], ["a", 1000.0]])),
+        ("CriticalPath.count", "Exceptions.traceId", json!([[null, 21.0], ["a", 20.0]])),
+        ("Spans.estimatedCount", "CriticalPath.traceId", json!([["a", 21.0], ["b", 1.0]])),
+    ] {
+        let model = measure.split('.').next().unwrap_or_default();
+        let time = json!([{"dimension": format!("{model}.startTime"), "dateRange": ["2025-03-09", "2025-03-11"]}]);
+        let query = json!({"measures": [measure], "dimensions": [dimension], "timeDimensions": time});
+        assert_eq!(differs(&server, &query).await, (None, true), "{query}");
+        let data = post(&server, "/olap-api/v1/load", &[], &json!({"query": query})).await.json()["data"].take();
+        let named = |row: &Value| row[dimension].as_str().map(|id| id[..1].to_owned());
+        let cells = |row: &Value| vec![json!(named(row)), plain(&row[measure])];
+        let wanted = expected.as_array().into_iter().flatten().map(|row| vec![row[0].clone(), plain(&row[1])]);
+        let got = data.as_array().into_iter().flatten().map(cells);
+        assert_eq!(sorted(got.collect()), sorted(wanted.collect()), "{query}");
+    }
+}

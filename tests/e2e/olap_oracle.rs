@@ -17,6 +17,7 @@ use quiver_tests::server::{Options, Server};
 use rand::SeedableRng as _;
 use rand::rngs::StdRng;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Questions in each state.
 const QUESTIONS: usize = 60;
@@ -57,7 +58,7 @@ async fn fill(server: &Server, world: &World, third: usize) {
                 };
                 record[format!("w.{column}")] = text.into();
             }
-            lines += &format!("{record}\n");
+            let _ = writeln!(lines, "{record}");
         }
     }
     let answer = server.post("/insert/jsonline", &[], lines.into_bytes()).await;

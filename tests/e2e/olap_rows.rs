@@ -2,6 +2,7 @@
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 use super::identity::{PASSWORD, bearer, login, user, with_password};
 
@@ -28,7 +29,7 @@ async fn load(server: &Server, headers: &[(&str, &str)], query: &Value) -> Value
 pub(crate) async fn fill(server: &Server, headers: &[(&str, &str)]) {
     let mut text = String::new();
     let mut sample = |series: &str, at: i64, value: f64| {
-        text += &format!("{series} {value} {}\n", (START_S + at) * 1000);
+        let _ = writeln!(text, "{series} {value} {}", (START_S + at) * 1000);
     };
     let host = |name: &str, more: &str| format!("{name}{{service_name=\"agent\",host_name=\"h1\",{more}}}");
     for (at, idle, user) in [(0, 100.0, 100.0), (60, 150.0, 110.0), (119, 190.0, 110.0)] {
@@ -180,6 +181,149 @@ async fn models_over_metrics() {
         ]);
         assert_eq!(load(&server, &[], &series).await, wanted, "flushed: {flushed}");
     }
+}
+
+/// An index that nothing scans is unused; a table is none.
+#[tokio::test(flavor = "multi_thread")]
+async fn unused_indexes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let of_table = "service_name=\"db\",instance=\"i1\",postgresql_table_name=\"t\"";
+    let mut text = String::new();
+    for (at, scans) in [(0, 5), (60, 8)] {
+        let time = (START_S + at) * 1000;
+        for (index, scans) in [("busy", scans), ("idle", 5)] {
+            let labels = format!("{of_table},postgresql_index_name=\"{index}\"");
+            let _ = writeln!(text, "postgresql_index_scans_total{{{labels}}} {scans} {time}");
+        }
+        let _ = writeln!(text, "postgresql_table_size_bytes{{{of_table}}} 500 {time}");
+    }
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], text.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+    let query = json!({"measures": ["DatabaseTables.indexScans"], "dimensions": ["DatabaseTables.index"],
+        "segments": ["DatabaseTables.unusedIndexes"], "timeDimensions": day("DatabaseTables.time")});
+    let wanted = json!([{"DatabaseTables.index": "idle", "DatabaseTables.indexScans": 0}]);
+    assert_eq!(load(&server, &[], &query).await, wanted);
+}
+
+/// Quantiles are those of what the buckets of all series rose by in the range.
+#[tokio::test(flavor = "multi_thread")]
+async fn quantiles_of_histograms() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let mut text = String::new();
+    for (instance, rises) in [("i1", [2.0, 6.0, 8.0]), ("i2", [2.0, 2.0, 2.0])] {
+        for (le, rise) in ["0.1", "0.5", "+Inf"].into_iter().zip(rises) {
+            for (at, value) in [(0, 1.0), (60, 1.0 + rise)] {
+                let time = (START_S + at) * 1000;
+                let _ = writeln!(
+                    text,
+                    "db_client_connection_wait_time_seconds_bucket{{service_name=\"shop\",instance=\"{instance}\",le=\"{le}\"}} {value} {time}"
+                );
+            }
+        }
+    }
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], text.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+    let ask = async |measure: &str| {
+        let (model, _) = measure.split_once('.').expect("of a model");
+        let query = json!({"measures": [measure], "timeDimensions": [{"dimension": format!("{model}.time"),
+            "dateRange": ["2025-03-10T00:00:00.000", "2025-03-10T00:01:59.999"]}]});
+        load(&server, &[], &query).await[0][measure].as_f64().unwrap_or(f64::NAN)
+    };
+    // Of ten waits four were within 0.1 s, eight within 0.5 s.
+    for (measure, wanted) in
+        [("Metrics.p50", 0.2), ("Metrics.p95", 0.5), ("DatabaseConnectionPools.waitTimeP95", 500.0)]
+    {
+        let found = ask(measure).await;
+        assert!((found - wanted).abs() < 1e-9, "{measure}: {found}, not {wanted}");
+    }
+}
+
+/// Sums and counts of histograms rise as counters do; those of several runtimes stand for each other.
+#[tokio::test(flavor = "multi_thread")]
+async fn collections_of_runtimes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let mut text = String::new();
+    for (service, name, rise) in [
+        ("shop", "jvm_gc_duration_seconds_sum", 30.0),
+        ("shop", "jvm_gc_duration_seconds_count", 5.0),
+        ("api", "go_memory_gc_pause_duration_seconds_sum", 1.5),
+        ("api", "go_memory_gc_cycles_total", 4.0),
+        ("api", "dotnet_gc_pause_time_seconds_total", 1.5),
+    ] {
+        for (at, value) in [(0, 1.0), (60, 1.0 + rise)] {
+            let time = (START_S + at) * 1000;
+            let _ = writeln!(text, "{name}{{service_name=\"{service}\",instance=\"i1\"}} {value} {time}");
+        }
+    }
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], text.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+    let time = json!([{"dimension": "Runtimes.time",
+        "dateRange": ["2025-03-10T00:00:00.000", "2025-03-10T00:01:59.999"]}]);
+    let query = json!({"measures": ["Runtimes.gcTime", "Runtimes.gcCount", "Runtimes.gcShare"],
+        "dimensions": ["Runtimes.service"], "timeDimensions": time, "order": {"Runtimes.service": "asc"}});
+    let wanted = json!([
+        {"Runtimes.service": "api", "Runtimes.gcTime": 3, "Runtimes.gcCount": 4, "Runtimes.gcShare": 0.025},
+        {"Runtimes.service": "shop", "Runtimes.gcTime": 30, "Runtimes.gcCount": 5, "Runtimes.gcShare": 0.25},
+    ]);
+    assert_eq!(load(&server, &[], &query).await, wanted);
+    let pressed = json!({"measures": ["Runtimes.gcTime"], "dimensions": ["Runtimes.service"],
+        "segments": ["Runtimes.gcPressure"], "timeDimensions": time});
+    assert_eq!(load(&server, &[], &pressed).await, json!([{"Runtimes.service": "shop", "Runtimes.gcTime": 30}]));
+}
+
+/// Who asks a database: the only service that sends from the address, else the one that the application is called like; to a
+/// caller only services that he sees.
+#[tokio::test(flavor = "multi_thread")]
+async fn services_behind_database_sessions() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let headers = [("authorization", admin.as_str())];
+    let at = START_S * 1_000_000_000;
+    let span = |(n, (service, key, address)): (usize, (&str, &str, &str))| {
+        let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+        json!({
+            "resource": {"attributes": [attribute("service.name", service), attribute(key, address)]},
+            "scopeSpans": [{"spans": [{"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": "q",
+                "kind": 3, "startTimeUnixNano": at.to_string(), "endTimeUnixNano": (at + 5).to_string()}]}],
+        })
+    };
+    let senders = [
+        ("cart", "host.ip", "10.0.0.1"),
+        ("pay", "k8s.pod.ip", "10.0.0.2"),
+        ("cart", "host.ip", "10.0.0.3"),
+        ("pay", "host.ip", "10.0.0.3"),
+        ("web", "x", "y"),
+    ];
+    let spans: Vec<Value> = senders.into_iter().enumerate().map(span).collect();
+    post(&server, "/insert/opentelemetry/v1/traces", &headers, json!({"resourceSpans": spans})).await;
+    let asking =
+        [("10.0.0.1", "psql"), ("10.0.0.2", "web"), ("10.0.0.3", "psql"), ("10.0.0.3", "web"), ("10.0.0.9", "x")];
+    let mut records = String::new();
+    for (n, (address, application)) in asking.into_iter().enumerate() {
+        let record = json!({"_time": (START_S + 1).to_string(), "_msg": "m", "event_name": "db.server.query_sample",
+            "service.name": "db", "network.peer.address": address, "postgresql.application_name": application,
+            "postgresql.pid": n.to_string()});
+        let _ = writeln!(records, "{record}");
+    }
+    let sent = server.post("/insert/jsonline", &headers, records.into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let query = json!({"dimensions": ["DatabaseSessions.sessionPid", "DatabaseSessions.clientService"],
+        "order": {"DatabaseSessions.sessionPid": "asc"}});
+    let services = |rows: &Value| -> Vec<Value> {
+        let rows = rows.as_array().cloned().unwrap_or_default();
+        rows.iter().map(|row| row["DatabaseSessions.clientService"].clone()).collect()
+    };
+    let all = load(&server, &headers, &query).await;
+    assert_eq!(services(&all), [json!("cart"), json!("pay"), Value::Null, json!("web"), Value::Null]);
+    user(&server, &admin, "ann", "viewer", json!(["db", "cart"])).await;
+    let ann = bearer(&login(&server, "ann", PASSWORD).await);
+    // Of what ann sees, cart alone sends from the third address.
+    let own = load(&server, &[("authorization", ann.as_str())], &query).await;
+    assert_eq!(services(&own), [json!("cart"), Value::Null, json!("cart"), json!("cart"), Value::Null]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -394,9 +394,12 @@ async fn callers_see_their_services() {
     };
     let bank = "api.bank.example.com";
     check(&front, ("Spans", "service", &["count"], json!([["front", "4"]]))).await;
-    // The call of `cart` is not there, since `cart` is not; and it is no call of a stranger either.
+    // The call of `cart` is not there, since `cart` is not.
     check(&front, ("Calls", "calleeService", &["count"], json!([[bank, "1"]]))).await;
-    check(&front, ("ExternalCalls", "host", &["count"], json!([[bank, "1"]]))).await;
+    // The same call to a host of which the caller sees nothing: whether it is one of ours is not told.
+    check(&front, ("ExternalCalls", "host", &["count"], json!([[bank, "1"], ["cart", "1"]]))).await;
+    check(&admin, ("ExternalCalls", "host", &["count"], json!([[bank, "1"], ["stock.example.com", "1"]]))).await;
+    check(&cart, ("ExternalCalls", "host", &["count"], json!([["stock.example.com", "1"]]))).await;
     check(&front, ("Traces", "services", &["count", "spanCountMax"], json!([["front", "1", 4]]))).await;
     check(&front, ("Services", "service", &["count"], json!([["front", "1"]]))).await;
     check(&front, ("Errors", "service", &["count", "errorRate"], json!([["front", "1", 1]]))).await;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::body::{Series, remote_write};
 use quiver_tests::server::{Options, Server};
+use quiver_tests::within::within;
 
 const LIMIT_BYTES: u64 = 512 << 20;
 /// What the process may have at most: its limit and 15 %.
@@ -279,7 +280,7 @@ fn judge(server: &Server, case: &Case, (status, body): &(u16, String)) {
     if *status != 200 {
         assert!(!text.contains("fault of ours"), "{name}: {text}");
     }
-    let peak = server.peak_bytes();
+    let peak = server.peak_held_bytes();
     assert!(peak <= RSS_MAX, "{name}: {} MiB", peak >> 20);
 }
 
@@ -292,7 +293,7 @@ async fn idle(server: &Server, name: &str) {
         if zero("quiver_query_running_count ") && zero("quiver_query_memory_bytes ") {
             return;
         }
-        assert!(began.elapsed() < Duration::from_secs(30), "{name}: it does not end");
+        assert!(began.elapsed() < Duration::from_mins(1), "{name}: it does not end");
         tokio::time::sleep(Duration::from_millis(2)).await;
     }
 }
@@ -324,22 +325,24 @@ async fn survives(cases: Vec<Case>, timeout: &str) {
             let whole = matches!(status, 200 | 400) && case.fate != Fate::Refused;
             assert!(late || whole || status == 422, "four of {}: {status} {text}", case.name);
         }
-        let peak = server.peak_bytes();
+        let peak = server.peak_held_bytes();
         assert!(peak <= RSS_MAX, "four of {}: {} MiB", case.name, peak >> 20);
-        // And one whose client goes.
-        let asking = {
-            let (server, case) = (Arc::clone(&server), Arc::clone(&case));
-            tokio::spawn(async move { ask(&server, &case, 5).await })
-        };
-        tokio::time::sleep(GOES_AFTER).await;
-        let left = server.cpu();
-        asking.abort();
-        idle(&server, case.name).await;
-        let spent = server.cpu().saturating_sub(left);
-        println!("{}: {spent:?} after its client went", case.name);
-        // What ends soon by itself may do so.
+        // And one whose client goes. What ends soon by itself may do so.
         let allowed = if alone <= CPU_REFUSED { CPU_REFUSED } else { CPU_AFTER };
-        assert!(spent <= allowed, "{}: {spent:?} after its client went", case.name);
+        let what = format!("{}: processor time after its client went", case.name);
+        let spent = within(&what, allowed, async || {
+            let asking = {
+                let (server, case) = (Arc::clone(&server), Arc::clone(&case));
+                tokio::spawn(async move { ask(&server, &case, 5).await })
+            };
+            tokio::time::sleep(GOES_AFTER).await;
+            let left = server.cpu();
+            asking.abort();
+            idle(&server, case.name).await;
+            server.cpu().saturating_sub(left)
+        })
+        .await;
+        println!("{what}: {spent:?}");
     }
     let answer = ask(&server, &case("a count", At::Instant, Fate::Answered, "count(m)"), 0).await;
     assert!(answer.1.contains(&format!("\"{SERIES}\"")), "{}", answer.1);
@@ -358,4 +361,46 @@ async fn queries_that_grow_by_their_text() {
 #[tokio::test(flavor = "multi_thread")]
 async fn queries_that_grow_by_time() {
     survives(times(), "4s").await;
+}
+
+/// Series that each have a label of their own: a table of them has a code for each of both.
+const OWN_LABELS: usize = 30_000;
+
+#[tokio::test(flavor = "multi_thread")]
+async fn series_with_labels_of_their_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    for from in (0..OWN_LABELS).step_by(10_000) {
+        let text: String = (from..from + 10_000).map(|i| format!("own{{l{i}=\"x\"}} 1 {T0_MS}\n")).collect();
+        let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], text.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    let time = (T0_MS / 1000).to_string();
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            server.flush().await;
+        }
+        for path in ["series", "labels", "label/l7/values", "query"] {
+            let path = format!("/metrics-api/api/v1/{path}");
+            let params = [("match[]", "own"), ("query", "own"), ("time", &time)];
+            server.forget_peak();
+            for answer in futures::future::join_all((0..4).map(|_| server.get_with(&path, &params))).await {
+                assert!([200, 422, 503].contains(&answer.status), "{path} ({state}): {}", answer.text());
+            }
+            let peak = server.peak_held_bytes();
+            assert!(peak <= RSS_MAX, "four of {path} ({state}): {} MiB", peak >> 20);
+        }
+    }
+    // What asks for no label needs no table of them; pages that the allocator keeps may take a moment.
+    let began = Instant::now();
+    loop {
+        let counted = server.get_with("/metrics-api/api/v1/query", &[("query", "count(own)"), ("time", &time)]).await;
+        if counted.text().contains(&format!("\"{OWN_LABELS}\"")) {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "{}", counted.text());
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    assert_eq!(server.stop(), Some(0));
 }

@@ -1,4 +1,5 @@
-//! Spans of a request that was sent again, since its answer was lost: they count once, wherever the two copies stand.
+//! Spans of a request that was sent again, since its answer was lost: they count once, wherever the two copies stand. Spans
+//! of which other reports come are rows of their own, but call once.
 
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
@@ -103,5 +104,75 @@ async fn spans_that_were_sent_again_count_once() {
     same(&lists(&server).await, &once, "compacted");
     send(&server, &first).await;
     same(&lists(&server).await, &once, "compacted, and live");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Other reports of the caller's and the called sides of some traces: longer, failed, under another name; and a server that
+/// the called one calls, of which the first reports did not know.
+fn changed(traces: std::ops::Range<u64>) -> Vec<u8> {
+    let mut body: Value = serde_json::from_slice(&request(traces)).expect("JSON");
+    let mut spans = body["resourceSpans"].as_array().cloned().unwrap_or_default();
+    spans.retain(|one| one["scopeSpans"][0]["spans"][0]["spanId"] != "0000000000000001");
+    let mut called: Vec<Value> = Vec::new();
+    for one in &mut spans {
+        let mut span = one["scopeSpans"][0]["spans"][0].clone();
+        if span["spanId"] == "0000000000000004" {
+            let mut below = one.clone();
+            below["resource"] = json!({"attributes": attributes(&[("service.name", "store"), ("host.name", "h1")])});
+            let there = &mut below["scopeSpans"][0]["spans"][0];
+            there["spanId"] = "0000000000000005".into();
+            there["parentSpanId"] = "0000000000000004".into();
+            there["kind"] = json!(2);
+            there["attributes"] = json!([]);
+            called.push(below);
+        }
+        let start: i64 = span["startTimeUnixNano"].as_str().and_then(|t| t.parse().ok()).unwrap_or_default();
+        span["endTimeUnixNano"] = (start + 900_000_000).to_string().into();
+        span["status"] = json!({"code": 2, "message": "late"});
+        span["name"] = format!("again {}", span["spanId"]).into();
+        one["scopeSpans"][0]["spans"][0] = span;
+    }
+    spans.extend(called);
+    body["resourceSpans"] = spans.into();
+    body.to_string().into_bytes()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn spans_that_are_described_again_call_once() {
+    let (first, others, again) = (request(0..60), request(60..120), changed(0..40));
+    let once = {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = Server::start(dir.path(), &Options::default()).await;
+        for body in [&first, &others, &again] {
+            send(&server, body).await;
+        }
+        let live = lists(&server).await;
+        server.flush().await;
+        same(&lists(&server).await, &live, "one part");
+        live
+    };
+    let edges = once[0][3]["edges"].as_array().expect("edges");
+    let calls: Vec<String> = edges.iter().map(|e| format!("{}>{} {}", e["source"], e["target"], e["calls"])).collect();
+    assert_eq!(
+        calls,
+        [r#""back">"shop" 80"#, r#""back">"store" 40"#, r#""front">"back" 120"#, r#""user">"front" 120"#]
+    );
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, &first).await;
+    server.flush().await;
+    send(&server, &others).await;
+    send(&server, &again).await;
+    same(&lists(&server).await, &once, "a part, and live");
+    server.flush().await;
+    same(&lists(&server).await, &once, "two parts");
+    // Both reports once more: copies of what stands in either part.
+    send(&server, &first).await;
+    send(&server, &again).await;
+    same(&lists(&server).await, &once, "two parts, and live");
+    server.flush().await;
+    same(&lists(&server).await, &once, "three parts");
+    server.compact().await;
+    same(&lists(&server).await, &once, "compacted");
     assert_eq!(server.stop(), Some(0));
 }

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 async fn get(server: &Server, who: &str, path: &str) -> Answer {
     server.get_as(path, &[("authorization", who)]).await
@@ -19,7 +19,7 @@ fn attributes(pairs: &[(&str, &str)]) -> Value {
 }
 
 /// A trace: `web` calls `cart`, which asks a database; both on one host, `cart` in a pod.
-async fn send(server: &Server, who: &str, now_s: i64) {
+pub(crate) async fn send(server: &Server, who: &str, now_s: i64) {
     let span = |id: u8, parent: &str, kind: u8, more: &[(&str, &str)], failed: bool| {
         json!({"traceId": "0000000000000000000000000000000a", "spanId": format!("{id:016x}"), "parentSpanId": parent,
             "name": "call", "kind": kind, "attributes": attributes(more), "status": {"code": if failed { 2 } else { 0 }},

@@ -43,7 +43,7 @@ async fn days(server: &Server, days: &[i64]) -> (usize, usize, usize) {
 
 /// Waits until as many days are there as should be.
 async fn becomes(server: &Server, of: &[i64], expected: (usize, usize, usize)) {
-    for _ in 0..300 {
+    for _ in 0..600 {
         if days(server, of).await == expected {
             return;
         }

@@ -50,6 +50,14 @@ async fn a_stored_rule_fires_and_outlives_a_restart() {
     let state = server.get(&format!("{}/state", path_of(&rule))).await.json();
     assert_eq!((&state["health"], &state["state"]), (&json!("ok"), &json!("firing")), "{state}");
     let since = state["alerts"][0]["activeAt"].clone();
+    // One that says the same is taken, with a word about it.
+    let alike =
+        json!({"namespace": "other", "group": "g", "alert": "X", "expr": "vector(0) > 1", "labels": {"a": "b"}});
+    for warned in [false, true] {
+        let answer = call(&server, "", "POST", "/rulesapi/rules", &alike).await;
+        assert_eq!((answer.status, answer.headers.contains_key("warning")), (201, warned), "{}", answer.text());
+    }
+    assert_eq!(call(&server, "", "DELETE", "/rulesapi/groups/other/g", &Value::Null).await.status, 204);
     // Another rule of the group leaves this one alone.
     let copy = made(&server, "", &format!("{}/clone", path_of(&rule)), Value::Null).await;
     assert_eq!((&copy["alert"], &copy["enabled"]), (&json!("ShopDown_copy"), &json!(false)), "{copy}");
@@ -169,7 +177,7 @@ async fn rules_of_other_services_are_not_seen() {
     let user = json!({"username": "ann", "password": PASSWORD});
     let user = made(&server, &admin, "/platform-api/rbac/users", user).await;
     let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
-    made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
+    let binding = made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
     let ann = login("ann").await;
 
     let put = call(&server, &admin, "PUT", "/rulesapi/groups/default/g", &json!({"interval": "1s"})).await;
@@ -209,4 +217,17 @@ async fn rules_of_other_services_are_not_seen() {
     until("the administrator's fires", async || state(&open).await["state"] == "firing").await;
     let seen = state(&peek).await;
     assert_eq!((&seen["health"], &seen["state"]), (&json!("ok"), &json!("inactive")), "{seen}");
+    // Nor does it write what is another's by its labels, whatever it says of itself.
+    let forged = json!({"group": "g", "alert": "Forged", "expr": "vector(1)", "service": "cart",
+        "labels": {"service_name": "pay"}});
+    let forged = made(&server, &ann, "/rulesapi/rules", forged).await;
+    until("it was tried", async || state(&forged).await["health"] == "err").await;
+    let alerts = server.get_as("/api/v2/alerts", &auth).await.text();
+    assert!(!alerts.contains("Forged"), "{alerts}");
+    // A right that its editor loses is missed at once, and the rule says so; others go on.
+    let path = format!("/platform-api/rbac/bindings/{}", binding["id"].as_str().expect("an id"));
+    assert_eq!(call(&server, &admin, "DELETE", &path, &Value::Null).await.status, 204);
+    let lost = |state: &Value| state["lastError"].as_str().is_some_and(|e| e.starts_with("FORBIDDEN: the last editor"));
+    until("the right is missed", async || lost(&state(&peek).await)).await;
+    assert_eq!(state(&open).await["health"], "ok");
 }

@@ -50,6 +50,10 @@ async fn silences_obey_the_contract() {
     assert_eq!((&patched.json()["id"], &patched.json()["createdBy"]), (&one["id"], &json!("ann")));
     let stale = call(&server, "PATCH", &own, &[("if-match", "\"1\"")], &patch).await;
     assert_eq!((stale.status, stale.json()["current"]["version"].clone()), (412, json!(2)), "{}", stale.text());
+    for (method, body) in [("PATCH", &patch), ("DELETE", &Value::Null)] {
+        let known = call(&server, method, &own, &[("if-none-match", "W/\"2\"")], body).await;
+        assert_eq!((known.status, known.json()["code"].clone()), (412, json!("VERSION_CONFLICT")), "{method}");
+    }
     let same = call(&server, "PUT", &own, &[], &server.get(&own).await.json()).await;
     assert_eq!((same.status, &same.json()["version"]), (200, &json!(2)), "{}", same.text());
     let wrong = call(&server, "PUT", &own, &[], &json!({"nmae": 1, "version": 99, "endsAt": "soon"})).await;
@@ -136,6 +140,9 @@ async fn many_silences() {
     let gone = call(&server, "POST", &format!("{PATH}/bulk-delete"), &[], &json!({"ids": [id, "no"]})).await.json();
     assert_eq!((gone["deleted"].clone(), gone["failed"][0]["code"].clone()), (json!([id]), json!("NOT_FOUND")));
     assert_eq!(call(&server, "DELETE", PATH, &[], &Value::Null).await.status, 400);
+    let misspelt = json!({"ids": [id], "fliter": "x"});
+    let misspelt = call(&server, "POST", &format!("{PATH}/bulk-delete"), &[], &misspelt).await;
+    assert_eq!((misspelt.status, &misspelt.json()["errors"][0]["field"]), (422, &json!("/fliter")));
     let empty = call(&server, "POST", &format!("{PATH}/bulk-delete"), &[], &json!({"ids": []})).await;
     assert_eq!(empty.status, 422, "{}", empty.text());
     // What a body lacks ends, among those that a filter names.

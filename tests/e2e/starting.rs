@@ -1,8 +1,11 @@
 //! What is answered while the log is being replayed.
 
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use quiver_tests::server::{Options, Server};
+use quiver_tests::hold::Hold;
+use quiver_tests::server::{Options, Server, command};
+use quiver_tests::within::within;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn the_start_can_be_watched() {
@@ -11,7 +14,8 @@ async fn the_start_can_be_watched() {
     let rows = "{\"_msg\":\"a row of some length, so that there is something to replay\"}\n".repeat(2000);
     assert_eq!(server.post("/insert/jsonline", &[], rows.into_bytes()).await.status, 200);
     server.kill();
-    let options = Options::default().env("QUIVER_FAILPOINT", "replay.after-segment=sleep:3000");
+    let hold = Hold::default();
+    let options = Options::default().env("QUIVER_FAILPOINT", hold.at("replay.after-segment"));
     let server = Server::spawn(dir.path(), &options).expect("it says where it listens");
     let began = Instant::now();
     let seen = loop {
@@ -21,7 +25,7 @@ async fn the_start_can_be_watched() {
         if ready.text().contains("replaying the log") {
             break ready.text();
         }
-        assert!(began.elapsed() < Duration::from_secs(20), "{}", ready.text());
+        assert!(began.elapsed() < Duration::from_mins(1), "{}", ready.text());
     };
     assert!(seen.contains(" of ") && seen.contains("KiB"), "{seen}");
     assert_eq!(server.get("/health/live").await.status, 200);
@@ -36,10 +40,53 @@ async fn the_start_can_be_watched() {
     for path in ["/metrics-api/api/v1/query?query=1", "/admin/queries", "/logs-api/select/logsql/query?query=*"] {
         assert_eq!(server.get(path).await.status, 503, "{path}");
     }
+    hold.release();
     let began = Instant::now();
     while server.get("/health/ready").await.status != 200 {
-        assert!(began.elapsed() < Duration::from_secs(60), "the replay does not end");
+        assert!(began.elapsed() < Duration::from_mins(1), "the replay does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(server.stop(), Some(0));
+}
+
+/// A start ends when it is asked to: in order while the log is replayed, and not in order where it hangs.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_start_ends_when_it_is_asked_to() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    assert_eq!(server.post("/insert/jsonline", &[], b"{\"_msg\":\"a row\"}\n".to_vec()).await.status, 200);
+    server.kill();
+    for (point, code) in [("replay.after-segment", 0), ("replay.begin", 128 + 15)] {
+        within(&format!("{point}: an end with code {code}"), Duration::from_secs(20), async || {
+            let hold = Hold::default();
+            let options = Options::default().env("QUIVER_FAILPOINT", hold.at(point));
+            let server = Server::spawn(dir.path(), &options).expect("it says where it listens");
+            hold.reached().await;
+            let began = Instant::now();
+            // What has not ended in order after some seconds counts as hanging, also on a machine that stood still.
+            if server.stop() == Some(code) { began.elapsed() } else { Duration::MAX }
+        })
+        .await;
+    }
+}
+
+/// Address spaces in which threads cannot be had: a start says so and ends, or ends when it is asked to.
+#[test]
+fn a_start_without_room_for_threads_ends() {
+    for kib in (200_000..=320_000).step_by(20_000) {
+        let dir = tempfile::tempdir().expect("a folder");
+        let options = Options::default().limits(&format!("-v {kib}")).log_to(&dir.path().join("log"));
+        let mut child = command(dir.path(), &options).stdout(Stdio::null()).spawn().expect("the shell runs");
+        std::thread::sleep(Duration::from_millis(500));
+        let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
+        let began = Instant::now();
+        while child.try_wait().expect("ours to wait for").is_none() {
+            if began.elapsed() > Duration::from_mins(1) {
+                let _ = child.kill();
+                let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
+                panic!("with {kib} KiB it does not end:\n{log}");
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
 }

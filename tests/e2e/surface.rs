@@ -255,6 +255,10 @@ async fn paths_and_headers() {
         let answer = send("GET", &format!("/metrics-api/-/{path}"), &[]).await;
         assert_eq!(answer.status(), 200);
         assert_eq!(answer.text().await.expect("a text"), text);
+        // Clients of Alertmanager look for it at the root.
+        let answer = send("GET", &format!("/-/{path}"), &[]).await;
+        assert_eq!(answer.status(), 200);
+        assert_eq!(answer.text().await.expect("a text"), "OK\n");
     }
 }
 

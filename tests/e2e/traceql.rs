@@ -2,6 +2,7 @@
 //! finds. What the scan is asked for and what whole traces decide must agree.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use quiver_ingest::traces::{TraceContext, otlp};
 use quiver_tests::server::{Options, Server};
@@ -115,7 +116,7 @@ fn query(rng: &mut StdRng) -> String {
         text = format!("({text}) {relation} {{ {} }}", expression(rng, 1));
     }
     if rng.random_bool(0.2) {
-        text += &format!(" | count() {} {}", pick(rng, &["=", ">", "<"]), rng.random_range(0..4));
+        let _ = write!(text, " | count() {} {}", pick(rng, &["=", ">", "<"]), rng.random_range(0..4));
     }
     text
 }
@@ -234,6 +235,7 @@ async fn numbers_of_whole_traces() {
             &[("rootServiceName=shop", 3.0), ("rootServiceName=worker", 1.0)],
         )
         .await;
+        check("{} | count_over_time() by (rootServiceName) > 1", &[("rootServiceName=shop", 3.0)]).await;
         check("{ rootName = `buy` && status = error } | count_over_time()", &[("__name__=count_over_time", 2.0)]).await;
         check(
             "{ nestedSetParent < 0 } >> { status = error } | count_over_time() by (name)",
@@ -245,6 +247,24 @@ async fn numbers_of_whole_traces() {
             &[("__name__=max_over_time", 0.5)],
         )
         .await;
+        check(
+            "{} | max_over_time(trace:duration) by (resource.service.name)",
+            &[
+                ("resource.service.name=shop", 0.5),
+                ("resource.service.name=bank", 0.5),
+                ("resource.service.name=worker", 0.1),
+            ],
+        )
+        .await;
+        check("{} | sum_over_time(span:childCount)", &[("__name__=sum_over_time", 2.0)]).await;
+        check(
+            "{ status = error } | count_over_time() by (duration)",
+            &[("duration=300ms", 1.0), ("duration=200ms", 1.0)],
+        )
+        .await;
+        let by_root = "{} | count_over_time() by (rootServiceName)";
+        check(&format!("{by_root} | topk(5) | bottomk(1)"), &[("rootServiceName=worker", 1.0)]).await;
+        check(&format!("{by_root} | topk(5) > 1"), &[("rootServiceName=shop", 3.0)]).await;
         let compared = numbers(&server, "{} | compare({ status = error })").await;
         for (key, number) in [
             ("__meta_type=selection resource.service.name=shop", 1.0),
@@ -302,6 +322,54 @@ async fn groups_are_sets_of_spans() {
     let place = |key: &str, value: &str| json!({"key": key, "value": {"intValue": value}});
     let charge = json!([place("nestedSetParent", "2"), place("nestedSetLeft", "3")]);
     assert_eq!(sets[0]["spans"][0]["attributes"], charge, "{answer}");
+    // How many spans of a set are told: with 0 as many as without.
+    for (most, told) in [("1", [1, 1]), ("0", [1, 2])] {
+        let params = [("q", query), ("start", &start), ("end", &end), ("spss", most)];
+        let answer = server.get_with("/tempo/api/search", &params).await.json();
+        let spans = |n: usize| answer["traces"][0]["spanSets"][n]["spans"].as_array().map_or(0, Vec::len);
+        assert_eq!([spans(0), spans(1)], told, "{most}: {answer}");
+    }
+}
+
+/// Without TraceQL: values of tags are parts of texts, some tags are of the span or of its root, durations of the trace.
+#[tokio::test(flavor = "multi_thread")]
+async fn traces_are_found_by_tags() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let body = two_traces().to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    let (start, end) = ((NOON / 1_000_000_000 - 5).to_string(), (NOON / 1_000_000_000 + 5).to_string());
+    let found = async |asked: &[(&str, &str)]| -> Vec<String> {
+        let mut params = vec![("start", start.as_str()), ("end", end.as_str())];
+        params.extend_from_slice(asked);
+        let answer = server.get_with("/tempo/api/search", &params).await;
+        assert_eq!(answer.status, 200, "{asked:?}: {}", answer.text());
+        let roots = answer.json()["traces"].as_array().cloned().unwrap_or_default();
+        let mut names: Vec<String> =
+            roots.iter().filter_map(|t| t["rootTraceName"].as_str().map(str::to_owned)).collect();
+        names.sort();
+        names
+    };
+    let cases: [(&[(&str, &str)], &[&str]); 12] = [
+        (&[("tags", "service.name=ban")], &["buy"]),
+        (&[("tags", "service.name=nobody")], &[]),
+        (&[("tags", "name=charge service.name=bank")], &["buy"]),
+        (&[("tags", "name=charge service.name=shop")], &[]),
+        (&[("tags", "route=\"/swe\"")], &["sweep"]),
+        (&[("tags", "status.code=error")], &["buy"]),
+        (&[("tags", "root.name=uy")], &["buy"]),
+        (&[("tags", "root.service.name=work")], &["sweep"]),
+        (&[("minDuration", "400ms")], &["buy"]),
+        // The trace, not a span of it.
+        (&[("tags", "name=charge"), ("minDuration", "400ms")], &["buy"]),
+        (&[("maxDuration", "250ms")], &["sweep"]),
+        (&[("minDuration", "100ms"), ("maxDuration", "500ms")], &["buy", "sweep"]),
+    ];
+    for (asked, expected) in cases {
+        assert_eq!(found(asked).await, expected, "{asked:?}");
+    }
+    let both = [("q", "{}"), ("tags", "root.name=x"), ("start", &start), ("end", &end)];
+    assert_eq!(server.get_with("/tempo/api/search", &both).await.status, 400);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -341,6 +409,40 @@ async fn values_have_their_types() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn names_of_events_are_completed() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let span = |n: usize, events: &[&str]| {
+        let at = NOON.to_string();
+        let event = |name: &&str| json!({"timeUnixNano": at, "name": name});
+        json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "name": format!("s{n}"),
+            "startTimeUnixNano": at, "endTimeUnixNano": at, "events": events.iter().map(event).collect::<Vec<_>>()})
+    };
+    let spans = [span(0, &["retry", "retry", "exception"]), span(1, &["retry"]), span(2, &[])];
+    let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string().into_bytes();
+    server.post("/v1/traces", &[("content-type", "application/json")], body).await;
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            server.flush().await;
+        }
+        let answer = server.get("/tempo/api/v2/search/tag/event:name/values").await.json();
+        let row = |name: &str| json!({"type": "string", "value": name});
+        assert_eq!(answer["tagValues"], json!([row("retry"), row("exception")]), "{state}");
+        let answer = server.get("/tempo/api/search/tag/event:name/values").await.json();
+        assert_eq!(answer["tagValues"], json!(["exception", "retry"]), "{state}");
+        // Typed values are those of a name that TraceQL has.
+        let bare = server.get("/tempo/api/v2/search/tag/name.of.key/values").await;
+        let text = "please provide a valid tagName: tag name is not valid intrinsic or scoped attribute: name.of.key";
+        assert_eq!((bare.status, bare.text().trim_end()), (400, text), "{state}");
+        assert_eq!(server.get("/tempo/api/v2/search/tag/.name.of.key/values").await.status, 200, "{state}");
+        assert_eq!(server.get("/tempo/api/search/tag/name.of.key/values").await.status, 200, "{state}");
+        let of_one = "/tempo/api/v2/search/tag/event:name/values?q=%7B%20name%3D%22s1%22%20%7D";
+        let answer = server.get(of_one).await.json();
+        assert_eq!(answer["tagValues"], json!([row("retry")]), "{state}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn windows_and_durations_as_clients_write_them() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
@@ -359,6 +461,17 @@ async fn windows_and_durations_as_clients_write_them() {
         let count = answer.json()["series"][0]["value"].as_f64().unwrap_or_default();
         assert_eq!(count as u64, expected, "{window}: {}", answer.text());
     }
+    // What is worked out of two queries, and the same as protobuf.
+    let window = format!("start={}&end={}", second - 9, second + 9);
+    let half = "q=(%7B%7D%7Ccount_over_time())*2/(%7B%7D%7Ccount_over_time())";
+    let path = format!("/tempo/api/metrics/query?{half}&{window}");
+    let answer = server.get(&path).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    assert_eq!(answer.json()["series"][0]["value"].as_f64(), Some(2.0), "{}", answer.text());
+    let message = server.get_as(&path, &[("accept", "application/protobuf")]).await;
+    assert_eq!(message.headers["content-type"], "application/protobuf");
+    // Field 2 of the series, the double 2, and no figures.
+    assert!(message.body.ends_with(&[17, 0, 0, 0, 0, 0, 0, 0, 0x40, 18, 0]), "{:?}", message.body);
     let answer = server.get(&format!("/tempo/api/metrics/query?{query}&since=5")).await;
     assert_eq!(answer.status, 400, "{}", answer.text());
     let ends = format!("start={}&end={}", NOON / 1000 - 9, NOON / 1000 + 9);
@@ -368,5 +481,47 @@ async fn windows_and_durations_as_clients_write_them() {
             let answer = server.get(&path).await;
             assert_eq!(answer.status, status, "{path}: {}", answer.text());
         }
+    }
+    // Names and values beside a query that is being typed.
+    let asked = [("q", "{ resource.service.name = `bank` && .x = ")];
+    let known = server.get_with("/tempo/api/v2/search/tag/span.route/values", &asked).await.json();
+    assert_eq!(known["tagValues"], json!([{"type": "string", "value": "/charge"}]), "{known}");
+    for (query, expected) in [
+        ("{ name = `buy` && status = }", json!([{"name": "span", "tags": ["route"]}])),
+        ("{ name = `none` && status = error }", json!([])),
+    ] {
+        let asked = [("q", query), ("scope", "span")];
+        let known = server.get_with("/tempo/api/v2/search/tags", &asked).await.json();
+        assert_eq!(known["scopes"], expected, "{query}: {known}");
+    }
+    let none = server.get("/api/v3/traces?query.serviceName=nobody").await;
+    assert_eq!((none.status, &none.json()["error"]["message"]), (404, &json!("No traces found")));
+    for refused in [
+        "/api/operations",
+        "/api/v3/traces?query.filter=%7B%7D",
+        "/api/v2/traces?lookback=0",
+        "/api/v2/traces?endTs=0",
+        "/api/v2/traces?minDuration=2&maxDuration=1",
+        "/api/v2/dependencies?endTs=1700000000000&lookback=0",
+        "/tempo/api/search?minDuration=2s&maxDuration=1s",
+    ] {
+        let answer = server.get(refused).await;
+        assert_eq!(answer.status, 400, "{refused}: {}", answer.text());
+    }
+    // In the words of Tempo.
+    for (asked, text) in [
+        ("limit=0", "invalid limit: must be a positive number"),
+        ("limit=x", "invalid limit: strconv.ParseUint: parsing \"x\": invalid syntax"),
+        ("start=9&end=5", "http parameter start must be before end. received start=9 end=5"),
+        ("start=9&end=9", "http parameter start must be before end. received start=9 end=9"),
+        ("start=1795179228000", "invalid start: strconv.ParseUint: parsing \"1795179228000\": value out of range"),
+        ("minDuration=x", "invalid minDuration: time: invalid duration \"x\""),
+        ("maxDuration=100", "invalid maxDuration: time: missing unit in duration \"100\""),
+        ("minDuration=2s&maxDuration=1s", "invalid maxDuration: must be greater than minDuration"),
+        ("q=%7B%7D&tags=a%3Db", "invalid request: can't specify tags and q in the same query"),
+        ("tags=a%3Db%20a%3Dc", "invalid tags: tag a has been set twice"),
+    ] {
+        let answer = server.get(&format!("/tempo/api/search?{asked}")).await;
+        assert_eq!((answer.status, answer.text().trim_end()), (400, text), "{asked}");
     }
 }

@@ -149,7 +149,7 @@ async fn pages(server: &Server) {
         let answer = server.get_with("/traces", &params).await.json();
         seen.extend(answer["data"].as_array().expect("rows").iter().map(|r| r["traceId"].to_string()));
         match answer["meta"]["nextCursor"].as_str() {
-            Some(next) => cursor = next.to_owned(),
+            Some(next) => next.clone_into(&mut cursor),
             None => break,
         }
     }
@@ -235,16 +235,39 @@ async fn rates_of_services() {
 #[tokio::test(flavor = "multi_thread")]
 async fn zipkin_has_a_port_if_asked() {
     let dir = tempfile::tempdir().expect("a folder");
-    let free = std::net::TcpListener::bind("127.0.0.1:0").expect("a port").local_addr().expect("an address");
-    let _server = Server::start(dir.path(), &Options::default().env("QUIVER_TRACES__ZIPKIN_LISTEN", free)).await;
+    let options = Options::default().env("QUIVER_TRACES__ZIPKIN_LISTEN", "127.0.0.1:0");
+    let server = Server::start(dir.path(), &options).await;
+    let own = &server.zipkin;
     let http = reqwest::Client::new();
     let body =
         r#"[{"traceId":"a","id":"1","name":"n","timestamp":1772366400000000,"localEndpoint":{"serviceName":"z"}}]"#;
-    let post = http.post(format!("http://{free}/api/v2/spans")).header("content-type", "application/json").body(body);
+    let post = http.post(format!("http://{own}/api/v2/spans")).header("content-type", "application/json").body(body);
     assert_eq!(post.send().await.expect("an answer").status(), 202);
-    let names = http.get(format!("http://{free}/api/v2/services")).send().await.expect("an answer");
+    let names = http.get(format!("http://{own}/api/v2/services")).send().await.expect("an answer");
     assert_eq!(names.text().await.expect("a body"), r#"["z"]"#);
-    assert_eq!(http.get(format!("http://{free}/metrics")).send().await.expect("an answer").status(), 404);
+    assert_eq!(http.get(format!("http://{own}/metrics")).send().await.expect("an answer").status(), 404);
+}
+
+/// Lists in Zipkin's form hold what its own server would: no names that are none, and failed calls where there are any.
+#[tokio::test(flavor = "multi_thread")]
+async fn zipkin_lists() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let mut nameless = span((1, 2, 1), "back", 2, NOON, &[]);
+    nameless["scopeSpans"][0]["spans"][0]["name"] = "".into();
+    let mut failed = span((2, 2, 1), "store", 2, NOON, &[]);
+    failed["scopeSpans"][0]["spans"][0]["status"] = json!({"code": 2});
+    let named = span((1, 3, 2), "back", 1, NOON, &[]);
+    let callers = [span((1, 1, 0), "front", 3, NOON, &[]), span((2, 1, 0), "front", 3, NOON, &[])];
+    send(&server, [nameless, failed, named].into_iter().chain(callers).collect()).await;
+    assert_eq!(server.get("/api/v2/spans?serviceName=back").await.json(), json!(["op 3"]));
+    let end = (NOON / 1_000_000 + 1000).to_string();
+    let links = server.get(&format!("/api/v2/dependencies?endTs={end}&lookback=10000")).await.json();
+    let expected = json!([
+        {"parent": "front", "child": "back", "callCount": 1},
+        {"parent": "front", "child": "store", "callCount": 1, "errorCount": 1},
+    ]);
+    assert_eq!(links, expected);
 }
 
 /// What was received last holds, wherever the reports lie, also when it is what was received first.

@@ -3,6 +3,7 @@
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
@@ -21,7 +22,7 @@ async fn fill(server: &Server, admin: &str, service: &str, word: &str) {
     for n in 0..50_i64 {
         let message = format!("says {word} {n}");
         let row = json!({"_time": (AT + n).to_string(), "_msg": message, "service.name": service, word: word});
-        rows += &format!("{row}\n");
+        let _ = writeln!(rows, "{row}");
         let id = format!("{:032x}", n * 2 + 1 + i64::from(service == HIDDEN));
         spans.push(json!({"traceId": id, "spanId": id[16..], "kind": 2, "name": word,
             "startTimeUnixNano": format!("{}000000000", AT + n), "endTimeUnixNano": format!("{}500000000", AT + n),

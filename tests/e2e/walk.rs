@@ -78,7 +78,7 @@ fn asked(template: &str, ids: &BTreeMap<&'static str, String>) -> String {
             Some(_) if template.contains("tag") => format!("tag_{HIDDEN}"),
             Some(_) => of_family.unwrap_or("service.name").to_owned(),
         };
-        path += &format!("/{part}");
+        path.extend(["/", part.as_str()]);
     }
     let (from, to) = (AT - 600, AT + 600);
     let all = "%7B__name__%3D~%22.%2B%22%7D";
@@ -111,7 +111,7 @@ async fn send(server: &Server, who: Option<&str>, method: &str, path: &str) -> A
 
 /// Answers without a token: what is public (`identity-and-access` 1.4).
 fn is_public(path: &str) -> bool {
-    ["/health", "/realms/", "/metrics-api/-/", "/rulesapi/swagger"].iter().any(|p| path.starts_with(p))
+    ["/health", "/-/", "/realms/", "/metrics-api/-/", "/rulesapi/swagger"].iter().any(|p| path.starts_with(p))
         || ["/", "/insert/ready", "/logs-api/insert/ready", "/logs-api/health", "/metrics"].contains(&path)
         || path == "/platform-api/rbac/me/password"
 }
@@ -205,7 +205,7 @@ const OF_THE_ANSWER: [&str; 14] = [
 fn clean(value: &mut Value) {
     match value {
         Value::Object(map) => {
-            OF_THE_ANSWER.iter().for_each(|name| drop(map.remove(*name)));
+            map.retain(|name, _| !OF_THE_ANSWER.contains(&name.as_str()));
             map.values_mut().for_each(clean);
         }
         Value::Array(items) => {
@@ -217,7 +217,7 @@ fn clean(value: &mut Value) {
             let is_id = text.len() == 36 && [at(8), at(13), at(18), at(23)] == [Some(b'-'); 4] && at(14) == Some(b'7');
             let is_time = text.starts_with("20") && at(10) == Some(b'T');
             if (is_id && !text.starts_with("00000000")) || (is_time && !text.starts_with("2026-03-01T")) {
-                *text = "OWN".to_owned();
+                "OWN".clone_into(text);
             }
         }
         _ => {}

@@ -10,6 +10,7 @@ use quiver::wiring;
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions};
 use quiver_query::{Limits, QueryContext};
+use quiver_tests::within::within_here;
 use quiver_types::metrics::HistogramSample;
 use quiver_types::{Access, ErrorKind, Histogram, LabelSet, MetricsBatch, Millis, Span, SystemClock, stale_nan};
 use rand::RngExt;
@@ -114,20 +115,22 @@ fn queries() {
     let app = runtime.block_on(world(dir.path()));
     let (mut answered, mut refused, mut limited) = (0, 0, 0);
     let check = |case: &Case| {
-        match runtime.block_on(ask(&app, case)) {
-            Ok(()) => answered += 1,
-            Err(e) => match e.kind() {
-                ErrorKind::Invalid | ErrorKind::Execution => refused += 1,
-                ErrorKind::LimitExceeded | ErrorKind::Timeout => limited += 1,
-                kind => panic!("{kind:?}: {e}"),
-            },
-        }
         // Who does not look at its time would be given up by its caller, and go on.
-        let began = Instant::now();
-        while app.engine.used().running.load(Relaxed) > 0 {
-            assert!(began.elapsed() < LINGER, "it goes on though nobody waits for it");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        within_here("it goes on though nobody waits for it", LINGER, || {
+            match runtime.block_on(ask(&app, case)) {
+                Ok(()) => answered += 1,
+                Err(e) => match e.kind() {
+                    ErrorKind::Invalid | ErrorKind::Execution => refused += 1,
+                    ErrorKind::LimitExceeded | ErrorKind::Timeout => limited += 1,
+                    kind => panic!("{kind:?}: {e}"),
+                },
+            }
+            let began = Instant::now();
+            while app.engine.used().running.load(Relaxed) > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            began.elapsed()
+        });
     };
     // Queries run on other threads and have limits of their own.
     let target = Target { name: "evaluation", make, size: |case: &Case| case.text.len(), bytes_max: |_| u64::MAX };

@@ -7,6 +7,7 @@ use quiver_promql::functions::{FUNCTIONS, FunctionDef};
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::fmt::Write as _;
 
 /// What texts are broken with.
 const PARTS: &[&str] = &[
@@ -128,10 +129,10 @@ fn modifiers(random: &mut StdRng) -> String {
         let duration = duration(random, 1);
         // What begins with a parenthesis goes on with the operators after it.
         let sign = if duration.starts_with('(') || random.random_bool(0.3) { "-" } else { "" };
-        text += &format!(" offset {sign}{duration}");
+        let _ = write!(text, " offset {sign}{duration}");
     }
     if random.random_bool(0.15) {
-        text += &format!(" @ {}", pick(random, &["1700000000", "start()", "end()", "1.5", "-5"]));
+        let _ = write!(text, " @ {}", pick(random, &["1700000000", "start()", "end()", "1.5", "-5"]));
     }
     text
 }
@@ -219,11 +220,11 @@ fn matching(random: &mut StdRng, set: bool) -> String {
     }
     let mut text = format!("{}({}) ", pick(random, &["on", "ignoring"]), label(random));
     if !set && random.random_bool(0.4) {
-        text += &format!("{}({}) ", pick(random, &["group_left", "group_right"]), pick(random, &["", "zone"]));
+        let _ = write!(text, "{}({}) ", pick(random, &["group_left", "group_right"]), pick(random, &["", "zone"]));
     }
     if !set && random.random_bool(0.1) {
-        text +=
-            &format!("{}({}) ", pick(random, &["fill", "fill_left", "fill_right"]), pick(random, &["0", "-1", "NaN"]));
+        let (how, value) = (pick(random, &["fill", "fill_left", "fill_right"]), pick(random, &["0", "-1", "NaN"]));
+        let _ = write!(text, "{how}({value}) ");
     }
     text
 }

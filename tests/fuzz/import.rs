@@ -1,6 +1,7 @@
 //! Text import: valid lines decode to exactly what they hold, bad ones are skipped and counted, and where the body is
 //! cut into pieces changes nothing, compressed or not.
 
+use std::fmt::Write as _;
 use std::io::{BufReader, Read, Write};
 
 use quiver_ingest::exposition::{ExpositionDecoder, ExpositionOptions};
@@ -45,7 +46,7 @@ fn line(random: &mut StdRng, open_metrics: bool, out: &mut String) -> Sample {
         for label in &LABELS[..count] {
             let value = *VALUES.choose(random).expect("values");
             labels.push((label, value));
-            out.push_str(&format!("{label}=\"{}\",", escaped(value)));
+            let _ = write!(out, "{label}=\"{}\",", escaped(value));
         }
         if random.random_bool(0.5) {
             out.pop();
@@ -55,7 +56,7 @@ fn line(random: &mut StdRng, open_metrics: bool, out: &mut String) -> Sample {
     let value = *NUMBERS.choose(random).expect("numbers");
     let ms = random.random_range(0..2_000_000_000_000_i64);
     let time = if open_metrics { format!("{}.{:03}", ms / 1000, ms % 1000) } else { ms.to_string() };
-    out.push_str(&format!(" {value} {time}"));
+    let _ = write!(out, " {value} {time}");
     if open_metrics && random.random_bool(0.2) {
         out.push_str(" # {trace_id=\"abc\"} 0.5");
     }

@@ -4,6 +4,7 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::fmt::Write as _;
 
 /// Fields of rows, and one that no row has.
 pub(crate) const FIELDS: [&str; 10] = ["_msg", "a", "a.b", "app", "n", "dur", "ip", "list", "obj", "no_such"];
@@ -261,13 +262,20 @@ pub(crate) fn query(random: &mut StdRng) -> String {
     let mut text = filter(random, 2);
     // Before anything changes the fields that make the order total.
     match random.random_range(0..6) {
-        0 => text.push_str(&format!(
-            " | sort by (_time{}, n) limit {}",
-            pick(&["", " desc"], random),
-            random.random_range(1..40)
-        )),
-        1 => text.push_str(&format!(" | sort by ({} desc, n) offset 2 limit 9", name(random))),
-        2 => text.push_str(&format!(" | last 2 by ({}, n) partition by (app)", name(random))),
+        0 => {
+            let _ = write!(
+                text,
+                " | sort by (_time{}, n) limit {}",
+                pick(&["", " desc"], random),
+                random.random_range(1..40)
+            );
+        }
+        1 => {
+            let _ = write!(text, " | sort by ({} desc, n) offset 2 limit 9", name(random));
+        }
+        2 => {
+            let _ = write!(text, " | last 2 by ({}, n) partition by (app)", name(random));
+        }
         _ => {}
     }
     for _ in 0..random.random_range(0..4) {

@@ -56,7 +56,9 @@ pub(crate) fn message(number: u64, fields: Vec<Field>) -> Field {
 /// Makes a packed field of varints.
 pub(crate) fn packed(number: u64, values: &[u64]) -> Field {
     let mut bytes = Vec::new();
-    values.iter().for_each(|v| varint(&mut bytes, *v));
+    for v in values {
+        varint(&mut bytes, *v);
+    }
     Field { number, value: Value::Bytes(bytes) }
 }
 

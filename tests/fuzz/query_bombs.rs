@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use quiver_api::AppState;
 use quiver_promql::{PromqlError, QueryOptions};
 use quiver_query::{Limits, QueryContext};
+use quiver_tests::within::within_here;
 use quiver_types::{Access, ErrorKind, Millis};
 use rand::RngExt;
 use rand::rngs::StdRng;
@@ -132,19 +133,21 @@ fn run() {
     let check = |bomb: &Bomb| {
         let before = held();
         peak.store(before, Relaxed);
-        match runtime.block_on(ask(&app, bomb)) {
-            Ok(()) => answered += 1,
-            Err(e) => match e.kind() {
-                ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded => refused += 1,
-                ErrorKind::Timeout => late += 1,
-                kind => panic!("{kind:?}: {e}"),
-            },
-        }
-        let began = Instant::now();
-        while app.engine.used().running.load(Relaxed) > 0 {
-            assert!(began.elapsed() < LINGER, "it goes on though nobody waits for it");
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        within_here("it goes on though nobody waits for it", LINGER, || {
+            match runtime.block_on(ask(&app, bomb)) {
+                Ok(()) => answered += 1,
+                Err(e) => match e.kind() {
+                    ErrorKind::Invalid | ErrorKind::Execution | ErrorKind::LimitExceeded => refused += 1,
+                    ErrorKind::Timeout => late += 1,
+                    kind => panic!("{kind:?}: {e}"),
+                },
+            }
+            let began = Instant::now();
+            while app.engine.used().running.load(Relaxed) > 0 {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+            began.elapsed()
+        });
         let most = peak.load(Relaxed).saturating_sub(before);
         assert!(most <= HELD_MAX, "{} MiB held", most >> 20);
     };

@@ -30,7 +30,7 @@ enum Case {
 fn id(number: u64, len: usize, low: u8) -> (Field, String) {
     let mut bytes = vec![0x41; len];
     bytes[len - 1] = 0x41 + low;
-    let hex = bytes.iter().map(|b| format!("{b:02x}")).collect();
+    let hex = quiver_types::hex(&bytes);
     (text(number, std::str::from_utf8(&bytes).expect("ASCII")), hex)
 }
 

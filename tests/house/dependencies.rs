@@ -82,8 +82,8 @@ fn every_dependency_is_used() {
     let manifests: Vec<String> = files().into_iter().filter(|p| p.ends_with("/Cargo.toml")).map(|p| read(&p)).collect();
     let name = |line: &str| line.split(['=', '.', ' ']).next().unwrap_or_default().to_owned();
     let unused = section(&root_manifest, "workspace.dependencies").map(name).filter(|name| {
-        let line = format!("{name}.workspace");
-        !manifests.iter().any(|m| m.lines().any(|l| l.starts_with(&line)))
+        let lines = [format!("{name}.workspace"), format!("{name} = {{ workspace = true")];
+        !manifests.iter().any(|m| m.lines().any(|l| lines.iter().any(|line| l.starts_with(line))))
     });
     none("dependencies of the root that no crate uses", &unused.collect::<Vec<_>>());
 }

@@ -133,9 +133,9 @@ fn metrics(exposition: &str) -> BTreeMap<String, (String, String, Vec<String>)> 
     let mut found: BTreeMap<String, (String, String, Vec<String>)> = BTreeMap::new();
     for line in exposition.lines() {
         if let Some((name, help)) = line.strip_prefix("# HELP ").and_then(|l| l.split_once(' ')) {
-            found.entry(name.to_owned()).or_default().1 = help.to_owned();
+            help.clone_into(&mut found.entry(name.to_owned()).or_default().1);
         } else if let Some((name, kind)) = line.strip_prefix("# TYPE ").and_then(|l| l.split_once(' ')) {
-            found.entry(name.to_owned()).or_default().0 = kind.to_owned();
+            kind.clone_into(&mut found.entry(name.to_owned()).or_default().0);
         } else if let Some((name, labels)) = line.split_once('{') {
             let labels = labels.split('}').next().unwrap_or_default();
             let names = labels.split(',').filter_map(|l| l.split_once('=')).map(|(n, _)| n.to_owned());

@@ -11,7 +11,7 @@ use crate::sources::{none, root};
 const LAYERS: &[&[&str]] = &[
     &["quiver-types", "quiver-database", "quiver-testpg"],
     &["quiver-ingest", "quiver-store", "quiver-query", "quiver-config", "quiver-auth", "quiver-alerting"],
-    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap", "quiver-alertd"],
+    &["quiver-promql", "quiver-logsql", "quiver-traces", "quiver-sql", "quiver-olap", "quiver-alertd", "quiver-codec"],
     &["quiver-api"],
     &["quiver"],
     &["quiver-tests", "quiver-benches"],
@@ -36,6 +36,7 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-config", "axum", "only the API knows HTTP"),
     ("quiver-auth", "datafusion", "accounts know no engine"),
     ("quiver-auth", "axum", "only the API knows HTTP"),
+    ("quiver-store", "datafusion", "the store describes its scans in `types::scan`; the engine runs them"),
     ("quiver-store", "axum", "only the API knows HTTP"),
     ("quiver-query", "axum", "only the API knows HTTP"),
     ("quiver-promql", "axum", "only the API knows HTTP"),
@@ -47,6 +48,8 @@ const FORBIDDEN: &[(&str, &str, &str)] = &[
     ("quiver-traces", "axum", "only the API knows HTTP"),
     ("quiver-olap", "quiver-store", "languages meet the store in traits, wired by the binary"),
     ("quiver-olap", "axum", "only the API knows HTTP"),
+    ("quiver-codec", "quiver-store", "plans are written by whoever has nodes, wired by the binary"),
+    ("quiver-query", "datafusion-proto", "who does not write plans does not build it"),
 ];
 
 fn packages() -> BTreeMap<String, Package> {

@@ -1,21 +1,25 @@
 //! A plan is data (ARCHITECTURE.md, Read path): nodes keep nothing between runs, and what the parts of a run share is handed
 //! to them with the task (`types::RunShared`).
 
-use crate::sources::{none, sources};
+use std::collections::BTreeSet;
+
+use crate::sources::{Source, none, sources};
 
 /// Where nodes of plans are defined.
 const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
     "engine/query/src/grouping/node.rs",
     "engine/query/src/index.rs",
+    "engine/query/src/leaf/node.rs",
     "engine/query/src/operator.rs",
+    "engine/query/src/tables/at_once.rs",
     "engine/logsql/src/nodes",
     "engine/logsql/src/ops",
     "engine/logsql/src/pipes",
     "engine/logsql/src/plan",
-    "engine/store/src/scan/exec.rs",
-    "engine/store/src/logs/exec.rs",
-    "engine/store/src/spans/exec.rs",
+    "engine/store/src/scan/planned.rs",
+    "engine/store/src/logs/planned.rs",
+    "engine/store/src/spans/planned.rs",
 ];
 
 /// What keeps something from one call to the next, and closures that somebody else made.
@@ -34,7 +38,6 @@ const KEEPERS: &[&str] = &[
 
 /// Lines that hold one although no plan keeps it: (part of the line, why).
 const EXCEPTIONS: &[(&str, &str)] = &[
-    ("struct Folded(Mutex<", "handed out by `RunShared`, so it belongs to one run"),
     ("spent: Arc<AtomicU64>", "the time of one stream"),
     ("below: Arc<AtomicU64>", "the time of one stream"),
     ("let below = Arc::new(AtomicU64::new(0))", "the same"),
@@ -59,6 +62,119 @@ fn nodes_of_plans_keep_nothing() {
     none("nodes of plans keep something between runs", &found);
 }
 
+/// A struct or an enum.
+struct Definition<'a> {
+    path: &'a str,
+    name: &'a str,
+    /// Its lines without comments, the name aside.
+    fields: String,
+}
+
+/// The structs and enums of the product that a file defines.
+fn definitions(source: &Source) -> Vec<Definition<'_>> {
+    let lines: Vec<&str> = source.code().map(|(_, line)| line).collect();
+    let begins = |line: &str| {
+        let line = line.strip_prefix("pub").map_or(line, |rest| rest.split_once(' ').map_or("", |(_, rest)| rest));
+        line.starts_with("struct ") || line.starts_with("enum ")
+    };
+    let at = (0..lines.len()).filter(|&at| begins(lines[at]));
+    let defined = at.filter_map(|at| {
+        let (_, rest) = lines[at].split_once("struct ").or_else(|| lines[at].split_once("enum "))?;
+        let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
+        // What is longer than its line ends with a line that is not indented.
+        let whole = rest.ends_with([';', '}']);
+        let more = lines[at + 1..].iter().take_while(|line| !whole && (line.is_empty() || line.starts_with(' ')));
+        let more = more.filter(|line| !line.trim_start().starts_with("//")).copied();
+        let fields = std::iter::once(&rest[end..]).chain(more).collect::<Vec<_>>().join("\n");
+        Some(Definition { path: &source.path, name: &rest[..end], fields })
+    });
+    defined.collect()
+}
+
+/// What stands in plans: tables, then nodes.
+const IN_PLANS: [&str; 6] = [
+    "TableProvider for ",
+    "ScanSource for ",
+    "ExecutionPlan for ",
+    "PlannedScan for ",
+    "Operator for ",
+    "PartitionStream for ",
+];
+
+/// What a file implements some traits for.
+fn implements<'a>(source: &'a Source, traits: &'a [&str]) -> impl Iterator<Item = &'a str> {
+    let lines = source.code().map(|(_, line)| line).filter(|line| line.starts_with("impl"));
+    lines.filter_map(|line| {
+        let (_, rest) = traits.iter().find_map(|of| line.split_once(*of))?;
+        rest.split(|c: char| !c.is_alphanumeric() && c != '_').next().filter(|name| !name.is_empty())
+    })
+}
+
+/// Definitions that a name means in a file: those of the file, else those of its crate, else those of any.
+fn meant<'a>(all: &'a [Definition<'a>], path: &str, name: &str) -> Vec<&'a Definition<'a>> {
+    let named: Vec<&'a Definition<'a>> = all.iter().filter(|d| d.name == name).collect();
+    let of_crate = |path: &str| path.splitn(3, '/').take(2).map(str::to_owned).collect::<Vec<_>>();
+    let own: Vec<_> = named.iter().filter(|d| d.path == path).copied().collect();
+    let near: Vec<_> = named.iter().filter(|d| of_crate(d.path) == of_crate(path)).copied().collect();
+    [own, near, named].into_iter().find(|found| !found.is_empty()).unwrap_or_default()
+}
+
+#[test]
+fn what_tables_and_nodes_hold_keeps_nothing() {
+    let sources = sources();
+    let all: Vec<Definition<'_>> = sources.iter().flat_map(definitions).collect();
+    let (mut found, mut looked_at) = (BTreeSet::new(), 0);
+    let mut look = |held: &Definition<'_>, by: &str| {
+        for keeper in KEEPERS.iter().filter(|keeper| held.fields.contains(**keeper)) {
+            found.insert(format!("{}: `{}`, held by `{by}`, has a `{keeper}`", held.path, held.name));
+        }
+    };
+    for source in &sources {
+        for node in implements(source, &IN_PLANS).flat_map(|name| meant(&all, &source.path, name)) {
+            looked_at += 1;
+            look(node, node.name);
+            let types = node.fields.split(|c: char| !c.is_alphanumeric() && c != '_');
+            for held in types.flat_map(|name| meant(&all, node.path, name)) {
+                look(held, node.name);
+            }
+        }
+    }
+    assert!(looked_at > 30, "only {looked_at} tables and nodes were found");
+    none("what plans hold keeps something between runs", &found.into_iter().collect::<Vec<_>>());
+}
+
+#[test]
+fn nodes_count_for_the_run_that_they_are_in() {
+    const COUNTERS: &str = "ReadStats";
+    let sources = sources();
+    let all: Vec<Definition<'_>> = sources.iter().flat_map(definitions).collect();
+    let (mut found, mut looked_at) = (BTreeSet::new(), 0);
+    for source in &sources {
+        for node in implements(source, &IN_PLANS[2..]).flat_map(|name| meant(&all, &source.path, name)) {
+            looked_at += 1;
+            let types = node.fields.split(|c: char| !c.is_alphanumeric() && c != '_');
+            let held = types.flat_map(|name| meant(&all, node.path, name));
+            for held in std::iter::once(node).chain(held).filter(|held| held.fields.contains(COUNTERS)) {
+                found.insert(format!("{}: `{}`, held by `{}`", held.path, held.name, node.name));
+            }
+        }
+    }
+    assert!(looked_at > 20, "only {looked_at} nodes were found");
+    none("nodes keep counters, which come with the task of a run", &found.into_iter().collect::<Vec<_>>());
+}
+
+/// Files whose nodes meet while a plan runs: (path, why that is no partial result).
+const MEETS: &[(&str, &str)] = &[
+    ("engine/store/src/logs/planned.rs", "the partitions of a scan take blocks from one queue, each block once"),
+    ("engine/store/src/scan/planned.rs", "the pages of a part are counted once, whichever partition reads it first"),
+    ("engine/store/src/spans/planned.rs", "which parts may hold a trace is asked once for all partitions"),
+];
+
+#[test]
+fn partial_results_travel_as_batches() {
+    none("nodes hand something to each other beside their batches", &outside(&["of_node("], MEETS));
+}
+
 /// Files of the product that may see everything of a domain: (path, why).
 const SEES_ALL: &[(&str, &str)] = &[
     ("server/api/src/state.rs", "while access control is off"),
@@ -66,6 +182,7 @@ const SEES_ALL: &[(&str, &str)] = &[
     ("server/quiver/src/rules/bench.rs", "a bench of rules over samples of its own"),
     ("engine/types/src/access.rs", "defines it"),
     ("engine/query/src/tables.rs", "the same of all domains"),
+    ("engine/query/src/tables/history.rs", "queries that ended, cut to the caller's own before anything is shown"),
     ("engine/sql/src/lacking.rs", "asks which tables there are, to name the right that a caller lacks"),
     ("server/api/src/discovery/look.rs", "resources are found for all; who may see one is asked where it is shown"),
     ("server/quiver/src/sql.rs", "a directory at rest, which the caller can read as files"),

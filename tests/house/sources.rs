@@ -43,10 +43,9 @@ impl Source {
         self.text[..end].lines().enumerate().map(|(i, line)| (i + 1, line))
     }
 
-    /// Where the tests at the end of the file begin.
+    /// Where the tests at the end of the file begin. A module of tests that lies elsewhere may be named anywhere.
     fn tests_at(&self) -> Option<usize> {
-        let at = self.text.find("\n#[cfg(test)]\nmod tests {").or_else(|| self.text.find("\n#[cfg(test)]\nmod tests;"));
-        at.map(|at| at + 1)
+        self.text.find("\n#[cfg(test)]\nmod tests {").map(|at| at + 1)
     }
 
     /// Says whether the whole file is a test: it, or a folder that it lies in, is a module for tests.

@@ -5,6 +5,7 @@ pub mod bombs;
 pub mod chunks;
 pub mod disk;
 pub mod history;
+pub mod hold;
 pub mod load;
 pub mod promqltest;
 pub mod s3;
@@ -12,3 +13,10 @@ pub mod server;
 mod shim;
 pub mod socket;
 pub mod threads;
+pub mod within;
+
+/// Says whether plans are written and read by a second engine before they run: servers that tests start see the same
+/// variable.
+pub fn through_codec() -> bool {
+    std::env::var("QUIVER_QUERY__THROUGH_CODEC").is_ok_and(|value| value == "true")
+}

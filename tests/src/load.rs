@@ -54,7 +54,7 @@ pub struct Caller {
 impl Caller {
     /// Makes a caller of the server at `host:port`.
     pub fn new(address: &str) -> Self {
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(300)).build().expect("a client");
+        let client = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().expect("a client");
         Self { base: format!("http://{address}"), client }
     }
 
@@ -272,14 +272,18 @@ impl Writer {
     pub async fn send(&mut self, run: &Run, pieces: &[Piece]) -> Written {
         let body = self.body(pieces);
         let samples: u64 = pieces.iter().map(|(_, s)| s.len() as u64).sum();
-        pieces.iter().for_each(|(series, samples)| run.history.sent(series, samples));
+        for (series, samples) in pieces {
+            run.history.sent(series, samples);
+        }
         run.counts.sent.fetch_add(samples, Relaxed);
         loop {
             let written = run.caller.write(body.clone()).await;
             match written {
                 Written::Taken => {
                     run.counts.acknowledged.fetch_add(samples, Relaxed);
-                    pieces.iter().for_each(|(series, samples)| run.history.acknowledged(series, samples));
+                    for (series, samples) in pieces {
+                        run.history.acknowledged(series, samples);
+                    }
                 }
                 Written::Later => {
                     run.counts.later.fetch_add(1, Relaxed);
@@ -365,7 +369,7 @@ fn value(rng: &mut SmallRng, ts: i64) -> f64 {
         6 => f64::from_bits(1),
         7 => f64::MAX,
         8..20 => (ts / 1000) as f64,
-        20..30 => rng.random_range(0..1000) as f64 / 10.0,
+        20..30 => f64::from(rng.random_range(0..1000)) / 10.0,
         _ => f64::from_bits(rng.random_range(0x3fe0_0000_0000_0000..0x4060_0000_0000_0000_u64)),
     }
 }

@@ -49,14 +49,26 @@ pub struct Outcome {
 /// What is tested. Errors are the bare messages.
 pub trait Subject {
     /// Starts anew with an empty store.
+    ///
+    /// # Errors
+    /// What failed.
     fn clear(&mut self) -> Result<(), String>;
 
     /// Writes samples through the ingest path.
+    ///
+    /// # Errors
+    /// Why the samples were refused.
     fn load(&mut self, series: &[LoadedSeries]) -> Result<(), String>;
 
     /// Asks at one time.
+    ///
+    /// # Errors
+    /// What the query was answered with.
     fn instant(&mut self, query: &str, time_ms: i64) -> Result<Outcome, String>;
 
     /// Asks over a range.
+    ///
+    /// # Errors
+    /// What the query was answered with.
     fn range(&mut self, query: &str, start_ms: i64, end_ms: i64, step_ms: i64) -> Result<Outcome, String>;
 }

@@ -1,6 +1,7 @@
 //! A real server process in a folder of its own, on ports that it picks.
 
 use std::io::{BufRead, BufReader, Read};
+use std::os::unix::process::ExitStatusExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
@@ -9,7 +10,9 @@ use quiver_types::failpoint::VARIABLE;
 use serde_json::Value;
 
 /// Longest wait for a server to be ready, and for it to stop.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
+/// The signal of a process that a fail point ended.
+const ABORTED: i32 = 6;
 
 /// How a server is started.
 #[derive(Debug, Clone, Default)]
@@ -146,6 +149,8 @@ pub fn command(data: &Path, options: &Options) -> Command {
     }
     command.args(&options.args);
     over_given_database(&mut command, data);
+    // Rows of the server's own use would be among those that tests count.
+    command.env("QUIVER_USAGE__INTERVAL", "0s");
     command.envs(options.env.iter().map(|(k, v)| (k, v)));
     command.stdin(Stdio::null()).stdout(Stdio::piped());
     if let Some(file) = &options.log {
@@ -192,7 +197,7 @@ impl Server {
         let (http, otlp_http, otlp_grpc) = (after("http"), after("otlp-http"), after("otlp-grpc"));
         let extra = |name: &str| if line.contains(&format!(", {name} ")) { after(name) } else { String::new() };
         let (zipkin, postgres) = (extra("zipkin"), extra("postgres"));
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(300));
+        let client = reqwest::Client::builder().timeout(Duration::from_mins(5));
         let (scheme, client) = match &options.authority {
             None => ("http", client),
             Some(path) => {
@@ -202,6 +207,15 @@ impl Server {
         };
         let client = client.build().expect("a client");
         Some(Self { child, http, otlp_http, otlp_grpc, zipkin, postgres, scheme, client })
+    }
+
+    /// Starts a server that its fail point ends, and waits for that: it may be gone before it is ready, or before it says
+    /// where it listens.
+    pub fn start_to_end(data: &Path, options: &Options) {
+        if let Some(mut server) = Self::spawn(data, options) {
+            let status = server.ended();
+            assert_eq!(status.signal(), Some(ABORTED), "{status}");
+        }
     }
 
     /// Process id.
@@ -249,6 +263,9 @@ impl Server {
     }
 
     /// Posts a body; an error when the connection broke.
+    ///
+    /// # Errors
+    /// The connection broke.
     pub async fn try_post(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> reqwest::Result<Answer> {
         let mut request = self.client.post(self.url(path)).body(body);
         for (name, value) in headers {
@@ -322,6 +339,22 @@ impl Server {
     /// of a debug build four times as many as of the one that is shipped.
     pub fn file_bytes(&self) -> u64 {
         self.status_bytes("RssFile:")
+    }
+
+    /// What it has in RAM of its own: without pages of files, which come while it does something for the first time.
+    pub fn held_bytes(&self) -> u64 {
+        self.rss_bytes().saturating_sub(self.file_bytes())
+    }
+
+    /// Resident memory as the build that is shipped would have it: a debug build has four times the pages of the
+    /// executable, and how many of them are there is the kernel's affair.
+    pub fn shipped_rss_bytes(&self) -> u64 {
+        self.held_bytes() + self.file_bytes() / if cfg!(debug_assertions) { 4 } else { 1 }
+    }
+
+    /// The most that it had in RAM of its own.
+    pub fn peak_held_bytes(&self) -> u64 {
+        self.peak_bytes().saturating_sub(self.file_bytes())
     }
 
     /// Lets [`Self::peak_bytes`] begin anew.

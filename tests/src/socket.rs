@@ -6,7 +6,7 @@ use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
 
 /// Longest wait for an answer.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 /// What a client of HTTP/2 says first, with empty settings.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n\0\0\0\x04\0\0\0\0\0";
 
@@ -107,7 +107,9 @@ impl Http2 {
     /// Sends frames.
     pub async fn send(&mut self, frames: &[Frame]) {
         let mut out = Vec::new();
-        frames.iter().for_each(|frame| frame.write(&mut out));
+        for frame in frames {
+            frame.write(&mut out);
+        }
         let _ = self.0.write_all(&out).await;
     }
 

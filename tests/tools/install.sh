@@ -18,6 +18,22 @@ if [ ! -x "$tools/usr/bin/promtool" ] || [ ! -x "$tools/usr/bin/prometheus-node-
   rm -f "$tools"/*.deb
 fi
 
+# That of Debian 12 takes no file of credentials: this one is of the release behind it, with lists of its own.
+if [ ! -x "$tools/newer/usr/bin/promtool" ]; then
+  echo "fetching a newer promtool"
+  mirror=$(apt-get indextargets --format '$(REPO_URI)' 'Created-By: Packages' | grep '/debian/*$' | sort -u | head -1)
+  apt=$tools/apt
+  mkdir -p "$apt/lists/partial" "$apt/cache/archives/partial" "$tools/newer"
+  echo "deb [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror trixie main" > "$apt/sources.list"
+  newer() {
+    apt-get -q -o Dir::Etc::sourcelist="$apt/sources.list" -o Dir::Etc::sourceparts=/dev/null \
+      -o Dir::State::lists="$apt/lists" -o Dir::Cache="$apt/cache" -o APT::Sandbox::User=root "$@"
+  }
+  { newer update && (cd "$tools/newer" && newer download promtool && dpkg -x promtool_*.deb . && rm promtool_*.deb); } ||
+    echo "THERE IS NO NEWER PROMTOOL: its test will be skipped"
+  rm -rf "$apt"
+fi
+
 if [ ! -x "$tools/usr/bin/amtool" ]; then
   echo "fetching prometheus-alertmanager"
   (cd "$tools" && { apt-get download -q prometheus-alertmanager ||

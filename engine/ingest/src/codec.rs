@@ -1,7 +1,7 @@
 //! Content encodings: one layer, decompressed within limits that hold before memory is taken.
 //!
-//! Snappy states its length up front: it is checked against the limit, and against 40 times the body, which no real
-//! snappy block reaches. The others are streamed against the limit, and stop where they give far more than they take
+//! Snappy states its length up front: it is checked against the limit, and against 40 times the body: what states more
+//! is no snappy block. The others are streamed against the limit, and stop where they give far more than they take
 //! (`ratio`).
 
 mod inflate;
@@ -13,10 +13,20 @@ use std::io::{self, BufRead, Read};
 pub use inflate::Inflate;
 
 use crate::error::{Error, Result};
+use crate::wire::put_varint;
 use ratio::{Guard, Ratio, Taken};
 
 /// Highest ratio that a snappy block may declare (a copy of 64 bytes takes 3, so real ones stay below 22).
 const SNAPPY_RATIO_MAX: usize = 40;
+
+/// A length at the start of a snappy block that the bytes after it cannot give.
+#[derive(Debug, thiserror::Error)]
+#[error("its header states {declared} bytes, more than {have} bytes of snappy can hold")]
+struct SnappyHeader {
+    declared: u64,
+    have: usize,
+}
+
 /// Largest zstd window, as power of two: what RFC 8878 asks every decoder to support. A frame may ask for up to
 /// 128 MiB, before it has given a byte.
 const ZSTD_WINDOW_LOG_MAX: u32 = 23;
@@ -24,7 +34,7 @@ const ZSTD_WINDOW_LOG_MAX: u32 = 23;
 /// A content encoding.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Encoding {
-    /// As it is.
+    /// Not compressed.
     Identity,
     /// Snappy, block format.
     Snappy,
@@ -116,13 +126,32 @@ pub fn unpack(data: &[u8]) -> quiver_types::Result<Vec<u8>> {
     zstd::stream::decode_all(data).map_err(|e| quiver_types::Error::internal("cannot read an answer").with_source(e))
 }
 
-/// Compresses an answer in snappy's block format.
+/// Compresses as snappy's block format does, in pieces that are made when they are asked for: the length of the whole,
+/// then parts that know nothing of each other.
 ///
 /// # Errors
 /// TooLarge: the format ends at 4 GiB.
-pub fn snappy_block(data: &[u8]) -> Result<Vec<u8>> {
-    snap::raw::Encoder::new().compress_vec(data).map_err(|_| too_large(u32::MAX as usize))
+pub fn snappy_pieces(data: Vec<u8>) -> Result<impl Iterator<Item = Vec<u8>> + Send> {
+    if u32::try_from(data.len()).is_err() {
+        return Err(too_large(u32::MAX as usize));
+    }
+    let mut head = Vec::with_capacity(5);
+    put_varint(&mut head, data.len() as u64);
+    let (mut encoder, mut at) = (snap::raw::Encoder::new(), 0);
+    let blocks = std::iter::from_fn(move || {
+        let block = &data[at..data.len().min(at + SNAPPY_BLOCK_BYTES)];
+        at += block.len();
+        let mut packed = (!block.is_empty()).then(|| encoder.compress_vec(block).ok()).flatten()?;
+        // The length of the block alone, which stands once for all of them.
+        let length = packed.iter().take_while(|byte| **byte >= 0x80).count() + 1;
+        packed.drain(..length);
+        Some(packed)
+    });
+    Ok(std::iter::once(head).chain(blocks))
 }
+
+/// Bytes that the format packs by themselves.
+const SNAPPY_BLOCK_BYTES: usize = 64 << 10;
 
 /// Decompresses a body of any length while it comes. Memory stays within the window of the encoding, so a limit of the
 /// whole is up to the reader; a body that gives far more than it takes ends with an error, see [`fault`].
@@ -178,9 +207,14 @@ fn snappy(body: &[u8], limit_bytes: usize, room: &mut Room<'_>) -> Result<Vec<u8
             break;
         }
     }
-    let ratio_max = body.len().saturating_mul(SNAPPY_RATIO_MAX);
-    if declared > limit_bytes.min(ratio_max) as u64 && !body.is_empty() {
-        return Err(too_large(limit_bytes.min(ratio_max)));
+    // Most bodies that state more than they can hold are not snappy at all (a sender that forgot to compress), and no
+    // limit would help them.
+    if declared > body.len().saturating_mul(SNAPPY_RATIO_MAX) as u64 && !body.is_empty() {
+        let source = Box::new(SnappyHeader { declared, have: body.len() });
+        return Err(Error::Corrupt { encoding: "snappy", source });
+    }
+    if declared > limit_bytes as u64 {
+        return Err(too_large(limit_bytes));
     }
     if !room(declared as usize) {
         return Err(Error::NoRoom);
@@ -264,6 +298,17 @@ mod tests {
         [Encoding::Identity, Encoding::Snappy, Encoding::Gzip, Encoding::Deflate, Encoding::Zstd];
 
     #[test]
+    fn snappy_in_pieces_is_one_block() {
+        for bytes in [0_usize, 1, 65_535, 65_536, 65_537, 300_000] {
+            let data: Vec<u8> = (0..bytes).map(|i| (i % 977 % 256) as u8).collect();
+            let pieces: Vec<Vec<u8>> = snappy_pieces(data.clone()).unwrap().collect();
+            assert_eq!(pieces.len(), 1 + bytes.div_ceil(SNAPPY_BLOCK_BYTES), "{bytes}");
+            let whole = pieces.concat();
+            assert_eq!(&*decompress(Encoding::Snappy, &whole, LIMIT).unwrap(), &data[..], "{bytes}");
+        }
+    }
+
+    #[test]
     fn round_trips_and_cuts() {
         let data: Vec<u8> = (0..20_000u32).flat_map(|i| (i % 977).to_le_bytes()).collect();
         for encoding in ALL {
@@ -291,13 +336,19 @@ mod tests {
             assert_eq!(kind, ErrorKind::TooLarge, "{encoding:?}");
         }
         let check = |body: &[u8], kind| assert_eq!(decompress(Encoding::Snappy, body, LIMIT).unwrap_err().kind(), kind);
-        // Declares 4 GiB, 64 GiB, 41 x the body, nothing at all.
-        check(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], ErrorKind::TooLarge);
-        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0], ErrorKind::TooLarge);
-        check(&[124, 0, 0], ErrorKind::TooLarge);
+        // Declares 4 GiB, 64 GiB, 41 x the body, nothing at all: no snappy of that length can hold it.
+        check(&[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], ErrorKind::Invalid);
+        check(&[0xff, 0xff, 0xff, 0xff, 0xff, 0x01, 0], ErrorKind::Invalid);
+        check(&[124, 0, 0], ErrorKind::Invalid);
         check(&[120, 0, 0], ErrorKind::Invalid);
         check(&[], ErrorKind::Invalid);
-        check(&[0xff; 20], ErrorKind::TooLarge);
+        check(&[0xff; 20], ErrorKind::Invalid);
+        let told = decompress(Encoding::Snappy, &[0xff, 0xff, 0xff, 0xff, 0x0f, 0, 0], LIMIT).unwrap_err().to_string();
+        let text = "body is not valid snappy: its header states 4294967295 bytes, more than 7 bytes of snappy can hold";
+        assert_eq!(told, text);
+        // What could be real is held against the limit.
+        let kind = decompress(Encoding::Snappy, &encode(Encoding::Snappy, &zeros), 1 << 20).unwrap_err().kind();
+        assert_eq!(kind, ErrorKind::TooLarge);
         assert_eq!(&*decompress(Encoding::Snappy, &[0], LIMIT).unwrap(), b"");
         // A zstd frame that asks for a window of 128 MiB.
         let mut e = zstd::stream::Encoder::new(Vec::new(), 1).unwrap();

@@ -32,7 +32,7 @@ pub enum Reason {
     EmptySeries,
     /// A histogram whose counts, spans, bounds or schema do not fit together.
     InvalidHistogram,
-    /// An exemplar without a value, or with invalid labels. Never fails a request.
+    /// An exemplar without a value, or with invalid or too many labels. Never fails a request.
     InvalidExemplar,
     /// A point without a time.
     ZeroTime,
@@ -128,7 +128,7 @@ impl Reason {
 /// Things left out for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Rejected {
-    /// Why.
+    /// Why they are left out.
     pub reason: Reason,
     /// How many: series, histograms, exemplars, points or lines, as the reason and format have it.
     pub count: u64,
@@ -414,7 +414,7 @@ impl Sink {
         Ok(())
     }
 
-    /// Appends an exemplar, or counts it when its labels are not valid.
+    /// Appends an exemplar, or counts it when its labels are not valid, or longer than exemplars may be.
     pub(crate) fn push_exemplar(
         &mut self,
         series: u32,
@@ -423,7 +423,7 @@ impl Sink {
         labels: &mut LabelBuilder<'_>,
     ) -> Result<()> {
         let mut bytes = Vec::new();
-        if labels.write_set(&mut bytes).is_err() {
+        if labels.write_exemplar(&mut bytes).is_err() {
             self.charge(labels.bytes())?;
             self.reject(Reason::InvalidExemplar, 1, String::new);
             return Ok(());

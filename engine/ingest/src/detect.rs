@@ -157,24 +157,15 @@ fn page_of<'a>(span: &'a Seen<'_>) -> Option<PageRow<'a>> {
 }
 
 /// Calls a function with each span and the number of its context.
-pub(crate) fn each_row(batch: &SpansBatch, mut f: impl FnMut(&SpanRow<'_>, usize)) {
-    let contexts = batch.spans["context"].as_primitive::<UInt32Type>().values();
-    each(batch, |row, seen, _| f(seen.row, contexts[row] as usize));
-}
-
-/// Calls a function with each span and its start.
-fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
+pub(crate) fn each_row<'a>(batch: &'a SpansBatch, mut f: impl FnMut(SpanRow<'a>, usize)) {
     let (spans, contexts) = (&batch.spans, &batch.contexts);
-    let numbers = |name: &str| spans[name].as_primitive::<UInt32Type>().values();
     let small = |name: &str| spans[name].as_primitive::<UInt8Type>().values();
     let times = |name: &str| spans[name].as_primitive::<Int64Type>().values();
-    let (context, flags, kinds, statuses) = (numbers("context"), numbers("flags"), small("kind"), small("status"));
-    let (starts, ends) = (times("start"), times("end"));
+    let (kinds, statuses, starts, ends) = (small("kind"), small("status"), times("start"), times("end"));
     let (names, attributes) = (spans["name"].as_string::<i32>(), spans["attributes"].as_binary::<i32>());
-    let parents = spans["parent_span_id"].as_fixed_size_binary();
     let (services, resources) = (contexts["service"].as_string::<i32>(), contexts["resource"].as_binary::<i32>());
-    for row in 0..batch.len() {
-        let of = context[row] as usize;
+    for (row, context) in spans["context"].as_primitive::<UInt32Type>().values().iter().enumerate() {
+        let of = *context as usize;
         let fields = SpanRow {
             service: services.value(of),
             name: names.value(row),
@@ -184,11 +175,23 @@ fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
             attributes: attributes.value(row),
             resource: resources.value(of),
         };
-        let has_parent = parents.value(row).iter().any(|b| *b != 0);
-        let is_entry = is_entry(has_parent, kinds[row], flags[row]);
-        let candidate = Candidate { service: fields.service, kind: "", is_entry, fields: &fields };
-        f(row, &Seen { candidate, service: fields.service, row: &fields }, starts[row]);
+        f(fields, of);
     }
+}
+
+/// Calls a function with each span and its start.
+fn each(batch: &SpansBatch, mut f: impl FnMut(usize, &Seen<'_>, i64)) {
+    let spans = &batch.spans;
+    let (flags, starts) = (spans["flags"].as_primitive::<UInt32Type>(), spans["start"].as_primitive::<Int64Type>());
+    let parents = spans["parent_span_id"].as_fixed_size_binary();
+    let mut row = 0;
+    each_row(batch, |fields, _| {
+        let has_parent = parents.value(row).iter().any(|b| *b != 0);
+        let is_entry = is_entry(has_parent, fields.kind, flags.value(row));
+        let candidate = Candidate { service: fields.service, kind: "", is_entry, fields: &fields };
+        f(row, &Seen { candidate, service: fields.service, row: &fields }, starts.value(row));
+        row += 1;
+    });
 }
 
 #[cfg(test)]

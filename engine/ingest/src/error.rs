@@ -40,7 +40,7 @@ pub enum Error {
         limit: usize,
     },
     /// The body does not decompress.
-    #[error("body is not valid {encoding}")]
+    #[error("body is not valid {encoding}: {source}")]
     Corrupt {
         /// Name of the encoding.
         encoding: &'static str,

@@ -109,7 +109,9 @@ pub fn fuzz_exposition(body: &[u8]) {
         let run = |chunks: &[&[u8]]| {
             let options = ExpositionOptions { open_metrics, now_ms: 1, ..ExpositionOptions::default() };
             let mut decoder = ExpositionDecoder::new(options);
-            chunks.iter().for_each(|chunk| decoder.feed(chunk).expect("inputs are small"));
+            for chunk in chunks {
+                decoder.feed(chunk).expect("inputs are small");
+            }
             let decoded = decoder.finish().expect("inputs are small");
             check(&decoded.batch);
             (decoded.samples, decoded.batch.label_bytes, decoded.rejected)
@@ -187,7 +189,9 @@ pub fn fuzz_logs_lines(body: &[u8]) {
     for ctx in log_contexts() {
         let run = |pieces: &[&[u8]]| {
             let mut lines = JsonLines::new(&ctx);
-            pieces.iter().for_each(|piece| lines.feed(piece));
+            for piece in pieces {
+                lines.feed(piece);
+            }
             lines.finish();
             let batches = lines.rows.take_all();
             check_batches(&batches);

@@ -217,7 +217,9 @@ mod tests {
     fn builder() {
         let check = |buckets: &[(i64, f64)], expected_spans: &[(i32, u32)], expected_counts: &[f64]| {
             let mut b = SpanBuilder::default();
-            buckets.iter().for_each(|&(i, c)| b.push(i, c));
+            for &(i, c) in buckets {
+                b.push(i, c);
+            }
             assert_eq!(b.finish(), Some((spans(expected_spans), expected_counts.to_vec())), "{buckets:?}");
         };
         check(&[], &[], &[]);

@@ -14,6 +14,8 @@ pub const LABELS_MAX: usize = 10_000;
 pub const TEXT_MAX_BYTES: usize = 2 << 20;
 /// All names and values of a series together.
 pub const SERIES_MAX_BYTES: usize = 4 << 20;
+/// Most characters of all names and values of an exemplar together (OpenMetrics, and Prometheus' storage).
+pub const EXEMPLAR_MAX_CHARS: usize = 128;
 
 /// Collects the label pairs of one series after another.
 #[derive(Debug, Default)]
@@ -76,12 +78,26 @@ impl<'a> LabelBuilder<'a> {
         self.write(out, true)
     }
 
-    /// Appends the canonical bytes of a label set that needs no metric name (exemplars).
+    /// Appends the canonical bytes of the labels of an exemplar, which need no metric name.
     ///
     /// # Errors
-    /// As [`LabelBuilder::write_series`].
-    pub fn write_set(&mut self, out: &mut Vec<u8>) -> Result<(), Reason> {
-        self.write(out, false)
+    /// As [`LabelBuilder::write_series`], and that there are too many characters.
+    pub fn write_exemplar(&mut self, out: &mut Vec<u8>) -> Result<(), Reason> {
+        let start = out.len();
+        self.write(out, false)?;
+        // Bytes are never fewer than characters, and nearly all exemplars are far below.
+        if self.bytes > EXEMPLAR_MAX_CHARS && self.chars() > EXEMPLAR_MAX_CHARS {
+            out.truncate(start);
+            return Err(Reason::LongLabel);
+        }
+        Ok(())
+    }
+
+    /// Characters of what is written of texts that are UTF-8.
+    fn chars(&self) -> usize {
+        let begins = |text: &[u8]| text.iter().filter(|byte| **byte & 0xc0 != 0x80).count();
+        let written = self.pairs.iter().filter(|(_, value)| !value.is_empty());
+        written.map(|&(name, value)| begins(name) + begins(value)).sum()
     }
 
     fn write(&mut self, out: &mut Vec<u8>, is_series: bool) -> Result<(), Reason> {
@@ -149,7 +165,9 @@ mod tests {
 
     fn write(pairs: &[(&str, &str)]) -> Result<Vec<u8>, Reason> {
         let mut builder = LabelBuilder::default();
-        pairs.iter().for_each(|(n, v)| builder.push(n.as_bytes(), v.as_bytes()));
+        for (n, v) in pairs {
+            builder.push(n.as_bytes(), v.as_bytes());
+        }
         let mut out = vec![1, 2, 3];
         let result = builder.write_series(&mut out);
         assert_eq!(out[..3], [1, 2, 3]);
@@ -192,7 +210,7 @@ mod tests {
         builder.push(b"a\xc3", b"");
         assert_eq!(builder.write_series(&mut vec![]), Ok(()));
         builder.clear();
-        assert_eq!(builder.write_set(&mut vec![]), Ok(()));
+        assert_eq!(builder.write_exemplar(&mut vec![]), Ok(()));
         builder.clear();
         builder.push(b"__name__", b"m");
         (0..=LABELS_MAX).for_each(|_| builder.push(b"a", b""));

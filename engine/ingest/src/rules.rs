@@ -69,6 +69,8 @@ pub struct ExtractionRules {
     /// What they name and ask of log records, together and each.
     plan: Plan,
     planned: Vec<Planned>,
+    /// What each makes unknown of a span that it writes to.
+    stale: Vec<Vec<usize>>,
 }
 
 impl ExtractionRules {
@@ -93,7 +95,8 @@ impl ExtractionRules {
         });
         let rules: Vec<Arc<Running>> = each.collect();
         let (plan, planned) = Plan::of(rules.iter().map(|running| &running.rule));
-        Self { rules, plan, planned }
+        let stale = spans::stale(&plan, &planned, &rules);
+        Self { rules, plan, planned, stale }
     }
 
     /// Says whether there is nothing to apply.

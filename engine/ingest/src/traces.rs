@@ -141,9 +141,9 @@ impl SpanReason {
 /// Spans that were refused for one reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Refused {
-    /// Why.
+    /// Why they were refused.
     pub reason: SpanReason,
-    /// How many.
+    /// How many spans.
     pub count: u64,
     /// The first of them, as it can be named.
     pub first: String,
@@ -213,12 +213,11 @@ impl<'c> Sink<'c> {
     /// Leaves the span at hand out.
     pub(crate) fn refuse(&mut self, reason: SpanReason, name: impl FnOnce() -> String) {
         self.builder.abandon();
-        match self.refused.iter_mut().find(|r| r.reason == reason) {
-            Some(known) => known.count += 1,
-            None => {
-                let first = name().chars().take(120).collect();
-                self.refused.push(Refused { reason, count: 1, first });
-            }
+        if let Some(known) = self.refused.iter_mut().find(|r| r.reason == reason) {
+            known.count += 1;
+        } else {
+            let first = name().chars().take(120).collect();
+            self.refused.push(Refused { reason, count: 1, first });
         }
     }
 

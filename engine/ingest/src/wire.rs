@@ -72,6 +72,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a tag.
+    ///
+    /// # Errors
+    /// The body ends within the tag, or the tag is none.
     #[inline]
     pub fn tag(&mut self) -> Result<u32> {
         let raw = self.varint()?;
@@ -82,6 +85,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a varint.
+    ///
+    /// # Errors
+    /// The body ends within it, or it is longer than ten bytes.
     #[inline]
     pub fn varint(&mut self) -> Result<u64> {
         match self.rest {
@@ -110,6 +116,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads 8 bytes.
+    ///
+    /// # Errors
+    /// The body ends before.
     #[inline]
     pub fn fixed64(&mut self) -> Result<u64> {
         let (bytes, rest) = self.rest.split_first_chunk::<8>().ok_or(WireError::Truncated)?;
@@ -118,6 +127,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads 4 bytes.
+    ///
+    /// # Errors
+    /// The body ends before.
     #[inline]
     pub fn fixed32(&mut self) -> Result<u32> {
         let (bytes, rest) = self.rest.split_first_chunk::<4>().ok_or(WireError::Truncated)?;
@@ -126,12 +138,18 @@ impl<'a> Reader<'a> {
     }
 
     /// Reads a double.
+    ///
+    /// # Errors
+    /// The body ends before.
     #[inline]
     pub fn double(&mut self) -> Result<f64> {
         self.fixed64().map(f64::from_bits)
     }
 
     /// Reads a length and as many bytes.
+    ///
+    /// # Errors
+    /// The length is none, or more than is left.
     #[inline]
     pub fn bytes(&mut self) -> Result<&'a [u8]> {
         let len = self.varint()?;
@@ -143,6 +161,9 @@ impl<'a> Reader<'a> {
 
     /// Skips the value of a field that the caller does not read. A tag whose number is in `known` came with a wire type
     /// that is not the field's: an error.
+    ///
+    /// # Errors
+    /// A known field of another wire type, or a value that cannot be skipped.
     #[inline]
     pub fn skip(&mut self, tag: u32, known: &[u32]) -> Result<()> {
         if known.contains(&(tag >> 3)) {
@@ -152,6 +173,9 @@ impl<'a> Reader<'a> {
     }
 
     /// Skips a value of a wire type.
+    ///
+    /// # Errors
+    /// The body ends within it, or the wire type is none that is in use.
     pub fn skip_value(&mut self, wire_type: u32) -> Result<()> {
         match wire_type {
             VARINT => self.varint().map(drop),
@@ -174,6 +198,9 @@ pub fn zigzag(raw: u64) -> i64 {
 }
 
 /// Reads a list of varints that came packed (`BYTES`) or as a single element (`VARINT`).
+///
+/// # Errors
+/// Another wire type, or the body ends within the list.
 pub fn varints(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u64)) -> Result<()> {
     match wire_type {
         VARINT => each(reader.varint()?),
@@ -189,6 +216,9 @@ pub fn varints(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u64
 }
 
 /// Reads a list of 8-byte values that came packed (`BYTES`) or as a single element (`FIXED64`).
+///
+/// # Errors
+/// Another wire type, or a list that does not end with a whole value.
 pub fn fixed64s(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u64)) -> Result<()> {
     match wire_type {
         FIXED64 => each(reader.fixed64()?),
@@ -198,7 +228,9 @@ pub fn fixed64s(reader: &mut Reader<'_>, wire_type: u32, mut each: impl FnMut(u6
             if !rest.is_empty() {
                 return Err(WireError::Truncated);
             }
-            values.iter().for_each(|v| each(u64::from_le_bytes(*v)));
+            for v in values {
+                each(u64::from_le_bytes(*v));
+            }
         }
         _ => return Err(WireError::WrongType),
     }
@@ -224,6 +256,41 @@ pub fn put_bytes(out: &mut Vec<u8>, field: u32, bytes: &[u8]) {
 pub fn put_head(out: &mut Vec<u8>, field: u32, len: usize) {
     put_varint(out, u64::from(tag(field, BYTES)));
     put_varint(out, len as u64);
+}
+
+/// Calls a function with each value of a field of bytes; fields beside it are skipped, those in `known` only if they
+/// have the right wire type.
+pub(crate) fn each<'a, E: From<WireError>>(
+    message: &'a [u8],
+    field: u32,
+    known: &[u32],
+    mut f: impl FnMut(&'a [u8]) -> Result<(), E>,
+) -> Result<(), E> {
+    let wanted = tag(field, BYTES);
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            tag if tag == wanted => f(r.bytes()?)?,
+            tag if known.contains(&(tag >> 3)) => return Err(WireError::WrongType.into()),
+            tag => r.skip_value(tag & 7)?,
+        }
+    }
+    Ok(())
+}
+
+/// Reads a message of a name and a value, as labels are.
+#[inline]
+pub(crate) fn pair(message: &[u8]) -> Result<(&[u8], &[u8])> {
+    let (mut name, mut value): (&[u8], &[u8]) = (b"", b"");
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            0x0a => name = r.bytes()?,
+            0x12 => value = r.bytes()?,
+            other => r.skip(other, &[1, 2])?,
+        }
+    }
+    Ok((name, value))
 }
 
 #[cfg(test)]

@@ -42,7 +42,7 @@ pub struct Options {
     pub ignore_global_time_filter: Option<bool>,
     /// Rows older by this many nanoseconds are selected and moved forward by it.
     pub time_offset: Option<Literal<i64>>,
-    /// ANDed to this query and all its subqueries.
+    /// A condition for this query and all its subqueries, beside their own.
     pub global_filter: Option<Box<Filter>>,
     /// Whether an answer may miss unreachable nodes.
     pub allow_partial_response: Option<bool>,

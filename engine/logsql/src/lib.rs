@@ -27,6 +27,7 @@ pub mod stats_fn;
 mod stats_labels;
 mod stream_text;
 mod visit;
+mod written;
 
 pub use error::Result;
 pub use parser::{QUERY_LEN_MAX, parse, parse_filter};
@@ -34,3 +35,4 @@ pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;
 pub use stats_labels::{StatsColumns, by_step, stats_columns};
 pub use stream_text::parse as stream_labels;
+pub use written::PlanForms;

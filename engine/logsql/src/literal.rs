@@ -6,14 +6,16 @@ mod time;
 
 pub(crate) use time::parse_span;
 
+use crate::kernels::values::parse_rfc3339;
+
 /// Reads a number of any kind as the language compares it: integers and floats in any base, sizes, durations
-/// (nanoseconds), IPv4 addresses, RFC 3339 times (Unix nanoseconds).
+/// (nanoseconds), IPv4 addresses, times as rows hold them (Unix nanoseconds).
 pub(crate) fn parse_number(text: &str) -> Option<f64> {
     parse_float(text)
         .or_else(|| parse_size(text))
         .or_else(|| parse_duration(text).map(|ns| ns as f64))
         .or_else(|| parse_ipv4(text).map(f64::from))
-        .or_else(|| time::parse_rfc3339(text).map(|ns| ns as f64))
+        .or_else(|| parse_rfc3339(text).map(|ns| ns as f64))
 }
 
 /// Reads an unsigned integer: `10`, `1_000`, `10K`, `0xff`.
@@ -196,6 +198,13 @@ mod tests {
         check("1y2w2.5m3s5ms", Some(32_745_753_005_000_000.0));
         check("-45ms", Some(-45e6));
         check("1.2.3.4", Some(16_909_060.0));
+        check("1970-01-01T00:00:01Z", Some(1e9));
+        check("1970-01-01 02:00:01.5+02:00", Some(1.5e9));
+        // As in values, a time without a zone is of UTC.
+        check("1970-01-01T00:00:01", Some(1e9));
+        check("1970-01-01 00:00:01.5", Some(1.5e9));
+        check("1970-01-01T00:00Z", None);
+        check("1970-01-01", None);
         check("foo", None);
         check("", None);
         check("-", None);

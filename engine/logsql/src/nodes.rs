@@ -8,6 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::catalog::Session;
+use datafusion::common::internal_err;
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
@@ -23,12 +24,14 @@ use futures::StreamExt;
 use futures::stream::BoxStream;
 use quiver_query::{Operator, coalesced, operator_plan, write_operator};
 
+use crate::written::WrittenStep;
+
 /// What a step gives.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 
 /// A step from rows to rows: plain data that says what is done. Whatever it needs while it runs (compiled expressions,
 /// buffers, reserved memory) is made when a partition is opened, and belongs to that run alone.
-pub(crate) trait Step: Debug + Send + Sync + 'static {
+pub(crate) trait Step: WrittenStep + Debug + Send + Sync + 'static {
     /// Name that plans show.
     fn name(&self) -> &'static str;
 
@@ -99,6 +102,22 @@ impl StepExec {
     /// Puts a step over a plan.
     pub(crate) fn over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
         let input = if step.once() { coalesced(input) } else { input };
+        Arc::new(Self::new(step, input))
+    }
+
+    /// Puts a step that was written over the plan that it was over.
+    ///
+    /// # Errors
+    /// Internal: it has to see all partitions as one, and these are several.
+    pub(crate) fn exactly_over(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+        let partitions = input.output_partitioning().partition_count();
+        if step.once() && partitions > 1 {
+            return internal_err!("`{}` is over {partitions} partitions", step.name());
+        }
+        Ok(Arc::new(Self::new(step, input)))
+    }
+
+    fn new(step: Arc<dyn Step>, input: Arc<dyn ExecutionPlan>) -> Self {
         let partitions = input.output_partitioning().partition_count();
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(step.schema()),
@@ -106,7 +125,12 @@ impl StepExec {
             EmissionType::Incremental,
             Boundedness::Bounded,
         ));
-        Arc::new(Self { step, input, properties, metrics: ExecutionPlanMetricsSet::new() })
+        Self { step, input, properties, metrics: ExecutionPlanMetricsSet::new() }
+    }
+
+    /// What is done.
+    pub(crate) fn step(&self) -> &dyn Step {
+        &*self.step
     }
 }
 

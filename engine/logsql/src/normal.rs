@@ -148,14 +148,19 @@ fn or(inner: Vec<Filter>) -> Filter {
 /// Joins `limit` and `offset` with each other and with the `sort` or `uniq` before them, and filters with filters.
 fn join_pipes(pipes: Vec<Pipe>) -> Vec<Pipe> {
     let mut joined = Vec::with_capacity(pipes.len());
-    pipes.into_iter().for_each(|pipe| push(&mut joined, pipe));
+    for pipe in pipes {
+        push(&mut joined, pipe);
+    }
     joined
 }
 
 fn push(joined: &mut Vec<Pipe>, pipe: Pipe) {
     match (joined.last_mut(), pipe) {
         (_, Pipe::Offset(Offset(0))) => {}
-        (Some(Pipe::Sort(sort)), Pipe::Limit(Limit(limit))) if joins(sort) => sort.limit = least(sort.limit, limit),
+        // An operator of the best 0 rows does not exist: such a limit stays a pipe of its own.
+        (Some(Pipe::Sort(sort)), Pipe::Limit(Limit(limit))) if limit > 0 && joins(sort) => {
+            sort.limit = least(sort.limit, limit);
+        }
         (Some(Pipe::Sort(sort)), Pipe::Offset(Offset(offset))) if joins(sort) => match sort.limit {
             Some(limit) if limit <= offset => *joined.last_mut().expect("it is there") = Limit(0).into(),
             limit => {

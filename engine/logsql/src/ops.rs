@@ -11,3 +11,18 @@ pub(crate) mod pack;
 pub(crate) mod project;
 pub(crate) mod sort;
 pub(crate) mod unpack;
+
+use crate::written::StepReader;
+
+/// How the steps of each are read.
+pub(crate) const STEPS: &[&[StepReader]] = &[
+    aggregate::STEPS,
+    context::STEPS,
+    filter::STEPS,
+    group::STEPS,
+    join::STEPS,
+    pack::STEPS,
+    project::STEPS,
+    sort::STEPS,
+    unpack::STEPS,
+];

@@ -94,6 +94,7 @@ impl<'a> Parser<'a> {
     fn query(&mut self) -> Result<Query> {
         self.deeper(|parser| {
             let options = parser.options()?;
+            parser.no_pipe_here()?;
             let filter = parser.filter_or(None)?;
             let mut pipes = Vec::new();
             while parser.skip("|") {
@@ -108,6 +109,18 @@ impl<'a> Parser<'a> {
             parser.skip(";");
             Ok(Query { options, filter, pipes })
         })
+    }
+
+    /// Refuses the name of a pipe as the first word of a query: what was forgotten before it is the filter. Names of
+    /// fields and words that go on (`top-level`) are no such names.
+    fn no_pipe_here(&self) -> Result<()> {
+        let (token, after) = (self.token(), self.after_next());
+        let is_alone = after.spaced || after.is_any(&["", "|", "(", ")", ";"]);
+        let is_name = || pipes::names().chain(stats::names()).chain(["by"]).any(|name| token.is(name));
+        if !token.is_word() || !is_alone || after.is(":") || !is_name() {
+            return Ok(());
+        }
+        Err(self.fault(format!("`{0}` is a pipe: write `* | {0}`, or quote the word to look for it,", token.raw)))
     }
 
     /// `(query)`.

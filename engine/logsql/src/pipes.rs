@@ -31,6 +31,7 @@ pub mod len;
 pub mod limit;
 pub mod math;
 pub mod offset;
+pub mod others;
 pub mod pack_json;
 pub mod pack_logfmt;
 pub mod query_stats;
@@ -45,6 +46,7 @@ pub mod sort;
 pub mod split;
 pub mod stats;
 pub mod stream_context;
+pub mod stream_labels;
 pub(crate) mod syntax;
 #[cfg(test)]
 pub(crate) mod testing;
@@ -66,6 +68,7 @@ pub(crate) use kind::{At, Order, Output, PipeDef, PipeKind};
 
 use crate::error::Result;
 use crate::parser::{Parser, stats_func_names};
+use crate::written::StepReader;
 
 /// Makes the type of all pipes, and the list of their names, out of one line each.
 macro_rules! pipes {
@@ -100,6 +103,11 @@ macro_rules! pipes {
 
         /// How pipes are written, file by file.
         const DEFS: &[&[PipeDef]] = &[$($file::DEFS,)*];
+
+        /// How the steps are read that are of one pipe alone, pipe by pipe.
+        pub(crate) fn steps() -> impl Iterator<Item = &'static [StepReader]> {
+            [$(<$file::$kind as PipeKind>::steps(),)*].into_iter()
+        }
     };
 }
 
@@ -156,6 +164,8 @@ pipes! {
     Math(math::Math),
     /// `offset N`
     Offset(offset::Offset),
+    /// `others by (...) limit N as r`: what requests put into queries; no pipe by name.
+    Others(others::Others),
     /// `pack_json`
     PackJson(pack_json::PackJson),
     /// `pack_logfmt`
@@ -182,6 +192,8 @@ pipes! {
     Stats(stats::Stats),
     /// `stream_context`
     StreamContext(stream_context::StreamContext),
+    /// `stream_labels as r`: what requests put into queries; no pipe by name.
+    StreamLabels(stream_labels::StreamLabels),
     /// `time_add d [at f]`
     TimeAdd(time_add::TimeAdd),
     /// `top N by (...)`

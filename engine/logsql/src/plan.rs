@@ -23,8 +23,9 @@ use quiver_types::logs::{
     LogColumn, LogFilter, LogForm, LogOrder, LogRequest, LogSnapshot, ROW_COUNT, STREAM, STREAM_ID, TIME,
 };
 use quiver_types::{Error, Result};
+use serde::{Deserialize, Serialize};
 
-use crate::ast::{Pipe, Query};
+use crate::ast::{Filter, Pipe, Query};
 use crate::needs::Needs;
 use crate::nodes::{Batches, Step, step_plan};
 use crate::ops::context::{self, Context};
@@ -33,7 +34,11 @@ use crate::pipes::limit::cut;
 use crate::pipes::sort::Sort;
 use crate::pipes::{At, Order};
 use crate::rows::{Column, Kind, Shape, batch};
+use crate::written::{StepKind, StepReader};
 use filter::TimeScope;
+
+/// How its step is read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<ShiftedTime>()];
 
 /// Name of the table in plans.
 const TABLE: &str = "logs";
@@ -99,7 +104,12 @@ impl Planner<'_> {
 
     /// The scan; also says how many pipes it already does. `needs[i]` is what the rows before pipe `i` need to have.
     fn source(&self, query: &Query, needs: &[Needs], scope: TimeScope) -> Result<(Planned, usize)> {
-        let filter = filter::lower(&query.filter, scope)?;
+        // A query for `{}` and nothing else asks for no stream, as VictoriaLogs has it; beside others it is no
+        // condition.
+        let filter = match &query.filter {
+            Filter::Stream(stream) if stream.groups.is_empty() => LogFilter::None,
+            filter => filter::lower(filter, scope)?,
+        };
         // Rows that are moved in time are not those that the scan counts.
         if let (Some(pipe), 0) = (query.pipes.first(), scope.offset_ns)
             && let Some(request) = pipe.kind().counted_by_scan(&filter)
@@ -206,10 +216,14 @@ fn shifted(planned: Planned, offset_ns: i64) -> Result<Planned> {
 }
 
 /// Lacks in DataFusion: an addition to times that ends at the first and last of them, and does not fail there.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct ShiftedTime {
     offset_ns: i64,
     shape: Shape,
+}
+
+impl StepKind for ShiftedTime {
+    const KIND: &'static str = "time_offset";
 }
 
 impl Step for ShiftedTime {

@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use quiver_types::logs::TIME;
+use quiver_types::logs::{STREAM, TIME};
 use quiver_types::{Error, Result};
 use serde::de::{Deserialize, Deserializer, MapAccess, Visitor};
 use serde_json::Value;
@@ -14,9 +14,14 @@ use crate::ast::{
 use crate::kernels::values::parse_unix;
 use crate::literal::{parse_duration, parse_number, parse_span};
 use crate::parser::{moment, parse_filter};
+use crate::pipes::filter::FilterRows;
 use crate::pipes::limit::Limit;
+use crate::pipes::others::Others;
 use crate::pipes::sort::Sort;
 use crate::pipes::stats::Stats;
+use crate::pipes::stream_labels::StreamLabels;
+use crate::pipes::unroll::Unroll;
+use crate::pipes::window_stats::{WindowCall, WindowFunc, WindowStats};
 
 /// Reads a time: RFC 3339 or a shorter form (its first moment), Unix time by magnitude, or relative to now.
 pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
@@ -24,6 +29,19 @@ pub fn time_param(text: &str, now_ns: i64) -> Option<i64> {
         return Some(span.start);
     }
     parse_unix(text).or_else(|| moment(text).map(|(first, _)| first.at(now_ns)))
+}
+
+/// The last moment that belongs to a range which ends at this one: as in `_time:[a, b]`, where a whole second, or a
+/// time with exactly three digits behind it, stands for all of that second or millisecond.
+pub fn last_moment(ns: i64) -> i64 {
+    const MS: i64 = 1_000_000;
+    const SECOND: i64 = 1_000 * MS;
+    let unit = match ns.rem_euclid(SECOND) {
+        0 => SECOND,
+        below if below % MS == 0 && below / MS % 10 != 0 => MS,
+        _ => 1,
+    };
+    ns.saturating_add(unit - 1)
 }
 
 /// Reads a duration, or seconds: nanoseconds.
@@ -141,19 +159,81 @@ pub fn followed(mut query: Query) -> Result<Query> {
     Ok(query)
 }
 
-/// Counts rows by time and fields.
+/// The column of counts in the queries that are made here.
+pub const HITS: &str = "__q_hits";
+/// The column that is `1` in the rows of the groups that [`hits`] has as one.
+pub const IS_OTHER: &str = "__q_other";
+/// The column of how many rows a group has.
+const TOTAL: &str = "__q_total";
+
+/// Counts rows by time and fields: group by group in the order of time, groups in the order of their values. Of more groups
+/// than so many the smallest are one, which comes last ([`IS_OTHER`]).
 #[must_use]
-pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields: &[String]) -> Query {
+pub fn hits(query: Query, step: (i64, &str), offset: Option<(i64, &str)>, fields: &[String], limit: u64) -> Query {
     let literal = |(ns, text): (i64, &str)| Literal::new(ns as f64, text);
+    let key = |field: &str| GroupBy { field: field.to_owned(), bucket: None, offset: None };
     let time =
         GroupBy { field: TIME.to_owned(), bucket: Some(TimeBucket::Step(literal(step))), offset: offset.map(literal) };
-    let more = fields.iter().map(|field| GroupBy { field: field.clone(), bucket: None, offset: None });
-    let calls = vec![StatsCall {
-        func: StatsFunc::Count(vec![FieldPattern::all()]),
-        condition: None,
-        name: "__q_hits".to_owned(),
-    }];
+    let called = |func| vec![StatsCall { func, condition: None, name: HITS.to_owned() }];
+    let keys = |time: GroupBy, more: &[&str]| -> Vec<GroupBy> {
+        let fields = fields.iter().map(String::as_str);
+        std::iter::once(time).chain(more.iter().copied().chain(fields).map(key)).collect()
+    };
+    let in_order = |first: &[(&str, bool)]| -> Pipe {
+        let fields = fields.iter().map(|field| (field.clone(), false));
+        let first = first.iter().map(|(name, descending)| ((*name).to_owned(), *descending));
+        Sort::by(first.chain(fields).chain([(TIME.to_owned(), false)]).collect()).into()
+    };
     let mut query = without_pipes(query);
-    query.pipes.push(Stats { by: std::iter::once(time).chain(more).collect(), calls }.into());
+    let all = called(StatsFunc::Count(vec![FieldPattern::all()]));
+    query.pipes.push(Stats { by: keys(time, &[]), calls: all }.into());
+    if fields.is_empty() {
+        query.pipes.push(in_order(&[]));
+        return query;
+    }
+    let sum = || vec![FieldPattern::Name(HITS.to_owned())];
+    let total = WindowCall { func: WindowFunc::Sum, fields: sum(), offset: 0, name: TOTAL.to_owned() };
+    let grouped: [Pipe; 5] = [
+        WindowStats { running: false, by: fields.to_vec(), calls: vec![total] }.into(),
+        in_order(&[(TOTAL, true)]),
+        Others { by: fields.to_vec(), limit, to: IS_OTHER.to_owned() }.into(),
+        Stats { by: keys(key(TIME), &[IS_OTHER]), calls: called(StatsFunc::Sum(sum())) }.into(),
+        in_order(&[(IS_OTHER, false)]),
+    ];
+    query.pipes.extend(grouped);
     query
+}
+
+/// Counts rows by the names of the labels of their streams, or by the values of one of them; the columns get these names.
+pub fn by_stream_labels(label: Option<&str>, to: &str, count: &str) -> Vec<Pipe> {
+    let by = |field: &str| vec![GroupBy { field: field.to_owned(), bucket: None, offset: None }];
+    let called = |func| vec![StatsCall { func, condition: None, name: count.to_owned() }];
+    let is_there = Filter::Field { field: FieldPattern::Name(to.to_owned()), test: Test::Prefix(String::new()) };
+    let sum = StatsFunc::Sum(vec![FieldPattern::Name(count.to_owned())]);
+    vec![
+        Stats { by: by(STREAM), calls: called(StatsFunc::Count(vec![FieldPattern::all()])) }.into(),
+        StreamLabels { label: label.map(str::to_owned), to: to.to_owned() }.into(),
+        Unroll { fields: vec![to.to_owned()], condition: None }.into(),
+        FilterRows(is_there).into(),
+        Stats { by: by(to), calls: called(sum) }.into(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn last_moments() {
+        let check = |text: &str, last: i64| assert_eq!(time_param(text, 0).map(last_moment), Some(last), "{text}");
+        check("2025-03-10T00:00:00Z", 1_741_564_800_999_999_999);
+        check("1741564800", 1_741_564_800_999_999_999);
+        check("2025-03-10", 1_741_564_800_999_999_999);
+        check("1741564800123", 1_741_564_800_123_999_999);
+        check("2025-03-10T00:00:00.5Z", 1_741_564_800_500_000_000);
+        check("2025-03-10T00:00:00.120Z", 1_741_564_800_120_000_000);
+        check("1741564800123456789", 1_741_564_800_123_456_789);
+        assert_eq!(last_moment(-2_000_000_000), -1_000_000_001);
+        assert_eq!((last_moment(i64::MAX), last_moment(9_223_372_036_000_000_000)), (i64::MAX, i64::MAX));
+    }
 }

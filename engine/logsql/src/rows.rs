@@ -19,11 +19,12 @@ use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::error::{DataFusionError, Result};
 use quiver_types::logs::{REST, Stored};
+use serde::{Deserialize, Serialize};
 
 pub(crate) use crate::kernels::columns::Texts;
 
 /// How a column of texts is held.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Kind {
     /// `Utf8View`.
     Text,
@@ -36,14 +37,14 @@ pub(crate) enum Kind {
 }
 
 /// A column.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Column {
     pub(crate) name: String,
     pub(crate) kind: Kind,
 }
 
 /// The columns of batches.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Shape {
     pub(crate) columns: Vec<Column>,
     /// Whether a map of all other fields follows.

@@ -24,6 +24,7 @@ use crate::plan::filter::{TimeScope, add_needs, lower};
 use crate::plan::{Planned, Planner};
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::scope::QueryScope;
+use crate::written::hand_on_matchers;
 
 /// Most values that a subquery may give.
 const VALUES_MAX: usize = 1_000_000;
@@ -154,6 +155,7 @@ type Work<'a, T> = Pin<Box<dyn Future<Output = Result<T>> + Send + 'a>>;
 impl LogsqlEngine {
     /// Binds the language.
     pub fn new(source: Arc<dyn LogSource>, tables: Arc<dyn LogTables>, query: Arc<QueryEngine>) -> Self {
+        hand_on_matchers();
         Self { source, tables, query }
     }
 
@@ -255,6 +257,23 @@ impl LogsqlEngine {
         let work = async move {
             let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
             own.query.explain(&planned.plan, &work_ctx, analyze).await
+        };
+        engine.run(ctx, work).await
+    }
+
+    /// The physical plan of a query, for tests that look at its nodes.
+    #[cfg(test)]
+    pub(crate) async fn physical(
+        &self,
+        query: &Query,
+        scope: &QueryScope,
+        ctx: &QueryContext,
+    ) -> Result<Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
+        let (own, query, scope, work_ctx) = (self.clone(), query.clone(), scope.clone(), ctx.clone());
+        let engine = Arc::clone(&self.query);
+        let work = async move {
+            let (planned, _memory) = own.prepare(query, &scope, &work_ctx).await?;
+            own.query.plan(&planned.plan).await
         };
         engine.run(ctx, work).await
     }

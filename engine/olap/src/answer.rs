@@ -118,13 +118,12 @@ impl Frame<'_> {
             }
         }
         if let Some((name, value)) = request.extra_column(query) {
-            let column = match value {
-                Some(text) => vec![Value::from(text); all.num_rows()],
-                None => {
-                    let first = query.times.iter().find_map(crate::query::TimeEntry::column);
-                    let at = first.and_then(|c| table.members.iter().position(|m| *m == c));
-                    at.map(|at| table.columns[at].clone()).unwrap_or_default()
-                }
+            let column = if let Some(text) = value {
+                vec![Value::from(text); all.num_rows()]
+            } else {
+                let first = query.times.iter().find_map(crate::query::TimeEntry::column);
+                let at = first.and_then(|c| table.members.iter().position(|m| *m == c));
+                at.map(|at| table.columns[at].clone()).unwrap_or_default()
             };
             table.members.push(name);
             table.columns.push(column);

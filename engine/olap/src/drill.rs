@@ -28,7 +28,7 @@ impl Asked {
     /// Reads the body of a request.
     ///
     /// # Errors
-    /// BAD_TYPE, BAD_LIMIT.
+    /// `BAD_TYPE`, `BAD_LIMIT`.
     pub fn parse(body: &Value) -> Result<Self, QueryError> {
         let bad = |key: &str, what: &str| {
             Err(QueryError::new(Reason::BadType, format!("/{key}"), format!("`{key}` is {what}")))
@@ -151,7 +151,9 @@ pub fn query(
         out["joinHints"] = std::iter::once(json!([tree.root])).chain(edges).collect();
     }
     if let Some(map) = out.as_object_mut() {
-        ["order", "offset", "total", "rowLimit", "responseFormat"].iter().for_each(|key| _ = map.remove(*key));
+        for key in &["order", "offset", "total", "rowLimit", "responseFormat"] {
+            _ = map.remove(*key);
+        }
     }
     let mut made = Request::parse(&out, catalog, now_ns)?;
     Ok(made.queries.remove(0))

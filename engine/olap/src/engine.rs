@@ -4,6 +4,7 @@ mod basis;
 mod parted;
 mod rolled;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
@@ -16,7 +17,7 @@ use futures::StreamExt as _;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
-use quiver_query::{Collected, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, Explaining, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
@@ -28,6 +29,7 @@ use crate::meta::Wanted;
 use crate::model::MemberId;
 use crate::model::catalog::Catalog;
 use crate::models::Made;
+use crate::plan::sources::has_own_rows;
 use crate::plan::{Given, Planned, Planner, Sources, Tree, exemplars};
 use crate::query::Query;
 use crate::query::filter::Filter;
@@ -46,6 +48,8 @@ pub struct OlapEngine {
     lists: Lists,
     rollups: Rollups,
     pieces: AllPieces,
+    /// Whether what a query found serves those that come after it.
+    keeps: bool,
 }
 
 /// Rows of a query.
@@ -81,12 +85,12 @@ pub struct Drilled {
 }
 
 impl OlapEngine {
-    /// Makes one over tables, with models.
-    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog) -> Arc<Self> {
+    /// Makes one over tables, with models. `keeps`: groups of closed buckets and whole answers serve those who ask again.
+    pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, keeps: bool) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
         let room = engine.kept_bytes_max();
         let (rollups, pieces) = (Rollups::new(room), AllPieces::new(room));
-        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces })
+        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces, keeps })
     }
 
     /// The models now.
@@ -175,6 +179,11 @@ impl OlapEngine {
         let mut planned = Planner { catalog, state, sources: &sources, access, given, marks_values }.plan(query)?;
         planned.selects = sources.selects;
         Ok(planned)
+    }
+
+    /// Whether it takes more than a caller's rights to tell what a request gives him: some rows are his own.
+    pub fn has_own_rows(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> bool {
+        request.queries.iter().any(|query| has_own_rows(catalog, query, &members(query), access))
     }
 
     /// Runs all queries of a request over one snapshot.
@@ -407,7 +416,9 @@ impl OlapEngine {
         let tables = self.snapshot();
         let planned = self.plan(catalog, query, &tables, access, ctx).await?;
         let printed = self.plan_as(catalog, query, &tables, access, ctx, true).await?;
-        let (this, inner, raw, models) = (Arc::clone(self), ctx.clone(), planned.rows.clone(), Arc::clone(catalog));
+        // Rollups and buckets that are read here are shown below the plan.
+        let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
+        let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
         let parted = self.parted(catalog, query, &tables, access);
         let work = async move {
@@ -450,6 +461,24 @@ impl OlapEngine {
         shown["rights"] = explain::rights(catalog, tree, access);
         Ok(shown)
     }
+}
+
+/// The models and views that a request names, each once.
+pub fn models(request: &Request) -> String {
+    let names = request.queries.iter().flat_map(members).map(|id| id.model);
+    names.collect::<BTreeSet<_>>().into_iter().collect::<Vec<_>>().join(", ")
+}
+
+/// Notes how a query was answered.
+pub fn note_served(sets: &[ResultSet], ctx: &QueryContext) {
+    let served = &ctx.query().served;
+    let used = sets.iter().filter_map(|set| set.used.as_ref());
+    let rollups: BTreeSet<&str> = used.map(|used| used.id.as_str()).collect();
+    if !rollups.is_empty() {
+        let _ = served.rollups.set(rollups.into_iter().collect::<Vec<_>>().join(", "));
+    }
+    let is_partial = sets.iter().filter_map(|set| set.parts.as_ref()).any(|parts| parts.kept > 0);
+    let _ = served.kept.set(if is_partial { "partial" } else { "miss" });
 }
 
 /// All members that a query names.

@@ -67,9 +67,12 @@ impl ScalarUDFImpl for WallBucket {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |i: usize| match &args.args[i] {
-            ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
-            _ => exec_err!("wall_bucket takes constants behind the time"),
+        let number = |i: usize| {
+            if let ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) = &args.args[i] {
+                Ok(*n)
+            } else {
+                exec_err!("wall_bucket takes constants behind the time")
+            }
         };
         let ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))) = &args.args[1] else {
             return exec_err!("wall_bucket takes a constant zone");
@@ -145,9 +148,12 @@ impl ScalarUDFImpl for WallEdge {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |i: usize| match &args.args[i] {
-            ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
-            _ => exec_err!("wall_edge takes constants behind the time"),
+        let number = |i: usize| {
+            if let ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) = &args.args[i] {
+                Ok(*n)
+            } else {
+                exec_err!("wall_edge takes constants behind the time")
+            }
         };
         let (
             ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))),

@@ -46,13 +46,12 @@ impl Lists {
         let mut kept = self.0.lock();
         // Lists of models that were replaced are of no use.
         kept.retain(|(of, _)| of.version >= key.version);
-        let listed = match kept.iter().position(|(of, _)| *of == key) {
-            Some(at) => kept.remove(at).1,
-            None => {
-                let body = meta(catalog, access, wanted).to_string();
-                let hash = format!("{:08x}-{:x}", crc32c::crc32c(body.as_bytes()), body.len());
-                Arc::new(Listed { body, hash })
-            }
+        let listed = if let Some(at) = kept.iter().position(|(of, _)| *of == key) {
+            kept.remove(at).1
+        } else {
+            let body = meta(catalog, access, wanted).to_string();
+            let hash = format!("{:08x}-{:x}", crc32c::crc32c(body.as_bytes()), body.len());
+            Arc::new(Listed { body, hash })
         };
         if kept.len() >= KEPT_MAX {
             kept.remove(0);

@@ -111,7 +111,7 @@ impl DimensionType {
         (Self::Switch, "switch"),
     ];
 
-    /// Its word.
+    /// Its word in model files and in `/meta`.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -233,6 +233,8 @@ pub struct Dimension {
     pub propagate_filters: bool,
     /// Whether the time range of the query enters that one.
     pub propagate_range: bool,
+    /// Whether the sub-query has a value for each bucket of the query.
+    pub per_bucket: bool,
     /// The member from which on a row lives.
     pub since: Option<String>,
     /// Own granularities.
@@ -273,6 +275,8 @@ pub struct TimeShift {
     pub time_dimension: Option<MemberId>,
     /// How far ahead of the inner rows the outer ones are.
     pub interval: Interval,
+    /// By how many lengths of the query's range they are ahead besides.
+    pub ranges: i64,
 }
 
 /// A measure.
@@ -344,7 +348,7 @@ impl Relationship {
         ("belongs_to", Self::ManyToOne),
     ];
 
-    /// Its word.
+    /// Its word in model files and in `/meta`.
     pub fn word(self) -> &'static str {
         Self::WORDS[self as usize].0
     }
@@ -446,6 +450,8 @@ pub struct Model {
     pub source: Option<Source>,
     /// Which of these; none: all.
     pub rows: Option<OwnRows>,
+    /// Columns of its SELECT that are made of all rows there are, whatever the range of a query.
+    pub whole: Vec<String>,
     /// Joins to other models.
     pub joins: Vec<Join>,
     /// Dimensions.

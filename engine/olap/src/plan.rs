@@ -174,7 +174,7 @@ impl Planner<'_> {
     /// Plans the values of the dimension of a query with the number of rows that have each (`count`).
     ///
     /// # Errors
-    /// NO_JOIN_PATH; faults of models.
+    /// `NO_JOIN_PATH`; faults of models.
     pub fn values(&self, query: &Query) -> OlapResult<Planned> {
         let stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query)?;
@@ -193,7 +193,7 @@ impl Planner<'_> {
     /// Plans a query.
     ///
     /// # Errors
-    /// NO_JOIN_PATH, RANGE_REQUIRED; faults of models.
+    /// `NO_JOIN_PATH`, `RANGE_REQUIRED`; faults of models.
     pub fn plan(&self, query: &Query) -> OlapResult<Planned> {
         let mut stage = self.stage_of(query)?;
         let tree = self.tree_of_query(&stage, query).ok();

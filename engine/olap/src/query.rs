@@ -39,7 +39,7 @@ impl Format {
     pub const ALL: [(Self, &'static str); 3] =
         [(Self::Default, "default"), (Self::Compact, "compact"), (Self::Columnar, "columnar")];
 
-    /// Its word.
+    /// Its word in requests.
     pub fn word(self) -> &'static str {
         Self::ALL[self as usize].1
     }

@@ -1,7 +1,7 @@
 //! Aggregation: rows of a block folded into groups, and the operators that select rows.
 //!
 //! - [`Accumulator`]: `sum avg count min max group stddev stdvar quantile`, state `groups × steps`, folded row by row
-//!   with dense loops and merged across partitions;
+//!   with dense loops and merged across partitions, between which it travels as [`Parts`];
 //! - [`RowSelector`]: `topk bottomk limitk`, which keep rows per step;
 //! - [`ratio_keeps`]: `limit_ratio`, decided by a row's hash alone;
 //! - [`CountValues`]: `count_values`, whose label comes from the values;
@@ -15,7 +15,8 @@ mod hists;
 mod params;
 mod selector;
 
-pub use accumulator::Accumulator;
+pub use accumulator::{Accumulator, Parts};
 pub use count_values::{CountValues, CountedValue, value_label};
+pub use hists::HistogramPart;
 pub use params::check_params;
 pub use selector::{RowSelector, Selection, ratio_keeps};

@@ -4,11 +4,12 @@ mod chain;
 mod text;
 
 use quiver_types::Matcher;
+use serde::{Deserialize, Serialize};
 
 pub use text::Text;
 
 /// A range of bytes in the query text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub struct PosRange {
     /// First byte.
     pub start: u32,
@@ -193,7 +194,7 @@ pub enum DurationOp {
 }
 
 /// Binary operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum BinaryOp {
     /// `+`
     Add,
@@ -307,7 +308,7 @@ pub struct BinaryExpr {
 }
 
 /// How the rows of two vectors find each other.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct VectorMatching {
     /// Which side may have several rows per match.
     pub card: MatchCardinality,
@@ -324,7 +325,7 @@ pub struct VectorMatching {
 }
 
 /// Cardinality of a vector match.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MatchCardinality {
     /// One to one.
     OneToOne,
@@ -337,7 +338,7 @@ pub enum MatchCardinality {
 }
 
 /// Aggregation operators.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[allow(missing_docs, reason = "the names are the operators")]
 pub enum AggregateOp {
     Sum,

@@ -13,6 +13,7 @@
 
 pub mod call;
 pub mod elementwise;
+pub(crate) mod named;
 pub mod notes;
 pub mod special;
 
@@ -79,7 +80,7 @@ pub enum Kernel {
     /// A function of each element of an instant vector.
     Elementwise(ElementwiseKernel),
     /// A function of two scalars.
-    Scalar(fn(f64, f64) -> f64),
+    Scalar(ScalarKernel),
     /// The planner's.
     Special(SpecialKind),
 }
@@ -94,6 +95,9 @@ pub enum Kernel {
 /// Kind `Execution` where the language says that the query fails (`double_exponential_smoothing` with a factor
 /// outside of (0, 1)).
 pub type RangeKernel = fn(&SeriesSamples<'_>, &RangeCall<'_>, &mut SeriesOut<'_>, &mut KernelContext<'_>) -> Result<()>;
+
+/// The kernel of a function of two scalars.
+pub type ScalarKernel = fn(f64, f64) -> f64;
 
 /// What the planner has to know about a range function.
 #[derive(Debug, Clone, Copy)]

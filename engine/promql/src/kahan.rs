@@ -2,6 +2,8 @@
 //!
 //! The running value is a pair (sum, compensation); the compensation is added once, at the end.
 
+#![expect(clippy::inline_always, reason = "loops over samples were measured with and without")]
+
 /// Adds a number to a sum with its compensation.
 #[inline(always)]
 pub(crate) fn inc(value: f64, sum: f64, compensation: f64) -> (f64, f64) {

@@ -3,9 +3,10 @@
 //! Between operators values travel as record batches (`docs` in `nodes`); inside, a [`Block`] is the same memory.
 
 use quiver_types::{Histogram, Millis};
+use serde::{Deserialize, Serialize};
 
 /// The steps of a query: `start + i * step_ms` for `i < steps`. An instant query has one step.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Grid {
     /// Time of the first step.
     pub start: Millis,
@@ -46,7 +47,7 @@ pub struct SeriesSamples<'a> {
 }
 
 /// How a range selector looks at time: at step time `t` its window is `(t - offset_ms - range_ms, t - offset_ms]`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Window {
     /// Length.
     pub range_ms: i64,

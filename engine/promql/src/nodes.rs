@@ -53,6 +53,7 @@ pub(crate) mod select;
 pub(crate) mod set;
 pub(crate) mod sort;
 pub(crate) mod union;
+pub(crate) mod written;
 
 /// How an operator treats the partitions of its first input. Further inputs are always brought into one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -84,6 +85,14 @@ pub(crate) trait StepOperator: fmt::Debug + Send + Sync + 'static {
         None
     }
 
+    /// How many inputs, from the first one on, are those of the partial operator; this one has what it gave and the rest.
+    fn partial_inputs(&self) -> usize {
+        usize::MAX
+    }
+
+    /// Writes its body as plans have it that leave this engine, with [`written::body`].
+    fn written(&self) -> Result<Vec<u8>>;
+
     /// Begins the work.
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches;
 }
@@ -96,8 +105,6 @@ pub(crate) type Batches = BoxStream<'static, Result<RecordBatch>>;
 pub(crate) struct Env {
     /// The query.
     pub(crate) run: Arc<RunState>,
-    /// Where nodes of this run meet.
-    pub(crate) shared: Arc<RunShared>,
     /// Which partition this is.
     pub(crate) partition: usize,
     /// Memory to be asked for.
@@ -153,7 +160,9 @@ impl Operator for Step {
         _: &dyn Session,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         if let Some(partial) = self.0.partial() {
+            let rest = inputs.split_off(self.0.partial_inputs().min(inputs.len()));
             inputs = vec![Arc::new(StepExec::new(partial, inputs))];
+            inputs.extend(rest);
         }
         Ok(Arc::new(StepExec::new(Arc::clone(&self.0), inputs)))
     }
@@ -176,6 +185,12 @@ impl StepExec {
                 *input = Arc::new(CoalescePartitionsExec::new(Arc::clone(input)));
             }
         }
+        Self::over(operator, inputs)
+    }
+
+    /// Makes the node over inputs whose partitions are as it needs them: all but the first have one, and that one too
+    /// unless the operator runs for each.
+    fn over(operator: Arc<dyn StepOperator>, inputs: Vec<Arc<dyn ExecutionPlan>>) -> Self {
         let partitions = inputs.first().map_or(1, |i| i.output_partitioning().partition_count());
         let properties = Arc::new(PlanProperties::new(
             EquivalenceProperties::new(operator.schema()),
@@ -226,9 +241,10 @@ impl ExecutionPlan for StepExec {
             streams.push(timed);
         }
         let shared = context.session_config().get_extension::<RunShared>();
-        let found = shared.and_then(|shared| Some((shared.of_query()?, shared)));
-        let Some((run, shared)) = found else { return internal_err!("steps run within a query of PromQL") };
-        let env = Env { run, shared, partition, pool: Arc::clone(context.memory_pool()) };
+        let Some(run) = shared.and_then(|shared| shared.of_query()) else {
+            return internal_err!("steps run within a query of PromQL");
+        };
+        let env = Env { run, partition, pool: Arc::clone(context.memory_pool()) };
         Ok(Box::pin(TimedOutput {
             schema: self.operator.schema(),
             stream: Arc::clone(&self.operator).open(streams, env),

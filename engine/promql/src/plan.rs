@@ -13,8 +13,8 @@ use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
 use parking_lot::Mutex;
 use quiver_query::{QueryEngine, SampleTables, from_datafusion, operator_plan};
-use quiver_types::{Error, ErrorKind, Matcher, Result, RunShared, SeriesSnapshot, SeriesTable};
-use regex::Regex;
+use quiver_types::matcher::WatchedRegex;
+use quiver_types::{Error, ErrorKind, Matcher, Result, SeriesSnapshot, SeriesTable};
 
 use crate::annotation::Annotations;
 use crate::ast::{At, DurationExpr, Expr, ExprKind};
@@ -236,7 +236,7 @@ pub(crate) struct Planner {
     /// Lists of labels that aggregations look at.
     pub(crate) wanted: Mutex<Vec<Arc<[String]>>>,
     /// Patterns of `label_replace` so far.
-    pub(crate) patterns: Mutex<HashMap<String, Regex>>,
+    pub(crate) patterns: Mutex<HashMap<String, WatchedRegex>>,
 }
 
 impl Planner {
@@ -327,11 +327,6 @@ impl Planner {
             }
             other => other,
         })
-    }
-
-    /// What nodes find while a plan runs: the query, and each other.
-    pub(crate) fn shared(&self) -> RunShared {
-        RunShared::with(Arc::clone(&self.run))
     }
 
     /// Wraps an operator as a plan.
@@ -433,7 +428,7 @@ impl Planner {
 
     /// Runs a plan in the label phase and gives its blocks.
     pub(crate) async fn evaluate(&self, plan: &LogicalPlan) -> Result<Vec<Block>> {
-        let mut batches = self.engine.execute_shared(plan, &self.run.ctx, &|| self.shared()).await?;
+        let mut batches = self.engine.execute_shared(plan, &self.run.ctx, &|which| self.run.shared(which)).await?;
         let memory = self.engine.reservation("answer", &self.run.ctx);
         let mut blocks = Vec::new();
         while let Some(batch) = batches.next().await {

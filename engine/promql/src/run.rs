@@ -1,13 +1,14 @@
 //! What the nodes of one running query share: its context, the annotations so far, the values held so far.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
-use quiver_query::{Pace, QueryContext, QueryMemory};
+use quiver_query::{Pace, PlanRun, QueryContext, QueryMemory};
 use quiver_types::stats::get;
-use quiver_types::{Error, ErrorKind};
+use quiver_types::{Error, ErrorKind, RunShared};
 
 use crate::annotation::Annotations;
 use crate::tally::{SampleStats, Tallies};
@@ -48,6 +49,21 @@ impl RunState {
             memory: Mutex::default(),
             histograms,
         }
+    }
+
+    /// What nodes find while a plan runs: the query, and each other. Of a run whose rows nobody gets the query hears
+    /// nothing.
+    pub(crate) fn shared(self: &Arc<Self>, which: PlanRun) -> RunShared {
+        RunShared::with(match which {
+            PlanRun::Answer => Arc::clone(self),
+            PlanRun::Rehearsal => Arc::new(self.beside()),
+        })
+    }
+
+    fn beside(&self) -> Self {
+        let beside = Self::new(self.ctx.clone(), self.tallies.as_ref().map(Tallies::beside));
+        beside.histograms.store(self.met_histograms(), Relaxed);
+        beside
     }
 
     /// Gives the samples per step, if they were counted. The peak is what the limit of samples was held against: the

@@ -76,6 +76,12 @@ impl Tallies {
         Self(Mutex::new(vec![Tally::new(grid, None)]))
     }
 
+    /// Gives the same for another run: its counts begin at 0.
+    pub(crate) fn beside(&self) -> Self {
+        let anew = |tally: &Tally| Tally::new(tally.grid, tally.parent);
+        Self(Mutex::new(self.0.lock().iter().map(anew).collect()))
+    }
+
     /// Adds an inner evaluation on steps of its own.
     pub(crate) fn child(&self, parent: TallyId, grid: Grid, merge: Merge) -> TallyId {
         let mut tallies = self.0.lock();
@@ -257,6 +263,18 @@ mod tests {
         check(grid(101, 5, 4), None, &[6, 6, 6, 6], &[6, 0, 1, 0]);
         check(grid(101, 100, 2), None, &[6, 5], &[6, 5]);
         check(grid(101, 5, 3), Some(30), &[4, 4, 4], &[4, 0, 0]);
+    }
+
+    #[test]
+    fn a_run_beside_counts_for_itself() {
+        let tallies = Tallies::new(grid(100, 50, 2));
+        let inner = tallies.child(0, grid(100, 50, 1), Merge::Once);
+        let mut counts = Counts::new(1);
+        counts.both(0, 7);
+        tallies.add(inner, &counts);
+        let beside = tallies.beside();
+        beside.add(inner, &counts);
+        assert_eq!((tallies.finish(0).read(), beside.finish(0).read()), (7, 7));
     }
 
     #[test]

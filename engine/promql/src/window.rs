@@ -106,12 +106,11 @@ pub(crate) fn each(
     // One loop for both ways, so that the visit is inlined.
     for step in 0..call.grid.steps {
         let (start, end) = call.bounds(step);
-        match windows {
-            Some(windows) => floats = windows[step],
-            None => {
-                floats.advance(samples.ts, start - before, end + after);
-                hists.advance(samples.hist_ts, start - before, end + after);
-            }
+        if let Some(windows) = windows {
+            floats = windows[step];
+        } else {
+            floats.advance(samples.ts, start - before, end + after);
+            hists.advance(samples.hist_ts, start - before, end + after);
         }
         work += 1 + floats.len() + hists.len();
         if work >= WORK_AT_A_STRETCH {

@@ -18,7 +18,7 @@ use crate::underway::Underway;
 /// Bounds of one query (`metrics-api` section 2, `identity-and-access` section 7).
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub struct Limits {
-    /// Longest run.
+    /// How long it may run, its wait for a place included.
     pub timeout: Duration,
     /// Samples that may be loaded.
     pub samples_max: u64,
@@ -35,7 +35,7 @@ pub struct Limits {
 impl Default for Limits {
     fn default() -> Self {
         Self {
-            timeout: Duration::from_secs(120),
+            timeout: Duration::from_mins(2),
             samples_max: 50_000_000,
             series_max: 2_000_000,
             bytes_max: 10 << 30,
@@ -54,7 +54,7 @@ pub struct QueryContext {
     pub deadline: Instant,
     /// Cancelled when the caller goes away, the server stops, or an operator ends the query.
     pub cancel: CancellationToken,
-    /// Bounds.
+    /// What it may read, hold and give.
     pub limits: Limits,
     /// What it read so far.
     pub stats: Arc<ReadStats>,

@@ -6,11 +6,10 @@
 use std::fmt;
 use std::future::Future;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
-use datafusion::common::config::ConfigOptions;
 use datafusion::execution::disk_manager::{DiskManagerBuilder, DiskManagerMode};
 use datafusion::execution::memory_pool::{FairSpillPool, MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::execution::runtime_env::{RuntimeEnv, RuntimeEnvBuilder};
@@ -21,6 +20,7 @@ use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, PhysicalPlanner};
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
+use quiver_types::watch::Watch;
 use quiver_types::{Error, ErrorKind, MemoryPressure, Result, RunShared};
 use serde_json::Value;
 use tokio::runtime::{Builder, Runtime};
@@ -29,13 +29,17 @@ use tracing::Instrument;
 
 use crate::context::{Collected, QueryContext};
 use crate::error::{from_datafusion, to_datafusion};
-use crate::functions::{Room, planning};
+use crate::explaining::put_children;
+use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
 use crate::pool::QueryPool;
-use crate::running::{Phase, Running};
+use crate::rehearsal::PlanRun;
+use crate::running::{Phase, Query, Running};
+use crate::through::ThroughCodec;
 use crate::underway::AllUnderway;
-use crate::{explain, failpoint, lists, rehearsal, relational};
+use crate::watched::{Watched, hand_on};
+use crate::{explain, failpoint, lists, relational};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -48,7 +52,7 @@ const STACK_BYTES: usize = 32 << 20;
 
 /// How long a thread for blocking work waits for more of it. Long, so that there is one when the system has no other to
 /// give: work waits for it then, where it would fail without any.
-pub const THREAD_KEEP_ALIVE: Duration = Duration::from_secs(3600);
+pub const THREAD_KEEP_ALIVE: Duration = Duration::from_hours(1);
 
 /// Values under way between nodes may come to this part of the memory of queries, beside it; and to so much in any case.
 const UNDERWAY_PART: usize = 4;
@@ -74,7 +78,7 @@ pub struct EngineSettings {
 /// What all queries used so far.
 #[derive(Debug, Default)]
 pub struct QueryUse {
-    /// Queries begun.
+    /// Queries that asked for a place.
     pub started: AtomicU64,
     /// Queries that ended in an error.
     pub failed: AtomicU64,
@@ -88,12 +92,12 @@ pub struct QueryUse {
     pub micros: AtomicU64,
 }
 
-/// The engine.
+/// Plans and runs queries of all languages, within one pool of memory and on threads of its own.
 pub struct QueryEngine {
     state: SessionState,
     pub(crate) relational: SessionState,
-    /// Options of that session under which its plans are made.
-    pub(crate) planning: Arc<ConfigOptions>,
+    /// What its plans are made with.
+    pub(crate) planning: PlanOptions,
     pub(crate) lists: SessionState,
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
@@ -107,6 +111,7 @@ pub struct QueryEngine {
     used: Arc<QueryUse>,
     running: Arc<Running>,
     underway: Arc<AllUnderway>,
+    pub(crate) through: OnceLock<Arc<dyn ThroughCodec>>,
 }
 
 impl fmt::Debug for QueryEngine {
@@ -137,6 +142,7 @@ impl QueryEngine {
     /// # Errors
     /// As [`Self::new`].
     pub fn with_functions(settings: &EngineSettings, functions: Vec<Arc<ScalarUDF>>) -> Result<Arc<Self>> {
+        hand_on();
         let threads = settings.threads.max(1);
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()
@@ -169,7 +175,7 @@ impl QueryEngine {
             .map_err(|e| Error::internal("cannot start the query threads").with_source(e))?;
         Ok(Arc::new(Self {
             state,
-            planning: planning(&relational),
+            planning: planning(&relational, room),
             relational,
             lists,
             small_lists,
@@ -181,8 +187,9 @@ impl QueryEngine {
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
-            running: Arc::default(),
+            running: Running::relieving(&settings.pressure),
             underway: AllUnderway::new((settings.memory_bytes / UNDERWAY_PART).max(UNDERWAY_MIN)),
+            through: OnceLock::new(),
         }))
     }
 
@@ -217,7 +224,7 @@ impl QueryEngine {
         ctx.query().enter(Phase::Queue);
         let deadline = tokio::time::Instant::from_std(ctx.deadline);
         let timeout = |phase: &str| Error::new(ErrorKind::Timeout, format!("query timed out in {phase}"));
-        let mut ending = Ending::begin(&self.used);
+        let mut ending = Ending::begin(&self.used, ctx.query());
         let waiting = Gauge::up(&self.used, |u| &u.waiting);
         let came = Instant::now();
         let queue = "expression evaluation queue";
@@ -232,7 +239,10 @@ impl QueryEngine {
         ctx.query().enter(Phase::Plan);
         ctx.set_waited(came.elapsed());
         let (cancel, used, inner) = (ctx.cancel.clone(), Arc::clone(&self.used), ctx.clone());
+        let work = Watched::new(Watch::new(self.gate(ctx)), work);
         let cpu = self.cpu.as_ref().expect("lives as long as the engine").handle();
+        // A timer of the caller's runtime: a thread of ours that waits would be woken to learn of each first one.
+        let expired = tokio::time::sleep_until(deadline);
         let evaluated = async move {
             let _place = place;
             let _running = Gauge::up(&used, |u| &u.running);
@@ -242,7 +252,7 @@ impl QueryEngine {
             let answer = tokio::select! {
                 answer = async { asked?; work.await } => answer,
                 () = cancel.cancelled() => Err(inner.query().cancelled("query execution")),
-                () = tokio::time::sleep_until(deadline) => {
+                () = expired => {
                     Err(Error::new(ErrorKind::Timeout, "query timed out in expression evaluation"))
                 }
             };
@@ -288,7 +298,7 @@ impl QueryEngine {
     /// # Errors
     /// Those of the planners.
     pub async fn plan(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        self.planner.create_physical_plan(plan, &self.state).await.map_err(from_datafusion)
+        self.passed(self.planner.create_physical_plan(plan, &self.state).await.map_err(from_datafusion)?, &self.state)
     }
 
     /// Plans and starts a plan; call it inside of [`Self::run`]. Partitions run on the threads of the engine.
@@ -296,7 +306,7 @@ impl QueryEngine {
     /// # Errors
     /// Those of planning; the stream carries those of running.
     pub async fn execute(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
-        self.execute_shared(plan, ctx, &RunShared::default).await
+        self.execute_shared(plan, ctx, &|_| RunShared::default()).await
     }
 
     /// The same for a plan whose nodes look for something of their query.
@@ -307,7 +317,7 @@ impl QueryEngine {
         &self,
         plan: &LogicalPlan,
         ctx: &QueryContext,
-        shared: &(dyn Fn() -> RunShared + Sync),
+        shared: &(dyn Fn(PlanRun) -> RunShared + Sync),
     ) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
         let mut physical = self.plan(plan).await?;
@@ -315,16 +325,9 @@ impl QueryEngine {
             return Ok(no_rows);
         }
         if ctx.rehearse {
-            let mut rows = self.execute_physical(Arc::clone(&physical), ctx, shared())?;
-            while let Some(batch) = rows.next().await {
-                batch.map_err(from_datafusion)?;
-            }
-            physical = rehearsal::again(physical).map_err(from_datafusion)?;
-            let in_turn = rehearsal::by_partition(&physical, || self.task(ctx, shared()));
-            in_turn.await.map_err(from_datafusion)?;
-            physical = rehearsal::again(physical).map_err(from_datafusion)?;
+            physical = self.rehearse(physical, ctx, shared).await?;
         }
-        self.execute_physical(physical, ctx, shared())
+        self.execute_physical(physical, ctx, shared(PlanRun::Answer))
     }
 
     pub(crate) fn execute_physical(
@@ -339,11 +342,21 @@ impl QueryEngine {
 
     /// What one run of a plan needs: memory, room for values under way, what its nodes share, counters of what is read.
     pub(crate) fn task(&self, ctx: &QueryContext, shared: RunShared) -> Arc<TaskContext> {
-        let runtime = RuntimeEnv { memory_pool: self.memory(ctx), ..(*self.runtime_env).clone() };
-        ctx.underway.bind(&self.underway);
-        let config = self.state.config().clone().with_extension(Arc::clone(&ctx.underway));
+        let (config, runtime) = self.bound(ctx, shared);
+        // A default one would first make an environment and settings of its own.
+        let (scalars, higher, aggregates, windows) = Default::default();
+        let id = "DEFAULT".to_owned();
+        Arc::new(TaskContext::new(None, id, config, scalars, higher, aggregates, windows, runtime))
+    }
+
+    /// The settings and the environment of one run.
+    pub(crate) fn bound(&self, ctx: &QueryContext, shared: RunShared) -> (SessionConfig, Arc<RuntimeEnv>) {
+        let own = self.runs();
+        let runtime = RuntimeEnv { memory_pool: own.memory(ctx), ..(*own.runtime_env).clone() };
+        ctx.underway.bind(&own.underway);
+        let config = own.state.config().clone().with_extension(Arc::clone(&ctx.underway));
         let config = config.with_extension(Arc::new(shared)).with_extension(Arc::clone(&ctx.stats));
-        Arc::new(TaskContext::default().with_session_config(config).with_runtime(Arc::new(runtime)))
+        (config, Arc::new(runtime))
     }
 
     fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
@@ -354,12 +367,13 @@ impl QueryEngine {
         Arc::clone(ctx.query().memory.get_or_init(|| Arc::new(share()))) as Arc<dyn MemoryPool>
     }
 
-    fn gate<'a>(&self, ctx: &'a QueryContext) -> &'a QueryGate {
-        ctx.gate.get_or_init(|| {
+    fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
+        let gate = ctx.gate.get_or_init(|| {
             let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx)));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
-        })
+        });
+        Arc::clone(gate)
     }
 
     /// Begins to reserve memory of a query's share, for what it holds outside of plans.
@@ -404,10 +418,7 @@ impl QueryEngine {
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }
-        let children = ctx.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
-        if !children.is_empty() {
-            shown["children"] = children.into();
-        }
+        put_children(&mut shown, ctx);
         Ok(shown)
     }
 
@@ -451,17 +462,21 @@ impl<T> Drop for AbortOnDrop<T> {
 /// Counts how a query ends. One that is dropped before it has an answer lost its caller, unless it panicked.
 struct Ending {
     used: Arc<QueryUse>,
+    query: Arc<Query>,
     settled: bool,
 }
 
 impl Ending {
-    fn begin(used: &Arc<QueryUse>) -> Self {
+    fn begin(used: &Arc<QueryUse>, query: &Arc<Query>) -> Self {
         used.started.fetch_add(1, Relaxed);
-        Self { used: Arc::clone(used), settled: false }
+        Self { used: Arc::clone(used), query: Arc::clone(query), settled: false }
     }
 
     fn settle(&mut self, error: Option<ErrorKind>) {
         self.settled = true;
+        if let Some(kind) = error {
+            self.query.fail(kind);
+        }
         match error {
             None => {}
             Some(ErrorKind::Cancelled) => _ = self.used.cancelled.fetch_add(1, Relaxed),
@@ -498,103 +513,4 @@ impl Drop for Gauge {
 }
 
 #[cfg(test)]
-mod tests {
-    use datafusion::logical_expr::{LogicalPlanBuilder, lit};
-    use quiver_types::Access;
-
-    use super::*;
-    use crate::Limits;
-
-    fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
-        let settings = EngineSettings {
-            memory_bytes: 1 << 20,
-            spill_dir: std::env::temp_dir(),
-            spill_bytes: 1 << 20,
-            threads: 2,
-            concurrent_max,
-            pressure: Arc::default(),
-        };
-        QueryEngine::new(&settings).unwrap()
-    }
-
-    fn context(timeout_ms: u64) -> QueryContext {
-        let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
-        QueryContext::new(Access::full(), limits)
-    }
-
-    #[tokio::test]
-    async fn runs_and_explains() {
-        let engine = engine(2);
-        let plan = LogicalPlanBuilder::values(vec![vec![lit(1)], vec![lit(2)]]).unwrap().build().unwrap();
-        let ctx = context(5_000);
-        let (e, p, c) = (Arc::clone(&engine), plan.clone(), ctx.clone());
-        let rows = engine
-            .run(&ctx, async move {
-                let mut stream = e.execute(&p, &c).await?;
-                let mut rows = 0;
-                while let Some(batch) = stream.next().await {
-                    rows += batch.map_err(from_datafusion)?.num_rows();
-                }
-                Ok(rows)
-            })
-            .await
-            .unwrap();
-        assert_eq!(rows, 2);
-        let shown = engine.explain(&plan, &context(5_000), true).await.unwrap();
-        assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
-        assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
-    }
-
-    #[tokio::test]
-    async fn look_ups_go_on_as_long_as_any_run_does() {
-        let engine = engine(2);
-        let call = context(5_000);
-        let run = || {
-            let mut ctx = call.clone();
-            ctx.cancel = call.cancel.child_token();
-            let (engine, stats) = (Arc::clone(&engine), Arc::clone(&ctx.stats));
-            async move {
-                let looked_up = async move { stats.take(10).and_then(|()| stats.check()) };
-                engine.run(&ctx, looked_up).await
-            }
-        };
-        run().await.expect("the first run");
-        assert_eq!(call.stats.check().unwrap_err().kind, ErrorKind::Cancelled, "it is over");
-        run().await.expect("the second run of the same call");
-        assert_eq!(engine.memory_reserved(), 20, "what both took is given back with the call");
-        drop(call);
-        assert_eq!(engine.memory_reserved(), 0);
-    }
-
-    #[tokio::test]
-    async fn deadline_cancel_panic_and_queue() {
-        let engine = engine(1);
-        let forever = || async {
-            std::future::pending::<()>().await;
-            Ok(())
-        };
-        let error = engine.run(&context(30), forever()).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Timeout);
-        let ctx = context(60_000);
-        let cancel = ctx.cancel.clone();
-        tokio::spawn(async move { cancel.cancel() });
-        assert_eq!(engine.run(&ctx, forever()).await.unwrap_err().kind, ErrorKind::Cancelled);
-        let error = engine.run(&context(60_000), async { panic!("boom") as Result<()> }).await.unwrap_err();
-        assert_eq!(error.kind, ErrorKind::Internal);
-        let (long, long_ctx) = (Arc::clone(&engine), context(60_000));
-        let first = tokio::spawn(async move { long.run(&long_ctx, forever()).await });
-        while engine.used().running.load(Relaxed) == 0 {
-            tokio::task::yield_now().await;
-        }
-        let error = engine.run(&context(30), async { Ok(()) }).await.unwrap_err();
-        assert!(error.message.contains("queue"), "{error}");
-        first.abort();
-        assert!(engine.run(&context(5_000), async { Ok(()) }).await.is_ok(), "the place is free again");
-        while engine.used().cancelled.load(Relaxed) < 2 {
-            tokio::task::yield_now().await;
-        }
-        let used = engine.used();
-        let counted = (used.started.load(Relaxed), used.failed.load(Relaxed), used.cancelled.load(Relaxed));
-        assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
-    }
-}
+mod tests;

@@ -9,6 +9,10 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
+/// A join by other conditions than `=` whose left side does not fit runs that side a second time, to spill it; where that
+/// is not to be had again (behind an exchange), DataFusion calls it a fault of its own. It is the same want of memory.
+const NOT_SPILLED: &str = "Left side produced no data to spill";
+
 /// Finds our own error inside of DataFusion's; others become LimitExceeded (memory, spill) or Internal.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
@@ -35,11 +39,26 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         let text = format!("query needs {what} than its limit allows (setting `{setting}`)");
         return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
     }
+    if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains(NOT_SPILLED)) {
+        let text = "query needs more memory than its limit allows (setting `memory.limit`)";
+        return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
+    }
+    if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains("array_resize: ")) {
+        return Error::invalid("`array_resize` makes no list that is shorter than one of 0 items").with_source(error);
+    }
     Error::internal("the query failed inside of the engine").with_source(error)
 }
 
+/// What PostgreSQL says of a quotient by zero.
+pub const BY_ZERO: &str = "division by zero";
+
 const AT_HAND: &str = "a subquery or `LATERAL` that reads the row at hand otherwise than by `=` in its `WHERE` is not \
                        supported: join with it, and group the join";
+
+/// Whether a rule failed that makes joins of subqueries.
+fn is_joining(text: &str) -> bool {
+    ["'scalar_subquery_to_join'", "'decorrelate_lateral_join'"].iter().any(|rule| text.contains(rule))
+}
 
 /// An error of making a plan ready to run: constants are evaluated there, so what a cast or a function makes of them is
 /// a fault of the statement.
@@ -49,8 +68,10 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             ArrowError::CastError(text)
             | ArrowError::ParseError(text)
             | ArrowError::ComputeError(text)
+            // A number has more digits than the decimal that it is cast to.
+            | ArrowError::InvalidArgumentError(text)
             | ArrowError::ArithmeticOverflow(text) => Some(text.clone()),
-            ArrowError::DivideByZero => Some(inner.to_string()),
+            ArrowError::DivideByZero => Some(BY_ZERO.to_owned()),
             _ => None,
         },
         DataFusionError::Plan(text) | DataFusionError::Execution(text) => Some(text.clone()),
@@ -58,13 +79,18 @@ pub(crate) fn of_planning(error: DataFusionError) -> Error {
             let text = "`EXISTS`, and `IN` with a subquery about the row at hand, stand in conditions of `WHERE` and `ON` only";
             Some(text.to_owned())
         }
-        DataFusionError::NotImplemented(text) if text.contains("OuterReferenceColumn") => Some(AT_HAND.to_owned()),
-        DataFusionError::NotImplemented(text) => Some(text.clone()),
-        // The rule that makes joins of subqueries loses a column where there is no equality to join by.
-        DataFusionError::SchemaError(..) if error.to_string().contains("'scalar_subquery_to_join'") => {
+        DataFusionError::NotImplemented(text)
+            if text.contains("OuterReferenceColumn") || text.contains("ScalarSubquery") =>
+        {
             Some(AT_HAND.to_owned())
         }
+        DataFusionError::NotImplemented(text) => Some(text.clone()),
+        // The rules that make joins of subqueries lose a column where there is no equality to join by.
+        DataFusionError::SchemaError(..) if is_joining(&error.to_string()) => Some(AT_HAND.to_owned()),
         // Patterns are read then, too; their error says where in them it is wrong, over several lines.
+        root if root.to_string().contains("Cannot run range queries") => {
+            Some("a `RANGE` with a distance is over one key that is a number or a time".to_owned())
+        }
         root if root.to_string().contains("regex parse error") => {
             Some("a regular expression cannot be read".to_owned())
         }
@@ -83,16 +109,39 @@ mod tests {
     use super::*;
 
     #[test]
+    fn a_join_that_cannot_spill_wants_memory() {
+        let error = DataFusionError::Internal(format!("{NOT_SPILLED}.\nmore")).context("a join");
+        assert_eq!(from_datafusion(error).kind, ErrorKind::LimitExceeded);
+        assert_eq!(from_datafusion(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
+    }
+
+    #[test]
+    fn no_list_is_shorter_than_none() {
+        let error = DataFusionError::Internal("array_resize: failed to convert size to usize".into());
+        assert_eq!(from_datafusion(error).kind, ErrorKind::Invalid);
+    }
+
+    #[test]
     fn constants_are_the_statements() {
         let cast = DataFusionError::ArrowError(Box::new(ArrowError::CastError("no number".into())), None);
         let found = of_planning(cast.context("a rule"));
         assert_eq!((found.kind, found.message.as_str()), (ErrorKind::Invalid, "no number"));
+        for (inner, said) in [
+            (ArrowError::DivideByZero, "division by zero"),
+            (ArrowError::InvalidArgumentError("1234 is too large".into()), "1234 is too large"),
+        ] {
+            let found = of_planning(DataFusionError::ArrowError(Box::new(inner), None));
+            assert_eq!((found.kind, found.message.as_str()), (ErrorKind::Invalid, said));
+        }
         let own = to_datafusion(Error::new(ErrorKind::LimitExceeded, "much"));
         assert_eq!(of_planning(own).kind, ErrorKind::LimitExceeded);
         assert_eq!(of_planning(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
-        let outer = DataFusionError::NotImplemented("logical expression OuterReferenceColumn(Field {".into());
-        let found = of_planning(outer);
-        assert!(found.kind == ErrorKind::Invalid && found.message.contains("the row at hand"), "{found}");
+        for text in ["logical expression OuterReferenceColumn(Field {", "logical expression ScalarSubquery(<subquery>)"]
+        {
+            let found = of_planning(DataFusionError::NotImplemented(text.into()));
+            assert!(found.kind == ErrorKind::Invalid && found.message.contains("the row at hand"), "{found}");
+        }
+        assert!(is_joining("Optimizer rule 'decorrelate_lateral_join' failed") && !is_joining("no rule"));
     }
 
     #[test]

@@ -97,6 +97,14 @@ impl Explaining {
     }
 }
 
+/// Puts the plans that ran before one, because planning needed their rows, below it.
+pub(crate) fn put_children(shown: &mut Value, ctx: &QueryContext) {
+    let children = ctx.explaining.as_ref().map(|explaining| explaining.needed()).unwrap_or_default();
+    if !children.is_empty() {
+        shown["children"] = children.into();
+    }
+}
+
 impl QueryContext {
     /// Makes a context whose plans are noted instead of answered.
     #[must_use]

@@ -3,29 +3,58 @@
 
 mod addresses;
 mod age;
+mod around;
 mod attr;
+mod averages;
 mod bounded;
+mod buckets;
+pub(crate) mod decimals;
 mod digests;
 mod distinct;
+mod divisor;
+mod format;
+mod fractional;
+mod gathering;
 mod gauges;
 mod growth;
 mod held;
 pub(crate) mod intervals;
 mod joined;
 mod json;
+mod json_changed;
+mod json_made;
+mod json_parts;
+mod json_values;
+mod justify;
+mod making;
 mod mode;
+mod number_format;
+mod numbers;
+mod optional;
+mod or_empty;
+mod overlaps;
+mod patterned;
+mod pieces;
 pub(crate) mod printed;
 mod processes;
 mod quantile;
 mod quoting;
 mod rate;
+mod results;
+mod row_format;
+mod series_state;
+mod sizes;
+mod sole;
 mod spans;
 mod stacks;
 mod statements;
 mod sums;
 mod texts;
+mod time_format;
 mod trees;
+mod typeof_value;
 mod whole;
+mod windowed;
 mod zones;
 
 use std::sync::Arc;
@@ -43,10 +72,16 @@ use datafusion::functions_aggregate::variance::var_samp_udaf;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::{AggregateUDF, ScalarUDF};
 
-pub(crate) use bounded::planning;
+pub use around::Around;
+pub(crate) use around::{sum_by_name, unregistered};
+pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
+pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
+pub use json::{is_document, is_json};
+pub use printed::interval_texts;
 pub use quantile::quantile;
+pub(crate) use results::counted;
 pub(crate) use sums::{function as sum, is_summed};
 use texts::Gives;
 
@@ -65,7 +100,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("gauge_first(series_id, time, value)", "the sum over series of their first sample"),
     ("gauge_last(series_id, time, value)", "the sum over series of their last sample"),
     ("rate(value, time)", "how much counters rise a second, each series for itself, resets told; the sum over series"),
-    ("mode(x)", "the text that is there most often"),
+    ("mode(x)", "the value that is there most often; `mode() WITHIN GROUP (ORDER BY x)` is the same"),
     ("query_hash(t)", "hash of a statement with literals, lists and placeholders folded"),
     ("summarise(t)", "operation and tables of a statement"),
     ("path_of(u)", "the path of an address"),
@@ -83,6 +118,7 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
     ("quote_literal(text)", "a text as a literal of a statement"),
     ("md5(text)", "the MD5 hash of a text in hexadecimal digits"),
+    ("pg_size_pretty(bytes)", "a number of bytes in kB, MB, GB, TB or PB"),
     (
         "json_get(text, key)",
         "a member of an object, or an item of an array from 0, as JSON; `text::json -> key` is the same",
@@ -94,6 +130,50 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("json_extract_string(text, path)", "the same as text"),
     ("json_array_length(text)", "how many items a JSON array has"),
     ("json_typeof(text)", "`object`, `array`, `string`, `number`, `boolean` or `null`; NULL where a text is no JSON"),
+    ("json_items(text)", "the items of a JSON array as a list; `json_array_elements` gives them as rows"),
+    ("json_items_text(text)", "the same as texts, without quotes: `json_array_elements_text`"),
+    ("json_keys(text)", "the names of the members of a JSON object as a list: `json_object_keys`"),
+    ("to_json(x)", "a value as JSON; `to_jsonb` with members in order, as all with `jsonb` in their names"),
+    ("row_to_json(t)", "the columns of a table or subquery as a JSON object, as `to_json(t)`"),
+    ("json_build_object(key, value, …)", "a JSON object of names and values; `jsonb_build_object`"),
+    ("json_build_array(value, …)", "a JSON array of values; `jsonb_build_array`"),
+    ("json_agg(x)", "a JSON array of the values of all rows, or of the rows: `json_agg(t)`; `jsonb_agg`"),
+    ("json_object_agg(key, value)", "a JSON object of all rows; `jsonb_object_agg`"),
+    (
+        "jsonb_set(text, path, value, create)",
+        "JSON with a value at a path; `jsonb_insert(text, path, value, after)` puts it beside what is there",
+    ),
+    (
+        "jsonb_concat(text, other)",
+        "members of two objects, or items of two arrays: `text::jsonb || other`; `text::jsonb - key` and `#- path` leave some out",
+    ),
+    ("jsonb_strip_nulls(text)", "JSON without members that are null"),
+    ("jsonb_pretty(text)", "JSON in lines, four blanks before each for every level"),
+    ("json_has(text, key)", "whether a JSON object has a member, an array a text: `text::jsonb ? key`"),
+    ("json_contains(text, other)", "whether a JSON document has all of another one: `text::jsonb @> other`"),
+    (
+        "regexp_split_to_array(text, pattern, flags)",
+        "the pieces between what is found; `regexp_split_to_table`: as rows",
+    ),
+    ("regexp_groups(text, pattern, flags)", "a list of the groups of each place; `regexp_matches`: as rows"),
+    (
+        "regexp_substr(text, pattern, from, which, flags, group)",
+        "what is found; `from` counts letters from 1, `which` places",
+    ),
+    ("format(pattern, values, …)", "a text with values in it: `%s`, `%I` as a name, `%L` as a literal, `%2$-10s`"),
+    ("justify_hours(interval)", "24 hours become a day"),
+    ("justify_days(interval)", "30 days become a month"),
+    ("justify_interval(interval)", "both, and all parts have one sign"),
+    ("div(x, y)", "the quotient without its fraction"),
+    (
+        "width_bucket(x, low, high, n)",
+        "which of n buckets between two ends a number falls into; 0 before, n + 1 behind",
+    ),
+    (
+        "to_number(text, pattern)",
+        "the number that a text holds, such as `1,234.5` by `9G999D9`; `to_char` writes numbers so",
+    ),
+    ("pg_typeof(x)", "the type of a value as PostgreSQL calls it"),
     ("sign(x)", "-1, 0 or 1, as a number is below, at or above zero; `signum` is the same"),
     ("every(x)", "whether a condition holds for all values; `bool_and` is the same"),
     ("variance(x)", "the variance of a sample; `var_samp` is the same"),
@@ -104,6 +184,12 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ),
     ("process_runs(definition, now, events)", "instances of a business process that one value went through"),
     ("trace_shape(id, parent, kind, service, name, start, end, is_error, mark)", "a trace as a whole"),
+    (
+        "critical_path(id, parent, kind, service, name, start, end, is_error, mark)",
+        "the spans for which the end of a trace's root waits, and how long for each",
+    ),
+    ("max_overlap(from, to)", "how many intervals between two numbers are open at one time, at most"),
+    ("bucket_quantile(q, le, increase)", "a quantile of a histogram whose buckets are series, as `histogram_quantile`"),
 ];
 
 /// Functions of texts, of one file each idea.
@@ -133,6 +219,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     let scalar = |function: &ScalarUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     let aggregate = |function: &AggregateUDF, name: &'static str| Arc::new(function.clone().with_aliases([name]));
     bounded::bound(state, room)?;
+    gathering::register(state)?;
     state.register_udf(attr::function())?;
     state.register_udf(spans::first_event())?;
     state.register_udf(processes::function())?;
@@ -142,10 +229,22 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in json::functions() {
         state.register_udf(function)?;
     }
+    for function in json_parts::functions(room).chain(json_made::functions(room)).chain(pieces::functions(room)) {
+        state.register_udf(function)?;
+    }
+    for function in json_changed::functions(room) {
+        state.register_udf(function)?;
+    }
+    for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
+        state.register_udf(function)?;
+    }
     for function in trees::functions().into_iter().chain(gauges::functions()) {
         state.register_udaf(function)?;
     }
+    state.register_udaf(averages::function())?;
     state.register_udaf(mode::function())?;
+    state.register_udaf(overlaps::function())?;
+    state.register_udaf(buckets::function())?;
     state.register_udaf(rate::function())?;
     state.register_udaf(count_distinct())?;
     state.register_udf(scalar(&date_bin(), "time_bucket"))?;
@@ -156,6 +255,16 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(aggregate(&var_samp_udaf(), "variance"))?;
     state.register_udf(age::function())?;
     state.register_udf(digests::function())?;
+    state.register_udf(sizes::function())?;
+    state.register_udf(divisor::function())?;
+    state.register_udf(fractional::function())?;
+    state.register_udf(sole::function())?;
+    state.register_udf(optional::function())?;
+    state.register_udf(or_empty::function())?;
+    state.register_udf(format::function(room))?;
+    state.register_udf(time_format::function(room))?;
+    state.register_udf(row_format::function(room))?;
+    state.register_udf(typeof_value::function())?;
     state.register_udf(whole::function())?;
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;

@@ -28,7 +28,7 @@ use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties as _, Par
 
 use crate::tables::ConvertExec;
 pub(crate) use keys::Texts;
-use node::CodedGroupExec;
+pub(crate) use node::{CodedGroupExec, WrittenGroups};
 
 type Exprs = Vec<Arc<dyn PhysicalExpr>>;
 
@@ -48,6 +48,7 @@ pub(crate) fn by_codes(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Execution
 }
 
 /// What an aggregation computes, as expressions over the rows of a node below it.
+#[derive(Debug)]
 struct Asked {
     groups: Exprs,
     args: Vec<Exprs>,

@@ -27,6 +27,7 @@ use datafusion::physical_plan::{
 };
 use futures::TryStreamExt as _;
 use quiver_types::{Access, Matcher, MillisRange, ReadStats, SeriesSnapshot};
+use serde::{Deserialize, Serialize};
 
 use crate::context::QueryContext;
 
@@ -34,7 +35,7 @@ pub use lists::{Counted, cardinality, exemplars, exemplars_of_trace, label_names
 pub use notation::{json_text, labels_json};
 
 /// What is looked up.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum LookUp {
     /// Label sets of the series that match one of the selectors; one that matches two comes twice.
     Series(Vec<Vec<Matcher>>, MillisRange),
@@ -119,15 +120,14 @@ impl LookUp {
 /// Where look-ups are made: one moment, seen with the rights of one caller.
 #[derive(Debug, Clone)]
 pub struct IndexSource {
-    snapshot: Arc<dyn SeriesSnapshot>,
-    access: Access,
-    stats: Arc<ReadStats>,
+    pub(crate) snapshot: Arc<dyn SeriesSnapshot>,
+    pub(crate) access: Access,
 }
 
 impl IndexSource {
-    /// Takes the rights and counters of a query.
+    /// Takes the rights of a query.
     pub fn new(snapshot: Arc<dyn SeriesSnapshot>, ctx: &QueryContext) -> Self {
-        Self { snapshot, access: ctx.access.clone(), stats: Arc::clone(&ctx.stats) }
+        Self { snapshot, access: ctx.access.clone() }
     }
 }
 
@@ -156,33 +156,54 @@ impl TableProvider for IndexTable {
         _: &[Expr],
         limit: Option<usize>,
     ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let schema = project_schema(&self.schema, projection)?;
-        let properties = PlanProperties::new(
-            EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(1),
-            EmissionType::Incremental,
-            Boundedness::Bounded,
-        );
-        Ok(Arc::new(IndexExec {
-            look_up: self.look_up.clone(),
-            source: self.source.clone(),
-            projection: projection.cloned(),
-            limit,
-            metrics: ExecutionPlanMetricsSet::new(),
-            properties: Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative)),
-        }))
+        Ok(Arc::new(IndexExec::over(self.look_up.clone(), self.source.clone(), projection.cloned(), limit)?))
     }
 }
 
 /// Makes a look-up when it runs, as a leaf of one partition: what it gives is in order.
 #[derive(Debug)]
-struct IndexExec {
+pub(crate) struct IndexExec {
     look_up: LookUp,
     source: IndexSource,
     projection: Option<Vec<usize>>,
     limit: Option<usize>,
     metrics: ExecutionPlanMetricsSet,
     properties: Arc<PlanProperties>,
+}
+
+impl IndexExec {
+    /// Makes a look-up at a moment, with the rights of somebody.
+    pub(crate) fn new(
+        look_up: LookUp,
+        snapshot: Arc<dyn SeriesSnapshot>,
+        access: Access,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> DataFusionResult<Self> {
+        Self::over(look_up, IndexSource { snapshot, access }, projection, limit)
+    }
+
+    fn over(
+        look_up: LookUp,
+        source: IndexSource,
+        projection: Option<Vec<usize>>,
+        limit: Option<usize>,
+    ) -> DataFusionResult<Self> {
+        let schema = project_schema(&look_up.schema(), projection.as_ref())?;
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(schema),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Incremental,
+            Boundedness::Bounded,
+        );
+        let properties = Arc::new(properties.with_scheduling_type(SchedulingType::Cooperative));
+        Ok(Self { look_up, source, projection, limit, metrics: ExecutionPlanMetricsSet::new(), properties })
+    }
+
+    /// What it is made of.
+    pub(crate) fn parts(&self) -> (&LookUp, &IndexSource, Option<&[usize]>, Option<usize>) {
+        (&self.look_up, &self.source, self.projection.as_deref(), self.limit)
+    }
 }
 
 impl DisplayAs for IndexExec {
@@ -234,7 +255,9 @@ impl ExecutionPlan for IndexExec {
         let baseline = BaselineMetrics::new(&self.metrics, partition);
         let memory = MemoryConsumer::new("IndexExec").register(context.memory_pool());
         let (projection, mut left) = (self.projection.clone(), self.limit.unwrap_or(usize::MAX));
-        let rows = rows::read(self.look_up.clone(), self.source.clone(), self.look_up.schema());
+        let stats = context.session_config().get_extension::<ReadStats>().unwrap_or_default();
+        let source = rows::Running::new(&self.source, stats);
+        let rows = rows::read(self.look_up.clone(), source, self.look_up.schema());
         let batches = rows.and_then(move |batch| {
             // Counts until the next one is asked for: whoever takes it keeps what he needs.
             let counted = memory.try_resize(get_record_batch_memory_size(&batch));
@@ -245,6 +268,18 @@ impl ExecutionPlan for IndexExec {
             std::future::ready(counted.and_then(|()| Ok(projected?)))
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+
+    /// Another run counts anew.
+    fn reset_state(self: Arc<Self>) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(Self {
+            look_up: self.look_up.clone(),
+            source: self.source.clone(),
+            projection: self.projection.clone(),
+            limit: self.limit,
+            metrics: ExecutionPlanMetricsSet::new(),
+            properties: Arc::clone(&self.properties),
+        }))
     }
 
     fn metrics(&self) -> Option<MetricsSet> {

@@ -1,20 +1,30 @@
-//! The order of intervals is that of their lengths, as in comparisons: a day is shorter than 25 hours. Arrow compares
-//! months, days and time one after the other.
+//! Intervals are weighed by their lengths, where they are compared as where they are ordered: a day is shorter than 25 hours,
+//! and as long as 24. Arrow compares months, days and time one after the other. Where equal ones are one (groups, `DISTINCT`,
+//! joins by a column of both sides), that is [`alike`]'s.
+
+mod alike;
+
+use std::sync::Arc;
 
 use arrow::datatypes::{DataType, IntervalUnit};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{DFSchema, Result};
 use datafusion::functions_aggregate::first_last::first_value_udaf;
-use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::expr::{
+    AggregateFunction, Between, BinaryExpr, Case, InList, InSubquery, WindowFunction,
+};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
-use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan};
+use datafusion::logical_expr::{
+    Expr, ExprSchemable as _, LogicalPlan, Operator, Projection, SortExpr, Subquery, WindowFrameBound, WindowFrameUnits,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 use crate::functions::intervals;
 
-/// The rule, about `ORDER BY` of rows, `min` and `max`; it comes after those that give types.
+/// The rule, about comparisons, `ORDER BY`, `min` and `max`, and what makes one of equal ones; it comes after those that give
+/// types.
 #[derive(Debug)]
 pub(crate) struct Lengths;
 
@@ -24,23 +34,28 @@ impl AnalyzerRule for Lengths {
     }
 
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
-        let changed = plan.transform_up_with_subqueries(|node| {
-            let schema = merge_schema(&node.inputs());
-            if matches!(node, LogicalPlan::Sort(_)) {
-                return node.map_expressions(|key| Ok(by_length(key, &schema)));
-            }
-            if !matches!(node, LogicalPlan::Aggregate(_)) {
-                return Ok(Transformed::no(node));
-            }
-            let names = NamePreserver::new(&node);
-            node.map_expressions(|expr| {
-                let name = names.save(&expr);
-                let changed = expr.transform_up(|e| Ok(extreme(e, &schema)))?;
-                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
-            })
-        });
-        Ok(changed?.data)
+        Ok(plan.transform_up_with_subqueries(|node| measured(node)?.transform_data(alike::gathered))?.data)
     }
+}
+
+/// A node with the lengths of intervals in its expressions.
+fn measured(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    let schema = merge_schema(&node.inputs());
+    let is_aggregate = matches!(node, LogicalPlan::Aggregate(_));
+    // Of a join these are the columns that have to be equal.
+    let is_keyed = matches!(node, LogicalPlan::Sort(_) | LogicalPlan::Join(_));
+    let names = NamePreserver::new(&node);
+    node.map_expressions(|expr| {
+        let name = names.save(&expr);
+        let changed = expr.transform_up(|e| {
+            let changed = compared(e, &schema).transform_data(|e| Ok(beside(e, &schema)))?;
+            Ok(if is_aggregate && !changed.transformed { extreme(changed.data, &schema) } else { changed })
+        })?;
+        if is_keyed {
+            return changed.transform_data(|key| Ok(by_length(key, &schema)));
+        }
+        Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+    })
 }
 
 fn is_interval(expr: &Expr, schema: &DFSchema) -> bool {
@@ -52,24 +67,160 @@ fn by_length(key: Expr, schema: &DFSchema) -> Transformed<Expr> {
     if !is_interval(&key, schema) {
         return Transformed::no(key);
     }
-    Transformed::yes(intervals::length().call(vec![key]))
+    Transformed::yes(length(key))
 }
 
-/// The first interval by length in the place of the least or greatest one.
+fn length(interval: Expr) -> Expr {
+    intervals::length().call(vec![interval])
+}
+
+fn compares(op: Operator) -> bool {
+    use Operator::{Eq, Gt, GtEq, IsDistinctFrom, IsNotDistinctFrom, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq | IsDistinctFrom | IsNotDistinctFrom)
+}
+
+/// A comparison of lengths in the place of one of intervals.
+fn compared(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    match expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right })
+            if compares(op) && is_interval(&left, schema) && is_interval(&right, schema) =>
+        {
+            let (left, right) = (Box::new(length(*left)), Box::new(length(*right)));
+            Transformed::yes(Expr::BinaryExpr(BinaryExpr { left, op, right }))
+        }
+        Expr::Between(Between { expr, negated, low, high }) if is_interval(&expr, schema) => {
+            Transformed::yes(Expr::Between(Between {
+                expr: Box::new(length(*expr)),
+                negated,
+                low: Box::new(length(*low)),
+                high: Box::new(length(*high)),
+            }))
+        }
+        Expr::InList(InList { expr, list, negated }) if is_interval(&expr, schema) => {
+            let (expr, list) = (Box::new(length(*expr)), list.into_iter().map(length).collect());
+            Transformed::yes(Expr::InList(InList { expr, list, negated }))
+        }
+        Expr::InSubquery(InSubquery { expr, subquery, negated }) if is_interval(&expr, schema) => {
+            let Some(lengths) = lengths_of(&subquery.subquery) else {
+                return Transformed::no(Expr::InSubquery(InSubquery { expr, subquery, negated }));
+            };
+            let subquery = Subquery { subquery: Arc::new(lengths), ..subquery };
+            Transformed::yes(Expr::InSubquery(InSubquery { expr: Box::new(length(*expr)), subquery, negated }))
+        }
+        Expr::Case(Case { expr: Some(value), when_then_expr, else_expr })
+            if is_interval(&value, schema) && when_then_expr.iter().all(|(when, _)| is_interval(when, schema)) =>
+        {
+            let expr = Some(Box::new(length(*value)));
+            let when_then_expr =
+                when_then_expr.into_iter().map(|(when, then)| (Box::new(length(*when)), then)).collect();
+            Transformed::yes(Expr::Case(Case { expr, when_then_expr, else_expr }))
+        }
+        other => Transformed::no(other),
+    }
+}
+
+/// The lengths of the one column of a subquery; none: it has no intervals.
+fn lengths_of(subquery: &Arc<LogicalPlan>) -> Option<LogicalPlan> {
+    let value = Expr::Column(subquery.schema().columns().into_iter().next()?);
+    if !is_interval(&value, subquery.schema()) {
+        return None;
+    }
+    Projection::try_new(vec![length(value)], Arc::clone(subquery)).ok().map(LogicalPlan::Projection)
+}
+
+/// The rule about windows, which comes before types are given: the usual frame over intervals is refused there.
+#[derive(Debug)]
+pub(crate) struct WindowLengths;
+
+impl AnalyzerRule for WindowLengths {
+    fn name(&self) -> &'static str {
+        "window_lengths"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            if !matches!(node, LogicalPlan::Window(_)) {
+                return Ok(Transformed::no(node));
+            }
+            let (schema, names) = (merge_schema(&node.inputs()), NamePreserver::new(&node));
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| Ok(windowed(e, &schema)))?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// Lengths in the order and the partitions of a window.
+fn windowed(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let Expr::WindowFunction(mut call) = expr else { return Transformed::no(expr) };
+    let is_changed = of_window(&mut call, schema);
+    Transformed::new_transformed(Expr::WindowFunction(call), is_changed)
+}
+
+/// Lengths in the order of what an aggregate takes.
+fn beside(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    match expr {
+        // Different values are in the order of their own.
+        Expr::AggregateFunction(mut call) if !call.params.distinct => {
+            let is_changed = in_order(&mut call.params.order_by, schema);
+            Transformed::new_transformed(Expr::AggregateFunction(call), is_changed)
+        }
+        other => Transformed::no(other),
+    }
+}
+
+fn of_window(call: &mut WindowFunction, schema: &DFSchema) -> bool {
+    let params = &mut call.params;
+    let mut is_changed = false;
+    for key in params.partition_by.iter_mut().filter(|key| is_interval(key, schema)) {
+        *key = length(key.clone());
+        is_changed = true;
+    }
+    let frame = &params.window_frame;
+    let is_open = |bound: &WindowFrameBound| matches!(bound, WindowFrameBound::CurrentRow) || bound.is_unbounded();
+    // An interval before or behind a row is told from its key.
+    let is_told = frame.units == WindowFrameUnits::Range && !(is_open(&frame.start_bound) && is_open(&frame.end_bound));
+    if !is_told {
+        is_changed |= in_order(&mut params.order_by, schema);
+    }
+    is_changed
+}
+
+/// Puts lengths into an order; says whether there were intervals in it.
+fn in_order(order: &mut [SortExpr], schema: &DFSchema) -> bool {
+    let mut is_changed = false;
+    for key in order.iter_mut().filter(|key| is_interval(&key.expr, schema)) {
+        key.expr = length(key.expr.clone());
+        is_changed = true;
+    }
+    is_changed
+}
+
+/// The first interval by length in the place of the least or greatest one; the number of different lengths.
 fn extreme(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let Expr::AggregateFunction(AggregateFunction { func, params }) = &expr else { return Transformed::no(expr) };
     let is_least = match func.name() {
         "min" => true,
         "max" => false,
+        "count" if params.distinct && params.args.iter().any(|value| is_interval(value, schema)) => {
+            let mut params = params.clone();
+            for value in params.args.iter_mut().filter(|value| is_interval(value, schema)) {
+                *value = length(value.clone());
+            }
+            return Transformed::yes(Expr::AggregateFunction(AggregateFunction { func: Arc::clone(func), params }));
+        }
         _ => return Transformed::no(expr),
     };
-    let length = match params.args.as_slice() {
-        [value] if is_interval(value, schema) => intervals::length().call(vec![value.clone()]),
+    let key = match params.args.as_slice() {
+        [value] if is_interval(value, schema) => length(value.clone()),
         _ => return Transformed::no(expr),
     };
     let mut params = params.clone();
     params.distinct = false;
-    params.order_by = vec![length.sort(is_least, false)];
+    params.order_by = vec![key.sort(is_least, false)];
     Transformed::yes(Expr::AggregateFunction(AggregateFunction { func: first_value_udaf(), params }))
 }
 
@@ -77,7 +228,7 @@ fn extreme(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
 mod tests {
     use arrow::datatypes::IntervalMonthDayNano;
     use datafusion::common::ScalarValue;
-    use datafusion::functions_aggregate::expr_fn::max;
+    use datafusion::functions_aggregate::expr_fn::{count_distinct, max};
     use datafusion::logical_expr::lit;
 
     use super::*;
@@ -88,7 +239,22 @@ mod tests {
         let day = || lit(ScalarValue::IntervalMonthDayNano(Some(IntervalMonthDayNano::new(0, 1, 0))));
         assert_eq!(by_length(day(), &schema).data, intervals::length().call(vec![day()]));
         assert!(!by_length(lit(1), &schema).transformed);
+        let compare = |other: Expr| compared(day().gt(other), &schema).data;
+        assert_eq!(compare(day()), length(day()).gt(length(day())));
+        assert_eq!(compare(lit(1)), day().gt(lit(1)));
+        let between = compared(day().between(day(), day()), &schema).data;
+        assert_eq!(between, length(day()).between(length(day()), length(day())));
+        let listed = compared(day().in_list(vec![day()], true), &schema).data;
+        assert_eq!(listed, length(day()).in_list(vec![length(day())], true));
+        let case = |value: Expr, when: Expr| {
+            let when_then_expr = vec![(Box::new(when), Box::new(lit(1)))];
+            Expr::Case(Case { expr: Some(Box::new(value)), when_then_expr, else_expr: None })
+        };
+        assert_eq!(compared(case(day(), day()), &schema).data, case(length(day()), length(day())));
+        assert!(!compared(case(lit(1), lit(1)), &schema).transformed);
         assert!(!extreme(max(lit(1)), &schema).transformed);
+        let Expr::AggregateFunction(found) = extreme(count_distinct(day()), &schema).data else { panic!("no count") };
+        assert_eq!(found.params.args, [length(day())]);
         let Expr::AggregateFunction(found) = extreme(max(day()), &schema).data else { panic!("no aggregate") };
         assert_eq!(found.func.name(), "first_value");
         assert_eq!(found.params.order_by, [intervals::length().call(vec![day()]).sort(false, false)]);

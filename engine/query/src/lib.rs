@@ -2,11 +2,12 @@
 //!
 //! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
 //! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible, `explaining` notes those of a request; `rows` gives what a query finds batch by batch; `lists` is the session of lists, `index` the leaf of look-ups; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
+//! plans visible, `explaining` notes those of a request; `rows` gives what a query finds batch by batch; `lists` is the session of lists, `index` the leaf of look-ups, `leaf` that of scans of the store; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
 //!
 //! Invariant: knows no query language and no store.
 
 mod arithmetic;
+mod beside;
 mod context;
 mod distinct_counts;
 mod engine;
@@ -14,13 +15,17 @@ mod error;
 mod explain;
 mod explaining;
 pub mod failpoint;
+mod forms;
 pub mod functions;
 mod gate;
 mod grouping;
 pub mod index;
+mod inner_order;
 mod joined_ids;
 mod kept;
+mod leaf;
 mod lengths;
+mod list_pieces;
 mod lists;
 mod logs;
 mod marks;
@@ -28,6 +33,8 @@ mod names;
 mod operator;
 mod overflow;
 mod pace;
+mod patterns;
+mod plain;
 mod pool;
 mod printed;
 mod rehearsal;
@@ -38,19 +45,35 @@ mod samples;
 mod slices;
 mod spans;
 pub mod tables;
+#[cfg(test)]
+mod testing;
+mod through;
+mod truths;
 mod underway;
+mod unkeyed;
+mod unpinned;
 mod untyped;
+mod watched;
+mod windows;
+mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
-pub use error::{from_datafusion, to_datafusion};
+pub use error::{BY_ZERO, from_datafusion, to_datafusion};
 pub use explaining::Explaining;
+pub use forms::PlanForms;
+pub use functions::Around;
+pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
-pub use running::{Asked, Observer, Phase, Query, Running, TEXT_BYTES_MAX};
+pub use rehearsal::PlanRun;
+pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
+pub use through::ThroughCodec;
 pub use underway::{Held, Underway};
+pub use unpinned::unpinned;
 pub use untyped::with_seconds;
+pub use written::{Forms, Written};

@@ -26,7 +26,7 @@ use crate::engine::QueryEngine;
 use crate::error::from_datafusion;
 
 /// Lists of so few rows are made in one partition: to divide them takes longer than to go over them.
-const ROWS_FEW: usize = 64 * 1024;
+const ROWS_FEW: usize = 256 * 1024;
 
 /// Says whether a plan reads few rows, as far as its tables know.
 fn is_small(plan: &LogicalPlan) -> bool {
@@ -70,7 +70,8 @@ impl QueryEngine {
     /// Those of the planner.
     pub async fn plan_grouping(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
         let state = if is_small(plan) { &self.small_lists } else { &self.lists };
-        self.planner.create_physical_plan(plan, state).await.map_err(from_datafusion)
+        let physical = self.planner.create_physical_plan(plan, state).await.map_err(from_datafusion)?;
+        self.passed(physical, state)
     }
 
     /// Plans and starts a list; call it inside of [`Self::run`].
@@ -160,7 +161,7 @@ mod tests {
         }
         drop(ctx);
         // Partitions that still ran end by themselves.
-        for _ in 0..500 {
+        for _ in 0..6000 {
             if engine.memory_reserved() > 0 {
                 tokio::time::sleep(std::time::Duration::from_millis(10)).await;
             }

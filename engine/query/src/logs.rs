@@ -9,14 +9,18 @@ use quiver_types::{Access, ReadStats, Result};
 
 /// Gives tables over the log rows of a snapshot. Implemented by the binary over the store.
 ///
-/// The scan evaluates the filter exactly and gives the columns that [`LogRequest`] describes.
+/// The scan evaluates the filter exactly and gives the columns that [`LogRequest`] describes. What it reads counts in
+/// the `ReadStats` of the task that it runs with.
 pub trait LogTables: Send + Sync + Debug {
-    /// Makes the table of the rows that match and that the caller may see.
+    /// Makes the table of the rows that match and that the caller may see; `stats` say whether others are hidden.
+    ///
+    /// # Errors
+    /// Whatever the snapshot says when it pins what it reads.
     fn logs(
         &self,
         snapshot: &Arc<dyn LogSnapshot>,
         access: &Access,
         request: LogRequest,
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>>;
 }

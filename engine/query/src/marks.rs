@@ -93,27 +93,10 @@ fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr>
 mod tests {
     use std::sync::Arc;
 
-    use arrow::util::display::{ArrayFormatter, FormatOptions};
-    use datafusion::prelude::SessionContext;
-
     use super::*;
 
     async fn rows(statement: &str) -> Vec<String> {
-        let context = SessionContext::new();
-        context.add_analyzer_rule(Arc::new(Marks));
-        let planned = context.sql(statement).await.unwrap_or_else(|e| panic!("{statement}: {e}"));
-        let batches = planned.collect().await.unwrap_or_else(|e| panic!("{statement}: {e}"));
-        let options = FormatOptions::default().with_null("NULL");
-        let mut rows = Vec::new();
-        for batch in &batches {
-            let columns = batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap());
-            let columns: Vec<ArrayFormatter<'_>> = columns.collect();
-            rows.extend(
-                (0..batch.num_rows())
-                    .map(|at| columns.iter().map(|c| c.value(at).to_string()).collect::<Vec<_>>().join("|")),
-            );
-        }
-        rows
+        crate::testing::rows(Arc::new(Marks), statement).await
     }
 
     #[tokio::test]

@@ -14,7 +14,7 @@ use datafusion::common::{DFSchema, TableReference, not_impl_err, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionState;
-use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, TypePlanner};
+use datafusion::logical_expr::planner::{ContextProvider, ExprPlanner, RelationPlanner, TypePlanner};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::logical_expr::{AggregateUDF, Expr, HigherOrderUDF, LogicalPlan, ScalarUDF, TableSource, WindowUDF};
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
@@ -24,6 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
+use crate::unkeyed::{Relations, removed};
 
 /// The name of a table, with its schema where one is written.
 type Named = (Option<String>, String);
@@ -33,6 +34,7 @@ pub struct Names<'s> {
     state: &'s SessionState,
     tables: HashMap<Named, Arc<dyn TableSource>>,
     calls: HashMap<String, Arc<dyn TableSource>>,
+    relations: [Arc<dyn RelationPlanner>; 1],
 }
 
 impl std::fmt::Debug for Names<'_> {
@@ -44,7 +46,7 @@ impl std::fmt::Debug for Names<'_> {
 impl<'s> Names<'s> {
     /// Begins with the functions of a session and no table.
     pub fn new(state: &'s SessionState) -> Self {
-        Self { state, tables: HashMap::new(), calls: HashMap::new() }
+        Self { state, tables: HashMap::new(), calls: HashMap::new(), relations: [Arc::new(Relations::Bare)] }
     }
 
     /// Adds a table under the name that the statement has for it.
@@ -72,6 +74,15 @@ impl<'s> Names<'s> {
     /// # Errors
     /// Those of DataFusion's planner, with places where it knows them.
     pub fn plan_statement(&self, statement: Statement) -> DataFusionResult<LogicalPlan> {
+        if let Ok(plan) = self.read(statement.clone()) {
+            return removed(plan);
+        }
+        let (tables, calls) = (self.tables.clone(), self.calls.clone());
+        let keyed = Self { state: self.state, tables, calls, relations: [Arc::new(Relations::Keyed)] };
+        removed(keyed.read(statement)?)
+    }
+
+    fn read(&self, statement: Statement) -> DataFusionResult<LogicalPlan> {
         let options =
             ParserOptions { collect_spans: true, ..ParserOptions::from(&self.state.config().options().sql_parser) };
         SqlToRel::new_with_options(self, options).statement_to_plan(statement)
@@ -86,9 +97,10 @@ fn call_key(name: &str, args: &[Expr]) -> String {
 impl ContextProvider for Names<'_> {
     fn get_table_source(&self, name: TableReference) -> DataFusionResult<Arc<dyn TableSource>> {
         let key = (name.schema().map(str::to_owned), name.table().to_owned());
-        match self.tables.get(&key) {
-            Some(table) => Ok(Arc::clone(table)),
-            None => plan_err!("table `{name}` not found"),
+        if let Some(table) = self.tables.get(&key) {
+            Ok(Arc::clone(table))
+        } else {
+            plan_err!("table `{name}` not found")
         }
     }
 
@@ -102,7 +114,16 @@ impl ContextProvider for Names<'_> {
         // It takes literals only; what is made of some is as good.
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
         let simple = |arg: Expr| simplifier.simplify(simplifier.coerce(arg, &DFSchema::empty())?);
-        let args = args.into_iter().map(simple).collect::<DataFusionResult<Vec<_>>>()?;
+        // A series takes numbers of 64 bits alone.
+        let wide = |arg: Expr| -> DataFusionResult<Expr> {
+            Ok(match arg {
+                Expr::Literal(value, metadata) if value.data_type().is_integer() => {
+                    Expr::Literal(value.cast_to(&DataType::Int64)?, metadata)
+                }
+                other => other,
+            })
+        };
+        let args = args.into_iter().map(|arg| simple(arg).and_then(wide)).collect::<DataFusionResult<Vec<_>>>()?;
         Ok(provider_as_source(function.create_table_provider_with_args(TableFunctionArgs::new(&args, self.state))?))
     }
 
@@ -112,6 +133,10 @@ impl ContextProvider for Names<'_> {
 
     fn get_expr_planners(&self) -> &[Arc<dyn ExprPlanner>] {
         self.state.expr_planners()
+    }
+
+    fn get_relation_planners(&self) -> &[Arc<dyn RelationPlanner>] {
+        &self.relations
     }
 
     fn get_type_planner(&self) -> Option<Arc<dyn TypePlanner>> {

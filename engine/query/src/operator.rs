@@ -35,6 +35,9 @@ pub trait Operator: Any + DynEq + DynHash + fmt::Debug + Send + Sync + 'static {
     fn schema(&self) -> SchemaRef;
 
     /// Makes the physical nodes.
+    ///
+    /// # Errors
+    /// What it cannot do with these inputs.
     fn physical(
         self: Arc<Self>,
         inputs: Vec<Arc<dyn ExecutionPlan>>,
@@ -62,7 +65,10 @@ pub fn operator_plan(operator: impl Operator, inputs: Vec<LogicalPlan>) -> quive
 
 impl fmt::Debug for OperatorNode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("OperatorNode").field("operator", &self.operator).field("inputs", &self.inputs).finish()
+        f.debug_struct("OperatorNode")
+            .field("operator", &self.operator)
+            .field("inputs", &self.inputs)
+            .finish_non_exhaustive()
     }
 }
 

@@ -1,17 +1,24 @@
 //! Sums, differences and products of whole numbers fail where their type does not hold them, as in PostgreSQL. DataFusion's
 //! begin anew at the other end, and its planner has no switch for it; a function of ours stands in their place. So does one
 //! for the aggregate `sum`.
+//!
+//! Quotients of whole numbers fail by a divisor that is zero, but for conditions: DataFusion evaluates all parts of
+//! `n <> 0 AND 10 / n > 3` for all rows, and PostgreSQL the second one for those of which the first one is true. What is
+//! divided by zero there is NULL, which is true of no row. So it is with what an aggregate with a condition takes.
 
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, Datum};
-use arrow::compute::kernels::numeric::{add, mul, sub};
+use arrow::array::{ArrayRef, Datum, Scalar};
+use arrow::compute::kernels::cmp::eq;
+use arrow::compute::kernels::numeric::{add, div, mul, rem, sub};
+use arrow::compute::nullif;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use arrow::error::ArrowError;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
-use datafusion::common::{DFSchema, Result, internal_err};
+use datafusion::common::{DFSchema, Result, ScalarValue, internal_err};
 use datafusion::logical_expr::expr::{AggregateFunction, BinaryExpr};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     AggregateUDF, ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs,
@@ -38,8 +45,16 @@ impl AnalyzerRule for Overflows {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
+            // Within the condition of an aggregate (FILTER) an operation is printed with its function's name.
+            let names = NamePreserver::new(&node);
+            let is_condition = matches!(node, LogicalPlan::Filter(_) | LogicalPlan::Join(_));
             node.map_expressions(|expr| {
-                expr.transform_up(|e| checked(e, &schema)?.transform_data(|e| summed(e, &schema)))
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| {
+                    let checked = checked(e, &schema, is_condition)?;
+                    checked.transform_data(|e| some(e, &schema))?.transform_data(|e| summed(e, &schema))
+                })?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
             })
         });
         Ok(changed?.data)
@@ -47,7 +62,32 @@ impl AnalyzerRule for Overflows {
 }
 
 fn is_checked(op: Operator) -> bool {
-    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply)
+    matches!(op, Operator::Plus | Operator::Minus | Operator::Multiply) || divides(op)
+}
+
+fn divides(op: Operator) -> bool {
+    matches!(op, Operator::Divide | Operator::Modulo)
+}
+
+/// What an aggregate with a condition takes, of which rows are left out only afterwards, and that condition.
+fn some(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+    match expr {
+        Expr::AggregateFunction(mut call) if call.params.filter.is_some() => {
+            let mut is_changed = false;
+            for arg in &mut call.params.args {
+                let found = arg.clone().transform_up(|e| checked(e, schema, true))?;
+                is_changed |= found.transformed;
+                *arg = found.data;
+            }
+            if let Some(condition) = call.params.filter.take() {
+                let found = (*condition).transform_up(|e| checked(e, schema, true))?;
+                is_changed |= found.transformed;
+                call.params.filter = Some(Box::new(found.data));
+            }
+            Ok(Transformed::new_transformed(Expr::AggregateFunction(call), is_changed))
+        }
+        other => Ok(Transformed::no(other)),
+    }
 }
 
 /// Whether there is something to do in a node.
@@ -68,19 +108,29 @@ fn calculates(node: &LogicalPlan) -> Result<bool> {
     Ok(false)
 }
 
-/// The function in the place of an operation on whole numbers of one type.
-fn checked(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
+/// The function in the place of an operation on whole numbers of one type. `may_lack`: what is divided by zero is NULL.
+fn checked(expr: Expr, schema: &DFSchema, may_lack: bool) -> Result<Transformed<Expr>> {
     let Expr::BinaryExpr(BinaryExpr { left, op, right }) = &expr else { return Ok(Transformed::no(expr)) };
-    if !is_checked(*op) {
+    // A constant is folded, and zero is an error then as everywhere.
+    if !is_checked(*op) || (divides(*op) && (!may_lack || matches!(**right, Expr::Literal(..)))) {
         return Ok(Transformed::no(expr));
     }
     let (kind, other) = (left.get_type(schema)?, right.get_type(schema)?);
     if !kind.is_integer() || kind != other {
         return Ok(Transformed::no(expr));
     }
-    let function = Checked { op: *op, signature: Signature::any(2, Volatility::Immutable) };
-    let call = ScalarUDF::from(function).call(vec![left.as_ref().clone(), right.as_ref().clone()]);
+    let call = function(*op).call(vec![left.as_ref().clone(), right.as_ref().clone()]);
     Ok(Transformed::yes(call))
+}
+
+/// The function in the place of an operation.
+fn function(op: Operator) -> ScalarUDF {
+    ScalarUDF::from(Checked { op, signature: Signature::any(2, Volatility::Immutable) })
+}
+
+/// All of them.
+pub(crate) fn checks() -> [ScalarUDF; 5] {
+    [Operator::Plus, Operator::Minus, Operator::Multiply, Operator::Divide, Operator::Modulo].map(function)
 }
 
 fn is_sum(function: &AggregateUDF) -> bool {
@@ -110,7 +160,18 @@ fn summed(expr: Expr, schema: &DFSchema) -> Result<Transformed<Expr>> {
     })
 }
 
-/// An operation that fails.
+type Kernel = fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError>;
+
+/// A quotient or a remainder, NULL where it is one by zero.
+fn with_divisor(left: &dyn Datum, right: &dyn Datum, kernel: Kernel) -> Result<ArrayRef, ArrowError> {
+    let (divisors, is_scalar) = right.get();
+    let zero = ScalarValue::new_zero(divisors.data_type()).and_then(|zero| zero.to_scalar());
+    let zero = zero.map_err(|e| ArrowError::ExternalError(Box::new(e)))?;
+    let divisors = nullif(divisors, &eq(&divisors, &zero)?)?;
+    if is_scalar { kernel(left, &Scalar::new(divisors)) } else { kernel(left, &divisors) }
+}
+
+/// An operation that fails, or gives NULL.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Checked {
     op: Operator,
@@ -118,10 +179,12 @@ struct Checked {
 }
 
 impl Checked {
-    fn kernel(&self) -> fn(&dyn Datum, &dyn Datum) -> Result<ArrayRef, ArrowError> {
+    fn kernel(&self) -> Kernel {
         match self.op {
             Operator::Plus => add,
             Operator::Minus => sub,
+            Operator::Divide => |left, right| with_divisor(left, right, div),
+            Operator::Modulo => |left, right| with_divisor(left, right, rem),
             _ => mul,
         }
     }
@@ -132,6 +195,8 @@ impl ScalarUDFImpl for Checked {
         match self.op {
             Operator::Plus => "checked_add",
             Operator::Minus => "checked_sub",
+            Operator::Divide => "quotient_or_null",
+            Operator::Modulo => "remainder_or_null",
             _ => "checked_mul",
         }
     }
@@ -153,7 +218,7 @@ impl ScalarUDFImpl for Checked {
 
     fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
         let [left, right] = args.arg_fields else { return internal_err!("an operation has two sides") };
-        let is_nullable = left.is_nullable() || right.is_nullable();
+        let is_nullable = left.is_nullable() || right.is_nullable() || divides(self.op);
         Ok(Arc::new(Field::new(self.name(), left.data_type().clone(), is_nullable)))
     }
 

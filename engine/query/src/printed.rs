@@ -1,4 +1,5 @@
-//! Casts of times and intervals to texts, in the form that PostgreSQL gives them.
+//! Casts of times, intervals, floating-point numbers and lists to texts, in the form that PostgreSQL gives them; what lies
+//! between two times is an interval of days and time there, and where its parts are asked for.
 
 use arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
@@ -9,7 +10,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, cast};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::functions::printed;
+use crate::functions::{intervals, printed};
 
 /// The rule; it comes after those that give types.
 #[derive(Debug)]
@@ -44,13 +45,32 @@ fn in_form(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
     let (inner, kind) = match &expr {
         Expr::Cast(cast) => (&cast.expr, cast.field.data_type()),
         Expr::TryCast(cast) => (&cast.expr, cast.field.data_type()),
+        Expr::ScalarFunction(call) if call.func.name() == "date_part" => return in_days(expr, schema),
         _ => return Transformed::no(expr),
     };
-    if !kind.is_string() || !inner.get_type(schema).is_ok_and(|kind| printed::is_printed(&kind)) {
+    if !kind.is_string() {
         return Transformed::no(expr);
     }
-    let text = printed::function().call(vec![inner.as_ref().clone()]);
+    let value = match inner.get_type(schema) {
+        Ok(DataType::Duration(_)) => intervals::spread().call(vec![inner.as_ref().clone()]),
+        Ok(found) if printed::is_printed(&found) => inner.as_ref().clone(),
+        _ => return Transformed::no(expr),
+    };
+    let text = printed::function().call(vec![value]);
     Transformed::yes(if *kind == DataType::Utf8View { text } else { cast(text, kind.clone()) })
+}
+
+/// A part of an interval in the place of a part of what lies between two times.
+fn in_days(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let is_between = |value: &Expr| value.get_type(schema).is_ok_and(|kind| matches!(kind, DataType::Duration(_)));
+    match expr {
+        Expr::ScalarFunction(mut call) if call.args.get(1).is_some_and(is_between) => {
+            let value = call.args.swap_remove(1);
+            call.args.push(intervals::spread().call(vec![value]));
+            Transformed::yes(Expr::ScalarFunction(call))
+        }
+        other => Transformed::no(other),
+    }
 }
 
 #[cfg(test)]
@@ -69,8 +89,16 @@ mod tests {
         assert_eq!(found.data, printed::function().call(vec![time()]));
         let found = in_form(cast(time(), DataType::Utf8), &schema);
         assert_eq!(found.data, cast(printed::function().call(vec![time()]), DataType::Utf8));
+        let between = || lit(ScalarValue::DurationNanosecond(Some(90_000_000_000_000)));
+        let spread = || intervals::spread().call(vec![between()]);
+        let found = in_form(cast(between(), DataType::Utf8View), &schema);
+        assert_eq!(found.data, printed::function().call(vec![spread()]));
+        let part = |value| datafusion::functions::expr_fn::date_part(lit("hour"), value);
+        assert_eq!(in_form(part(between()), &schema).data, part(spread()));
         for other in [
+            part(time()),
             cast(lit(5_i64), DataType::Utf8View),
+            cast(lit(1.5), DataType::Int64),
             cast(time(), DataType::Timestamp(TimeUnit::Second, None)),
             lit("2024-01-01"),
         ] {

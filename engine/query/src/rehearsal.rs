@@ -1,12 +1,51 @@
-//! Runs of a plan whose rows are thrown away: whatever a node kept from them would show in the run that follows.
+//! Runs of a plan whose rows are thrown away: whatever a node kept from them would show in the run that follows, in its
+//! rows or in what it counts.
 
 use std::sync::Arc;
 
 use datafusion::error::Result;
 use datafusion::execution::TaskContext;
 use datafusion::physical_plan::execution_plan::reset_plan_states;
-use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties, execute_stream};
 use futures::StreamExt as _;
+use quiver_types::RunShared;
+
+use crate::context::QueryContext;
+use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+
+/// Which run of a plan something is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PlanRun {
+    /// One whose rows are thrown away.
+    Rehearsal,
+    /// The one that the answer comes out of.
+    Answer,
+}
+
+impl QueryEngine {
+    /// Runs a plan as a whole and partition by partition, and gives it ready for its own run. What rehearsals read and
+    /// note is none of the query's: its own run tells the same with them as without.
+    pub(crate) async fn rehearse(
+        &self,
+        physical: Arc<dyn ExecutionPlan>,
+        ctx: &QueryContext,
+        shared: &(dyn Fn(PlanRun) -> RunShared + Sync),
+    ) -> quiver_types::Result<Arc<dyn ExecutionPlan>> {
+        let task = || {
+            let bound = self.task(ctx, shared(PlanRun::Rehearsal));
+            let config = bound.session_config().clone().with_extension(Arc::new(ctx.stats.beside()));
+            Arc::new(TaskContext::default().with_session_config(config).with_runtime(bound.runtime_env()))
+        };
+        let mut rows = execute_stream(Arc::clone(&physical), task()).map_err(from_datafusion)?;
+        while let Some(batch) = rows.next().await {
+            batch.map_err(from_datafusion)?;
+        }
+        let physical = again(physical).map_err(from_datafusion)?;
+        by_partition(&physical, &task).await.map_err(from_datafusion)?;
+        again(physical).map_err(from_datafusion)
+    }
+}
 
 /// Makes a plan ready for another run. Nodes of ours keep nothing; some of DataFusion's do (the sort with a limit, the
 /// build side of joins), and say how to begin anew.
@@ -40,13 +79,19 @@ mod tests {
     use std::sync::Mutex;
     use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-    use datafusion::arrow::datatypes::{Schema, SchemaRef};
+    use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+    use datafusion::catalog::streaming::StreamingTable;
+    use datafusion::datasource::provider_as_source;
     use datafusion::execution::SendableRecordBatchStream;
+    use datafusion::logical_expr::LogicalPlanBuilder;
     use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+    use quiver_types::stats::{add, get};
+    use quiver_types::{Access, ReadStats};
 
     use super::*;
+    use crate::{EngineSettings, Limits};
 
     /// Notes when it runs.
     #[derive(Debug)]
@@ -85,5 +130,58 @@ mod tests {
         by_partition(&plan, task).await.unwrap();
         assert_eq!(*order.lock().unwrap(), [2, 1, 0]);
         assert_eq!(tasks.into_inner(), 1, "partitions of one run meet");
+    }
+
+    /// Counts a sample for the query of its task each time that it runs, and notes it where nodes of the query meet.
+    #[derive(Debug)]
+    struct Counted(SchemaRef);
+
+    impl PartitionStream for Counted {
+        fn schema(&self) -> &SchemaRef {
+            &self.0
+        }
+
+        fn execute(&self, task: Arc<TaskContext>) -> SendableRecordBatchStream {
+            let found = task.session_config().get_extension::<ReadStats>().expect("an engine runs it");
+            add(&found.samples, 1);
+            let shared = task.session_config().get_extension::<RunShared>().expect("as well");
+            shared.of_query::<AtomicUsize>().expect("what the run began with").fetch_add(1, Relaxed);
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.0), futures::stream::empty()))
+        }
+    }
+
+    #[tokio::test]
+    async fn what_rehearsals_count_is_none_of_the_querys() {
+        let settings = EngineSettings {
+            memory_bytes: 16 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).unwrap();
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let partition = || Arc::new(Counted(Arc::clone(&schema))) as Arc<dyn PartitionStream>;
+        let table = StreamingTable::try_new(Arc::clone(&schema), vec![partition(), partition()]).unwrap();
+        let plan = LogicalPlanBuilder::scan("t", provider_as_source(Arc::new(table)), None).unwrap().build().unwrap();
+        let ctx = QueryContext::new(Access::full(), Limits::default()).rehearsed(true);
+        let [rehearsed, answered] = [(); 2].map(|()| Arc::new(AtomicUsize::new(0)));
+        let (own, inner) = (Arc::clone(&engine), ctx.clone());
+        let noted = (Arc::clone(&rehearsed), Arc::clone(&answered));
+        let work = async move {
+            let shared = |which| match which {
+                PlanRun::Rehearsal => RunShared::with(Arc::clone(&noted.0)),
+                PlanRun::Answer => RunShared::with(Arc::clone(&noted.1)),
+            };
+            let mut rows = own.execute_shared(&plan, &inner, &shared).await?;
+            while let Some(batch) = rows.next().await {
+                batch.map_err(from_datafusion)?;
+            }
+            Ok(())
+        };
+        engine.run(&ctx, work).await.unwrap();
+        assert_eq!((rehearsed.load(Relaxed), answered.load(Relaxed)), (4, 2), "two rehearsals of two partitions");
+        assert_eq!(get(&ctx.stats.samples), 2);
     }
 }

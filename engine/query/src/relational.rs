@@ -9,34 +9,44 @@ use std::time::Instant;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
-use datafusion::optimizer::OptimizerConfig;
+use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerConfig};
+use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
-use quiver_types::{Result, RunShared};
+use quiver_types::logs::read_matchers;
+use quiver_types::{Error, ErrorKind, Result, RunShared};
 use serde_json::Value;
 
 use crate::arithmetic::Arithmetic;
+use crate::beside::Beside;
 use crate::context::QueryContext;
 use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
+use crate::explaining::put_children;
 use crate::functions::Room;
-use crate::lengths::Lengths;
+use crate::inner_order::InnerOrder;
+use crate::lengths::{Lengths, WindowLengths};
 use crate::marks::Marks;
 use crate::overflow::Overflows;
+use crate::patterns::Patterns;
+use crate::plain::is_plain;
 use crate::printed::Printing;
 use crate::running::Phase;
+use crate::tables::MATCHERS;
+use crate::truths::Truths;
+use crate::unkeyed::{Keys, Planned, Relations};
 use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids, slices};
+use crate::{explain, functions, grouping, joined_ids, list_pieces, slices, unkeyed, windows};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -45,14 +55,27 @@ pub(crate) fn session(
     languages: Vec<Arc<ScalarUDF>>,
     room: &Room,
 ) -> SessionState {
+    // What its tables ask of log records.
+    read_matchers(MATCHERS);
     // Moments (`now()`, `to_timestamp`, `timestamptz`) are told from readings of a clock by their zone alone.
     let config = config.set_str("datafusion.execution.time_zone", "UTC");
+    // Whether `coalesce(a, 0)` may be NULL is judged by two rules in a logical and in a physical plan; where they differ,
+    // grouping by it would be an internal error, though it runs well.
+    let config = config.set_bool("datafusion.execution.skip_physical_aggregate_schema_check", true);
+    // The rule about inner orders says where they are of no use.
+    let config = config.set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
     // It is asked before those of DataFusion.
     let state = state.with_expr_planners(vec![Arc::new(Arithmetic)]).with_default_features();
-    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
+    let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
+        [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
+    let state = state.with_analyzer_rules(before.into_iter().chain(Analyzer::new().rules).collect());
+    let state = state.with_analyzer_rule(Arc::new(Beside)).with_analyzer_rule(Arc::new(Marks));
+    let state = state.with_analyzer_rule(Arc::new(DistinctCounts));
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
+    let state = state.with_analyzer_rule(Arc::new(Patterns)).with_analyzer_rule(Arc::new(Keys));
     let mut state = state.build();
     functions::register(&mut state, room).expect("a registry of its own takes each function");
     for function in languages {
@@ -62,7 +85,7 @@ pub(crate) fn session(
 }
 
 /// Nodes that may give many batches for one that they take, or out of nothing.
-const MULTIPLYING: [&str; 9] = [
+const MULTIPLYING: [&str; 10] = [
     "CrossJoinExec",
     "NestedLoopJoinExec",
     "HashJoinExec",
@@ -70,9 +93,40 @@ const MULTIPLYING: [&str; 9] = [
     "PiecewiseMergeJoinExec",
     "SymmetricHashJoinExec",
     "UnnestExec",
+    "WindowsExec",
     "RecursiveQueryExec",
     "LazyMemoryExec",
 ];
+
+/// Nodes that put each row of one side beside each of the other, and how many of them a plan may have: each holds a batch of
+/// what it gives, of all columns so far, which no budget counts.
+const PRODUCTS: [&str; 3] = ["CrossJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec"];
+const PRODUCTS_MAX: usize = 16;
+
+/// Whether a plan gives one row, as subqueries that stand for a value do.
+fn gives_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
+    match plan.downcast_ref::<AggregateExec>() {
+        Some(aggregate) => aggregate.group_expr().expr().is_empty(),
+        None if MULTIPLYING.contains(&plan.name()) => false,
+        None => matches!(plan.children().as_slice(), [one] if gives_one_row(one)),
+    }
+}
+
+/// Refuses a plan with too many products of tables.
+fn few_products(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
+    let mut products = 0;
+    let counted = plan.apply(|node| {
+        let multiplies = PRODUCTS.contains(&node.name()) && !node.children().into_iter().any(gives_one_row);
+        products += usize::from(multiplies);
+        Ok(TreeNodeRecursion::Continue)
+    });
+    counted.map_err(from_datafusion)?;
+    if products <= PRODUCTS_MAX {
+        return Ok(());
+    }
+    let text = format!("a statement has {products} joins without `=`, at most {PRODUCTS_MAX} are allowed");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
 
 /// Lets nodes that multiply rows give way between batches. DataFusion's own rule sees to leaves alone, and a cross join
 /// takes from these so seldom that a query would hold its thread long after its deadline.
@@ -124,14 +178,20 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
-        let moment = Moment { state: &self.relational, options: &self.planning, now: Utc::now() };
+        let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
-        let optimized = analyzed.and_then(|plan| self.relational.optimizer().optimize(plan, &moment, |_, _| {}));
-        let optimized = optimized.map_err(of_planning)?;
-        let physical = self.planner.create_physical_plan(&optimized, &self.relational).await.map_err(of_planning)?;
+        let optimized = analyzed.and_then(|plan| {
+            let rules = if is_plain(&plan)? { &self.planning.plain } else { self.relational.optimizer() };
+            rules.optimize(plan, &moment, |_, _| {})
+        });
+        let optimized = optimized.and_then(unkeyed::removed).map_err(of_planning)?;
+        let counted = functions::counted(optimized.clone(), &self.planning.room).map_err(of_planning)?;
+        let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
-        let physical = physical.and_then(slices::below_constants).map_err(from_datafusion)?;
-        Ok((optimized, giving_way(physical)?))
+        let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
+        let physical = physical.and_then(windows::with_memory).map_err(from_datafusion)?;
+        few_products(&physical)?;
+        Ok((optimized, self.passed(giving_way(physical)?, &self.relational)?))
     }
 
     /// Plans and starts a relational plan; call it inside of [`Self::run`].
@@ -149,7 +209,8 @@ impl QueryEngine {
             return Ok(no_rows);
         }
         ctx.query().enter(Phase::Execute);
-        execute_stream(physical, self.relational_task(ctx)).map_err(from_datafusion)
+        // Aggregates look at their constants when they begin to run.
+        execute_stream(physical, self.relational_task(ctx)).map_err(of_planning)
     }
 
     /// Gives the optimized plans as JSON; with `analyze` runs them first and shows what each node did (no rows either way).
@@ -160,7 +221,7 @@ impl QueryEngine {
         let (optimized, physical) = self.plan_relational(plan).await?;
         let began = Instant::now();
         if analyze {
-            let mut rows = execute_stream(Arc::clone(&physical), self.relational_task(ctx)).map_err(from_datafusion)?;
+            let mut rows = execute_stream(Arc::clone(&physical), self.relational_task(ctx)).map_err(of_planning)?;
             while let Some(batch) = rows.next().await {
                 batch.map_err(from_datafusion)?;
                 ctx.check("query execution")?;
@@ -170,14 +231,14 @@ impl QueryEngine {
         if analyze {
             shown["totals"] = explain::totals(&[&ctx.stats], began.elapsed());
         }
+        put_children(&mut shown, ctx);
         Ok(shown)
     }
 
     /// The context of a run, with the functions of the session.
     fn relational_task(&self, ctx: &QueryContext) -> Arc<TaskContext> {
-        let bound = self.task(ctx, RunShared::default());
-        let task = TaskContext::from(&self.relational).with_session_config(bound.session_config().clone());
-        Arc::new(task.with_runtime(bound.runtime_env()))
+        let (config, runtime) = self.bound(ctx, RunShared::default());
+        Arc::new(TaskContext::from(&self.runs().relational).with_session_config(config).with_runtime(runtime))
     }
 }
 
@@ -187,7 +248,7 @@ mod tests {
 
     use arrow::datatypes::{DataType, TimeUnit};
     use datafusion::physical_plan::displayable;
-    use quiver_types::{Access, ErrorKind};
+    use quiver_types::Access;
 
     use super::*;
     use crate::names::Names;
@@ -265,6 +326,21 @@ mod tests {
         }
     }
 
+    /// Breaks where what an aggregate makes of its constants when it begins to run is told as a fault of ours.
+    #[tokio::test]
+    async fn constants_of_aggregates_are_the_statements_fault() {
+        let engine = engine();
+        for statement in [
+            "select percentile_cont(-1) within group (order by 1)",
+            "select percentile_cont(null) within group (order by 1)",
+            "select quantile(-1, 1.5)",
+            "select approx_distinct(cast(1.5 as double))",
+        ] {
+            let refused = count(&engine, statement, 10_000).await.expect_err(statement);
+            assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");
+        }
+    }
+
     #[tokio::test]
     async fn whole_numbers_do_not_begin_anew() {
         let engine = engine();
@@ -274,6 +350,8 @@ mod tests {
             "select sum(value * 9223372036854775807) from generate_series(1, 3)",
             "select 1 from generate_series(1, 3) where value + 9223372036854775807 > 0",
             "select cast(2147483647 as int) + cast(1 as int)",
+            "select 6 / value from generate_series(0, 3)",
+            "select value from generate_series(0, 3) where value % 0 = 1",
         ] {
             count(&engine, statement, 10_000).await.expect_err(statement);
         }
@@ -284,6 +362,10 @@ mod tests {
             ("with recursive r(n) as (select 1 union all select n + 1 from r where n < 5) select n from r", 5),
             ("select value, (select max(b.value) + 1 from generate_series(1, 3) b) from generate_series(1, 2)", 2),
             ("select 1 from generate_series(1, 9) limit 2 + 1", 3),
+            ("select value from generate_series(1, 9) where '5' + value = 8 and value * '2' = 6", 1),
+            ("select value from generate_series(0, 3) where value <> 0 and 6 / value >= 3", 2),
+            ("select value from generate_series(0, 3) where value > 0 and 6 % value = 0 and value < 3", 2),
+            ("select sum(6 / value) filter (where value > 0) from generate_series(0, 3)", 1),
             ("select value from generate_series(1, 3) where value + 1 in (select 2 * 1 union all select 3 + 1)", 2),
         ] {
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{statement}");
@@ -345,6 +427,102 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn copies_of_long_values_count() {
+        let engine = engine();
+        let over = |outputs: fn(usize) -> String, count: usize| -> &'static str {
+            let outputs: Vec<String> = (2..count + 2).map(outputs).collect();
+            let rows = "select repeat('x', 1000) || value a, repeat('y', 1000) || value b, \
+                        range(value, value + 150) l, value from generate_series(1, 8000)";
+            format!("select {} from ({rows}) t", outputs.join(", ")).leak()
+        };
+        let copies: [fn(usize) -> String; 6] = [
+            |n| format!("case when value % {n} = 0 then a else b end"),
+            |n| format!("coalesce(nullif(a, 'x{n}'), b)"),
+            |n| format!("greatest(a, 'b{n}')"),
+            |n| format!("array_slice(l, 1, {}::bigint)::text", 100 + n),
+            |n| format!("quote_literal(a || '{n}')"),
+            |n| format!("named_struct('a', quote_literal(a || '{n}'))"),
+        ];
+        for copy in copies {
+            let (few, many) = (over(copy, 1), over(copy, 12));
+            assert_eq!(count(&engine, few, 10_000).await.unwrap(), 8000, "{few}");
+            let error = count(&engine, many, 10_000).await.unwrap_err();
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{many}: {error:?}");
+        }
+        // What is cut out of a text points at it.
+        let cut: fn(usize) -> String = |n| format!("substr(arrow_cast(a, 'Utf8View'), {n})");
+        assert_eq!(count(&engine, over(cut, 12), 10_000).await.unwrap(), 8000);
+        // Names and types stay.
+        let statement = "select case when value > 1 then 'a' else 'b' end, value::text, upper('x') || value::text as u \
+                         from generate_series(1, 3) order by case when value > 1 then 'a' else 'b' end";
+        let plan = Names::new(engine.relational()).plan(statement).unwrap();
+        let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+        let (fields, asked) = (physical.schema(), plan.schema());
+        assert_eq!(fields.fields().len(), asked.fields().len());
+        for (field, asked) in fields.fields().iter().zip(asked.fields()) {
+            assert_eq!((field.name(), field.data_type()), (asked.name(), asked.data_type()));
+        }
+    }
+
+    #[tokio::test]
+    async fn windows_take_memory_before_they_give() {
+        let engine = engine();
+        let rows = "(select case when value = 1 then repeat('x', 300000) else 'y' || value end a, value \
+                    from generate_series(1, 8000))";
+        let words = "(select repeat('x', 100) || value a, value from generate_series(1, 8000))";
+        for statement in [
+            format!("select string_agg(a, ',') over (order by value) from {words}"),
+            format!("select string_agg(a, ',') over () from {words}"),
+            format!("select array_agg(a) over (order by value) from {words}"),
+            format!("select array_agg(a) over (partition by value % 2) from {words}"),
+            format!("select min(a) over () from {rows}"),
+            format!("select max(a) filter (where value = 1 or a = 'y') over () from {rows}"),
+            format!("select min(a) over (order by value rows between 1000 preceding and current row) from {rows}"),
+            format!("select first_value(a) over (order by value) from {rows}"),
+            format!("select nth_value(a, 1) over () from {rows}"),
+            format!(
+                "select last_value(a) over (order by value desc rows between 1 preceding and unbounded following) \
+                     from {rows}"
+            ),
+            format!("select lag('y' || value, 8000, '{}') over (order by value) from {words}", "x".repeat(30_000)),
+            "select sum(value) over (), avg(value) over () from generate_series(1, 5000000)".to_owned(),
+        ] {
+            let statement: &'static str = statement.leak();
+            let error = count(&engine, statement, 60_000).await.expect_err(statement);
+            assert_eq!(error.kind, ErrorKind::LimitExceeded, "{statement}: {error:?}");
+        }
+        for statement in [
+            format!("select string_agg(a, ',') over (partition by value / 4 order by value) from {words}"),
+            format!("select string_agg(a, ',') over (partition by value / 4), count(*) over () from {words}"),
+            format!("select array_agg(a) filter (where value > 3) over (partition by value / 4) from {words}"),
+            format!("select max(a) over (), lag(a) over (), lead(a, 2, '-') over (), ntile(4) over () from {words}"),
+            format!("select last_value(a) over (order by value), min(a) over (order by value) from {words}"),
+            format!("select sum(value) over (partition by value % 3), rank() over (order by value) from {words}"),
+        ] {
+            let statement: &'static str = statement.leak();
+            assert_eq!(count(&engine, statement, 60_000).await.unwrap(), 8000, "{statement}");
+        }
+        assert_eq!(count(&engine, "select sum(1) over () from generate_series(1, 0)", 10_000).await.unwrap(), 0);
+    }
+
+    #[tokio::test]
+    async fn long_lists_become_rows_piece_by_piece() {
+        let engine = engine();
+        let long = "(select repeat('x', 10000) || value a, range(0, 100000) l from generate_series(1, 1))";
+        for (statement, rows) in [
+            (format!("select unnest(l) x, a from {long}"), 100_000),
+            (format!("select unnest(l) x, unnest(range(0, 3)) y, a from {long}"), 100_000),
+            ("select unnest(range(0, value)) from generate_series(0, 3)".to_owned(), 6),
+            ("select unnest(unnest(array_repeat(range(0, value), 2))) from generate_series(0, 3)".to_owned(), 12),
+        ] {
+            let statement: &'static str = statement.leak();
+            assert_eq!(count(&engine, statement, 20_000).await.unwrap(), rows, "{statement}");
+        }
+        let nested = format!("select unnest(unnest(make_array(l))) x, a from {long}").leak();
+        assert_eq!(count(&engine, nested, 20_000).await.unwrap_err().kind, ErrorKind::LimitExceeded);
+    }
+
+    #[tokio::test]
     async fn long_constants_are_put_into_few_rows_at_once() {
         let engine = engine();
         let long = "x".repeat(20_000);
@@ -361,6 +539,22 @@ mod tests {
             assert_eq!(shown.contains("SliceExec"), is_sliced, "{shown}");
             assert_eq!(count(&engine, statement, 10_000).await.unwrap(), rows, "{shown}");
         }
+    }
+
+    #[tokio::test]
+    async fn products_of_tables_are_few() {
+        let engine = engine();
+        let product = |tables: usize| -> &'static str {
+            let tables: Vec<_> = (0..tables).map(|n| format!("generate_series(1, 2) t{n}")).collect();
+            format!("select count(*) from {}", tables.join(" cross join ")).leak()
+        };
+        assert_eq!(count(&engine, product(8), 20_000).await.unwrap(), 1);
+        let error = count(&engine, product(40), 20_000).await.unwrap_err();
+        assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error:?}");
+        let value = |n: usize| format!("(select max(value) + {n} from generate_series(1, 3)) a{n}");
+        let values: Vec<_> = (0..30).map(value).collect();
+        let statement: &'static str = format!("select {} from generate_series(1, 2)", values.join(", ")).leak();
+        assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 2);
     }
 
     #[tokio::test]

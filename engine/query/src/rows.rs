@@ -1,6 +1,10 @@
 //! Rows of a query as they are found, for those who send them on batch by batch.
 //!
 //! The query keeps its place among those that run, and its memory, until its last row is taken. Who goes away before ends it.
+//! Rows that wait for a slow reader count in the query's memory, and are given out a few at a time: what is made of them, a
+//! text mostly, is several times as large.
+
+mod parts;
 
 use std::future::Future;
 use std::sync::Arc;
@@ -10,6 +14,7 @@ use arrow::array::RecordBatch;
 use arrow::datatypes::{Schema, SchemaRef};
 use datafusion::error::DataFusionError;
 use datafusion::execution::SendableRecordBatchStream;
+use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt as _;
 use quiver_types::{Error, ErrorKind, Result};
 use serde_json::Value;
@@ -19,6 +24,8 @@ use tracing::Instrument as _;
 
 use crate::context::QueryContext;
 use crate::engine::QueryEngine;
+use crate::error::from_datafusion;
+use parts::{GIVEN_BYTES, held_bytes, parts, written_bytes};
 
 /// Batches that wait for their reader.
 const WAITING_MAX: usize = 2;
@@ -31,9 +38,9 @@ const HELD_FOR: Duration = Duration::from_millis(100);
 /// What a query gives.
 #[derive(Debug)]
 pub enum Answer {
-    /// Its plans.
+    /// The plan in place of rows, because it was asked for.
     Plan(Value),
-    /// Its rows.
+    /// Rows, as they are found.
     Rows(Rows),
 }
 
@@ -42,20 +49,63 @@ pub enum Answer {
 pub struct Rows {
     schema: SchemaRef,
     batches: mpsc::Receiver<Result<Piece>>,
+    /// Of the rows that were given out last, which are being written.
+    given: Option<Arc<Counted>>,
     task: tokio::task::JoinHandle<()>,
+}
+
+/// Rows that the query found count in its memory until the last part of them is done with.
+#[derive(Debug)]
+struct Counted {
+    memory: Arc<MemoryReservation>,
+    bytes: usize,
+    /// What these rows are a part of.
+    _whole: Option<Arc<Counted>>,
+}
+
+impl Counted {
+    /// They are there already, so that nobody can refuse them any more; others are refused instead.
+    fn new(memory: &Arc<MemoryReservation>, bytes: usize) -> Arc<Self> {
+        memory.grow(bytes);
+        Arc::new(Self { memory: Arc::clone(memory), bytes, _whole: None })
+    }
+
+    /// Counts what is made of a part of rows, where a single one is large.
+    ///
+    /// # Errors
+    /// LimitExceeded.
+    fn written(self: &Arc<Self>, part: &RecordBatch) -> Result<Arc<Self>> {
+        let bytes = written_bytes(part);
+        if bytes <= 2 * GIVEN_BYTES {
+            return Ok(Arc::clone(self));
+        }
+        // A text grows where it is quoted, and its buffer by doubling.
+        let bytes = bytes.saturating_mul(2);
+        self.memory.try_grow(bytes).map_err(from_datafusion)?;
+        Ok(Arc::new(Self { memory: Arc::clone(&self.memory), bytes, _whole: Some(Arc::clone(self)) }))
+    }
+}
+
+impl Drop for Counted {
+    fn drop(&mut self) {
+        self.memory.shrink(self.bytes);
+    }
 }
 
 /// What comes out of a run.
 #[derive(Debug)]
 enum Piece {
     Begin(SchemaRef),
-    Batch(RecordBatch),
+    Batch(RecordBatch, Arc<Counted>),
     Plan(Value),
 }
 
 /// Where a query puts what it finds.
 #[derive(Debug)]
-pub struct Out(mpsc::Sender<Result<Piece>>);
+pub struct Out {
+    to: mpsc::Sender<Result<Piece>>,
+    memory: Arc<MemoryReservation>,
+}
 
 impl Rows {
     /// Runs the work of a query on the engine; gives its answer when the first rows are at hand, or there are none.
@@ -71,7 +121,8 @@ impl Rows {
         F: Future<Output = Result<()>> + Send + 'static,
     {
         let (send, batches) = mpsc::channel(WAITING_MAX);
-        let work = work(Out(send.clone()));
+        let memory = Arc::new(engine.reservation("rows", ctx));
+        let work = work(Out { to: send.clone(), memory });
         let (engine, ctx) = (Arc::clone(engine), ctx.clone());
         let run = async move {
             if let Err(error) = engine.run(&ctx, work).await {
@@ -79,7 +130,8 @@ impl Rows {
             }
         };
         // Who goes away before the first row takes the query along, too.
-        let mut rows = Self { schema: Arc::new(Schema::empty()), batches, task: tokio::spawn(run.in_current_span()) };
+        let task = tokio::spawn(run.in_current_span());
+        let mut rows = Self { schema: Arc::new(Schema::empty()), batches, given: None, task };
         match rows.batches.recv().await {
             Some(Ok(Piece::Begin(schema))) => {
                 rows.schema = schema;
@@ -87,7 +139,7 @@ impl Rows {
             }
             Some(Ok(Piece::Plan(plan))) => Ok(Answer::Plan(plan)),
             Some(Err(error)) => Err(error),
-            Some(Ok(Piece::Batch(_))) | None => Err(Error::internal("a query ended without an answer")),
+            Some(Ok(Piece::Batch(..))) | None => Err(Error::internal("a query ended without an answer")),
         }
     }
 
@@ -101,9 +153,13 @@ impl Rows {
     /// # Errors
     /// Those of running.
     pub async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        self.given = None;
         match self.batches.recv().await {
             None | Some(Ok(Piece::Begin(_) | Piece::Plan(_))) => Ok(None),
-            Some(Ok(Piece::Batch(batch))) => Ok(Some(batch)),
+            Some(Ok(Piece::Batch(batch, counted))) => {
+                self.given = Some(counted);
+                Ok(Some(batch))
+            }
             Some(Err(error)) => Err(error),
         }
     }
@@ -117,7 +173,7 @@ impl Drop for Rows {
 
 impl Out {
     async fn put(&self, piece: Piece) -> Result<()> {
-        self.0.send(Ok(piece)).await.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
+        self.to.send(Ok(piece)).await.map_err(|_| Error::new(ErrorKind::Cancelled, "the reader went away"))
     }
 
     /// Gives plans instead of rows.
@@ -143,9 +199,10 @@ impl Out {
     ) -> Result<()> {
         let (first, is_all) = first_of(&mut rows, told).await?;
         let first = first.into_iter().map(&shown).collect::<Result<Vec<_>>>()?;
+        first.first().map_or(Ok(()), |batch| self.affordable(batch))?;
         self.put(Piece::Begin(schema)).await?;
         for batch in first {
-            self.put(Piece::Batch(batch)).await?;
+            self.give(&batch).await?;
         }
         // A stream that has ended must not be asked again.
         if is_all {
@@ -153,8 +210,23 @@ impl Out {
         }
         while let Some(batch) = next_of(&mut rows, told).await? {
             ctx.check("query execution")?;
-            let batch = shown(batch)?;
-            self.put(Piece::Batch(batch)).await?;
+            self.give(&shown(batch)?).await?;
+        }
+        Ok(())
+    }
+
+    /// Refuses a first row that cannot be written, while its error can be the answer.
+    fn affordable(&self, batch: &RecordBatch) -> Result<()> {
+        let none = Counted::new(&self.memory, 0);
+        parts(batch, written_bytes(batch)).next().map_or(Ok(()), |part| none.written(&part).map(drop))
+    }
+
+    /// Gives a batch, in parts where it is large.
+    async fn give(&self, batch: &RecordBatch) -> Result<()> {
+        let counted = Counted::new(&self.memory, held_bytes(batch));
+        for part in parts(batch, written_bytes(batch)) {
+            let counted = counted.written(&part)?;
+            self.put(Piece::Batch(part, counted)).await?;
         }
         Ok(())
     }
@@ -198,7 +270,7 @@ async fn next_of(
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::Int64Array;
+    use arrow::array::{ArrayRef, AsArray as _, Int64Array, StringArray};
     use arrow::datatypes::{DataType, Field};
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use futures::stream::BoxStream;
@@ -207,7 +279,7 @@ mod tests {
     use super::*;
     use crate::context::Limits;
     use crate::engine::EngineSettings;
-    use crate::error::{from_datafusion, to_datafusion};
+    use crate::error::to_datafusion;
 
     fn engine() -> Arc<QueryEngine> {
         let settings = EngineSettings {
@@ -284,7 +356,50 @@ mod tests {
         let second = tokio::time::timeout(Duration::from_millis(50), rows(&engine, 1, false)).await;
         assert!(second.is_err(), "it waits for the only place");
         drop(first);
-        let third = tokio::time::timeout(Duration::from_secs(10), rows(&engine, 1, false)).await;
+        let third = tokio::time::timeout(Duration::from_mins(1), rows(&engine, 1, false)).await;
         assert!(third.is_ok_and(|answer| answer.is_ok()));
+    }
+
+    /// A reader that takes its time holds what counts, and gets large batches in parts.
+    #[tokio::test]
+    async fn rows_that_wait_count_and_come_in_parts() {
+        const ROWS: usize = 12;
+        let engine = engine();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("text", DataType::Utf8, false)]));
+        let texts: Vec<String> = (0..ROWS).map(|n| char::from(b'a' + n as u8).to_string().repeat(1 << 20)).collect();
+        let column = Arc::new(StringArray::from(texts.clone()));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column]).map_err(DataFusionError::from);
+        let once = futures::stream::iter([batch]);
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
+        let inner = ctx.clone();
+        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let Answer::Rows(mut rows) = Rows::run(&engine, &ctx, work).await.unwrap() else { panic!("rows") };
+        let mut found = Vec::new();
+        while let Some(part) = rows.next().await.unwrap() {
+            assert!(part.num_rows() <= GIVEN_BYTES >> 20, "{} rows at once", part.num_rows());
+            assert!(engine.memory_reserved() >= ROWS << 20, "{} bytes are known", engine.memory_reserved());
+            found.extend(part.column(0).as_string::<i32>().iter().flatten().map(str::to_owned));
+        }
+        assert!(found == texts, "other rows, or in another order");
+        drop(rows);
+        assert_eq!(engine.memory_reserved(), 0);
+    }
+
+    /// A row of columns that share one text is small where it is found, and many times as large where it is written.
+    #[tokio::test]
+    async fn a_row_that_is_long_only_where_it_is_written_counts() {
+        let engine = engine();
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let fields = (0..100).map(|n| Field::new(format!("c{n}"), DataType::Utf8, false));
+        let schema: SchemaRef = Arc::new(Schema::new(fields.collect::<Vec<_>>()));
+        let column: ArrayRef = Arc::new(StringArray::from(vec!["x".repeat(1 << 20)]));
+        let batch = RecordBatch::try_new(Arc::clone(&schema), vec![column; 100]).map_err(DataFusionError::from);
+        let once = futures::stream::iter([batch]);
+        let stream: SendableRecordBatchStream = Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&schema), once));
+        let inner = ctx.clone();
+        let work = move |out: Out| async move { out.rows(stream, schema, Ok, from_datafusion, &inner).await };
+        let error = Rows::run(&engine, &ctx, work).await.expect_err("100 MB of 16");
+        assert_eq!(error.kind, ErrorKind::LimitExceeded);
     }
 }

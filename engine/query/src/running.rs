@@ -6,18 +6,28 @@
 use std::collections::BTreeMap;
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
-use quiver_types::{Error, ErrorKind, ReadStats};
+use quiver_types::{Error, ErrorKind, MemoryPressure, ReadStats};
 use tokio_util::sync::CancellationToken;
 
 use crate::pool::QueryPool;
 
 /// Longest text of a query that is kept of it, in bytes.
 pub const TEXT_BYTES_MAX: usize = 4096;
+
+/// What is said of a query that ended with the rights of who asked.
+pub const WITHDRAWN: &str = "query was canceled: a right with which it began was taken away";
+
+/// What is said of a query that was ended because the process had more memory than it may.
+const GREEDY: &str = "query was ended: it held the most when the process had more memory than its limit allows \
+                      (setting `memory.limit`)";
+
+/// A query that holds less is not the cause.
+const GREEDY_BYTES: usize = 1 << 20;
 
 /// Numbers of queries, for as long as the process lives.
 static NEXT_ID: AtomicU64 = AtomicU64::new(1);
@@ -33,19 +43,40 @@ pub struct Asked {
     pub times: String,
     /// The request that brought it.
     pub request_id: String,
+    /// The path of that request.
+    pub path: String,
     /// Who asked; empty while there are no identities.
     pub caller: String,
     /// Where the request came from.
     pub peer: Option<SocketAddr>,
     /// Whether it goes on until its reader leaves, so that its length says nothing.
     pub standing: bool,
+    /// Whether who asked may still see what it was begun with; none: nobody can take that away.
+    pub permit: Option<Arc<dyn Permit>>,
+}
+
+/// How a query was answered, told once by who answers it.
+#[derive(Debug, Default)]
+pub struct Served {
+    /// Models of analytics that it names.
+    pub models: OnceLock<String>,
+    /// Rollups that it was answered from.
+    pub rollups: OnceLock<String>,
+    /// Whether it was answered from what is kept of others: `hit`, `partial` or `miss`.
+    pub kept: OnceLock<&'static str>,
+}
+
+/// What somebody may see, for as long as a query runs.
+pub trait Permit: fmt::Debug + Send + Sync + 'static {
+    /// Whether all of it is left. Asked again and again, so it must be quick and must not wait.
+    fn holds(&self) -> bool;
 }
 
 impl Asked {
     /// Cuts a text between characters where it is too long.
     #[must_use]
     pub fn with_text(mut self, text: &str) -> Self {
-        self.text = text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
+        text[..text.floor_char_boundary(TEXT_BYTES_MAX)].clone_into(&mut self.text);
         self
     }
 }
@@ -67,7 +98,7 @@ impl Phase {
     /// All phases in order.
     pub const ALL: [Self; 4] = [Self::Queue, Self::Plan, Self::Execute, Self::Encode];
 
-    /// Its name.
+    /// Gives the name that metrics, logs and lists of queries have for it.
     pub fn word(self) -> &'static str {
         ["queue", "plan", "execute", "encode"][self as usize]
     }
@@ -83,8 +114,14 @@ pub struct Query {
     pub began: Instant,
     /// What it read so far.
     pub stats: Arc<ReadStats>,
-    /// Ends all that belongs to it; only an operator does so.
+    /// How it was answered.
+    pub served: Served,
+    /// Ends all that belongs to it: an operator does so, or a right that was taken away.
     pub(crate) stop: CancellationToken,
+    /// Whether it was a right.
+    withdrawn: AtomicBool,
+    /// Whether it was the memory of the process.
+    greedy: AtomicBool,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
     /// Plans that were made for it.
     plans: AtomicU64,
@@ -92,6 +129,7 @@ pub struct Query {
     /// When it came to its phase, in nanoseconds since it began.
     entered: AtomicU64,
     nanos: [AtomicU64; Phase::ALL.len()],
+    failed: OnceLock<ErrorKind>,
     listed: OnceLock<Arc<Running>>,
 }
 
@@ -108,12 +146,16 @@ impl Query {
             asked,
             began: Instant::now(),
             stats: Arc::default(),
+            served: Served::default(),
             stop: CancellationToken::new(),
+            withdrawn: AtomicBool::new(false),
+            greedy: AtomicBool::new(false),
             memory: OnceLock::new(),
             plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
             entered: AtomicU64::new(0),
             nanos: Default::default(),
+            failed: OnceLock::new(),
             listed: OnceLock::new(),
         }
     }
@@ -156,13 +198,29 @@ impl Query {
         self.memory.get().map_or((0, 0), |pool| pool.used_and_peak())
     }
 
-    /// Says whether an operator has ended it.
+    /// Notes that some of its work failed; the first failure counts.
+    pub(crate) fn fail(&self, kind: ErrorKind) {
+        let _ = self.failed.set(kind);
+    }
+
+    /// How its work failed; none: it did not.
+    pub fn failure(&self) -> Option<ErrorKind> {
+        self.failed.get().copied()
+    }
+
+    /// Says whether an operator has ended it, or a right that was taken away.
     pub fn is_stopped(&self) -> bool {
         self.stop.is_cancelled()
     }
 
     /// The error of a query that was ended before it was done.
     pub(crate) fn cancelled(&self, phase: &str) -> Error {
+        if self.withdrawn.load(Relaxed) {
+            return Error::new(ErrorKind::Cancelled, WITHDRAWN);
+        }
+        if self.greedy.load(Relaxed) {
+            return Error::new(ErrorKind::LimitExceeded, GREEDY);
+        }
         if self.is_stopped() {
             return Error::new(ErrorKind::Cancelled, format!("query {} was canceled by an operator", self.id));
         }
@@ -226,6 +284,40 @@ impl Running {
         query.stop.cancel();
         Some(query)
     }
+
+    /// A list that ends the largest query when the process has more memory than it may: some operators take more than
+    /// they say, and of all queries that one is the likeliest.
+    pub(crate) fn relieving(pressure: &MemoryPressure) -> Arc<Self> {
+        let running = Arc::<Self>::default();
+        let queries = Arc::downgrade(&running);
+        pressure.relieved_by(move || {
+            if let Some(running) = queries.upgrade() {
+                running.end_largest();
+            }
+        });
+        running
+    }
+
+    fn end_largest(&self) {
+        let held = |query: &Arc<Query>| query.memory().0;
+        let largest = self.list().into_iter().filter(|query| !query.is_stopped()).max_by_key(held);
+        let Some(query) = largest.filter(|query| held(query) >= GREEDY_BYTES) else { return };
+        let text = "the process is above `memory.limit`: ending the largest query";
+        tracing::warn!(id = query.id, held = held(&query), "{text}");
+        query.greedy.store(true, Relaxed);
+        query.stop.cancel();
+    }
+
+    /// Ends the queries whose callers may no longer see what they began with; says how many.
+    pub fn withdraw(&self) -> usize {
+        let lost = |query: &Arc<Query>| query.asked.permit.as_ref().is_some_and(|permit| !permit.holds());
+        let ended: Vec<Arc<Query>> = self.list().into_iter().filter(|q| !q.is_stopped() && lost(q)).collect();
+        for query in &ended {
+            query.withdrawn.store(true, Relaxed);
+            query.stop.cancel();
+        }
+        ended.len()
+    }
 }
 
 #[cfg(test)]
@@ -263,6 +355,31 @@ mod tests {
         let ended = seen.0.lock();
         assert_eq!((ended.len(), ended[0].0), (1, id));
         assert!(ended[0].1 <= began.elapsed());
+    }
+
+    #[derive(Debug, Default)]
+    struct Lent(AtomicBool);
+
+    impl Permit for Lent {
+        fn holds(&self) -> bool {
+            !self.0.load(Relaxed)
+        }
+    }
+
+    #[test]
+    fn what_is_begun_with_a_right_ends_with_it() {
+        let (running, lent) = (Arc::<Running>::default(), Arc::<Lent>::default());
+        let permit = Some(Arc::clone(&lent) as Arc<dyn Permit>);
+        let (held, free) = (Query::new(Asked { permit, ..Asked::default() }), Query::new(Asked::default()));
+        let (held, free) = (Arc::new(held), Arc::new(free));
+        running.begin(&held);
+        running.begin(&free);
+        assert_eq!((running.withdraw(), held.is_stopped()), (0, false));
+        lent.0.store(true, Relaxed);
+        assert_eq!((running.withdraw(), running.withdraw()), (1, 0), "once");
+        assert!(held.is_stopped() && !free.is_stopped());
+        let error = held.cancelled("x");
+        assert_eq!((error.kind, &*error.message), (ErrorKind::Cancelled, WITHDRAWN));
     }
 
     #[test]

@@ -28,11 +28,15 @@ pub struct SampleRequest {
 /// `List<Struct>` of `quiver_types::histogram::histogram_fields`. Times ascend; none is in both `ts` and `h_ts`; stale
 /// markers are kept. Rows without a sample in the range are left out.
 pub trait SampleTables: Send + Sync + Debug {
-    /// Makes the table. The caller's access was applied when the series were selected.
+    /// Makes the table. The caller's access was applied when the series were selected; `stats` say whether it hides
+    /// any. What scans read counts in the `ReadStats` of their task.
+    ///
+    /// # Errors
+    /// Whatever the snapshot says when it looks at the request.
     fn samples(
         &self,
         series: &SelectedSeries,
         request: &SampleRequest,
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>>;
 }

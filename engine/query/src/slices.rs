@@ -39,7 +39,7 @@ pub(crate) fn below_constants(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn Ex
         }
         let rows = (BATCH_BYTES / bytes).max(1);
         let sliced = |input: &Arc<dyn ExecutionPlan>| -> Arc<dyn ExecutionPlan> {
-            Arc::new(SliceExec { input: Arc::clone(input), rows })
+            Arc::new(SliceExec::new(Arc::clone(input), rows))
         };
         let children = node.children().into_iter().map(sliced).collect();
         let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
@@ -64,9 +64,21 @@ fn constants(node: &dyn ExecutionPlan) -> Result<usize> {
 
 /// Gives rows on in batches of a few.
 #[derive(Debug)]
-struct SliceExec {
+pub(crate) struct SliceExec {
     input: Arc<dyn ExecutionPlan>,
     rows: usize,
+}
+
+impl SliceExec {
+    /// Gives batches of so many rows at most, of which there is one at least.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, rows: usize) -> Self {
+        Self { input, rows: rows.max(1) }
+    }
+
+    /// Most rows of a batch that it gives.
+    pub(crate) fn rows(&self) -> usize {
+        self.rows
+    }
 }
 
 impl DisplayAs for SliceExec {

@@ -3,12 +3,14 @@
 //! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
 //! looked up in `public` first. A third, `olap`, has the models of analytics (`models`).
 
+mod at_once;
 mod cells;
 pub mod configured;
 mod convert;
 mod episodes;
 mod history;
 mod keys;
+pub mod listed;
 mod logs;
 mod lower;
 mod metrics;
@@ -19,6 +21,7 @@ pub mod resources;
 pub mod rules;
 mod spans;
 mod views;
+mod written;
 
 use std::fmt::Debug;
 use std::sync::Arc;
@@ -31,12 +34,15 @@ use quiver_types::{Access, Domain, MillisRange, Result, Version};
 
 use crate::context::QueryContext;
 
+pub(crate) use at_once::AtOnceExec;
 pub use cells::TextMaps;
 pub(crate) use cells::hex_ids;
 #[cfg(test)]
 pub(crate) use convert::{Convert, Converted};
 pub(crate) use convert::{ConvertExec, HEX};
+pub(crate) use logs::MATCHERS;
 pub use named::TableSources;
+pub(crate) use written::{WrittenConvert, WrittenRows};
 
 /// Schema of the tables of the product.
 pub const QUIVER_SCHEMA: &str = "quiver";
@@ -55,7 +61,7 @@ impl DomainAccess {
         Self { by_domain: Domain::ALL.iter().map(|(domain, ..)| (*domain, access(*domain))).collect() }
     }
 
-    /// Sees everything.
+    /// Sees all rows of all domains.
     pub fn full() -> Self {
         Self::of(|_| Access::full())
     }

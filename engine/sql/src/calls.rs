@@ -13,13 +13,14 @@ use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
-use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visitor};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
 use crate::error::of_planner;
 use crate::parse::parts;
+use crate::walk::walk;
 
 /// Names and forms of the table functions.
 pub const CALLS: [(&str, &str); 3] = [
@@ -100,7 +101,7 @@ impl Visitor for Finder {
 /// Invalid: an argument is missing, is of another type, or no constant.
 pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
     let mut finder = Finder(Vec::new());
-    let _ = query.visit(&mut finder);
+    let _ = walk(query, &mut finder);
     finder.0.into_iter().map(|(name, args)| found(name, args, names)).collect()
 }
 
@@ -110,7 +111,7 @@ pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
 /// Invalid: an argument cannot be read.
 pub(crate) fn shapes(query: &Query, names: &Names<'_>) -> Result<Vec<(String, Vec<datafusion::logical_expr::Expr>)>> {
     let mut finder = Finder(Vec::new());
-    let _ = query.visit(&mut finder);
+    let _ = walk(query, &mut finder);
     let read = |(name, args): (String, _)| exprs(&name, args, names).map(|exprs| (name, exprs));
     finder.0.into_iter().map(read).collect()
 }

@@ -4,27 +4,48 @@
 //! It works on the tree of a statement by what its nodes mean, never by its text: what one client sends is understood of
 //! any other. Nothing here reads data; a fact about the catalog becomes a literal, a `CASE`, or a table of it.
 
+mod arrays;
+mod binary;
+mod casts;
+mod columns;
+mod divisors;
+mod documents;
 mod empty;
+mod exists;
 mod factors;
 mod formats;
 mod functions;
+mod gathered;
 mod json;
 mod keywords;
+mod kinds;
+mod laterals;
+mod literals;
+mod lookups;
+mod merged;
+mod natural;
+mod operators;
+mod others;
 mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod rows;
+mod sets;
+mod sums;
 mod times;
 mod types;
+mod unnested;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-pub(crate) use outputs::{make_unique, name as output_name, translate as name_outputs};
+pub(crate) use documents::is_aggregate as makes_documents;
+pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident,
-    ObjectName, Query, Select, SelectItem, SetExpr, TableFactor, Value, VisitMut, VisitorMut,
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
+    Select, SelectItem, SetExpr, TableFactor, Value, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
@@ -33,6 +54,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
 use crate::session::Session;
+use crate::walk::{walk, walk_mut};
 
 /// Most places of a statement that become an expression of the catalog: each may list all of its relations.
 const PLACES_MAX: usize = 200;
@@ -48,9 +70,11 @@ pub(crate) fn translate(
     aggregates: &dyn Fn(&str) -> bool,
 ) -> Result<()> {
     let mut names = factors::Names::default();
-    let _ = datafusion::sql::sqlparser::ast::Visit::visit(&*query, &mut names);
-    let mut translator = Translator { catalog, session, aggregates, names: names.0, places: 0 };
-    match query.visit(&mut translator) {
+    let _ = walk(query, &mut names);
+    let (reads_types, compared) = (kinds::reads_types(query), HashSet::new());
+    let (names, common) = (names.0, Vec::new());
+    let mut translator = Translator { catalog, session, aggregates, names, common, places: 0, compared, reads_types };
+    match walk_mut(query, &mut translator) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -62,7 +86,13 @@ struct Translator<'t> {
     aggregates: &'t dyn Fn(&str) -> bool,
     /// Bare names of columns.
     names: HashSet<String>,
+    /// Common tables of the queries that were seen.
+    common: Vec<columns::Common>,
     places: usize,
+    /// Where subqueries are that stand for a set (`= ANY (SELECT …)`), and not for a value.
+    compared: HashSet<*const Query>,
+    /// Whether it asks the catalog about types.
+    reads_types: bool,
 }
 
 /// A literal text.
@@ -126,11 +156,28 @@ fn literal(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// Whether a name is a function that is called without brackets, which the parser takes for a column.
+fn is_bare_function(name: &Ident) -> bool {
+    name.quote_style.is_none() && matches!(normal(name).as_str(), "current_schema" | "current_role")
+}
+
 fn refused(error: Error) -> ControlFlow<Box<Error>> {
     ControlFlow::Break(Box::new(error))
 }
 
 impl Translator<'_> {
+    fn columns(&self) -> columns::Known<'_> {
+        columns::Known { catalog: self.catalog, common: &self.common }
+    }
+
+    /// Notes the common tables of a query.
+    fn add_common(&mut self, query: &Query) {
+        for table in query.with.iter().flat_map(|with| &with.cte_tables) {
+            let columns = self.columns().of_common(table);
+            self.common.push((normal(&table.alias.name), columns));
+        }
+    }
+
     /// Counts an expression of the catalog.
     fn count(&mut self) -> Result<()> {
         self.places += 1;
@@ -144,43 +191,36 @@ impl Translator<'_> {
     fn expression(&mut self, place: &mut Expr) -> Result<()> {
         match place {
             Expr::Collate { expr, .. } => *place = take(expr),
-            Expr::BinaryOp { left, op, right } if json::function(left, op).is_some() => {
-                let name = json::function(left, op).unwrap_or_default();
-                *place = call(name, vec![take(left), take(right)]);
+            Expr::BinaryOp { .. } => binary::translate(place)?,
+            Expr::InList { expr, list, negated } => {
+                if let Some(found) = operators::among_rows(expr, list, *negated)? {
+                    *place = found;
+                }
             }
-            // Clients see maps as `json`, and read them so.
-            Expr::BinaryOp { left, op: BinaryOperator::LongArrow, right } => {
-                let sql = format!("attr({left}, {right})");
-                *place = expr(&sql)?;
-            }
-            Expr::BinaryOp { left, op: BinaryOperator::PGOverlap, right } => {
-                *place = call("array_has_any", vec![take(left), take(right)]);
-            }
-            Expr::BinaryOp { op, .. } => operator(op),
+            Expr::CompoundFieldAccess { access_chain, .. } => arrays::bounded(access_chain),
+            Expr::UnaryOp { .. } => operators::unary(place),
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
             Expr::SimilarTo { .. } => patterns::similar(place)?,
-            Expr::TypedString(typed) => {
-                times::complete(&typed.data_type, &mut typed.value.value);
-                if let Some(plain) = types::plain(&typed.data_type) {
-                    typed.data_type = plain;
-                }
-            }
+            Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..) => operators::unlike(place),
+            Expr::TypedString(_) => literals::typed(place)?,
             Expr::Cast { expr, data_type, .. } => {
+                if let Some(found) = times::special(data_type, expr)? {
+                    *place = found;
+                    return Ok(());
+                }
                 if let Expr::Value(value) = &mut **expr {
                     times::complete(data_type, &mut value.value);
                 }
+                literals::formed(data_type, expr)?;
                 self.cast(place)?;
             }
-            Expr::Identifier(name) if name.quote_style.is_none() => {
-                if let "current_schema" | "current_role" = normal(name).as_str() {
-                    let name = normal(name);
-                    *place = self.about_session(&name, &[])?.unwrap_or_else(|| take(place));
-                }
+            Expr::Identifier(name) if is_bare_function(name) => {
+                *place = self.about_session(&normal(name), &[])?.unwrap_or_else(|| take(place));
             }
             Expr::Function(_) => self.function(place)?,
-            Expr::Like { .. } | Expr::ILike { .. } => patterns::translate(place)?,
+            Expr::Like { .. } | Expr::ILike { .. } => like(place)?,
             Expr::Interval(interval) => {
                 if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
@@ -202,14 +242,23 @@ impl Translator<'_> {
                     *place = found;
                 }
             }
+            Expr::AnyOp { left, right, .. } | Expr::AllOp { left, right, .. } => sets::apart(left, right)?,
+            Expr::Between { .. } => operators::symmetric(place)?,
             Expr::InSubquery { expr, .. } if matches!(**expr, Expr::Tuple(_)) => queries::lone_rows()?,
             Expr::Exists { subquery, negated } if empty::is_empty(subquery) => *place = boolean(*negated),
             Expr::Subquery(query) => {
+                lookups::unlimited(query, self.aggregates);
                 if empty::is_empty(query) {
                     *place = Expr::Value(Value::Null.into());
                 } else if self.is_look_up(query) {
                     // One row of the catalog at most has a key, so that the greatest value is the value.
                     aggregated(query, "max")?;
+                } else if !self.compared.remove(&std::ptr::from_ref(&**query)) {
+                    match lookups::translate(query, self.aggregates)? {
+                        Some(lookups::LookUp::List) => *place = call("sole", vec![take(place)]),
+                        Some(lookups::LookUp::Value) => {}
+                        None => lookups::may_be_null(query, self.aggregates),
+                    }
                 }
             }
             _ => {}
@@ -252,32 +301,9 @@ fn aggregated(query: &mut Query, function: &str) -> Result<()> {
     Ok(())
 }
 
-/// `OPERATOR(pg_catalog.~)` and the like.
-fn operator(op: &mut BinaryOperator) {
-    let BinaryOperator::PGCustomBinaryOperator(name) = op else { return };
-    let known = match name.last().map(String::as_str) {
-        Some("=") => BinaryOperator::Eq,
-        Some("<>" | "!=") => BinaryOperator::NotEq,
-        Some("<") => BinaryOperator::Lt,
-        Some(">") => BinaryOperator::Gt,
-        Some("<=") => BinaryOperator::LtEq,
-        Some(">=") => BinaryOperator::GtEq,
-        Some("~") => BinaryOperator::PGRegexMatch,
-        Some("~*") => BinaryOperator::PGRegexIMatch,
-        Some("!~") => BinaryOperator::PGRegexNotMatch,
-        Some("!~*") => BinaryOperator::PGRegexNotIMatch,
-        Some("~~") => BinaryOperator::PGLikeMatch,
-        Some("~~*") => BinaryOperator::PGILikeMatch,
-        Some("!~~") => BinaryOperator::PGNotLikeMatch,
-        Some("!~~*") => BinaryOperator::PGNotILikeMatch,
-        Some("||") => BinaryOperator::StringConcat,
-        Some("+") => BinaryOperator::Plus,
-        Some("-") => BinaryOperator::Minus,
-        Some("*") => BinaryOperator::Multiply,
-        Some("/") => BinaryOperator::Divide,
-        _ => return,
-    };
-    *op = known;
+/// `LIKE` of one pattern, or of several (`ANY`, `ALL`).
+fn like(place: &mut Expr) -> Result<()> {
+    if operators::like_several(place)? { Ok(()) } else { patterns::translate(place) }
 }
 
 impl VisitorMut for Translator<'_> {
@@ -285,12 +311,31 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         empty::fold(query, self.aggregates);
-        queries::translate(query).map_or_else(refused, ControlFlow::Continue)
+        unnested::ordered(query);
+        rows::typed(query);
+        casts::translate(query, self.aggregates);
+        self.add_common(query);
+        natural::translate(query, &self.columns());
+        let done = queries::translate(query).and_then(|()| merged::translate(query));
+        done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
+        if let Err(error) = laterals::translate(select, making) {
+            return refused(error);
+        }
         queries::ungroup(select, self.aggregates);
+        gathered::apart(select);
+        documents::rows_in(select, &self.columns());
         queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
+    }
+
+    fn post_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        rows::joined(select);
+        divisors::checked(select);
+        let done = sets::in_outputs(select).and_then(|()| exists::in_outputs(select, self.aggregates));
+        done.map_or_else(refused, ControlFlow::Continue)
     }
 
     fn post_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
@@ -298,7 +343,25 @@ impl VisitorMut for Translator<'_> {
         queries::plain(factor).map_or_else(refused, ControlFlow::Continue)
     }
 
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        if self.reads_types {
+            kinds::fold(place);
+        }
+        json::changed(place);
+        sets::listed(place);
+        if let Err(error) = sets::plain(place) {
+            return refused(error);
+        }
+        if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place
+            && let Expr::Subquery(query) = &**right
+        {
+            self.compared.insert(std::ptr::from_ref(&**query));
+        }
+        ControlFlow::Continue(())
+    }
+
     fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        operators::distinct(place);
         match self.expression(place) {
             Ok(()) => ControlFlow::Continue(()),
             Err(error) => refused(error),

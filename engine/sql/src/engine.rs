@@ -11,12 +11,12 @@ use datafusion::catalog::MemTable;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use datafusion::sql::parser::Statement as DfStatement;
-use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visit as _, Visitor};
+use datafusion::sql::sqlparser::ast::{ObjectName, Query, Statement as SqlStatement, Visitor};
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::{Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableEntry, TableRequest, TableSnapshot, Tables};
-use quiver_query::{Names, QueryContext, QueryEngine};
+use quiver_query::{Explaining, Names, QueryContext, QueryEngine};
 use quiver_types::{Error, Result};
 
 use crate::calls::{self, Languages};
@@ -28,12 +28,16 @@ use crate::models;
 use crate::parse::{Param, Params, Parsed, Read, parse, parts};
 use crate::scope::{Wanted, expand_wildcards, wanted};
 use crate::session::Session;
+use crate::walk::walk;
 use crate::widen;
 
 mod describe;
+mod named;
 mod printed;
 
 pub use describe::Described;
+pub use named::output_name;
+use named::shown_names;
 
 /// Memory that each byte of a statement takes when it is read and planned, at most about.
 const TEXT_FACTOR: usize = 64;
@@ -84,6 +88,8 @@ struct Seen<'s> {
 struct Ready {
     query: Query,
     explain: Option<Explain>,
+    /// Where plans are noted that run because planning needs their rows, when the plan is asked for.
+    noted: Option<Arc<Explaining>>,
     calls: Vec<(calls::Found, Vec<RecordBatch>)>,
     session: Session,
 }
@@ -157,6 +163,8 @@ impl SqlEngine {
             Ok((query, explain, found))
         };
         let (query, explain, found) = self.engine.run(&reading, work).await?;
+        let noted = explain.map(|explain| Explaining::new(explain == Explain::Analyze));
+        let ctx = &noting(ctx, noted.as_ref());
         let mut calls = Vec::new();
         for found in found {
             lacking::for_call(&found.call, access)?;
@@ -166,7 +174,7 @@ impl SqlEngine {
             ctx.keep(memory);
             calls.push((found, rows));
         }
-        Ok(Ready { query, explain, calls, session })
+        Ok(Ready { query, explain, noted, calls, session })
     }
 
     async fn run(
@@ -179,13 +187,14 @@ impl SqlEngine {
         out: Out,
     ) -> Result<()> {
         let explain = ready.explain;
+        let ctx = &noting(ctx, ready.noted.as_ref());
         let plan = self.plan(ready, limit, seen, None, ctx).await?;
         if let Some(explain) = explain {
             return out.plan(self.engine.explain_relational(&plan, ctx, explain == Explain::Analyze).await?).await;
         }
         ctx.check("query planning")?;
         let rows = self.engine.execute_relational(&plan, ctx).await?;
-        let schema = in_zone(&rows.schema(), zone.as_ref());
+        let schema = shown_names(&in_zone(&rows.schema(), zone.as_ref()));
         let types = Arc::clone(&schema);
         out.rows(rows, schema, move |batch| shown(batch, &types), of_run, ctx).await
     }
@@ -272,6 +281,14 @@ impl SqlEngine {
     }
 }
 
+/// Has what runs for the sake of planning be noted, if there is where.
+fn noting(ctx: &QueryContext, noted: Option<&Arc<Explaining>>) -> QueryContext {
+    match noted {
+        Some(noted) => ctx.clone().explaining(Some(Arc::clone(noted))).planning(),
+        None => ctx.clone(),
+    }
+}
+
 /// The table that is not there, if that is what is wrong.
 fn missing(error: &DataFusionError) -> Option<String> {
     let DataFusionError::Plan(text) = error.find_root() else { return None };
@@ -294,7 +311,7 @@ fn places_of(query: &Query) -> BTreeMap<String, Location> {
         }
     }
     let mut finder = Finder(BTreeMap::new());
-    let _ = query.visit(&mut finder);
+    let _ = walk(query, &mut finder);
     finder.0
 }
 
@@ -315,7 +332,8 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
         Parsed::ShowTables => own(SHOW_TABLES, Vec::new())?,
         Parsed::Describe(parts) => described(&parts, catalog)?,
     };
-    let aggregates = |name: &str| engine.relational().aggregate_functions().contains_key(name);
+    let aggregates =
+        |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
     dialect::name_outputs(&mut query);
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     widen::widen_calls(&mut query)?;
@@ -363,7 +381,7 @@ fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
     Arc::new(Schema::new(schema.fields().iter().map(field).collect::<Vec<_>>()))
 }
 
-/// Gives a batch the types of the answer: the same moments in another zone.
+/// Gives a batch the names and types of the answer: the same moments in another zone.
 fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
     if batch.schema_ref().fields() == schema.fields() {
         return Ok(batch);

@@ -1,10 +1,12 @@
 //! What DataFusion says of a statement, as errors of ours: line and column, and what may have been meant.
 
+use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::from_datafusion;
+use quiver_query::{BY_ZERO, from_datafusion};
 use quiver_types::{Error, ErrorKind};
+use std::fmt::Write as _;
 
 /// An error of the parser: its text has the place, or the parser stopped there.
 pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> Error {
@@ -20,7 +22,7 @@ pub(crate) fn of_parser(error: &DataFusionError, stopped: Option<Location>) -> E
     }
     let mut text = placed(&text);
     if let Some(at) = stopped.filter(|at| at.line > 0 && !text.contains(" at line ")) {
-        text.push_str(&format!(" at line {}, column {}", at.line, at.column));
+        let _ = write!(text, " at line {}, column {}", at.line, at.column);
     }
     Error::invalid(format!("{UNREADABLE}: {text}"))
 }
@@ -116,10 +118,17 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
 /// An error of running: what the data made of a function or a cast is the caller's.
 pub(crate) fn of_run(error: DataFusionError) -> Error {
     let root = match error.find_root() {
-        DataFusionError::ArrowError(inner, _) => Some(inner.to_string()),
+        DataFusionError::ArrowError(inner, _) => Some(match &**inner {
+            ArrowError::DivideByZero => BY_ZERO.to_owned(),
+            other => other.to_string(),
+        }),
         // Aggregates look at their constants when they begin to run.
         DataFusionError::Execution(text) | DataFusionError::Plan(text) => Some(text.clone()),
         DataFusionError::NotImplemented(text) => Some(text.clone()),
+        // Rows bring patterns along; what is wrong with one is drawn over several lines.
+        other if other.to_string().contains("regex parse error") => {
+            Some("a regular expression cannot be read".to_owned())
+        }
         _ => None,
     };
     let known = from_datafusion_kind(&error);
@@ -189,11 +198,42 @@ mod tests {
 
     #[test]
     fn faults_of_the_data_are_the_callers() {
-        let divide = DataFusionError::ArrowError(Box::new(arrow::error::ArrowError::DivideByZero), None);
-        assert_eq!(of_run(divide).kind, ErrorKind::Execution);
+        let divide = of_run(DataFusionError::ArrowError(Box::new(ArrowError::DivideByZero), None));
+        assert_eq!((divide.kind, divide.message.as_str()), (ErrorKind::Execution, BY_ZERO));
         let constant = DataFusionError::Plan("a percentile is between 0 and 1".into());
         assert_eq!(of_run(constant).kind, ErrorKind::Execution);
         let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Timeout, "late")));
         assert_eq!(of_run(own).kind, ErrorKind::Timeout);
+    }
+    #[test]
+    fn patterns_of_rows_are_the_callers() {
+        let said = std::io::Error::other("regex parse error:\n    (?1)b\n      ^\nerror: unrecognized flag");
+        let error = of_run(DataFusionError::External(Box::new(said)));
+        assert_eq!((error.kind, error.message.as_str()), (ErrorKind::Execution, "a regular expression cannot be read"));
+        // What is ours has its kind, whatever it says.
+        let own = Error::new(ErrorKind::LimitExceeded, "regex parse error");
+        assert_eq!(of_run(DataFusionError::External(Box::new(own))).kind, ErrorKind::LimitExceeded);
+        let other = std::io::Error::other("a disk is gone");
+        assert_eq!(of_run(DataFusionError::External(Box::new(other))).kind, ErrorKind::Internal);
+    }
+
+    /// Breaks where an error of the planner loses its place or its hint, or one of ours its kind.
+    #[test]
+    fn faults_are_told_by_how_errors_begin() {
+        let fault = |text: &str| Fault::of(&Error::invalid(text));
+        assert_eq!(fault("cannot read the statement: x at line 1, column 2"), Fault::Syntax);
+        assert_eq!(fault("statements only read: `DROP` writes"), Fault::Writes);
+        assert_eq!(fault("there is no table `x`"), Fault::Table);
+        assert_eq!(fault("there is no column `x`; did you mean `y`?"), Fault::Column);
+        assert_eq!(fault("Invalid function 'x'"), Fault::Function);
+        assert_eq!(fault("x: there is no table"), Fault::Other);
+        let place = |text: &str| place_of(&Error::invalid(text));
+        assert_eq!(place("x at line 3, column 14; did you mean `y`?"), Some((3, 14)));
+        assert_eq!(place("at line 1 at line 2, column 5"), Some((2, 5)));
+        assert_eq!((place("x at line 3"), place("x at line a, column 1"), place("")), (None, None, None));
+        let planned = of_planner(DataFusionError::Plan("it is wrong.\n\nbacktrace: here".to_owned()));
+        assert_eq!((planned.kind, planned.message.as_str()), (ErrorKind::Invalid, "it is wrong"));
+        let own = DataFusionError::External(Box::new(Error::new(ErrorKind::Forbidden, "no")));
+        assert_eq!(of_planner(own.context("a table")).kind, ErrorKind::Forbidden);
     }
 }

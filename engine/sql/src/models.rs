@@ -20,8 +20,7 @@ use datafusion::common::{DFSchema, TableReference};
 use datafusion::logical_expr::Expr;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, Visit, VisitMut,
-    Visitor, VisitorMut,
+    Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, Visitor, VisitorMut,
 };
 use quiver_query::tables::models::{ModelMember, ModelSelect, Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
@@ -32,6 +31,7 @@ use crate::catalog::Catalog;
 use crate::error::of_planner;
 use crate::parse::{normal, parts};
 use crate::scope::Named;
+use crate::walk::{walk, walk_mut};
 
 /// The function that measures stand in.
 const MEASURE: &str = "measure";
@@ -96,9 +96,9 @@ fn found(query: &mut Query, finder: &Finder<'_>) -> Result<Vec<Asked>> {
         return Ok(Vec::new());
     }
     let mut spoken = Spoken(BTreeSet::new());
-    let _ = Visit::visit(&*query, &mut spoken);
+    let _ = walk(query, &mut spoken);
     let mut walk = Walk { finder, spoken: spoken.0, ctes: Vec::new(), found: Vec::new() };
-    match VisitMut::visit(query, &mut walk) {
+    match walk_mut(query, &mut walk) {
         ControlFlow::Continue(()) => Ok(walk.found),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -168,7 +168,7 @@ impl Walk<'_> {
 /// What is asked, with its expressions as the planner reads them.
 fn planned(asked: &Asked, finder: &Finder<'_>, names: &Names<'_>) -> Result<ModelSelect> {
     let mut dimensions = Dimensions(BTreeSet::new());
-    asked.columns.iter().map(|(_, expr)| expr).chain(&asked.filters).for_each(|expr| _ = expr.visit(&mut dimensions));
+    asked.columns.iter().map(|(_, expr)| expr).chain(&asked.filters).for_each(|expr| _ = walk(expr, &mut dimensions));
     let field = |(model, member): &(String, String)| {
         let listed = finder.catalog.find(&(Some(OLAP_SCHEMA.to_owned()), model.clone()));
         let field = listed.and_then(|entry| entry.columns.column_with_name(member)).map(|(_, field)| field.clone());
@@ -177,7 +177,7 @@ fn planned(asked: &Asked, finder: &Finder<'_>, names: &Names<'_>) -> Result<Mode
         (Some(TableReference::partial(DIMENSION_MARK, model.as_str())), Arc::new(field))
     };
     let fields = dimensions.0.iter().map(field).collect();
-    let schema = DFSchema::new_with_metadata(fields, Default::default()).map_err(of_planner)?;
+    let schema = DFSchema::new_with_metadata(fields, std::collections::HashMap::new()).map_err(of_planner)?;
     let planner = SqlToRel::new(names);
     let plan = |ast: &Ast| -> Result<Expr> {
         planner.sql_to_expr(ast.clone(), &schema, &mut PlannerContext::new()).map_err(of_planner)

@@ -1,12 +1,14 @@
 //! From text to one statement that only reads, with its parameters in place.
 
+mod repeated;
+
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
     Array, CastKind, DataType as SqlType, Expr, Query, SetExpr, Statement as SqlStatement, TimezoneInfo, Value,
-    ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+    ValueWithSpan, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -15,6 +17,8 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::types::PgType;
 use crate::error::{READS_ONLY, of_parser, unreadable};
+use crate::walk::{walk, walk_mut};
+use crate::wording;
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -143,6 +147,8 @@ pub(crate) fn parse(text: &str, params: &Params) -> Result<Read> {
 /// As [`parse`].
 pub(crate) fn parse_open(text: &str) -> Result<Read> {
     bounded(text)?;
+    let known = wording::known(text)?;
+    let text: &str = &known;
     let dialect = PostgreSqlDialect {};
     let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
@@ -189,7 +195,7 @@ pub(crate) fn params_of(query: &Query) -> usize {
         }
     }
     let mut counter = Counter(0);
-    let _ = query.visit(&mut counter);
+    let _ = walk(query, &mut counter);
     counter.0
 }
 
@@ -321,8 +327,8 @@ impl Visitor for Writes {
 }
 
 fn only_reads(query: &Query) -> Result<()> {
-    match query.visit(&mut Writes(0)) {
-        ControlFlow::Continue(()) => Ok(()),
+    match walk(query, &mut Writes(0)) {
+        ControlFlow::Continue(()) => repeated::few_tables(query),
         ControlFlow::Break(error) => Err(*error),
     }
 }
@@ -367,6 +373,7 @@ fn plain(param: &Param) -> Option<Value> {
 fn sql_type(oid: u32) -> Option<SqlType> {
     Some(match oid {
         16 => SqlType::Boolean,
+        17 => SqlType::Bytea,
         20 | 26 => SqlType::BigInt(None),
         21 => SqlType::SmallInt(None),
         23 => SqlType::Integer(None),
@@ -412,7 +419,7 @@ impl VisitorMut for Filler<'_> {
 /// # Errors
 /// Invalid: one lacks.
 pub(crate) fn put_params(query: &mut Query, params: &Params) -> Result<()> {
-    match query.visit(&mut Filler(params)) {
+    match walk_mut(query, &mut Filler(params)) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }

@@ -7,12 +7,13 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor,
-    TableWithJoins, Visit, VisitMut, Visitor, VisitorMut,
+    ExcludeSelectItem, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
+    TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
-use crate::dialect::output_name;
+use crate::dialect::{AGAIN, output_name};
 use crate::parse::{normal, parts};
+use crate::walk::{walk, walk_mut};
 
 /// A table as a statement names it: schema, where one is written, and name.
 pub(crate) type Named = (Option<String>, String);
@@ -36,7 +37,7 @@ struct Relation {
 /// Finds what a query speaks of.
 pub(crate) fn wanted(query: &Query, fixed: Fixed<'_>) -> Wanted {
     let mut finder = Finder { fixed, ctes: Vec::new(), wanted: Wanted::new() };
-    let _ = query.visit(&mut finder);
+    let _ = walk(query, &mut finder);
     finder.wanted
 }
 
@@ -67,10 +68,10 @@ impl Visitor for Finder<'_> {
             }
         }
         let mut names = Names::default();
-        let _ = select.projection.visit(&mut names);
-        let _ = select.from.visit(&mut names);
-        let _ = select.selection.visit(&mut names);
-        let _ = select.distinct.visit(&mut names);
+        let _ = walk(&select.projection, &mut names);
+        let _ = walk(&select.from, &mut names);
+        let _ = walk(&select.selection, &mut names);
+        let _ = walk(&select.distinct, &mut names);
         self.add(&relations, names.found);
         self.of_outputs(select, &select.group_by);
         self.of_outputs(select, &select.having);
@@ -84,7 +85,7 @@ impl Finder<'_> {
     /// Names where an output of the select may be meant: its alias is no column of the data.
     fn of_outputs(&mut self, select: &Select, part: &impl Visit) {
         let mut names = Names::default();
-        let _ = part.visit(&mut names);
+        let _ = walk(part, &mut names);
         let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
         names.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));
         self.add(&relations(select, self.fixed, &self.ctes), names.found);
@@ -198,6 +199,10 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
             of_factor(&table_with_joins.relation, fixed, ctes, out);
             table_with_joins.joins.iter().for_each(|join| of_factor(&join.relation, fixed, ctes, out));
         }
+        TableFactor::UNNEST { alias: Some(alias), .. } => {
+            let columns = alias.columns.iter().map(|column| normal(&column.name)).collect();
+            out.push(Relation { alias: Some(normal(&alias.name)), table: None, columns: Some(columns) });
+        }
         // Columns of lists and the like have names of their own, or none.
         other => {
             let _ = other;
@@ -231,19 +236,27 @@ fn outputs(query: &Query) -> Option<Vec<String>> {
 
 /// Writes `*` out where a table has columns beside its fixed ones: it stands for these alone.
 pub(crate) fn expand_wildcards(query: &mut Query, wanted: &Wanted, fixed: Fixed<'_>) {
-    let _ = query.visit(&mut Expander { wanted, fixed, ctes: Vec::new() });
+    let _ = walk_mut(query, &mut Expander { wanted, fixed, ctes: Vec::new(), depth: 0 });
 }
 
 struct Expander<'e> {
     wanted: &'e Wanted,
     fixed: Fixed<'e>,
     ctes: Vec<String>,
+    /// Of queries around what is visited.
+    depth: usize,
 }
 
 impl VisitorMut for Expander<'_> {
     type Break = ();
 
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
     fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
         let ctes = query.with.iter().flat_map(|with| &with.cte_tables);
         self.ctes.extend(ctes.map(|cte| normal(&cte.alias.name)));
         ControlFlow::Continue(())
@@ -251,7 +264,7 @@ impl VisitorMut for Expander<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let relations = relations(select, self.fixed, &self.ctes);
-        Self::name_again(select, &relations);
+        Self::name_again(select, &relations, if self.depth == 1 { AGAIN } else { '_' });
         let has_more = |r: &Relation| {
             r.table.as_ref().is_some_and(|table| self.wanted.get(table).is_some_and(|columns| !columns.is_empty()))
         };
@@ -262,11 +275,21 @@ impl VisitorMut for Expander<'_> {
         let all = |r: &Relation| r.alias.as_ref().map_or_else(Vec::new, |alias| self.columns_of(r, alias, has_more(r)));
         for item in items {
             match &item {
-                SelectItem::Wildcard(_) => select.projection.extend(relations.iter().flat_map(all)),
-                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) => {
+                // What it gives instead of columns is not of one table.
+                SelectItem::Wildcard(options) if options.opt_replace.is_none() => {
+                    select.projection.extend(relations.iter().flat_map(all));
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options) => {
                     let alias = parts(name).pop().unwrap_or_default();
                     match relations.iter().find(|r| r.alias.as_ref() == Some(&alias) && has_more(r)) {
-                        Some(relation) => select.projection.extend(all(relation)),
+                        Some(relation) => {
+                            let left_out = left_out(options);
+                            let is_given = |item: &SelectItem| match item {
+                                SelectItem::UnnamedExpr(column) => !left_out.contains(&normal(&output_name(column))),
+                                _ => true,
+                            };
+                            select.projection.extend(all(relation).into_iter().filter(is_given));
+                        }
                         None => select.projection.push(item),
                     }
                 }
@@ -277,10 +300,19 @@ impl VisitorMut for Expander<'_> {
     }
 }
 
+/// Columns that `*` leaves out: those of both sides of a join stand before it.
+fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
+    match &options.opt_exclude {
+        Some(ExcludeSelectItem::Multiple(names)) => names.iter().filter_map(|name| parts(name).pop()).collect(),
+        Some(ExcludeSelectItem::Single(name)) => parts(name).pop().into_iter().collect(),
+        None => Vec::new(),
+    }
+}
+
 impl Expander<'_> {
     /// Names outputs once more that `*` gives too (`SELECT t.a, t.* FROM t`): two columns for PostgreSQL, and an error for
     /// DataFusion.
-    fn name_again(select: &mut Select, relations: &[Relation]) {
+    fn name_again(select: &mut Select, relations: &[Relation], again: char) {
         let is_given = |r: &&Relation| {
             select.projection.iter().any(|item| match item {
                 SelectItem::Wildcard(_) => true,
@@ -291,7 +323,12 @@ impl Expander<'_> {
             })
         };
         let columns = relations.iter().filter(is_given).filter_map(|r| r.columns.as_ref());
-        let given: BTreeSet<String> = columns.flatten().cloned().collect();
+        let mut given: BTreeSet<String> = columns.flatten().cloned().collect();
+        for item in &select.projection {
+            if let SelectItem::QualifiedWildcard(_, options) = item {
+                given.retain(|name| !left_out(options).contains(name));
+            }
+        }
         if given.is_empty() {
             return;
         }
@@ -306,7 +343,7 @@ impl Expander<'_> {
         taken.extend(select.projection.iter().filter_map(own).map(|(_, name)| name));
         for item in &mut select.projection {
             let Some((expr, name)) = own(item).filter(|(_, name)| given.contains(name)) else { continue };
-            let mut free = (2..).map(|times| format!("{name}_{times}")).filter(|name| !taken.contains(name));
+            let mut free = (2..).map(|times| format!("{name}{again}{times}")).filter(|name| !taken.contains(name));
             let Some(name) = free.next() else { continue };
             *item = SelectItem::ExprWithAlias { expr, alias: Ident::with_quote('"', &name) };
             taken.insert(name);
@@ -317,7 +354,7 @@ impl Expander<'_> {
         let quoted = |name: &str| Ident::with_quote('"', name);
         let Some(columns) = relation.table.as_ref().and_then(self.fixed).filter(|_| written_out) else {
             let kind = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![quoted(alias)]));
-            return vec![SelectItem::QualifiedWildcard(kind, Default::default())];
+            return vec![SelectItem::QualifiedWildcard(kind, WildcardAdditionalOptions::default())];
         };
         let column =
             |name: &String| SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![quoted(alias), quoted(name)]));
@@ -391,10 +428,10 @@ mod tests {
             "SELECT \"logs\".\"time\", \"logs\".\"message\", \"logs\".\"trace_id\", \"logs\".\"fields\" FROM logs \
              WHERE level = 'x'",
         );
-        check("select l.time, l.* from logs l", "SELECT l.time AS \"time_2\", l.* FROM logs l");
+        check("select l.time, l.* from logs l", "SELECT l.time AS \"time\u{2063}2\", l.* FROM logs l");
         check(
             "select l.time, upper(x) as name, s.* from logs l, spans s",
-            "SELECT l.time, upper(x) AS \"name_2\", \"s\".\"start_time\", \"s\".\"duration\", \"s\".\"trace_id\", \
+            "SELECT l.time, upper(x) AS \"name\u{2063}2\", \"s\".\"start_time\", \"s\".\"duration\", \"s\".\"trace_id\", \
              \"s\".\"name\" FROM logs l, spans s",
         );
         check("select s.*, l.host from logs l, spans s", "SELECT s.*, l.host FROM logs l, spans s");

@@ -3,11 +3,14 @@
 
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, Function, SelectItem, SetExpr, Value, Visit, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Function, Select, SelectItem, SetExpr, TableFactor, TableWithJoins, Value, Visitor,
+};
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::dialect::{arguments, bare};
-use crate::parse::{Params, Parsed, parse};
+use crate::parse::{Params, Parsed, normal, parse};
+use crate::walk::walk;
 
 const SET_CONFIG: &str = "set_config";
 
@@ -31,7 +34,7 @@ fn is_call(expr: &Expr) -> bool {
 ///
 /// # Errors
 /// Invalid: a call has other arguments than constants. Unsupported: it stands elsewhere than among the outputs of a
-/// `SELECT` without `FROM`, or holds for a transaction alone.
+/// `SELECT` without `FROM`, or of one that looks that setting up, or holds for a transaction alone.
 pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<String>)>> {
     // Hardly any statement has to be read for this.
     if !text.as_bytes().windows(SET_CONFIG.len()).any(|part| part.eq_ignore_ascii_case(SET_CONFIG.as_bytes())) {
@@ -41,13 +44,13 @@ pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<Strin
     let Ok(read) = parse(text, params) else { return Ok(Vec::new()) };
     let (Parsed::Query(query), None) = (read.statement, read.explain) else { return Ok(Vec::new()) };
     let mut calls = Calls(0);
-    let _ = query.visit(&mut calls);
+    let _ = walk(&*query, &mut calls);
     let mut found = Vec::new();
-    if let SetExpr::Select(select) = &*query.body
-        && select.from.is_empty()
-        && select.selection.is_none()
-    {
-        for item in &select.projection {
+    let (mut is_once, mut found_there) = (false, None);
+    if let SetExpr::Select(select) = &*query.body {
+        is_once = select.from.is_empty() && select.selection.is_none();
+        found_there = looked_up(select);
+        for item in select.projection.iter().filter(|_| is_once || found_there.is_some()) {
             let (SelectItem::UnnamedExpr(expr) | SelectItem::ExprWithAlias { expr, .. }) = item else { continue };
             if let Expr::Function(call) = expr
                 && is_call(expr)
@@ -56,10 +59,30 @@ pub fn settings(text: &str, params: &Params) -> Result<Vec<(String, Option<Strin
             }
         }
     }
-    if found.len() == calls.0 {
+    let is_that = |(name, _): &(String, Option<String>)| found_there.as_ref().is_some_and(|there| there == name);
+    if found.len() == calls.0 && (is_once || found.iter().all(is_that)) {
         return Ok(found);
     }
     Err(Error::new(ErrorKind::Unsupported, "`set_config` is an output of its own, of a `SELECT` without `FROM`"))
+}
+
+/// The setting that a query looks up in the list of them: with `FROM pg_settings WHERE name = 'x'` clients set `x` where
+/// there is such a setting, and here each can be set.
+fn looked_up(select: &Select) -> Option<String> {
+    let [TableWithJoins { relation: TableFactor::Table { name, .. }, joins }] = select.from.as_slice() else {
+        return None;
+    };
+    let is_list = matches!(bare(name).as_deref(), Some("pg_settings" | "pg_show_all_settings")) && joins.is_empty();
+    let Some(Expr::BinaryOp { left, op: BinaryOperator::Eq, right }) = select.selection.as_ref().filter(|_| is_list)
+    else {
+        return None;
+    };
+    let is_name = match &**left {
+        Expr::Identifier(column) => normal(column) == "name",
+        Expr::CompoundIdentifier(parts) => parts.last().is_some_and(|column| normal(column) == "name"),
+        _ => false,
+    };
+    constant(right).flatten().filter(|_| is_name)
 }
 
 fn setting(call: &Function) -> Result<(String, Option<String>)> {
@@ -111,7 +134,14 @@ mod tests {
         assert!(set("explain select set_config('jit', 'off', false)").unwrap().is_empty());
         let given = Params::positional(vec![Param::Text("my.own".into()), Param::Text("x".into())]);
         assert_eq!(settings("select set_config($1, $2, false)", &given).unwrap(), [pair("my.own", "x")]);
+        for list in ["pg_show_all_settings()", "pg_catalog.pg_settings s"] {
+            let looked_up =
+                format!("select set_config('bytea_output', 'hex', false) from {list} where name = 'bytea_output'");
+            assert_eq!(set(&looked_up).unwrap(), [pair("bytea_output", "hex")], "{looked_up}");
+        }
         for (wrong, kind) in [
+            ("select set_config('jit', 'off', false) from pg_settings where name = 'other'", ErrorKind::Unsupported),
+            ("select set_config('jit', 'off', false) from pg_settings", ErrorKind::Unsupported),
             ("select set_config('jit', 'off', true)", ErrorKind::Unsupported),
             ("select set_config('jit', 'off', false) from logs", ErrorKind::Unsupported),
             ("select upper(set_config('jit', 'off', false))", ErrorKind::Unsupported),

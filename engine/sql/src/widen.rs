@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Ident, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins, Visit, VisitMut, VisitorMut,
+    Ident, OrderBy, Query, Select, SetExpr, TableFactor, TableWithJoins, VisitorMut,
 };
 use quiver_types::{Error, Result};
 
@@ -13,6 +13,7 @@ use crate::calls::CALLS;
 use crate::dialect::quoted;
 use crate::parse::{Params, Parsed, normal, parse, parts};
 use crate::scope::{Names, alias_of};
+use crate::walk::{walk, walk_mut};
 
 /// Columns of PromQL's rows, the map last.
 const POINTS: [&str; 3] = ["time", "value", "labels"];
@@ -24,7 +25,7 @@ const RECORDS: [&str; 3] = ["time", "message", "fields"];
 /// # Errors
 /// Internal: only by a fault of ours.
 pub(crate) fn widen_calls(query: &mut Query) -> Result<()> {
-    match VisitMut::visit(query, &mut Widener) {
+    match walk_mut(query, &mut Widener) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -76,16 +77,16 @@ fn widen(select: &mut Select, order: Option<&OrderBy>) -> Result<()> {
 /// Names of columns that a select speaks of, but for those that are its own outputs.
 fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> {
     let (mut names, mut later) = (Names::default(), Names::default());
-    let _ = Visit::visit(&select.projection, &mut names);
-    let _ = Visit::visit(&select.from, &mut names);
-    let _ = Visit::visit(&select.selection, &mut names);
-    let _ = Visit::visit(&select.distinct, &mut names);
-    let _ = Visit::visit(&select.group_by, &mut later);
-    let _ = Visit::visit(&select.having, &mut later);
-    let _ = Visit::visit(&select.qualify, &mut later);
-    let _ = Visit::visit(&select.named_window, &mut later);
+    let _ = walk(&select.projection, &mut names);
+    let _ = walk(&select.from, &mut names);
+    let _ = walk(&select.selection, &mut names);
+    let _ = walk(&select.distinct, &mut names);
+    let _ = walk(&select.group_by, &mut later);
+    let _ = walk(&select.having, &mut later);
+    let _ = walk(&select.qualify, &mut later);
+    let _ = walk(&select.named_window, &mut later);
     if let Some(order) = order {
-        let _ = Visit::visit(order, &mut later);
+        let _ = walk(order, &mut later);
     }
     let aliases: Vec<String> = select.projection.iter().filter_map(alias_of).collect();
     later.found.retain(|name| name.len() > 1 || !aliases.contains(&name[0]));

@@ -280,7 +280,7 @@ pub async fn backup(
     settings.table_retention.clear();
     let store = Store::open(settings, clock).await?;
     let report = store.backup_with(request, attached).await;
-    store.close(std::time::Duration::from_secs(60)).await;
+    store.close(std::time::Duration::from_mins(1)).await;
     report
 }
 

@@ -219,7 +219,7 @@ async fn wait_for_uploads(core: &Core) -> Result<()> {
         let waits = |p: &Part| p.meta.place == Place::Spool && !damaged.contains(&p.meta.id);
         Ok(!core.shared.visible().parts.iter().any(|p| waits(p)))
     };
-    core.progress.wait("the upload", Duration::from_secs(120), done).await
+    core.progress.wait("the upload", Duration::from_mins(2), done).await
 }
 
 async fn run_plan(core: &Arc<Core>, plan: &Plan, inputs: Vec<Arc<Part>>) -> Result<()> {

@@ -88,7 +88,10 @@ pub(crate) struct Core {
 
 impl fmt::Debug for Core {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Core").field("storage", &self.storage).field("visible", &self.shared.visible()).finish()
+        f.debug_struct("Core")
+            .field("storage", &self.storage)
+            .field("visible", &self.shared.visible())
+            .finish_non_exhaustive()
     }
 }
 

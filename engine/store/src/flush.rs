@@ -308,8 +308,8 @@ fn day_of_ns(time: i64) -> i32 {
 fn write_spans(root: &Path, spec: PartSpec, output: &SpanOutput) -> Result<PartMeta> {
     let day = spec.day;
     let mut part = SpanPartWriter::create(root, spec, output.own.to_vec(), true)?;
-    let rows = sorted(&output.batches, |start| day_of_ns(start) == day);
-    part.push(&output.batches, &rows)?;
+    let sorted = sorted(&output.batches, |start| day_of_ns(start) == day)?;
+    part.push(&sorted.batches, &sorted.rows)?;
     part.finish()?.ok_or_else(|| Error::internal("a day of spans turned out empty"))
 }
 

@@ -13,7 +13,7 @@ use parking_lot::Mutex;
 const TRIES_MAX: u32 = 3;
 const FAILING_MAX: Duration = Duration::from_secs(30);
 /// A flush that finished no part for so long hangs.
-const SILENT_MAX: Duration = Duration::from_secs(300);
+const SILENT_MAX: Duration = Duration::from_mins(5);
 /// The WAL's thread looks around each second; when it did not for so long the disk under it hangs.
 const BEAT_MAX: Duration = Duration::from_secs(30);
 

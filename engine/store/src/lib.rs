@@ -2,8 +2,8 @@
 //!
 //! A batch goes WAL → generation (visible at once) → part (Parquet on object storage) → compacted part; the catalog
 //! says which parts exist, and a query reads one snapshot of parts and generations (`architecture` 4 to 8).
-//! Invariant: this crate knows no query language; it meets them in `quiver_types::source` and in DataFusion's
-//! `TableProvider`.
+//! Invariant: this crate knows no query language and no engine; it meets them in `quiver_types::source` and
+//! `quiver_types::scan`.
 
 pub mod backup;
 pub mod cache;
@@ -16,8 +16,10 @@ mod core;
 mod decoded;
 mod epoch;
 pub mod error;
+mod explained;
 pub mod failpoint;
 mod flush;
+mod forms;
 mod health;
 mod identity;
 pub mod io;
@@ -55,11 +57,12 @@ pub use backup::{BackupReport, BackupRequest, RestoreReport};
 pub use check::{CheckReport, check};
 pub use compact::rewrite::{Rewritten, SpanRewriter};
 pub use error::{Error, ErrorKind, Result};
-pub use logs::{LogsExec, logs_source, logs_table};
+pub use forms::PlanForms;
+pub use logs::{logs_source, logs_table};
 pub use rebuild::{RebuildReport, rebuild};
 pub use requests::{Answer, AnsweredRequest, Once, RequestId};
-pub use scan::{SampleRequest, SamplesExec, samples_table};
+pub use scan::{SampleRequest, samples_table};
 pub use settings::{CompactionSettings, StoreSettings, WalLevel, WriteSettings};
-pub use spans::{SpanSnapshots, SpansExec, attribute_kinds, rollups_table, spans_table, tags_table};
+pub use spans::{SpanSnapshots, attribute_kinds, rollups_table, spans_table, tags_table};
 pub use store::{Store, StoreOverrides};
 pub use writer::{Refusal, WriteOutcome};

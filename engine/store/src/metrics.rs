@@ -2,6 +2,8 @@
 //!
 //! Updated per batch, job or request, never per row. Times are kept in nanoseconds and shown in seconds.
 
+#![allow(clippy::doc_markdown, reason = "the docs of metrics are their help on `/metrics`")]
+
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 

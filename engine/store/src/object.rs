@@ -44,7 +44,7 @@ const RANGES_AT_A_TIME: usize = 8;
 /// The last bytes of a file, checked after its upload.
 #[derive(Debug, Clone, Copy)]
 pub struct Tail {
-    /// How many.
+    /// How many bytes.
     pub bytes: u64,
     /// Their CRC32C.
     pub crc: u32,
@@ -472,7 +472,7 @@ fn s3(bucket: &str) -> object_store::Result<object_store::aws::AmazonS3> {
     let endpoints = ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"];
     let plain_http = endpoints.iter().filter_map(|name| std::env::var(name).ok()).any(|url| url.starts_with("http://"));
     let mut client =
-        ClientOptions::new().with_timeout(Duration::from_secs(120)).with_connect_timeout(Duration::from_secs(5));
+        ClientOptions::new().with_timeout(Duration::from_mins(2)).with_connect_timeout(Duration::from_secs(5));
     // Who names an endpoint by `http://` has chosen it; `AWS_ALLOW_HTTP` says the same.
     if plain_http || std::env::var("AWS_ALLOW_HTTP").is_ok_and(|v| v.eq_ignore_ascii_case("true") || v == "1") {
         client = client.with_allow_http(true);

@@ -223,7 +223,9 @@ impl Registry {
             }
             if !gone.is_empty() {
                 let mut index = self.index.write();
-                gone.iter().for_each(|&n| index.remove(n));
+                for &n in &gone {
+                    index.remove(n);
+                }
                 identities.give_back(&gone);
                 self.account(&index, &identities);
             }

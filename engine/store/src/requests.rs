@@ -49,7 +49,7 @@ pub struct Answer {
 /// A request that was answered.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AnsweredRequest {
-    /// Which.
+    /// Who sent it, where to, under which key.
     pub id: RequestId,
     /// Hash of its body: the same key with another body is another request.
     pub body_hash: u128,
@@ -130,7 +130,9 @@ impl Requests {
     /// Adds what was answered before the start.
     pub(crate) fn load(&self, answered: Vec<Arc<AnsweredRequest>>, now: Millis) {
         let mut inner = self.inner.lock();
-        answered.into_iter().for_each(|a| inner.insert(a));
+        for a in answered {
+            inner.insert(a);
+        }
         inner.order.make_contiguous().sort_by_key(|a| a.at);
         inner.shrink(now, self.bytes_max);
     }

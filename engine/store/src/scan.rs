@@ -5,16 +5,16 @@
 //!
 //! | column | type | |
 //! |---|---|---|
-//! | `row` | UInt32 | row in `SelectedSeries::table`; ascending within a partition, no row in two partitions |
-//! | `ts`, `v` | ListView<Int64>, ListView<Float64> | if floats: times (Unix ms, ascending, unique) and values, stale markers kept |
+//! | `row` | `UInt32` | row in `SelectedSeries::table`; ascending within a partition, no row in two partitions |
+//! | `ts`, `v` | `ListView<Int64>`, `ListView<Float64>` | if floats: times (Unix ms, ascending, unique) and values, stale markers kept |
 //! | `start_ts` | List<Int64> | if start times: one per sample, 0 = unset; empty = none known |
 //! | `h_ts`, `h_start_ts`, `h` | List<Int64>, List<Int64>, List<Struct> | if histograms: likewise |
 //!
 //! List items are not null; a series with nothing in the range has no row.
 
 mod batch;
-mod exec;
 mod plan;
+mod planned;
 mod stream;
 #[cfg(test)]
 mod tests;
@@ -22,20 +22,17 @@ mod tests;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use quiver_types::{Error, MillisRange, ReadStats, Result, RowMask, SelectedSeries};
+use arrow::datatypes::SchemaRef;
+use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
+use quiver_types::{Error, MillisRange, ReadStats, Result, SelectedSeries};
+use serde::{Deserialize, Serialize};
 
-pub use exec::SamplesExec;
+pub(crate) use planned::{SamplesForm, SamplesScan};
 
 use crate::select::Selection;
 
 /// What a scan of samples gives.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SampleRequest {
     /// Samples inside this range, both ends included.
     pub range: MillisRange,
@@ -55,26 +52,28 @@ impl Default for SampleRequest {
     }
 }
 
-/// Makes a table of the samples of selected series. What its scans read is added to `stats`.
+/// Makes a table of the samples of selected series. What its scans read counts in the `ReadStats` of their task;
+/// `stats` say whether series are hidden from whoever asks.
 ///
 /// # Errors
 /// Internal: the series were not selected by this store.
 pub fn samples_table(
     series: &SelectedSeries,
     request: SampleRequest,
-    stats: Arc<ReadStats>,
-) -> Result<Arc<dyn TableProvider>> {
+    stats: &ReadStats,
+) -> Result<Arc<dyn ScanSource>> {
     let selection = Arc::clone(&series.handle).downcast::<Selection>();
     let selection = selection.map_err(|_| Error::internal("these series were selected by another source"))?;
-    let keep = Arc::clone(&series.keep);
-    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, keep, request, stats }))
+    let keep = series.keep.clone();
+    Ok(Arc::new(SamplesTable { schema: batch::schema(&request), selection, keep, request, hidden: stats.is_hidden() }))
 }
 
 struct SamplesTable {
     selection: Arc<Selection>,
-    keep: Arc<RowMask>,
+    /// Rows that are wanted; none: all.
+    keep: Option<Arc<Vec<bool>>>,
     request: SampleRequest,
-    stats: Arc<ReadStats>,
+    hidden: bool,
     schema: SchemaRef,
 }
 
@@ -88,29 +87,16 @@ impl fmt::Debug for SamplesTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for SamplesTable {
+impl ScanSource for SamplesTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let partitions = state.config().target_partitions();
-        let selection = match self.keep.get() {
+    fn scan(&self, shape: &ScanShape) -> Result<Arc<dyn PlannedScan>> {
+        let selection = match &self.keep {
             None => Arc::clone(&self.selection),
-            Some(keep) => Arc::new(self.selection.kept(&keep)),
+            Some(keep) => Arc::new(self.selection.kept(keep)),
         };
-        let stats = Arc::clone(&self.stats);
-        Ok(Arc::new(SamplesExec::try_new(selection, self.request, stats, projection.cloned(), limit, partitions)?))
+        Ok(Arc::new(SamplesScan::try_new(selection, self.request, self.hidden, shape.clone())?))
     }
 }

@@ -99,10 +99,15 @@ impl StoreSnapshot {
     /// Resolves a question: the table, and where its rows are.
     async fn resolve(&self, question: &Question<'_>, stats: &ReadStats) -> Result<(Arc<SeriesTable>, Selection)> {
         let (parts, pruned) = question.parts(&self.snapshot, stats);
-        let live = live::resolve(question, &self.snapshot, stats);
+        let mut live = live::resolve(question, &self.snapshot, stats)?;
         let considered = parts.iter().map(|part| part.meta.series).sum::<u64>()
             + live.iter().map(|live| live.generation.series() as u64).sum::<u64>();
         let mut narrowed = self.caches.base.resolve(question, parts.clone(), stats).await?;
+        if question.labels.is_some() && narrowed.ids.is_empty() {
+            // The union begins with the largest, of which the others are parts mostly: its order is that of all.
+            let largest = live.iter_mut().min_by_key(|live| std::cmp::Reverse(live.len()));
+            largest.map_or(Ok(()), |live| live.sort(stats))?;
+        }
         if question.labels.is_some() && !live.is_empty() && !narrowed.ids.is_empty() {
             let lists = live.iter().map(|live| live as &dyn SeriesList);
             let all: Vec<_> = std::iter::once(&narrowed as &dyn SeriesList).chain(lists).collect();
@@ -166,7 +171,7 @@ impl SeriesSnapshot for StoreSnapshot {
         let question = Question { access, selectors: &selectors, range: selector.range, labels };
         let (table, selection) = self.resolve(&question, stats).await?;
         let has_histograms = selection.has_histograms();
-        Ok(SelectedSeries { table, has_histograms, keep: Arc::default(), handle: Arc::new(selection) })
+        Ok(SelectedSeries { table, has_histograms, keep: None, handle: Arc::new(selection) })
     }
 
     async fn label_names(

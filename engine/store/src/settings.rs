@@ -104,14 +104,14 @@ impl Default for StoreSettings {
             data_dir: PathBuf::from("quiver-data"),
             look_only: false,
             store_url: None,
-            retention: Some(Duration::from_secs(30 * 86_400)),
+            retention: Some(Duration::from_hours(720)),
             table_retention: BTreeMap::new(),
             accept_past: None,
-            accept_future: Duration::from_secs(600),
+            accept_future: Duration::from_mins(10),
             wal_level: WalLevel::Sync,
             memory_limit_bytes: 2 * GIB,
             generation_bytes: None,
-            generation_age: Duration::from_secs(600),
+            generation_age: Duration::from_mins(10),
             decoded_cache: true,
             wal_segment_bytes: 64 * MIB,
             spool_limit_bytes: 20 * GIB,
@@ -119,9 +119,9 @@ impl Default for StoreSettings {
             service_labels: ["service_name", "service", "job"].map(String::from).to_vec(),
             service_new_series_per_hour: 1_000_000,
             compaction: CompactionSettings::default(),
-            retention_interval: Duration::from_secs(60),
-            clock_confirm: Duration::from_secs(6 * 3600),
-            drop_grace: Duration::from_secs(6 * 3600),
+            retention_interval: Duration::from_mins(1),
+            clock_confirm: Duration::from_hours(6),
+            drop_grace: Duration::from_hours(6),
             size_max: None,
             store_requests_max: 16,
             store_retry_budget: Duration::from_secs(30),
@@ -139,7 +139,7 @@ impl Default for CompactionSettings {
             part_bytes: 256 * MIB,
             level0_parts_min: 2,
             inputs_max: 64,
-            close_delay: Duration::from_secs(15 * 60),
+            close_delay: Duration::from_mins(15),
         }
     }
 }
@@ -242,7 +242,7 @@ mod tests {
     fn age_limits_follow_the_retention() {
         let mut s = StoreSettings::default();
         assert_eq!(s.write().accept_past_ms, Some(30 * 86_400_000));
-        s.accept_past = Some(Duration::from_secs(60));
+        s.accept_past = Some(Duration::from_mins(1));
         assert_eq!(s.write().accept_past_ms, Some(60_000));
         assert_eq!(s.accepted_times(1_000_000), (940_000, 1_600_000));
         s.retention = None;

@@ -5,12 +5,13 @@
 //! [`Snapshot`] and reads nothing else; a part's files live as long as somebody holds its `Arc`.
 
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use parking_lot::Mutex;
-use quiver_types::{MillisRange, Version};
+use quiver_types::{MillisRange, Pins, Result, Version};
+use serde::{Deserialize, Serialize};
 
 use crate::changes::ChangeLog;
 use crate::memtable::Generation;
@@ -161,7 +162,50 @@ pub struct Snapshot {
     pub(crate) drops: u64,
 }
 
+/// A snapshot that is named and not held: a plan that is read slowly must keep no more than what it reads.
+#[derive(Debug)]
+pub(crate) struct SnapshotName {
+    visible: Weak<Visible>,
+    seq: u64,
+    drops: u64,
+}
+
+impl SnapshotName {
+    /// Gives the snapshot as long as somebody holds it.
+    pub(crate) fn snapshot(&self) -> Option<Snapshot> {
+        let visible = self.visible.upgrade()?;
+        Some(Snapshot { visible, seq: self.seq, drops: self.drops })
+    }
+}
+
+/// The written form of a snapshot: what it sees by its number in this process, which leads there as long as somebody
+/// holds it.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SnapshotForm {
+    visible: u64,
+    seq: u64,
+    drops: u64,
+}
+
+impl SnapshotForm {
+    /// Finds the snapshot.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot> {
+        let visible = Pins::of_process().pinned(self.visible)?;
+        Ok(Snapshot { visible, seq: self.seq, drops: self.drops })
+    }
+}
+
 impl Snapshot {
+    /// Names it.
+    pub(crate) fn name(&self) -> SnapshotName {
+        SnapshotName { visible: Arc::downgrade(&self.visible), seq: self.seq, drops: self.drops }
+    }
+
+    /// Names it for a written plan.
+    pub(crate) fn form(&self) -> SnapshotForm {
+        SnapshotForm { visible: Pins::of_process().pin(&self.visible), seq: self.seq, drops: self.drops }
+    }
+
     /// The moment, for whoever asks later whether it is past.
     pub(crate) fn version(&self) -> Version {
         Version { written: self.seq, dropped: self.drops }

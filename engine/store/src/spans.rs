@@ -5,9 +5,9 @@
 //! rows may match (by trace, by minute); only their pages and the columns that filter and answer need are read.
 
 pub(crate) mod eval;
-mod exec;
 mod kinds;
 mod live;
+mod planned;
 mod repeats;
 mod rollup;
 mod stream;
@@ -16,6 +16,9 @@ mod tags;
 #[cfg(test)]
 mod tests;
 
-pub use exec::SpansExec;
 pub use kinds::attribute_kinds;
+pub(crate) use planned::{SpansForm, SpansScan};
+pub(crate) use repeats::Repeats;
+pub(crate) use rollup::{LiveRollup, RollupForm, RollupScan};
 pub use table::{SpanSnapshots, rollups_table, spans_table, tags_table};
+pub(crate) use tags::{TagForm, TagScan};

@@ -3,6 +3,8 @@
 
 use std::collections::{HashMap, HashSet};
 use std::fmt;
+use std::ops::RangeInclusive;
+use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::Duration;
@@ -44,7 +46,7 @@ use crate::{cleaner, failpoint, flush, identity, outbox, retention, upload};
 mod rewrite;
 
 /// Those who wait for background work give up when nothing at all got done for so long.
-const STALL: Duration = Duration::from_secs(120);
+const STALL: Duration = Duration::from_mins(2);
 /// The catalog answers in milliseconds; when it does not within this time it hangs.
 const CATALOG_ANSWERS: Duration = Duration::from_secs(5);
 
@@ -114,9 +116,10 @@ impl Store {
             None => Storage::open(&settings, &dir.store())?,
         };
         let look_only = settings.look_only;
-        let (installation, epoch) = match look_only {
-            true => (looked_at(&catalog).await?, None),
-            false => installation(&catalog, &storage, clock.now_ms()).await?,
+        let (installation, epoch) = if look_only {
+            (looked_at(&catalog).await?, None)
+        } else {
+            installation(&catalog, &storage, clock.now_ms()).await?
         };
         let cache_bytes = settings.cache_memory_bytes();
         let mut caches = Caches::new(cache_bytes / 4 * 3, storage.local_root().is_none());
@@ -148,35 +151,7 @@ impl Store {
 
         let (sealed_to, sealed) = mpsc::unbounded_channel();
         let writer = Uuid::now_v7();
-        let floors: HashMap<Uuid, u64> =
-            core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
-        let (wal, settings) = (dir.wal(), core.settings.write());
-        let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
-        failpoint::hit("replay.begin");
-        let floors = Arc::new(floors);
-        let below = move |floors: &HashMap<Uuid, u64>, id: GenerationId| {
-            floors.get(&id.writer).is_some_and(|&floor| id.number < floor)
-        };
-        let replay = move || {
-            WritePath::open(WritePathParts {
-                dir: wal,
-                disk,
-                settings,
-                clock,
-                registry: Arc::new(Registry::default()),
-                shared,
-                on_sealed: sealed_to,
-                writer,
-                flushed: Box::new({
-                    let floors = Arc::clone(&floors);
-                    move |id| below(&floors, id)
-                }),
-                held_flushed: Box::new(move |id| below(&floors, held_id(id))),
-            })
-        };
-        let opened = tokio::task::spawn_blocking(replay).await;
-        let (write_path, found) = opened.internal("the replay of the WAL stopped")??;
-        failpoint::hit("replay.end");
+        let (write_path, found) = replayed(&core, dir.wal(), disk, sealed_to, writer).await?;
         let oldest = core.now_ms().saturating_sub(KEPT_MS);
         let answered = core.catalog.answered_since(oldest).await?;
         write_path.load_requests(answered.into_iter().map(Arc::new).collect());
@@ -225,6 +200,11 @@ impl Store {
     pub async fn write_logs(&self, batch: LogsBatch) -> Result<WriteOutcome> {
         self.takes_writes()?;
         self.write_path.write_logs(batch).await
+    }
+
+    /// The time of log rows, in nanoseconds, that a write accepts now; others are dropped.
+    pub fn logs_window(&self) -> RangeInclusive<i64> {
+        self.write_path.logs_window()
     }
 
     /// Writes the log rows of a request that names itself, all or nothing, once: its repeats within ten minutes get the
@@ -493,6 +473,45 @@ impl Drop for Store {
         // Without `close`: as after a kill, only tidier.
         self.core.stop.cancel();
     }
+}
+
+/// Opens the write side over what the WAL holds and no part has.
+async fn replayed(
+    core: &Core,
+    dir: PathBuf,
+    disk: Arc<dyn WalDisk>,
+    on_sealed: mpsc::UnboundedSender<Arc<Generation>>,
+    writer: Uuid,
+) -> Result<(WritePath, Found)> {
+    let floors: HashMap<Uuid, u64> = core.catalog.floors().await?.into_iter().map(|f| (f.writer, f.floor)).collect();
+    let floors = Arc::new(floors);
+    let below = move |floors: &HashMap<Uuid, u64>, id: GenerationId| {
+        floors.get(&id.writer).is_some_and(|&floor| id.number < floor)
+    };
+    let settings = core.settings.write();
+    let (clock, shared) = (Arc::clone(&core.clock), Arc::clone(&core.shared));
+    failpoint::hit("replay.begin");
+    let replay = move || {
+        WritePath::open(WritePathParts {
+            dir,
+            disk,
+            settings,
+            clock,
+            registry: Arc::new(Registry::default()),
+            shared,
+            on_sealed,
+            writer,
+            flushed: Box::new({
+                let floors = Arc::clone(&floors);
+                move |id| below(&floors, id)
+            }),
+            held_flushed: Box::new(move |id| below(&floors, held_id(id))),
+        })
+    };
+    let opened = tokio::task::spawn_blocking(replay).await;
+    let opened = opened.internal("the replay of the WAL stopped")??;
+    failpoint::hit("replay.end");
+    Ok(opened)
 }
 
 /// Starts what goes on beside reading and writing.

@@ -49,7 +49,7 @@ mod tests {
         let timer = Timer::moved_by_hand();
         let sleeper = tokio::spawn({
             let timer = timer.clone();
-            async move { timer.sleep(Duration::from_secs(3600)).await }
+            async move { timer.sleep(Duration::from_hours(1)).await }
         });
         tokio::task::yield_now().await;
         timer.advance(Duration::from_secs(3599));
@@ -57,7 +57,7 @@ mod tests {
         assert!(!sleeper.is_finished());
         timer.advance(Duration::from_secs(1));
         sleeper.await.unwrap();
-        assert_eq!(timer.now(), Duration::from_secs(3600));
+        assert_eq!(timer.now(), Duration::from_hours(1));
         let real = Timer::default();
         let before = real.now();
         real.sleep(Duration::from_millis(5)).await;

@@ -18,7 +18,7 @@ use crate::part::{FileMeta, PartMeta};
 /// Files of one part that go up at a time.
 const FILES_AT_A_TIME: usize = 4;
 /// How long a damaged part rests before it is looked at again: somebody may have brought its files back.
-const LOOK_AGAIN: Duration = Duration::from_secs(600);
+const LOOK_AGAIN: Duration = Duration::from_mins(10);
 
 /// A part in the spool whose files are not what was written.
 #[derive(Debug)]

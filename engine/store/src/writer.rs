@@ -11,6 +11,7 @@ pub(crate) mod limits;
 pub(crate) mod quota;
 pub(crate) mod stage;
 
+use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -272,6 +273,11 @@ impl WritePath {
         let written = self.enqueue(batch, bytes, admitted.days)?.await.map_err(|_| stopped())??;
         outcome.rows = written.rows;
         Ok(outcome)
+    }
+
+    /// The time of log rows, in nanoseconds, that a write accepts now.
+    pub fn logs_window(&self) -> RangeInclusive<i64> {
+        limits::logs_window(self.clock.now_ms(), &self.settings)
     }
 
     /// Writes the log rows of a request that names itself, as one write, with the answer that it gets; `answer` makes it

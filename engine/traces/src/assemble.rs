@@ -92,15 +92,12 @@ fn merge(reports: Vec<Span>) -> Vec<Span> {
     let mut spans: Vec<(Span, Times)> = Vec::with_capacity(by_id.len());
     for (report, half) in reports.into_iter().zip(halves) {
         let known = half.map(|half| *into.entry((report.span_id, half)).or_insert(spans.len()));
-        match known.and_then(|at| spans.get_mut(at)) {
-            Some((span, times)) => {
-                times.add(&report);
-                unite(span, report);
-            }
-            None => {
-                let times = Times::of(&report);
-                spans.push((report, times));
-            }
+        if let Some((span, times)) = known.and_then(|at| spans.get_mut(at)) {
+            times.add(&report);
+            unite(span, report);
+        } else {
+            let times = Times::of(&report);
+            spans.push((report, times));
         }
     }
     spans.into_iter().map(|(span, times)| times.settle(span)).collect()
@@ -175,12 +172,17 @@ fn unique_ids(spans: &mut [Span]) {
             let s = &spans[i];
             (s.is_shared(), Reverse(s.side() == Side::Caller), s.start, s.context.service.clone(), s.name.clone())
         });
-        let mut bit: u32 = 63;
+        let (mut bit, mut beyond): (u32, u64) = (63, u64::from_be_bytes(id));
         for &i in &of[1..] {
             let mut next = u64::from_be_bytes(id) ^ (1 << bit);
             while bit > 0 && (next == 0 || taken.contains(&next.to_be_bytes())) {
                 bit -= 1;
                 next = u64::from_be_bytes(id) ^ (1 << bit);
+            }
+            // There are as many ids that differ in a bit as bits; after these they count up.
+            while next == 0 || taken.contains(&next.to_be_bytes()) {
+                beyond = beyond.wrapping_add(1);
+                next = beyond;
             }
             bit = bit.saturating_sub(1);
             let next = next.to_be_bytes();

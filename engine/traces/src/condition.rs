@@ -1,233 +1,209 @@
-//! `filter=`: the conditions of `config-api` 1.6 as filters of spans.
+//! Conditions of `config-api` 1.6 as filters of a scan of spans: `filter=` of searches, and segments.
 
 use std::sync::Arc;
 
-use quiver_types::matcher::{affordable, builder};
-use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
-use serde_json::Value;
+use quiver_types::condition::{Condition, ConditionError, FieldName, Operand, Test, Visitor};
+use quiver_types::matcher::WatchedRegex;
+use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, SpanFilter, TextTest};
+use quiver_types::{Error, Result};
+use regex::Regex;
 
-use crate::params::{ParamError, kind};
+use crate::params::ParamError;
 
-const DEPTH_MAX: usize = 5;
-const LEAVES_MAX: usize = 50;
-const REGEX_BYTES_MAX: usize = 1024;
+/// Nanoseconds of a millisecond.
+const MS: f64 = 1e6;
 
-type Result<T> = std::result::Result<T, ParamError>;
-
-fn wrong(reason: impl Into<String>) -> ParamError {
-    ParamError::new("filter", reason)
-}
-
-/// Reads a condition.
+/// Reads the condition of `filter=`.
 ///
 /// # Errors
-/// Not a condition, too deep or too long.
-pub(crate) fn parse(text: &str) -> Result<SpanFilter> {
-    let value: Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
-    let mut leaves = 0;
-    condition(&value, 0, &mut leaves)
+/// Not a condition, or one that scans of spans do not know.
+pub(crate) fn parse(text: &str) -> Result<SpanFilter, ParamError> {
+    let wrong = |reason: String| ParamError::new("filter", reason);
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|e| wrong(format!("not JSON: {e}")))?;
+    let condition = Condition::parse(&value).map_err(|all| wrong(all.first().map(told).unwrap_or_default()))?;
+    filter_of(&condition).map_err(|e| wrong(e.message))
 }
 
-fn condition(value: &Value, depth: usize, leaves: &mut usize) -> Result<SpanFilter> {
-    if depth > DEPTH_MAX {
-        return Err(wrong(format!("nested deeper than {DEPTH_MAX}")));
-    }
-    let object = value.as_object().ok_or_else(|| wrong("a condition is an object"))?;
-    let list = |of: &Value, leaves: &mut usize| -> Result<Vec<SpanFilter>> {
-        let list = of.as_array().ok_or_else(|| wrong("`all` and `any` hold a list"))?;
-        list.iter().map(|one| condition(one, depth + 1, leaves)).collect()
-    };
-    for (key, of) in object {
-        match key.as_str() {
-            "all" => return Ok(SpanFilter::And(list(of, leaves)?)),
-            "any" => return Ok(SpanFilter::Or(list(of, leaves)?)),
-            "not" => return Ok(SpanFilter::Not(Box::new(condition(of, depth + 1, leaves)?))),
-            "field" | "op" | "value" | "caseSensitive" => {}
-            other => return Err(wrong(format!("unknown member `{other}`"))),
-        }
-    }
-    *leaves += 1;
-    if *leaves > LEAVES_MAX {
-        return Err(wrong(format!("more than {LEAVES_MAX} conditions")));
-    }
-    let field = value["field"].as_str().filter(|f| !f.is_empty()).ok_or_else(|| wrong("a condition has no `field`"))?;
-    let op = value["op"].as_str().ok_or_else(|| wrong("a condition has no `op`"))?;
-    let sensitive = value.get("caseSensitive").and_then(Value::as_bool).unwrap_or(true);
-    leaf(field, op, &value["value"], sensitive)
-}
-
-fn text_of(value: &Value) -> Result<String> {
-    match value {
-        Value::String(text) => Ok(text.clone()),
-        Value::Number(_) | Value::Bool(_) => Ok(value.to_string()),
-        _ => Err(wrong("`value` is neither a text nor a number")),
+/// Says what is wrong, and where in the condition.
+fn told(error: &ConditionError) -> String {
+    match error.pointer.as_str() {
+        "" => format!("a condition {}", error.message),
+        at => format!("`{at}`: {}", error.message),
     }
 }
 
-fn number_of(value: &Value) -> Result<f64> {
-    let number = value.as_f64().or_else(|| value.as_str().and_then(|t| t.parse().ok()));
-    number.filter(|n: &f64| n.is_finite()).ok_or_else(|| wrong("`value` is no number"))
+/// Makes a filter of a condition.
+///
+/// # Errors
+/// Invalid: a range of texts, which scans of spans do not know.
+pub fn filter_of(condition: &Condition) -> Result<SpanFilter> {
+    condition.visit(&mut Filters)
 }
 
-/// A test of a value, or its opposite.
-fn leaf(field: &str, op: &str, value: &Value, sensitive: bool) -> Result<SpanFilter> {
-    let regex = |pattern: String| -> Result<AttributeTest> {
-        let pattern = if sensitive { pattern } else { format!("(?i){pattern}") };
-        affordable(&pattern).map_err(|e| wrong(e.message))?;
-        let built = builder(&pattern).build();
-        let regex = built.map_err(|_| wrong(format!("`{pattern}` is no regular expression")))?;
-        Ok(AttributeTest::Text(TextTest::Regex(Arc::new(regex))))
-    };
-    let escaped = |text: &str| regex::escape(text);
-    let next_up = |n: f64| if n == f64::MAX { n } else { n.next_up() };
-    let test = match op {
-        "ne" => {
-            // A field that is missing is not equal to anything.
-            return Ok(SpanFilter::Not(Box::new(leaf(field, "eq", value, sensitive)?)));
-        }
-        "exists" => {
-            let there = apply(field, AttributeTest::Exists)?;
-            return Ok(if value == &Value::Bool(false) { SpanFilter::Not(Box::new(there)) } else { there });
-        }
-        "in" => {
-            let list = value.as_array().ok_or_else(|| wrong("`in` needs a list"))?;
-            let any = list.iter().map(|one| leaf(field, "eq", one, sensitive));
-            return Ok(SpanFilter::Or(any.collect::<Result<_>>()?));
-        }
-        "eq" if sensitive => AttributeTest::equals(&text_of(value)?),
-        "eq" => regex(format!("^(?:{})$", escaped(&text_of(value)?)))?,
-        "contains" if sensitive => AttributeTest::Text(TextTest::Contains(text_of(value)?)),
-        "contains" => regex(escaped(&text_of(value)?))?,
-        "startsWith" if sensitive => AttributeTest::Text(TextTest::Prefix(text_of(value)?)),
-        "startsWith" => regex(format!("^{}", escaped(&text_of(value)?)))?,
-        "endsWith" => regex(format!("{}$", escaped(&text_of(value)?)))?,
-        "glob" => regex(glob(&text_of(value)?))?,
-        "regex" => {
-            let pattern = text_of(value)?;
-            if pattern.len() > REGEX_BYTES_MAX {
-                return Err(wrong("a regular expression is longer than 1024 bytes"));
-            }
-            regex(pattern)?
-        }
-        "ge" => AttributeTest::Number(number_of(value)?, f64::MAX),
-        "gt" => AttributeTest::Number(next_up(number_of(value)?), f64::MAX),
-        "le" => AttributeTest::Number(f64::MIN, number_of(value)?),
-        "lt" => AttributeTest::Number(f64::MIN, number_of(value)?.next_down()),
-        "between" => match value.as_array().map(Vec::as_slice) {
-            Some([min, max]) => AttributeTest::Number(number_of(min)?, number_of(max)?),
-            _ => return Err(wrong("`between` needs a list of two numbers")),
-        },
-        other => return Err(wrong(format!("unknown op `{other}`"))),
-    };
-    apply(field, test)
+struct Filters;
+
+fn pattern(text: &str) -> TextTest {
+    // It is made of a pattern that was compiled, or of a text that was escaped.
+    Regex::new(text).map_or(TextTest::Is(text.to_owned()), |regex| TextTest::Regex(Arc::new(WatchedRegex::new(regex))))
 }
 
-/// `*` is one segment of a path, `**` anything, `{name}` one segment.
-fn glob(pattern: &str) -> String {
-    let mut out = String::from("^");
-    let mut rest = pattern;
-    while let Some(c) = rest.chars().next() {
-        if let Some(after) = rest.strip_prefix("**") {
-            out.push_str(".*");
-            rest = after;
-        } else if c == '*' {
-            out.push_str("[^/]*");
-            rest = &rest[1..];
-        } else if c == '{' && rest.contains('}') {
-            out.push_str("[^/]+");
-            rest = rest.split_once('}').map_or("", |(_, after)| after);
-        } else {
-            out.push_str(&regex::escape(&rest[..c.len_utf8()]));
-            rest = &rest[c.len_utf8()..];
-        }
-    }
-    out.push('$');
-    out
+/// The text of such a pattern says all of it.
+fn compiled(regex: &Regex) -> TextTest {
+    TextTest::Regex(Arc::new(WatchedRegex::new(regex.clone())))
 }
 
-fn apply(field: &str, test: AttributeTest) -> Result<SpanFilter> {
-    let text = |test: AttributeTest| match test {
-        AttributeTest::Text(test) => Ok(test),
-        AttributeTest::Equals(text, _) => Ok(TextTest::Is(text)),
-        AttributeTest::Exists => Ok(TextTest::Prefix(String::new())),
-        AttributeTest::Number(..) => Err(wrong(format!("`{field}` is no number"))),
-    };
-    Ok(match field {
-        "span.name" => SpanFilter::Name(text(test)?),
-        "service.name" => SpanFilter::Service(text(test)?),
-        "span.kind" => match test {
-            AttributeTest::Equals(name, _) => SpanFilter::Kinds(vec![kind("filter", &name)?]),
-            _ => return Err(wrong("`span.kind` takes `eq`, `ne` and `in`")),
-        },
-        "span.status" => match test {
-            AttributeTest::Equals(name, _) => {
-                let state = ["unset", "ok", "error"].iter().position(|s| name.eq_ignore_ascii_case(s));
-                SpanFilter::Status(state.ok_or_else(|| wrong(format!("`{name}` is no status")))? as u8)
-            }
-            _ => return Err(wrong("`span.status` takes `eq`, `ne` and `in`")),
-        },
-        "span.durationMs" => match test {
-            AttributeTest::Number(min, max) => SpanFilter::Duration((min * 1e6) as i64, (max * 1e6) as i64),
-            AttributeTest::Equals(_, Some(ms)) => SpanFilter::Duration((ms * 1e6) as i64, (ms * 1e6) as i64),
-            _ => return Err(wrong("`span.durationMs` is a number")),
-        },
-        other => {
-            let at = |place, key: &str| SpanFilter::Attribute {
-                place: Some(place),
-                key: key.to_owned(),
-                test: test.clone(),
-            };
-            if let Some(key) = other.strip_prefix("resource.") {
-                at(Place::Resource, key)
-            } else if let Some(key) = other.strip_prefix("attributes.") {
-                at(Place::Span, key)
-            } else {
-                // A bare key: the span's, and where it has none, the resource's.
-                let missing = SpanFilter::Attribute {
-                    place: Some(Place::Span),
-                    key: other.to_owned(),
-                    test: AttributeTest::Exists,
-                };
-                let of_resource = SpanFilter::And(vec![SpanFilter::Not(Box::new(missing)), at(Place::Resource, other)]);
-                SpanFilter::Or(vec![at(Place::Span, other), of_resource])
-            }
+/// What is asked of a text; none where it is a range.
+fn texts(test: &Test) -> Option<Vec<TextTest>> {
+    let fold = |folded: bool| if folded { "(?i)" } else { "" };
+    Some(match test {
+        Test::In(any, false) | Test::NotIn(any, false) => any.iter().map(|o| TextTest::Is(o.text.clone())).collect(),
+        Test::In(any, true) | Test::NotIn(any, true) => {
+            any.iter().map(|o| pattern(&format!("(?i)^(?:{})$", regex::escape(&o.text)))).collect()
         }
+        Test::Contains(part, false) => vec![TextTest::Contains(part.clone())],
+        Test::Starts(part, false) => vec![TextTest::Prefix(part.clone())],
+        Test::Contains(part, true) => vec![pattern(&format!("(?i){}", regex::escape(part)))],
+        Test::Starts(part, true) => vec![pattern(&format!("(?i)^(?:{})", regex::escape(part)))],
+        Test::Ends(part, folded) => vec![pattern(&format!("{}(?:{})$", fold(*folded), regex::escape(part)))],
+        Test::Glob(glob) => vec![compiled(glob.regex())],
+        Test::Regex(regex) => vec![compiled(regex)],
+        Test::Exists(_) | Test::Within(..) => return None,
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
+fn any_of(parts: Vec<SpanFilter>) -> SpanFilter {
+    if parts.is_empty() { SpanFilter::None } else { SpanFilter::Or(parts) }
+}
 
-    #[test]
-    fn conditions() {
-        let check = |text: &str, expected: &str| assert_eq!(parse(text).unwrap().to_string(), expected, "{text}");
-        check(r#"{"field":"span.name","op":"eq","value":"GET /"}"#, r#"name = "GET /""#);
-        check(r#"{"field":"attributes.n","op":"ge","value":5}"#, &format!("span.n in [5, {}]", f64::MAX));
-        check(r#"{"all":[{"field":"span.status","op":"eq","value":"error"}]}"#, "(status = 2)");
-        check(r#"{"not":{"field":"resource.a","op":"exists"}}"#, "not resource.a exists");
-        check(r#"{"field":"span.durationMs","op":"between","value":[1,2]}"#, "duration in [1000000, 2000000]");
-        let SpanFilter::Attribute { test, .. } =
-            parse(r#"{"field":"attributes.p","op":"glob","value":"/cart/*/{id}"}"#).unwrap()
-        else {
-            panic!("an attribute")
-        };
-        assert!(test.matches(quiver_types::spans::Value::Text("/cart/a/1")));
-        assert!(!test.matches(quiver_types::spans::Value::Text("/cart/a/b/1")));
-        for bad in [
-            "",
-            "[]",
-            "{}",
-            r#"{"field":"a"}"#,
-            r#"{"field":"a","op":"x"}"#,
-            r#"{"field":"a","op":"regex","value":"("}"#,
-        ] {
-            assert!(parse(bad).is_err(), "{bad}");
+fn not(part: SpanFilter) -> SpanFilter {
+    SpanFilter::Not(Box::new(part))
+}
+
+fn number(operand: &Operand) -> Result<f64> {
+    let why = || Error::invalid(format!("a range of spans is of numbers; `{}` is none", operand.text));
+    operand.number.ok_or_else(why)
+}
+
+/// The least and the greatest number of a range.
+fn bounds(low: Option<&(Operand, bool)>, high: Option<&(Operand, bool)>) -> Result<(f64, f64)> {
+    let min = low.map(|b| number(&b.0).map(|n| if b.1 { n } else { n.next_up() })).transpose()?;
+    let max = high.map(|b| number(&b.0).map(|n| if b.1 { n } else { n.next_down() })).transpose()?;
+    Ok((min.unwrap_or(f64::NEG_INFINITY), max.unwrap_or(f64::INFINITY)))
+}
+
+/// Milliseconds in nanoseconds, and whether these are whole: a decimal that a double only comes near to is meant itself.
+fn nanos(ms: f64) -> (f64, bool) {
+    let (ns, whole) = (ms * MS, (ms * MS).round());
+    let is_whole = (ns - whole).abs() <= whole.abs() * 2.0 * f64::EPSILON;
+    (if is_whole { whole } else { ns }, is_whole)
+}
+
+/// The least and the greatest duration of a range, both included.
+fn durations(low: Option<&(Operand, bool)>, high: Option<&(Operand, bool)>) -> Result<(i64, i64)> {
+    let mut range = (i64::MIN, i64::MAX);
+    if let Some((operand, itself)) = low {
+        let (ns, is_whole) = nanos(number(operand)?);
+        range.0 = if is_whole && !itself { (ns as i64).saturating_add(1) } else { ns.ceil() as i64 };
+    }
+    if let Some((operand, itself)) = high {
+        let (ns, is_whole) = nanos(number(operand)?);
+        range.1 = if is_whole && !itself { (ns as i64).saturating_sub(1) } else { ns.floor() as i64 };
+    }
+    Ok(range)
+}
+
+/// A test of an attribute at one place, as if it were there.
+fn attribute(place: Place, key: &str, test: &Test) -> Result<SpanFilter> {
+    let of = |test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
+    let of_texts = || -> Vec<SpanFilter> {
+        texts(test).unwrap_or_default().into_iter().map(|t| of(AttributeTest::Text(t))).collect()
+    };
+    Ok(match test {
+        Test::Exists(_) => of(AttributeTest::Exists),
+        Test::Within(low, high) => {
+            let (min, max) = bounds(low.as_ref(), high.as_ref())?;
+            of(AttributeTest::Number(min, max))
         }
-        let mut deep = r#"{"field":"a","op":"exists"}"#.to_owned();
-        for _ in 0..6 {
-            deep = format!(r#"{{"not":{deep}}}"#);
+        Test::In(any, false) | Test::NotIn(any, false) => {
+            any_of(any.iter().map(|o| of(AttributeTest::Equals(o.text.clone(), o.number))).collect())
         }
-        assert!(parse(&deep).is_err());
+        Test::In(any, true) | Test::NotIn(any, true) => {
+            let mut parts = of_texts();
+            parts.extend(any.iter().filter_map(|o| o.number).map(|n| of(AttributeTest::Number(n, n))));
+            any_of(parts)
+        }
+        _ => any_of(of_texts()),
+    })
+}
+
+/// A test of a text that every span has.
+fn own(test: &Test, of: impl Fn(TextTest) -> SpanFilter) -> Result<SpanFilter> {
+    match texts(test) {
+        Some(texts) => Ok(any_of(texts.into_iter().map(of).collect())),
+        None if matches!(test, Test::Exists(_)) => Ok(SpanFilter::All),
+        None => Err(Error::invalid("names of spans and services have no range")),
     }
 }
+
+impl Visitor<Result<SpanFilter>> for Filters {
+    fn all(&mut self, parts: Vec<Result<SpanFilter>>) -> Result<SpanFilter> {
+        parts.into_iter().collect::<Result<_>>().map(SpanFilter::And)
+    }
+
+    fn any(&mut self, parts: Vec<Result<SpanFilter>>) -> Result<SpanFilter> {
+        parts.into_iter().collect::<Result<_>>().map(SpanFilter::Or)
+    }
+
+    fn not(&mut self, part: Result<SpanFilter>) -> Result<SpanFilter> {
+        part.map(not)
+    }
+
+    fn test(&mut self, field: &FieldName, test: &Test) -> Result<SpanFilter> {
+        let positive = match field {
+            FieldName::Intrinsic("span.name") => own(test, SpanFilter::Name)?,
+            FieldName::Intrinsic("service.name") => own(test, SpanFilter::Service)?,
+            FieldName::Intrinsic("span.kind") => {
+                let kinds = (0_u8..).zip(KIND_NAMES).filter(|(_, name)| !name.is_empty() && fits(test, name));
+                SpanFilter::Kinds(kinds.map(|(kind, _)| kind).collect())
+            }
+            FieldName::Intrinsic("span.status") => {
+                let words = (0_u8..).zip(["unset", "ok", "error"]).filter(|(_, word)| fits(test, word));
+                any_of(words.map(|(status, _)| SpanFilter::Status(status)).collect())
+            }
+            FieldName::Intrinsic("span.durationMs") => match test {
+                Test::Exists(_) => SpanFilter::All,
+                Test::Within(low, high) => {
+                    let (min, max) = durations(low.as_ref(), high.as_ref())?;
+                    SpanFilter::Duration(min, max)
+                }
+                Test::In(any, _) | Test::NotIn(any, _) => {
+                    let whole = any.iter().filter_map(|o| o.number).map(nanos).filter(|(_, is_whole)| *is_whole);
+                    any_of(whole.map(|(ns, _)| SpanFilter::Duration(ns as i64, ns as i64)).collect())
+                }
+                _ => return Err(Error::invalid("durations are asked for by numbers")),
+            },
+            FieldName::Intrinsic(other) => attribute(Place::Span, other, test)?,
+            FieldName::Attribute(key) => attribute(Place::Span, key, test)?,
+            FieldName::Resource(key) => attribute(Place::Resource, key, test)?,
+            FieldName::Bare(key) => {
+                // The span's own attribute hides that of its resource.
+                let there = attribute(Place::Span, key, &Test::Exists(true))?;
+                let below = not(there).and(attribute(Place::Resource, key, test)?);
+                SpanFilter::Or(vec![attribute(Place::Span, key, test)?, below])
+            }
+        };
+        Ok(if matches!(test, Test::NotIn(..) | Test::Exists(false)) { not(positive) } else { positive })
+    }
+}
+
+/// Says whether a word passes, before it is turned around.
+fn fits(test: &Test, word: &str) -> bool {
+    match test {
+        Test::NotIn(none, folded) => Test::In(none.clone(), *folded).holds(word),
+        Test::Exists(_) => true,
+        other => other.holds(word),
+    }
+}
+
+#[cfg(test)]
+mod tests;

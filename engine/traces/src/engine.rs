@@ -121,6 +121,11 @@ impl TracesEngine {
         Arc::new(Self { source, tables, engine, spans_max })
     }
 
+    /// Begins to count in the memory of a query.
+    pub(crate) fn collected(&self, name: &str, ctx: &QueryContext) -> Collected {
+        self.engine.collected(name, ctx)
+    }
+
     /// Runs a read with a snapshot of its own on the threads of the engine.
     pub(crate) async fn read<T, F, Fut>(self: &Arc<Self>, ctx: &QueryContext, work: F) -> Result<T, TraceError>
     where
@@ -168,10 +173,14 @@ impl Reader {
         Ok(self.memory.add(bytes)?)
     }
 
+    /// Begins to count what the answer holds; it counts until the end of the query where the context keeps it.
+    pub(crate) fn collected(&self, name: &str) -> Collected {
+        self.traces.collected(name, &self.ctx)
+    }
+
     /// Makes the plan of a request of roll-ups.
     pub(crate) fn rollup_plan(&self, request: &RollupRequest) -> Result<LogicalPlan, Error> {
-        let ctx = &self.ctx;
-        let table = self.traces.tables.rollups(&self.snapshot, &ctx.access, request, &ctx.stats)?;
+        let table = self.traces.tables.rollups(&self.snapshot, &self.ctx.access, request)?;
         LogicalPlanBuilder::scan(TableReference::bare("span_rollups"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
@@ -179,8 +188,7 @@ impl Reader {
 
     /// Makes the plan of a request of keys or values of attributes.
     pub(crate) fn tags_plan(&self, request: &TagRequest) -> Result<LogicalPlan, Error> {
-        let ctx = &self.ctx;
-        let table = self.traces.tables.tags(&self.snapshot, &ctx.access, request, &ctx.stats)?;
+        let table = self.traces.tables.tags(&self.snapshot, &self.ctx.access, request)?;
         LogicalPlanBuilder::scan(TableReference::bare("span_tags"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
@@ -191,6 +199,13 @@ impl Reader {
         LogicalPlanBuilder::scan(TableReference::bare("spans"), provider_as_source(table), None)
             .and_then(LogicalPlanBuilder::build)
             .map_err(from_datafusion)
+    }
+
+    /// How many spans that a filter may take start in its window, about; `None`: nobody knows.
+    pub(crate) fn spans_about(&self, filter: SpanFilter) -> Result<Option<usize>, Error> {
+        let request = SpanRequest { filter, columns: Vec::new() };
+        let table = self.traces.tables.spans(&self.snapshot, &self.ctx.access, &request, &self.ctx.stats)?;
+        Ok(table.statistics().and_then(|table| table.num_rows.get_value().copied()))
     }
 
     /// Makes the plan of a scan of spans.

@@ -117,3 +117,6 @@ fn link_text(link: &Link) -> String {
     let attributes = plain_object(&link.attributes);
     format!("{}|{}|{}|{attributes}|0", hex(&link.trace_id), hex(&link.span_id), link.trace_state)
 }
+
+#[cfg(test)]
+mod tests;

@@ -6,7 +6,7 @@
 //! Invariant: knows no store and no HTTP; what a caller may see is a part of every scan.
 
 pub mod assemble;
-mod condition;
+pub mod condition;
 mod engine;
 pub mod export;
 pub mod lists;
@@ -15,9 +15,12 @@ mod plan;
 mod search;
 pub mod stats;
 mod summary;
+#[cfg(test)]
+mod testing;
 pub mod traceql;
 mod tree;
 mod writer;
+mod written;
 
 pub use assemble::{Trace, assemble};
 pub use engine::{Selection, TraceError, TracesEngine, spans_bytes};
@@ -28,5 +31,6 @@ pub use plan::Listing;
 pub use search::{Page, Search, Sort};
 pub use stats::{compare, statistics};
 pub use summary::{ServiceCount, Summary, summarize};
-pub use tree::{Segment, Tree};
+pub use tree::Tree;
 pub use writer::{Closed, JsonWriter};
+pub use written::PlanForms;

@@ -244,6 +244,9 @@ pub fn go_duration(text: &str) -> Option<i64> {
 }
 
 /// Reads the name of a kind.
+///
+/// # Errors
+/// No kind of that name.
 pub fn kind(name: &str, text: &str) -> Result<u8> {
     let short = text.strip_prefix("SPAN_KIND_").unwrap_or(text).to_ascii_lowercase();
     if matches!(short.as_str(), "unset" | "unspecified") {
@@ -263,6 +266,9 @@ pub fn place(text: &str) -> (Option<Place>, &str) {
 }
 
 /// Reads a tag: `key:value`, `key` (there is one), `!key:value`.
+///
+/// # Errors
+/// No key stands there.
 pub fn tag(name: &str, text: &str) -> Result<SpanFilter> {
     let (negated, text) = text.strip_prefix('!').map_or((false, text), |rest| (true, rest));
     let (key, value) = text.split_once(':').map_or((text, None), |(key, value)| (key, Some(value)));
@@ -334,5 +340,112 @@ mod tests {
         check("!x:1", "not any.x = \"1\"");
         check("event.x", "event.x exists");
         assert!(tag("tag", "").is_err() && tag("tag", ":x").is_err());
+    }
+    fn of(query: &str) -> Params {
+        Params::of_query(Some(query)).unwrap()
+    }
+
+    #[test]
+    fn sources_of_parameters() {
+        let params = of("a=1&b=&a=x%20y&c=%26");
+        assert_eq!(params.pairs().collect::<Vec<_>>(), [("a", "1"), ("a", "x y"), ("c", "&")]);
+        assert!(!params.has("b") && params.has("c"), "an empty value is absent");
+        assert_eq!(params.all("a").collect::<Vec<_>>(), ["1", "x y"]);
+        let mut json = Params::of_json(br#"{"a":["1",2,null],"b":{"x":1},"c":true,"d":null,"e":[]}"#).unwrap();
+        assert_eq!(json.pairs().collect::<Vec<_>>(), [("a", "1"), ("a", "2"), ("b", r#"{"x":1}"#), ("c", "true")]);
+        json.extend(params);
+        assert_eq!(json.all("c").collect::<Vec<_>>(), ["true", "&"]);
+        for bad in ["", "[]", "1", "{"] {
+            assert_eq!(Params::of_json(bad.as_bytes()).unwrap_err(), ParamError::new("body", "expected a JSON object"));
+        }
+        let long = "x".repeat((64 << 10) + 1);
+        assert_eq!(Params::new(vec![("q".into(), long)]).unwrap_err(), ParamError::new("q", "longer than 64 KiB"));
+        assert!(Params::new(vec![("q".into(), "x".repeat(64 << 10))]).is_ok());
+    }
+
+    /// Breaks where a value that is not understood is taken for none, or its error does not name the parameter.
+    #[test]
+    fn wrong_values_are_named() {
+        let params = of("n=7&s=1&t=x&w=asc&d=5q&n2=1&n2=2&f=5&g=7");
+        assert_eq!(params.number("n", 1..=7), Ok(Some(7)));
+        assert_eq!(params.number("none", 1..=7), Ok(None));
+        assert_eq!(params.number("n", 8..=9), Err(ParamError::new("n", "`7` is no number from 8 to 9")));
+        assert_eq!(params.one("n2"), Err(ParamError::new("n2", "given more than once")));
+        assert_eq!(params.switch("s"), Ok(Some(true)));
+        assert_eq!(params.switch("t"), Err(ParamError::new("t", "`x` is neither `true` nor `false`")));
+        assert_eq!(params.word("w", &["asc", "desc"]), Ok(Some("asc")));
+        assert_eq!(params.word("w", &["up", "down"]), Err(ParamError::new("w", "`asc` is none of up, down")));
+        assert_eq!(params.time("t", 0), Err(ParamError::new("t", "`x` is no time")));
+        assert_eq!(params.duration("d"), Err(ParamError::new("d", "`5q` is no duration")));
+        let wrong = ParamError::new("f", "`5` is no duration such as 1.5s or 200ms");
+        assert_eq!((params.duration("f"), params.go_duration("f")), (Ok(Some(5)), Err(wrong)));
+    }
+
+    #[test]
+    fn ranges_end_now() {
+        let now = 1_700_000_000_000_000_000;
+        assert_eq!(of("").range(now, 60), Ok((now - 60, now)));
+        assert_eq!(of("to=now-1s").range(now, 60), Ok((now - 1_000_000_060, now - 1_000_000_000)));
+        assert_eq!(of("from=5&to=5").range(now, 60), Ok((5_000_000_000, 5_000_000_000)));
+        assert_eq!(of("from=6&to=5").range(now, 60), Err(ParamError::new("from", "is after `to`")));
+        assert_eq!(of("to=-9223372036854775808").range(now, 60).map(|range| range.0), Ok(i64::MIN));
+    }
+
+    /// Breaks where a time or a duration overflows, or its unit is taken for another at a border.
+    #[test]
+    fn borders_of_times() {
+        for (text, expected) in [
+            ("99999999999", Some(99_999_999_999_000_000_000_i128)),
+            ("100000000000", Some(100_000_000_000_000_000)),
+            ("100000000000000", Some(100_000_000_000_000_000)),
+            ("100000000000000000", Some(100_000_000_000_000_000)),
+            ("-1", Some(-1_000_000_000)),
+            ("1.5", Some(1_500_000_000)),
+            ("1e3", Some(1_000_000_000_000)),
+            ("9223372036854775807", Some(i128::from(i64::MAX))),
+            ("9223372036854775808", None),
+            ("NaN", None),
+            ("inf", None),
+            ("1969-12-31T23:59:59.999999999Z", Some(-1)),
+            ("2300-01-01T00:00:00Z", None),
+        ] {
+            // What no `i64` holds is no time.
+            let expected = expected.and_then(|ns| i64::try_from(ns).ok());
+            assert_eq!(time(text, 0), expected, "{text}");
+        }
+        assert_eq!((time("now-1h", i64::MIN), time("now+1h", i64::MAX)), (None, None));
+        for (text, expected) in [
+            ("9223372036854775807", Some(i64::MAX)),
+            ("106481d", Some(9_199_958_400_000_000_000)),
+            ("106482d", None),
+            ("0.5ns", Some(1)),
+            ("1us", Some(1_000)),
+            ("1µs", Some(1_000)),
+            ("1μs", Some(1_000)),
+            ("1w2d", Some(777_600_000_000_000)),
+            (".5s", Some(500_000_000)),
+            (".s", None),
+            ("1 s", None),
+        ] {
+            assert_eq!(duration(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn kinds_and_places() {
+        for (text, expected) in [("server", 2), ("SPAN_KIND_CLIENT", 3), ("Unset", 0), ("SPAN_KIND_UNSPECIFIED", 0)] {
+            assert_eq!(kind("kind", text), Ok(expected), "{text}");
+        }
+        assert_eq!(kind("kind", ""), Err(ParamError::new("kind", "`` is no kind of span")));
+        for (text, expected) in [
+            ("resource.a.b", (Some(Place::Resource), "a.b")),
+            ("span.a", (Some(Place::Span), "a")),
+            ("scope.a", (Some(Place::Scope), "a")),
+            ("resource.", (None, "resource.")),
+            ("resources.a", (None, "resources.a")),
+            ("a", (None, "a")),
+        ] {
+            assert_eq!(place(text), expected, "{text}");
+        }
     }
 }

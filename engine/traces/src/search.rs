@@ -162,6 +162,7 @@ impl Search {
     /// # Errors
     /// A parameter is wrong, or the cursor is of another search.
     pub fn parse(params: &Params, now: i64) -> Result<Self, TraceError> {
+        const MOST: u64 = 1 << 53;
         let mut ids = Vec::new();
         for text in params.all("ids").flat_map(|list| list.split(',')).map(str::trim).filter(|t| !t.is_empty()) {
             let id = parse_hex::<16>(text).filter(|id| *id != [0; 16]);
@@ -186,7 +187,6 @@ impl Search {
         if params.word("errorOf", &["span", "trace"])? == Some("trace") {
             search.error = params.switch("error")?;
         }
-        const MOST: u64 = 1 << 53;
         search.spans.0 = params.number("minSpans", 0..=MOST)?.unwrap_or(0);
         search.spans.1 = params.number("maxSpans", 0..=MOST)?.unwrap_or(u64::MAX);
         search.services_min = params.number("minServices", 0..=MOST)?.unwrap_or(0);

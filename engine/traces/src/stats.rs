@@ -14,6 +14,7 @@ use crate::engine::{Selection, TraceError, TracesEngine};
 use crate::params::{ParamError, place};
 use crate::search::{Search, Sort};
 use crate::summary::{Summary, summarize};
+use crate::traceql::attribute;
 use crate::tree::Tree;
 
 /// How far around a trace its like are looked for, in nanoseconds.
@@ -65,13 +66,8 @@ impl GroupBy {
             Self::Operation => span.name.clone(),
             Self::Kind => kind_name(span.kind).to_owned(),
             Self::Tag(key) => {
-                let (_, bare) = place(key);
-                let of_span = || span.attributes.get(bare).or_else(|| span.context.resource.get(bare));
-                let value = match key.strip_prefix("resource.") {
-                    Some(key) => span.context.resource.get(key),
-                    None => of_span(),
-                };
-                value.map(|v| v.text().into_owned()).unwrap_or_default()
+                let (place, key) = place(key);
+                attribute(span, place, key).map(|v| v.text().into_owned()).unwrap_or_default()
             }
         }
     }
@@ -183,7 +179,7 @@ pub fn compare(left: &Trace, right: &Trace) -> Value {
         }
     }
     let changed = |a: Side, b: Side| {
-        let apart = (a.total - b.total).abs() * 10 > a.total.max(b.total);
+        let apart = a.total.abs_diff(b.total) > a.total.max(b.total).unsigned_abs() / 10;
         (a.count, a.errors) != (b.count, b.errors) || apart
     };
     let rows = order.into_iter().map(|path| {
@@ -244,3 +240,6 @@ impl TracesEngine {
         Ok(json!({"traces": rows.iter().map(Summary::to_json).collect::<Vec<_>>(), "median": median}))
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -93,7 +93,7 @@ pub fn summarize(trace: &Trace) -> Option<Summary> {
         count.0 += 1;
         count.1 += u64::from(span.is_error());
     }
-    let orphans = trace.spans.iter().zip(&tree.parent).filter(|(s, p)| s.parent.is_some() && p.is_none());
+    let orphans = (0..trace.spans.len()).filter(|&span| tree.is_orphan(trace, span));
     Some(Summary {
         id: trace.id,
         root_service: root.service_shown().to_owned(),
@@ -111,4 +111,46 @@ pub fn summarize(trace: &Trace) -> Option<Summary> {
         matched: 0,
         first: Vec::new(),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::spans::STATUS_ERROR;
+
+    use super::*;
+    use crate::assemble::assemble;
+    use crate::assemble::tests::span;
+
+    /// Breaks where a trace whose root the caller may not see is told as if it had one.
+    #[test]
+    fn a_trace_without_its_root() {
+        let mut failed = span(3, 2, "b", 3, 30, 70);
+        failed.status = STATUS_ERROR;
+        let trace = assemble([7; 16], vec![span(2, 1, "", 2, 20, 60), failed, span(4, 9, "b", 3, 25, 26)]);
+        let summary = summarize(&trace).unwrap();
+        assert_eq!((summary.root_service.as_str(), summary.root_name.as_str()), ("unknown_service", "op2"));
+        assert!(summary.root_missing);
+        assert_eq!((summary.spans, summary.errors, summary.orphans, summary.duration()), (3, 1, 2, 50));
+        assert_eq!(
+            summary.to_json(),
+            json!({
+                "traceId": "07".repeat(16), "rootService": "unknown_service", "rootName": "op2", "rootMissing": true,
+                "start": "20", "end": "70", "durationNs": 50, "spans": 3, "errors": 1,
+                "services": [
+                    {"name": "b", "spans": 2, "errors": 1},
+                    {"name": "unknown_service", "spans": 1, "errors": 0},
+                ],
+                "matched": {"spans": 0, "first": []},
+            })
+        );
+    }
+
+    #[test]
+    fn the_first_root_stands_for_the_trace() {
+        // One whose parent is not there begins first; what has no parent goes before it.
+        let spans = vec![span(5, 9, "a", 2, 10, 90), span(6, 0, "b", 2, 30, 40), span(7, 0, "c", 2, 20, 21)];
+        let summary = summarize(&assemble([1; 16], spans)).unwrap();
+        assert_eq!((summary.root_name.as_str(), summary.root_missing, summary.orphans), ("op7", false, 1));
+        assert_eq!(summarize(&Trace::default()), None);
+    }
 }

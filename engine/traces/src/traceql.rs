@@ -6,20 +6,26 @@
 //! What is not supported is named in the error.
 
 mod compare;
+mod duration;
 mod eval;
 mod lower;
+mod math;
+mod memory;
 mod metrics;
 mod parser;
 mod search;
 mod stages;
 mod terms;
+mod unfinished;
 
 use std::fmt;
 use std::sync::Arc;
 
-use quiver_types::spans::{AttributeTest, Place, SpanFilter};
+use quiver_types::spans::{AttributeTest, Place};
 
 pub use eval::Found;
+pub(crate) use eval::attribute;
+pub use math::Figures;
 pub use metrics::{MetricExemplar, MetricSeries};
 pub use search::{HitSet, HitSpan, TraceqlHit, TraceqlSearch};
 pub use stages::FoundSet;
@@ -43,6 +49,8 @@ pub(crate) enum Spanset {
     Filter(Expr),
     /// Those of two sets that stand in a relation.
     Both(Relation, Box<Spanset>, Box<Spanset>),
+    /// What stages leave of a set; several sets of one trace, of `by`, are one again behind them.
+    Piped(Box<Spanset>, Vec<Stage>),
 }
 
 /// How two sets of spans become one. Of structures the right side is given, with `union` both that stand so.
@@ -54,7 +62,7 @@ pub(crate) enum Relation {
     Or,
     /// The right side lies so to the left one.
     Structure {
-        /// How.
+        /// Where the right side stands: below, above or beside the left one.
         kind: Structure,
         /// It must not.
         negated: bool,
@@ -161,6 +169,7 @@ impl Intrinsic {
         ("nestedSetLeft", Self::NestedSetLeft),
         ("nestedSetRight", Self::NestedSetRight),
         ("span:childCount", Self::ChildCount),
+        ("childCount", Self::ChildCount),
         ("trace:id", Self::TraceId),
         ("rootName", Self::RootName),
         ("trace:rootName", Self::RootName),
@@ -188,6 +197,11 @@ impl Intrinsic {
     /// Whether its values are numbers of nanoseconds.
     fn is_duration(self) -> bool {
         matches!(self, Self::Duration | Self::TraceDuration | Self::EventSince)
+    }
+
+    /// Whether every span has a text of it, which may be empty.
+    fn is_text_of_all(self) -> bool {
+        matches!(self, Self::Name | Self::StatusMessage | Self::ScopeName | Self::ScopeVersion)
     }
 
     /// Whether its values are numbers.
@@ -257,6 +271,8 @@ pub(crate) enum Stage {
     Select(Vec<Field>),
     /// Keeps those that match.
     Filter(Expr),
+    /// Keeps those that sets of them give, which stand in a relation.
+    Within(Spanset),
     /// Keeps a set of spans if its numbers compare so.
     Scalar(Scalar, Compare, Scalar),
     /// Makes a set of those with equal values; with the name of these.
@@ -317,8 +333,24 @@ pub(crate) struct Metric {
     pub(crate) function: MetricFunction,
     /// What series are told apart by.
     pub(crate) by: Vec<Field>,
-    /// How many series of each step are given, the greatest (`true`) or the least of them.
-    pub(crate) pick: Option<(bool, usize)>,
+    /// Which of its numbers are given, one choice after the other.
+    pub(crate) choices: Vec<Choice>,
+}
+
+impl Metric {
+    /// Whether its series are those of a selection beside all others.
+    fn is_comparison(&self) -> bool {
+        matches!(self.function, MetricFunction::Compare(_))
+    }
+}
+
+/// Which numbers over time are given.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) enum Choice {
+    /// Those for which the comparison holds.
+    Kept(Compare, f64),
+    /// So many of each step, the greatest (`true`) or the least of them.
+    Picked(bool, usize),
 }
 
 /// What the spans of a step become.
@@ -360,6 +392,13 @@ pub struct TraceqlError {
     pub reason: String,
 }
 
+impl TraceqlError {
+    /// Gives the one of two that stands later in the text.
+    fn or_later(self, other: Self) -> Self {
+        if (other.line, other.column) > (self.line, self.column) { other } else { self }
+    }
+}
+
 impl fmt::Display for TraceqlError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "parse error at line {}, col {}: {}", self.line, self.column, self.reason)
@@ -387,17 +426,18 @@ impl Query {
 
     /// Says whether a step without spans has no number, where others have 0.
     pub fn leaves_gaps(&self) -> bool {
-        self.metric.as_ref().is_some_and(|m| matches!(m.function, MetricFunction::Of(..)) || m.pick.is_some())
+        self.metric.as_ref().is_some_and(|m| {
+            let leaves_0_out = |choice: &Choice| match *choice {
+                Choice::Kept(compare, number) => !compare.holds(0.0, number),
+                Choice::Picked(..) => true,
+            };
+            matches!(m.function, MetricFunction::Of(..)) || m.choices.iter().any(leaves_0_out)
+        })
     }
 
     /// How many exemplars its hints ask for.
     pub fn exemplars(&self) -> Option<usize> {
         self.exemplars
-    }
-
-    /// A filter that spans near the wanted ones pass, for lists that take it as a hint.
-    pub fn hint(&self) -> SpanFilter {
-        self.filter()
     }
 }
 

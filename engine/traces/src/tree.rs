@@ -3,7 +3,7 @@
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap;
-use quiver_types::spans::SpanId;
+use quiver_types::spans::{Segment, SpanId, critical_path};
 
 use crate::assemble::Trace;
 
@@ -18,17 +18,8 @@ pub struct Tree {
     pub depth: Vec<usize>,
     /// Spans without a parent in the tree, in order.
     pub roots: Vec<usize>,
-}
-
-/// A stretch of the critical path.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Segment {
-    /// Which span.
-    pub span: usize,
-    /// Unix nanoseconds.
-    pub from: i64,
-    /// Unix nanoseconds.
-    pub to: i64,
+    /// Those of them that have one in the trace, below themselves, in order.
+    rings: Vec<usize>,
 }
 
 impl Tree {
@@ -48,7 +39,7 @@ impl Tree {
         let mut depth = vec![usize::MAX; len];
         let mut roots: Vec<usize> = (0..len).filter(|&i| parent[i].is_none()).collect();
         let mut stack: Vec<(usize, usize)> = roots.iter().rev().map(|&r| (r, 0)).collect();
-        let mut next = 0;
+        let (mut next, mut rings) = (0, Vec::new());
         loop {
             while let Some((i, d)) = stack.pop() {
                 depth[i] = d;
@@ -63,12 +54,19 @@ impl Tree {
             }
             if let Some(p) = parent[next].take() {
                 children[p].retain(|&c| c != next);
+                rings.push(next);
             }
             roots.push(next);
             stack.push((next, 0));
         }
         roots.sort_unstable();
-        Self { parent, children, depth, roots }
+        Self { parent, children, depth, roots, rings }
+    }
+
+    /// Says whether a span names a parent that is not in the trace.
+    pub fn is_orphan(&self, trace: &Trace, span: usize) -> bool {
+        let has_none = trace.spans[span].parent.is_some() && self.parent[span].is_none();
+        has_none && self.rings.binary_search(&span).is_err()
     }
 
     /// Gives the time that a span did not spend in its children, in nanoseconds.
@@ -94,50 +92,10 @@ impl Tree {
         true_root.or_else(|| self.roots.first().copied())
     }
 
-    /// Gives the critical path: from the end of the main root backwards, always the child that ended last.
+    /// Gives the critical path of the main root.
     pub fn critical_path(&self, trace: &Trace) -> Vec<Segment> {
-        struct Frame {
-            span: usize,
-            by_end: Vec<usize>,
-            next: usize,
-            upto: i64,
-        }
-        let Some(root) = self.main_root(trace) else { return Vec::new() };
-        let frame = |span: usize, upto: i64| {
-            let mut by_end = self.children[span].clone();
-            by_end.sort_by_key(|&c| std::cmp::Reverse((trace.spans[c].end, c)));
-            Frame { span, by_end, next: 0, upto: upto.min(trace.spans[span].end) }
-        };
-        let mut path = Vec::new();
-        let mut stack = vec![frame(root, i64::MAX)];
-        while let Some(top) = stack.last_mut() {
-            let own = &trace.spans[top.span];
-            let mut into = None;
-            while let Some(&child) = top.by_end.get(top.next) {
-                top.next += 1;
-                let c = &trace.spans[child];
-                let ends = c.end.min(top.upto);
-                if c.start >= top.upto || ends <= own.start || c.start < own.start && c.end <= own.start {
-                    continue;
-                }
-                if ends < top.upto {
-                    path.push(Segment { span: top.span, from: ends, to: top.upto });
-                }
-                top.upto = c.start.max(own.start);
-                into = Some((child, ends));
-                break;
-            }
-            if let Some((child, ends)) = into {
-                stack.push(frame(child, ends));
-                continue;
-            }
-            if own.start < top.upto {
-                path.push(Segment { span: top.span, from: own.start, to: top.upto });
-            }
-            stack.pop();
-        }
-        path.reverse();
-        path
+        let times = |span: usize| (trace.spans[span].start, trace.spans[span].end);
+        self.main_root(trace).map_or_else(Vec::new, |root| critical_path(root, times, &self.children))
     }
 }
 
@@ -168,10 +126,58 @@ mod tests {
         let ring = assemble([1; 16], vec![span(1, 2, "a", 0, 0, 9), span(2, 1, "a", 0, 1, 8)]);
         let tree = Tree::of(&ring);
         assert_eq!((tree.roots.as_slice(), tree.depth.as_slice()), (&[0][..], &[0, 1][..]));
+        // Both parents are there, that of a third span is not.
+        assert_eq!([0, 1].map(|i| tree.is_orphan(&ring, i)), [false, false]);
+        let more = assemble([1; 16], [ring.spans, vec![span(3, 9, "a", 0, 2, 3)]].concat());
+        assert_eq!([0, 1, 2].map(|i| Tree::of(&more).is_orphan(&more, i)), [false, false, true]);
         let chain: Vec<_> = (1..=100_000).map(|i| span(i, i - 1, "a", 0, i as i64, 200_000)).collect();
         let trace = assemble([1; 16], chain);
         let tree = Tree::of(&trace);
         assert_eq!(tree.depth[99_999], 99_999);
         assert_eq!(tree.critical_path(&trace).len(), 100_000);
+    }
+    /// Breaks where a span is reached from two roots or none, a time counts twice, or the path has a hole: for traces of any
+    /// shape, rings and parents that are not there among them.
+    #[test]
+    fn trees_of_any_shape_hold_together() {
+        let mut seed = 7_u64;
+        let mut next = |below: u64| {
+            seed = seed.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (seed >> 33) % below
+        };
+        for round in 0..300 {
+            let count = 1 + next(12);
+            let spans = (1..=count).map(|id| {
+                let (parent, start, length) = (next(count + 3), next(100) as i64, next(60) as i64);
+                span(id, parent, "s", 0, 1 + start, 1 + start + length)
+            });
+            let trace = assemble([1; 16], spans.collect());
+            let tree = Tree::of(&trace);
+            for i in 0..trace.spans.len() {
+                let above = tree.parent[i].map(|parent| tree.depth[parent] + 1);
+                assert_eq!(above.unwrap_or(0), tree.depth[i], "round {round}, span {i}");
+                assert_eq!(tree.parent[i].is_none(), tree.roots.contains(&i), "round {round}, span {i}");
+                assert!(tree.children[i].iter().all(|&child| tree.parent[child] == Some(i)), "round {round}, span {i}");
+                let own = tree.self_time(&trace, i);
+                assert!((0..=trace.spans[i].duration()).contains(&own), "round {round}, span {i}: {own}");
+                // Moment by moment: what no child covers.
+                let (from, to) = (trace.spans[i].start, trace.spans[i].end);
+                let is_covered = |at: i64| {
+                    tree.children[i].iter().any(|&c| (trace.spans[c].start..trace.spans[c].end).contains(&at))
+                };
+                assert_eq!(own, (from..to).filter(|&at| !is_covered(at)).count() as i64, "round {round}, span {i}");
+            }
+            let below: usize = tree.children.iter().map(Vec::len).sum();
+            assert_eq!(below + tree.roots.len(), trace.spans.len(), "round {round}");
+            let root = &trace.spans[tree.main_root(&trace).expect("there are spans")];
+            let mut upto = root.start;
+            for part in tree.critical_path(&trace) {
+                assert!(part.from == upto && part.to > part.from, "round {round}: {part:?} behind {upto}");
+                let own = &trace.spans[part.span];
+                assert!(own.start <= part.from && part.to <= own.end, "round {round}: {part:?}");
+                upto = part.to;
+            }
+            assert_eq!(upto, root.end, "round {round}");
+        }
     }
 }

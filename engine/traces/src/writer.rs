@@ -11,6 +11,8 @@ type Emit<'e> = dyn FnMut(Vec<u8>) -> Result<(), Closed> + Send + 'e;
 
 /// Bytes after which a piece is handed on.
 const PIECE_BYTES: usize = 64 << 10;
+/// Room of a piece: it is full after the value that made it so.
+const PIECE_ROOM: usize = PIECE_BYTES + (4 << 10);
 
 /// Writes one JSON document.
 #[derive(Default)]
@@ -41,7 +43,8 @@ impl<'e> JsonWriter<'e> {
         if self.out.len() >= PIECE_BYTES
             && let Some(emit) = &mut self.emit
         {
-            let piece = std::mem::take(&mut self.out).into_bytes();
+            // What has filled one piece goes on: with its room from the start the next one is not copied as it grows.
+            let piece = std::mem::replace(&mut self.out, String::with_capacity(PIECE_ROOM)).into_bytes();
             self.closed = self.closed || emit(piece).is_err();
         }
     }
@@ -104,9 +107,12 @@ impl<'e> JsonWriter<'e> {
         const DIGITS: &[u8; 16] = b"0123456789abcdef";
         self.before();
         self.out.push('"');
-        for byte in id {
-            self.out.push(char::from(DIGITS[usize::from(byte >> 4)]));
-            self.out.push(char::from(DIGITS[usize::from(byte & 15)]));
+        for eight in id.chunks(8) {
+            let mut hex = [0; 16];
+            for (pair, byte) in hex.chunks_exact_mut(2).zip(eight) {
+                pair.copy_from_slice(&[DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
+            }
+            self.out.push_str(std::str::from_utf8(&hex[..2 * eight.len()]).unwrap_or_default());
         }
         self.out.push('"');
     }

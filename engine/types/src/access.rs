@@ -3,6 +3,8 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Matcher;
 use crate::logs::LogFilter;
 use crate::rights::Services;
@@ -11,14 +13,14 @@ use crate::spans::SpanFilter;
 /// The services whose telemetry a caller may read (`identity-and-access` section 4).
 ///
 /// Rows without a service are visible to full access only. Caches key on the whole value.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Access {
     services: Option<Arc<Visible>>,
     within: Option<Arc<Within>>,
 }
 
 /// What a caller narrows a query to below its scans, within what he may see: a segment.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct Within {
     /// Tells it from others: caches key on it.
     pub identity: String,
@@ -27,7 +29,7 @@ pub struct Within {
 }
 
 /// The rows of a signal that are left.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum Narrowed {
     /// Series that all matchers of one of these lists match.
     Series(Vec<Vec<Matcher>>),
@@ -52,7 +54,7 @@ impl std::hash::Hash for Within {
 }
 
 /// Services by name, and beginnings of names.
-#[derive(Debug, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 struct Visible {
     names: BTreeSet<String>,
     prefixes: BTreeSet<String>,

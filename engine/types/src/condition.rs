@@ -8,6 +8,7 @@ use std::fmt;
 
 use serde_json::{Map, Value};
 
+pub(crate) mod asked;
 mod glob;
 mod leaf;
 mod screens;
@@ -15,6 +16,7 @@ mod shared;
 mod template;
 mod variables;
 
+pub use asked::Asked;
 pub use glob::{Glob, glob_of_services};
 use leaf::Leaf;
 pub use screens::{Screens, Sought};
@@ -310,6 +312,23 @@ mod tests {
     fn check(condition: Value, expected: bool) {
         let compiled = Condition::parse(&condition).unwrap_or_else(|e| panic!("{condition}: {e:?}"));
         assert_eq!(compiled.matches(&ROW), expected, "{condition}");
+    }
+
+    #[test]
+    fn words_of_spans_as_others_write_them() {
+        const SPAN: Row = Row(&[("span.kind", "server"), ("span.status", "error"), ("http.method", "get")]);
+        for (field, op, value, expected) in [
+            ("span.kind", "eq", json!("SERVER"), true),
+            ("span.kind", "eq", json!("server"), true),
+            ("span.kind", "in", json!(["CLIENT", "Server"]), true),
+            ("span.kind", "ne", json!("SERVER"), false),
+            ("span.kind", "eq", json!("CLIENT"), false),
+            ("span.status", "eq", json!("ERROR"), true),
+            ("http.method", "eq", json!("GET"), false),
+        ] {
+            let condition = Condition::of_leaf(field, op, &value).unwrap();
+            assert_eq!(condition.matches(&SPAN), expected, "{field} {op} {value}");
+        }
     }
 
     #[test]

@@ -262,6 +262,20 @@ pub struct Resources {
     pub relationships: Option<RecordBatch>,
 }
 
+/// What is read as rows of a table only when somebody asks for it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Listed {
+    /// Who is told of alerts.
+    Receivers,
+    /// Silences, those that are over too, as long as they are kept.
+    Silences,
+    /// What was done to configuration and accounts, or refused.
+    Audit,
+}
+
+/// Counts bytes before they are held; an error where there is no room for them.
+pub type Hold<'a> = dyn Fn(usize) -> Result<()> + Send + Sync + 'a;
+
 /// Who knows what is configured by now.
 #[async_trait]
 pub trait ConfiguredSource: Send + Sync + Debug {
@@ -282,6 +296,15 @@ pub trait ConfiguredSource: Send + Sync + Debug {
     /// Unavailable: the database is gone.
     async fn rules(&self) -> Result<Option<RecordBatch>> {
         Ok(None)
+    }
+
+    /// Rows of another table, read anew each time; `hold` counts them. Of the audit log those of one caller alone, where
+    /// `own` names him as his queries do.
+    ///
+    /// # Errors
+    /// Unavailable: the database is gone; those of `hold`.
+    async fn listed(&self, _of: Listed, _own: Option<&str>, _hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+        Ok(Vec::new())
     }
 }
 

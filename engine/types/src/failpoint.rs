@@ -2,10 +2,11 @@
 //!
 //! Nothing happens at them until [`arm`] is called, which the binary does for its flag `--failpoints` only, with what
 //! [`VARIABLE`] says: `<name>[:<n>]` aborts at the n-th hit (default the first), `<name>=sleep:<ms>` sleeps at each hit,
-//! `<name>=panic[:<n>]` panics and `<name>=error[:<n>]` lets the step fail at the first n hits (default all); several are
-//! separated by commas. Each crate lists its names in its `failpoint.rs`. A hit that nothing is armed for is
-//! one relaxed load.
+//! `<name>=hold:<file>` waits at each hit as long as the file is there, `<name>=panic[:<n>]` panics and
+//! `<name>=error[:<n>]` lets the step fail at the first n hits (default all); several are separated by commas. Each crate
+//! lists its names in its `failpoint.rs`. A hit that nothing is armed for is one relaxed load.
 
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
@@ -22,6 +23,7 @@ static PLANS: OnceLock<Vec<Plan>> = OnceLock::new();
 enum Action {
     AbortAt(u64),
     Sleep(Duration),
+    Hold(PathBuf),
     Panic(u64),
     Fail(u64),
 }
@@ -72,20 +74,34 @@ fn armed(name: &str, list: &[&str]) -> Result<()> {
     debug_assert!(list.contains(&name), "fail point `{name}` is not in the list");
     for plan in PLANS.get().into_iter().flatten().filter(|plan| plan.name == name) {
         let hits = plan.hits.fetch_add(1, Relaxed) + 1;
-        match plan.action {
-            Action::AbortAt(n) if hits == n => std::process::abort(),
-            Action::Sleep(time) => std::thread::sleep(time),
-            Action::Panic(n) => assert!(hits > n, "fail point `{name}`"),
-            Action::Fail(n) if hits <= n => return Err(Error::internal(format!("fail point `{name}`"))),
+        match &plan.action {
+            Action::AbortAt(n) if hits == *n => std::process::abort(),
+            Action::Sleep(time) => std::thread::sleep(*time),
+            Action::Hold(file) => hold(file),
+            Action::Panic(n) => assert!(hits > *n, "fail point `{name}`"),
+            Action::Fail(n) if hits <= *n => return Err(Error::internal(format!("fail point `{name}`"))),
             Action::AbortAt(_) | Action::Fail(_) => {}
         }
     }
     Ok(())
 }
 
+/// Waits as long as a file is there. Who made it learns by another one, of extension `reached`, that somebody waits:
+/// a test that slept instead would have to guess how fast its machine is.
+fn hold(file: &Path) {
+    if file.exists() {
+        // Without it the test fails for want of patience.
+        let _ = std::fs::write(file.with_extension("reached"), "");
+    }
+    while file.exists() {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 fn parse(text: &str) -> Result<Plan> {
     let bad = || {
-        let forms = "`<name>[:<n>]`, `<name>=sleep:<ms>`, `<name>=panic[:<n>]` or `<name>=error[:<n>]`";
+        let forms = "`<name>[:<n>]`, `<name>=sleep:<ms>`, `<name>=hold:<file>`, `<name>=panic[:<n>]` or \
+                     `<name>=error[:<n>]`";
         Error::invalid(format!("`{text}` is not of the form {forms}"))
     };
     let first = |action: &str, word: &str| -> Option<Result<u64>> {
@@ -96,6 +112,8 @@ fn parse(text: &str) -> Result<Plan> {
     };
     let (name, action) = if let Some((name, ms)) = text.split_once("=sleep:") {
         (name, Action::Sleep(Duration::from_millis(ms.parse().map_err(|_| bad())?)))
+    } else if let Some((name, file)) = text.split_once("=hold:").filter(|(_, file)| !file.is_empty()) {
+        (name, Action::Hold(file.into()))
     } else if let Some((name, action)) = text.split_once('=') {
         let action = match (first(action, "panic"), first(action, "error")) {
             (Some(n), _) => Action::Panic(n?),
@@ -124,11 +142,32 @@ mod tests {
         check("flush.after-part", "flush.after-part", Action::AbortAt(1));
         check("flush.after-part:7", "flush.after-part", Action::AbortAt(7));
         check("a=sleep:20", "a", Action::Sleep(Duration::from_millis(20)));
+        check("a=hold:/tmp/a:b", "a", Action::Hold("/tmp/a:b".into()));
         check("a.b=panic", "a.b", Action::Panic(u64::MAX));
         check("a.b=error:3", "a.b", Action::Fail(3));
-        for bad in ["a:b", "a=sleep:soon", "a=what", "a=error:x", "a=panic3"] {
+        for bad in ["a:b", "a=sleep:soon", "a=what", "a=hold:", "a=error:x", "a=panic3"] {
             assert!(parse(bad).is_err(), "{bad}");
         }
+    }
+
+    #[test]
+    fn who_is_held_says_so_and_goes_on() {
+        let file = std::env::temp_dir().join(format!("quiver-failpoint-{}", std::process::id()));
+        let reached = file.with_extension("reached");
+        let _ = std::fs::remove_file(&reached);
+        // Nobody holds it.
+        hold(&file);
+        assert!(!reached.exists());
+        std::fs::write(&file, "").expect("writable");
+        std::thread::scope(|scope| {
+            let held = scope.spawn(|| hold(&file));
+            while !reached.exists() {
+                std::thread::yield_now();
+            }
+            assert!(!held.is_finished());
+            std::fs::remove_file(&file).expect("ours");
+        });
+        std::fs::remove_file(&reached).expect("ours");
     }
 
     #[test]

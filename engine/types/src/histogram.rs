@@ -12,12 +12,13 @@ use arrow::array::{
     UInt32Builder, make_array,
 };
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int32Type, UInt8Type, UInt32Type};
+use serde::{Deserialize, Serialize};
 
 /// The schema number of custom buckets.
 pub const CUSTOM_SCHEMA: i32 = -53;
 
 /// What is known about a counter reset before this histogram.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 #[repr(u8)]
 pub enum ResetHint {
     /// Nothing is known.
@@ -44,7 +45,7 @@ impl ResetHint {
 }
 
 /// A run of consecutive buckets: gap to the end of the last span (first span: index of the first bucket), length.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Span {
     /// Gap before the run.
     pub offset: i32,
@@ -53,7 +54,7 @@ pub struct Span {
 }
 
 /// A native histogram.
-#[derive(Debug, Clone, PartialEq, Default)]
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Histogram {
     /// -4 to 8, or [`CUSTOM_SCHEMA`].
     pub schema: i32,

@@ -1,5 +1,7 @@
 //! Label sets in one canonical byte form: what is hashed to a series id, compared, logged and stored.
 
+mod written;
+
 use std::cmp::Ordering;
 use std::fmt;
 use std::sync::Arc;

@@ -28,6 +28,12 @@ impl LeftOut {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Gives what another run of the same query may leave out: as much, and nothing so far.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        Self(Mutex::new(State { may: self.state().may, ..State::default() }))
+    }
+
     /// Says that the answer can still tell what it lacks.
     pub fn allow(&self) {
         self.state().may = true;

@@ -2,7 +2,7 @@
 //! batches, table definitions, access and errors.
 //!
 //! Invariant: no I/O, no DataFusion, no tokio. The traits through which the languages read the indexes of the
-//! store (`source`) stand here too, so that neither side knows the other.
+//! store (`source`) and the engine scans it (`scan`) stand here too, so that neither side knows the other.
 
 pub mod access;
 pub mod condition;
@@ -11,6 +11,7 @@ pub mod detection;
 pub mod error;
 pub mod extraction;
 pub mod failpoint;
+mod hex;
 pub mod histogram;
 pub mod id;
 pub mod label;
@@ -18,10 +19,13 @@ pub mod left_out;
 pub mod logs;
 pub mod matcher;
 pub mod metrics;
+pub mod nested;
+pub mod pins;
 pub mod pressure;
 pub mod random;
 pub mod rights;
 mod run_shared;
+pub mod scan;
 pub mod series;
 pub mod source;
 pub mod spans;
@@ -29,21 +33,25 @@ pub mod stats;
 pub mod tables;
 pub mod text;
 pub mod time;
+pub mod watch;
+pub mod written;
 
 pub use access::{Access, Narrowed, Within};
 pub use error::{Error, ErrorKind, Result};
+pub use hex::{hex, hex_bytes, is_hex, parse_hex, push_hex, read_hex, write_hex};
 pub use histogram::{Histogram, ResetHint, Span};
 pub use id::SeriesId;
 pub use label::LabelSet;
 pub use logs::LogsBatch;
 pub use matcher::{MatchOp, Matcher};
 pub use metrics::MetricsBatch;
+pub use pins::Pins;
 pub use pressure::MemoryPressure;
 pub use random::{Random, Vault, random_bytes};
 pub use rights::{Domain, Right, Rights, Services, Triple};
 pub use run_shared::RunShared;
 pub use series::SeriesTable;
-pub use source::{RowMask, SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
+pub use source::{SelectedSeries, SeriesSelector, SeriesSnapshot, SeriesSource, Version};
 pub use spans::SpansBatch;
 pub use stats::ReadStats;
 pub use time::{Clock, Millis, MillisRange, SystemClock};

@@ -8,10 +8,12 @@ mod batch;
 mod color;
 mod counts;
 mod filter;
+mod matching;
 mod source;
 mod stored;
 mod stream;
 mod words;
+mod written;
 
 pub use batch::{BatchStream, LogsBatch, MSG, RecordMarks, RowFields};
 pub use color::without_colors;
@@ -20,13 +22,15 @@ pub use filter::{
     FieldNames, FieldPattern, LogFilter, MatchHints, NumberRange, RowMatcher, StreamSelector, TimePredicate,
     ValueMatcher,
 };
+pub use matching::{AllRows, ChosenRows, IfPresent, TextMatch, TypedValues, match_coded, match_typed};
 pub use source::{
     FIELD_NAME, FIELD_VALUE, LogColumn, LogForm, LogOrder, LogRequest, LogSnapshot, LogSource, ROW_COUNT, StreamId,
     StreamInfo,
 };
-pub use stored::{ID_BYTES, Stored, push_hex, write_float, write_hex, write_int};
+pub use stored::{ID_BYTES, Stored, read_float, read_int, write_float, write_int};
 pub use stream::{quote_into, stream_text};
 pub use words::{Words, is_word_char, word_at, word_before, words};
+pub use written::{MatcherForm, MatcherReaders, read_matchers};
 
 /// Time of a row, in the answers of the language.
 pub const TIME: &str = "_time";

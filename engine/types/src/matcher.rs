@@ -2,17 +2,27 @@
 
 use std::fmt;
 
+use serde::{Deserialize, Serialize};
+
 use crate::Result;
 
 mod folding;
+mod golang;
+mod kept;
 mod list;
 mod pattern;
+mod watched;
+mod written;
 
+pub use golang::translate;
 use pattern::Pattern;
-pub use pattern::{Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, builder, compile, compiled_bytes};
+pub use pattern::{
+    Patterns, QUERY_REGEX_BYTES_MAX, REGEX_BYTES_MAX, affordable, builder, compile, compiled_bytes, few_groups,
+};
+pub use watched::{Places, WatchedRegex};
 
 /// How a matcher compares.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum MatchOp {
     /// `=`
     Equal,
@@ -122,8 +132,12 @@ mod tests {
         let check = |pattern: &str, yes: &[&str], no: &[&str], compiled: bool| {
             let m = Matcher::new("a", MatchOp::Regex, pattern).expect("valid");
             assert_eq!(m.is_compiled(), compiled, "{:.40}", m.value);
-            yes.iter().for_each(|text| assert!(m.matches(text), "{text}"));
-            no.iter().for_each(|text| assert!(!m.matches(text), "{text}"));
+            for text in yes {
+                assert!(m.matches(text), "{text}");
+            }
+            for text in no {
+                assert!(!m.matches(text), "{text}");
+            }
         };
         let list = |one: fn(usize) -> String| (0..10_000).map(one).collect::<Vec<_>>().join("|");
         check(&list(|i| format!("value-{i}")), &["value-0", "value-9999"], &["value-10000", "value-", ""], false);

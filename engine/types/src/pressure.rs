@@ -2,22 +2,49 @@
 //!
 //! Budgets of single parts (live data, queries, caches) are counted where memory is taken. What no budget counts (bodies
 //! on their way in, batches between operators, what a flush works with, what the allocator keeps) shows in the process
-//! only; when the sum of all is above the limit, new work waits or is refused until it is below again.
+//! only; when the sum of all is above the limit, new work waits or is refused until it is below again. Where that is not
+//! enough, since what runs takes more than it says, somebody who can end it is asked for relief.
 
+use std::fmt;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
+/// What gives memory back at once.
+type Relief = Box<dyn Fn() + Send + Sync>;
+
 /// See the module. Not short unless somebody says so.
-#[derive(Debug, Default)]
-pub struct MemoryPressure(AtomicBool);
+#[derive(Default)]
+pub struct MemoryPressure {
+    short: AtomicBool,
+    relief: OnceLock<Relief>,
+}
+
+impl fmt::Debug for MemoryPressure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("MemoryPressure").field(&self.short).finish()
+    }
+}
 
 impl MemoryPressure {
     /// Says that the memory of the process is short, or that it is not any more.
     pub fn tell(&self, short: bool) {
-        self.0.store(short, Relaxed);
+        self.short.store(short, Relaxed);
     }
 
     /// Whether memory is short now.
     pub fn is_short(&self) -> bool {
-        self.0.load(Relaxed)
+        self.short.load(Relaxed)
+    }
+
+    /// Names who gives memory back when the process has more than it may; only the first one counts.
+    pub fn relieved_by(&self, relief: impl Fn() + Send + Sync + 'static) {
+        let _ = self.relief.set(Box::new(relief));
+    }
+
+    /// Asks for memory back.
+    pub fn relieve(&self) {
+        if let Some(relief) = self.relief.get() {
+            relief();
+        }
     }
 }

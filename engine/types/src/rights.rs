@@ -35,7 +35,7 @@ impl Right {
         (Right::Admin, "admin", "all, users and keys too"),
     ];
 
-    /// Its word.
+    /// Its word in requests, roles and answers.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -126,7 +126,7 @@ impl Domain {
         (Domain::System, "system", "the server itself"),
     ];
 
-    /// Its word.
+    /// Its word in requests, roles and answers.
     pub fn name(self) -> &'static str {
         Self::ALL[self as usize].1
     }
@@ -341,6 +341,12 @@ impl Rights {
         self.0.iter().any(|mine| mine.covers(triple))
     }
 
+    /// Says whether whatever the other ones let somebody view, these do, too.
+    pub fn show_all_of(&self, other: &Self) -> bool {
+        let viewed = other.0.iter().filter(|t| t.right.contains(Right::View));
+        self.0 == other.0 || viewed.map(|t| Triple { right: Right::View, ..t.clone() }).all(|t| self.covers(&t))
+    }
+
     fn of(&self, right: Right, domain: Domain) -> impl Iterator<Item = &Services> {
         let fits = move |t: &&Triple| t.right.contains(right) && t.domain.is_none_or(|d| d == domain);
         self.0.iter().filter(fits).map(|t| &t.services)
@@ -413,6 +419,20 @@ mod tests {
         check("{view, logs, cart}", "{view, logs, cart*}", false);
         check("{view, logs, *}", "{view, *, x}", false);
         check("{view, *, x}", "{view, *, x}", true);
+    }
+
+    #[test]
+    fn rights_to_view_that_are_left() {
+        let rights = |texts: &[&str]| texts.iter().map(|t| triple(t)).collect::<Rights>();
+        let check = |now: &[&str], before: &[&str], yes: bool| {
+            assert_eq!(rights(now).show_all_of(&rights(before)), yes, "{now:?} {before:?}");
+        };
+        check(&[], &[], true);
+        check(&[], &["{view, logs, cart}"], false);
+        check(&["{view, logs, c*}"], &["{edit, logs, cart}", "{ingest, traces, *}"], true);
+        check(&["{view, logs, cart}"], &["{view, logs, cart}", "{view, logs, bank}"], false);
+        check(&["{view, logs, *}"], &["{admin, *, *}"], false);
+        check(&["{admin, *, *}"], &["{view, logs, *}", "{view, metrics, x}"], true);
     }
 
     #[test]

@@ -3,13 +3,17 @@
 //! Labels are touched once per series, in the label phase; the number phase carries row numbers only
 //! (`engines` 1.1).
 
+mod written;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
+
+use serde::{Deserialize, Serialize};
 
 use crate::label::METRIC_NAME;
 
 /// One label of all series of a table.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LabelColumn {
     /// Distinct values; entry 0 is always the empty text (label absent).
     pub values: Arc<Vec<Arc<str>>>,

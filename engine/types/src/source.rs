@@ -4,17 +4,18 @@
 
 use std::any::Any;
 use std::fmt;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use arrow::record_batch::RecordBatch;
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::metrics::MetricMetadata;
 use crate::tables::TableDef;
 use crate::{Access, LabelSet, Matcher, Millis, MillisRange, ReadStats, Result, SeriesTable};
 
 /// Matchers and the time that the answer needs.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SeriesSelector {
     /// All must match.
     pub matchers: Vec<Matcher>,
@@ -31,31 +32,21 @@ pub struct SelectedSeries {
     pub table: Arc<SeriesTable>,
     /// Whether any of the series may hold native histograms in the range.
     pub has_histograms: bool,
-    /// Rows whose samples nobody will look at, found out after the selection.
-    pub keep: Arc<RowMask>,
+    /// Which rows are wanted after all; `None`: every row.
+    pub keep: Option<Arc<Vec<bool>>>,
     /// Where their samples are: known to the store alone, which scans it (`quiver_store::samples_table`).
     pub handle: Arc<dyn Any + Send + Sync>,
 }
 
-/// Which rows of a selection are wanted after all: an operator that matches series of two sides narrows each to those
-/// that have a partner on the other, before any sample is read.
-#[derive(Debug, Default)]
-pub struct RowMask(Mutex<Option<Arc<Vec<bool>>>>);
-
-impl RowMask {
-    /// Drops the rows that `keep` does not have (one entry per row); what was dropped before stays so.
-    pub fn restrict(&self, keep: Vec<bool>) {
-        let mut mask = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let keep = match mask.take() {
+impl SelectedSeries {
+    /// Drops the rows that `keep` does not have (one entry per row); what was dropped before stays so. An operator that
+    /// matches series of two sides narrows each to those that have a partner on the other, before any sample is read.
+    /// Tables that were made of the selection stay as they are.
+    pub fn restrict(&mut self, keep: Vec<bool>) {
+        self.keep = Some(Arc::new(match &self.keep {
             None => keep,
             Some(before) => before.iter().zip(keep).map(|(a, b)| *a && b).collect(),
-        };
-        *mask = Some(Arc::new(keep));
-    }
-
-    /// Gives what was said so far; `None`: every row is wanted.
-    pub fn get(&self) -> Option<Arc<Vec<bool>>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        }));
     }
 }
 
@@ -64,7 +55,7 @@ impl fmt::Debug for SelectedSeries {
         f.debug_struct("SelectedSeries")
             .field("series", &self.table.len())
             .field("has_histograms", &self.has_histograms)
-            .finish()
+            .finish_non_exhaustive()
     }
 }
 

@@ -8,14 +8,18 @@ mod attributes;
 mod batch;
 mod builder;
 mod columns;
+mod critical;
 mod filter;
+mod items;
 mod model;
 mod nested;
+mod reports;
 mod rollup;
 mod row;
 mod source;
 mod tags;
 mod typed;
+mod written;
 
 pub use attributes::{
     Attribute, AttributeWriter, Attributes, RawAttribute, RawIter, Value, json_text, push_replaced, push_typed,
@@ -24,9 +28,12 @@ pub use attributes::{
 pub use batch::{CONTEXT_COLUMNS, SPAN_COLUMNS, SpansBatch, context_column, context_schema, span_schema};
 pub use builder::{ContextFields, Cut, SpanFields, SpansBuilder};
 pub use columns::{SpanColumn, all_columns, code_each, coded_texts, read_spans, schema_of};
+pub use critical::{Segment, critical_path};
 pub use filter::{AttributeTest, Place, SpanFilter, TextTest};
-pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, hex, kind_name, parse_hex};
+pub use items::{any_item, is_list};
+pub use model::{Event, KIND_NAMES, Link, Side, Span, SpanContext, SpanId, TraceId, kind_name};
 pub use nested::{EventRef, LinkRef, events, links, push_event, push_link};
+pub use reports::{APART_MINUTES, FirstReport, are_one_span, first_received, reports_near};
 pub use rollup::{
     Counts, Durations, EdgeKind, HIDDEN, OPEN_SHARED, PROTOCOLS, RATIO, RollupBuilder, RollupKind, RollupRequest,
     RollupRow, RollupRows, RollupSum, UNLISTED, bucket, instance_name, instance_parts, middle, remote_of, rollup_batch,
@@ -40,6 +47,9 @@ pub use tags::{
 };
 pub use typed::{AttributeKind, AttributeValues, KnownKind};
 
+/// Ids of traces and spans are written in them.
+pub use crate::hex::{hex, parse_hex};
+
 /// Mark: the span is Zipkin's other half of a shared id.
 pub const SHARED: u8 = 1;
 /// Mark: the span came with an end before its start.
@@ -48,6 +58,8 @@ pub const NEGATIVE_DURATION: u8 = 2;
 pub const NO_START: u8 = 4;
 /// Mark: the report did not say how long the span is.
 pub const NO_DURATION: u8 = 8;
+/// Mark: an earlier copy of the row, which came before other reports of the span, was left out for it.
+pub const FIRST: u8 = 16;
 
 /// Status of a span without one.
 pub const STATUS_UNSET: u8 = 0;

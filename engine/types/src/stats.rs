@@ -32,6 +32,19 @@ pub trait Gate: Debug + Send + Sync {
 const OF_WHAT_IS_SEEN: [&str; 2] = ["series", "samples"];
 
 impl ReadStats {
+    /// Gives counters of another run for the same query: they begin at 0, ask the same gate and hide the same.
+    #[must_use]
+    pub fn beside(&self) -> Self {
+        let beside = Self { left_out: self.left_out.beside(), ..Self::default() };
+        if let Some(gate) = self.gate.get() {
+            beside.set_gate(Arc::clone(gate));
+        }
+        if self.is_hidden() {
+            beside.hide();
+        }
+        beside
+    }
+
     /// Says that rows are hidden from whoever asks: from now on he is not told how much was read to find his.
     pub fn hide(&self) {
         self.hidden.store(true, Relaxed);
@@ -164,6 +177,39 @@ pub fn get(counter: &AtomicU64) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    /// Has memory for nothing.
+    #[derive(Debug)]
+    struct Closed;
+
+    impl Gate for Closed {
+        fn take(&self, _: usize) -> Result<()> {
+            Err(crate::Error::new(crate::ErrorKind::LimitExceeded, "nothing is left"))
+        }
+
+        fn give_back(&self, _: usize) {}
+
+        fn check(&self) -> Result<()> {
+            Ok(())
+        }
+    }
+
+    #[test]
+    fn a_run_beside_counts_for_itself_and_asks_the_same_gate() {
+        let stats = ReadStats::default();
+        stats.set_gate(Arc::new(Closed));
+        stats.hide();
+        stats.left_out.allow();
+        add(&stats.samples, 3);
+        let damaged = || crate::Error::new(crate::ErrorKind::Damaged, "file `a` is damaged");
+        stats.left_out.note(damaged()).unwrap();
+        let beside = stats.beside();
+        assert_eq!((get(&beside.samples), beside.is_hidden(), beside.left_out.is_empty()), (0, true, true));
+        assert!(beside.take(1).is_err() && beside.left_out.note(damaged()).unwrap());
+        add(&beside.samples, 5);
+        assert_eq!(get(&stats.samples), 3);
+        assert!(ReadStats::default().beside().left_out.note(damaged()).is_err(), "it may as little");
+    }
 
     #[test]
     fn what_was_read_of_others_is_not_told() {

@@ -9,6 +9,7 @@ pub mod logs;
 pub mod metric_metadata;
 pub mod metrics;
 pub mod spans;
+pub mod usage;
 
 /// A physical table.
 #[derive(Debug, Clone, Copy)]
@@ -50,6 +51,10 @@ pub const TABLES: &[TableDef] = &[
     history::ALERT_ACTIONS,
     history::RULE_EVALUATIONS,
     history::NOTIFICATIONS,
+    usage::QUERY_LOG,
+    usage::STORAGE_STATS,
+    usage::RESOURCE_HEALTH,
+    usage::INGEST_USAGE,
 ];
 
 /// Finds a table by name.

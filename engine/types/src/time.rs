@@ -4,6 +4,8 @@ use std::fmt;
 use std::sync::OnceLock;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
+use serde::{Deserialize, Serialize};
+
 /// Unix time in milliseconds, the resolution of metric samples.
 pub type Millis = i64;
 
@@ -11,7 +13,7 @@ pub type Millis = i64;
 pub const DAY_MS: Millis = 86_400_000;
 
 /// A range of time, both ends included (metric samples have whole milliseconds, so nothing lies between).
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct MillisRange {
     /// First millisecond.
     pub min: Millis,

@@ -41,7 +41,7 @@ pub struct Message {
     pub group_labels: LabelSet,
     /// Labels of the route.
     pub route_labels: BTreeMap<String, String>,
-    /// Why.
+    /// Why the group is told now.
     pub reason: String,
     /// The alerts, in order.
     pub alerts: Vec<Alert>,
@@ -130,7 +130,7 @@ pub(crate) const REASONS: [&str; 7] =
 /// First wait between attempts.
 const WAIT_FIRST: Duration = Duration::from_millis(500);
 /// Longest wait between attempts.
-const WAIT_MAX: Duration = Duration::from_secs(60);
+const WAIT_MAX: Duration = Duration::from_mins(1);
 
 impl Sender {
     /// Makes one.

@@ -233,12 +233,12 @@ mod tests {
         ] {
             check(&base, address, false);
         }
-        ["8.8.8.8", "10.0.0.1", "192.168.1.1", "2606:4700::1", "fd12::1", "::ffff:8.8.8.8"]
-            .into_iter()
-            .for_each(|a| check(&base, a, true));
-        ["10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd12::1", "::ffff:10.0.0.1"]
-            .into_iter()
-            .for_each(|a| check(&closed, a, false));
+        for a in ["8.8.8.8", "10.0.0.1", "192.168.1.1", "2606:4700::1", "fd12::1", "::ffff:8.8.8.8"] {
+            check(&base, a, true);
+        }
+        for a in ["10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd12::1", "::ffff:10.0.0.1"] {
+            check(&closed, a, false);
+        }
         check(&local, "127.0.0.1", true);
         check(&local, "::ffff:127.0.0.1", true);
         check(&local, "::1", false);
@@ -254,9 +254,9 @@ mod tests {
 
     #[test]
     fn networks() {
-        ["10.0.0.0/33", "x", "", "10.0.0.0/", "::/129", "10.0.0/8"]
-            .into_iter()
-            .for_each(|t| assert!(Network::parse(t).is_err(), "{t}"));
+        for t in ["10.0.0.0/33", "x", "", "10.0.0.0/", "::/129", "10.0.0/8"] {
+            assert!(Network::parse(t).is_err(), "{t}");
+        }
         assert!(Network::parse("0.0.0.0/0").is_ok_and(|n| n.contains("1.2.3.4".parse().expect("an address"))));
         assert!(Network::parse("::/0").is_ok_and(|n| !n.contains("1.2.3.4".parse().expect("an address"))));
     }

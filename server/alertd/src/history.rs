@@ -31,7 +31,7 @@ pub struct RuleRef {
 /// An alert changed its state.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Event {
-    /// When.
+    /// When that was.
     pub at: Millis,
     /// Labels as receivers are told them.
     pub labels: LabelSet,
@@ -70,7 +70,7 @@ pub fn episode(labels: &LabelSet, starts_at: Millis) -> String {
 /// Somebody did something to an alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
-    /// When.
+    /// When that was.
     pub at: Millis,
     /// The alert; none: no alert was there.
     pub labels: LabelSet,
@@ -82,7 +82,7 @@ pub struct Action {
     pub actor: String,
     /// By what: the silence.
     pub subject: String,
-    /// Why.
+    /// Why, in words of who did it.
     pub comment: String,
     /// Services that the action is about, where no alert was there.
     pub services: Vec<String>,
@@ -95,7 +95,7 @@ pub struct Evaluation {
     pub scheduled_at: Millis,
     /// When its group began.
     pub started_at: Millis,
-    /// Which.
+    /// The rule.
     pub rule: RuleRef,
     /// Its labels, which name its service.
     pub labels: Vec<(String, String)>,

@@ -191,16 +191,13 @@ async fn write(pool: &SqlitePool, batches: &[Batch]) -> sqlx::Result<()> {
     let mut tx = pool.begin_with("BEGIN IMMEDIATE").await?;
     for change in batches.iter().flat_map(|b| &b.changes) {
         let kind = change.kind.as_str();
-        match &change.value {
-            Some(value) => {
-                let sql = "INSERT INTO kept (kind, key, value) VALUES (?, ?, ?) \
-                    ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value";
-                sqlx::query(sql).bind(kind).bind(&change.key).bind(value).execute(&mut *tx).await?;
-            }
-            None => {
-                let sql = "DELETE FROM kept WHERE kind = ? AND key = ?";
-                sqlx::query(sql).bind(kind).bind(&change.key).execute(&mut *tx).await?;
-            }
+        if let Some(value) = &change.value {
+            let sql = "INSERT INTO kept (kind, key, value) VALUES (?, ?, ?) \
+                ON CONFLICT (kind, key) DO UPDATE SET value = excluded.value";
+            sqlx::query(sql).bind(kind).bind(&change.key).bind(value).execute(&mut *tx).await?;
+        } else {
+            let sql = "DELETE FROM kept WHERE kind = ? AND key = ?";
+            sqlx::query(sql).bind(kind).bind(&change.key).execute(&mut *tx).await?;
         }
     }
     tx.commit().await

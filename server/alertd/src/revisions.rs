@@ -35,7 +35,7 @@ pub struct Revisions {
 }
 
 fn hash_of(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    quiver_types::hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 fn read(key: &[u8], value: &Value) -> Option<Revision> {

@@ -45,6 +45,8 @@ pub struct RouterSettings {
     pub files_dir: Option<PathBuf>,
     /// Most alerts that are known at once; more are refused.
     pub alerts_max: usize,
+    /// Most memory of alerts that others post, about; of those of rules, who are ours, there may be twice as much.
+    pub alert_bytes_max: usize,
     /// Labels that name the service of an alert; the first non-empty one counts.
     pub service_labels: Vec<String>,
 }
@@ -99,7 +101,7 @@ const MS: i64 = 1_000_000;
 /// Longest test of a receiver.
 const TEST_TIMEOUT: Duration = Duration::from_secs(10);
 /// How often what is old is forgotten.
-const FORGET_EVERY: Duration = Duration::from_secs(60);
+const FORGET_EVERY: Duration = Duration::from_mins(1);
 /// How often timers are kept.
 const KEEP_EVERY: Duration = Duration::from_secs(1);
 /// A clock that differs by more from the time that passed has leapt, in milliseconds.
@@ -140,7 +142,9 @@ impl Router {
         }
         let mut silences = Silences::default();
         for (_, value) in kept.load(Kind::Silence).await? {
-            records::read_silence(&value).into_iter().for_each(|silence| silences.load(silence));
+            if let Some(silence) = records::read_silence(&value) {
+                silences.load(silence);
+            }
         }
         let mut log = NotificationLog::default();
         for (key, value) in kept.load(Kind::Told).await? {
@@ -248,13 +252,19 @@ impl Router {
             return Ok(());
         }
         let now = self.now();
-        let mut refused = 0;
+        let bytes_max = if posted { self.settings.alert_bytes_max } else { self.settings.alert_bytes_max * 2 };
+        let (mut refused, mut too_large) = (0, 0);
         let writing = {
             let mut state = self.state.lock();
             let mut changes = Vec::with_capacity(alerts.len());
             for alert in alerts {
-                let is_known = state.dispatcher.alert(&alert.labels).is_some();
-                if !is_known && state.dispatcher.alert_count() >= self.settings.alerts_max {
+                let known = state.dispatcher.alert(&alert.labels).map(Alert::bytes);
+                let more = alert.bytes().saturating_sub(known.unwrap_or(0));
+                if more > 0 && state.dispatcher.alert_bytes() + more > bytes_max {
+                    too_large += 1;
+                    continue;
+                }
+                if known.is_none() && state.dispatcher.alert_count() >= self.settings.alerts_max {
                     refused += 1;
                     continue;
                 }
@@ -275,6 +285,10 @@ impl Router {
         if refused > 0 {
             let max = self.settings.alerts_max;
             let text = format!("{refused} alerts are refused: {max} are known already (`alerting.alerts_max`)");
+            return Err(Error::new(ErrorKind::Unavailable, text));
+        }
+        if too_large > 0 {
+            let text = format!("{too_large} alerts are refused: others take all the memory that alerts may have");
             return Err(Error::new(ErrorKind::Unavailable, text));
         }
         Ok(())

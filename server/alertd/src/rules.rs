@@ -4,6 +4,7 @@
 //! queries end with its interval, so that a group that hangs is late alone. What a restart needs of alerts is kept when it
 //! changes, and the time of the service each few seconds.
 
+mod cycle;
 mod records;
 mod remember;
 mod runner;
@@ -35,7 +36,7 @@ pub struct RuleSettings {
     pub resend_delay_ms: Millis,
     /// How long alerts of a rule that fails are kept alive.
     pub error_hold_ms: Millis,
-    /// Groups that are evaluated at once.
+    /// Groups that are evaluated at once; rules of one group that run beside each other count as groups.
     pub concurrent_max: usize,
     /// What templates are told.
     pub setting: Setting,
@@ -54,6 +55,8 @@ pub struct Asker {
     pub timeout: Duration,
     /// What queries of each rule may see; a rule without any sees nothing.
     pub rights: Vec<Rights>,
+    /// By whom each rule has them, as a subject; none or empty: nobody who could lose them.
+    pub editors: Vec<String>,
     /// Labels that all series must have which its queries read.
     pub extra_labels: Vec<(String, String)>,
 }
@@ -61,7 +64,7 @@ pub struct Asker {
 /// Makes engines: queries with the rights and bounds of a group, and writing.
 pub trait Engines: Send + Sync + std::fmt::Debug {
     /// Makes the engine of one evaluation.
-    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send>;
+    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync>;
 }
 
 /// A group and where it comes from.
@@ -74,6 +77,8 @@ pub struct Source {
     /// Whose rights the queries of each rule have: those of the last editors of stored rules; rules of files are the
     /// operator's.
     pub rights: Vec<Rights>,
+    /// Who those editors are, as subjects; none for files.
+    pub editors: Vec<String>,
     /// Ids of stored rules; none for those of files.
     pub ids: Vec<String>,
 }
@@ -82,7 +87,7 @@ impl Source {
     /// A group of a file: its rules see everything.
     pub fn of_file(file: impl Into<String>, group: RuleGroup) -> Self {
         let rights = vec![Rights::full(); group.rules.len()];
-        Self { file: file.into(), group, rights, ids: Vec::new() }
+        Self { file: file.into(), group, rights, editors: Vec::new(), ids: Vec::new() }
     }
 }
 
@@ -214,6 +219,10 @@ impl Rules {
     fn slot(&self, source: Source) -> Slot {
         let mut group = Group::new(source.group.clone(), self.settings.interval_ms);
         self.memory.restore(&source.file, &mut group, self.clock.now_ms());
+        // Groups that come later begin anew: what others write under the same names is theirs.
+        if self.memory.is_new() && self.stop.lock().is_none() {
+            group.adopt();
+        }
         let view = Arc::new(ArcSwap::from_pointee(GroupView {
             file: source.file.clone(),
             group,
@@ -241,6 +250,7 @@ impl Rules {
             memory: Arc::clone(&self.memory),
             view: Arc::clone(&slot.view),
             rights: slot.source.rights.clone(),
+            editors: slot.source.editors.clone(),
             ids: slot.source.ids.clone(),
         };
         tokio::spawn(runner.run(inbox, stop));
@@ -296,7 +306,7 @@ impl Rules {
     }
 
     /// Makes an engine for a group that does not run.
-    pub fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+    pub fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
         self.engines.engine(asker)
     }
 

@@ -4,6 +4,7 @@
 
 pub(crate) mod fields;
 mod http;
+mod patterns;
 mod show;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -17,6 +18,7 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
 pub(crate) use http::{HTTP, TLS};
+pub use patterns::is_pattern;
 pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};
 
 /// A receiver: who is told, and by what.
@@ -92,12 +94,11 @@ impl Config {
             (own, _) => receivers::global(own, "/global", &mut problems),
         };
         let route_node = fields.some("route");
-        let route = match route_node {
-            Some(node) => RouteConfig::read(node, "/route", &mut warnings, &mut problems),
-            None => {
-                fields.problem("route", Code::Required, "no routes provided", &mut problems);
-                RouteConfig::default()
-            }
+        let route = if let Some(node) = route_node {
+            RouteConfig::read(node, "/route", &mut warnings, &mut problems)
+        } else {
+            fields.problem("route", Code::Required, "no routes provided", &mut problems);
+            RouteConfig::default()
         };
         let inhibit = fields.list("inhibit_rules", &mut problems).unwrap_or_default();
         let inhibit_rules = inhibit
@@ -113,6 +114,9 @@ impl Config {
             .collect();
         check_unique(&receivers, nodes, &mut problems);
         let templates = fields.texts("templates", &mut problems).unwrap_or_default();
+        if let Some(Kind::List(items)) = node.get("templates").map(|templates| &templates.kind) {
+            patterns::check(items, &mut problems);
+        }
         let mut time_intervals = BTreeMap::new();
         for (field, word) in [("mute_time_intervals", "mute time interval"), ("time_intervals", "time interval")] {
             let items = fields.list(field, &mut problems).unwrap_or_default();
@@ -174,7 +178,7 @@ fn check_unique(receivers: &[Receiver], nodes: &[Node], problems: &mut Problems)
     for (i, receiver) in receivers.iter().enumerate() {
         if !receiver.name.is_empty() && receivers[..i].iter().any(|r| r.name == receiver.name) {
             let message = format!("notification config name \"{}\" is not unique", receiver.name);
-            let node = nodes.get(i).map_or(Default::default(), |n| n.place);
+            let node = nodes.get(i).map(|n| n.place).unwrap_or_default();
             problems.push(Problem { place: node, path: pointer("/receivers", i), code: Code::Duplicate, message });
         }
     }
@@ -280,6 +284,10 @@ mod tests {
     fn refused() {
         let check = |text: &str, expected: &str| assert!(error(text).contains(expected), "{text}: {}", error(text));
         check("", "no routes provided");
+        check(
+            "route: {receiver: a}\nreceivers: [{name: a}]\ntemplates: ['*.tmpl', '[']",
+            "syntax error in pattern `[`",
+        );
         check("route: {receiver: a}", "undefined receiver \"a\"");
         check("route: {receiver: a, continue: true}\nreceivers: [{name: a}]", "cannot have continue in root route");
         check(

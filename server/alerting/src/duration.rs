@@ -1,6 +1,7 @@
 //! Durations in the two ways in which rule files and policies write them: Prometheus' (`1d12h`) and Go's (`1.5h`).
 
 use crate::text::quote;
+use std::fmt::Write as _;
 
 /// Longest duration in milliseconds: what 64 bits of nanoseconds hold.
 pub const MILLIS_MAX: i64 = i64::MAX / 1_000_000;
@@ -69,7 +70,7 @@ pub fn format(ms: i64) -> String {
     for (unit, length) in UNITS {
         let length = length.unsigned_abs();
         if rest >= length && (!matches!(unit, "y" | "w") || rest.is_multiple_of(length)) {
-            out += &format!("{}{unit}", rest / length);
+            let _ = write!(out, "{}{unit}", rest / length);
             rest %= length;
         }
     }
@@ -177,9 +178,9 @@ mod tests {
         check("", None);
         check("99999999999999999999999s", None);
         assert_eq!(parse_signed("-30m"), Ok(-1_800_000));
-        ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"]
-            .into_iter()
-            .for_each(|t| assert_eq!(format(parse(t).expect(t)), t));
+        for t in ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"] {
+            assert_eq!(format(parse(t).expect(t)), t);
+        }
     }
 
     #[test]
@@ -194,7 +195,9 @@ mod tests {
         check("1500us", 1_500_000, "1.5ms");
         check("0", 0, "0s");
         check("300ns", 300, "300ns");
-        ["", "5", "1x", ".s", "1h1"].into_iter().for_each(|t| assert!(parse_go(t).is_err(), "{t}"));
+        for t in ["", "5", "1x", ".s", "1h1"] {
+            assert!(parse_go(t).is_err(), "{t}");
+        }
         assert!(parse_go("3000000h").is_err());
     }
 

@@ -278,8 +278,12 @@ mod tests {
         let intervals = read(text).expect(text);
         let at = |t: &str| i64::try_from(parse_time("02 Jan 06 15:04 -0700", t).expect(t).nanos()).expect(t);
         let holds = |t: &str| intervals.iter().any(|i| i.contains(at(t)));
-        times.iter().for_each(|t| assert!(holds(t), "{text} {t}"));
-        others.iter().for_each(|t| assert!(!holds(t), "{text} {t}"));
+        for t in times {
+            assert!(holds(t), "{text} {t}");
+        }
+        for t in others {
+            assert!(!holds(t), "{text} {t}");
+        }
     }
 
     #[test]

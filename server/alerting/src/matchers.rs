@@ -49,7 +49,33 @@ pub struct Read {
 /// # Errors
 /// Neither syntax accepts the text; the error is that of the older parser, as Alertmanager's is.
 pub fn read(text: &str) -> Result<Read, MatcherError> {
-    match (parse_utf8(text), parse_classic(text)) {
+    settled(text, parse_utf8(text), parse_classic(text))
+}
+
+/// Reads one matcher without braces, as parameters of Alertmanager's API hold it: the older syntax takes what stands
+/// behind a comma for a part of the value.
+///
+/// # Errors
+/// As [`read`]; also where braces begin or end the text, or the younger syntax finds another number of matchers and the
+/// older one none.
+pub fn read_one(text: &str) -> Result<Read, MatcherError> {
+    if text.starts_with('{') || text.ends_with('}') {
+        return Err(MatcherError::new(0, format!("unexpected open or close brace: {text}")));
+    }
+    let young = parse_utf8(text).and_then(|found| match found.len() {
+        1 => Ok(found),
+        count => Err(MatcherError::new(0, format!("expected 1 matcher, found {count}"))),
+    });
+    settled(text, young, classic::one(text).map(|matcher| vec![matcher]))
+}
+
+/// Decides what a text means by what the two syntaxes make of it.
+fn settled(
+    text: &str,
+    young: Result<Vec<Matcher>, MatcherError>,
+    old: Result<Vec<Matcher>, MatcherError>,
+) -> Result<Read, MatcherError> {
+    match (young, old) {
         (Ok(young), Ok(old)) if young == old => Ok(Read { matchers: young, warning: None }),
         (Ok(_), Ok(old)) => {
             let warning = format!("matchers `{text}` are read differently by the two syntaxes; the classic one counts");
@@ -157,6 +183,17 @@ mod tests {
         assert!(read("a=\"x\\ty\"").expect("valid").warning.is_some());
         assert!(read("a=\"x\"").expect("valid").warning.is_none());
         assert_eq!(shown("job=\"value"), Err("matcher value contains unescaped double quote: \"value".to_owned()));
+    }
+
+    #[test]
+    fn one_at_a_time() {
+        let shown = |text: &str| read_one(text).map(|r| r.matchers.iter().map(show).collect::<String>());
+        assert_eq!(shown(" a = 1 ").as_deref(), Ok("a=\"1\""));
+        assert_eq!(shown("a=1,b=2").as_deref(), Ok("a=\"1,b=2\""));
+        assert_eq!(shown("\"a b\"=1").as_deref(), Ok("\"a b\"=\"1\""));
+        for bad in ["", "a", "{a=1}", "a=}", "{a=1", "a=\"1\",b=\"2\"", "a=~\"(\""] {
+            assert!(read_one(bad).is_err(), "{bad}");
+        }
     }
 
     #[test]

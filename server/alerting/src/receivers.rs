@@ -221,6 +221,18 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_external_id_is_that_of_a_role() {
+        let told = |text: &str| {
+            let node = crate::yaml::read(text).expect(text).remove(0);
+            let mut problems = Problems::default();
+            sns::KIND.schema.read(&node, "", &mut problems);
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert!(told("{topic_arn: x, sigv4: {external_id: y}}").contains("only be used with role_arn"));
+        assert_eq!(told("{topic_arn: x, sigv4: {external_id: y, role_arn: z}}"), "");
+    }
+
+    #[test]
     fn names_are_their_own_and_defaults_exist() {
         let names: std::collections::BTreeSet<&str> = KINDS.iter().map(|k| k.name).collect();
         assert_eq!(names.len(), KINDS.len());

@@ -10,16 +10,17 @@ mod group;
 mod model;
 mod read;
 mod restore;
+mod variables;
 
 use std::time::Duration;
 
-use quiver_types::{Histogram, LabelSet, Millis};
+use quiver_types::{Histogram, LabelSet, Matcher, Millis};
 
 pub use alert::{ActiveAlert, AlertState};
 pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
-pub(crate) use evaluate::show_labels;
+pub(crate) use evaluate::show_pairs;
 pub use evaluate::{ERROR_TEMPLATE, Setting};
-pub use group::{Group, Health, RuleStatus, Sending};
+pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 pub use read::{OWN_FIELDS, read, read_own};
 pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
@@ -53,6 +54,18 @@ pub struct Written {
     pub value: ElementValue,
 }
 
+/// What an expression reads of the series that rules may write.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Reads {
+    /// Those that all matchers of one of these selectors accept.
+    Series(Vec<Vec<Matcher>>),
+    /// It is not known.
+    Anything,
+}
+
+/// The newest sample of a series: its labels, the time, the value.
+pub type NewestSample = (LabelSet, Millis, f64);
+
 /// What rules ask and write. Called on threads that may wait.
 pub trait Engine {
     /// Evaluates an expression at a time, for the rule of this number in its group.
@@ -66,6 +79,34 @@ pub trait Engine {
     /// # Errors
     /// The text of the error.
     fn write(&self, samples: &[Written]) -> Result<(), String>;
+
+    /// Gives the newest samples, between two times, of the series that all matchers accept and that have not ended, for
+    /// the rule of this number in its group. Without a store there are none.
+    ///
+    /// # Errors
+    /// The text of the error.
+    fn newest(
+        &self,
+        rule: usize,
+        matchers: &[Matcher],
+        between: (Millis, Millis),
+    ) -> Result<Vec<NewestSample>, String> {
+        let _ = (rule, matchers, between);
+        Ok(Vec::new())
+    }
+
+    /// Whether the rule of this number in its group may make an alert or a series with these labels: whose it is they say,
+    /// and not what the rule says of itself. A rule that may not fails, and nothing is written.
+    fn may_write(&self, rule: usize, labels: &LabelSet) -> bool {
+        let _ = (rule, labels);
+        true
+    }
+
+    /// Says what an expression reads: rules that read nothing of each other may be evaluated at once.
+    fn reads(&self, language: Language, expr: &str) -> Reads {
+        let _ = (language, expr);
+        Reads::Anything
+    }
 
     /// Time since some moment, by which it is told how long evaluations take; without a clock: none.
     fn elapsed(&self) -> Duration {

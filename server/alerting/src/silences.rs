@@ -2,12 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use quiver_types::matcher::{compiled_bytes, translate};
 use quiver_types::{LabelSet, MatchOp};
 
 use crate::matchers::Matchers;
 
 /// How long an expired silence is kept.
 pub const RETENTION_NS: i64 = 120 * 3600 * 1_000_000_000;
+/// Most bytes of names and values of the matchers of one: silences are held for days.
+const MATCHERS_BYTES_MAX: usize = 16 << 10;
 
 /// A silence. Times are nanoseconds since 1970.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -24,7 +27,7 @@ pub struct Silence {
     pub updated_at: i64,
     /// Who wants it.
     pub created_by: String,
-    /// Why.
+    /// Why, in words of who made it.
     pub comment: String,
     /// What else there is to say.
     pub description: String,
@@ -90,6 +93,9 @@ impl Silence {
         if self.matchers.iter().any(|m| m.name.is_empty()) {
             return Err("invalid silence: invalid label matcher 0: invalid label name \"\"".to_owned());
         }
+        if self.matchers.iter().map(|m| m.name.len() + m.value.len()).sum::<usize>() > MATCHERS_BYTES_MAX {
+            return Err(format!("invalid silence: its matchers have more than {MATCHERS_BYTES_MAX} bytes"));
+        }
         if self.names_nothing() {
             return Err("invalid silence: at least one matcher must not match the empty string".to_owned());
         }
@@ -100,6 +106,20 @@ impl Silence {
             return Err("invalid silence: end time can't be in the past".to_owned());
         }
         Ok(())
+    }
+
+    /// What it takes in memory, more or less. Its patterns are compiled once more to be measured.
+    pub fn bytes(&self) -> usize {
+        let texts = [&self.id, &self.created_by, &self.comment, &self.description, &self.updated_by];
+        let texts = texts.iter().map(|text| text.len()).sum::<usize>();
+        let labels: usize = self.labels.iter().map(|(name, value)| ENTRY_BYTES + name.len() + value.len()).sum();
+        let matchers = self.matchers.iter().map(|m| {
+            let read = translate(&m.value).ok().filter(|_| m.is_compiled());
+            let pattern = read.map_or(0, |text| PATTERN_TIMES * compiled_bytes(&text));
+            // A list of texts is kept as such, too.
+            ENTRY_BYTES + m.name.len() + 2 * m.value.len() + pattern
+        });
+        size_of::<Self>() + texts + labels + matchers.sum::<usize>()
     }
 
     /// Says whether a silence can become another in place, or must end so that a new one begins.
@@ -114,9 +134,19 @@ impl Silence {
     }
 }
 
+/// What a name and its value take beside their texts.
+const ENTRY_BYTES: usize = 96;
+/// A pattern is kept for both directions, with what makes it quick.
+const PATTERN_TIMES: usize = 3;
+
 /// All silences.
 #[derive(Debug, Clone, Default)]
-pub struct Silences(BTreeMap<String, Silence>);
+pub struct Silences {
+    all: BTreeMap<String, Silence>,
+    /// What each of them takes, and all together.
+    bytes_of: BTreeMap<String, usize>,
+    bytes: usize,
+}
 
 /// What came of setting a silence.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -136,7 +166,7 @@ impl Silences {
         // A start in the past counts from now on.
         let former = match silence.id.as_str() {
             "" => None,
-            id => Some(self.0.get(id).cloned().ok_or(SetError::NotFound)?),
+            id => Some(self.all.get(id).cloned().ok_or(SetError::NotFound)?),
         };
         (silence.updated_at, silence.created_at, silence.version) = (now, now, 1);
         if let Some(former) = former {
@@ -144,7 +174,7 @@ impl Silences {
                 silence.check(now).map_err(SetError::Invalid)?;
                 (silence.created_at, silence.version) = (former.created_at, former.version + 1);
                 let id = silence.id.clone();
-                self.0.insert(id.clone(), silence);
+                self.load(silence);
                 return Ok(id);
             }
             silence.starts_at = silence.starts_at.max(now);
@@ -155,13 +185,13 @@ impl Silences {
             silence.check(now).map_err(SetError::Invalid)?;
         }
         silence.id.clone_from(&new_id);
-        self.0.insert(new_id.clone(), silence);
+        self.load(silence);
         Ok(new_id)
     }
 
     /// Ends a silence; says whether there is one.
     pub fn expire(&mut self, id: &str, now: i64) -> bool {
-        let Some(silence) = self.0.get_mut(id) else { return false };
+        let Some(silence) = self.all.get_mut(id) else { return false };
         match silence.state(now) {
             SilenceState::Expired => return true,
             SilenceState::Active => silence.ends_at = now,
@@ -174,28 +204,45 @@ impl Silences {
 
     /// Takes one away, as if it had never been.
     pub fn remove(&mut self, id: &str) {
-        self.0.remove(id);
+        self.all.remove(id);
+        self.bytes -= self.bytes_of.remove(id).unwrap_or(0);
     }
 
     /// Puts back what was kept.
     pub fn load(&mut self, silence: Silence) {
-        self.0.insert(silence.id.clone(), silence);
+        let bytes = match self.all.get(&silence.id) {
+            // Most changes leave the matchers alone, which are what takes long to measure.
+            Some(before) if before.matchers == silence.matchers => {
+                let others = |s: &Silence| Silence { matchers: Matchers::default(), ..s.clone() }.bytes();
+                let before_bytes = self.bytes_of.get(&silence.id).copied().unwrap_or(0);
+                (before_bytes + others(&silence)).saturating_sub(others(before))
+            }
+            _ => silence.bytes(),
+        };
+        self.bytes += bytes;
+        self.bytes -= self.bytes_of.insert(silence.id.clone(), bytes).unwrap_or(0);
+        self.all.insert(silence.id.clone(), silence);
+    }
+
+    /// Gives what all of them take, more or less.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// Finds a silence.
     pub fn get(&self, id: &str) -> Option<&Silence> {
-        self.0.get(id)
+        self.all.get(id)
     }
 
     /// Gives the ids of the silences that cover labels now.
     pub fn silenced_by(&self, labels: &LabelSet, now: i64) -> Vec<&str> {
-        let active = self.0.values().filter(|s| s.state(now) == SilenceState::Active);
+        let active = self.all.values().filter(|s| s.state(now) == SilenceState::Active);
         active.filter(|s| s.matchers.matches(labels)).map(|s| s.id.as_str()).collect()
     }
 
     /// Gives all in the order of lists: active ones by their end, then pending ones by their start, then expired ones.
     pub fn listed(&self, now: i64) -> Vec<&Silence> {
-        let mut out: Vec<&Silence> = self.0.values().collect();
+        let mut out: Vec<&Silence> = self.all.values().collect();
         out.sort_by_key(|s| {
             let state = s.state(now);
             let time = match state {
@@ -211,8 +258,10 @@ impl Silences {
     /// Forgets those that are over for long; gives their ids.
     pub fn forget(&mut self, now: i64) -> Vec<String> {
         let old = |s: &Silence| s.ends_at.saturating_add(RETENTION_NS) < now;
-        let ids: Vec<String> = self.0.values().filter(|s| old(s)).map(|s| s.id.clone()).collect();
-        self.0.retain(|_, s| !old(s));
+        let ids: Vec<String> = self.all.values().filter(|s| old(s)).map(|s| s.id.clone()).collect();
+        for id in &ids {
+            self.remove(id);
+        }
         ids
     }
 }
@@ -255,6 +304,25 @@ mod tests {
     }
 
     #[test]
+    fn what_they_take_is_counted() {
+        let mut all = Silences::default();
+        let pattern = format!("a=~\"(x|y){{900}}\",b=\"{}\"", "z".repeat(1000));
+        all.load(silence("x", &pattern, 0, 100));
+        let one = all.bytes();
+        assert!((100_000..2 << 20).contains(&one), "{one} bytes");
+        all.load(silence("x", &pattern, 0, 200));
+        assert_eq!(all.bytes(), one, "the same again");
+        all.load(Silence { comment: "c".repeat(500), ..silence("x", &pattern, 0, 200) });
+        assert_eq!(all.bytes(), one + 500);
+        all.load(silence("y", "a=1", 0, 100));
+        assert!(all.bytes() < one + 500 + 2000);
+        all.remove("x");
+        assert!(all.bytes() < 2000);
+        all.forget(RETENTION_NS + 101);
+        assert_eq!(all.bytes(), 0);
+    }
+
+    #[test]
     fn refused() {
         let check =
             |s: Silence, expected: &str| assert!(s.check(10).is_err_and(|e| e.contains(expected)), "{expected}");
@@ -264,5 +332,6 @@ mod tests {
         check(silence("", "a=\"\",b=~\"x?\"", 0, 100), "must not match the empty string");
         check(silence("", "a=1", 100, 100), "must not be before start");
         check(silence("", "a=1", 0, 5), "in the past");
+        check(silence("", &format!("a=\"{}\"", "x".repeat(17 << 10)), 0, 100), "more than 16384 bytes");
     }
 }

@@ -8,6 +8,7 @@
 mod alertmanager;
 mod ast;
 mod builtins;
+mod complex;
 mod escape;
 mod exec;
 mod html;
@@ -128,7 +129,7 @@ impl fmt::Debug for Host<'_> {
 /// What a parameter of a function takes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Param {
-    /// Anything.
+    /// A value of any type.
     Any,
     /// A text.
     Text,

@@ -2,6 +2,8 @@
 
 mod number;
 
+use std::fmt::Write as _;
+
 pub use number::{binary, float_text, general, hexadecimal, with_precision};
 
 /// Quotes a text as Go's `strconv.Quote` does.
@@ -38,14 +40,20 @@ fn push_escaped(out: &mut String, c: char, quote: char) {
         '\t' => out.push_str("\\t"),
         '\u{b}' => out.push_str("\\v"),
         c if is_printable(c) => out.push(c),
-        c if (c as u32) < 0x80 => *out += &format!("\\x{:02x}", c as u32),
-        c if (c as u32) < 0x1_0000 => *out += &format!("\\u{:04x}", c as u32),
-        c => *out += &format!("\\U{:08x}", c as u32),
+        c if (c as u32) < 0x80 => {
+            let _ = write!(out, "\\x{:02x}", c as u32);
+        }
+        c if (c as u32) < 0x1_0000 => {
+            let _ = write!(out, "\\u{:04x}", c as u32);
+        }
+        c => {
+            let _ = write!(out, "\\U{:08x}", c as u32);
+        }
     }
 }
 
 /// Says whether Go prints a character as itself; of spaces only the plain one.
-fn is_printable(c: char) -> bool {
+pub(crate) fn is_printable(c: char) -> bool {
     if c == ' ' {
         return true;
     }
@@ -128,9 +136,9 @@ mod tests {
         assert_eq!(quote_char('\''), r"'\''");
         assert_eq!(unquote(r#""\xf0\x9f\x99\x82\U0001f642\101""#).as_deref(), Some("🙂🙂A"));
         assert_eq!(unquote("`a\\b`").as_deref(), Some("a\\b"));
-        [r#""\w""#, r#""\xf0\x9f""#, "\"", "a", "\"a", r#""\'""#, "\"a\nb\"", ""]
-            .into_iter()
-            .for_each(|t| assert_eq!(unquote(t), None, "{t}"));
+        for t in [r#""\w""#, r#""\xf0\x9f""#, "\"", "a", "\"a", r#""\'""#, "\"a\nb\"", ""] {
+            assert_eq!(unquote(t), None, "{t}");
+        }
     }
 
     proptest::proptest! {

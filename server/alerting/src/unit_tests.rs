@@ -4,10 +4,11 @@ mod compare;
 mod read;
 mod run;
 pub mod series;
+mod valid;
 
 use std::collections::BTreeMap;
 
-use quiver_types::{LabelSet, Millis};
+use quiver_types::Millis;
 
 pub use compare::histogram_text;
 pub use read::read;
@@ -58,8 +59,8 @@ pub struct AlertTest {
     pub eval_time_ms: Millis,
     /// Name of the alert.
     pub alertname: String,
-    /// Labels, `alertname` included, and annotations of those that fire.
-    pub expected: Vec<(LabelSet, BTreeMap<String, String>)>,
+    /// Labels, `alertname` included, and annotations of those that fire. A label without a value is no label of any alert.
+    pub expected: Vec<(BTreeMap<String, String>, BTreeMap<String, String>)>,
 }
 
 /// An expected result at a time.

@@ -5,6 +5,7 @@
 //! field that nobody asked for.
 
 mod fields;
+mod indents;
 mod read;
 mod write;
 

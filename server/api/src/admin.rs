@@ -26,6 +26,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
     Router::new()
         .route("/health/live", get(|| async { plain(StatusCode::OK, "live") }))
         .route("/health/ready", get(ready))
+        .route("/-/healthy", get(|| async { plain(StatusCode::OK, "OK") }))
+        .route("/-/ready", get(ready_in_short))
         .route("/metrics", get(metrics))
         .route("/admin/flush", post(flush))
         .route("/admin/compact", post(compact))
@@ -44,8 +46,14 @@ pub(crate) async fn ready(State(state): State<Arc<AppState>>) -> Response {
     }
     let notes = state.store.notes();
     // Not ill, but something that an operator should know.
-    let told: String = notes.iter().map(|note| format!("\nnote: {note}")).collect();
+    let told: String = notes.iter().flat_map(|note| ["\nnote: ", note.as_str()]).collect();
     plain(StatusCode::OK, format!("ready{told}"))
+}
+
+/// The same as Alertmanager says it, for clients that look for it at the root.
+async fn ready_in_short(state: State<Arc<AppState>>) -> Response {
+    let answer = ready(state).await;
+    if answer.status() == StatusCode::OK { plain(StatusCode::OK, "OK") } else { answer }
 }
 
 async fn metrics(State(state): State<Arc<AppState>>) -> Response {

@@ -1,11 +1,13 @@
 //! Alerts: the intake of both shapes, and Alertmanager's v2 API for `amtool`, Grafana and other screens.
 //!
-//! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string. Unknown
-//! parameters are ignored.
+//! Source: `config-api` 2.8; answers as Alertmanager 0.34 `api/v2`. Refusals with 400 and 404 are a JSON string, those with
+//! 422 are `{code, message}`. Unknown parameters are ignored.
 
 mod fields;
 mod rows;
 pub(crate) mod silences;
+
+pub(crate) use fields::AlertRecord;
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -19,6 +21,7 @@ use chrono::DateTime;
 use http::{HeaderMap, StatusCode, header};
 use quiver_alertd::router::{AlertForm, Asked, Posted, Shown, posted};
 use quiver_alerting::matchers::{self, Matchers};
+use quiver_types::matcher::compile;
 use quiver_types::{Access, Domain, Error, ErrorKind, LabelSet, Matcher, Result};
 use regex::Regex;
 use serde_json::{Value, json};
@@ -30,6 +33,8 @@ use crate::state::AppState;
 
 /// The version of Alertmanager whose behaviour this is: clients compare it.
 const ALERTMANAGER_VERSION: &str = "0.34.0";
+/// How Alertmanager numbers that something is not of the form that its description gives.
+const INVALID_TYPE: u16 = 601;
 /// Largest body of alerts or of a silence.
 const BODY_MAX: usize = 4 << 20;
 
@@ -52,9 +57,18 @@ fn json_answer(status: StatusCode, value: &Value) -> Response {
 fn refusal(error: &Error) -> Response {
     log(error, "/api/v2");
     if error.kind == ErrorKind::Forbidden {
-        return crate::refused::problem(error);
+        return crate::refused::alertmanager_problem(error);
+    }
+    if error.kind == ErrorKind::Execution {
+        let body = json!({"code": INVALID_TYPE, "message": public_text(error)});
+        return json_answer(status_of(error.kind), &body);
     }
     with_retry_after(json_answer(status_of(error.kind), &public_text(error).into()))
+}
+
+/// What can be read, and is not of its form.
+fn misfitting(text: String) -> Error {
+    Error::new(ErrorKind::Execution, text)
 }
 
 fn answer(outcome: Result<Value>) -> Response {
@@ -93,9 +107,11 @@ struct Filter {
 }
 
 fn truth(params: &Params, name: &str) -> Result<bool> {
-    match params.get(name) {
-        None | Some("true" | "1" | "t" | "T" | "TRUE" | "True") => Ok(true),
-        Some("false" | "0" | "f" | "F" | "FALSE" | "False") => Ok(false),
+    // Of several the last one counts, as in Alertmanager, and these words are true there. All others are false there; what
+    // may be a mistake is told.
+    match params.all(name).last().map(str::to_lowercase).as_deref() {
+        None | Some("true" | "1" | "t" | "yes" | "y" | "ok" | "on" | "selected" | "checked" | "enabled") => Ok(true),
+        Some("false" | "0" | "f" | "no" | "n" | "off" | "disabled") => Ok(false),
         Some(other) => Err(Error::invalid(format!("{name} in query must be of type boolean: {other:?}"))),
     }
 }
@@ -109,11 +125,20 @@ pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<
     Ok(Matchers::new(out))
 }
 
+/// Reads filters: one matcher each, without braces.
+fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
+    let mut out: Vec<Matcher> = Vec::new();
+    for text in texts {
+        let read = matchers::read_one(text).map_err(|e| Error::invalid(e.message))?;
+        out.extend(read.matchers);
+    }
+    Ok(Matchers::new(out))
+}
+
 impl Filter {
     fn read(params: &Params) -> Result<Self> {
         let receiver = params.get("receiver").map(|text| {
-            Regex::new(&format!("^(?:{text})$"))
-                .map_err(|e| Error::invalid(format!("failed to parse receiver param: {e}")))
+            compile(text).map_err(|e| Error::invalid(format!("failed to parse receiver param: {}", e.message)))
         });
         let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
         Ok(Self {
@@ -123,9 +148,9 @@ impl Filter {
                 inhibited: truth(params, "inhibited")?,
                 muted: truth(params, "muted")?,
             },
-            matchers: read_matchers(params.all("filter"))?,
+            matchers: read_filters(params.all("filter"))?,
             receiver: receiver.transpose()?,
-            receiver_matchers: (!by_labels.is_empty()).then(|| read_matchers(by_labels.into_iter())).transpose()?,
+            receiver_matchers: (!by_labels.is_empty()).then(|| read_filters(by_labels.into_iter())).transpose()?,
         })
     }
 
@@ -140,7 +165,15 @@ impl Filter {
 }
 
 async fn params_of(state: &AppState, request: Request) -> Result<Params> {
+    no_empty_filter(request.uri().query().unwrap_or_default())?;
     Params::of(state, request).await
+}
+
+/// An empty matcher is a mistake, while other parameters without a value are as if they were not there.
+fn no_empty_filter(query: &str) -> Result<()> {
+    let mut pairs = url::form_urlencoded::parse(query.as_bytes());
+    let is_empty = pairs.any(|(name, value)| name == "filter" && value.is_empty());
+    if is_empty { read_filters(std::iter::once("")).map(|_| ()) } else { Ok(()) }
 }
 
 async fn listed(state: &AppState, request: Request, by_group: bool) -> Result<Value> {
@@ -192,7 +225,7 @@ async fn status(State(state): State<Arc<AppState>>) -> Response {
 async fn receivers(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let wanted = read_matchers(params.all("receiver_matchers"))?;
+        let wanted = read_filters(params.all("receiver_matchers"))?;
         let policy = state.alertd.router.policy();
         let fits = |labels: &std::collections::BTreeMap<String, String>| {
             wanted.matches(&LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str()))))
@@ -220,8 +253,11 @@ async fn take(state: &AppState, request: Request, form: AlertForm) -> Result<()>
     let router = &state.alertd.router;
     let policy = router.policy();
     let resolve = policy.config.global.duration_ns("resolve_timeout").unwrap_or(300_000_000_000);
-    let Posted { alerts, refused, external_url } =
+    let Posted { alerts, refused, external_url, misfit } =
         posted(&body, form, resolve, router.now()).map_err(Error::invalid)?;
+    if let Some(text) = misfit {
+        return Err(misfitting(text));
+    }
     let own = headers.get("x-quiver-instance").is_some_and(|id| id.as_bytes() == router.instance().as_bytes());
     if own || (form == AlertForm::Envelope && !external_url.is_empty() && external_url == router.external_url()) {
         tracing::debug!("alerts that this server sent came back and are not routed again");
@@ -264,6 +300,16 @@ mod tests {
     use super::*;
 
     #[test]
+    fn an_empty_filter_is_a_mistake() {
+        for bad in ["filter=", "filter", "active=true&filter=a%3D1&filter="] {
+            assert_eq!(no_empty_filter(bad).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{bad}");
+        }
+        for fine in ["", "filter=a%3D1", "receiver=&active="] {
+            assert!(no_empty_filter(fine).is_ok(), "{fine}");
+        }
+    }
+
+    #[test]
     fn parameters() {
         let read = |query: &str| {
             Filter::read(&Params::read(&Method::GET, &HeaderMap::new(), Some(query), b"").expect("a query"))
@@ -274,7 +320,16 @@ mod tests {
         assert!(filter.matchers.matches(&set(&[("a", "b"), ("c", "dd")])));
         assert!(!filter.matchers.matches(&set(&[("a", "b"), ("c", "e")])));
         assert!(filter.receiver.as_ref().is_some_and(|r| r.is_match("team-x") && !r.is_match("a-team-x")));
-        for bad in ["active=maybe", "filter=%3D", "receiver=(", "receiver_matchers=%3D"] {
+        // As in Alertmanager, the older syntax takes all of it for the value.
+        let comma = read("filter=a%3D1%2Cb%3D2").expect("valid");
+        assert!(comma.matchers.matches(&set(&[("a", "1,b=2")])));
+        let twice = read("active=true&active=false").expect("valid");
+        assert!(!twice.shown.active);
+        let words = read("active=no&silenced=ON&inhibited=off").expect("valid");
+        assert!(!words.shown.active && words.shown.silenced && !words.shown.inhibited);
+        let filters = ["filter=%3D", "filter=%7Ba%3D%22b%22%7D", "filter=a%3D%22b%22%2Cc%3D%22d%22", "filter=a%3D%7D"];
+        let others = ["active=maybe", "receiver=(", "receiver_matchers=%3D"];
+        for bad in filters.into_iter().chain(others) {
             assert_eq!(read(bad).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{bad}");
         }
     }

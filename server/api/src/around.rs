@@ -19,10 +19,12 @@ use crate::families::family_of;
 use crate::guard::{Asking, refused};
 use crate::identity::Meter;
 use crate::live::LiveSettings;
+use crate::refused::challenged;
 use crate::request::{ID_HEADER, RequestInfo};
 use crate::serve::Transport;
 use crate::state::AppState;
 use crate::tenancy;
+use crate::usage::Taken;
 
 pub(crate) mod admission;
 mod proxy;
@@ -46,12 +48,11 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     let family = family_of(request.uri().path());
     let origin = request.headers().get(header::ORIGIN).cloned();
     let transport = request.extensions().get::<Transport>().cloned().unwrap_or_default();
-    let (mut entry, mut request) = match live.access_log {
-        true => {
-            let (entry, request) = Entry::begin(&info, request);
-            (Some(entry), request)
-        }
-        false => (None, request),
+    let (mut entry, mut request) = if live.access_log {
+        let (entry, request) = Entry::begin(&info, request);
+        (Some(entry), request)
+    } else {
+        (None, request)
     };
     let asking = Asking {
         live: &live,
@@ -85,6 +86,12 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     if let Some(meter) = info.meter.clone() {
         request = request.map(|body| metered(body, meter));
     }
+    let taken = (state.metrics.usage.is_on() && !request.method().is_safe()).then(Arc::<Taken>::default);
+    if let Some(taken) = taken.clone() {
+        info.taken = Some(Arc::clone(&taken));
+        request = request.map(|body| counted(body, taken));
+    }
+    let path = taken.as_ref().map(|_| request.uri().path().to_owned());
     let sent = Sent::of(&info, &request);
     let caller_has_data = state.is_enforced() && info.identity.subject != Subject::Anyone;
     let mut response = match refusal.or_else(|| tenancy_refusal(request.method(), request.headers())) {
@@ -92,7 +99,8 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
         None if request.method() == Method::OPTIONS => StatusCode::NO_CONTENT.into_response(),
         None => {
             let span = info.span();
-            info.scope(next.run(request)).instrument(span).await
+            let response = info.scope(next.run(request)).instrument(span).await;
+            if state.is_enforced() { challenged(response) } else { response }
         }
     };
     sent.tell_refused(&state, &mut response);
@@ -103,6 +111,9 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
     safety::guard(response.headers_mut(), encrypted, caller_has_data);
     response.headers_mut().insert(ID_HEADER, id);
     state.metrics.count(family, response.status().as_u16(), began.elapsed());
+    if let (Some(taken), Some(path)) = (taken, path) {
+        state.metrics.usage.took(&path, &taken, state.clock.now_ms(), began.elapsed());
+    }
     match entry {
         Some(entry) => entry.follow(response),
         None => response,
@@ -113,6 +124,14 @@ pub(crate) async fn around(State(state): State<Arc<AppState>>, request: Request,
 fn metered(body: Body, meter: Meter) -> Body {
     Body::new(body.map_frame(move |frame| {
         meter.bytes(frame.data_ref().map_or(0, Bytes::len));
+        frame
+    }))
+}
+
+/// The same for what is noted of requests that bring telemetry.
+fn counted(body: Body, taken: Arc<Taken>) -> Body {
+    Body::new(body.map_frame(move |frame| {
+        taken.add_bytes(frame.data_ref().map_or(0, Bytes::len));
         frame
     }))
 }

@@ -4,6 +4,8 @@
 //! waits for a moment, then is refused with 503 and `Retry-After`. The first bytes of each body come out of a budget of
 //! their own, so that large bodies of slow senders leave small requests alone; and who sends slowly while others wait for
 //! the memory that it holds has to give it back (408).
+//!
+//! Heads have a budget of the same kind, counted from when one is begun and not whole until its request is answered.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -24,14 +26,20 @@ const UNIT: usize = 1024;
 const SMALL_BYTES: usize = 64 * 1024;
 /// How long a body waits for others to be done.
 const WAIT: Duration = Duration::from_secs(1);
+/// Bytes of a head that come out of the budget of small ones: most heads have no more.
+const SMALL_HEAD_BYTES: usize = 4 * 1024;
+/// Units that heads have at least, however little memory there is.
+const HEAD_UNITS_MIN: usize = 4 * 1024;
 /// A sender that holds more than its small share is slow below so many bytes per second, for so long.
 const SLOW: (u64, Duration) = (64 * 1024, Duration::from_secs(2));
 /// How much of a body that is not wanted is read, so that the client gets to see the answer.
 const DRAIN_BYTES_MAX: usize = 64 << 20;
 
-/// The bytes of all bodies.
+/// The bytes of all bodies, or of all heads.
 #[derive(Debug, Clone)]
 pub struct BodyBudget {
+    /// Bytes of each that come out of `small`.
+    small_bytes: usize,
     small: Arc<Semaphore>,
     large: Arc<Semaphore>,
     /// Units of `large`.
@@ -61,7 +69,24 @@ impl BodyBudget {
     pub fn new(bytes: usize, body_bytes_max: usize) -> Self {
         let largest = bytes.max(body_bytes_max).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2);
         let small = (largest / 4).max(SMALL_BYTES / UNIT);
+        Self::of(SMALL_BYTES, small, largest)
+    }
+
+    /// Makes a budget of so many bytes for heads: half of it for the first bytes of each, so that large heads that nobody
+    /// ends leave room for those of everybody else.
+    pub fn of_heads(bytes: usize) -> Self {
+        let half = (bytes / UNIT).clamp(HEAD_UNITS_MIN, Semaphore::MAX_PERMITS / 2) / 2;
+        Self::of(SMALL_HEAD_BYTES, half, half)
+    }
+
+    /// Makes a budget of so many bytes for what connections of HTTP/2 have sent, but at least of one window.
+    pub fn of_windows(bytes: usize, window_bytes: usize) -> Self {
+        Self::of(0, 0, bytes.max(window_bytes).div_ceil(UNIT).min(Semaphore::MAX_PERMITS / 2))
+    }
+
+    fn of(small_bytes: usize, small: usize, largest: usize) -> Self {
         Self {
+            small_bytes,
             small: Arc::new(Semaphore::new(small)),
             large: Arc::new(Semaphore::new(largest)),
             largest,
@@ -109,7 +134,7 @@ fn add(permit: &mut Option<OwnedSemaphorePermit>, more: OwnedSemaphorePermit) {
 impl Share {
     /// Units of both budgets for so many bytes. One that is alone may have any number.
     fn wanted(&self, bytes: usize) -> (usize, usize) {
-        let small = bytes.min(SMALL_BYTES);
+        let small = bytes.min(self.budget.small_bytes);
         (small.div_ceil(UNIT), (bytes - small).div_ceil(UNIT).min(self.budget.largest))
     }
 
@@ -372,6 +397,29 @@ mod tests {
         assert_eq!(error.expect_err("too slow").kind, ErrorKind::SenderTimeout);
     }
 
+    #[test]
+    fn heads_share_what_there_is() {
+        let budget = BodyBudget::of_heads(0);
+        let half = HEAD_UNITS_MIN / 2;
+        let large = 16 * UNIT + SMALL_HEAD_BYTES;
+        let mut held = Vec::new();
+        loop {
+            let mut share = budget.share();
+            if !share.try_hold(large) {
+                break;
+            }
+            held.push(share);
+        }
+        assert_eq!(held.len(), half / 16, "as many as fit");
+        let mut other = budget.share();
+        assert!(other.try_hold(SMALL_HEAD_BYTES), "a small one has room beside large ones");
+        assert!(!other.try_hold(large), "another large one has none");
+        drop(held);
+        assert!(other.try_hold(large), "all was given back");
+        assert!(other.try_hold(0), "nothing always fits");
+        assert_eq!(budget.small.available_permits() + budget.large.available_permits(), 2 * half);
+    }
+
     #[tokio::test]
     async fn small_ones_have_room_beside_large_ones() {
         let budget = BodyBudget::new(1 << 20, 1 << 20);
@@ -382,7 +430,8 @@ mod tests {
         other.hold(SMALL_BYTES).await.expect("a small one has room");
         // One that waits gets what another gives back.
         let waiting = tokio::spawn(async move { other.hold(512 * 1024).await.map(|()| other) });
-        tokio::time::sleep(WAIT / 2).await;
+        // It has its turn on this thread, and waits.
+        tokio::task::yield_now().await;
         large.hold(UNIT).await.expect("less than before");
         assert!(waiting.await.expect("ends").is_ok());
     }

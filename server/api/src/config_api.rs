@@ -4,21 +4,19 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Path, Request, State};
+use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::{MethodFilter, MethodRouter, get, on, post, put};
 use futures::future::BoxFuture;
 use http::{HeaderMap, Method, header};
 use quiver_config::families::{FAMILIES, ROUTES};
 use quiver_config::{
-    Begun, Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Named, Op, Place, Problem, ProblemKind,
-    Result, System,
+    Caller, Condition, Config, Done, Family, ImportMode, ListQuery, Op, Place, Problem, ProblemKind, Result, System,
 };
 use serde_json::{Map, Value, json};
 
 use crate::bodies::read_unpacked;
-use crate::identity::{Identities, Origin, caller};
-use crate::request::RequestInfo;
+use crate::identity::{Identities, caller};
 use crate::state::AppState;
 
 mod answer;
@@ -28,10 +26,13 @@ mod csv;
 mod deploy;
 mod detection;
 mod extraction;
+mod ids;
 mod many;
+mod old_matchers;
 mod policy;
 mod policy_revisions;
 mod processes;
+mod refusals;
 mod resource_summary;
 mod resources;
 mod rule_export;
@@ -46,13 +47,17 @@ pub(crate) mod special;
 mod steps;
 mod telemetry;
 mod transactions;
+mod warned;
 mod window;
 mod yaml;
 
 pub(crate) use answer::Answer;
 pub(crate) use deploy::refused;
 pub(crate) use detection::only_members;
+pub(crate) use ids::{Ids, is_dry_run, no_parameters};
 pub(crate) use yaml::write as yaml_text;
+
+use refusals::{Write, told};
 
 /// Largest body, and that of an import.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -108,10 +113,9 @@ fn special_at(family: &'static Family, methods: MethodFilter, run: Run) -> Route
 
 /// The same with a body of so many bytes.
 pub(crate) fn special_of(family: &'static Family, methods: MethodFilter, largest: usize, run: Run) -> Routes {
-    let handler =
-        move |State(state): State<Arc<AppState>>, Path(ids): Path<Vec<(String, String)>>, request: Request| {
-            serve_special(state, family, ids, run, largest, request)
-        };
+    let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
+        serve_special(state, family, ids, run, largest, request)
+    };
     on(methods, handler).fallback(not_allowed)
 }
 
@@ -123,13 +127,16 @@ async fn serve_special(
     largest: usize,
     request: Request,
 ) -> Response {
+    let id = if let [(_, id)] = &ids[..] { id.as_str() } else { "" };
+    let write = refusals::special(family, request.method(), request.uri().path())
+        .and_then(|action| Write::of(&state, family, action, id, request.method(), request.uri().query()));
     let ask = match Ask::read(&state, Place::of(family), request, largest).await {
         Ok(ask) => ask,
-        Err(problem) => return Answer::of_problem(&problem).into_response(None),
+        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(run(&ask, &ids)).await;
+    let answer = ask.answered(write.as_ref(), run(&ask, &ids)).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
@@ -152,9 +159,9 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
     // Below an owner its id comes first.
     let one = if owner.is_some() { format!("{path}/{{entity}}") } else { format!("{path}/{{id}}") };
     let at = move |what: What| -> Routes {
-        let handler = move |State(state): State<Arc<AppState>>,
-                            Path(ids): Path<Vec<(String, String)>>,
-                            request: Request| { serve(state, family, owner, ids, what, request) };
+        let handler = move |State(state): State<Arc<AppState>>, Ids(ids): Ids, request: Request| {
+            serve(state, family, owner, ids, what, request)
+        };
         let routes = match what {
             What::Export | What::History => get(handler),
             What::Collection => get(handler).post(handler).put(handler).patch(handler).delete(handler),
@@ -221,12 +228,14 @@ async fn serve(
     };
     let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
     let largest = if what == What::Import { IMPORT_BYTES_MAX } else { BODY_BYTES_MAX };
+    let action = refusals::action(what, request.method());
+    let write = Write::of(&state, family, action, &id, request.method(), request.uri().query());
     let ask = match Ask::read(&state, place, request, largest).await {
         Ok(ask) => ask,
-        Err(problem) => return Answer::of_problem(&problem).into_response(None),
+        Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(Box::pin(ask.run(what, &id))).await;
+    let answer = ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
@@ -236,14 +245,8 @@ impl Ask {
         if state.identities.is_none() && place.family.domain == quiver_types::Domain::Rbac {
             return Err(no_accounts());
         }
-        let info = RequestInfo::current();
-        let origin = Origin {
-            ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
-            request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
-        };
-        let identity = state.identity();
         let (head, body) = request.into_parts();
-        let mut caller = caller(&identity, origin);
+        let mut caller = caller(&state.identity(), refusals::origin());
         caller.override_managed = head.headers.get("x-override-managed").is_some_and(|v| v.as_bytes() == b"true");
         may_come(&place, &caller, &head.method)?;
         let reads = matches!(head.method, Method::GET | Method::HEAD) || head.uri.path().ends_with("/test");
@@ -254,14 +257,14 @@ impl Ask {
         let query = head.uri.query().unwrap_or_default();
         let mut parameters: Vec<(String, String)> =
             url::form_urlencoded::parse(query.as_bytes()).into_owned().collect();
-        let mut dry_run = false;
-        for (_, value) in parameters.iter().filter(|(key, _)| key == "dryRun") {
-            dry_run = match value.as_str() {
-                "true" => true,
-                "false" => false,
-                _ => return Err(Problem::parameter("`dryRun` must be true or false")),
-            };
-        }
+        let given: Vec<&str> =
+            parameters.iter().filter(|(key, _)| key == "dryRun").map(|(_, value)| value.as_str()).collect();
+        let dry_run = match given.as_slice() {
+            [] | ["false"] => false,
+            ["true"] => true,
+            [_] => return Err(Problem::parameter("`dryRun` must be true or false")),
+            _ => return Err(Problem::parameter("`dryRun` stands twice")),
+        };
         parameters.retain(|(key, _)| key != "dryRun");
         let body = read_unpacked(&state.bodies, &head.headers, body, largest).await.map_err(of_body)?;
         let (method, path) = (head.method, head.uri.path().to_owned());
@@ -272,30 +275,6 @@ impl Ask {
     /// Accounts; there are none while access control is off.
     pub(crate) fn identities(&self) -> Result<&Arc<Identities>> {
         self.state.identities.as_ref().ok_or_else(no_accounts)
-    }
-
-    /// Answers; a POST that names itself is answered once.
-    async fn answered(&self, run: BoxFuture<'_, Result<Answer>>) -> Answer {
-        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST && !self.dry_run);
-        let Some(name) = name else {
-            return run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
-        };
-        let config = self.config.clone();
-        let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
-            Ok(named) => named,
-            Err(problem) => return Answer::of_problem(&problem),
-        };
-        match config.begin_named(&named).await {
-            Ok(Begun::Fresh) => {}
-            Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
-            Err(problem) => return Answer::of_problem(&problem),
-        }
-        let answer = run.await.unwrap_or_else(|problem| Answer::of_problem(&problem));
-        let kept = (answer.status < 500).then(|| answer.to_bytes());
-        if let Err(problem) = config.end_named(&named, kept.as_deref()).await {
-            tracing::error!(cause = problem.cause, "the answer to a named request cannot be kept");
-        }
-        answer
     }
 
     /// What changes something takes no parameter that it does not know: a misspelt `dryRun` must not act.
@@ -381,27 +360,72 @@ impl Ask {
         }
     }
 
-    /// What `If-Match` asks for.
+    /// What `If-Match` and `If-None-Match` ask for.
     pub(crate) fn condition(&self) -> Result<Condition> {
-        let Some(value) = self.headers.get(header::IF_MATCH) else { return Ok(Condition::None) };
+        let wanted = self.wanted();
+        if !self.headers.contains_key(header::IF_NONE_MATCH) {
+            return Ok(wanted);
+        }
+        if self.none_match().any(|tag| tag == "*") {
+            return Ok(Condition::Absent);
+        }
+        let version = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok();
+        let others: Vec<i64> = self.none_match().take(100).filter_map(version).collect();
+        Ok(match wanted {
+            Condition::Versions(mut versions) => {
+                versions.retain(|version| !others.contains(version));
+                Condition::Versions(versions)
+            }
+            _ => Condition::Others(others),
+        })
+    }
+
+    /// What `If-Match` asks for.
+    fn wanted(&self) -> Condition {
+        let Some(value) = self.headers.get(header::IF_MATCH) else { return Condition::None };
         let text = value.to_str().unwrap_or_default().trim();
         if text == "*" {
-            return Ok(Condition::Exists);
+            return Condition::Exists;
         }
         let version = |tag: &str| tag.trim().strip_prefix('"')?.strip_suffix('"')?.parse().ok();
         let versions: Option<Vec<i64>> = text.split(',').take(100).map(version).collect();
         // Something else than our tags matches nothing.
-        Ok(Condition::Versions(versions.unwrap_or_default()))
+        Condition::Versions(versions.unwrap_or_default())
+    }
+
+    /// The tags of `If-None-Match`; weak ones are compared alike, since a proxy may have made them of ours.
+    fn none_match(&self) -> impl Iterator<Item = &str> {
+        let values = self.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
+        let tags = values.flat_map(|tags| tags.split(',')).map(str::trim);
+        tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
+    }
+
+    /// Whether `If-None-Match` names a tag.
+    pub(crate) fn knows(&self, etag: &str) -> bool {
+        self.none_match().any(|tag| tag == "*" || tag == etag)
     }
 
     /// Makes a change, and lets it act before it is answered.
     pub(crate) async fn change(&self, op: Op, system: System) -> Result<Done> {
-        let done = self.config.change(&self.place, &self.caller, op, system, self.dry_run).await?;
+        let done = match self.config.change(&self.place, &self.caller, op, system, self.dry_run).await {
+            Err(problem) if problem.more.contains_key("current") => return Err(self.with_present(problem).await),
+            done => done?,
+        };
         if !self.dry_run && done.changed {
             self.acts().await;
             special::after(self, &done).await;
         }
         Ok(done)
+    }
+
+    /// Puts what is there into a conflict as a read shows it: with what follows from other entities.
+    async fn with_present(&self, problem: Problem) -> Problem {
+        let id = problem.more["current"]["id"].as_str().unwrap_or_default().to_owned();
+        let Ok(present) = self.config.get(&self.place, &id, &self.caller).await else { return problem };
+        match self.config.shown(self.place.family, &present).await {
+            Ok(shown) => problem.with("current", Value::Object(shown)).with("etag", json!(present.etag())),
+            Err(_) => problem,
+        }
     }
 
     /// What changed acts from the next request on.
@@ -431,10 +455,8 @@ impl Ask {
     async fn entity(&self, id: &str) -> Result<Answer> {
         let query = ListQuery::parse(self.place.family, &self.parameters, &[])?;
         let entity = self.config.get(&self.place, id, &self.caller).await?;
-        let tags = self.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
-        let same = tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*");
         let etag = Some(entity.etag());
-        if same {
+        if self.knows(&entity.etag()) {
             return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
         }
         let shown = self.config.shown(self.place.family, &entity).await?;
@@ -451,8 +473,10 @@ impl Ask {
         let mut answer = self.present(done, 201).await?;
         if let Value::Object(body) = &mut answer.body {
             let id = body.get("id").and_then(Value::as_str).unwrap_or_default();
-            let base = self.path.trim_end_matches('/').trim_end_matches(id).trim_end_matches('/');
-            answer.location = Some(format!("{base}/{id}"));
+            let path = self.path.trim_end_matches('/');
+            // A path that names the id may write it in capitals.
+            let named = path.rsplit_once('/').filter(|(_, last)| last.eq_ignore_ascii_case(id));
+            answer.location = Some(format!("{}/{id}", named.map_or(path, |(base, _)| base)));
             body.extend(shown.into_iter().map(|(key, secret)| (key.to_owned(), json!(secret))));
         }
         Ok(answer)
@@ -461,15 +485,15 @@ impl Ask {
     /// The entity as it is after a change.
     async fn present(&self, done: &Done, status: u16) -> Result<Answer> {
         let Some(after) = &done.after else { return Ok(Answer { status, ..Answer::ok(Value::Null) }) };
-        let body = Value::Object(self.config.shown(self.place.family, after).await?);
-        Ok(Answer { status, etag: Some(after.etag()), ..Answer::ok(body) })
+        let shown = self.config.shown(self.place.family, after).await?;
+        let warning = warned::of(self, &shown).await;
+        Ok(Answer { status, etag: Some(after.etag()), warning, ..Answer::ok(Value::Object(shown)) })
     }
 
     async fn replace(&self, id: &str, body: Map<String, Value>) -> Result<Answer> {
         if self.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") {
-            uuid_of(id)?;
-            let made = special::made(self);
-            let done = self.change(Op::Create { id: Some(id.to_owned()), body }, made.system).await?;
+            let (id, made) = (ids::uuid_of(id)?, special::made(self));
+            let done = self.change(Op::Create { id: Some(id), body }, made.system).await?;
             return self.created(&done, made.shown).await;
         }
         let op = Op::Replace { id: id.to_owned(), body, condition: self.condition()? };
@@ -530,19 +554,10 @@ pub(crate) fn of_body(error: quiver_types::Error) -> Problem {
     Problem::new(kind, code, error.message)
 }
 
-fn uuid_of(id: &str) -> Result<()> {
-    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
-    let parts: Vec<&str> = id.split('-').collect();
-    let lengths = [8, 4, 4, 4, 12];
-    let sane = parts.len() == 5 && parts.iter().zip(lengths).all(|(part, len)| hex(part, len));
-    if sane { Ok(()) } else { Err(Problem::field("/id", "INVALID_VALUE", "must be a UUID")) }
-}
-
 /// Keys of an account are read and written by itself, too; of all others the table of rights has asked already.
 fn may_come(place: &Place, caller: &Caller, method: &Method) -> Result<()> {
-    let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
-    let kind = if family == "rbac/users" { "user" } else { "serviceAccount" };
-    if caller.subject == format!("{kind}:{id}") {
+    let Some(owner) = place.owner.rsplit_once('/') else { return Ok(()) };
+    if caller.account() == Some(owner) {
         return Ok(());
     }
     let right = if method.is_safe() { quiver_types::Right::View } else { place.family.write };

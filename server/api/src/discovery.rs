@@ -16,6 +16,7 @@ use crate::state::AppState;
 use found::{Found, Key};
 
 mod found;
+mod health;
 mod look;
 mod probes;
 
@@ -41,6 +42,8 @@ struct Known {
     by_key: HashMap<Key, Entity>,
     relationship_types: HashMap<String, String>,
     relationships: std::collections::HashSet<(String, String, String)>,
+    /// What rows say of health, by ids of resources.
+    noted: HashMap<String, health::Noted>,
 }
 
 fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
@@ -75,7 +78,9 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
     }
     look::edges(state, (since_ms, now_ms), &mut found).await?;
     take_in(state, known, &found, now_ms).await?;
-    keep_alive(state, known, &found, now_ms).await
+    let healths = keep_alive(state, known, &found, now_ms).await?;
+    health::note(state, known, &healths, now_ms).await;
+    Ok(())
 }
 
 async fn refresh(state: &AppState, known: &mut Known) -> Result<()> {
@@ -185,10 +190,10 @@ fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
     worst
 }
 
-/// Notes when resources were seen and how they are, and which ones nothing tells of any more.
-async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+/// Notes when resources were seen and how they are, and which ones nothing tells of any more; gives how they are.
+async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
     let alerts = alerts_by_service(state);
-    let (mut seen, mut gone) = (Vec::new(), Vec::new());
+    let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
     for (key, entity) in &known.by_key {
         if text(&entity.body, "state") == "retired" {
             continue;
@@ -203,6 +208,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
             None if last.is_some_and(|last| now_ms - last < UNKNOWN_MS) => "ok",
             None => "unknown",
         };
+        healths.insert(entity.id.clone(), health);
         let older = told.is_some_and(|told| stored.is_none_or(|stored| told - stored >= SEEN_MS));
         if older || health != text(&entity.body, "health") {
             seen.push(Seen { id: entity.id.clone(), last_ms: last, health });
@@ -220,5 +226,5 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
         let op = Op::Patch { id, patch, condition: If::None };
         state.config.change(&Place::of(&RESOURCES), &caller(), op, System::default(), false).await?;
     }
-    Ok(())
+    Ok(healths)
 }

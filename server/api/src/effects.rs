@@ -15,7 +15,7 @@ use quiver_config::families::{
 use quiver_config::graph::Graph;
 use quiver_config::{Config, Entity, Family, Result};
 use quiver_ingest::rules::ExtractionRules;
-use quiver_types::configured::{Configured, ConfiguredSource, Resources};
+use quiver_types::configured::{Configured, ConfiguredSource, Hold, Listed, Resources};
 use quiver_types::detection::{DetectionRule, Detector};
 use quiver_types::extraction::ExtractionRule;
 use serde_json::{Map, Value};
@@ -27,6 +27,7 @@ use crate::stored_policy::{self, TemplateFiles};
 use crate::stored_rules;
 
 pub(crate) mod configured;
+mod listed;
 mod resources;
 mod rules;
 
@@ -139,6 +140,18 @@ impl ConfiguredSource for Effects {
         let made = rules::rows(config).await?;
         *kept = Some((revision, made.clone()));
         Ok(Some(made))
+    }
+
+    async fn listed(&self, of: Listed, own: Option<&str>, hold: &Hold<'_>) -> quiver_types::Result<Vec<RecordBatch>> {
+        match (of, self.config.get()) {
+            (Listed::Silences, _) => {
+                let alertd = self.alertd.get().and_then(|(alertd, _)| alertd.upgrade());
+                alertd.map_or(Ok(Vec::new()), |alertd| listed::silences(&alertd, hold))
+            }
+            (Listed::Receivers, Some(config)) => listed::receivers(config, hold).await,
+            (Listed::Audit, Some(config)) => listed::audit(config, own, hold).await,
+            (Listed::Receivers | Listed::Audit, None) => Ok(Vec::new()),
+        }
     }
 }
 

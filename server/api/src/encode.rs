@@ -1,5 +1,6 @@
 //! Columns become text once, here.
 
+pub(crate) mod escaping;
 pub(crate) mod federation;
 pub(crate) mod federation_proto;
 pub(crate) mod indented;

@@ -48,6 +48,7 @@ pub(crate) const FAMILIES: &[Family] = &[
     reads("sql", "/sql-api/"),
     reads("olap", "/olap-api/"),
     reads("health", "/health"),
+    reads("health", "/-/"),
     reads("health", "/metrics"),
     writes("access", "/realms/"),
     writes("access", "/platform-api/rbac/"),

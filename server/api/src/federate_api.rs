@@ -5,21 +5,24 @@
 use std::sync::Arc;
 
 use axum::Router;
+use axum::body::{Body, Bytes};
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use datafusion::execution::memory_pool::MemoryReservation;
 use http::{HeaderMap, StatusCode, header};
 use quiver_promql::RawReader;
-use quiver_query::from_datafusion;
+use quiver_promql::parser::parse_selectors;
+use quiver_query::{Pace, QueryContext, from_datafusion};
 use quiver_types::{Error, ErrorKind, LabelSet, Matcher, MillisRange, Result};
 
+use crate::encode::escaping::Escaping;
 use crate::encode::federation::{Newest, Value, text};
 use crate::encode::federation_proto::delimited;
 use crate::error::{log, plain, public_text, status_of};
-use crate::labels_api::selectors;
 use crate::metrics::phases::Language;
 use crate::params::Params;
+use crate::sending::in_pieces;
 use crate::state::AppState;
 
 const ROUTE: &str = "/federate";
@@ -32,50 +35,95 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// What a sample takes beside its labels, answer included.
 const SAMPLE_BYTES: usize = 256;
 
+/// A form of answers.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Form {
+    /// Exposition text, and its version.
+    Text(&'static str),
+    Protobuf,
+}
+
 /// What the scraper reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Format {
-    protobuf: bool,
-    utf8: bool,
+    form: Form,
+    escaping: Escaping,
 }
+
+/// One form that `Accept` lists.
+struct Accepted {
+    quality: f64,
+    /// `None`: none that we have.
+    form: Option<Form>,
+    escaping: Option<Escaping>,
+}
+
+impl Accepted {
+    fn of(range: &str) -> Self {
+        let mut parts = range.split(';').map(str::trim);
+        let media = parts.next().unwrap_or_default().to_ascii_lowercase();
+        let (mut quality, mut escaping, mut version, mut message) = (1.0, None, String::new(), true);
+        for (name, value) in parts.filter_map(|p| p.split_once('=')) {
+            let value = value.trim().trim_matches('"');
+            match name.trim().to_ascii_lowercase().as_str() {
+                "q" => quality = value.parse().unwrap_or(0.0),
+                "escaping" => escaping = Escaping::of(value),
+                "proto" => message &= value == "io.prometheus.client.MetricFamily",
+                "encoding" => message &= value == "delimited",
+                "version" => value.clone_into(&mut version),
+                _ => {}
+            }
+        }
+        let form = match (media.as_str(), version.as_str()) {
+            ("application/vnd.google.protobuf", _) if message => Some(Form::Protobuf),
+            ("text/plain", "" | TEXT) => Some(Form::Text(TEXT)),
+            ("text/plain", TEXT_1) => Some(Form::Text(TEXT_1)),
+            _ => None,
+        };
+        Self { quality, form, escaping }
+    }
+}
+
+/// Versions of exposition text: the older one knows no names in quotes, though they are written if that is asked for.
+const TEXT: &str = "0.0.4";
+const TEXT_1: &str = "1.0.0";
 
 impl Format {
     /// Chooses among what `Accept` lists; text when it lists neither form.
     fn negotiate(headers: &HeaderMap) -> Self {
         let lists = headers.get_all(header::ACCEPT).iter().filter_map(|v| v.to_str().ok());
-        let mut best: Option<(f64, Self)> = None;
-        for range in lists.flat_map(|l| l.split(',')) {
-            let mut parts = range.split(';').map(str::trim);
-            let media = parts.next().unwrap_or_default().to_ascii_lowercase();
-            let (mut quality, mut utf8, mut fits) = (1.0, false, true);
-            for (name, value) in parts.filter_map(|p| p.split_once('=')) {
-                let value = value.trim().trim_matches('"');
-                match name.trim().to_ascii_lowercase().as_str() {
-                    "q" => quality = value.parse().unwrap_or(0.0),
-                    "escaping" => utf8 = value == "allow-utf-8",
-                    "proto" => fits &= value == "io.prometheus.client.MetricFamily",
-                    "encoding" => fits &= value == "delimited",
-                    "version" => fits &= value == "0.0.4",
-                    _ => {}
-                }
-            }
-            let protobuf = media == "application/vnd.google.protobuf";
-            let known = (protobuf || media == "text/plain") && fits && quality > 0.0;
-            if known && best.as_ref().is_none_or(|(q, _)| quality > *q) {
-                best = Some((quality, Self { protobuf, utf8 }));
+        let ranges = lists.flat_map(|list| list.split(',')).map(Accepted::of);
+        let mut ranges: Vec<Accepted> = ranges.filter(|range| range.quality > 0.0).collect();
+        // Those that are wanted alike stay in their order.
+        ranges.sort_by(|a, b| b.quality.total_cmp(&a.quality));
+        let mut escaping = Escaping::default();
+        for range in ranges {
+            // As in Prometheus, a form says how names are escaped for those behind it, though it is not ours.
+            escaping = range.escaping.unwrap_or(escaping);
+            if let Some(form) = range.form {
+                return Self { form, escaping };
             }
         }
-        best.map_or(Self { protobuf: false, utf8: false }, |(_, format)| format)
+        Self { form: Form::Text(TEXT), escaping }
+    }
+
+    /// Writes samples from a place on, and gives the next place.
+    fn write(self, samples: &[Newest], from: usize, out: &mut Vec<u8>) -> usize {
+        match self.form {
+            Form::Protobuf => delimited(samples, from, self.escaping, out),
+            Form::Text(_) => text(samples, from, self.escaping, out),
+        }
     }
 
     fn content_type(self) -> String {
-        let escaping = if self.utf8 { "allow-utf-8" } else { "underscores" };
-        let media = if self.protobuf {
-            "application/vnd.google.protobuf; proto=io.prometheus.client.MetricFamily; encoding=delimited"
-        } else {
-            "text/plain; version=0.0.4; charset=utf-8"
-        };
-        format!("{media}; escaping={escaping}")
+        let escaping = self.escaping.as_str();
+        match self.form {
+            Form::Protobuf => {
+                let message = "proto=io.prometheus.client.MetricFamily; encoding=delimited";
+                format!("application/vnd.google.protobuf; {message}; escaping={escaping}")
+            }
+            Form::Text(version) => format!("text/plain; version={version}; charset=utf-8; escaping={escaping}"),
+        }
     }
 }
 
@@ -92,10 +140,10 @@ async fn federate(State(state): State<Arc<AppState>>, request: Request) -> Respo
     }
 }
 
-async fn answer(state: &AppState, request: Request, format: Format) -> Result<Vec<u8>> {
+async fn answer(state: &AppState, request: Request, format: Format) -> Result<Body> {
     let params = Params::of(state, request).await?;
     if params.all("match[]").next().is_none() {
-        return Ok(Vec::new());
+        return Ok(Body::empty());
     }
     let now = state.clock.now_ms();
     let range = MillisRange::new(now - state.promql.lookback_ms(), now);
@@ -103,17 +151,43 @@ async fn answer(state: &AppState, request: Request, format: Format) -> Result<Ve
     let memory = state.engine.reservation("federation", &ctx);
     let (reader, inner) = (state.promql.raw(&ctx), ctx.clone());
     let work = async move { collect(reader, selectors(&params, &inner)?, range, inner.limits.rows_max, memory).await };
-    let (mut samples, _memory) = state.engine.run(&ctx, work).await?;
-    if !format.protobuf {
+    let (mut samples, memory) = state.engine.run(&ctx, work).await?;
+    if format.form != Form::Protobuf {
         samples.retain(|s| !s.needs_protobuf());
     }
-    let body = if format.protobuf { delimited(&samples, format.utf8) } else { text(&samples, format.utf8) };
     let max = state.settings.answer_bytes_max;
-    if body.len() > max {
+    // What is reserved is more than the answer: hardly any comes near to the limit, and is written to be measured.
+    if memory.size() > max && !fits(&samples, format, max) {
         let text = format!("the answer is larger than the limit of {max} bytes");
         return Err(Error::new(ErrorKind::LimitExceeded, text));
     }
-    Ok(body)
+    let mut at = 0;
+    let pieces = std::iter::from_fn(move || {
+        let _held = &memory;
+        (at < samples.len()).then(|| {
+            let mut piece = Vec::new();
+            at = format.write(&samples, at, &mut piece);
+            Bytes::from(piece)
+        })
+    });
+    Ok(in_pieces(pieces))
+}
+
+fn fits(samples: &[Newest], format: Format, bytes_max: usize) -> bool {
+    let (mut at, mut bytes, mut piece) = (0, 0, Vec::new());
+    while at < samples.len() && bytes <= bytes_max {
+        piece.clear();
+        at = format.write(samples, at, &mut piece);
+        bytes += piece.len();
+    }
+    bytes <= bytes_max
+}
+
+/// Reads `match[]`. Those that take everything are fine here, as they are to Prometheus, and `{}` takes nothing.
+fn selectors(params: &Params, ctx: &QueryContext) -> Result<Vec<Vec<Matcher>>> {
+    let mut all = parse_selectors(params.all("match[]"), Some(&Pace::new(ctx, "query preparation")))?;
+    all.retain(|matchers| !matchers.is_empty());
+    Ok(all)
 }
 
 /// Gives the newest samples, sorted by name, then by the other labels.
@@ -124,6 +198,9 @@ async fn collect(
     rows_max: u64,
     memory: MemoryReservation,
 ) -> Result<(Vec<Newest>, MemoryReservation)> {
+    if selectors.is_empty() {
+        return Ok((Vec::new(), memory));
+    }
     let mut newest = reader.newest(selectors, range).await?;
     let (table, mut samples) = (Arc::clone(&newest.table), Vec::new());
     newest
@@ -152,19 +229,33 @@ mod tests {
 
     #[test]
     fn formats() {
-        let check = |accept: &str, protobuf: bool, utf8: bool| {
+        let check = |accept: &str, form: Form, escaping: Escaping| {
             let mut headers = HeaderMap::new();
             headers.insert(header::ACCEPT, HeaderValue::from_str(accept).unwrap());
-            assert_eq!(Format::negotiate(&headers), Format { protobuf, utf8 }, "{accept}");
+            assert_eq!(Format::negotiate(&headers), Format { form, escaping }, "{accept}");
         };
+        let (old, new, escaped) = (Form::Text(TEXT), Form::Text(TEXT_1), Escaping::Underscores);
         let family = "application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=delimited";
-        check("*/*", false, false);
-        check("application/json", false, false);
-        check(family, true, false);
-        check(&format!("{family};q=0.7,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"), true, false);
-        check(&format!("{family};q=0.2, text/plain; version=0.0.4; escaping=allow-utf-8; q=0.3"), false, true);
-        check("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", false, false);
-        check("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", false, false);
-        assert_eq!(Format::negotiate(&HeaderMap::new()), Format { protobuf: false, utf8: false });
+        check("*/*", old, escaped);
+        check("application/json", old, escaped);
+        check(family, Form::Protobuf, escaped);
+        check(&format!("{family};q=0.7,text/plain;version=0.0.4;q=0.3,*/*;q=0.1"), Form::Protobuf, escaped);
+        let text = "text/plain; version=0.0.4; escaping=allow-utf-8; q=0.3";
+        check(&format!("{family};q=0.2, {text}"), old, Escaping::AllowUtf8);
+        check("application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1", old, escaped);
+        check("application/vnd.google.protobuf;proto=io.prometheus.client.MetricFamily;encoding=text", old, escaped);
+        // What Prometheus 3 asks its targets for, without and with native histograms.
+        let scraped = "application/openmetrics-text;version=1.0.0;escaping=allow-utf-8;q=0.5,\
+            application/openmetrics-text;version=0.0.1;q=0.4,text/plain;version=1.0.0;escaping=allow-utf-8;q=0.3,\
+            text/plain;version=0.0.4;q=0.2,*/*;q=0.1";
+        check(scraped, new, Escaping::AllowUtf8);
+        check(&format!("{family};escaping=allow-utf-8;q=0.6,{scraped}"), Form::Protobuf, Escaping::AllowUtf8);
+        check("text/plain;version=1.0.0;escaping=dots", new, Escaping::Dots);
+        check("text/plain;version=1.0.0;escaping=values", new, Escaping::Values);
+        check("text/plain;version=1.0.0;escaping=other", new, escaped);
+        check("text/plain;version=2.0.0;escaping=values", old, Escaping::Values);
+        check("text/plain;version=1.0.0;q=0,text/plain", old, escaped);
+        let nothing = Format { form: old, escaping: escaped };
+        assert_eq!(Format::negotiate(&HeaderMap::new()), nothing);
     }
 }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject};
+use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject, external_id};
 use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
 use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, ProblemKind, Sealer};
 use quiver_types::time::Clock;
@@ -28,9 +28,9 @@ pub use rates::{KeyRates, Rate};
 pub(crate) use refusals::Refusal;
 
 /// How often expired rows are forgotten, and keys that are due are made.
-const HOUSEKEEPING: Duration = Duration::from_secs(3600);
+const HOUSEKEEPING: Duration = Duration::from_hours(1);
 /// How long a picture of accounts is used while the database is gone.
-const DIRECTORY_STALE: Duration = Duration::from_secs(3600);
+const DIRECTORY_STALE: Duration = Duration::from_hours(1);
 
 /// Accounts, their configuration, and how callers address this server.
 #[derive(Debug)]
@@ -263,8 +263,13 @@ pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
         Subject::External(..) => "user",
         Subject::Anyone => "anonymous",
     };
+    let external_id = match &identity.subject {
+        Subject::External(issuer, subject) => Some(external_id(issuer, subject)),
+        Subject::Account(..) | Subject::Anyone => None,
+    };
     Caller {
         subject: identity.subject.text(),
+        external_id,
         name: identity.name.clone(),
         kind,
         ip: from.ip,

@@ -25,11 +25,12 @@ use tokio::sync::mpsc;
 use crate::bodies::broken;
 use crate::encode::prometheus::{Envelope, error_response, success};
 use crate::error::plain;
-use crate::ingest_api::metrics_sender;
+use crate::ingest_api::{metrics_sender, note_taken};
 use crate::params::{Params, invalid};
 use crate::refused;
 use crate::request::RequestInfo;
 use crate::state::AppState;
+use crate::usage::Brought;
 
 const ROUTE: &str = "/api/v1/import/prometheus";
 /// Bytes that gather before they are written.
@@ -151,6 +152,8 @@ impl Done {
     fn answer(self) -> Response {
         refused::note(self.forbidden);
         RequestInfo::note_records(self.samples + self.exemplars);
+        let refused: u64 = self.refused.iter().map(|(_, count)| count).sum();
+        note_taken(Brought::untimed(self.samples + self.exemplars), self.bad_lines + refused, self.forbidden);
         let mut warnings = Vec::new();
         if self.forbidden > 0 {
             if self.samples == 0 && self.bad_lines == 0 && self.refused.is_empty() {

@@ -18,6 +18,7 @@ use crate::metrics::phases::{Signal, Step};
 use crate::refused;
 use crate::request::RequestInfo;
 use crate::state::AppState;
+use crate::usage::Brought;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -103,12 +104,32 @@ pub async fn decode_and_write(
     phases.step(Signal::Metrics, Step::Decode, began.elapsed());
     let batch = std::mem::take(&mut decoded.batch);
     RequestInfo::note_records(batch.records() as u64);
+    let mut sent = Brought::default();
+    batch.ts.iter().for_each(|&time| sent.add(time));
     let outcome = if batch.is_empty() {
         WriteOutcome::default()
     } else {
         phases.timed(Signal::Metrics, Step::Store, state.store.write_metrics(batch)).await?
     };
-    Ok(Written { decoded, outcome })
+    let written = Written { decoded, outcome };
+    let forbidden = written.decoded.forbidden();
+    let taken = written.outcome.samples + written.outcome.histograms + written.outcome.exemplars;
+    // When those that were not taken were is nothing that tells how long the others took.
+    let brought = if sent.records == taken { sent } else { Brought::untimed(taken) };
+    note_taken(brought, written.refused_count().saturating_sub(forbidden), forbidden);
+    Ok(written)
+}
+
+/// Notes samples and the like: which services they are of is known to the store alone.
+pub(crate) fn note_taken(brought: Brought, invalid: u64, forbidden: u64) {
+    RequestInfo::note_taken(|taken| {
+        if brought.records > 0 {
+            taken.add_records("metrics", "", brought);
+        }
+        for (reason, count) in [("invalid", invalid), ("service", forbidden)].into_iter().filter(|(_, n)| *n > 0) {
+            taken.add_rejected("metrics", reason, count);
+        }
+    });
 }
 
 /// Whose series the caller may write; none: all.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use axum::Router;
-use axum::extract::{Path, State};
+use axum::extract::{RawQuery, State};
 use axum::response::Response;
 use axum::routing::get;
 use http::Method;
@@ -18,7 +18,7 @@ use quiver_types::{Domain, Right, Triple};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use crate::config_api::Answer;
+use crate::config_api::{Answer, Ids, no_parameters};
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
@@ -50,9 +50,13 @@ fn may(caller: &Caller, job: &Job, right: Right) -> bool {
     job.subject == caller.subject || caller.rights.covers(&Triple::everywhere(right, domain.unwrap_or(Domain::System)))
 }
 
-async fn one(State(state): State<Arc<AppState>>, method: Method, Path(id): Path<String>) -> Response {
-    let answer = answered(&state, &method, &id).await.unwrap_or_else(|problem| Answer::of_problem(&problem));
-    answer.into_response(None)
+async fn one(State(state): State<Arc<AppState>>, method: Method, Ids(ids): Ids, RawQuery(query): RawQuery) -> Response {
+    let id = ids.first().map_or("", |(_, id)| id.as_str());
+    let answer = async {
+        no_parameters(query.as_deref())?;
+        answered(&state, &method, id).await
+    };
+    answer.await.unwrap_or_else(|problem| Answer::of_problem(&problem)).into_response(None)
 }
 
 async fn answered(state: &AppState, method: &Method, id: &str) -> Result<Answer> {

@@ -42,7 +42,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
         .route("/api/v1/series", get(series).post(series))
         .route("/api/v1/labels", get(labels).post(labels))
         .route("/api/v1/label/{name}/values", get(values))
-        .route("/api/v1/label//values", get(|| async { values_of(String::new()) }))
+        .route("/api/v1/label//values", get(|| async { no_name() }))
         .route("/api/v1/metadata", get(metadata))
 }
 
@@ -168,7 +168,7 @@ async fn values(
         let shown = unreadable_name(request.uri().path());
         return error_response(&Error::invalid(format!("invalid label name: \"{shown}\"")), "/api/v1/label/values");
     };
-    let Some(name) = label_name(&name) else { return values_of(name) };
+    let Some(name) = label_name(&name) else { return no_name() };
     let plan =
         |source: &IndexSource, ask: Ask, fetch| index::label_values(source, name, ask.selectors, ask.range, fetch);
     answer(state, request, false, "/api/v1/label/values", plan, false).await
@@ -187,32 +187,33 @@ fn unreadable_name(path: &str) -> String {
     bytes.escape_ascii().to_string()
 }
 
-/// The answer for a name that no label has.
-fn values_of(name: String) -> Response {
-    error_response(&Error::invalid(format!("invalid label name: {name:?}")), "/api/v1/label/values")
+/// The answer for the name that no label has.
+fn no_name() -> Response {
+    error_response(&Error::invalid("invalid label name: \"\""), "/api/v1/label/values")
 }
 
-/// Decodes a name of the form `U__my_2e_label` (Prometheus `model.UnescapeName`, values encoding); others stay.
+/// Gives the label that a path names: `U__my_2e_label` is `my.label` (Prometheus `model.UnescapeName`, values
+/// encoding), and what cannot be decoded is a name as it stands. `None` for none.
 fn label_name(name: &str) -> Option<String> {
-    if name.is_empty() {
-        return None;
-    }
-    let Some(escaped) = name.strip_prefix("U__") else { return Some(name.to_owned()) };
+    let name = name.strip_prefix("U__").and_then(decoded).unwrap_or_else(|| name.to_owned());
+    (!name.is_empty()).then_some(name)
+}
+
+fn decoded(escaped: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = escaped;
-    while let Some(c) = rest.chars().next() {
-        rest = &rest[c.len_utf8()..];
-        if c != '_' {
-            out.push(c);
-        } else if let Some(after) = rest.strip_prefix('_') {
+    while let Some((plain, after)) = rest.split_once('_') {
+        let (code, after) = after.split_once('_')?;
+        out.push_str(plain);
+        if code.is_empty() {
             out.push('_');
-            rest = after;
         } else {
-            let (hex, after) = rest.split_once('_')?;
-            out.push(u32::from_str_radix(hex, 16).ok().and_then(char::from_u32)?);
-            rest = after;
+            let is_code = code.len() < 6 && code.bytes().all(|b| b.is_ascii_hexdigit());
+            out.push(u32::from_str_radix(code, 16).ok().filter(|_| is_code).and_then(char::from_u32)?);
         }
+        rest = after;
     }
+    out.push_str(rest);
     Some(out)
 }
 
@@ -270,8 +271,12 @@ mod tests {
         check("job", Some("job"));
         check("U__my_2e_label", Some("my.label"));
         check("U__a__b", Some("a_b"));
-        check("U__a_zz_", None);
+        check("U___1F600_x_d_", Some("😀x\r"));
+        for literal in ["U__a_zz_", "U__a_2e", "U__a_d800_", "U__a_00002e_", "U__a_+2e_", "U___", "U_a"] {
+            check(literal, Some(literal));
+        }
         check("", None);
+        check("U__", None);
     }
 
     #[test]

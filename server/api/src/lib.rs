@@ -76,7 +76,9 @@ mod traces_grpc;
 mod traces_ingest;
 mod tsdb_api;
 pub mod unit_test_api;
+pub mod usage;
 mod watch;
+pub mod withdrawn;
 
 pub use around::Proxies;
 pub use postgres::{PostgresListener, serve_postgres};

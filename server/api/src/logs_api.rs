@@ -16,7 +16,7 @@ use axum::response::Response;
 use axum::routing::get;
 use http::{HeaderValue, StatusCode, header};
 use quiver_logsql::ast::Query;
-use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, time_param};
+use quiver_logsql::request::{duration_param, extra_filter, extra_stream_filter, last_moment, time_param};
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::{Collected, QueryContext};
 use quiver_types::{Error, Result};
@@ -104,6 +104,10 @@ impl Ask {
         asked.times =
             range.iter().filter_map(|(name, t)| t.map(|t| format!("{name}={t}"))).collect::<Vec<_>>().join(" ");
         asked.standing = is_standing;
+        if is_standing {
+            // It sees by itself what was taken away, and goes on with the rest.
+            asked.permit = None;
+        }
         let ctx = query_context(state, asked, limits);
         let memory = state.logsql.collected("query text", &ctx);
         let filters = params.all("extra_filters").chain(params.all("extra_stream_filters"));
@@ -132,6 +136,7 @@ impl Ask {
             memory.add(TEXT_FACTOR * text.len())?;
             extra.extend(extra_filter(&text)?);
         }
+        let end_ns = end_ns.map(last_moment);
         let scope = QueryScope { now_ns: time_ns.saturating_sub(1), start_ns, end_ns, extra };
         Ok(Self { params, query, scope, ctx, time_ns, _memory: memory })
     }

@@ -10,6 +10,7 @@ use crate::families::FAMILIES;
 use crate::logs_ingest::metrics::LogsMetrics;
 use crate::span_metrics::SpanMetrics;
 use crate::state::AppState;
+use crate::usage::Usage;
 use histogram::{Histogram, write_histograms};
 use phases::Phases;
 
@@ -28,6 +29,8 @@ pub struct ApiMetrics {
     pub logs: LogsMetrics,
     /// Spans on their way in.
     pub spans: SpanMetrics,
+    /// Queries on their way into the query log.
+    pub usage: Usage,
 }
 
 #[derive(Debug)]
@@ -51,6 +54,7 @@ impl Default for ApiMetrics {
             slow_queries: AtomicU64::new(0),
             logs: LogsMetrics::default(),
             spans: SpanMetrics::default(),
+            usage: Usage::default(),
         }
     }
 }
@@ -108,6 +112,7 @@ pub fn exposition(state: &AppState) -> String {
         ("quiver_query_running_count", "gauge", "Queries that run.", &used.running),
         ("quiver_query_waiting_count", "gauge", "Queries that wait for a place.", &used.waiting),
         ("quiver_query_slow_total", "counter", "Queries slower than the setting.", &state.metrics.slow_queries),
+        ("quiver_query_unlogged_total", "counter", "Queries that have no row.", &state.metrics.usage.lost),
     ];
     for (name, kind, help, counter) in loads {
         write_metric(&mut out, name, kind, help, &one(counter.load(Relaxed) as f64));

@@ -5,6 +5,7 @@
 
 mod behind;
 mod forms;
+pub(crate) mod ordered;
 mod problem;
 mod statements;
 pub mod waiting;
@@ -22,7 +23,7 @@ use quiver_olap::meta::Wanted;
 use quiver_olap::model::catalog::Catalog;
 use quiver_olap::query::CacheMode;
 use quiver_olap::query::request::Request as Asked;
-use quiver_olap::{OlapError, QueryError, Reason};
+use quiver_olap::{OlapError, QueryError, Reason, engine};
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_types::{Domain, Error, ErrorKind, Result, Right, Services, Triple};
@@ -35,6 +36,7 @@ use crate::request::RequestInfo;
 use crate::segments;
 use crate::sql_api::forms::Form;
 use crate::state::AppState;
+use crate::withdrawn;
 use problem::problem;
 use waiting::{Outcome, Ready, Work};
 
@@ -43,7 +45,7 @@ const SIGNALS: [Domain; 3] = [Domain::Metrics, Domain::Logs, Domain::Traces];
 /// Largest body of a request.
 const BODY_BYTES_MAX: usize = 4 << 20;
 /// How long a query may take, unless `X-Timeout` says otherwise.
-const TIMEOUT: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_mins(1);
 /// Longest that `X-Timeout` may ask for.
 const TIMEOUT_MAX_S: u64 = 300;
 /// How long a request waits for its query before it is told to come again.
@@ -76,11 +78,11 @@ impl Given {
         let bytes = read_unpacked(&state.bodies, &head.headers, body, BODY_BYTES_MAX).await?;
         let params = Params::read(&head.method, &head.headers, head.uri.query(), &[])?;
         let bad = |e: serde_json::Error| QueryError::new(Reason::BadJson, "", format!("the body is no JSON: {e}"));
-        let mut body = if bytes.is_empty() { Value::Null } else { serde_json::from_slice(&bytes).map_err(bad)? };
+        let mut body = if bytes.is_empty() { Value::Null } else { ordered::read(&bytes).map_err(bad)? };
         let mut asked = params.clone();
         let mut query = body.get("query").cloned().filter(|query| !query.is_null());
         if let (None, Some(text)) = (&query, params.get("query")) {
-            query = serde_json::from_str(text).ok();
+            query = ordered::read(text.as_bytes()).ok();
         }
         let mut places = Vec::new();
         if let Some(mut query) = query {
@@ -104,7 +106,7 @@ impl Given {
     fn query(&self) -> Result<Value, OlapError> {
         match (self.body.get("query"), self.params.get("query")) {
             (Some(query), _) if !query.is_null() => Ok(query.clone()),
-            (_, Some(text)) => serde_json::from_str(text)
+            (_, Some(text)) => ordered::read(text.as_bytes())
                 .map_err(|e| QueryError::new(Reason::BadJson, "", format!("`query` is no JSON: {e}")).into()),
             _ => Err(QueryError::new(Reason::QueryRequired, "", "a request needs a `query`").into()),
         }
@@ -168,7 +170,9 @@ fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(Strin
         found = Some(own);
     }
     let found = found.unwrap_or_default();
-    found.iter().for_each(|key| asked.push("segment", key));
+    for key in &found {
+        asked.push("segment", key);
+    }
     Ok(places)
 }
 
@@ -178,12 +182,11 @@ fn bad_segment(error: Error, places: &[(String, String)]) -> OlapError {
         return error.into();
     }
     let unknown = places.iter().find(|(key, _)| error.message == segments::unknown(key).message);
-    match unknown {
-        Some((_, place)) => QueryError::new(Reason::UnknownMember, place.as_str(), error.message).into(),
-        None => {
-            let place = if places.is_empty() { "" } else { "/segments" };
-            QueryError::new(Reason::BadValue, place, error.message).into()
-        }
+    if let Some((_, place)) = unknown {
+        QueryError::new(Reason::UnknownMember, place.as_str(), error.message).into()
+    } else {
+        let place = if places.is_empty() { "" } else { "/segments" };
+        QueryError::new(Reason::BadValue, place, error.message).into()
     }
 }
 
@@ -193,10 +196,14 @@ fn access(state: &AppState) -> DomainAccess {
 
 /// Begins a query with the limits of analytics.
 fn begin(state: &AppState, given: &Given, text: &Value) -> Result<QueryContext, OlapError> {
+    begin_as(state, given, state.asked(Language::Olap, &text.to_string()))
+}
+
+fn begin_as(state: &AppState, given: &Given, asked: quiver_query::Asked) -> Result<QueryContext, OlapError> {
     let timeout = given.seconds("x-timeout", TIMEOUT_MAX_S)?.unwrap_or(TIMEOUT);
     let mut limits = state.limits();
     limits.timeout = timeout;
-    Ok(state.begin(state.asked(Language::Olap, &text.to_string()), limits))
+    Ok(state.begin(asked, limits))
 }
 
 fn json_answer(value: &Value) -> Response {
@@ -225,7 +232,14 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         asked.queries.iter_mut().for_each(|q| q.rollups = false);
     }
     let wait = given.seconds("x-wait", TIMEOUT_MAX_S)?.unwrap_or(WAIT);
-    let ctx = begin(state, &given, &query)?;
+    let mut begun = state.asked(Language::Olap, &query.to_string());
+    if form == Form::Json {
+        // Others may wait for the same: it goes on when the right of one of them is taken away, who gets nothing of it.
+        begun.permit = None;
+    }
+    let ctx = begin_as(state, &given, begun)?;
+    let asking = Arc::clone(ctx.query());
+    let _ = asking.served.models.set(engine::models(&asked));
     if form != Form::Json {
         if asked.queries.len() != 1 {
             let text = "only one query can be answered in this form";
@@ -233,10 +247,17 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
         }
         return forms::send(state, form, catalog, asked, &access, ctx).await;
     }
-    let key = waiting::key(&asked, is_multi, &access, &catalog);
+    let own = if state.olap.has_own_rows(&catalog, &asked, &access) { state.caller() } else { String::new() };
+    let key = waiting::key(&asked, is_multi, &access, &own, &catalog);
     let work = work(state, catalog, asked, access, ctx, is_multi);
-    match state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await? {
-        Outcome::Done(answer) => Ok(json_answer(&answer.value)),
+    let outcome = state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await?;
+    withdrawn::check(state)?;
+    match outcome {
+        Outcome::Done(answer) => {
+            // Whoever ran it has said so: this one was answered by what another found.
+            let _ = asking.served.kept.set("hit");
+            Ok(json_answer(&answer.value))
+        }
         Outcome::Wait(elapsed) => Ok(json_answer(&json!({
             "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
         }))),
@@ -270,6 +291,7 @@ fn work(
         // Of a moment before: what is written meanwhile is taken for a change.
         let basis = olap.basis(&catalog, &asked, &access).map(Arc::new);
         let sets = olap.load(&catalog, &asked, &access, &ctx).await?;
+        engine::note_served(&sets, &ctx);
         let memory = engine.collected("answer of analytics", &ctx);
         let bytes = forms::made_bytes(&sets);
         memory.add(bytes)?;

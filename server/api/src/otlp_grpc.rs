@@ -127,12 +127,17 @@ fn message(answer: &[u8]) -> Response {
 /// Gives the status of an error. Only what may be repeated says when.
 fn status(error: &Error, retry_after_s: u32) -> Status {
     let text = public_text(error);
-    if error.kind != ErrorKind::Unavailable {
-        return Status::new(grpc_code_of(error.kind), text);
+    if error.kind == ErrorKind::Unavailable {
+        return come_back(text, u64::from(retry_after_s));
     }
+    Status::new(grpc_code_of(error.kind), text)
+}
+
+/// The status of a call that is good and comes at the wrong time: senders keep what they have, and send it again then.
+pub(crate) fn come_back(text: &str, retry_after_s: u64) -> Status {
     // google.rpc.Status { code, message, details: [Any { type_url, value: RetryInfo { retry_delay } }] }
     let (mut delay, mut info, mut any, mut out) = (vec![0x08], Vec::new(), Vec::new(), vec![0x08]);
-    put_varint(&mut delay, u64::from(retry_after_s));
+    put_varint(&mut delay, retry_after_s);
     put_bytes(&mut info, 1, &delay);
     put_bytes(&mut any, 1, b"type.googleapis.com/google.rpc.RetryInfo");
     put_bytes(&mut any, 2, &info);
@@ -145,6 +150,18 @@ fn status(error: &Error, retry_after_s: u32) -> Status {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn when_to_come_back() {
+        let status = come_back("RATE_LIMITED: later", 300);
+        assert_eq!((status.code(), status.message()), (Code::Unavailable, "RATE_LIMITED: later"));
+        let text = &b"\x08\x0e\x12\x13RATE_LIMITED: later"[..];
+        let kind = b"\x1a\x31\x0a\x28type.googleapis.com/google.rpc.RetryInfo";
+        let seconds = b"\x12\x05\x0a\x03\x08\xac\x02";
+        assert_eq!(status.details(), [text, kind, seconds].concat());
+        let refused = super::status(&Error::new(ErrorKind::Forbidden, "x"), 1);
+        assert!(refused.details().is_empty(), "what is refused for good does not say when to come back");
+    }
 
     #[test]
     fn frames() {

@@ -47,9 +47,10 @@ impl Params {
     /// # Errors
     /// Invalid: there is one.
     pub(crate) fn without_segments(&self) -> Result<()> {
-        match self.pairs().any(|(name, _)| segments::is_segment(name)) {
-            true => Err(Error::invalid("`segment` is not supported on this path")),
-            false => Ok(()),
+        if self.pairs().any(|(name, _)| segments::is_segment(name)) {
+            Err(Error::invalid("`segment` is not supported on this path"))
+        } else {
+            Ok(())
         }
     }
 
@@ -105,7 +106,10 @@ impl Params {
 
     /// Reads a duration in milliseconds; `None` when absent.
     pub(crate) fn duration(&self, name: &str) -> Result<Option<i64>> {
-        let bad = |text: &str| invalid(name, &format!("cannot parse {text:?} to a valid duration"));
+        let bad = |text: &str| {
+            let why = if number(text).is_some() { ". It overflows int64" } else { "" };
+            invalid(name, &format!("cannot parse {text:?} to a valid duration{why}"))
+        };
         self.get(name).map(|text| duration_ms(text).ok_or_else(|| bad(text))).transpose()
     }
 
@@ -141,7 +145,9 @@ const MAX_TIME: &str = "292277025-08-18T07:12:54.999999999Z";
 /// Reads Unix seconds with a fraction, or RFC 3339; gives milliseconds.
 pub(crate) fn time_ms(text: &str) -> Option<i64> {
     if let Some(seconds) = number(text) {
-        let ms = (seconds * 1000.0).round();
+        // The fraction by itself, as Prometheus rounds it: 1.0005 is a little less than it says.
+        let whole = seconds.trunc();
+        let ms = whole * 1000.0 + ((seconds - whole) * 1000.0).round();
         return (ms.abs() < 9.2e18).then_some(ms as i64);
     }
     match text {
@@ -154,8 +160,8 @@ pub(crate) fn time_ms(text: &str) -> Option<i64> {
 /// Reads seconds with a fraction, or a sequence of numbers with units; gives milliseconds.
 pub(crate) fn duration_ms(text: &str) -> Option<i64> {
     if let Some(seconds) = number(text) {
-        let ms = seconds * 1000.0;
-        return (ms.abs() < 9.2e15).then_some(ms as i64);
+        // Prometheus counts nanoseconds in 64 bits.
+        return (seconds.abs() * 1e9 < 9_223_372_036_854_775_808.0).then_some((seconds * 1000.0) as i64);
     }
     parse_duration(text)
 }
@@ -177,6 +183,10 @@ mod tests {
         check("2015-07-01T20:10:51.781Z", Some(1_435_781_451_781));
         check("2015-07-01T22:10:51.781+02:00", Some(1_435_781_451_781));
         check("-0.001", Some(-1));
+        check("1.0005", Some(1_000));
+        check("1.0015", Some(1_002));
+        check("2.9996", Some(3_000));
+        check("-1.0005", Some(-1_000));
         check(MIN_TIME, Some(i64::MIN));
         check(MAX_TIME, Some(i64::MAX));
         check("inf", None);
@@ -198,5 +208,9 @@ mod tests {
         assert!(p2.limit().unwrap_err().message.ends_with("value out of range"));
         assert_eq!(p.duration("step").unwrap(), Some(5_400_000));
         assert!(p.duration("d").unwrap_err().message.starts_with("invalid parameter \"d\": "));
+        let long = Some("d=148966367200.372&e=9223372036");
+        let p = Params::read(&Method::GET, &HeaderMap::new(), long, b"").unwrap();
+        assert!(p.duration("d").unwrap_err().message.ends_with("It overflows int64"));
+        assert_eq!(p.duration("e").unwrap(), Some(9_223_372_036_000));
     }
 }

@@ -17,12 +17,13 @@ use quiver_alerting::duration;
 use quiver_alerting::labels::fingerprint_text;
 use quiver_alerting::template::{Budget, Host, Options};
 use quiver_alerting::yaml;
+use quiver_config::families::RECEIVERS;
 use quiver_config::{FieldError, Problem, ProblemKind};
 use quiver_types::LabelSet;
 use serde_json::{Map, Value, json};
 
 use crate::bodies::read_unpacked;
-use crate::config_api::{Answer, of_body};
+use crate::config_api::{Answer, is_dry_run, no_parameters, of_body, with_dry_run};
 use crate::params::time_ms;
 use crate::state::AppState;
 
@@ -47,13 +48,14 @@ fn answer(state: &AppState, outcome: Outcome) -> Response {
     answer.into_response(Some(state.config.revision()))
 }
 
-/// Reads a body that is an object with some fields only.
+/// Reads a body that is an object with some fields only, of a request without parameters.
 pub(crate) async fn object_of(
     state: &AppState,
     request: Request,
     fields: &[&str],
 ) -> Result<Map<String, Value>, Problem> {
     let (head, body) = request.into_parts();
+    no_parameters(head.uri.query())?;
     let kind = head.headers.get(header::CONTENT_TYPE).and_then(|v| v.to_str().ok()).unwrap_or_default();
     let kind = kind.split(';').next().unwrap_or_default().trim();
     if !["application/json", "application/merge-patch+json"].iter().any(|known| kind.eq_ignore_ascii_case(known)) {
@@ -61,9 +63,7 @@ pub(crate) async fn object_of(
         return Err(Problem::new(ProblemKind::Malformed, "UNSUPPORTED_MEDIA_TYPE", text));
     }
     let body = read_unpacked(&state.bodies, &head.headers, body, BODY_MAX).await.map_err(of_body)?;
-    let malformed = |text: String| Problem::new(ProblemKind::Malformed, "MALFORMED_JSON", text);
-    let value: Value = serde_json::from_slice(&body).map_err(|e| malformed(e.to_string()))?;
-    let Value::Object(map) = value else { return Err(Problem::field("", "INVALID_TYPE", "an object is wanted")) };
+    let map = quiver_config::json::object(&body)?;
     let unknown = map.keys().filter(|key| !fields.contains(&key.as_str()));
     let errors: Vec<FieldError> =
         unknown.map(|key| FieldError::new(format!("/{key}"), "UNKNOWN_FIELD", "nobody knows this field")).collect();
@@ -237,18 +237,35 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
 }
 
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
+    let is_dry = is_dry_run(request.uri().query());
     let outcome = async {
-        let body = object_of(&state, request, &["receiver", "alerts"]).await?;
-        let receiver =
-            body.get("receiver").ok_or_else(|| Problem::field("/receiver", "REQUIRED", "a receiver is wanted"))?;
-        receiver_results(&state, receiver, body.get("alerts")).await
+        // The receiver is a field of its own, or its fields stand beside the alerts.
+        let own: Vec<&str> = ["name", "labels"].into_iter().chain(RECEIVERS.fields.iter().map(|f| f.name)).collect();
+        let known: Vec<&str> = own.iter().copied().chain(["receiver", "alerts"]).collect();
+        let mut body = object_of(&state, request, &known).await?;
+        let given = body.remove("receiver").filter(|receiver| !receiver.is_null());
+        let beside: Map<String, Value> =
+            own.iter().filter_map(|name| body.remove_entry(*name)).filter(|(_, value)| !value.is_null()).collect();
+        let receiver = match (given, beside.is_empty()) {
+            (Some(receiver), true) => receiver,
+            (None, false) => Value::Object(beside),
+            (None, true) => return Err(Problem::field("/receiver", "REQUIRED", "a receiver is wanted")),
+            (Some(_), false) => return Err(Problem::field("/receiver", "INVALID_VALUE", "a receiver is given twice")),
+        };
+        receiver_results(&state, &receiver, body.get("alerts"), is_dry).await
     };
     let outcome = outcome.await;
-    answer(&state, outcome)
+    with_dry_run(answer(&state, outcome), is_dry)
 }
 
-/// Sends a message to each integration of a receiver: one of the policy by its name, or one that is given whole.
-pub(crate) async fn receiver_results(state: &AppState, receiver: &Value, alerts: Option<&Value>) -> Outcome {
+/// Sends a message to each integration of a receiver: one of the policy by its name, or one that is given whole. A dry run
+/// checks all and sends nothing.
+pub(crate) async fn receiver_results(
+    state: &AppState,
+    receiver: &Value,
+    alerts: Option<&Value>,
+    is_dry: bool,
+) -> Outcome {
     let router = &state.alertd.router;
     let live = router.policy();
     let (policy, name) = match receiver {
@@ -282,6 +299,13 @@ pub(crate) async fn receiver_results(state: &AppState, receiver: &Value, alerts:
     };
     let mut results = Vec::new();
     for integration in &receiver.integrations {
+        if is_dry {
+            results.push(json!({
+                "integration": integration.kind.name, "index": integration.idx, "ok": false, "httpStatus": null,
+                "error": "not sent: a dry run", "durationMs": 0,
+            }));
+            continue;
+        }
         let began = Instant::now();
         let outcome = router.try_message(&message, integration).await;
         let (status, error) = match &outcome {

@@ -24,12 +24,10 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
-use crate::serve::{ServeSettings, Tls};
+use crate::serve::{ServeSettings, Tls, accepted};
 use crate::state::AppState;
 use cancel::Cancels;
 
-/// How long the accept loop rests when the system gives no connection.
-const REST: Duration = Duration::from_millis(100);
 /// How long connections that are cut may take to notice.
 const CUT_WITHIN: Duration = Duration::from_secs(1);
 
@@ -74,20 +72,7 @@ pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings,
         stop: stop.clone(),
         cut: CancellationToken::new(),
     };
-    loop {
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors and the like: wait instead of spinning.
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(REST).await;
-                continue;
-            }
-        };
+    while let Some((stream, peer)) = accepted(&socket, &stop).await {
         let Ok(place) = Arc::clone(&with.settings.places).try_acquire_owned() else {
             tracing::debug!(%peer, "too many connections");
             refuse(stream);

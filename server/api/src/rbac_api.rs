@@ -1,11 +1,12 @@
 //! Access beyond the contract: who one is, one's password, checks of rights, the audit log, keys that sign
 //! (`config-api` section 5).
 
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
 use axum::body::Body;
-use axum::extract::{Path, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{MethodFilter, get, post, put};
 use futures::future::BoxFuture;
@@ -21,11 +22,14 @@ use quiver_config::{
 use quiver_types::{Domain, Right, Rights, Services, Triple};
 use serde_json::{Map, Value, json};
 
-use crate::config_api::{Answer, Ask, Routes, Run, only_members, special_of, with_dry_run};
+use crate::config_api::{Answer, Ask, Ids, Routes, Run, no_parameters, only_members, special_of, with_dry_run};
 use crate::identity::Identities;
+use crate::refused::challenge;
 use crate::state::AppState;
 
 const BODY_BYTES_MAX: usize = 256 << 10;
+/// Member of a problem: seconds after which to come back.
+const COME_BACK: &str = "retryAfter";
 /// Most triples of a check.
 const TRIPLES_MAX: usize = 1000;
 /// Rows of the audit log that are read at once for an export.
@@ -63,46 +67,59 @@ fn triples_of(rights: &Rights) -> Value {
     rights.triples().iter().map(Triple::to_json).collect()
 }
 
-async fn me(State(state): State<Arc<AppState>>) -> Response {
+async fn me(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
+    sent(no_parameters(query.as_deref()).map(|()| whoever_asks(&state)))
+}
+
+/// Who asks, and what they may do.
+fn whoever_asks(state: &AppState) -> Answer {
     let identity = state.identity();
     let (kind, id) = match &identity.subject {
         Subject::Account(kind, id) => (kind.word(), id.clone()),
         Subject::External(issuer, subject) => ("user", external_id(issuer, subject)),
         Subject::Anyone => ("anonymous", String::new()),
     };
-    let roles = match (&state.identities, &identity.subject) {
-        (Some(i), Subject::Account(_, id)) => i.auth.directory().roles(id, state.clock.now_ms()),
-        _ => Vec::new(),
-    };
+    let roles = state.identities.as_ref().map(|i| i.auth.roles_of(&identity)).unwrap_or_default();
     let mut services: Vec<String> = Vec::new();
     for (domain, ..) in Domain::ALL {
         services.extend(identity.access(domain).patterns());
     }
     services.sort_unstable();
     services.dedup();
-    sent(Ok(Answer::ok(json!({
+    Answer::ok(json!({
         "subject": {"type": kind, "id": id, "name": identity.name},
         "roles": roles, "triples": triples_of(&identity.rights), "services": services,
         "rbac": if state.is_enforced() { "on" } else { "off" },
-    }))))
+    }))
 }
 
-async fn permissions() -> Response {
+async fn permissions(RawQuery(query): RawQuery) -> Response {
+    sent(no_parameters(query.as_deref()).map(|()| all_permissions()))
+}
+
+fn all_permissions() -> Answer {
     let rights = Right::ALL.map(|(right, name, doc)| {
         let contains =
             Right::ALL.iter().filter(|(other, ..)| *other != right && right.contains(*other)).map(|(_, name, _)| *name);
         json!({"name": name, "description": doc, "contains": contains.collect::<Vec<_>>()})
     });
     let domains = Domain::ALL.map(|(_, name, doc)| json!({"name": name, "description": doc}));
-    sent(Ok(Answer::ok(json!({"rights": rights, "domains": domains}))))
+    Answer::ok(json!({"rights": rights, "domains": domains}))
 }
 
 /// What is answered to a password or token that is not good, below a public path.
 fn not_let_in(error: TokenError) -> Problem {
     match error {
-        TokenError::TooMany(_) => Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()),
+        TokenError::TooMany(after_s) => {
+            Problem::new(ProblemKind::Limited, "RATE_LIMITED", error.to_string()).with(COME_BACK, json!(after_s))
+        }
         _ => Problem::new(ProblemKind::Unauthenticated, error.code(), error.to_string()),
     }
+}
+
+/// Keys and clients have no password that they could change.
+fn not_a_user() -> Problem {
+    Problem::new(ProblemKind::Forbidden, "FORBIDDEN", "this needs a user's own token, or name and password as Basic")
 }
 
 /// The only path that takes a person's password as Basic, whatever the settings say: a temporary one gives no token.
@@ -125,11 +142,11 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
                 let asking = Asking { issuer: &issuer, ip: ask.caller.ip };
                 let identity = auth.identify(shown, asking).await.map_err(not_let_in)?;
                 let Subject::Account(AccountKind::User, id) = &identity.subject else {
-                    return Err(Problem::forbidden("a user's own token"));
+                    return Err(not_a_user());
                 };
                 let account = auth.directory().account(AccountKind::User, id).cloned();
                 if identity.way != Way::Token {
-                    return Err(Problem::forbidden("a user's own token"));
+                    return Err(not_a_user());
                 }
                 (account.ok_or_else(|| not_let_in(TokenError::Invalid))?, identity.session)
             }
@@ -169,7 +186,16 @@ async fn own_password(State(state): State<Arc<AppState>>, request: Request) -> R
         }
         Ok(Answer::nothing())
     };
-    let answer = sent(run.await);
+    let outcome = run.await;
+    let problem = outcome.as_ref().err();
+    let asks_for = problem.and_then(|problem| challenge(problem.code));
+    let after_s = problem.and_then(|problem| problem.more.get(COME_BACK)?.as_u64());
+    let mut answer = sent(outcome);
+    let headers = answer.headers_mut();
+    headers.extend(asks_for.map(|value| (header::WWW_AUTHENTICATE, value)));
+    if let Some(after_s) = after_s {
+        headers.insert(header::RETRY_AFTER, HeaderValue::from(after_s));
+    }
     with_dry_run(answer, dry_run)
 }
 
@@ -334,18 +360,20 @@ async fn check(State(state): State<Arc<AppState>>, request: Request) -> Response
     sent(run.await)
 }
 
-async fn effective(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    sent(effective_of(state, AccountKind::User, id, request).await)
+async fn effective(State(state): State<Arc<AppState>>, ids: Ids, request: Request) -> Response {
+    sent(effective_of(state, AccountKind::User, ids, request).await)
 }
 
-async fn effective_service(State(state): State<Arc<AppState>>, Path(id): Path<String>, request: Request) -> Response {
-    sent(effective_of(state, AccountKind::Service, id, request).await)
+async fn effective_service(State(state): State<Arc<AppState>>, ids: Ids, request: Request) -> Response {
+    sent(effective_of(state, AccountKind::Service, ids, request).await)
 }
 
-async fn effective_of(state: Arc<AppState>, kind: AccountKind, id: String, request: Request) -> Result<Answer> {
+async fn effective_of(state: Arc<AppState>, kind: AccountKind, Ids(ids): Ids, request: Request) -> Result<Answer> {
+    let id = ids.into_iter().next().map(|(_, id)| id).unwrap_or_default();
     let ask = Ask::read(&state, Place::of(&USERS), request, BODY_BYTES_MAX).await?;
     ask.only_parameters(&[])?;
-    let own = ask.caller.subject == Subject::Account(kind, id.clone()).text();
+    let family = if kind == AccountKind::User { USERS.name } else { SERVICE_ACCOUNTS.name };
+    let own = ask.caller.account() == Some((family, id.as_str()));
     let needed = Triple::new(Right::View, Some(Domain::Rbac), Services::all());
     if !own && !ask.caller.rights.covers(&needed) {
         return Err(Problem::forbidden(&needed.to_string()));
@@ -409,7 +437,10 @@ async fn audit_export(State(state): State<Arc<AppState>>, request: Request) -> R
             let Some(mut parameters) = next else { return Ok(None) };
             let read = async {
                 let page = config.audit_rows(&AuditQuery::parse(&parameters)?).await?;
-                let lines: String = page.items.into_iter().map(|row| format!("{}\n", Value::Object(row))).collect();
+                let mut lines = String::new();
+                for row in page.items {
+                    let _ = writeln!(lines, "{}", Value::Object(row));
+                }
                 Ok::<_, Problem>((lines, page.next_cursor))
             };
             let (lines, cursor) = read.await.map_err(|problem| std::io::Error::other(problem.detail))?;

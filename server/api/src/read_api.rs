@@ -2,11 +2,10 @@
 //!
 //! Source: Prometheus 3.14 `storage/remote/read_handler.go`; errors are plain text (`metrics-api` section 6).
 
-use std::convert::Infallible;
 use std::sync::Arc;
 
 use axum::Router;
-use axum::body::{Body, Bytes};
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
@@ -24,6 +23,7 @@ use crate::bodies::read_body;
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
 use crate::error::{log, plain, public_text, status_of};
 use crate::metrics::phases::Language;
+use crate::sending::in_pieces;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/read";
@@ -72,7 +72,7 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
         }
     };
     let answered = state.engine.run(&ctx, work).await.map(|answer| match answer {
-        Answer::Samples(message) => whole(message),
+        Answer::Samples(message) => whole(message, place),
         Answer::Chunks(answers) => streamed(answers, place),
     });
     // What the engine refuses for its samples has the text of this protocol.
@@ -128,17 +128,23 @@ async fn samples(
             .await?;
         quiver_ingest::wire::put_bytes(&mut message, 1, &result);
     }
+    message.shrink_to_fit();
+    memory.resize(message.len());
     Ok((message, memory))
 }
 
-fn whole((message, _memory): (Vec<u8>, MemoryReservation)) -> Response {
-    match codec::snappy_block(&message) {
-        Ok(body) => {
-            let headers = [(header::CONTENT_TYPE, "application/x-protobuf"), (header::CONTENT_ENCODING, "snappy")];
-            (headers, body).into_response()
-        }
-        Err(e) => plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
-    }
+/// The message is packed as the client takes it; so long it is held, and the request keeps its place.
+fn whole((message, memory): (Vec<u8>, MemoryReservation), place: OwnedSemaphorePermit) -> Response {
+    let packed = match codec::snappy_pieces(message) {
+        Ok(packed) => packed,
+        Err(e) => return plain(StatusCode::INTERNAL_SERVER_ERROR, e.to_string()),
+    };
+    let pieces = packed.map(move |piece| {
+        let _held = (&place, &memory);
+        Bytes::from(piece)
+    });
+    let headers = [(header::CONTENT_TYPE, "application/x-protobuf"), (header::CONTENT_ENCODING, "snappy")];
+    (headers, in_pieces(pieces)).into_response()
 }
 
 /// The answer to one query: labels and chunks of each series in the order of labels.
@@ -176,8 +182,8 @@ fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSem
     let mut series_frames = answers.into_iter().enumerate().flat_map(|(query, answer)| {
         let Sorted { table, series } = answer;
         series.into_iter().flat_map(move |(row, chunks)| {
-            let mut out: Vec<Result<Bytes, Infallible>> = Vec::new();
-            frames(table.labels(row as usize), &chunks, query, |frame| out.push(Ok(frame)));
+            let mut out: Vec<Bytes> = Vec::new();
+            frames(table.labels(row as usize), &chunks, query, |frame| out.push(frame));
             out
         })
     });
@@ -186,5 +192,5 @@ fn streamed((answers, memory): (Vec<Sorted>, MemoryReservation), place: OwnedSem
         series_frames.next()
     });
     let content_type = "application/x-streamed-protobuf; proto=prometheus.ChunkedReadResponse";
-    ([(header::CONTENT_TYPE, content_type)], Body::from_stream(futures::stream::iter(frames))).into_response()
+    ([(header::CONTENT_TYPE, content_type)], in_pieces(frames)).into_response()
 }

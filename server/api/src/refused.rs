@@ -16,6 +16,8 @@ use crate::state::AppState;
 pub(crate) const HEADER: HeaderName = HeaderName::from_static("x-quiver-refused");
 /// What stands before the triple in the text of an error.
 const NEEDS: &str = "this needs the right ";
+/// The media type of a problem object.
+const PROBLEM: &str = "application/problem+json";
 /// The same where a text begins with its code.
 const NAMED: &str = "FORBIDDEN: ";
 
@@ -45,16 +47,59 @@ pub(crate) fn otlp_error(domain: Domain, service: Option<&str>) -> Error {
     Error::new(kind, format!("{NAMED}{message}"))
 }
 
+/// What `WWW-Authenticate` says beside a code.
+pub(crate) fn challenge(code: &str) -> Option<HeaderValue> {
+    Some(HeaderValue::from_static(match code {
+        "TOKEN_MISSING" => r#"Bearer realm="platform""#,
+        "TOKEN_INVALID" => r#"Bearer realm="platform", error="invalid_token""#,
+        "TOKEN_EXPIRED" => {
+            r#"Bearer realm="platform", error="invalid_token", error_description="The access token expired""#
+        }
+        "FORBIDDEN" => r#"Bearer realm="platform", error="insufficient_scope""#,
+        _ => return None,
+    }))
+}
+
+/// Marks an answer of 403 that no right would change.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Forever;
+
+/// Adds it to the answer of a handler that found a right lacking.
+pub(crate) fn challenged(mut response: Response) -> Response {
+    let told = response.headers().contains_key(header::WWW_AUTHENTICATE);
+    let lacks = response.status() == StatusCode::FORBIDDEN && response.extensions().get::<Forever>().is_none();
+    if let Some(value) = challenge("FORBIDDEN").filter(|_| lacks && !told) {
+        response.headers_mut().insert(header::WWW_AUTHENTICATE, value);
+    }
+    response
+}
+
 /// The answer to a caller that may not do what it asks.
 pub(crate) fn problem(error: &Error) -> Response {
+    forbidden(error, PROBLEM)
+}
+
+/// The same for clients of Alertmanager's API.
+pub(crate) fn alertmanager_problem(error: &Error) -> Response {
+    forbidden(error, "application/json")
+}
+
+fn forbidden(error: &Error, kind: &'static str) -> Response {
     let detail = error.message.strip_prefix(NAMED).unwrap_or(&error.message);
     let request = RequestInfo::current();
     let body = body(StatusCode::FORBIDDEN, "FORBIDDEN", detail, request.as_ref().map_or("", RequestInfo::id));
-    let headers = [
-        (header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json")),
-        (header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Bearer realm="platform", error="insufficient_scope""#)),
-    ];
-    (StatusCode::FORBIDDEN, headers, body).into_response()
+    let kind = [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
+    challenged((StatusCode::FORBIDDEN, kind, body).into_response())
+}
+
+/// The media type of a problem object on a path. Clients that are generated from Alertmanager's description, as `amtool`
+/// is, know no other JSON than `application/json`: with another one they say that they cannot read it, and not what it says.
+pub(crate) fn problem_type(path: &str) -> &'static str {
+    let of_alertmanager = path.strip_prefix("/api/v2/").is_some_and(|rest| {
+        let family = rest.split('/').next().unwrap_or_default();
+        ["alerts", "alertprocess", "silences", "silence", "status", "receivers"].contains(&family)
+    });
+    if of_alertmanager { "application/json" } else { PROBLEM }
 }
 
 /// The answer to a request that has no family of its own to tell what is wrong.
@@ -90,6 +135,16 @@ pub(crate) fn needs(triple: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_media_type_is_one_that_clients_read() {
+        for path in ["alerts", "alerts/groups", "alertprocess", "silences", "silence/7", "status", "receivers"] {
+            assert_eq!(problem_type(&format!("/api/v2/{path}")), "application/json", "{path}");
+        }
+        for path in ["/api/v2/spans", "/api/v2/traces", "/api/v2/alertsome", "/rulesapi/silences", "/api/traces"] {
+            assert_eq!(problem_type(path), PROBLEM, "{path}");
+        }
+    }
 
     #[test]
     fn the_right_is_named() {

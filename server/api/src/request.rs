@@ -14,6 +14,7 @@ use tracing::Span;
 
 use crate::around::admission::NOBODY;
 use crate::identity::Meter;
+use crate::usage::Taken;
 
 /// Where a request says, and an answer repeats, which request it is.
 pub(crate) const ID_HEADER: &str = "x-request-id";
@@ -74,6 +75,8 @@ pub(crate) struct RequestInfo {
     pub(crate) meter: Option<Meter>,
     /// Records of it that its sender may not write.
     refused: Arc<AtomicU64>,
+    /// What it brings, where that is asked for.
+    pub(crate) taken: Option<Arc<Taken>>,
 }
 
 tokio::task_local! {
@@ -93,7 +96,13 @@ impl RequestInfo {
             identity: Arc::clone(&NOBODY),
             meter: None,
             refused: Arc::default(),
+            taken: None,
         }
+    }
+
+    /// Notes in detail what the current request brings, where that is asked for.
+    pub(crate) fn note_taken(note: impl FnOnce(&Taken)) {
+        let _ = CURRENT.try_with(|request| request.taken.as_deref().map(note));
     }
 
     /// Counts records of the current request that were refused for want of a right.
@@ -124,6 +133,7 @@ impl RequestInfo {
             identity,
             meter: None,
             refused: Arc::default(),
+            taken: None,
         }
     }
 
@@ -168,11 +178,17 @@ impl RequestInfo {
         self.target.path_and_query().map_or_else(String::new, ToString::to_string)
     }
 
+    /// Its path, without parameters.
+    pub(crate) fn path(&self) -> &str {
+        self.target.path()
+    }
+
     /// The span that log lines of the request stand in.
     pub(crate) fn span(&self) -> Span {
-        match self.trace() {
-            Some(trace_id) => tracing::info_span!("request", id = self.id(), trace_id),
-            None => tracing::info_span!("request", id = self.id()),
+        if let Some(trace_id) = self.trace() {
+            tracing::info_span!("request", id = self.id(), trace_id)
+        } else {
+            tracing::info_span!("request", id = self.id())
         }
     }
 }

@@ -19,7 +19,7 @@ pub(crate) enum Need {
     Everywhere(Right, Domain),
     /// The right, in some domain.
     Somewhere(Right),
-    /// Own figures: `view` in `system`, or a peer on this machine.
+    /// Own figures: `view` in `system` for all services, or a peer on this machine.
     OwnMetrics,
     /// Nothing, or to be let in, as a setting has it.
     Docs,
@@ -209,6 +209,9 @@ pub(crate) const ROWS: &[Row] = &[
     // One's own private segments need no more; the handlers tell whose they are.
     Row(By::Any, "/platform-api/segments", Need::Somewhere(Right::View)),
     Row(By::Any, "/platform-api/segments/**", Need::Somewhere(Right::View)),
+    // Whoever has the id of a view reads it; its owner writes it.
+    Row(By::Any, "/platform-api/saved-views", Need::Somewhere(Right::View)),
+    Row(By::Any, "/platform-api/saved-views/**", Need::Somewhere(Right::View)),
     Row(By::Get, "/platform-api/apdex-thresholds", Need::Has(Right::View, Domain::Apdex)),
     Row(By::Get, "/platform-api/apdex-thresholds/**", Need::Has(Right::View, Domain::Apdex)),
     Row(By::Any, "/platform-api/apdex-thresholds", Need::Has(Right::Edit, Domain::Apdex)),
@@ -247,6 +250,7 @@ pub(crate) const ROWS: &[Row] = &[
     // The server.
     Row(By::Any, "/health/**", Need::Public),
     Row(By::Any, "/health", Need::Public),
+    Row(By::Any, "/-/**", Need::Public),
     Row(By::Any, "/metrics", Need::OwnMetrics),
     Row(By::Any, "/admin/**", SYSTEM),
 ];
@@ -284,7 +288,8 @@ impl Need {
                 (!rights.covers(&needed)).then_some(needed)
             }
             Self::Somewhere(right) => (!rights.has_in_some_domain(right)).then(|| all(right, None)),
-            Self::OwnMetrics => Self::Has(Right::View, Domain::System).missing(rights),
+            // Figures are of all services together.
+            Self::OwnMetrics => Self::Everywhere(Right::View, Domain::System).missing(rights),
         }
     }
 
@@ -364,6 +369,8 @@ mod tests {
         public.dedup();
         let oidc = |path: &str| format!("/realms/platform/protocol/openid-connect/{path}");
         let mut expected = vec![
+            "/-/healthy".to_owned(),
+            "/-/ready".to_owned(),
             "/health".to_owned(),
             "/health/live".to_owned(),
             "/health/ready".to_owned(),
@@ -397,6 +404,8 @@ mod tests {
         check(IN_LOGS, "{view, logs, *}", Some("{ingest, logs, *}"));
         check(RBAC_READ, "{view, rbac, cart}", Some("{view, rbac, *}"));
         check(RBAC_WRITE, "{edit, *, *}", Some("{admin, rbac, *}"));
+        check(Need::OwnMetrics, "{view, *, cart}", Some("{view, system, *}"));
+        check(Need::OwnMetrics, "{view, system, *}", None);
         for need in [LOGS, IN_METRICS, RBAC_WRITE, SYSTEM, AUDIT, Need::OwnMetrics] {
             check(need, "{admin, *, *}", None);
         }

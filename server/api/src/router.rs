@@ -100,6 +100,7 @@ pub fn zipkin_router(state: Arc<AppState>) -> Router {
 
 fn zipkin_routes() -> Router<Arc<AppState>> {
     traces_compat::zipkin_routes()
+        .layer(middleware::from_fn(segments::refuse))
         .layer(middleware::from_fn(explained::plain))
         .route("/health/ready", get(admin::ready))
 }

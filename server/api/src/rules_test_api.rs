@@ -31,11 +31,11 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 /// Most evaluations of a test.
 const STEPS_MAX: i64 = 1000;
 /// Longest test.
-const TEST_TIMEOUT: Duration = Duration::from_secs(60);
+const TEST_TIMEOUT: Duration = Duration::from_mins(1);
 
 /// Asks the engine, and keeps to itself what would be written.
 struct Trial {
-    engine: Box<dyn Engine + Send>,
+    engine: Arc<dyn Engine + Send + Sync>,
     written: Mutex<Vec<Written>>,
 }
 
@@ -194,6 +194,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
         interval: Duration::from_millis(model.interval_ms.unwrap_or(60_000).max(0).unsigned_abs()),
         timeout: state.limits().timeout.min(TEST_TIMEOUT),
         rights: vec![(*state.identity().rights).clone()],
+        editors: Vec::new(),
         extra_labels: model.extra_labels(),
     };
     let rules = &state.alertd.rules;

@@ -17,12 +17,10 @@ mod below;
 mod logs;
 mod preview;
 mod series;
-mod spans;
 
-pub(crate) use below::{acts_on, begin, is_segment, narrow, scope};
+pub(crate) use below::{acts_on, acts_on_traces, begin, is_segment, narrow, scope};
 pub(crate) use logs::text_of;
 pub(crate) use preview::preview;
-pub(crate) use spans::filter_of;
 
 /// Most segments of a query.
 const SEGMENTS_MAX: usize = 20;
@@ -150,7 +148,9 @@ pub(crate) async fn refuse(request: Request, next: Next) -> Response {
     let query = request.uri().query().unwrap_or_default();
     let path = request.uri().path();
     let named = url::form_urlencoded::parse(query.as_bytes()).any(|(name, _)| is_segment(&name));
-    if named && !acts_on(path) {
+    // What is sent to these paths is stored as it is.
+    let acts = acts_on(path) || (request.method().is_safe() && acts_on_traces(path));
+    if named && !acts {
         let error = Error::invalid(format!("`segment` is not supported on `{path}`"));
         return error_response(&error, "segment");
     }

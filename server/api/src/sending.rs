@@ -4,6 +4,7 @@
 //! or among the first thousand, is an answer of its own; later the connection is cut, so that what came cannot be taken
 //! for the whole.
 
+use std::convert::Infallible;
 use std::time::Instant;
 
 use arrow::array::RecordBatch;
@@ -17,6 +18,11 @@ use serde_json::{Value, json};
 use tracing::Span;
 
 use crate::error::log;
+
+/// The body of pieces that are made as the client takes them. Whatever makes them holds the memory that they come from.
+pub(crate) fn in_pieces(pieces: impl Iterator<Item = Bytes> + Send + 'static) -> Body {
+    Body::from_stream(futures::stream::iter(pieces.map(Ok::<_, Infallible>)))
+}
 
 /// Writes batches in the form of an answer.
 pub(crate) trait BatchWriter: Send {
@@ -82,15 +88,12 @@ impl Sending {
     async fn next(&mut self) -> Result<Bytes> {
         loop {
             let Some(writer) = &mut self.writer else { return Ok(Bytes::new()) };
-            let piece = match self.rows.next().await? {
-                Some(batch) => {
-                    self.count += batch.num_rows() as u64;
-                    writer.batch(&batch)?
-                }
-                None => {
-                    let stats = self.stats();
-                    self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?
-                }
+            let piece = if let Some(batch) = self.rows.next().await? {
+                self.count += batch.num_rows() as u64;
+                writer.batch(&batch)?
+            } else {
+                let stats = self.stats();
+                self.writer.take().map_or_else(|| Ok(Bytes::new()), |writer| writer.end(&stats))?
             };
             if !piece.is_empty() || self.writer.is_none() {
                 return Ok(piece);

@@ -2,6 +2,7 @@
 //! and a stop that lets requests finish within a limit.
 
 mod connection;
+mod frames;
 mod head;
 mod pace;
 mod socket;
@@ -9,6 +10,7 @@ mod stream;
 mod tls;
 mod watch;
 
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,6 +20,8 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
+
+use crate::bodies::BodyBudget;
 
 pub(crate) use pace::{Pace, TooSlow};
 pub(crate) use stream::{Stream, Transport};
@@ -42,8 +46,15 @@ pub struct ServeSettings {
     pub places: Arc<Semaphore>,
     /// How long a client may take to send the head of a request, the first one counted from when it connected.
     pub header_timeout: Duration,
-    /// Most bytes of a head: request line, names and values.
+    /// Most bytes of a head: request line, names and values. What is not the token may have half of them.
     pub head_bytes_max: usize,
+    /// Memory for the heads of all ports together: of those that are begun and those whose requests are under way.
+    pub heads: BodyBudget,
+    /// Bytes that a connection of HTTP/2 may send before any of them is read.
+    pub window_bytes: u32,
+    /// Memory for what connections of HTTP/2 send: windows while requests with bodies are under way, and frames that are
+    /// not whole.
+    pub windows: BodyBudget,
     /// How long a connection may stay without a request.
     pub keep_alive: Duration,
     /// Bytes per second that the sender of a body must keep up; 0: any, as long as it is not silent for `body_grace`.
@@ -61,11 +72,14 @@ impl Default for ServeSettings {
         Self {
             places: Arc::new(Semaphore::new(20_000)),
             header_timeout: Duration::from_secs(10),
-            head_bytes_max: 16 * 1024,
-            keep_alive: Duration::from_secs(120),
+            head_bytes_max: 32 * 1024,
+            heads: BodyBudget::of_heads(64 << 20),
+            window_bytes: 1 << 20,
+            windows: BodyBudget::of_windows(256 << 20, 1 << 20),
+            keep_alive: Duration::from_mins(2),
             body_rate_min: 1024,
             body_grace: Duration::from_secs(10),
-            send_timeout: Duration::from_secs(60),
+            send_timeout: Duration::from_mins(1),
             drain_timeout: Duration::from_secs(10),
         }
     }
@@ -90,20 +104,7 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
     let drain_timeout = settings.drain_timeout;
     let settings = Arc::new(settings);
     let with = connection::With { router, settings: Arc::clone(&settings), tls };
-    loop {
-        let accepted = tokio::select! {
-            accepted = socket.accept() => accepted,
-            () = stop.cancelled() => break,
-        };
-        let (stream, peer) = match accepted {
-            Ok(accepted) => accepted,
-            Err(error) => {
-                // Out of file descriptors and the like: wait instead of spinning (promise F8).
-                tracing::warn!(%error, "cannot accept a connection");
-                tokio::time::sleep(REST).await;
-                continue;
-            }
-        };
+    while let Some((stream, peer)) = accepted(&socket, &stop).await {
         let Ok(place) = Arc::clone(&settings.places).try_acquire_owned() else {
             tracing::debug!(%peer, "too many connections");
             // With TLS a word would cost a handshake, which is the dearest part of a connection.
@@ -129,6 +130,24 @@ pub async fn serve(listener: Listener, settings: ServeSettings, stop: Cancellati
         tracing::warn!(connections = connections.len(), "some requests did not finish in time and are cut");
         cut.cancel();
         let _ = tokio::time::timeout(CUT_WITHIN, connections.wait()).await;
+    }
+}
+
+/// Waits for the next connection; `None` once the server stops.
+pub(crate) async fn accepted(socket: &TcpListener, stop: &CancellationToken) -> Option<(TcpStream, SocketAddr)> {
+    loop {
+        let accepted = tokio::select! {
+            accepted = socket.accept() => accepted,
+            () = stop.cancelled() => return None,
+        };
+        match accepted {
+            Ok(accepted) => return Some(accepted),
+            Err(error) => {
+                // Out of file descriptors and the like: wait instead of spinning.
+                tracing::warn!(%error, "cannot accept a connection");
+                tokio::time::sleep(REST).await;
+            }
+        }
     }
 }
 

@@ -5,6 +5,7 @@
 //! `serveWALReplayStatus`, `features`).
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -43,9 +44,11 @@ async fn config(State(state): State<Arc<AppState>>) -> Response {
 fn yaml(listed: &Listed) -> String {
     let mut out = String::new();
     for section in listed.chunk_by(|a, b| a.0 == b.0) {
-        out.push_str(&format!("{}:\n", section[0].0));
+        let _ = writeln!(out, "{}:", section[0].0);
         // A value of JSON is one of YAML.
-        section.iter().for_each(|(_, key, value)| out.push_str(&format!("  {key}: {value}\n")));
+        for (_, key, value) in section {
+            let _ = writeln!(out, "  {key}: {value}");
+        }
     }
     out
 }

@@ -1,6 +1,7 @@
 //! Counters of spans on their way in: by protocol and service, refusals, cuts, and how late spans came.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use parking_lot::Mutex;
 use quiver_ingest::traces::DecodedSpans;
@@ -78,8 +79,8 @@ impl SpanMetrics {
         let bounds = LATE_BOUNDS.iter().map(f64::to_string).chain(["+Inf".to_owned()]);
         for (bound, n) in bounds.zip(inner.late) {
             sum += n;
-            out.push_str(&format!("{name}_bucket{{le=\"{bound}\"}} {sum}\n"));
+            let _ = writeln!(out, "{name}_bucket{{le=\"{bound}\"}} {sum}");
         }
-        out.push_str(&format!("{name}_sum {}\n{name}_count {sum}\n", inner.late_sum));
+        let _ = write!(out, "{name}_sum {}\n{name}_count {sum}\n", inner.late_sum);
     }
 }

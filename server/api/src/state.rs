@@ -12,7 +12,7 @@ use quiver_ingest::{DeltaState, Limits as DecodeLimits, OtlpOptions};
 use quiver_logsql::LogsqlEngine;
 use quiver_olap::OlapEngine;
 use quiver_promql::PromqlEngine;
-use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
+use quiver_query::{Asked, Limits, Permit, QueryContext, QueryEngine};
 use quiver_sql::SqlEngine;
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
@@ -34,6 +34,7 @@ use crate::olap_api::waiting::Waiting;
 use crate::request::{RequestIds, RequestInfo};
 use crate::segments;
 use crate::unit_test_api::RuleBench;
+use crate::withdrawn::Held;
 
 /// What the API may do and how much; what may change while it runs is in [`LiveSettings`].
 #[derive(Debug, Clone)]
@@ -201,8 +202,10 @@ impl AppState {
         let asked = Asked {
             language: language.word(),
             request_id: request.as_ref().map(|r| r.id().to_owned()).unwrap_or_default(),
+            path: request.as_ref().map(|r| r.path().to_owned()).unwrap_or_default(),
             caller: self.caller(),
             peer: request.as_ref().and_then(|r| r.peer),
+            permit: Held::of(self).map(|held| Arc::new(held) as Arc<dyn Permit>),
             ..Asked::default()
         };
         match request {

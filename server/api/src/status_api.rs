@@ -62,11 +62,12 @@ async fn target_metadata(State(state): State<Arc<AppState>>, request: Request) -
 async fn targets(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let checked = async {
         let params = Params::of(&state, request).await?;
-        match params.get("state").map(str::to_lowercase).as_deref() {
-            None | Some("active" | "dropped" | "any") => {}
-            Some(other) => return Err(invalid("state", &format!("not supported value {other:?}"))),
-        }
-        Ok(json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": {}}))
+        // As in Prometheus any other state shows nothing, and what was dropped is counted where it is shown.
+        let counts = match params.get("state").map(str::to_lowercase).as_deref() {
+            None | Some("" | "dropped" | "any") => json!({}),
+            Some(_) => Value::Null,
+        };
+        Ok(json!({"activeTargets": [], "droppedTargets": [], "droppedTargetCounts": counts}))
     };
     answer(checked.await, "/api/v1/targets")
 }

@@ -81,7 +81,9 @@ fn matcher_text(item: &Value) -> Value {
 fn with_matchers(mut body: Map<String, Value>, names: &[&str]) -> Map<String, Value> {
     for name in names {
         if let Some(Value::Array(items)) = body.get_mut(*name) {
-            items.iter_mut().for_each(|item| *item = matcher_text(item));
+            for item in items.iter_mut() {
+                *item = matcher_text(item);
+            }
         }
     }
     body

@@ -7,7 +7,7 @@ use quiver_alerting::duration;
 use quiver_alerting::problem::Problem as Fault;
 use quiver_alerting::rules::{Language, OWN_FIELDS, RuleGroup, read};
 use quiver_alerting::yaml;
-use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS};
+use quiver_config::families::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
 use quiver_config::{Checks, Config, Entity, Family, FieldError, KEPT, Part, Problem};
 use quiver_types::{Millis, Rights, Triple};
 use serde_json::{Map, Value, json};
@@ -259,6 +259,11 @@ fn run_as(rule: &Entity) -> Rights {
     Rights::narrowed(&triples, None)
 }
 
+/// The subject of its last editor; empty where that is not kept.
+fn run_by(rule: &Entity) -> String {
+    rule.sealed.get(RUN_BY).and_then(Value::as_str).unwrap_or_default().to_owned()
+}
+
 /// Gives all stored groups as they run, without edits that wait for a deploy: each rule with what its last editor may see.
 ///
 /// # Errors
@@ -277,6 +282,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
             }
         };
         let (mut rights, mut ids) = (Vec::with_capacity(stored.rules.len()), Vec::with_capacity(stored.rules.len()));
+        let mut editors = Vec::with_capacity(stored.rules.len());
         for entity in &stored.rules {
             match group_of(&entity.body) {
                 Ok((mut of_rule, _)) => {
@@ -287,6 +293,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
                     rule.enabled = entity.body.get("enabled") != Some(&json!(false));
                     group.rules.push(rule);
                     rights.push(run_as(entity));
+                    editors.push(run_by(entity));
                     ids.push(entity.id.clone());
                 }
                 Err(problem) => {
@@ -295,7 +302,7 @@ pub(crate) async fn sources(config: &Config) -> quiver_config::Result<Vec<Source
             }
         }
         group.namespace = Some(namespace.clone());
-        sources.push(Source { file: namespace, group, rights, ids });
+        sources.push(Source { file: namespace, group, rights, editors, ids });
     }
     Ok(sources)
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use axum::Router;
-use axum::extract::{Query, Request, State};
+use axum::extract::{RawQuery, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::{get, post};
 use http::{HeaderMap, HeaderValue, StatusCode, header};
@@ -227,18 +227,24 @@ async fn logout(State(state): State<Arc<AppState>>, request: Request) -> Respons
     }
 }
 
-/// Parameters of a logout by link.
-#[derive(Debug, serde::Deserialize)]
-struct Link {
-    id_token_hint: Option<String>,
-}
-
 /// A browser follows a link: the id token says which session ends.
-async fn logout_by_link(State(state): State<Arc<AppState>>, Query(link): Query<Link>) -> Response {
+async fn logout_by_link(State(state): State<Arc<AppState>>, RawQuery(query): RawQuery) -> Response {
     let Some(identities) = &state.identities else { return off() };
-    let Some(hint) = link.id_token_hint else { return refused(&Refused::request("Missing parameter: id_token_hint")) };
-    match identities.auth.end_of_hint(&hint, &identities.issuer_here()).await {
-        Ok(()) => StatusCode::NO_CONTENT.into_response(),
+    let link = match Form::parse(query.unwrap_or_default().as_bytes()) {
+        Ok(link) => link,
+        Err(no) => return refused(&no),
+    };
+    let Some(hint) = link.get("id_token_hint") else {
+        return refused(&Refused::request("Missing parameter: id_token_hint"));
+    };
+    match identities.auth.end_of_hint(hint, &identities.issuer_here()).await {
+        Ok(happened) => {
+            if let Some(happened) = happened {
+                let origin = RequestInfo::current().as_ref().map(Origin::of).unwrap_or_default();
+                identities.note(happened, &origin).await;
+            }
+            StatusCode::NO_CONTENT.into_response()
+        }
         Err(no) => refused(&no),
     }
 }

@@ -16,8 +16,10 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::get;
 use http::{Method, StatusCode, header};
 use quiver_query::QueryContext;
+use quiver_traces::condition::filter_of;
 use quiver_traces::{Closed, JsonWriter, ParamError, Params, Selection, Trace, TraceError};
 use quiver_types::spans::SpanFilter;
+use serde::Serialize;
 use serde_json::{Value, json};
 
 pub(crate) use problem::problem;
@@ -27,7 +29,7 @@ use crate::encode::pieces::Text;
 use crate::explained;
 use crate::metrics::phases::Language;
 use crate::partial::query_context;
-use crate::segments::{Narrowed, filter_of, of_request};
+use crate::segments::{Narrowed, of_request};
 use crate::state::AppState;
 
 /// All paths.
@@ -141,7 +143,7 @@ impl Call {
     }
 
     /// Answers with JSON that may be long: its text counts in the query's memory until it is sent.
-    pub(crate) fn json(&self, value: &Value) -> Result<Response, TraceError> {
+    pub(crate) fn json(&self, value: &impl Serialize) -> Result<Response, TraceError> {
         let mut text = self.text();
         // What went wrong is told by the body.
         let _ = serde_json::to_writer(&mut text, value);

@@ -32,6 +32,7 @@ fn status_and_text(error: &TraceError) -> (StatusCode, String) {
     let invalid = |text: String| (StatusCode::BAD_REQUEST, text);
     match error {
         TraceError::InvalidId => invalid("invalid trace id: expected 1 to 32 hexadecimal digits".into()),
+        TraceError::Param(e) if e.name.is_empty() => invalid(e.reason.clone()),
         TraceError::Param(e) => invalid(format!("parameter '{}': {}", e.name, e.reason)),
         TraceError::Traceql(e) => invalid(format!("invalid TraceQL query: {e}")),
         TraceError::CursorMismatch => invalid("the cursor belongs to another search".into()),

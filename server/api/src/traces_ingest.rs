@@ -1,5 +1,6 @@
 //! Spans over HTTP: OTLP, Zipkin v2 and the internal JSON, answers as each protocol has them (`traces-api` 6).
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,6 +13,7 @@ use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::detect::detect;
 use quiver_ingest::traces::response::TracePartial;
 use quiver_ingest::traces::{DecodedSpans, TraceContext, TraceFormat, decode};
+use quiver_types::tables::logs::millis_of;
 use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 
 use crate::bodies::read_body;
@@ -22,6 +24,7 @@ use crate::metrics::phases::{Signal as Phase, Step};
 use crate::refused;
 use crate::request::RequestInfo;
 use crate::state::AppState;
+use crate::usage::Brought;
 
 /// Bodies above this are decoded away from the threads that serve sockets.
 const INLINE_BYTES_MAX: usize = 256 * 1024;
@@ -115,10 +118,23 @@ pub(crate) async fn decode_and_write(
     refused::note(partial.forbidden);
     let batch = std::mem::take(&mut decoded.batch);
     RequestInfo::note_records(batch.len() as u64);
+    let mut services: BTreeMap<String, Brought> = BTreeMap::new();
+    RequestInfo::note_taken(|taken| {
+        batch.each(|service, _, end| match services.get_mut(service) {
+            Some(brought) => brought.add(millis_of(end)),
+            None => services.entry(service.to_owned()).or_default().add(millis_of(end)),
+        });
+        decoded.refused.iter().for_each(|one| taken.add_rejected("traces", one.reason.word(), one.count));
+    });
     state.metrics.spans.count(format.name(), &batch, &decoded, state.clock.now_ms());
     if !batch.is_empty() {
         phases.timed(Phase::Traces, Step::Store, state.store.write_spans(batch)).await?;
     }
+    RequestInfo::note_taken(|taken| {
+        for (service, brought) in &services {
+            taken.add_records("traces", service, *brought);
+        }
+    });
     if partial.all && partial.forbidden > 0 && partial.forbidden == partial.rejected {
         return Err(refused::otlp_error(Domain::Traces, partial.first_forbidden.as_deref()));
     }

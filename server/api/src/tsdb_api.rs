@@ -3,11 +3,13 @@
 //! Source: Prometheus 3.14 `web/api/v1/api.go` (`serveTSDBStatus`), `tsdb/index/postings.go` (`Stats`). Prometheus tells
 //! of its head; here all series count that the index of live data and parts knows.
 
+use std::iter::once;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
 use arrow::datatypes::{DataType, UInt64Type};
 use axum::Router;
+use axum::body::Bytes;
 use axum::extract::{Request, State};
 use axum::response::Response;
 use axum::routing::get;
@@ -20,9 +22,10 @@ use quiver_types::tables::metrics;
 use quiver_types::{Error, MillisRange, Result};
 use serde_json::{Value, json};
 
-use crate::encode::prometheus::{Envelope, error_response, success};
+use crate::encode::prometheus::{Envelope, begin_success, close_success, error_response, json_response};
 use crate::metrics::phases::Language;
 use crate::params::Params;
+use crate::sending::in_pieces;
 use crate::state::AppState;
 
 const ROUTE: &str = "/api/v1/status/tsdb";
@@ -46,11 +49,11 @@ async fn status(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let head = if ctx.access.is_full() { Head::of(&state.store.visible()) } else { Head::nothing() };
         let source = IndexSource::new(snapshot, &ctx);
         let engine = Arc::clone(&state.engine);
-        let work = async move { to_json(&engine, &source, &head, limit, &inner).await };
+        let work = async move { count(&engine, &source, &head, limit, &inner).await };
         state.engine.run(&ctx, work).await
     };
     match counted.await {
-        Ok(data) => success(&Envelope::default(), data.to_string().as_bytes()),
+        Ok(status) => json_response(in_pieces(status.pieces())),
         Err(e) => error_response(&e, ROUTE),
     }
 }
@@ -117,13 +120,13 @@ async fn rows(
 }
 
 /// The index is read once; the lists are plans over what it counted.
-async fn to_json(
+async fn count(
     engine: &QueryEngine,
     source: &IndexSource,
     head: &Head,
     limit: usize,
     ctx: &QueryContext,
-) -> Result<Value> {
+) -> Result<Status> {
     let held = engine.collected("cardinality", ctx);
     let counted = Counted::new(rows(engine, &cardinality(source)?, ctx, &held).await?)?;
     let totals = rows(engine, &counted.totals()?, ctx, &held).await?;
@@ -132,23 +135,67 @@ async fn to_json(
         let value = row.and_then(|row| arrow::compute::cast(row.column(column), &DataType::UInt64).ok());
         value.map_or(0, |value| value.as_primitive::<UInt64Type>().iter().flatten().sum())
     };
-    let mut out = json!({"headStats": {
+    let head = json!({
         "numSeries": total(0),
         "numLabelPairs": total(1),
         "chunkCount": head.chunks,
         "minTime": head.min_ms,
         "maxTime": head.max_ms,
-    }});
+    });
     let lists = [
         ("seriesCountByMetricName", counted.metrics(limit)?),
         ("labelValueCountByLabelName", counted.labels(limit)?),
         ("memoryInBytesByLabelName", counted.bytes(limit)?),
         ("seriesCountByLabelValuePair", counted.pairs(limit)?),
     ];
+    let mut found = Vec::with_capacity(lists.len());
     for (name, plan) in lists {
-        out[name] = rows(engine, &plan, ctx, &held).await?.iter().flat_map(list).collect();
+        found.push((name, rows(engine, &plan, ctx, &held).await?));
     }
-    Ok(out)
+    Ok(Status { head, lists: found, held })
+}
+
+/// What was counted, with the memory that it takes.
+struct Status {
+    head: Value,
+    lists: Vec<(&'static str, Vec<RecordBatch>)>,
+    held: Collected,
+}
+
+impl Status {
+    /// The answer, a few entries at a time: names are as long as their senders like.
+    fn pieces(self) -> impl Iterator<Item = Bytes> + Send + 'static {
+        let Self { head, lists, held } = self;
+        let mut begin = begin_success();
+        begin.extend_from_slice(format!("{{\"headStats\":{head}").as_bytes());
+        let mut end = b"}".to_vec();
+        close_success(&mut end, &Envelope::default());
+        let lists = lists.into_iter().flat_map(|(name, batches)| list_pieces(name, batches));
+        once(Bytes::from(begin)).chain(lists).chain(once(Bytes::from(end))).inspect(move |_| {
+            let _counted = &held;
+        })
+    }
+}
+
+/// Entries of a list that are written at once.
+const PIECE_ROWS: usize = 16;
+
+fn list_pieces(name: &'static str, batches: Vec<RecordBatch>) -> impl Iterator<Item = Bytes> + Send + 'static {
+    let pieces = batches.into_iter().flat_map(|batch| {
+        let rows = batch.num_rows();
+        (0..rows).step_by(PIECE_ROWS).map(move |from| batch.slice(from, PIECE_ROWS.min(rows - from)))
+    });
+    let mut comma = "";
+    let entries = pieces.map(move |piece| {
+        let mut out = String::new();
+        for entry in list(&piece) {
+            out.push_str(std::mem::replace(&mut comma, ","));
+            out.push_str(&entry.to_string());
+        }
+        Bytes::from(out)
+    });
+    let begin = format!(",\"{name}\":[");
+    once(Bytes::from(begin)).chain(entries).chain(once(Bytes::from_static(b"]")))
 }
 
 fn list(batch: &RecordBatch) -> impl Iterator<Item = Value> {

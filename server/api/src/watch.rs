@@ -28,6 +28,7 @@ impl Observer for QueryWatch {
         }
         self.metrics.phases.query(query);
         let took = query.began.elapsed();
+        self.metrics.usage.ended(query, took);
         if took < self.live.load().slow_query {
             return;
         }

@@ -87,7 +87,7 @@ pub enum BoundTo {
 pub struct Grant {
     /// To whom.
     pub to: BoundTo,
-    /// What.
+    /// What it lets them do.
     pub rights: Rights,
     /// By which role.
     pub role: String,
@@ -144,7 +144,9 @@ impl Directory {
             match &grant.to {
                 BoundTo::Account(_, id) => directory.of_account.entry(id.clone()).or_default().push(i),
                 BoundTo::Members(ids) => {
-                    ids.iter().for_each(|id| directory.of_account.entry(id.clone()).or_default().push(i));
+                    for id in ids {
+                        directory.of_account.entry(id.clone()).or_default().push(i);
+                    }
                 }
                 BoundTo::ExternalRole(name) => directory.of_role.entry(name.clone()).or_default().push(i),
             }
@@ -198,6 +200,13 @@ impl Directory {
         let places = roles.iter().filter_map(|role| self.of_role.get(role)).flatten();
         let grants = places.map(|i| &self.grants[*i]).filter(|g| g.expires_ms.is_none_or(|end| end > now_ms));
         grants.flat_map(|g| g.rights.triples().to_vec()).collect()
+    }
+
+    /// Names of our roles that roles of an external issuer give.
+    pub fn roles_by_roles(&self, roles: &[String], now_ms: i64) -> Vec<String> {
+        let places = roles.iter().filter_map(|role| self.of_role.get(role)).flatten();
+        let grants = places.map(|i| &self.grants[*i]).filter(|g| g.expires_ms.is_none_or(|end| end > now_ms));
+        grants.map(|g| g.role.clone()).collect()
     }
 
     /// Names of the roles of an account.

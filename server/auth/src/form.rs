@@ -108,7 +108,10 @@ mod tests {
         check(b"a=%ff", "UTF-8");
         check(&[0xff], "UTF-8");
         check("&x=1".repeat(2).as_bytes(), "duplicated");
-        check((0..200).map(|i| format!("k{i}=1&")).collect::<String>().as_bytes(), "too many");
+        check(
+            (0..200).flat_map(|i| ["k".to_owned(), i.to_string(), "=1&".to_owned()]).collect::<String>().as_bytes(),
+            "too many",
+        );
     }
 
     #[test]

@@ -100,9 +100,11 @@ impl Auth {
         };
         if client != UI {
             // Whether there is such a client is said to nobody who does not know its secret.
-            let known = form.get("client_secret").is_some() || authorization.is_some();
-            let known = known && self.confidential(form, authorization, request).is_ok();
-            return Err(if known { Refused::unauthorized_client() } else { Refused::client() });
+            if authorization.is_none() {
+                form.get("client_secret").ok_or_else(Refused::client)?;
+                self.confidential(form, None, request)?;
+            }
+            return Err(Refused::unauthorized_client());
         }
         let (name, password) = (form.need("username")?, form.need("password")?);
         let failed = |reason, subject: Option<String>| Happened {
@@ -154,7 +156,7 @@ impl Auth {
             Refreshed::Reused(session) => {
                 let happened = Happened {
                     action: "REFRESH_REUSE",
-                    name: String::new(),
+                    name: self.name_of(&session.subject),
                     subject: Some(session.subject),
                     reason: Some("REFRESH_REUSE"),
                 };
@@ -200,20 +202,17 @@ impl Auth {
         authorization: Option<&[u8]>,
         request: Request<'_>,
     ) -> Result<std::sync::Arc<Account>, Refused> {
-        let (name, secret) = match authorization {
-            Some(value) => {
-                if form.get("client_secret").is_some() {
-                    return Err(Refused::request("Client credentials in two places"));
-                }
-                let directory = self.directory.load();
-                let is_known = |name: &str| directory.named(AccountKind::Service, name).is_some();
-                Shown::client_basic(value, is_known).ok_or_else(Refused::client)?
+        let (name, secret) = if let Some(value) = authorization {
+            if form.get("client_secret").is_some() {
+                return Err(Refused::request("Client credentials in two places"));
             }
-            None => {
-                let name = form.need("client_id")?.to_owned();
-                let secret = form.get("client_secret").ok_or_else(Refused::client)?;
-                (name, crate::Secret::new(secret))
-            }
+            let directory = self.directory.load();
+            let is_known = |name: &str| directory.named(AccountKind::Service, name).is_some();
+            Shown::client_basic(value, is_known).ok_or_else(Refused::client)?
+        } else {
+            let name = form.need("client_id")?.to_owned();
+            let secret = form.get("client_secret").ok_or_else(Refused::client)?;
+            (name, crate::Secret::new(secret))
         };
         let account = self.client(&name, secret.expose(), request.ip).map_err(|error| match error {
             TokenError::TooMany(after_s) => Refused::slow_down(after_s),
@@ -234,7 +233,7 @@ impl Auth {
     fn claims_of(&self, account: &Account, scope: &str, issuer: &str, client: &str) -> Map<String, Value> {
         let now_s = self.clock.now_ms().div_euclid(1000);
         let roles = self.directory.load().roles(&account.id, self.clock.now_ms());
-        let jti: String = quiver_types::random_bytes::<16>(&*self.random).iter().map(|b| format!("{b:02x}")).collect();
+        let jti = quiver_types::hex(&quiver_types::random_bytes::<16>(&*self.random));
         let mut claims = Map::new();
         let mut put = |key: &str, value: Value| claims.insert(key.to_owned(), value);
         put("iss", json!(issuer));
@@ -297,6 +296,10 @@ impl Auth {
         authorization: Option<&[u8]>,
         request: Request<'_>,
     ) -> Result<Value, Refused> {
+        // Who is no client at all is told so before anything is said of what it sent (RFC 7662, 2.3).
+        if authorization.is_none() && form.get("client_id").is_none() {
+            return Err(Refused::client());
+        }
         self.confidential(form, authorization, request)?;
         let token = form.need("token")?;
         let inactive = json!({"active": false});
@@ -325,10 +328,12 @@ impl Auth {
     pub async fn revoke(&self, form: &Form, request: Request<'_>) -> Result<Option<Happened>, Refused> {
         let token = form.need("token")?;
         if let Some(session) = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))? {
-            return Ok(Some(logout(&session)));
+            return Ok(Some(logout(session.subject.clone(), self.name_of(&session.subject))));
         }
         let Ok(claims) = self.claims(token, request.issuer).await else { return Ok(None) };
-        if claims.issuer != request.issuer {
+        let id = claims.session.as_deref().or_else(|| claims.text("jti"));
+        let over = id.is_none_or(|id| self.sessions.is_denied(id));
+        if claims.issuer != request.issuer || over {
             return Ok(None);
         }
         let ended = match (&claims.session, claims.text("jti")) {
@@ -340,7 +345,10 @@ impl Auth {
             (None, None) => Ok(()),
         };
         ended.map_err(|e| unavailable(&e))?;
-        Ok(None)
+        let kind = if claims.text("clientId").is_some() { AccountKind::Service } else { AccountKind::User };
+        let subject = Subject::Account(kind, claims.subject.clone()).text();
+        let name = claims.text("preferred_username").unwrap_or_default();
+        Ok(Some(logout(subject, name.to_owned())))
     }
 
     /// Ends the session of a refresh token.
@@ -353,16 +361,29 @@ impl Auth {
             return Err(Refused::client());
         }
         let ended = self.sessions.end_of_token(token).await.map_err(|e| unavailable(&e))?;
-        Ok(ended.as_ref().map(logout))
+        Ok(ended.map(|session| logout(session.subject.clone(), self.name_of(&session.subject))))
     }
 
     /// Ends the session that an id token names; one that expired names it as well.
     ///
     /// # Errors
     /// As RFC 6749 words them.
-    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<(), Refused> {
-        let session = self.session_of_hint(token, issuer).ok_or_else(|| Refused::request("Invalid id_token_hint"))?;
-        self.sessions.end(&session).await.map_err(|e| unavailable(&e))
+    pub async fn end_of_hint(&self, token: &str, issuer: &str) -> Result<Option<Happened>, Refused> {
+        let bad = || Refused::request("Invalid id_token_hint");
+        let (session, user) = self.session_of_hint(token, issuer).ok_or_else(bad)?;
+        if self.sessions.is_denied(&session) {
+            return Ok(None);
+        }
+        self.sessions.end(&session).await.map_err(|e| unavailable(&e))?;
+        let subject = Subject::Account(AccountKind::User, user).text();
+        let name = self.name_of(&subject);
+        Ok(Some(logout(subject, name)))
+    }
+
+    /// By which name a user goes, for the audit log.
+    fn name_of(&self, subject: &str) -> String {
+        let id = subject.strip_prefix("user:").unwrap_or_default();
+        self.directory.load().account(AccountKind::User, id).map(|a| a.name.clone()).unwrap_or_default()
     }
 
     /// Says who a token is about (OpenID Connect).
@@ -423,8 +444,8 @@ impl Auth {
     }
 }
 
-fn logout(session: &Session) -> Happened {
-    Happened { action: "LOGOUT", name: String::new(), subject: Some(session.subject.clone()), reason: None }
+fn logout(subject: String, name: String) -> Happened {
+    Happened { action: "LOGOUT", name, subject: Some(subject), reason: None }
 }
 
 /// What a token or userinfo says of a person.

@@ -288,7 +288,7 @@ impl SigningKeys {
         json!({"keys": keys.collect::<Vec<_>>()})
     }
 
-    /// The public key that signs, as Keycloak's clients expect it: SubjectPublicKeyInfo in base64.
+    /// The public key that signs, as Keycloak's clients expect it: `SubjectPublicKeyInfo` in base64.
     pub fn public_key(&self) -> String {
         let Some(key) = self.signer(self.clock.now_ms()) else { return String::new() };
         let part = |text: &str| URL_SAFE_NO_PAD.decode(text).unwrap_or_default();

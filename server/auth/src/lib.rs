@@ -35,7 +35,7 @@ pub use form::Form;
 pub use grants::{FORM_BYTES_MAX, TokenAnswer, base_url_is_sane};
 pub use jwt::Claims;
 pub use keys::{Rotated, SigningKeys};
-pub use password::{PasswordRule, Passwords};
+pub use password::{PasswordRule, Passwords, Turn};
 pub use random::OsRandom;
 pub use seen::Seen;
 pub use service::{Auth, AuthSettings, Identity, Request, Subject, Way, external_id};
@@ -72,7 +72,7 @@ impl Secret {
 
 /// SHA-256 in hexadecimal digits: how secrets with enough bits of their own are stored.
 pub fn sha256_hex(text: &[u8]) -> String {
-    aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref().iter().map(|b| format!("{b:02x}")).collect()
+    quiver_types::hex(aws_lc_rs::digest::digest(&aws_lc_rs::digest::SHA256, text).as_ref())
 }
 
 /// Compares in a time that does not tell how much of a guess was right.

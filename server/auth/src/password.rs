@@ -7,7 +7,7 @@ use base64::Engine;
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use quiver_types::{Random, random_bytes};
 use subtle::ConstantTimeEq;
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use zeroize::Zeroizing;
 
 /// KiB of memory of one hash.
@@ -51,10 +51,25 @@ impl PasswordRule {
 #[derive(Debug)]
 pub struct Passwords {
     random: Arc<dyn Random>,
-    running: Semaphore,
-    waiting: Semaphore,
+    running: Arc<Semaphore>,
+    waiting: Arc<Semaphore>,
     /// A hash of nothing that anyone knows: checking it takes as long as checking a real one.
     dummy: String,
+}
+
+/// A place among the few hashes that are made at once; another one takes it when this is dropped.
+#[derive(Debug)]
+pub struct Turn {
+    _running: OwnedSemaphorePermit,
+    _waiting: OwnedSemaphorePermit,
+}
+
+impl Turn {
+    /// Works in this turn. Who goes away meanwhile does not end the work, so the work keeps the turn: else whoever
+    /// hangs up at once would have as many hashes made at the same time as he likes.
+    async fn run<T: Send + 'static>(self, work: impl FnOnce() -> T + Send + 'static) -> Option<(T, Self)> {
+        tokio::task::spawn_blocking(move || (work(), self)).await.ok()
+    }
 }
 
 impl Passwords {
@@ -62,7 +77,8 @@ impl Passwords {
     pub fn new(random: Arc<dyn Random>) -> Self {
         let secret = random_bytes::<32>(&*random);
         let dummy = hash(&secret, &random_bytes(&*random));
-        Self { random, running: Semaphore::new(AT_ONCE), waiting: Semaphore::new(AT_ONCE + QUEUE), dummy }
+        let [running, waiting] = [AT_ONCE, AT_ONCE + QUEUE].map(|permits| Arc::new(Semaphore::new(permits)));
+        Self { random, running, waiting, dummy }
     }
 
     /// Says what is wrong with a new password.
@@ -75,35 +91,31 @@ impl Passwords {
         if lower == name.to_lowercase() {
             return Some(PasswordRule::IsName);
         }
-        (COMMON.lines().any(|common| common == lower) || repeats(&lower)).then_some(PasswordRule::Common)
+        COMMON.lines().any(|common| common == lower).then_some(PasswordRule::Common)
     }
 
     /// Hashes a password; none: too many wait.
     pub async fn hash(&self, password: &str) -> Option<String> {
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let salt = random_bytes::<16>(&*self.random);
-        self.run(move || hash(&password, &salt)).await
+        let turn = self.turn().await?;
+        turn.run(move || hash(&password, &salt)).await.map(|(hash, _)| hash)
     }
 
-    /// Checks a password; without a stored hash it takes as long and is wrong. None: too many wait.
-    pub async fn verify(&self, password: &str, stored: Option<&str>) -> Option<bool> {
+    /// Waits until a hash may be made; none: too many wait.
+    pub async fn turn(&self) -> Option<Turn> {
+        let waiting = Arc::clone(&self.waiting).try_acquire_owned().ok()?;
+        let running = Arc::clone(&self.running).acquire_owned().await.ok()?;
+        Some(Turn { _running: running, _waiting: waiting })
+    }
+
+    /// Checks a password, and gives the turn back; without a stored hash it takes as long and is wrong.
+    pub async fn verify(&self, password: &str, stored: Option<&str>, turn: Turn) -> Option<(bool, Turn)> {
         let password = Zeroizing::new(password.as_bytes().to_vec());
         let known = stored.is_some();
         let stored = stored.unwrap_or(&self.dummy).to_owned();
-        self.run(move || verify(&password, &stored) && known).await
+        turn.run(move || verify(&password, &stored) && known).await
     }
-
-    async fn run<T: Send + 'static>(&self, work: impl FnOnce() -> T + Send + 'static) -> Option<T> {
-        let _waiting = self.waiting.try_acquire().ok()?;
-        let _running = self.running.acquire().await.ok()?;
-        tokio::task::spawn_blocking(work).await.ok()
-    }
-}
-
-/// Says whether a text is a shorter one again and again: `aaaa…`, `123123…`.
-fn repeats(text: &str) -> bool {
-    let chars: Vec<char> = text.chars().collect();
-    (1..=4).any(|unit| chars.iter().zip(chars.iter().skip(unit)).all(|(a, b)| a == b))
 }
 
 fn argon2(memory_kib: u32, passes: u32, lanes: u32) -> Option<Argon2<'static>> {
@@ -152,9 +164,21 @@ mod tests {
         check("ann", &"x".repeat(257), Some(PasswordRule::Length));
         check("administrator", "Administrator", Some(PasswordRule::IsName));
         check("ann", "Password1234", Some(PasswordRule::Common));
-        check("ann", "äöüäöüäöüäöü", Some(PasswordRule::Common));
-        check("ann", "aaaaaaaaaaaaaaa", Some(PasswordRule::Common));
+        for common in ["111111111111", "000000000000", "123123123123", "PasswordPassword"] {
+            check("ann", common, Some(PasswordRule::Common));
+        }
+        // Any characters, as long as it is none of these.
+        for good in ["äöüäöüäöüäöü", "            ", &"x".repeat(12), &"x".repeat(256), &"🔑".repeat(256)]
+        {
+            check("ann", good, None);
+        }
+        check("ann", &"🔑".repeat(257), Some(PasswordRule::Length));
         check("ann", "äöüß änderbar?", None);
+    }
+
+    async fn checked(passwords: &Passwords, password: &str, stored: Option<&str>) -> Option<bool> {
+        let turn = passwords.turn().await?;
+        passwords.verify(password, stored, turn).await.map(|(right, _)| right)
     }
 
     #[tokio::test]
@@ -162,11 +186,11 @@ mod tests {
         let passwords = Passwords::new(Arc::new(OsRandom));
         let stored = passwords.hash("correct horse").await.unwrap();
         assert!(stored.starts_with("$argon2id$v=19$m=19456,t=2,p=1$"), "{stored}");
-        assert_eq!(passwords.verify("correct horse", Some(&stored)).await, Some(true));
-        assert_eq!(passwords.verify("correct horsE", Some(&stored)).await, Some(false));
-        assert_eq!(passwords.verify("correct horse", None).await, Some(false));
+        assert_eq!(checked(&passwords, "correct horse", Some(&stored)).await, Some(true));
+        assert_eq!(checked(&passwords, "correct horsE", Some(&stored)).await, Some(false));
+        assert_eq!(checked(&passwords, "correct horse", None).await, Some(false));
         for broken in ["", "$argon2id$v=19$m=1", "$argon2id$v=19$m=99999999,t=2,p=1$AAAA$AAAA", "$2b$10$x"] {
-            assert_eq!(passwords.verify("x", Some(broken)).await, Some(false), "{broken}");
+            assert_eq!(checked(&passwords, "x", Some(broken)).await, Some(false), "{broken}");
         }
         let salt = *b"saltsaltsaltsalt";
         assert_eq!(hash(b"password", &salt), hash(b"password", &salt));
@@ -177,8 +201,18 @@ mod tests {
     async fn the_queue_is_bounded() {
         let passwords = Passwords::new(Arc::new(OsRandom));
         let all: Vec<_> = (0..AT_ONCE + QUEUE).map(|_| passwords.waiting.try_acquire().unwrap()).collect();
-        assert_eq!(passwords.verify("x", None).await, None);
+        assert_eq!(checked(&passwords, "x", None).await, None);
         drop(all);
-        assert_eq!(passwords.verify("x", None).await, Some(false));
+        assert_eq!(checked(&passwords, "x", None).await, Some(false));
+    }
+
+    #[tokio::test]
+    async fn a_hash_keeps_its_turn_though_nobody_waits_for_it() {
+        let passwords = Passwords::new(Arc::new(OsRandom));
+        let gone = tokio::time::timeout(std::time::Duration::ZERO, passwords.hash("x")).await;
+        assert!(gone.is_err());
+        assert_eq!(passwords.running.available_permits(), AT_ONCE - 1);
+        assert_eq!(passwords.waiting.available_permits(), AT_ONCE + QUEUE - 1);
+        let _all = passwords.running.acquire_many(AT_ONCE as u32).await.unwrap();
     }
 }

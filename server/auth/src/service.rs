@@ -154,6 +154,9 @@ pub struct Auth {
     pub(crate) sessions: Sessions,
     pub(crate) passwords: Arc<Passwords>,
     pub(crate) throttle: Throttle,
+    database: Database,
+    /// Tells this server from others over the same database.
+    server: String,
     checked: Checked,
     externals: Externals,
     notes: Notes,
@@ -173,13 +176,16 @@ impl Auth {
         fetch: Option<Arc<dyn Fetch>>,
     ) -> Result<Self> {
         let keys = SigningKeys::open(pool.clone(), Arc::clone(&vault), Arc::clone(&clock), settings.key_bits).await?;
-        let sessions = Sessions::open(pool, vault, Arc::clone(&random), Arc::clone(&clock)).await?;
+        let sessions = Sessions::open(pool.clone(), vault, Arc::clone(&random), Arc::clone(&clock)).await?;
+        let server = quiver_types::hex(&quiver_types::random_bytes::<8>(&*random));
         Ok(Self {
             externals: Externals::new(settings.external.clone(), fetch),
             settings,
             passwords: Arc::new(Passwords::new(Arc::clone(&random))),
             directory: ArcSwap::default(),
             throttle: Throttle::default(),
+            database: pool,
+            server,
             checked: Checked::default(),
             notes: Notes::default(),
             clock,
@@ -234,7 +240,7 @@ impl Auth {
         Ok(rotated)
     }
 
-    /// Looks what other servers over the same database did: keys that sign, sessions that ended.
+    /// Looks what other servers over the same database did and saw: keys that sign, sessions that ended, guesses.
     ///
     /// # Errors
     /// When the database is gone.
@@ -242,7 +248,8 @@ impl Auth {
         if self.keys.look().await? {
             self.checked.clear();
         }
-        self.sessions.look().await
+        self.sessions.look().await?;
+        self.throttle.look(&self.database, &self.server, self.clock.now_ms()).await
     }
 
     /// Ends all sessions of somebody but one.
@@ -326,14 +333,14 @@ impl Auth {
         Ok(claims)
     }
 
-    /// The session in an id token of ours, however old.
-    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<String> {
+    /// The session in an id token of ours, however old, and whose it is.
+    pub(crate) fn session_of_hint(&self, token: &str, issuer: &str) -> Option<(String, String)> {
         let parts = Parts::read(token).ok()?;
         let key = self.keys.verifier(&parts.kid, self.clock.now_ms())?;
         let said = parts.signed_by(token, &key)?;
         let text = |name: &str| said.get(name).and_then(serde_json::Value::as_str);
         let ours = text("iss") == Some(issuer) && text("typ") == Some("ID");
-        text("sid").filter(|_| ours).map(str::to_owned)
+        Some((text("sid").filter(|_| ours)?.to_owned(), text("sub")?.to_owned()))
     }
 
     /// Waits for what is worth keeping of those who came by, and takes it.
@@ -430,6 +437,54 @@ impl Auth {
         Ok(Identity { rights: now.rights, ..identity.clone() })
     }
 
+    /// Names of the roles that somebody has: by bindings of the account, and of roles at another issuer.
+    pub fn roles_of(&self, identity: &Identity) -> Vec<String> {
+        let (directory, now_ms) = (self.directory.load(), self.clock.now_ms());
+        let mut roles = match &identity.subject {
+            Subject::Account(_, id) => directory.roles(id, now_ms),
+            Subject::External(issuer, subject) => {
+                let own = directory.roles(&external_id(issuer, subject), now_ms);
+                [own, directory.roles_by_roles(&identity.roles, now_ms)].concat()
+            }
+            Subject::Anyone => Vec::new(),
+        };
+        roles.sort_unstable();
+        roles.dedup();
+        roles
+    }
+
+    /// Whether the user of another issuer, of whom only the subject is known, is disabled here.
+    fn is_disabled_external(&self, subject: &str) -> bool {
+        let Some(named) = subject.strip_prefix("oidc:") else { return false };
+        let mut issuers = self.settings.external.iter().map(|external| external.issuer.as_str());
+        let id = issuers.find_map(|issuer| Some(external_id(issuer, named.strip_prefix(issuer)?.strip_prefix(':')?)));
+        let directory = self.directory.load();
+        id.is_some_and(|id| directory.account(AccountKind::User, &id).is_some_and(|account| !account.enabled))
+    }
+
+    /// Says whether somebody may by now still view all that he once could, in some domain or in all: of work that goes on
+    /// in his name. Nobody is said to have lost what cannot be looked up: roles that another issuer gives, and accounts of
+    /// a database that is gone.
+    pub fn still_shows(&self, subject: &str, rights: &Rights, domain: Option<Domain>) -> bool {
+        let directory = self.directory.load();
+        let account = subject.split_once(':').and_then(|(word, id)| {
+            let kinds = [AccountKind::User, AccountKind::Service];
+            kinds.into_iter().find(|kind| kind.word() == word).map(|kind| (kind, id))
+        });
+        let Some((kind, id)) = account.filter(|_| directory.has_users()) else {
+            return !self.is_disabled_external(subject);
+        };
+        if directory.account(kind, id).is_none_or(|account| !account.enabled) {
+            return false;
+        }
+        let now = directory.rights(id, self.clock.now_ms());
+        let viewed = rights.triples().iter().filter(|triple| triple.right.contains(Right::View));
+        viewed
+            .filter(|triple| domain.is_none() || triple.domain.is_none_or(|of| Some(of) == domain))
+            .map(|triple| Triple::new(Right::View, domain.or(triple.domain), triple.services.clone()))
+            .all(|needed| now.covers(&needed))
+    }
+
     async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {
         let client = self.client(name, password.expose(), ip);
         match client {
@@ -466,18 +521,15 @@ impl Auth {
             let old = a.old_hash.as_ref().is_some_and(|(hash, until)| now_ms < *until && same(&given, hash.expose()));
             (now || old) && a.enabled
         });
-        match account.filter(|_| right) {
-            Some(account) => {
-                self.throttle.succeeded(&throttled);
-                Ok(Arc::clone(account))
+        if let Some(account) = account.filter(|_| right) {
+            self.throttle.succeeded(&throttled, now_ms);
+            Ok(Arc::clone(account))
+        } else {
+            // With people's passwords as Basic the name may be one of theirs: their check counts then.
+            if account.is_some() || !self.settings.basic_passwords {
+                self.throttle.failed(&throttled, ip, now_ms);
             }
-            None => {
-                // With people's passwords as Basic the name may be one of theirs: their check counts then.
-                if account.is_some() || !self.settings.basic_passwords {
-                    self.throttle.failed(&throttled, ip, now_ms);
-                }
-                Err(TokenError::Invalid)
-            }
+            Err(TokenError::Invalid)
         }
     }
 
@@ -487,21 +539,25 @@ impl Auth {
     /// [`TokenError::Invalid`], [`TokenError::TooMany`].
     pub async fn person(&self, name: &str, password: &str, ip: Option<IpAddr>) -> Result<Arc<Account>, TokenError> {
         let throttled = format!("user:{}", bounded(name));
-        if let Some(wait_s) = self.throttle.wait_s(&throttled, ip, self.clock.now_ms()) {
-            return Err(TokenError::TooMany(wait_s));
-        }
+        let may_guess = || match self.throttle.wait_s(&throttled, ip, self.clock.now_ms()) {
+            Some(wait_s) => Err(TokenError::TooMany(wait_s)),
+            None => Ok(()),
+        };
+        may_guess()?;
+        let turn = self.passwords.turn().await.ok_or(TokenError::TooMany(1))?;
+        // Those that came at the same time have failed by now: else as many guesses as the queue takes would be free. The
+        // turn lasts until this one is counted, too.
+        may_guess()?;
         let account = self.directory.load().named(AccountKind::User, name).cloned();
         let stored = account.as_ref().and_then(|a| a.hash.as_ref()).map(Secret::expose);
-        let right = self.passwords.verify(password, stored).await.ok_or(TokenError::TooMany(1))?;
-        match account.filter(|a| right && a.enabled) {
-            Some(account) => {
-                self.throttle.succeeded(&throttled);
-                Ok(account)
-            }
-            None => {
-                self.throttle.failed(&throttled, ip, self.clock.now_ms());
-                Err(TokenError::Invalid)
-            }
+        let checked = self.passwords.verify(password, stored, turn).await;
+        let (right, _turn) = checked.ok_or(TokenError::TooMany(1))?;
+        if let Some(account) = account.filter(|a| right && a.enabled) {
+            self.throttle.succeeded(&throttled, self.clock.now_ms());
+            Ok(account)
+        } else {
+            self.throttle.failed(&throttled, ip, self.clock.now_ms());
+            Err(TokenError::Invalid)
         }
     }
 }

@@ -160,7 +160,7 @@ impl Sessions {
     /// Begins a session; gives it with its first refresh token.
     pub(crate) async fn begin(&self, subject: &str, client: &str, scope: &str) -> Result<(Session, String)> {
         let now_ms = self.clock.now_ms();
-        let id: String = random_bytes::<16>(&*self.random).iter().map(|b| format!("{b:02x}")).collect();
+        let id = quiver_types::hex(&random_bytes::<16>(&*self.random));
         let secret = random_bytes::<32>(&*self.random);
         let offline = scope.split(' ').any(|s| s == "offline_access");
         let (idle_ms, life_ms) = if offline { (OFFLINE_MS, OFFLINE_MS) } else { (IDLE_MS, LIFE_MS) };

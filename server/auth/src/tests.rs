@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
 use quiver_database::Database;
-use quiver_types::{Clock, Right, Rights, Services, Triple};
+use quiver_types::{Clock, Domain, Right, Rights, Services, Triple};
 use serde_json::{Value, json};
 
 use crate::*;

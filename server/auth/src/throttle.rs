@@ -5,6 +5,10 @@ use std::hash::Hash;
 use std::net::IpAddr;
 
 use parking_lot::Mutex;
+use quiver_database::Database;
+use quiver_types::{Error, ErrorKind, Result};
+
+mod told;
 
 /// Failures of an account that cost nothing, within [`ACCOUNT_MS`].
 const FREE: u32 = 5;
@@ -29,6 +33,7 @@ struct Failures {
 pub(crate) struct Throttle {
     accounts: Mutex<HashMap<String, Failures>>,
     networks: Mutex<HashMap<[u8; 9], Failures>>,
+    told: told::Told,
 }
 
 /// The network of an address: /24, /64.
@@ -45,6 +50,21 @@ fn network(ip: IpAddr) -> [u8; 9] {
         }
     }
     key
+}
+
+/// The name of a network among servers.
+fn place(network: &[u8; 9]) -> String {
+    format!("network:{}", quiver_types::hex(network))
+}
+
+fn sum(a: Failures, b: Failures) -> Failures {
+    let count = a.count.saturating_add(b.count);
+    Failures { count, first_ms: a.first_ms.min(b.first_ms), last_ms: a.last_ms.max(b.last_ms) }
+}
+
+/// What failed here and elsewhere together, as far as it counts yet.
+fn together(own: Option<Failures>, others: Option<Failures>, counts: impl Fn(&Failures) -> bool) -> Option<Failures> {
+    [own, others].into_iter().flatten().filter(counts).reduce(sum)
 }
 
 /// Makes room: what is over goes first, then what failed longest ago.
@@ -69,15 +89,20 @@ fn make_room<K: Clone + Eq + Hash>(map: &mut HashMap<K, Failures>, now_ms: i64) 
 impl Throttle {
     /// Says how many seconds to wait; none: go on.
     pub(crate) fn wait_s(&self, account: &str, ip: Option<IpAddr>, now_ms: i64) -> Option<u64> {
-        let by_account = self.accounts.lock().get(account).and_then(|f| {
-            let over = f.count.checked_sub(FREE).filter(|_| now_ms - f.last_ms < ACCOUNT_MS)?;
+        let own = self.accounts.lock().get(account).copied();
+        let failures = together(own, self.told.by_others(account), |f| now_ms - f.last_ms < ACCOUNT_MS);
+        let by_account = failures.and_then(|f| {
+            let over = f.count.checked_sub(FREE)?;
             let wait_s = 1_i64.checked_shl(over).filter(|_| over < 9).unwrap_or(WAIT_S_MAX).min(WAIT_S_MAX);
             let left_ms = f.last_ms + wait_s * 1000 - now_ms;
             (left_ms > 0).then_some((left_ms as u64).div_ceil(1000))
         });
         let by_network = ip.and_then(|ip| {
-            let networks = self.networks.lock();
-            let failures = networks.get(&network(ip)).filter(|f| f.count >= NETWORK_FAILURES)?;
+            let network = network(ip);
+            let own = self.networks.lock().get(&network).copied();
+            let others = self.told.by_others(&place(&network));
+            let failures = together(own, others, |f| now_ms - f.first_ms < NETWORK_MS);
+            let failures = failures.filter(|f| f.count >= NETWORK_FAILURES)?;
             let left_ms = failures.first_ms + NETWORK_MS - now_ms;
             (left_ms > 0).then_some((left_ms as u64).div_ceil(1000))
         });
@@ -93,21 +118,44 @@ impl Throttle {
         if now_ms - of.last_ms >= ACCOUNT_MS {
             *of = fresh;
         }
-        *of = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+        let seen = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+        *of = seen;
         drop(accounts);
+        self.told.failed(account, seen);
         let Some(ip) = ip else { return };
         let mut networks = self.networks.lock();
         make_room(&mut networks, now_ms);
-        let of = networks.entry(network(ip)).or_insert(fresh);
+        let network = network(ip);
+        let of = networks.entry(network).or_insert(fresh);
         if now_ms - of.first_ms >= NETWORK_MS {
             *of = fresh;
         }
-        *of = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+        let seen = Failures { count: of.count.saturating_add(1), last_ms: now_ms, ..*of };
+        *of = seen;
+        drop(networks);
+        self.told.failed(&place(&network), seen);
     }
 
     /// Notes a right one.
-    pub(crate) fn succeeded(&self, account: &str) {
-        self.accounts.lock().remove(account);
+    pub(crate) fn succeeded(&self, account: &str, now_ms: i64) {
+        let failed = self.accounts.lock().remove(account).is_some();
+        self.told.succeeded(account, failed, now_ms);
+    }
+
+    /// Tells other servers over the same database what failed here, and hears what failed there.
+    ///
+    /// # Errors
+    /// When the database is gone.
+    pub(crate) async fn look(&self, database: &Database, server: &str, now_ms: i64) -> Result<()> {
+        let gone = |e| Error::new(ErrorKind::Unavailable, "failures of other servers cannot be read").with_source(e);
+        let succeeded = self.told.exchange(database, server, now_ms).await.map_err(gone)?;
+        let mut accounts = self.accounts.lock();
+        for (account, at) in succeeded {
+            if accounts.get(&account).is_some_and(|f| f.last_ms <= at) {
+                accounts.remove(&account);
+            }
+        }
+        Ok(())
     }
 }
 
@@ -141,7 +189,7 @@ mod tests {
         let throttle = Throttle::default();
         (0..9).for_each(|_| throttle.failed("ann", None, 0));
         assert_eq!(throttle.wait_s("ann", None, 0), Some(16));
-        throttle.succeeded("ann");
+        throttle.succeeded("ann", 0);
         assert_eq!(throttle.wait_s("ann", None, 0), None);
     }
 

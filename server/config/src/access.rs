@@ -10,7 +10,7 @@ use crate::problem::{Problem, Result};
 /// The member of what nobody reads that holds the services an entity is about, where they follow from other entities.
 pub(crate) const SERVICES: &str = "services";
 
-/// The services that a name or a pattern can stand for; none of them is named by `` and `*`.
+/// The services that a name or a pattern can stand for; an empty one and `*` stand for all.
 pub(crate) fn services_of_pattern(pattern: &str) -> Services {
     let prefix = pattern.split('*').next().unwrap_or_default();
     let wide = pattern.contains('*') || pattern.is_empty();
@@ -40,9 +40,14 @@ impl Family {
     pub(crate) fn shows_all(&self, caller: &Caller) -> bool {
         match self.rows {
             Rows::Open => true,
-            Rows::Private => false,
+            Rows::Private | Rows::ById => false,
             Rows::Service | Rows::First => caller.rights.covers(&self.triple(Right::View, "*")),
         }
+    }
+
+    /// Says whether lists show an entity to who may see it: not where he would learn its id by them.
+    pub(crate) fn lists(&self, caller: &Caller, entity: &Entity) -> bool {
+        self.rows != Rows::ById || is_own(caller, &entity.body) || caller.rights.covers(&self.triple(self.write, "*"))
     }
 
     /// As [`Self::is_visible`], for what an entity was: without what nobody reads, rows of other entities need all services.
@@ -53,7 +58,7 @@ impl Family {
         sealed: Option<&Map<String, Value>>,
     ) -> bool {
         match self.rows {
-            Rows::Open => true,
+            Rows::Open | Rows::ById => true,
             Rows::Private => is_shared(body) || is_own(caller, body),
             Rows::Service | Rows::First => self
                 .services_of(body, sealed)
@@ -69,7 +74,12 @@ impl Family {
         body: &Map<String, Value>,
         sealed: &Map<String, Value>,
     ) -> Result<()> {
-        if self.rows == Rows::Private && !is_shared(body) && is_own(caller, body) {
+        let by_owner = match self.rows {
+            Rows::Private => !is_shared(body),
+            Rows::ById => true,
+            Rows::Open | Rows::Service | Rows::First => false,
+        };
+        if by_owner && is_own(caller, body) {
             return Ok(());
         }
         for (n, service) in self.services_of(body, Some(sealed)).iter().enumerate() {

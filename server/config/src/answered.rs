@@ -109,17 +109,14 @@ impl Config {
     pub async fn end_named(&self, named: &Named, answer: Option<&[u8]>) -> Result<()> {
         let sealed = answer.filter(|a| a.len() <= ANSWER_BYTES_MAX).map(|a| self.vault.seal(&named.place(), a));
         let mut tx = db::begin(&self.pool).await?;
-        match sealed {
-            Some(sealed) => {
-                let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
-                let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
-                row.execute(&mut *tx).await?;
-            }
-            None => {
-                let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
-                let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
-                row.execute(&mut *tx).await?;
-            }
+        if let Some(sealed) = sealed {
+            let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
+            let row = statement(sql).bind(sealed).bind(&named.subject).bind(&named.path).bind(&named.name);
+            row.execute(&mut *tx).await?;
+        } else {
+            let sql = "DELETE FROM answered WHERE subject = ? AND path = ? AND name = ?";
+            let row = statement(sql).bind(&named.subject).bind(&named.path).bind(&named.name);
+            row.execute(&mut *tx).await?;
         }
         tx.commit().await?;
         Ok(())

@@ -56,7 +56,7 @@ pub struct AuditEvent {
     pub entity_name: Option<String>,
     /// `ok`, `refused`, `failed`.
     pub outcome: &'static str,
-    /// Why.
+    /// Code of the problem; none when it went well.
     pub code: Option<String>,
 }
 
@@ -192,7 +192,7 @@ fn read_filter(text: &str) -> Result<Filter> {
 
 fn chained(prev: &str, row: &str) -> String {
     let hash = digest(&SHA256, format!("{prev}\n{row}").as_bytes());
-    hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    quiver_types::hex(hash.as_ref())
 }
 
 /// Appends a row within a transaction that writes.
@@ -244,15 +244,16 @@ fn members(value: Value) -> Map<String, Value> {
 }
 
 impl Config {
-    /// Notes that a change was refused. That it cannot be noted does not change the answer.
+    /// Notes that a change was refused, and in the problem that it is noted. That it cannot be does not change the answer.
     pub(crate) async fn audit_refused(
         &self,
         family: &Family,
         caller: &Caller,
         action: &'static str,
         id: Option<&str>,
-        problem: &Problem,
+        problem: &mut Problem,
     ) {
+        problem.noted = true;
         let ours = matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal);
         let event = AuditEvent {
             action,

@@ -1,5 +1,7 @@
 //! One change: its checks, its rows, its references, history and audit row, in one transaction.
 
+use std::sync::PoisonError;
+
 use quiver_database::{Connection, statement};
 use quiver_types::random_bytes;
 use serde_json::{Map, Value, json};
@@ -16,7 +18,8 @@ use crate::problem::{Problem, ProblemKind, Result};
 
 mod asked;
 mod draft;
-mod links;
+mod identity;
+pub(crate) mod links;
 mod restore;
 mod rows;
 mod wholes;
@@ -36,6 +39,28 @@ pub enum Condition {
     Exists,
     /// It has one of these versions.
     Versions(Vec<i64>),
+    /// It has none of these versions (`If-None-Match`).
+    Others(Vec<i64>),
+    /// It does not exist (`If-None-Match: *`): no change of one can be meant.
+    Absent,
+}
+
+impl Condition {
+    /// Checks it.
+    ///
+    /// # Errors
+    /// `VERSION_CONFLICT`, with what is there.
+    pub fn check(&self, present: &Entity) -> Result<()> {
+        let text = match self {
+            Self::Versions(versions) if !versions.contains(&present.version) => "the entity has changed meanwhile",
+            Self::Others(versions) if versions.contains(&present.version) => "the entity has this version",
+            Self::Absent => "there is one with this id",
+            _ => return Ok(()),
+        };
+        Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text)
+            .with("current", Value::Object(present.shown()))
+            .with("etag", json!(present.etag())))
+    }
 }
 
 /// A change.
@@ -50,7 +75,7 @@ pub enum Op {
     },
     /// Put another body in its place.
     Replace {
-        /// Which.
+        /// Id of the entity.
         id: String,
         /// Its fields.
         body: Map<String, Value>,
@@ -59,7 +84,7 @@ pub enum Op {
     },
     /// Change some fields (RFC 7396).
     Patch {
-        /// Which.
+        /// Id of the entity.
         id: String,
         /// What changes.
         patch: Map<String, Value>,
@@ -68,16 +93,16 @@ pub enum Op {
     },
     /// Delete it.
     Delete {
-        /// Which.
+        /// Id of the entity.
         id: String,
         /// What must hold.
         condition: Condition,
     },
     /// Bring back what it was.
     Restore {
-        /// Which.
+        /// Id of the entity.
         id: String,
-        /// When.
+        /// Version whose fields come back.
         version: i64,
     },
 }
@@ -160,8 +185,8 @@ impl Config {
     /// All that section 1.5 of `config-api` lists; refused changes leave an audit row.
     pub async fn change(&self, place: &Place, caller: &Caller, op: Op, system: System, dry_run: bool) -> Result<Done> {
         let (id, action) = (op.id().map(str::to_owned), op.action());
-        let result = self.try_change(place, caller, op, system, dry_run).await;
-        if let (Err(problem), false) = (&result, dry_run) {
+        let mut result = self.try_change(place, caller, op, system, dry_run).await;
+        if let (Err(problem), false) = (&mut result, dry_run) {
             self.audit_refused(place.family, caller, action, id.as_deref(), problem).await;
         }
         result
@@ -231,10 +256,10 @@ impl Config {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Lenient, named: None };
             match work.apply(&place, op, System::default()).await {
                 Ok(done) => all.push(done),
-                Err(problem) => {
+                Err(mut problem) => {
                     tx.rollback().await?;
                     if !dry_run {
-                        self.audit_refused(family, caller, action, id.as_deref(), &problem).await;
+                        self.audit_refused(family, caller, action, id.as_deref(), &mut problem).await;
                     }
                     return Err(problem.below(&format!("/{n}")));
                 }
@@ -294,10 +319,18 @@ impl Config {
         owner_exists(&mut connection, place).await
     }
 
-    /// Makes an id: UUIDv7 of our clock and random source.
+    /// Makes an id: UUIDv7 of our clock and random source. Those of one millisecond go up, so that what is made together
+    /// keeps its order in lists, and in a policy.
     pub fn new_id(&self) -> String {
+        /// The bits behind version and variant.
+        const COUNTED: u128 = (1 << 62) - 1;
         let random = random_bytes::<10>(&*self.random);
-        uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random).into_uuid().to_string()
+        let builder = uuid::Builder::from_unix_timestamp_millis(self.clock.now_ms() as u64, &random);
+        let made = builder.into_uuid().as_u128();
+        let mut last = self.last_id.lock().unwrap_or_else(PoisonError::into_inner);
+        let (next, same_time) = (*last + 1, made >> 80 == *last >> 80);
+        *last = if same_time && made <= *last && next & COUNTED != 0 { next } else { made };
+        uuid::Uuid::from_u128(*last).to_string()
     }
 
     pub(crate) async fn put_one_builtin(
@@ -362,18 +395,18 @@ impl Work<'_> {
         };
         match before {
             (Op::Replace { body, condition, .. }, before) => {
-                holds(&condition, &before)?;
+                condition.check(&before)?;
                 self.put(place, None, Some(before), body, system, action).await
             }
             (Op::Patch { patch, condition, .. }, before) => {
-                holds(&condition, &before)?;
+                condition.check(&before)?;
                 let mut body = before.shown();
                 let patch = resolved(family, patch, &mut body);
                 merge(&mut body, patch);
                 self.put(place, None, Some(before), body, system, action).await
             }
             (Op::Delete { condition, .. }, before) => {
-                holds(&condition, &before)?;
+                condition.check(&before)?;
                 self.delete(place, before).await
             }
             (Op::Create { .. } | Op::Restore { .. }, _) => Err(Problem::internal("handled above")),
@@ -430,6 +463,7 @@ impl Work<'_> {
             hook(self.db, self.caller, self.now_ms, before.as_ref(), Some(&after)).await?;
         }
         audit::changed(self, family, action, before.as_ref(), Some(&after)).await?;
+        self.follow_identity(family, before.as_ref(), &after).await?;
         Ok(Done { action, before, after: Some(after), changed: true })
     }
 
@@ -504,32 +538,12 @@ impl Work<'_> {
 async fn owner_exists(db: &mut Connection, place: &Place) -> Result<()> {
     let Some((family, id)) = place.owner.rsplit_once('/') else { return Ok(()) };
     let known = place.family.owners.contains(&family) && FAMILIES.iter().any(|f| f.name == family);
-    match known && find(db, family, id).await?.is_some() {
-        true => Ok(()),
-        false => Err(Problem::not_found(id)),
-    }
+    if known && find(db, family, id).await?.is_some() { Ok(()) } else { Err(Problem::not_found(id)) }
 }
 
 /// The place of a caller's own keys.
 fn own_place(caller: &Caller) -> String {
-    match caller.subject.split_once(':') {
-        Some(("user", id)) => format!("rbac/users/{id}"),
-        Some(("serviceAccount", id)) => format!("rbac/service-accounts/{id}"),
-        _ => "none".to_owned(),
-    }
-}
-
-/// Checks a condition.
-fn holds(condition: &Condition, present: &Entity) -> Result<()> {
-    match condition {
-        Condition::Versions(versions) if !versions.contains(&present.version) => {
-            let text = "the entity has changed meanwhile";
-            Err(Problem::new(ProblemKind::Precondition, "VERSION_CONFLICT", text)
-                .with("current", Value::Object(present.shown()))
-                .with("etag", json!(present.etag())))
-        }
-        _ => Ok(()),
-    }
+    caller.account().map_or_else(|| "none".to_owned(), |(family, id)| format!("{family}/{id}"))
 }
 
 /// In a patch null means the default; what would only remove a member of a map stays a patch.

@@ -2,8 +2,8 @@
 
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt;
 use quiver_database::{Connection, Database, Row, Statement, statement};
@@ -16,7 +16,7 @@ use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
 use crate::json::time_text;
-use crate::narrowed::Narrowed;
+use crate::narrowed::{Narrowed, Share};
 use crate::problem::{Problem, Result};
 use crate::query::ListQuery;
 
@@ -154,6 +154,8 @@ pub struct Config {
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
+    /// The id that was made last.
+    pub(crate) last_id: Arc<Mutex<u128>>,
 }
 
 impl fmt::Debug for Config {
@@ -163,11 +165,11 @@ impl fmt::Debug for Config {
 }
 
 /// An entry of a page, greatest last, so that a heap gives up the last one first.
-struct Ranked {
-    query: Arc<ListQuery>,
-    keys: Vec<Value>,
-    id: String,
-    entity: Map<String, Value>,
+pub(crate) struct Ranked {
+    pub(crate) query: Arc<ListQuery>,
+    pub(crate) keys: Vec<Value>,
+    pub(crate) id: String,
+    pub(crate) entity: Map<String, Value>,
 }
 
 impl Ord for Ranked {
@@ -215,6 +217,7 @@ impl Config {
             revision,
             lost_ms: Arc::default(),
             jobs: Arc::default(),
+            last_id: Arc::default(),
         };
         config.fill_sort_texts().await?;
         config.fill_values().await?;
@@ -312,9 +315,9 @@ impl Config {
         found.filter(|e| is_visible(place, e, caller)).ok_or_else(|| Problem::not_found(id))
     }
 
-    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so is time, where an
-    /// index has the order or what the filter looks for. What remains for the whole family are texts within others, and
-    /// orders by several fields.
+    /// Lists entities that the caller may see. Memory is bounded by the page, not by the family; so are the entities that
+    /// are read, where an index has the first field of the order or what the filter looks for. What remains for the whole
+    /// family are filters and orders by what no index has: parts of objects, free texts.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
@@ -323,17 +326,25 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let narrowed = Narrowed::of(query.filter.as_ref(), place, caller);
-            let rare = match &narrowed {
-                Some(narrowed) => self.rare(narrowed).await?,
-                None => None,
+            let days = self.days(place, query.filter.as_ref()).await?;
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &days);
+            let share = match &narrowed {
+                Some(narrowed) => self.share(narrowed).await?,
+                None => Share::Many,
             };
-            if rare.is_none()
-                && let Some(page) = self.page_by_index(place, query, caller, &beside, narrowed.as_ref()).await?
-            {
-                return Ok(page);
-            }
-            rare.or(narrowed).as_ref().map(Narrowed::condition).unwrap_or_default()
+            let left = if let Share::Few(few) = share {
+                Some(few)
+            } else {
+                let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
+                if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
+                    return Ok(page);
+                }
+                if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {
+                    return Ok(page);
+                }
+                narrowed
+            };
+            left.as_ref().map(Narrowed::condition).unwrap_or_default()
         };
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
@@ -343,7 +354,7 @@ impl Config {
         let mut total = 0;
         while let Some(row) = rows.try_next().await? {
             let mut entity = Entity::read(&row)?;
-            if !is_visible(place, &entity, caller) {
+            if !is_listed(place, &entity, caller) {
                 continue;
             }
             let mut map = entity.take_shown();
@@ -435,6 +446,11 @@ pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
 /// Says whether an entity is at the place that was named, and the caller may see it.
 pub(crate) fn is_visible(place: &Place, entity: &Entity, caller: &Caller) -> bool {
     entity.owner == place.owner && place.family.is_visible(caller, entity)
+}
+
+/// Whether a list shows an entity to a caller.
+pub(crate) fn is_listed(place: &Place, entity: &Entity, caller: &Caller) -> bool {
+    is_visible(place, entity, caller) && place.family.lists(caller, entity)
 }
 
 pub(crate) async fn find(db: &mut Connection, family: &str, id: &str) -> Result<Option<Entity>> {

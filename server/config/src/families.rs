@@ -10,6 +10,7 @@ mod alerting_settings;
 mod apdex_thresholds;
 mod attributes;
 mod bindings;
+mod ci_below;
 mod ci_classes;
 mod detection_rules;
 mod extraction_rules;
@@ -17,12 +18,14 @@ mod groups;
 mod keys;
 mod policy;
 mod processes;
+mod related;
 mod relationships;
 mod resource_kinds;
 mod resource_types;
 mod resources;
 mod roles;
 mod rules;
+mod saved_views;
 mod segments;
 mod service_accounts;
 mod silences;
@@ -46,10 +49,13 @@ pub use policy::{
 pub use processes::{PROCESSES, steps};
 pub use relationships::{RELATIONSHIP_TYPES, RELATIONSHIPS};
 pub use resource_kinds::ResourceKind;
+pub(crate) use resource_types::texts;
 pub use resource_types::{RESOURCE_TYPES, SERVICE_TYPE_ID};
 pub use resources::RESOURCES;
+pub(crate) use resources::{forget_key, identity};
 pub use roles::{ADMIN_ROLE_ID, INGEST_ROLE_ID, ROLES, VIEWER_ROLE_ID};
-pub use rules::{RULE_GROUPS, RULES, RUN_AS};
+pub use rules::{RULE_GROUPS, RULES, RUN_AS, RUN_BY};
+pub use saved_views::SAVED_VIEWS;
 pub use segments::{SEGMENTS, SIGNALS, is_of_type};
 pub use service_accounts::SERVICE_ACCOUNTS;
 pub use silences::SILENCES;
@@ -70,6 +76,7 @@ pub const FAMILIES: &[&Family] = &[
     &RUM_TRANSACTIONS,
     &PROCESSES,
     &SEGMENTS,
+    &SAVED_VIEWS,
     &APDEX_THRESHOLDS,
     &EXTRACTION_RULES,
     &CI_CLASSES,

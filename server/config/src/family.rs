@@ -92,6 +92,8 @@ pub enum Rows {
     First,
     /// Shared ones everybody, private ones their owner, who writes them without any right.
     Private,
+    /// Whoever knows the id. Their owner writes them without any right, and lists show only those that one may write.
+    ById,
 }
 
 /// A family of entities.
@@ -233,8 +235,10 @@ impl Family {
 /// Who asks.
 #[derive(Debug, Clone)]
 pub struct Caller {
-    /// Stable: `user:<id>`, `serviceAccount:<id>`, `system`.
+    /// Stable: `user:<id>`, `serviceAccount:<id>`, `oidc:<issuer>:<subject>`, `system`.
     pub subject: String,
+    /// The user that somebody of another issuer is here.
+    pub external_id: Option<String>,
     /// For people.
     pub name: String,
     /// `user`, `serviceAccount`, `system`, `anonymous`.
@@ -263,6 +267,7 @@ impl Caller {
     pub fn system() -> Self {
         Self {
             subject: "system".to_owned(),
+            external_id: None,
             name: "system".to_owned(),
             kind: "system",
             ip: None,
@@ -270,6 +275,18 @@ impl Caller {
             rights: Rights::full(),
             manager: "api".to_owned(),
             override_managed: false,
+        }
+    }
+
+    /// Its account: the family, and the id.
+    pub fn account(&self) -> Option<(&'static str, &str)> {
+        if let Some(id) = &self.external_id {
+            return Some(("rbac/users", id));
+        }
+        match self.subject.split_once(':')? {
+            ("user", id) => Some(("rbac/users", id)),
+            ("serviceAccount", id) => Some(("rbac/service-accounts", id)),
+            _ => None,
         }
     }
 

@@ -6,7 +6,7 @@ use quiver_types::Triple;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
-use crate::json::{time_of, time_text};
+use crate::json::{shown, time_of, time_text};
 use crate::problem::FieldError;
 
 mod nested;
@@ -25,16 +25,16 @@ const LABEL_CHARS_MAX: usize = 1000;
 pub enum Kind {
     /// Text of so many characters, trimmed, without control characters.
     Text {
-        /// Fewest.
+        /// Fewest characters.
         min: usize,
-        /// Most.
+        /// Most characters.
         max: usize,
     },
     /// As text, in lower case, of letters, digits and `.`, `_`, `-`, `@`, `+`.
     Login {
-        /// Fewest.
+        /// Fewest characters.
         min: usize,
-        /// Most.
+        /// Most characters.
         max: usize,
     },
     /// Free text, with lines.
@@ -50,17 +50,17 @@ pub enum Kind {
     Labels,
     /// Permissions.
     Triples {
-        /// Most.
+        /// Most permissions.
         max: usize,
     },
     /// Names or patterns of services.
     Services {
-        /// Most.
+        /// Most names.
         max: usize,
     },
     /// Ids of entities.
     Ids {
-        /// Most.
+        /// Most ids.
         max: usize,
     },
     /// The id of an entity.
@@ -69,7 +69,7 @@ pub enum Kind {
     Subject,
     /// Networks.
     Networks {
-        /// Most.
+        /// Most networks.
         max: usize,
     },
     /// One of some words.
@@ -92,7 +92,7 @@ pub enum Kind {
     Slug,
     /// Texts, each of 1 to 200 characters, in the order given, none twice.
     Texts {
-        /// Most.
+        /// Most texts.
         max: usize,
     },
     /// A length of time as Prometheus writes it: `24h`, `1d12h`.
@@ -112,7 +112,7 @@ pub enum Kind {
     List {
         /// Fields of each.
         of: &'static [Field],
-        /// Most.
+        /// Most objects.
         max: usize,
     },
 }
@@ -270,10 +270,13 @@ impl Kind {
                 };
                 items(max, "networks", &one, &mut put)
             }
+            Self::Labels => labels(value, place, &mut put),
             Self::Texts { max } => items(max, "texts", &|v| text(v, 1, 200).map(Value::String), &mut put),
             Self::Condition => {
                 let found = quiver_types::condition::Condition::parse(value).err().unwrap_or_default();
-                found.into_iter().for_each(|e| put(format!("{place}{}", e.pointer), (e.code, e.message)));
+                for e in found {
+                    put(format!("{place}{}", e.pointer), (e.code, e.message));
+                }
                 value.clone()
             }
             Self::Object(fields) => nested::object(fields, value, place, errors),
@@ -329,7 +332,6 @@ impl Kind {
                 None => wrong_type("a time"),
             },
             Self::Id => id(value).map(Value::String),
-            Self::Labels => labels(value),
             Self::Subject => subject(value),
             Self::Word(words) => nested::word(value, words),
             Self::Int { min, max } => nested::int(value, min, max),
@@ -343,23 +345,33 @@ impl Kind {
     }
 }
 
-fn labels(value: &Value) -> Checked {
-    let Value::Object(map) = value else { return wrong_type("a map of texts") };
+/// Checks texts by name; what is wrong with one lies at its name.
+fn labels(value: &Value, place: &str, put: &mut dyn FnMut(String, (&'static str, String))) -> Value {
+    let Value::Object(map) = value else {
+        put(place.to_owned(), ("INVALID_TYPE", "must be a map of texts".to_owned()));
+        return Value::Null;
+    };
     if map.len() > LABELS_MAX {
-        return Err(("LIMIT_EXCEEDED", format!("must have at most {LABELS_MAX} entries, has {}", map.len())));
+        let text = format!("must have at most {LABELS_MAX} entries, has {}", map.len());
+        put(place.to_owned(), ("LIMIT_EXCEEDED", text));
+        return Value::Null;
     }
     for (key, value) in map {
-        let Some(text) = value.as_str() else { return wrong_type("a map of texts") };
-        length(key, 1, LABEL_CHARS_MAX)?;
-        length(text, 0, LABEL_CHARS_MAX)?;
+        let checked = match value.as_str() {
+            Some(text) => length(key, 1, LABEL_CHARS_MAX).and_then(|()| length(text, 0, LABEL_CHARS_MAX)),
+            None => wrong_type("a text"),
+        };
+        if let Err(error) = checked {
+            put(format!("{place}/{}", shown(key).replace('~', "~0").replace('/', "~1")), error);
+        }
     }
-    Ok(value.clone())
+    value.clone()
 }
 
 fn subject(value: &Value) -> Checked {
     let Value::Object(map) = value else { return wrong_type("an object with `type` and `id`") };
     if let Some(other) = map.keys().find(|k| !matches!(k.as_str(), "type" | "id")) {
-        return Err(("UNKNOWN_FIELD", format!("unknown field `{}`", crate::json::shown(other))));
+        return Err(("UNKNOWN_FIELD", format!("unknown field `{}`", shown(other))));
     }
     let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
     let named = map.get("id").unwrap_or(&Value::Null);
@@ -422,6 +434,9 @@ mod tests {
         );
         check(Kind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f", "INVALID_VALUE")));
         check(Kind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f", "UNKNOWN_FIELD")));
-        check(Kind::Labels, json!({"a": 1}), Err(("/f", "INVALID_TYPE")));
+        check(Kind::Labels, json!({"b": "x", "a/b": 1}), Err(("/f/a~1b", "INVALID_TYPE")));
+        check(Kind::Labels, json!({"a": "x".repeat(1001)}), Err(("/f/a", "TOO_LONG")));
+        check(Kind::Labels, json!({"": "x"}), Err(("/f/", "REQUIRED")));
+        check(Kind::Labels, json!(["a"]), Err(("/f", "INVALID_TYPE")));
     }
 }

@@ -1,5 +1,6 @@
 //! The filter of a list: the grammar of RFC 7644 section 3.4.2.2, and what it says of an entity.
 
+use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use serde_json::{Map, Value};
@@ -107,6 +108,43 @@ pub(crate) fn at<'a>(map: &'a Map<String, Value>, path: &str) -> Option<&'a Valu
     at(map.get(first)?.as_object()?, rest)
 }
 
+/// Gives what a comparison looks at: what stands at a path, or, where it leads through lists of objects, what stands there
+/// in each of them (RFC 7644: of several values one must fit).
+fn found<'a>(entity: &'a Map<String, Value>, path: &str) -> Cow<'a, Value> {
+    if let Some(value) = at(entity, path) {
+        return Cow::Borrowed(value);
+    }
+    let mut all = Vec::new();
+    through(entity, path, &mut all);
+    if all.is_empty() { Cow::Owned(Value::Null) } else { Cow::Owned(all.into_iter().cloned().collect()) }
+}
+
+fn through<'a>(map: &'a Map<String, Value>, path: &str, into: &mut Vec<&'a Value>) {
+    let Some((first, rest)) = path.split_once('.') else { return };
+    match map.get(first) {
+        Some(Value::Object(inner)) => through(inner, rest, into),
+        Some(Value::Array(items)) => {
+            for item in items.iter().filter_map(Value::as_object) {
+                match at(item, rest) {
+                    Some(value) => into.push(value),
+                    None => through(item, rest, into),
+                }
+            }
+        }
+        _ => {}
+    }
+}
+
+fn is_present(value: &Value) -> bool {
+    match value {
+        Value::Null => false,
+        Value::String(text) => !text.is_empty(),
+        Value::Array(items) => !items.is_empty(),
+        Value::Object(map) => !map.is_empty(),
+        _ => true,
+    }
+}
+
 /// Compares as the API orders values: null first, then false, true, numbers, texts by code points.
 pub(crate) fn order(a: &Value, b: &Value) -> Ordering {
     let class = |v: &Value| match v {
@@ -136,17 +174,15 @@ impl Filter {
             Self::All(all) => all.iter().all(|f| f.allows(entity)),
             Self::Any(any) => any.iter().any(|f| f.allows(entity)),
             Self::Not(inner) => !inner.allows(entity),
-            Self::Present(path) => at(entity, path).is_some_and(|value| match value {
-                Value::Null => false,
-                Value::String(text) => !text.is_empty(),
-                Value::Array(items) => !items.is_empty(),
-                Value::Object(map) => !map.is_empty(),
-                _ => true,
-            }),
-            Self::Compare(path, op, value) => compare(at(entity, path).unwrap_or(&Value::Null), *op, value),
+            Self::Present(path) => match found(entity, path) {
+                Cow::Borrowed(value) => is_present(value),
+                Cow::Owned(Value::Array(all)) => all.iter().any(is_present),
+                Cow::Owned(_) => false,
+            },
+            Self::Compare(path, op, value) => compare(&found(entity, path), *op, value),
             Self::In(path, values) => {
-                let found = at(entity, path).unwrap_or(&Value::Null);
-                values.iter().any(|value| compare(found, Op::Eq, value))
+                let found = found(entity, path);
+                values.iter().any(|value| compare(&found, Op::Eq, value))
             }
         }
     }
@@ -391,6 +427,7 @@ mod tests {
         let Value::Object(entity) = json!({
             "name": "Cart", "n": 5, "on": true, "none": null, "tags": ["a", "b"], "empty": [],
             "labels": {"team": "shop", "k8s.io/name": "x"}, "createdAt": "2026-01-31T12:00:00.000Z",
+            "steps": [{"name": "pay", "in": [{"n": 1}, {"n": 2}], "note": ""}, {"name": "ship"}, 5],
         }) else {
             panic!("an object")
         };
@@ -417,6 +454,12 @@ mod tests {
         check("none eq null", true);
         check(r#"n gt "4""#, false);
         check("n eq 1 or n eq 5 and on eq true", true);
+        // Through lists: one of several must fit.
+        check(r#"steps.name eq "ship" and steps.name sw "p" and steps.in.n ge 2"#, true);
+        check(r#"steps.name eq "cart" or steps.in.n gt 2 or steps.name eq null"#, false);
+        check(r#"steps.name ne "cart" and not (steps.name ne "ship")"#, true);
+        check(r#"steps.name in ("cart", "pay") and steps.in pr and not steps.note pr and not steps.none pr"#, true);
+        check("steps.none eq null and tags.none eq null", true);
         check("n eq 5 or n eq 5 and on eq false", true);
     }
 

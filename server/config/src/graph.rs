@@ -215,10 +215,10 @@ impl Graph {
             }
         }
         // Two relationships of different types are one way.
-        out.iter_mut().for_each(|far| {
+        for far in &mut out {
             far.sort_unstable();
             far.dedup();
-        });
+        }
         let ids = |cycle: Vec<usize>| cycle.into_iter().map(|n| self.nodes[shown[n]].id.clone()).collect();
         found.cycles = cycles::simple_cycles(&out).into_iter().map(ids).collect();
     }

@@ -106,11 +106,11 @@ impl Job {
 }
 
 impl Config {
-    /// Puts a job behind those that wait.
+    /// Puts a job behind those that wait; a dry run gives the one that it would be.
     ///
     /// # Errors
     /// `LIMIT_EXCEEDED`, `STORE_BUSY`.
-    pub async fn queue_job(&self, job: NewJob, caller: &Caller) -> Result<Job> {
+    pub async fn queue_job(&self, job: NewJob, caller: &Caller, dry_run: bool) -> Result<Job> {
         let now_ms = self.clock.now_ms();
         let mut tx = db::begin(&self.pool).await?;
         let sql = "DELETE FROM job WHERE finished_ms < ?";
@@ -136,6 +136,10 @@ impl Config {
             finished_ms: None,
             error: None,
         };
+        if dry_run {
+            tx.rollback().await?;
+            return Ok(made);
+        }
         let sql = "INSERT INTO job (id, kind, domain, state, subject, created_by, created_ms, progress_ppm, counters, \
             params, checkpoint) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}')";
         let row = statement(sql).bind(&made.id).bind(&made.kind).bind(&made.domain).bind(&made.subject);
@@ -172,7 +176,7 @@ impl Config {
             let sql = "UPDATE job SET state = 'running', started_ms = ? WHERE id = ?";
             statement(sql).bind(now_ms).bind(&job.id).execute(&mut *tx).await?;
             tx.commit().await?;
-            job.state = "running".to_owned();
+            "running".clone_into(&mut job.state);
             job.started_ms = Some(now_ms);
         }
         Ok(Some(job))

@@ -81,7 +81,7 @@ pub fn time_of(text: &str) -> Option<i64> {
     DateTime::parse_from_rfc3339(text).ok().map(|t| t.timestamp_millis())
 }
 
-/// A reader of values that refuses what serde_json lets pass.
+/// A reader of values that refuses what `serde_json` lets pass.
 struct Strict(usize);
 
 impl<'de> DeserializeSeed<'de> for Strict {

@@ -1,7 +1,8 @@
 //! Configuration: one contract for every family of entities (`config-api` section 1), over SQL.
 //!
 //! A family is data (`families`): its fields, rules, references, right, and a file of its own. Everything that can be
-//! asked of it is here once: `document` reads and lists (`query`, `filter`, `ordered`, `narrowed`, `values`), `change` makes one change within a
+//! asked of it is here once: `document` reads and lists (`query`, `filter`; by indexes: `ordered`, `grouped`,
+//! `narrowed` over `values` and `texts`), `change` makes one change within a
 //! transaction with its references, history and audit row, `many` makes many, `answered` repeats answers of requests
 //! that name themselves, `audit` keeps a chain of who did what, `saved` writes all of it into a file and reads it.
 //!
@@ -21,6 +22,7 @@ mod family;
 mod fields;
 mod filter;
 pub mod graph;
+mod grouped;
 mod jobs;
 pub mod json;
 mod many;
@@ -35,6 +37,8 @@ mod sealing;
 mod seen;
 mod staged;
 mod tables;
+mod texts;
+mod times;
 mod usage;
 mod values;
 

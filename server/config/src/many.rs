@@ -1,5 +1,7 @@
 //! Many changes at once: all or nothing (put, import), or each by itself (delete, update).
 
+use std::collections::{BTreeSet, HashMap};
+
 use quiver_database::statement;
 use serde_json::{Map, Value, json};
 
@@ -7,7 +9,7 @@ use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::RESOURCES;
-use crate::family::Caller;
+use crate::family::{Caller, Family};
 use crate::fields::Mode;
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::query::ListQuery;
@@ -20,7 +22,7 @@ const ITEMS_MAX: usize = 10_000;
 pub struct Failed {
     /// Its id.
     pub id: String,
-    /// Why.
+    /// Why it could not be changed.
     pub problem: Problem,
 }
 
@@ -91,6 +93,13 @@ fn bounded(count: usize, what: &str) -> Result<()> {
     Ok(())
 }
 
+/// Each id once: of one that stands twice the second change would be told of what the first has left.
+fn distinct(mut ids: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    ids
+}
+
 impl Config {
     /// Creates or replaces many; what is not named stays. All or nothing.
     ///
@@ -128,8 +137,8 @@ impl Config {
         dry_run: bool,
     ) -> Result<Imported> {
         bounded(items.len(), "items")?;
-        let result = self.try_import(place, caller, items, mode, reading, within, dry_run).await;
-        if let (Err(problem), false) = (&result, dry_run) {
+        let mut result = self.try_import(place, caller, items, mode, reading, within, dry_run).await;
+        if let (Err(problem), false) = (&mut result, dry_run) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
@@ -155,10 +164,11 @@ impl Config {
             };
             let id = match body.remove("id") {
                 None | Some(Value::Null) => None,
-                Some(Value::String(id)) if uuid::Uuid::try_parse(&id).is_ok() => Some(id),
-                Some(_) => {
-                    return Err(Problem::field(format!("{below}/id"), "INVALID_VALUE", "must be an id (a UUID)"));
-                }
+                // Ids are kept in one form, by which paths name them.
+                Some(id) => match id.as_str().map(uuid::Uuid::try_parse) {
+                    Some(Ok(id)) => Some(id.to_string()),
+                    _ => return Err(Problem::field(format!("{below}/id"), "INVALID_VALUE", "must be an id (a UUID)")),
+                },
             };
             let op = Op::Create { id, body };
             let sealed = self.sealed(place.family, op, System::default()).await.map_err(|p| p.below(&below))?;
@@ -168,7 +178,11 @@ impl Config {
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (Imported::default(), Vec::new());
         let mut named = std::collections::HashSet::new();
-        for (n, (op, system)) in prepared.into_iter().enumerate() {
+        let order = order_of(place.family, &prepared);
+        let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
+        let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
+        for n in order {
+            let Some((op, system)) = prepared[n].take() else { continue };
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
             let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
@@ -179,6 +193,9 @@ impl Config {
                 let text = format!("an item before it is the same entity: `{}`", entity.id);
                 return Err(Problem::new(ProblemKind::Conflict, "DUPLICATE", text).of_item(&below));
             }
+            written[n] = Some(done);
+        }
+        for done in written.into_iter().flatten() {
             imported.note(place, &done);
             all.extend(place.family.composes.then_some(done));
         }
@@ -202,7 +219,7 @@ impl Config {
         Ok(imported)
     }
 
-    /// Ids of entities that the body lacks.
+    /// Ids of entities that the body lacks: what names another one goes before it, else they come by id.
     async fn lacking(
         &self,
         tx: &mut quiver_database::Writing,
@@ -211,7 +228,7 @@ impl Config {
         within: Option<&ListQuery>,
         named: &std::collections::HashSet<String>,
     ) -> Result<Vec<String>> {
-        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?", Entity::COLUMNS);
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ? ORDER BY id", Entity::COLUMNS);
         let rows = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut ids = Vec::new();
         for row in rows.fetch_all(&mut **tx).await? {
@@ -223,7 +240,20 @@ impl Config {
                 ids.push(entity.id);
             }
         }
-        Ok(ids)
+        let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ?";
+        let links = statement(sql).bind(place.family.name).bind(place.family.name).fetch_all(&mut **tx).await?;
+        if links.is_empty() {
+            return Ok(ids);
+        }
+        let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
+        let mut after = Vec::with_capacity(links.len());
+        for link in links {
+            let (who, whom): (String, String) = (link.try_get(0)?, link.try_get(1)?);
+            if let (Some(who), Some(whom)) = (places.get(who.as_str()), places.get(whom.as_str())) {
+                after.push((*whom, *who));
+            }
+        }
+        Ok(in_turn(ids.len(), &after).into_iter().map(|n| ids[n].clone()).collect())
     }
 
     /// Deletes many, each by itself.
@@ -237,7 +267,7 @@ impl Config {
         ids: Vec<String>,
         dry_run: bool,
     ) -> Result<(Vec<String>, Vec<Failed>)> {
-        let ops = ids.into_iter().map(|id| Op::Delete { id, condition: Condition::None });
+        let ops = distinct(ids).into_iter().map(|id| Op::Delete { id, condition: Condition::None });
         self.each(place, caller, ops.collect(), dry_run).await
     }
 
@@ -259,7 +289,7 @@ impl Config {
             return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
         }
         let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.each(place, caller, ids.into_iter().map(op).collect(), dry_run).await
+        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
     }
 
     async fn each(
@@ -392,8 +422,8 @@ impl Config {
     /// # Errors
     /// `VALIDATION_FAILED` when ids lack or are too many; those of a change of each entity.
     pub async fn order(&self, place: &Place, caller: &Caller, ids: Vec<String>, dry_run: bool) -> Result<Vec<Value>> {
-        let result = self.try_order(place, caller, &ids, dry_run).await;
-        if let (Err(problem), false) = (&result, dry_run) {
+        let mut result = self.try_order(place, caller, &ids, dry_run).await;
+        if let (Err(problem), false) = (&mut result, dry_run) {
             self.audit_refused(place.family, caller, "UPDATE", None, problem).await;
         }
         result
@@ -442,5 +472,64 @@ impl Config {
         tx.commit().await?;
         self.tell(revision);
         Ok(items)
+    }
+}
+
+/// The order in which items are written: what another one names by its id comes before it.
+fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
+    let mut places: HashMap<&str, usize> = HashMap::new();
+    for (n, (op, _)) in prepared.iter().enumerate() {
+        if let Op::Create { id: Some(id), .. } = op {
+            places.insert(id, n);
+        }
+    }
+    let mut after = Vec::new();
+    for (n, (op, _)) in prepared.iter().enumerate() {
+        let Op::Create { body, .. } = op else { continue };
+        for link in (family.links)(body) {
+            if link.families.contains(&family.name)
+                && let Some(whom) = places.get(link.id.to_lowercase().as_str())
+            {
+                after.push((n, *whom));
+            }
+        }
+    }
+    in_turn(prepared.len(), &after)
+}
+
+/// Numbers below a count, each behind those that it comes `after`, else as they are. What goes in a circle comes last, for
+/// the rules of its family to refuse.
+fn in_turn(count: usize, after: &[(usize, usize)]) -> Vec<usize> {
+    let mut open = vec![0_usize; count];
+    let mut behind: Vec<Vec<usize>> = vec![Vec::new(); count];
+    for &(one, other) in after.iter().filter(|(one, other)| one != other) {
+        open[one] += 1;
+        behind[other].push(one);
+    }
+    let mut ready: BTreeSet<usize> = (0..count).filter(|n| open[*n] == 0).collect();
+    let mut order = Vec::with_capacity(count);
+    while let Some(n) = ready.pop_first() {
+        order.push(n);
+        for &one in &behind[n] {
+            open[one] -= 1;
+            if open[one] == 0 {
+                ready.insert(one);
+            }
+        }
+    }
+    order.extend((0..count).filter(|n| open[*n] > 0));
+    order
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_named_has_its_turn_before() {
+        assert_eq!(in_turn(3, &[]), [0, 1, 2]);
+        assert_eq!(in_turn(4, &[(0, 2), (2, 3), (1, 1)]), [1, 3, 2, 0]);
+        assert_eq!(in_turn(4, &[(0, 1), (1, 0), (2, 0)]), [3, 0, 1, 2]);
+        assert_eq!(in_turn(2, &[(0, 1), (0, 1)]), [1, 0]);
     }
 }

@@ -23,8 +23,8 @@ impl Config {
         from: &[String],
         dry_run: bool,
     ) -> Result<(usize, usize)> {
-        let result = self.try_merge(caller, into, from, dry_run).await;
-        if let (Err(problem), false) = (&result, dry_run) {
+        let mut result = self.try_merge(caller, into, from, dry_run).await;
+        if let (Err(problem), false) = (&mut result, dry_run) {
             self.audit_refused(&RESOURCES, caller, "UPDATE", Some(into), problem).await;
         }
         result

@@ -1,7 +1,9 @@
-//! What the index of values knows of a filter, and of what a caller sees: statements that the database goes through instead
-//! of the whole family.
+//! What the indexes of values and of texts know of a filter, of `q`, and of what a caller sees: statements that the database
+//! goes through instead of the whole family.
 //!
 //! It only narrows: each entity that is found is asked again, but where only a number is asked for and all is known exactly.
+
+use std::ops::Range;
 
 use quiver_database::{Argument, Statement, statement};
 use quiver_types::Right;
@@ -11,14 +13,20 @@ use crate::document::{Config, Place};
 use crate::families::RESOURCES;
 use crate::family::Caller;
 use crate::filter::{Filter, Op};
-use crate::json::time_of;
+use crate::json::{time_of, time_text};
 use crate::problem::Result;
-use crate::values::{CHARS_MAX, Form, LABEL_CHARS_MAX, behind, encoded, encoded_to};
+use crate::texts::BETWEEN;
+use crate::times::{column_of, holding};
+use crate::values::{EXACT_MAX, Form, behind, encoded, encoded_to};
 
 /// Most values of a filter that is looked up: statements have limits, of values and of depth.
 const ARGUMENTS_MAX: usize = 800;
 /// Entities that are read without asking whether a walk in the order of the list would be shorter.
 const RARE: usize = if cfg!(test) { 5 } else { 1000 };
+/// Entities of which so many pass that a walk which reads each on its way finds them sooner than the database gathers them.
+const MANY: usize = if cfg!(test) { 30 } else { 30_000 };
+/// The first time with a year of four digits, and the first behind all of them, Unix milliseconds.
+const FOUR_DIGITS: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
 
 /// What the index knows of a filter: which ids pass, or may pass.
 #[derive(Debug, Clone)]
@@ -28,6 +36,17 @@ enum Known {
     All(Vec<Known>),
     Any(Vec<Known>),
     Not(Box<Known>),
+}
+
+/// How much a filter leaves of a family.
+#[derive(Debug)]
+pub(crate) enum Share {
+    /// Few entities, by the part of the condition that alone says so.
+    Few(Narrowed),
+    /// Some, so that the condition belongs into the statement that walks through an index.
+    Part,
+    /// Many.
+    Many,
 }
 
 /// What a filter leaves of a family, as far as the index knows it.
@@ -147,13 +166,32 @@ impl Narrowed {
         (sql, arguments)
     }
 
-    /// What the index knows of a filter, and of what rights let a caller see.
-    pub(crate) fn of(filter: Option<&Filter>, place: &Place, caller: &Caller) -> Option<Self> {
-        let wanted = filter.and_then(|filter| filter.narrowed(place));
+    /// The same for a statement that goes through an index in its order, to be asked of each entry: a condition without the
+    /// last words would be joined by PostgreSQL, with the whole table and without its order.
+    pub(crate) fn on_the_way(&self) -> (String, Vec<Argument>) {
+        let (mut sql, mut arguments) = (" AND (".to_owned(), Vec::new());
+        self.known.write(&mut sql, &mut arguments);
+        sql.push_str(") IS TRUE");
+        (sql, arguments)
+    }
+
+    /// What the index knows of a filter, of the text that `q` looks for, and of what rights let a caller see; `days`: those
+    /// of [`Config::days`].
+    pub(crate) fn of(
+        filter: Option<&Filter>,
+        contains: Option<&str>,
+        place: &Place,
+        caller: &Caller,
+        days: &Range<i64>,
+    ) -> Option<Self> {
+        let wanted = filter.and_then(|filter| filter.narrowed(place, days));
+        let found = contains.and_then(|text| worded(place, text));
         let sees_all = place.family.shows_all(caller);
         let seen = if sees_all { None } else { Self::seen(place, caller) };
-        let exact = wanted.is_some() == filter.is_some() && (sees_all || seen.is_some());
-        let parts: Vec<Self> = wanted.into_iter().chain(seen).collect();
+        let exact = wanted.is_some() == filter.is_some()
+            && found.is_some() == contains.is_some()
+            && (sees_all || seen.is_some());
+        let parts: Vec<Self> = wanted.into_iter().chain(found).chain(seen).collect();
         if parts.is_empty() {
             return None;
         }
@@ -170,12 +208,27 @@ impl Narrowed {
         let patterns = caller.rights.access(Right::View, place.family.domain).patterns();
         let one = |pattern: &String| {
             let (op, text) = pattern.strip_suffix('*').map_or((Op::Eq, pattern.as_str()), |text| (Op::Starts, text));
-            compared(place, "service", op, &Value::String(text.to_owned()))
+            compared(place, "service", op, &Value::String(text.to_owned()), &(0..0))
         };
         let parts = patterns.iter().map(one).collect::<Option<Vec<_>>>()?;
         // What begins alike need not be the name of a service.
         let exact = patterns.iter().all(|pattern| !pattern.ends_with('*'));
         (!parts.is_empty()).then(|| Self::joined(parts, Known::Any, exact))
+    }
+
+    /// The entities that have a value in a field of the index, as it is encoded.
+    pub(crate) fn with_value(place: &Place, field: &str, value: &str) -> Self {
+        Self::exact(ids(place, field, "value = ?", vec![value.to_owned()], true))
+    }
+
+    /// Those that have one in a column of their own.
+    pub(crate) fn with_column(place: &Place, column: &str, value: Argument) -> Self {
+        Self::exact(ids_by_column(place, column, "=", value))
+    }
+
+    /// What both leave.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self::joined(vec![self, other], Known::All, true)
     }
 
     fn exact(known: Known) -> Self {
@@ -200,27 +253,119 @@ fn ids_by_column(place: &Place, column: &str, sign: &str, value: impl Into<Argum
     Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into(), value.into()], true)
 }
 
+/// The entities whose time, as it is shown, begins with a text.
+fn times_with(place: &Place, column: &str, prefix: &str) -> Option<Narrowed> {
+    // What begins so has a year of four digits.
+    if !prefix.starts_with(|c: char| c.is_ascii_digit()) {
+        return None;
+    }
+    let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND {column} >= ? AND {column} < ?");
+    let values = vec![
+        place.family.name.into(),
+        place.owner.as_str().into(),
+        first_at(prefix).into(),
+        first_at(&behind(prefix)).into(),
+    ];
+    Some(Narrowed::exact(Known::Ids(sql, values, true)))
+}
+
+/// The entities whose time, as it is shown, holds a part or ends with it.
+fn times_with_part(place: &Place, column: &str, op: Op, part: &str, days: &Range<i64>) -> Option<Narrowed> {
+    let condition = holding(column, op, part, days)?;
+    let sql = format!("SELECT id FROM entity WHERE family = ? AND owner = ? AND ({condition})");
+    Some(Narrowed::exact(Known::Ids(sql, vec![place.family.name.into(), place.owner.as_str().into()], true)))
+}
+
+/// The first time whose text is not less than one: texts of times are in the order of times.
+fn first_at(text: &str) -> i64 {
+    let (mut low, mut high) = FOUR_DIGITS;
+    while low < high {
+        let middle = low + (high - low) / 2;
+        if time_text(middle).as_str() < text {
+            low = middle + 1;
+        } else {
+            high = middle;
+        }
+    }
+    low
+}
+
+/// A condition on a text that holds another one. Unlike `LIKE` it knows no wildcards.
+fn holds(text: &str, needle: &str) -> (String, Vec<String>) {
+    if needle.is_empty() {
+        return ("1 = 1".to_owned(), Vec::new());
+    }
+    (format!("instr({text}, ?) > 0"), vec![needle.to_owned()])
+}
+
+/// The entities in whose names or description a text stands, both in lower case.
+fn worded(place: &Place, text: &str) -> Option<Narrowed> {
+    if text.contains(BETWEEN) || !place.family.has_words() {
+        return None;
+    }
+    let (condition, values) = holds("words", text);
+    let sql = format!("SELECT id FROM entity_text WHERE family = ? AND owner = ? AND {condition}");
+    let before = [place.family.name, place.owner.as_str()].map(Argument::from);
+    let arguments = before.into_iter().chain(values.into_iter().map(Argument::Text)).collect();
+    Some(Narrowed::exact(Known::Ids(sql, arguments, true)))
+}
+
+/// The entities whose names or description, whatever the case, have what one of these fields is compared with: others may
+/// be among them.
+fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<Narrowed> {
+    let is_searched = place.family.searched().contains(&path);
+    // How a sigma is written in lower case depends on what stands behind it.
+    if !is_searched || text.is_empty() || text.contains('Σ') {
+        return None;
+    }
+    match op {
+        Op::Eq | Op::Starts | Op::Contains | Op::Ends => {
+            Some(Narrowed { exact: false, ..worded(place, &text.to_lowercase())? })
+        }
+        _ => None,
+    }
+}
+
+/// The entities that have a text in a field which holds another one, or ends with it; of what is `cut` nobody knows.
+fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) -> Narrowed {
+    let once = place.family.form_of(path) != Some(Form::Each);
+    // The first character says that it is a text; what begins otherwise is not found there.
+    let text = if part.starts_with('3') { "substr(value, 2)" } else { "value" };
+    let (mut condition, values) = match part.chars().count() {
+        chars @ 1.. if op == Op::Ends => {
+            let last = format!("length(value) > {chars} AND substr(value, length(value) - {}) = ?", chars - 1);
+            (last, vec![part.to_owned()])
+        }
+        _ => holds(text, part),
+    };
+    if let Some(chars) = cut {
+        condition = format!("({condition} OR length(value) > {chars})");
+    }
+    let condition = format!("value >= '3' AND value < '4' AND {condition}");
+    Narrowed { known: ids(place, path, &condition, values, once), exact: cut.is_none() }
+}
+
 impl Filter {
-    fn narrowed(&self, place: &Place) -> Option<Narrowed> {
+    fn narrowed(&self, place: &Place, days: &Range<i64>) -> Option<Narrowed> {
         match self {
             Self::All(list) => {
-                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place)).collect();
+                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place, days)).collect();
                 let exact = parts.len() == list.len();
                 (!parts.is_empty()).then(|| Narrowed::joined(parts, Known::All, exact))
             }
             Self::Any(list) if !list.is_empty() => {
-                let parts = list.iter().map(|one| one.narrowed(place)).collect::<Option<Vec<_>>>()?;
+                let parts = list.iter().map(|one| one.narrowed(place, days)).collect::<Option<Vec<_>>>()?;
                 Some(Narrowed::joined(parts, Known::Any, true))
             }
-            Self::Not(inner) => inner.narrowed(place)?.not(),
+            Self::Not(inner) => inner.narrowed(place, days)?.not(),
             Self::Present(path) => {
                 let once = place.family.form_of(path)? != Form::Each;
                 let (none, empty) = (encoded(&Value::Null), encoded(&Value::String(String::new())));
                 Some(Narrowed::exact(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
             }
-            Self::Compare(path, op, value) => compared(place, path, *op, value),
+            Self::Compare(path, op, value) => compared(place, path, *op, value, days),
             Self::In(path, values) if !values.is_empty() => {
-                let parts = values.iter().map(|value| compared(place, path, Op::Eq, value));
+                let parts = values.iter().map(|value| compared(place, path, Op::Eq, value, days));
                 Some(Narrowed::joined(parts.collect::<Option<Vec<_>>>()?, Known::Any, true))
             }
             Self::Any(_) | Self::In(..) => None,
@@ -228,9 +373,9 @@ impl Filter {
     }
 }
 
-fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed> {
+fn compared(place: &Place, path: &str, op: Op, value: &Value, days: &Range<i64>) -> Option<Narrowed> {
     if op == Op::Ne {
-        return compared(place, path, Op::Eq, value)?.not();
+        return compared(place, path, Op::Eq, value, days)?.not();
     }
     let sign = match op {
         Op::Eq => "=",
@@ -244,11 +389,25 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
         let ms = time_of(value.as_str()?)?;
         return Some(Narrowed::exact(ids_by_column(place, column, sign, ms)));
     }
+    if let (Some(column), Op::Starts) = (column_of(path), op) {
+        return times_with(place, column, value.as_str()?);
+    }
+    if let (Some(column), Op::Contains | Op::Ends) = (column_of(path), op) {
+        return times_with_part(place, column, op, value.as_str()?, days);
+    }
+    // No index has it, but no body is read for it.
+    if path == "version" && !sign.is_empty() {
+        return Some(Narrowed::exact(ids_by_column(place, path, sign, value.as_i64()?)));
+    }
     if path == "id" && op == Op::Eq {
         return Some(Narrowed::exact(ids_by_column(place, "id", sign, value.as_str()?)));
     }
-    let form = place.family.form_of(path)?;
-    let chars = if path.starts_with("labels.") { LABEL_CHARS_MAX } else { CHARS_MAX };
+    let Some(form) = place.family.form_of(path) else { return worded_within(place, path, op, value.as_str()?) };
+    // Greater whole numbers are not told apart in the index.
+    if value.as_f64().is_some_and(|number| number.abs() >= EXACT_MAX as f64) {
+        return None;
+    }
+    let chars = place.family.chars_of(path);
     let once = form != Form::Each;
     let is_whole = value.as_str().is_none_or(|text| text.chars().count() < chars);
     let text = encoded_to(value, chars);
@@ -271,31 +430,51 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value) -> Option<Narrowed
             let end = behind(&class);
             Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end], once)))
         }
-        _ => None,
-    }
-}
-
-fn column_of(path: &str) -> Option<&'static str> {
-    match path {
-        "createdAt" => Some("created_ms"),
-        "updatedAt" => Some("updated_ms"),
+        Op::Contains | Op::Ends => {
+            // Entries of lists are shorter than what is kept.
+            let may_be_cut = place.family.is_entry(path) || form == Form::One { sorts: false };
+            Some(with_part(place, path, op, value.as_str()?, may_be_cut.then_some(chars)))
+        }
         _ => None,
     }
 }
 
 impl Config {
-    /// The part of a condition that alone leaves few entities; none: each leaves many.
-    pub(crate) async fn rare(&self, narrowed: &Narrowed) -> Result<Option<Narrowed>> {
+    /// How much a condition leaves.
+    pub(crate) async fn share(&self, narrowed: &Narrowed) -> Result<Share> {
         let mut selects = Vec::new();
         narrowed.known.selects(&mut selects);
         let mut counts = Vec::with_capacity(selects.len());
         for (select, values) in selects {
             let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
-            let count = values.into_iter().fold(statement(sql), Statement::bind).bind(RARE as i64);
+            let count = values.into_iter().fold(statement(sql), Statement::bind).bind(MANY as i64);
             let count: i64 = count.fetch_one(&self.pool).await?.try_get(0)?;
             counts.push(count as usize);
         }
         let (count, known) = narrowed.known.least(&mut counts.into_iter());
-        Ok((count < RARE).then_some(Narrowed { known, exact: false }))
+        Ok(match count {
+            ..RARE => Share::Few(Narrowed { known, exact: false }),
+            RARE..MANY => Share::Part,
+            _ => Share::Many,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_by_what_they_begin_with() {
+        let range = |prefix: &str| [first_at(prefix), first_at(&behind(prefix))].map(time_text);
+        let check = |prefix: &str, from: &str, to: &str| assert_eq!(range(prefix), [from, to], "{prefix}");
+        check("2027-01-15T08", "2027-01-15T08:00:00.000Z", "2027-01-15T09:00:00.000Z");
+        check("2027-0", "2027-01-01T00:00:00.000Z", "2027-10-01T00:00:00.000Z");
+        check("2027-01-15T08:00:05.12", "2027-01-15T08:00:05.120Z", "2027-01-15T08:00:05.130Z");
+        check("2027-01-15T08:00:05.123Z", "2027-01-15T08:00:05.123Z", "2027-01-15T08:00:05.124Z");
+        assert_eq!(first_at("9"), first_at("9000"));
+        assert_eq!(first_at(&behind("9")), FOUR_DIGITS.1);
+        // Nothing begins so.
+        assert_eq!(first_at("2027-01-15 "), first_at(&behind("2027-01-15 ")));
     }
 }

@@ -1,5 +1,6 @@
-//! Pages in an order that an index of the database has: they cost what they give, however large the family is. All other
-//! lists read the whole family (`document`).
+//! Pages in an order that an index of the database has: they cost what they give, however large the family is. Orders by
+//! several fields, and pages of what is rare in an order, come from `grouped`; all other lists read the whole family
+//! (`document`).
 
 use std::fmt::Write;
 
@@ -9,7 +10,7 @@ use serde_json::{Map, Value};
 
 use crate::beside::Beside;
 use crate::db;
-use crate::document::{Config, Entity, Page, Place, is_visible};
+use crate::document::{Config, Entity, Page, Place, is_listed};
 use crate::families::family;
 use crate::family::{Caller, Family};
 use crate::fields::Kind;
@@ -28,7 +29,7 @@ const BETWEEN: char = '\u{1}';
 /// Entries of the largest page that is given in this way.
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
-const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
+pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.
@@ -36,7 +37,7 @@ const FILLED_AT_ONCE: usize = 1000;
 
 /// What an index orders the entities of a family by.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum Column {
+pub(crate) enum Column {
     Id,
     Created,
     Updated,
@@ -46,7 +47,7 @@ enum Column {
 }
 
 impl Column {
-    fn name(&self) -> &'static str {
+    pub(crate) fn name(&self) -> &'static str {
         match self {
             Self::Id => "id",
             Self::Created => "created_ms",
@@ -57,7 +58,7 @@ impl Column {
     }
 
     /// The value of the column by the keys of a cursor; none: no entity of ours has such keys.
-    fn value(&self, keys: &[Value]) -> Option<Argument> {
+    pub(crate) fn value(&self, keys: &[Value]) -> Option<Argument> {
         match self {
             Self::Id => Some(Argument::Text(keys.first()?.as_str()?.to_owned())),
             Self::Created | Self::Updated => {
@@ -151,7 +152,8 @@ impl Ordered {
         Some(Self { column, descending, after })
     }
 
-    fn statement(self, place: &Place, rows: usize) -> Statement {
+    /// The next rows, of those that pass a condition.
+    fn statement(self, place: &Place, within: Option<&Narrowed>, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
         let way = if self.descending { " DESC" } else { "" };
         let from = match (&self.after, self.descending) {
@@ -161,14 +163,23 @@ impl Ordered {
             // value and came before.
             (Some(_), true) => format!(" AND {column} <= ? AND NOT ({column} = ? AND id <= ?)"),
         };
-        let order = format!("ORDER BY {column}{way}, id LIMIT ?");
-        let sql = match &self.column {
-            Column::Field(_) => format!(
-                "SELECT {columns} FROM (SELECT value, id AS found FROM entity_value WHERE family = ? AND owner = ? AND \
-                field = ?{from} {order}) AS ordered CROSS JOIN entity WHERE family = ? AND id = found \
-                ORDER BY value{way}, found"
-            ),
-            _ => format!("SELECT {columns} FROM entity WHERE family = ? AND owner = ?{from} {order}"),
+        // Where some of the rows are left out only the index is read for these.
+        let index_first = within.is_some() || matches!(self.column, Column::Field(_));
+        let (within, values) = within.map(Narrowed::on_the_way).unwrap_or_default();
+        let (table, by_field) = match &self.column {
+            Column::Field(_) => ("entity_value", " AND field = ?"),
+            _ => ("entity", ""),
+        };
+        let rest = format!(
+            "FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
+        );
+        let sql = if index_first {
+            format!(
+                "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
+                CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value{way}, found"
+            )
+        } else {
+            format!("SELECT {columns} {rest}")
         };
         let mut select = statement(sql).bind(place.family.name).bind(&place.owner);
         if let Column::Field(field) = &self.column {
@@ -181,12 +192,23 @@ impl Ordered {
             }
             select = select.bind(id);
         }
-        select = select.bind(rows as i64);
-        if let Column::Field(_) = &self.column { select.bind(place.family.name) } else { select }
+        select = values.into_iter().fold(select, Statement::bind).bind(rows as i64);
+        if index_first { select.bind(place.family.name) } else { select }
     }
 }
 
 impl ListQuery {
+    /// Whether each entity of a family is asked for.
+    pub(crate) fn is_plain(&self, family: &Family, caller: &Caller) -> bool {
+        self.filter.is_none() && self.contains.is_none() && family.shows_all(caller)
+    }
+
+    /// Whether a page can be given without looking at all that is behind it: what only a look at each entity tells can only
+    /// be counted so.
+    pub(crate) fn can_be_cut(&self, plain: bool, narrowed: Option<&Narrowed>) -> bool {
+        self.limit <= PAGE_MAX && (!self.count || plain || narrowed.is_some_and(|narrowed| narrowed.exact))
+    }
+
     /// What a filter leaves of a family, as far as the database can look it up: a condition and its values.
     pub(crate) fn looked_up(&self, family: &Family) -> Option<(String, Vec<Argument>)> {
         let filter = self.filter.as_ref()?;
@@ -204,8 +226,9 @@ impl ListQuery {
 }
 
 impl Config {
-    /// Gives a page without reading the whole family, where no filter is that narrow by itself. None: no index has its
-    /// order, or what it shows is rare.
+    /// Gives a page without reading the whole family, where no filter is that narrow by itself; `within`: what is known of
+    /// it is asked on the way, so that no entity is read that does not pass. None: no index has its order, or what it shows
+    /// is rare.
     pub(crate) async fn page_by_index(
         &self,
         place: &Place,
@@ -213,23 +236,30 @@ impl Config {
         caller: &Caller,
         beside: &Beside,
         narrowed: Option<&Narrowed>,
+        within: bool,
     ) -> Result<Option<Page>> {
-        // What only a look at each entity tells can only be counted so.
-        let plain = query.filter.is_none() && query.contains.is_none() && place.family.shows_all(caller);
-        let exact = narrowed.filter(|narrowed| narrowed.exact && query.contains.is_none());
-        if query.limit > PAGE_MAX || query.count && !plain && exact.is_none() {
+        let plain = query.is_plain(place.family, caller);
+        if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
         let Some(ordered) = Ordered::of(query, place.family) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
-        let most = if plain { wanted } else { TRIED.max(8 * wanted) };
+        let within = narrowed.filter(|_| within);
+        let most = match within {
+            Some(within) if within.exact => wanted,
+            Some(_) => TRIED.max(2 * wanted),
+            None if plain => wanted,
+            // Where the database can gather what passes the walk ends sooner.
+            None if narrowed.is_some() => TRIED.max(4 * wanted),
+            None => TRIED.max(8 * wanted),
+        };
         let (mut read, mut kept) = (0, Vec::new());
-        let mut rows = ordered.statement(place, most).fetch(&self.pool);
+        let mut rows = ordered.statement(place, within, most).fetch(&self.pool);
         while let Some(row) = rows.try_next().await? {
             read += 1;
             let mut entity = Entity::read(&row)?;
-            if !is_visible(place, &entity, caller) {
+            if !is_listed(place, &entity, caller) {
                 continue;
             }
             let mut map = entity.take_shown();
@@ -245,12 +275,24 @@ impl Config {
         if kept.len() < wanted && read == most {
             return Ok(None);
         }
-        let more = kept.len() == wanted;
+        self.page_of(kept, place, query, narrowed).await.map(Some)
+    }
+
+    /// The page of some entities in their order; one more than it holds tells that there is a next one.
+    pub(crate) async fn page_of(
+        &self,
+        mut kept: Vec<(String, Map<String, Value>)>,
+        place: &Place,
+        query: &ListQuery,
+        narrowed: Option<&Narrowed>,
+    ) -> Result<Page> {
+        let more = kept.len() > query.limit;
         kept.truncate(query.limit);
         let next_cursor = kept.last().filter(|_| more).map(|(id, map)| query.cursor(&query.keys(map), id));
+        let exact = narrowed.filter(|narrowed| narrowed.exact);
         let total = if query.count { Some(self.count(place, exact).await?) } else { None };
         let items = kept.into_iter().map(|(_, map)| query.cut(map)).collect();
-        Ok(Some(Page { items, next_cursor, total }))
+        Ok(Page { items, next_cursor, total })
     }
 
     async fn count(&self, place: &Place, within: Option<&Narrowed>) -> Result<usize> {

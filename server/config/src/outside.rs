@@ -87,7 +87,7 @@ impl Config {
         caller: &Caller,
         action: &'static str,
         id: Option<&str>,
-        problem: &Problem,
+        problem: &mut Problem,
     ) {
         self.audit_refused(family, caller, action, id, problem).await;
     }

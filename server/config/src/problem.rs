@@ -66,6 +66,8 @@ pub struct Problem {
     pub more: Map<String, Value>,
     /// For the log only.
     pub cause: Option<String>,
+    /// Whether the audit log has it.
+    pub noted: bool,
 }
 
 /// Result with a [`Problem`].
@@ -74,7 +76,7 @@ pub type Result<T, E = Problem> = std::result::Result<T, E>;
 impl Problem {
     /// Makes a problem.
     pub fn new(kind: ProblemKind, code: &'static str, detail: impl Into<String>) -> Self {
-        Self { kind, code, detail: detail.into(), errors: Vec::new(), more: Map::new(), cause: None }
+        Self { kind, code, detail: detail.into(), errors: Vec::new(), more: Map::new(), cause: None, noted: false }
     }
 
     /// A parameter that cannot be.
@@ -96,6 +98,7 @@ impl Problem {
     /// Fields that are wrong.
     pub fn invalid(mut errors: Vec<FieldError>) -> Self {
         let detail = match &errors[..] {
+            [one] if one.field.is_empty() => one.message.clone(),
             [one] => format!("{}: {}", one.field, one.message),
             many => format!("{} fields are invalid", many.len()),
         };
@@ -164,6 +167,10 @@ mod tests {
     fn text_and_field_say_one_place() {
         let problem = Problem::field("/key", "REQUIRED", "is missing").of_item("/items/1");
         assert_eq!((&*problem.detail, &*problem.errors[0].field), ("/items/1/key: is missing", "/items/1/key"));
+        assert_eq!(
+            &*Problem::field("", "INVALID_TYPE", "the body must be an object").detail,
+            "the body must be an object"
+        );
         // What is wrong as a whole keeps its text.
         let problem = Problem::new(ProblemKind::Conflict, "DUPLICATE", "is there already").of_item("/items/1");
         assert_eq!((&*problem.detail, &*problem.errors[0].field), ("is there already", "/items/1"));

@@ -64,7 +64,8 @@ impl ListQuery {
                 "cursor" => cursor = Some(value),
                 "sort" => query.sort = sort(family, value)?,
                 "filter" => all.push(filter::parse(value)?),
-                "q" => query.contains = Some(value.to_lowercase()),
+                // All texts contain an empty one.
+                "q" => query.contains = Some(value.to_lowercase()).filter(|text| !text.is_empty()),
                 "fields" => query.fields = Some(paths(family, value)?),
                 "count" => query.count = flag("count", value)?,
                 path if family.can_be_read(path) => match any.iter_mut().find(|(p, _)| p == path) {
@@ -137,9 +138,8 @@ impl ListQuery {
     /// Says whether an entity is asked for.
     pub(crate) fn wants(&self, family: &Family, entity: &Map<String, Value>) -> bool {
         let text = |field: &str| entity.get(field).and_then(Value::as_str).unwrap_or_default().to_lowercase();
-        let found = self.contains.as_ref().is_none_or(|q| {
-            [family.title, "name", "displayName", "description"].iter().any(|field| text(field).contains(q))
-        });
+        let found =
+            self.contains.as_ref().is_none_or(|q| family.searched().iter().any(|field| text(field).contains(q)));
         found && self.filter.as_ref().is_none_or(|f| f.allows(entity))
     }
 
@@ -195,14 +195,25 @@ pub(crate) fn cut(entity: &Map<String, Value>, paths: &[String]) -> Map<String, 
     kept
 }
 
-/// Copies what stands at a path, below the keys that lead there. As [`filter::at`] reads paths, a key with dots in it stays
-/// one key.
+/// Copies what stands at a path, below the keys that lead there, of a list from each of its objects. As [`filter::at`] reads
+/// paths, a key with dots in it stays one key.
 fn keep(kept: &mut Map<String, Value>, from: &Map<String, Value>, path: &str) {
     if let Some(value) = from.get(path) {
         kept.insert(path.to_owned(), value.clone());
         return;
     }
     let Some((first, rest)) = path.split_once('.') else { return };
+    if let Some(Value::Array(items)) = from.get(first).filter(|list| list[0].is_object()) {
+        let nothing = || Value::Array(vec![json!({}); items.len()]);
+        if let Value::Array(kept) = kept.entry(first).or_insert_with(nothing) {
+            for (kept, item) in kept.iter_mut().zip(items) {
+                if let (Value::Object(below), Value::Object(inner)) = (kept, item) {
+                    keep(below, inner, rest);
+                }
+            }
+        }
+        return;
+    }
     let Some(inner) = from.get(first).and_then(Value::as_object) else { return };
     if filter::at(inner, rest).is_none() {
         return;
@@ -290,6 +301,7 @@ mod tests {
         let entity = json!({
             "id": "1", "name": "n", "labels": {"a.b": "x", "a": "y"},
             "conditions": {"logs": {"field": "env", "op": "eq"}, "spans": null},
+            "steps": [{"id": "s1", "name": "pay"}, {"id": "s2", "on": {"a": 1}}],
         });
         let check = |fields: &[&str], expected: Value| {
             let paths: Vec<String> = fields.iter().map(|path| (*path).to_owned()).collect();
@@ -298,6 +310,7 @@ mod tests {
         check(&["name"], json!({"id": "1", "name": "n"}));
         check(&["labels.a.b"], json!({"id": "1", "labels": {"a.b": "x"}}));
         check(&["labels.none", "none"], json!({"id": "1"}));
+        check(&["steps.name", "steps.on.a"], json!({"id": "1", "steps": [{"name": "pay"}, {"on": {"a": 1}}]}));
         check(&["conditions.logs.op"], json!({"id": "1", "conditions": {"logs": {"op": "eq"}}}));
         check(
             &["conditions.logs.op", "conditions.logs.field", "conditions.spans"],

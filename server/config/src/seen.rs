@@ -15,7 +15,7 @@ use crate::values::keep_values;
 /// What telemetry tells of a resource.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Seen {
-    /// Which.
+    /// Id of the resource.
     pub id: String,
     /// When it was last told of.
     pub last_ms: Option<i64>,

@@ -76,7 +76,7 @@ pub(crate) fn acts_by_itself(settings: Option<&Entity>, area: Area) -> bool {
 
 /// What a deploy lets run.
 pub struct Release<'a> {
-    /// Where.
+    /// Area of configuration that is released.
     pub area: Area,
     /// As the audit log calls it: `DEPLOY`, `ROLLBACK`.
     pub action: &'static str,
@@ -153,10 +153,10 @@ impl Config {
             let (family, id) = (place.family, op.id().map(str::to_owned));
             match work.apply(&place, op, System::default()).await {
                 Ok(done) => all.push(done),
-                Err(problem) => {
+                Err(mut problem) => {
                     tx.rollback().await?;
                     if !dry_run {
-                        self.audit_refused(family, caller, release.action, id.as_deref(), &problem).await;
+                        self.audit_refused(family, caller, release.action, id.as_deref(), &mut problem).await;
                     }
                     return Err(problem.below(&format!("/{n}")));
                 }
@@ -168,11 +168,11 @@ impl Config {
             let noted: HashSet<String> = all.iter().filter(|d| d.changed).filter_map(id_of).collect();
             match work.release(release, &noted).await {
                 Ok(released) => all = released,
-                Err(problem) => {
+                Err(mut problem) => {
                     tx.rollback().await?;
                     if !dry_run {
                         let family = if release.area == Area::Rules { &RULES } else { &crate::families::ROUTES };
-                        self.audit_refused(family, caller, release.action, None, &problem).await;
+                        self.audit_refused(family, caller, release.action, None, &mut problem).await;
                     }
                     return Err(problem);
                 }

@@ -43,6 +43,12 @@ const TABLES: &[Table] = &[
     },
     Table { name: "entity_value_of", columns: &[("family", Text), ("fields", Text)], key: "family", sealed: false },
     Table {
+        name: "entity_text",
+        columns: &[("family", Text), ("owner", Text), ("id", Text), ("words", Text)],
+        key: "family, owner, id",
+        sealed: false,
+    },
+    Table {
         name: "entity_key",
         columns: &[("family", Text), ("owner", Text), ("fields", Text), ("value", Text), ("id", Text)],
         key: "family, owner, fields, value",

@@ -8,13 +8,15 @@ use quiver_types::{Clock, Random, Rights, Triple, Vault};
 use serde_json::{Map, Value, json};
 
 use crate::families::{
-    ADMIN_ROLE_ID, BINDINGS, FAMILIES, GROUPS, KEYS, PROCESSES, ROLES, SEGMENTS, SERVICE_ACCOUNTS, TRANSACTIONS, USERS,
+    ADMIN_ROLE_ID, BINDINGS, CI_CLASSES, FAMILIES, GROUPS, KEYS, PROCESSES, ROLES, SAVED_VIEWS, SEGMENTS,
+    SERVICE_ACCOUNTS, TRANSACTIONS, USERS,
 };
 use crate::*;
 
 mod contract;
 mod model;
 mod pages;
+mod resources;
 mod rights;
 
 #[derive(Debug)]

@@ -9,40 +9,42 @@ use serde_json::{Map, Value};
 
 use crate::db;
 use crate::document::{Config, Entity};
-use crate::families::FAMILIES;
+use crate::families::{FAMILIES, RESOURCES};
 use crate::family::Family;
 use crate::fields::{Field, Kind, Mode};
 use crate::problem::Result;
 use crate::query::bound_to;
+use crate::texts::keep_words;
 
 /// Most entities of a family that is read as a whole.
 const SMALL_MAX: i64 = 1000;
 /// Characters that are kept of a value: PostgreSQL's rows of indexes have 2,700 bytes.
 pub(crate) const CHARS_MAX: usize = 500;
-/// The same of a label, whose key is part of the row, too.
-pub(crate) const LABEL_CHARS_MAX: usize = 200;
-/// Longest key of a label that is in the index, in characters.
+/// The same of an entry of a map, whose key is part of the row, too.
+const ENTRY_CHARS_MAX: usize = 200;
+/// Longest key of an entry that is in the index, in characters.
 const KEY_CHARS_MAX: usize = 200;
 /// Entries of the longest list that is in the index.
 const ENTRIES_MAX: usize = 200;
 /// Greatest number that is one as a float, too.
-const EXACT_MAX: i64 = 1 << 53;
+pub(crate) const EXACT_MAX: i64 = 1 << 53;
 /// Rows that are written with one statement.
 const ROWS_AT_ONCE: usize = 100;
 /// Entities that are read at once to fill the index.
 const FILLED_AT_ONCE: i64 = 500;
-/// How values are encoded; another number makes all rows anew.
-const ENCODING: u32 = 1;
+/// How values and texts are encoded; another number makes all rows anew.
+const ENCODING: u32 = 2;
 /// What the service keeps beside the body and is in the index.
 const KEPT_TEXTS: [&str; 3] = ["createdBy", "updatedBy", "managedBy"];
-const LABELS: &str = "labels";
+/// Stands for all paths to the attributes of an entity.
+const ATTRIBUTE: &str = "attributes.x";
 
 /// How a field is in the index.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Form {
     /// Each entity has one row, with null where nothing stands; `sorts`: no value is cut.
     One { sorts: bool },
-    /// A row for each entry of a list, or for the label if it is there.
+    /// A row for each entry of a list, or for the entry of a map if it is there.
     Each,
 }
 
@@ -102,7 +104,7 @@ impl Form {
 }
 
 impl Family {
-    fn is_small(&self) -> bool {
+    pub(crate) fn is_small(&self) -> bool {
         self.entities_max <= SMALL_MAX
     }
 
@@ -115,11 +117,35 @@ impl Family {
         if KEPT_TEXTS.contains(&path) {
             return Some(Form::One { sorts: true });
         }
-        if let Some(key) = path.strip_prefix("labels.") {
-            let labels = matches!(self.kind_of(LABELS), Some(Kind::Labels));
-            return (labels && key.chars().count() <= KEY_CHARS_MAX).then_some(Form::Each);
+        if let Some(key) = self.entry(path) {
+            return (key.chars().count() <= KEY_CHARS_MAX).then_some(Form::Each);
         }
         self.field(path).as_ref().and_then(Form::of)
+    }
+
+    /// The key of what a path names, where that is an entry of a map of single values.
+    fn entry<'a>(&self, path: &'a str) -> Option<&'a str> {
+        let (map, key) = path.split_once('.')?;
+        self.has_entries(&self.field(map)?).then_some(key)
+    }
+
+    /// Whether a field is a map of single values: labels, and attributes that a type has checked.
+    fn has_entries(&self, field: &Field) -> bool {
+        match field.kind {
+            Kind::Labels => true,
+            Kind::Map { .. } => self.name == RESOURCES.name,
+            _ => false,
+        }
+    }
+
+    /// Whether a path names an entry of a map that the index has.
+    pub(crate) fn is_entry(&self, path: &str) -> bool {
+        self.entry(path).is_some()
+    }
+
+    /// Characters that the index keeps of a value.
+    pub(crate) fn chars_of(&self, path: &str) -> usize {
+        if self.is_entry(path) { ENTRY_CHARS_MAX } else { CHARS_MAX }
     }
 
     /// Says whether the index has all entities in the order of a field.
@@ -129,9 +155,11 @@ impl Family {
 
     /// Names the fields that the index has of a family, and how.
     fn valued(&self) -> String {
-        let fields = self.all_fields().filter_map(|field| Some((field.name, self.form_of(field.name)?)));
+        let paths = self.all_fields().map(|field| field.name).chain(once(ATTRIBUTE));
+        let fields = paths.filter_map(|path| Some((path, self.form_of(path)?)));
         let fields: Vec<_> = fields.collect();
-        bound_to(&format!("{ENCODING} {:?} {fields:?}", self.form_of("labels.x")))
+        let searched = self.has_words().then(|| self.searched());
+        bound_to(&format!("{ENCODING} {:?} {fields:?} {searched:?}", self.form_of("labels.x")))
     }
 
     /// The rows of an entity: fields and values.
@@ -156,17 +184,19 @@ impl Family {
         for (name, value) in KEPT_TEXTS.into_iter().zip(kept) {
             rows.insert((name.to_owned(), encoded(&Value::String(value.clone()))));
         }
-        for (key, value) in entity.body.get(LABELS).and_then(Value::as_object).into_iter().flat_map(Map::iter) {
-            let path = format!("{LABELS}.{key}");
-            if self.form_of(&path).is_some() {
-                rows.insert((path, encoded_to(value, LABEL_CHARS_MAX)));
+        for field in self.all_fields().filter(|field| self.has_entries(field)) {
+            for (key, value) in entity.body.get(field.name).and_then(Value::as_object).into_iter().flat_map(Map::iter) {
+                let path = format!("{}.{key}", field.name);
+                if self.form_of(&path).is_some() {
+                    rows.insert((path, encoded_to(value, ENTRY_CHARS_MAX)));
+                }
             }
         }
         rows
     }
 }
 
-/// Writes the rows of an entity that is new, changed, or gone.
+/// Writes the rows of an entity that is new, changed, or gone; also its texts.
 pub(crate) async fn keep_values(
     db: &mut Connection,
     family: &Family,
@@ -184,7 +214,8 @@ pub(crate) async fn keep_values(
         bound(statement(sql), family, entity, some).execute(&mut *db).await?;
     }
     let come: Vec<&(String, String)> = new.difference(&old).collect();
-    insert(db, family, entity, &come).await
+    insert(db, family, entity, &come).await?;
+    keep_words(db, family, before, after).await
 }
 
 fn bound(sql: Statement, family: &Family, entity: &Entity, rows: &[&(String, String)]) -> Statement {
@@ -222,7 +253,10 @@ impl Config {
     /// In one transaction: nobody reads rows of a family that are not complete.
     async fn fill_family(&self, family: &Family, fields: &str) -> Result<()> {
         let mut tx = db::begin(&self.pool).await?;
-        statement("DELETE FROM entity_value WHERE family = ?").bind(family.name).execute(&mut *tx).await?;
+        for table in ["entity_value", "entity_text"] {
+            let sql = format!("DELETE FROM {table} WHERE family = ?");
+            statement(sql).bind(family.name).execute(&mut *tx).await?;
+        }
         let mut last = String::new();
         loop {
             let sql = format!("SELECT {} FROM entity WHERE family = ? AND id > ? ORDER BY id LIMIT ?", Entity::COLUMNS);
@@ -250,7 +284,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
-    use crate::families::{KEYS, RESOURCES, TRANSACTIONS, USERS};
+    use crate::families::{KEYS, RELATIONSHIPS, TRANSACTIONS, USERS};
     use crate::filter::order;
 
     #[test]
@@ -300,7 +334,10 @@ mod tests {
         assert_eq!(form("key"), Some(Form::One { sorts: false }));
         assert_eq!(form("tags"), Some(Form::Each));
         assert_eq!(form("labels.k8s.io/name"), Some(Form::Each));
-        for other in ["id", "createdAt", "version", "labels", "attributes", "attributes.x", "description", "nothing"] {
+        assert_eq!(form("attributes.host.name"), Some(Form::Each));
+        // Whatever stands there may hold more of its kind.
+        assert_eq!(RELATIONSHIPS.form_of("attributes.x"), None);
+        for other in ["id", "createdAt", "version", "labels", "attributes", "description", "nothing", "tags.x"] {
             assert_eq!(form(other), None, "{other}");
         }
         assert_eq!(USERS.form_of("password"), None);

@@ -1,10 +1,21 @@
 //! From the one way in which statements are written to what PostgreSQL reads.
 
-/// Numbers placeholders: `?` becomes `$1`, `$2` …, but for those within quotes.
+/// What finds a text within another one, in SQLite and here.
+const FINDS: (&str, &str) = ("instr(", "strpos(");
+
+/// Numbers placeholders: `?` becomes `$1`, `$2` …, but for those within quotes; and calls the function that finds texts by
+/// its name.
 pub(crate) fn numbered(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 16);
     let (mut quote, mut count) = (None, 0_u32);
-    for c in sql.chars() {
+    let mut rest = sql;
+    while let Some(c) = rest.chars().next() {
+        if let (None, Some(behind)) = (quote, rest.strip_prefix(FINDS.0)) {
+            out.push_str(FINDS.1);
+            rest = behind;
+            continue;
+        }
+        rest = &rest[c.len_utf8()..];
         match quote {
             Some(open) if c == open => quote = None,
             None if c == '\'' || c == '"' => quote = Some(c),
@@ -66,6 +77,8 @@ mod tests {
         assert_eq!(numbered("SELECT a FROM t WHERE b = ? AND c <> '?' AND d = ?"), {
             "SELECT a FROM t WHERE b = $1 AND c <> '?' AND d = $2"
         });
+        let sql = numbered("SELECT a FROM t WHERE instr(b, ?) > 0 AND c <> 'instr('");
+        assert_eq!(sql, "SELECT a FROM t WHERE strpos(b, $1) > 0 AND c <> 'instr('");
     }
 
     #[test]

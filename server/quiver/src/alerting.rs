@@ -3,7 +3,7 @@
 pub(crate) mod engine;
 mod history;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -14,6 +14,7 @@ use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
 use quiver_alertd::rules::{Origin, RuleSettings, Source};
 use quiver_alertd::{Alertd, Settings as AlertdSettings};
+use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{Language, Setting, read};
 use quiver_api::stored_policy::TemplateFiles;
 use quiver_types::{Clock, Error, Result};
@@ -38,12 +39,16 @@ pub(crate) fn millis(span: Span) -> i64 {
 /// Invalid: a file cannot be read or is not valid; the text says where.
 pub fn read_rules(settings: &Settings) -> Result<Vec<Source>> {
     let mut out: Vec<Source> = Vec::new();
+    let mut seen = HashSet::new();
     for pattern in &settings.alerting.rules {
+        if !is_pattern(pattern) {
+            return Err(Error::invalid(format!("syntax error in pattern `{pattern}` (`alerting.rules`)")));
+        }
         let found = files::matching(Path::new(pattern));
         if found.is_empty() && !pattern.contains(['*', '?', '[']) {
             return Err(Error::invalid(format!("cannot read `{pattern}` (`alerting.rules`): there is no such file")));
         }
-        for path in found {
+        for path in files::unseen(found, &mut seen) {
             let shown = path.display().to_string();
             let text = std::fs::read_to_string(&path)
                 .map_err(|e| Error::invalid(format!("cannot read `{shown}` (`alerting.rules`): {e}")))?;
@@ -179,6 +184,7 @@ pub async fn open(
             external_url: url,
             files_dir: files_dir(settings),
             alerts_max: s.alerts_max,
+            alert_bytes_max: (crate::wiring::memory_limit_bytes(settings) / 16) as usize,
             service_labels: settings.ingest.service_labels.clone(),
         },
         egress: egress(settings)?,
@@ -214,8 +220,11 @@ mod tests {
         let found = read_rules(&settings(&[("alerting.rules", &all)])).unwrap();
         let names: Vec<&str> = found.iter().map(|s| s.file.as_str()).collect();
         assert_eq!(names, [rules.as_str(), "n"]);
+        let twice = format!("[\"{rules}\", \"{}/*.yml\"]", dir.path().display());
+        assert_eq!(read_rules(&settings(&[("alerting.rules", &twice)])).unwrap().len(), 2);
         let told = |flags: &[(&str, &str)]| read_rules(&settings(flags)).unwrap_err().message;
         assert!(told(&[("alerting.rules", "[\"/none\"]")]).contains("/none"));
+        assert!(told(&[("alerting.rules", "[\"/none/[a\"]")]).contains("syntax error in pattern"));
         let bad = put("c.yml", "groups: [{name: g, rules: [{alert: A, expr: 'up =='}]}]\n");
         assert!(told(&[("alerting.rules", &format!("[\"{bad}\"]"))]).contains("c.yml: 1:"));
         let narrow = put("c.yml", "groups: [{name: g, params: {extra_label: a=b}}]\n");

@@ -44,6 +44,7 @@ const BUILTIN: &[(&str, &str)] = &[
     ("builtin:alerts.yml", include_str!("../../../schemas/olap/alerts.yml")),
     ("builtin:changes.yml", include_str!("../../../schemas/olap/changes.yml")),
     ("builtin:resources.yml", include_str!("../../../schemas/olap/resources.yml")),
+    ("builtin:synthetic.yml", include_str!("../../../schemas/olap/synthetic.yml")),
     ("builtin:usage.yml", include_str!("../../../schemas/olap/usage.yml")),
 ];
 
@@ -119,7 +120,8 @@ pub fn open(settings: &Settings, engine: Arc<QueryEngine>, product: Arc<dyn Tabl
     let own = Arc::new(ArcSwap::from_pointee(own));
     let tables = Arc::new(LayeredTables { folders: Arc::clone(&own), product: Some(product) });
     let catalog = folders.catalog().map_err(|p| told(&p))?;
-    let olap = OlapEngine::new(engine, Arc::clone(&tables) as Arc<dyn Tables>, catalog);
+    let keeps = settings.query.result_cache.0 > 0;
+    let olap = OlapEngine::new(engine, Arc::clone(&tables) as Arc<dyn Tables>, catalog, keeps);
     if !folders.models.is_empty() || !folders.tables.is_empty() {
         let (watched, own) = (Arc::downgrade(&olap), Arc::downgrade(&own));
         std::thread::Builder::new()

@@ -17,5 +17,7 @@ pub mod server;
 pub mod settings;
 pub mod sql;
 mod sql_languages;
+pub mod stop;
 pub mod telemetry;
+pub mod through;
 pub mod wiring;

@@ -1,9 +1,12 @@
 //! The command line: start, signals, stop.
+
+#![allow(clippy::doc_markdown, reason = "the docs of options are the text of `--help`")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use clap::{Args, Parser, Subcommand};
 use quiver::demo::alerts::DemoAlerts;
@@ -11,7 +14,7 @@ use quiver::reload::Reloading;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
 use quiver::{
-    analytics, demo, identity, memory, notify, preflight, process, remote, rules, saved, sql, telemetry, wiring,
+    analytics, demo, identity, memory, notify, preflight, process, remote, rules, saved, sql, stop, telemetry, wiring,
 };
 use quiver_api::AppState;
 use quiver_api::sql_forms::Form;
@@ -31,8 +34,8 @@ Environment: QUIVER_SECTION__KEY for each setting (QUIVER_HTTP__LISTEN, QUIVER_L
   RUST_LOG over log.filter, AWS_… for S3.
 Signals: SIGTERM and SIGINT stop in order, SIGHUP reads settings anew.";
 
-/// Quiver takes in metrics, logs and traces, keeps them as Parquet on object storage, and answers `PromQL`, `LogsQL` and
-/// the trace APIs of Jaeger and Zipkin over them.
+/// Quiver takes in metrics, logs and traces, keeps them as Parquet on object storage, and answers `PromQL`, `LogsQL`,
+/// SQL, analytics and the trace APIs of Jaeger, Zipkin and Tempo over them.
 #[derive(Debug, Parser)]
 #[command(name = "quiver", version, arg_required_else_help = true, after_help = SETTINGS_HELP)]
 struct Cli {
@@ -117,8 +120,8 @@ enum ModelsCommand {
 enum RulesCommand {
     /// Say whether rule files of Prometheus or vmalert are valid, as `promtool check rules` does.
     Check {
-        /// Rule files (YAML).
-        #[arg(required = true, value_name = "FILE")]
+        /// Rule files (YAML); without any, the standard input is checked.
+        #[arg(value_name = "FILE")]
         files: Vec<PathBuf>,
         /// Exit with 3 where recording rules write the same series.
         #[arg(long)]
@@ -337,7 +340,9 @@ fn run(cli: Cli) -> Result<u8, Failure> {
                 0
             }
             Err(problems) => {
-                problems.iter().for_each(|problem| eprintln!("{problem}"));
+                for problem in &problems {
+                    eprintln!("{problem}");
+                }
                 1
             }
         });
@@ -405,28 +410,24 @@ fn backup(args: &BackupArgs) -> Result<(), Failure> {
     let to =
         if args.to.contains("://") { args.to.clone() } else { std::path::absolute(&args.to)?.display().to_string() };
     let request = BackupRequest { to, keep: args.keep };
-    let report = match &args.server {
-        Some(server) => {
-            let token = match &args.key_file {
-                None => wiring::admin_token(&args.serve.load()?.settings)?,
-                Some(path) => Some(wiring::secret_in(path, "--key-file")?),
-            };
-            let remote =
-                remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
-            runtime()?.block_on(remote.backup(&request))?
-        }
-        None => {
-            let settings = args.serve.load()?.settings;
-            let configuration = saved::AtRest(&settings);
-            let store = wiring::store_settings(&settings);
-            let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
-            runtime()?.block_on(report).map_err(|e| match e.kind() {
-                ErrorKind::Conflict => {
-                    Error::new(e.kind(), "a running server is backed up by `--server ADDR`").with_source(e)
-                }
-                _ => e,
-            })?
-        }
+    let report = if let Some(server) = &args.server {
+        let token = match &args.key_file {
+            None => wiring::admin_token(&args.serve.load()?.settings)?,
+            Some(path) => Some(wiring::secret_in(path, "--key-file")?),
+        };
+        let remote = remote::Remote { address: server, token: token.as_deref(), authority: args.ca_file.as_deref() };
+        runtime()?.block_on(remote.backup(&request))?
+    } else {
+        let settings = args.serve.load()?.settings;
+        let configuration = saved::AtRest(&settings);
+        let store = wiring::store_settings(&settings);
+        let report = quiver_store::backup::backup(store, Arc::new(SystemClock), &request, Some(&configuration));
+        runtime()?.block_on(report).map_err(|e| match e.kind() {
+            ErrorKind::Conflict => {
+                Error::new(e.kind(), "a running server is backed up by `--server ADDR`").with_source(e)
+            }
+            _ => e,
+        })?
     };
     println!("{report}");
     if report.damaged.is_empty() { Ok(()) } else { Err("parts are damaged and not in the backup".into()) }
@@ -480,7 +481,9 @@ fn restore(args: &RestoreArgs) -> Result<(), Failure> {
     let store = wiring::store_settings(&settings);
     if args.list {
         let names = runtime()?.block_on(quiver_store::backup::list(&store, &args.from))?;
-        names.iter().for_each(|name| println!("{name}"));
+        for name in &names {
+            println!("{name}");
+        }
         return Ok(());
     }
     let (clock, which) = (Arc::new(SystemClock), (args.from.as_str(), args.at.as_deref()));
@@ -510,10 +513,11 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
     }
     let filter = telemetry::start(&loaded.settings.log)?;
     memory::give_back_soon();
+    stop::with_panics_of_this_thread();
     let runtime = runtime()?;
     let served = runtime.block_on(async {
-        let stop = CancellationToken::new();
-        tokio::spawn(stop_on_signal(stop.clone()));
+        let (stop, serves) = (CancellationToken::new(), Arc::<AtomicBool>::default());
+        stop::on_signal(stop.clone(), Arc::clone(&serves))?;
         // From the start on, as its default is to end the process.
         let hangup = signal(SignalKind::hangup())?;
         let alerts = if with_demo { DemoAlerts::prepare(&loaded.settings).await? } else { None };
@@ -530,7 +534,9 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
             if with_demo {
                 demo::open_doors(&mut loaded.settings);
             }
-            paths.iter().for_each(|paths| paths.apply(&mut loaded.settings));
+            if let Some(paths) = &paths {
+                paths.apply(&mut loaded.settings);
+            }
             Ok(loaded)
         };
         bound
@@ -539,6 +545,7 @@ fn serve(args: ServeArgs, with_demo: bool) -> Result<(), Failure> {
                 app.reloader.set(move || reloading.reload());
             })
             .run(Arc::new(SystemClock), stop, |app| {
+                serves.store(true, Relaxed);
                 tracing::info!("ready");
                 notify::tell(notify::State::Ready);
                 tokio::spawn(reload_on_signal(hangup, Arc::clone(app)));
@@ -575,24 +582,4 @@ async fn reload_on_signal(mut hangup: Signal, app: Arc<AppState>) {
         // Reads files. What came of it is in the log.
         let _ = tokio::task::spawn_blocking(move || app.reloader.reload()).await;
     }
-}
-
-async fn stop_on_signal(stop: CancellationToken) {
-    let (Ok(mut term), Ok(mut int)) = (signal(SignalKind::terminate()), signal(SignalKind::interrupt())) else {
-        tracing::error!("cannot listen for signals");
-        return;
-    };
-    let mut asked = async || {
-        tokio::select! {
-            _ = term.recv() => SignalKind::terminate(),
-            _ = int.recv() => SignalKind::interrupt(),
-        }
-    };
-    asked().await;
-    notify::tell(notify::State::Stopping);
-    stop.cancel();
-    // Who asks twice does not want to wait. What was acknowledged is in the WAL.
-    let signal = asked().await;
-    tracing::warn!("asked to stop a second time: leaving at once");
-    std::process::exit(128 + signal.as_raw_value());
 }

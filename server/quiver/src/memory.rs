@@ -3,15 +3,16 @@
 //! A thread looks at the resident memory many times a second. When it comes near the limit, pages that the allocator
 //! holds back for later are given to the system at once, instead of half a second later; when nearly all of it
 //! is used nevertheless, it says so ([`MemoryPressure`]): writes wait, queries spill or fail, until there is room again.
+//! Above the limit the largest query is ended.
 
 use std::sync::{Arc, Weak};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use quiver_types::MemoryPressure;
 use tikv_jemalloc_ctl::{Access, AsName};
 
-use crate::process::resident_bytes;
+use crate::process::{anonymous_bytes, resident_bytes};
 
 /// How often memory is looked at: what is taken in so short a time must fit above the limit.
 const INTERVAL: Duration = Duration::from_millis(4);
@@ -25,6 +26,10 @@ const STEP_PERCENT: u64 = 4;
 const SHORT_PERCENT: u64 = 90;
 /// Memory that was short is not short any more below this.
 const RELAXED_PERCENT: u64 = 86;
+/// Above this share of memory that no file backs somebody has to give some back: what runs takes more than it says.
+const EXCESS_PERCENT: u64 = 103;
+/// How long what was ended may take to give its memory back before somebody else is.
+const RELIEF_WITHIN: Duration = Duration::from_millis(200);
 /// So long pages that no allocation uses are kept for the next one. Flushes and compactions free as much as they take, at
 /// full speed hundreds of megabytes within the ten seconds that are usual.
 const DECAY_MS: isize = 500;
@@ -35,7 +40,7 @@ const LEAST_BYTES: u64 = 128 << 20;
 /// Starts to watch the process; ends when nobody else holds `pressure` any more.
 pub fn keep(limit_bytes: u64, pressure: &Arc<MemoryPressure>) {
     let watched = Arc::downgrade(pressure);
-    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0 };
+    let keeper = Keeper { limit: limit_bytes.max(LEAST_BYTES), left: 0, relieved: None };
     let started = thread::Builder::new().name("quiver-memory".into()).spawn(move || keeper.run(&watched));
     if let Err(error) = started {
         tracing::warn!(%error, "cannot start the thread that watches memory; only what is counted is bounded");
@@ -46,6 +51,8 @@ struct Keeper {
     limit: u64,
     /// The least resident memory since pages were given back.
     left: u64,
+    /// When memory was last asked back.
+    relieved: Option<Instant>,
 }
 
 impl Keeper {
@@ -74,6 +81,13 @@ impl Keeper {
             pressure.tell(true);
         } else if resident < self.percent(RELAXED_PERCENT) {
             pressure.tell(false);
+        }
+        if resident > self.percent(EXCESS_PERCENT)
+            && self.relieved.is_none_or(|at| at.elapsed() >= RELIEF_WITHIN)
+            && anonymous_bytes().unwrap_or(0) > self.percent(EXCESS_PERCENT)
+        {
+            self.relieved = Some(Instant::now());
+            pressure.relieve();
         }
     }
 }
@@ -106,12 +120,14 @@ fn set_decay(ms: isize) {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
     use super::*;
 
     #[test]
     fn short_above_the_limit_until_well_below() {
         let pressure = MemoryPressure::default();
-        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0 };
+        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, relieved: None };
         keeper.look(1, &pressure);
         assert!(!pressure.is_short());
         // What this process really has is more than a limit of a few bytes, and less than one of exabytes.
@@ -122,6 +138,22 @@ mod tests {
         assert!(pressure.is_short());
         keeper.look(850, &pressure);
         assert!(!pressure.is_short());
+    }
+
+    #[test]
+    fn above_the_limit_somebody_gives_back_once_in_a_while() {
+        let asked = Arc::new(AtomicUsize::new(0));
+        let (pressure, counted) = (MemoryPressure::default(), Arc::clone(&asked));
+        pressure.relieved_by(move || {
+            counted.fetch_add(1, Relaxed);
+        });
+        let mut keeper = Keeper { limit: u64::MAX / 2, left: 0, relieved: None };
+        keeper.look(1 << 40, &pressure);
+        assert_eq!(asked.load(Relaxed), 0);
+        keeper.limit = 1000;
+        keeper.look(1 << 40, &pressure);
+        keeper.look(1 << 40, &pressure);
+        assert_eq!(asked.load(Relaxed), 1);
     }
 
     #[test]

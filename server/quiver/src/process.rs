@@ -36,8 +36,17 @@ pub fn memory_total_bytes() -> u64 {
 
 /// Gives the memory that the process has in use, in bytes; `None`: the system does not tell.
 pub fn resident_bytes() -> Option<u64> {
+    status_bytes("VmRSS:")
+}
+
+/// Gives what of it no file backs, as the executable does.
+pub fn anonymous_bytes() -> Option<u64> {
+    status_bytes("RssAnon:")
+}
+
+fn status_bytes(line: &str) -> Option<u64> {
     let status = fs::read_to_string("/proc/self/status").ok()?;
-    let kib = status.lines().find_map(|l| l.strip_prefix("VmRSS:"))?;
+    let kib = status.lines().find_map(|l| l.strip_prefix(line))?;
     Some(kib.trim().trim_end_matches("kB").trim().parse::<u64>().ok()? * 1024)
 }
 

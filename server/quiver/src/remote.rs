@@ -148,12 +148,11 @@ impl Rows {
                     return Ok(batch);
                 }
             }
-            match self.answer.chunk().await.map_err(|e| broken(&e.without_url()))? {
-                Some(piece) => self.left = Buffer::from_vec(piece.to_vec()),
-                None => {
-                    self.decoder.finish().map_err(|e| broken(&e))?;
-                    return Ok(None);
-                }
+            if let Some(piece) = self.answer.chunk().await.map_err(|e| broken(&e.without_url()))? {
+                self.left = Buffer::from_vec(piece.to_vec());
+            } else {
+                self.decoder.finish().map_err(|e| broken(&e))?;
+                return Ok(None);
             }
         }
     }

@@ -3,8 +3,11 @@
 mod bench;
 pub(crate) mod files;
 
+use std::collections::HashSet;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
+use quiver_alerting::config::is_pattern;
 use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read};
 use quiver_alerting::unit_tests::{self, Outcome, TestFile};
 use quiver_api::unit_test_api::RuleBench;
@@ -29,16 +32,21 @@ fn text_of(path: &Path) -> Result<String, String> {
     std::fs::read_to_string(path).map_err(|e| format!("{}: {e}", path.display()))
 }
 
-fn load(path: &Path) -> Result<RuleFile, Vec<String>> {
-    let text = text_of(path).map_err(|e| vec![e])?;
-    let told = |problems: quiver_alerting::problem::Problems| {
-        problems.iter().map(|p| format!("{}: {p}", path.display())).collect::<Vec<_>>()
+/// Reads the text of a file; without a path: the standard input.
+fn load(path: Option<&Path>) -> Result<RuleFile, Vec<String>> {
+    let text = match path {
+        Some(path) => text_of(path),
+        None => std::io::read_to_string(std::io::stdin()).map_err(|e| format!("standard input: {e}")),
     };
-    read(&text, &Languages).map_err(told)
+    let told = |problems: quiver_alerting::problem::Problems| {
+        let prefix = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
+        problems.iter().map(|p| format!("{prefix}{p}")).collect::<Vec<_>>()
+    };
+    read(&text.map_err(|e| vec![e])?, &Languages).map_err(told)
 }
 
-/// Checks a rule file.
-pub fn check(path: &Path) -> Checked {
+/// Checks a rule file; without a path: the standard input.
+pub fn check(path: Option<&Path>) -> Checked {
     let file = match load(path) {
         Ok(file) => file,
         Err(errors) => return Checked::Failed(errors),
@@ -49,8 +57,10 @@ pub fn check(path: &Path) -> Checked {
     }
     let mut text = format!("lint error {} duplicate rule(s) found.\n", twice.len());
     for (name, labels) in twice {
-        text += &format!("Metric: {name}\nLabel(s):\n");
-        labels.iter().for_each(|(name, value)| text += &format!("\t{name}: {value}\n"));
+        let _ = write!(text, "Metric: {name}\nLabel(s):\n");
+        for (name, value) in labels {
+            let _ = writeln!(text, "\t{name}: {value}");
+        }
     }
     Checked::Lint(text + "Might cause inconsistency while recording expressions")
 }
@@ -64,13 +74,17 @@ pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<Str
     let file: TestFile = unit_tests::read(&text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut groups: Vec<RuleGroup> = Vec::new();
+    let mut seen = HashSet::new();
     for pattern in &file.rule_files {
+        if !is_pattern(pattern) {
+            return Err(vec![format!("syntax error in pattern `{pattern}`")]);
+        }
         let found = files::matching(&folder.join(pattern));
         if found.is_empty() {
             tracing::warn!("no file matches `{}`", folder.join(pattern).display());
         }
-        for path in found {
-            groups.extend(load(&path)?.groups);
+        for path in files::unseen(found, &mut seen) {
+            groups.extend(load(Some(&path))?.groups);
         }
     }
     Ok(run_all(&file, &groups, runtime.handle()))
@@ -95,15 +109,18 @@ impl RuleBench for ServerBench {
     }
 }
 
-/// Checks files as `promtool check rules` does; gives the exit code.
+/// Checks files as `promtool check rules` does, without any the standard input; gives the exit code.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn check_command(paths: &[PathBuf], lint_fatal: bool) -> u8 {
     let mut code = 0;
-    for path in paths {
-        println!("Checking {}", path.display());
+    let files = if paths.is_empty() { vec![None] } else { paths.iter().map(|path| Some(path.as_path())).collect() };
+    for path in files {
+        println!("Checking {}", path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string()));
         match check(path) {
             Checked::Sound(rules, warnings) => {
-                warnings.iter().for_each(|w| println!("  WARNING: {w}"));
+                for w in &warnings {
+                    println!("  WARNING: {w}");
+                }
                 println!("  SUCCESS: {rules} rules found");
             }
             Checked::Lint(text) => {

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use axum_router::Gate;
+use quiver_api::bodies::BodyBudget;
 use quiver_api::starting::Starting;
 use quiver_api::{
     AppState, Listener, PostgresListener, RequestIds, ServeSettings, Tls, grpc_router, main_router, otlp_router, serve,
@@ -14,6 +15,7 @@ use quiver_api::{
 use quiver_types::{Clock, Error, Result, SystemClock};
 use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
 use crate::alerting::StoredHistory;
@@ -24,6 +26,9 @@ mod axum_router;
 
 /// How long the last flush may take after requests are done; the rest stays in the WAL.
 const CLOSE_WITHIN: Duration = Duration::from_secs(5);
+/// Least and most bytes that a connection of HTTP/2 may send before they are read: what its standard gives and what a fast
+/// sender can use.
+const WINDOW_BYTES: (u64, u64) = (64 << 10, 1 << 20);
 
 /// Where the server listens.
 #[derive(Debug, Clone, Copy)]
@@ -169,10 +174,14 @@ fn connections_max(wanted: usize) -> usize {
 fn serve_settings(settings: &Settings) -> ServeSettings {
     let h = &settings.http;
     let span = |span: Span| span.0.unwrap_or_default();
+    let memory = wiring::memory_limit_bytes(settings);
     ServeSettings {
         places: Arc::new(Semaphore::new(connections_max(h.connections_max).min(Semaphore::MAX_PERMITS))),
         header_timeout: span(h.header_timeout),
         head_bytes_max: h.head_max.0 as usize,
+        heads: BodyBudget::of_heads((memory / 32) as usize),
+        windows: BodyBudget::of_windows((memory / 32) as usize, WINDOW_BYTES.1 as usize),
+        window_bytes: (memory / 8192).clamp(WINDOW_BYTES.0, WINDOW_BYTES.1) as u32,
         keep_alive: span(h.keep_alive),
         body_rate_min: h.body_rate_min.0,
         body_grace: span(h.body_grace),
@@ -277,7 +286,7 @@ impl Bound {
         // Nobody else sets it.
         let _ = postgres.set(Arc::clone(&app));
         tokio::spawn(quiver_api::jobs::run(Arc::clone(&app), serving.clone()));
-        follow(&app, &self.settings, &serving);
+        let usage = follow(&app, &self.settings, &serving);
         let service_labels = app.alertd.router.service_labels().to_vec();
         app.alertd.start(Arc::new(StoredHistory { store: Arc::clone(&app.store), service_labels }), &serving);
         opened(&app);
@@ -298,20 +307,33 @@ impl Bound {
                 tracing::error!(%error, "a listener met a fault of ours");
             }
         }
+        let rest = async {
+            // It may be writing; what came since waits for its end.
+            let _ = usage.await;
+            quiver_api::usage::finish(&app).await;
+        };
+        // Another server that took the store lets nothing be written.
+        if lost.is_none() && tokio::time::timeout(CLOSE_WITHIN, rest).await.is_err() {
+            tracing::warn!("what the server was asked last could not be written down in time");
+        }
         app.store.close(CLOSE_WITHIN).await;
         tracing::info!("stopped");
         lost.map_or(Ok(()), Err)
     }
 }
 
-/// Starts what follows changes of configuration, and what telemetry says of resources.
-fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) {
+/// Starts what follows changes of configuration, and what telemetry says of resources; gives what writes down use.
+fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken) -> JoinHandle<()> {
     tokio::spawn(Arc::clone(&app.effects).follow(app.config.clone(), serving.clone()));
     let every = settings.resources.discovery_interval.0.unwrap_or_default();
     tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
+    let every = settings.usage.interval.0.unwrap_or_default();
+    let usage = tokio::spawn(quiver_api::usage::follow(Arc::clone(app), every, serving.clone()));
     tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
+    tokio::spawn(quiver_api::withdrawn::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));
         tokio::spawn(Arc::clone(identities).keep_seen(serving.clone()));
     }
+    usage
 }

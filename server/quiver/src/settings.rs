@@ -83,8 +83,9 @@ settings! {
         /// Connections at once, of all ports together; fewer where the limit of open files leaves no room for them. Those
         /// beyond get 503.
         connections_max: usize = "20000";
-        /// Largest head of a request: request line, names and values of headers.
-        head_max: Size = "\"16KiB\"";
+        /// Largest head of a request: request line, names and values of headers. A token has up to 16 KiB of it; all else
+        /// has half of it at most.
+        head_max: Size = "\"32KiB\"";
         /// How long a client may take to send a head; the first one counts from when it connected.
         header_timeout: Span = "\"10s\"";
         /// How long a connection may stay without a request.
@@ -275,13 +276,17 @@ settings! {
         lookback: Span = "\"5m\"";
         /// Whether experimental functions of PromQL are allowed, in queries and where expressions are only parsed.
         experimental_functions: bool = "true";
-        /// Most bytes of results of range queries that are kept; at most a sixteenth of `memory.limit`. 0: none are.
+        /// Most bytes of results of range queries that are kept; at most a sixteenth of `memory.limit`. 0: none are, of
+        /// analytics neither.
         result_cache: Size = "\"256MiB\"";
         /// Whether queries go on without files that are damaged. Such an answer says so: in the header
         /// `Quiver-Partial`, and by name in `warnings` (PromQL), `meta` (traces), `errors` (Jaeger). Otherwise they fail.
         partial_answers: bool = "true";
         /// Queries of any language that take longer are logged with their text (cut to 4 KiB) and what they used.
         slow: Span = "\"5s\"";
+        /// Whether each plan is written and read by a second engine before it runs. For tests: only a binary that was built
+        /// with the feature `codec` can.
+        through_codec: bool = "false";
     }
     /// Analytics: models and tables of the operator.
     olap: Olap {
@@ -346,7 +351,7 @@ settings! {
         policy: String = "\"\"";
         /// Interval of rule groups that name none.
         evaluation_interval: Span = "\"1m\"";
-        /// Rule groups that are evaluated at once; others wait.
+        /// Rule groups that are evaluated at once; others wait. Rules of a group that run beside its first one count, too.
         concurrent_max: usize = "16";
         /// Elements that one rule may have in its result; a rule with more fails.
         results_max: u64 = "100000";
@@ -361,7 +366,7 @@ settings! {
         external_labels: Vec<String> = "[]";
         /// Directory below which files of secrets (`…_file`) and templates of the policy are read; empty: none is.
         files_dir: String = "\"\"";
-        /// Alerts that are known at once; more are refused with 503.
+        /// Alerts that are known at once; more are refused with 503, as is what takes more than a sixteenth of `memory.limit`.
         alerts_max: usize = "100000";
     }
     /// Calls to the outside: notifications.
@@ -378,6 +383,12 @@ settings! {
     resources: Resources {
         /// How often resources and their relationships are looked for in what came in; `0s`: never.
         discovery_interval: Span = "\"30s\"";
+    }
+    /// What the server is asked and keeps, as rows.
+    usage: Usage {
+        /// How often queries that ended get rows in `query_log`, and what came in in `ingest_usage_1m`; `0s`: never,
+        /// and none in `storage_stats` and `resource_health` either.
+        interval: Span = "\"60s\"";
     }
     /// The log of the service itself.
     log: Log {
@@ -399,7 +410,7 @@ pub enum SettingsError {
     Read {
         /// Its path.
         path: String,
-        /// Why.
+        /// What the system says.
         source: std::io::Error,
     },
     /// Not TOML, an unknown key, or a value of the wrong form.

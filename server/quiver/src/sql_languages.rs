@@ -151,7 +151,9 @@ impl SqlLanguages {
                     }
                 }
                 others.sort_unstable();
-                others.iter().for_each(|(name, value)| maps.push(name, value));
+                for (name, value) in &others {
+                    maps.push(name, value);
+                }
                 maps.end();
                 times.push(time);
                 messages.append_option(message);

@@ -26,7 +26,9 @@ use quiver_logsql::LogsqlEngine;
 use quiver_olap::ModelTables;
 use quiver_promql::{PromqlEngine, PromqlSettings};
 use quiver_query::tables::{TableSources, Tables};
-use quiver_query::{EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables};
+use quiver_query::{
+    EngineSettings, Limits, LogTables, QueryEngine, SampleRequest, SampleTables, SpanTables, scan_table,
+};
 use quiver_sql::SqlEngine;
 use quiver_store::{CompactionSettings, Store, StoreSettings, WalLevel};
 use quiver_traces::TracesEngine;
@@ -40,7 +42,7 @@ use tokio::runtime::Handle;
 use crate::rules::ServerBench;
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
-use crate::{alerting, analytics, identity, memory, process};
+use crate::{alerting, analytics, identity, memory, process, through};
 
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
@@ -59,7 +61,7 @@ impl SampleTables for StoreTables {
         &self,
         series: &SelectedSeries,
         request: &SampleRequest,
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>> {
         let request = quiver_store::SampleRequest {
             range: request.range,
@@ -68,7 +70,7 @@ impl SampleTables for StoreTables {
             start_times: request.start_times,
             again: request.again,
         };
-        quiver_store::samples_table(series, request, Arc::clone(stats))
+        Ok(scan_table(quiver_store::samples_table(series, request, stats)?))
     }
 }
 
@@ -78,9 +80,9 @@ impl LogTables for StoreTables {
         snapshot: &Arc<dyn LogSnapshot>,
         access: &Access,
         request: LogRequest,
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>> {
-        quiver_store::logs_table(&**snapshot, access, request, Arc::clone(stats))
+        Ok(scan_table(quiver_store::logs_table(&**snapshot, access, request, stats)?))
     }
 }
 
@@ -95,9 +97,9 @@ impl SpanTables for StoreSpans {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         request: &SpanRequest,
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>> {
-        quiver_store::spans_table(snapshot, access, request, Arc::clone(stats))
+        Ok(scan_table(quiver_store::spans_table(snapshot, access, request, stats)?))
     }
 
     async fn kinds(
@@ -105,7 +107,7 @@ impl SpanTables for StoreSpans {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         attributes: &[(Place, String)],
-        stats: &Arc<ReadStats>,
+        stats: &ReadStats,
     ) -> Result<Vec<KnownKind>> {
         quiver_store::attribute_kinds(snapshot, access, attributes, stats).await
     }
@@ -115,9 +117,8 @@ impl SpanTables for StoreSpans {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         request: &RollupRequest,
-        stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>> {
-        quiver_store::rollups_table(snapshot, access, request.clone(), Arc::clone(stats))
+        Ok(scan_table(quiver_store::rollups_table(snapshot, access, request.clone())?))
     }
 
     fn tags(
@@ -125,9 +126,8 @@ impl SpanTables for StoreSpans {
         snapshot: &Arc<dyn SpanSnapshot>,
         access: &Access,
         request: &TagRequest,
-        stats: &Arc<ReadStats>,
     ) -> Result<Arc<dyn TableProvider>> {
-        quiver_store::tags_table(snapshot, access, request, Arc::clone(stats))
+        Ok(scan_table(quiver_store::tags_table(snapshot, access, request)?))
     }
 }
 
@@ -303,6 +303,7 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
     std::fs::create_dir_all(&spill_dir)
         .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
+    let through_codec = settings.query.through_codec;
     let settings = EngineSettings {
         memory_bytes: (memory / 4) as usize,
         spill_dir,
@@ -311,7 +312,12 @@ fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>)
         concurrent_max: settings.query.concurrent_max,
         pressure,
     };
-    QueryEngine::with_functions(&settings, quiver_olap::session_functions())
+    let start = || QueryEngine::with_functions(&settings, quiver_olap::session_functions());
+    let engine = start()?;
+    if through_codec {
+        through::send(&engine, start()?)?;
+    }
+    Ok(engine)
 }
 
 /// The tables that statements and models name.
@@ -434,6 +440,8 @@ async fn assemble(
         live: Arc::clone(&live),
         clock: Arc::clone(&clock),
         results_max: settings.alerting.results_max,
+        service_labels: settings.ingest.service_labels.clone().into(),
+        identities: identities.clone().filter(|identities| identities.enforced),
     };
     let files = alerting::template_reader(settings);
     let stored = stored_policy::policy(&config, &files).await.map_err(identity::fault)?;

@@ -87,7 +87,33 @@ fn rules_are_checked_and_tested() {
     // The store of a test is nobody's: no administrator is made and told of.
     assert!(!errors.contains("password"), "{errors}");
     let (ok, _, errors) = quiver(&["rules", "test", &file("wrong.yml", &tests_of(1))]);
-    assert!(!ok && errors.contains("expr: \"a\", time: 1m") && errors.contains("exp: a 1E+00"), "{errors}");
+    assert!(
+        !ok && errors.contains("expr: \"a\", time: 1m") && errors.contains("exp: {__name__=\"a\"} 1E+00"),
+        "{errors}"
+    );
+    let endless = file("endless.yml", "rule_files: ['r[1']\n");
+    let (ok, _, errors) = quiver(&["rules", "test", &endless]);
+    assert!(!ok && errors.contains("syntax error in pattern `r[1`"), "{errors}");
     let (ok, _, errors) = quiver(&["rules", "check", "/no/such/file.yml"]);
     assert!(!ok && errors.contains("file.yml"), "{errors}");
+}
+
+#[test]
+fn rules_are_checked_from_a_pipe() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let piped = |text: &str| {
+        let path = dir.path().join("piped");
+        std::fs::write(&path, text).expect("writable");
+        let input = std::fs::File::open(&path).expect("there");
+        let mut command = Command::new(env!("CARGO_BIN_EXE_quiver"));
+        let output = command.args(["rules", "check"]).stdin(input).output().expect("the binary runs");
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        (output.status.code(), text(&output.stdout), text(&output.stderr))
+    };
+    let (code, out, errors) = piped(RULES);
+    assert_eq!(code, Some(0), "{errors}");
+    assert!(out.starts_with("Checking standard input\n") && out.contains("SUCCESS: 2 rules found"), "{out}");
+    let (code, _, errors) = piped(&RULES.replace("sum(up)", "'sum(up) +'"));
+    assert_eq!(code, Some(1), "{errors}");
+    assert!(errors.starts_with("  FAILED:\n8:"), "{errors}");
 }

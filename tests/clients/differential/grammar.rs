@@ -6,6 +6,7 @@
 use rand::RngExt;
 use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
+use std::fmt::Write as _;
 
 use super::data::{LENGTH_MS, START_MS};
 
@@ -94,11 +95,11 @@ impl<'a> Grammar<'a> {
     fn modifiers(&mut self) -> String {
         let mut text = String::new();
         if self.chance(0.12) {
-            text += &format!(" offset {}", self.pick(&["1m", "5m", "45s", "-1m", "20m", "-2m30s"]));
+            let _ = write!(text, " offset {}", self.pick(&["1m", "5m", "45s", "-1m", "20m", "-2m30s"]));
         }
         if self.chance(0.08) {
             let at = self.at();
-            text += &format!(" @ {}", self.pick(&["start()", "end()", at.as_str()]));
+            let _ = write!(text, " @ {}", self.pick(&["start()", "end()", at.as_str()]));
         }
         text
     }
@@ -462,7 +463,7 @@ impl<'a> Grammar<'a> {
                     let ops = ["+", "-", "*", "/", "%", "^", "and", "or", "unless", "==", ">", "atan2"];
                     let mut text = self.operand(0);
                     for _ in 0..self.random.random_range(2..5) {
-                        text += &format!(" {} {}", self.pick(&ops), self.operand(0));
+                        let _ = write!(text, " {} {}", self.pick(&ops), self.operand(0));
                     }
                     text
                 }

@@ -2,6 +2,7 @@
 //! the same answer, and which differences are explained by a change that no wording can avoid.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use serde_json::Value;
 
@@ -235,7 +236,9 @@ fn values_by_time(answer: &Value) -> BTreeMap<String, Vec<String>> {
     for point in by_labels(&answer["data"]).values().flatten() {
         found.entry(point[0].to_string()).or_default().push(point[1].to_string());
     }
-    found.values_mut().for_each(|values| values.sort_unstable());
+    for values in found.values_mut() {
+        values.sort_unstable();
+    }
     found
 }
 
@@ -263,7 +266,7 @@ pub(crate) fn told_to_242(text: &str, kind: Kind) -> String {
         // What is no duration stands in a regular expression.
         let end = after.find([']', ':']).unwrap_or(0);
         if let Some(range) = quiver_promql::duration::parse_duration(&after[..end]).filter(|_| end > 0) {
-            out += &format!("{}ms", range - 1);
+            let _ = write!(out, "{}ms", range - 1);
             rest = &after[end..];
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_ingest::logs::{FieldOptions, JsonLines, LogsContext, LogsLimits};
-use quiver_logsql::request::time_param;
+use quiver_logsql::request::{last_moment, time_param};
 use quiver_logsql::{QueryScope, parse};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Clock, LogsBatch, SystemClock};
@@ -71,7 +71,7 @@ fn ask(world: &World, query: &str, params: &Value) -> Result<Vec<Row>, String> {
     let scope = QueryScope {
         now_ns: time("time").or(time("end")).unwrap_or(now_ns) - 1,
         start_ns: time("start"),
-        end_ns: time("end"),
+        end_ns: time("end").map(last_moment),
         extra: Vec::new(),
     };
     let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };

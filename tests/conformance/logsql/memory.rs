@@ -40,7 +40,12 @@ pub(crate) fn engine() -> Arc<QueryEngine> {
         concurrent_max: 4,
         pressure: Arc::default(),
     };
-    QueryEngine::new(&settings).expect("an engine")
+    let start = || QueryEngine::new(&settings).expect("an engine");
+    let engine = start();
+    if quiver_tests::through_codec() {
+        quiver::through::send(&engine, start()).expect("plans go through one codec");
+    }
+    engine
 }
 
 /// Says how to make a table out of what it is asked for.
@@ -91,7 +96,7 @@ impl LogTables for Tables {
         _: &Arc<dyn LogSnapshot>,
         _: &Access,
         request: LogRequest,
-        _: &Arc<ReadStats>,
+        _: &ReadStats,
     ) -> Result<Arc<dyn TableProvider>> {
         Ok(Arc::new(self.0.table(request)?))
     }

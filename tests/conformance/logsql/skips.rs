@@ -25,7 +25,9 @@ pub(crate) fn held(report: &[Value]) -> bool {
         .filter(|(reason, count)| **count > allowed.get(*reason).copied().unwrap_or(0))
         .map(|(reason, count)| format!("{count} skipped, {} allowed: {reason}", allowed.get(reason).unwrap_or(&0)))
         .collect();
-    more.iter().for_each(|line| println!("SKIPS GREW: {line}"));
+    for line in &more {
+        println!("SKIPS GREW: {line}");
+    }
     let fewer =
         found.len() + 1 != allowed.len() || found.iter().any(|(reason, count)| allowed.get(reason) != Some(count));
     if more.is_empty() && fewer {

@@ -206,8 +206,8 @@ async fn stored_rows(app: &AppState) -> Result<Vec<Value>, String> {
     let columns = vec![LogColumn::text(TIME), LogColumn::text(STREAM)];
     let request = LogRequest { filter: LogFilter::All, columns, rest: true, order: LogOrder::Any, form: LogForm::Rows };
     let snapshot = quiver_store::logs_source(&app.store).snapshot();
-    let table = quiver_store::logs_table(&*snapshot, &Access::full(), request, Arc::new(ReadStats::default()));
-    let table = table.map_err(|e| e.to_string())?;
+    let table = quiver_store::logs_table(&*snapshot, &Access::full(), request, &ReadStats::default());
+    let table = quiver_query::scan_table(table.map_err(|e| e.to_string())?);
     let batches = SessionContext::new().read_table(table).map_err(|e| e.to_string())?.collect().await;
     let mut rows = Vec::new();
     for batch in batches.map_err(|e| e.to_string())? {

@@ -5,12 +5,13 @@ use std::sync::Arc;
 
 use arrow::array::AsArray;
 use datafusion::prelude::SessionContext;
+use quiver_query::scan_table;
 use quiver_store::{Store, logs_source, logs_table, spans_table};
 use quiver_tests::load::Caller;
 use quiver_tests::server::Server;
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest};
 use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest};
-use quiver_types::{Access, MillisRange};
+use quiver_types::{Access, MillisRange, ReadStats};
 use serde_json::Value;
 
 use super::senders::Signal;
@@ -32,16 +33,16 @@ pub(crate) async fn read(store: &Arc<Store>) -> Result<Content, String> {
         form: LogForm::Rows,
     };
     let logs = logs_source(store).snapshot();
-    let table = logs_table(&*logs, &Access::full(), request, Arc::default()).map_err(text)?;
-    for batch in collect(table).await? {
+    let table = logs_table(&*logs, &Access::full(), request, &ReadStats::default()).map_err(text)?;
+    for batch in collect(scan_table(table)).await? {
         for id in batch.column(0).as_string_view().iter().flatten() {
             *found.entry((Signal::Logs, id.parse().map_err(|e| format!("{id}: {e}"))?)).or_default() += 1;
         }
     }
     let spans = store.span_source().snapshot();
     let request = SpanRequest { filter: SpanFilter::All, columns: vec![SpanColumn::Own("trace_id")] };
-    let table = spans_table(&spans, &Access::full(), &request, Arc::default()).map_err(text)?;
-    for batch in collect(table).await? {
+    let table = spans_table(&spans, &Access::full(), &request, &ReadStats::default()).map_err(text)?;
+    for batch in collect(scan_table(table)).await? {
         for id in batch.column(0).as_fixed_size_binary().iter().flatten() {
             let id = u64::from_be_bytes(id[8..].try_into().map_err(|e| format!("{e}"))?);
             *found.entry((Signal::Traces, id)).or_default() += 1;

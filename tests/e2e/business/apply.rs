@@ -1,5 +1,7 @@
 //! Detection rules on stored spans: tests, and jobs that replace membership.
 
+use quiver_tests::hold::Hold;
+
 use super::*;
 
 fn rule(name: &str, prefix: &str, template: &str) -> Value {
@@ -57,6 +59,11 @@ async fn rules_reach_what_is_stored() {
     let shadowed = asked(&server, "", "POST", "/bt-detection-rules/test", &shadowed).await;
     assert_eq!(shadowed["shadowedBy"], json!([{"ruleId": carts["id"], "count": 1}]), "{shadowed}");
 
+    // A dry run shows the job that it would be, and makes none.
+    let dry = call(&server, "", "POST", "/bt-detection-rules/apply-to-all?dryRun=true", &json!({})).await;
+    let job = dry.json();
+    assert_eq!((dry.status, &job["kind"], &job["state"]), (202, &json!("bt-apply-to-all"), &json!("queued")), "{job}");
+    assert_eq!(server.get(&format!("/platform-api/jobs/{}", id(&job))).await.status, 404);
     let job = apply(&server, "", "/bt-detection-rules/apply-to-all", json!({})).await;
     let job = ended(&server, "", &job).await;
     assert_eq!(
@@ -108,22 +115,19 @@ async fn jobs_survive_kills() {
         made(&server, "", "/bt-detection-rules", rule("carts", "/cart", "cart")).await;
         server.stop();
     }
-    let mut job = String::new();
-    for point in ["compact.after-part", "compact.before-commit", "compact.after-commit", "compact.after-swap:2"] {
-        let options = Options::default().env("QUIVER_FAILPOINT", point);
-        // The job goes on before anybody asks, so the server may be gone before it says where it listens.
-        let started = match job.is_empty() {
-            true => Some(Server::start(dir.path(), &options).await),
-            false => Server::spawn(dir.path(), &options),
-        };
-        let Some(mut server) = started else { continue };
-        if job.is_empty() {
-            let url = server.url("/bt-detection-rules/apply-to-all");
-            let answer = reqwest::Client::new().post(url).json(&json!({})).send().await.expect("an answer");
-            let body: Value = answer.json().await.expect("JSON");
-            job = format!("/platform-api/jobs/{}", id(&body));
-        }
-        server.ended();
+    // Killed at the first step, once it has said what job it is.
+    let hold = Hold::default();
+    let armed = Options::default().env("QUIVER_FAILPOINT", hold.at("compact.after-part"));
+    let server = Server::start(dir.path(), &armed).await;
+    let url = server.url("/bt-detection-rules/apply-to-all");
+    let answer = reqwest::Client::new().post(url).json(&json!({})).send().await.expect("an answer");
+    let body: Value = answer.json().await.expect("JSON");
+    let job = format!("/platform-api/jobs/{}", id(&body));
+    hold.reached().await;
+    server.kill();
+    for point in ["compact.before-commit", "compact.after-commit", "compact.after-swap:2"] {
+        // The job goes on before anybody asks.
+        Server::start_to_end(dir.path(), &Options::default().env("QUIVER_FAILPOINT", point));
     }
     let server = Server::start(dir.path(), &Options::default()).await;
     let job = ended(&server, "", &job).await;

@@ -124,6 +124,53 @@ async fn key_transactions_judge_history() {
     assert!(close(&summary(&server, "", &health_key(&server).await).await["apdex"], 0.9));
 }
 
+/// The objectives of a key transaction are two: how often it may fail, and how many executions may be slow.
+#[tokio::test(flavor = "multi_thread")]
+async fn objectives_have_budgets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let rule = json!({"name": "all", "nameTemplate": "{http.route}", "condition": {"field": "http.route", "op": "exists"},
+        "maxNames": 2});
+    made(&server, "", "/bt-detection-rules", rule).await;
+    let key = json!({"name": "pay", "service": "cart", "transactionName": "/pay", "latencySloMs": 1000,
+        "latencyPercentile": 50, "errorRateSloPct": 10});
+    made(&server, "", "/transactions", key).await;
+    let plain = json!({"name": "no objective", "service": "cart", "transactionName": "/cart"});
+    made(&server, "", "/transactions", plain).await;
+    let mut spans: Vec<Sent> = [100, 300, 700, 3000]
+        .into_iter()
+        .zip(1..)
+        .map(|(ms, n)| Sent::new("cart", n, ms).with("http.route", "/pay"))
+        .collect();
+    spans.push(Sent { error: true, ..Sent::new("cart", 5, 50).with("http.route", "/pay") });
+    spans.push(Sent::new("cart", 6, 10).with("http.route", "/cart"));
+    send(&server, &spans).await;
+    let measures = ["goodEvents", "totalEvents", "attainment", "budgetLeft", "burnRate"];
+    let query = json!({"dimensions": ["SloStatus.sloName", "SloStatus.kind", "SloStatus.target"],
+        "measures": measures.map(|name| format!("SloStatus.{name}")), "order": [["SloStatus.kind", "asc"]]});
+    let rows = load(&server, "", query).await;
+    let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
+    // One of five failed where one of ten may; one of five was slow where every other may be.
+    for (at, kind, target, expected) in
+        [(0, "error rate", 0.9, [4.0, 5.0, 0.8, -1.0, 2.0]), (1, "latency", 0.5, [4.0, 5.0, 0.8, 0.6, 0.4])]
+    {
+        let row = &rows[at];
+        assert_eq!((&row["SloStatus.sloName"], &row["SloStatus.kind"]), (&json!("pay"), &json!(kind)), "{rows:?}");
+        let all = measures.iter().zip(expected).chain([(&"target", target)]);
+        for (name, expected) in all {
+            let found = number(&row[format!("SloStatus.{name}")]);
+            assert!(found.is_some_and(|found| (found - expected).abs() < 1e-9), "{kind} {name}: {rows:?}");
+        }
+    }
+    let breached = json!({"dimensions": ["SloStatus.kind", "SloStatus.status"], "measures": ["SloStatus.count"],
+        "segments": ["SloStatus.breached"]});
+    let breached = load(&server, "", breached).await;
+    assert_eq!(
+        (&breached[0]["SloStatus.kind"], &breached[0]["SloStatus.status"], breached.get(1)),
+        (&json!("error rate"), &json!("breached"), None)
+    );
+}
+
 async fn health_key(server: &Server) -> Value {
     asked(server, "", "GET", "/transactions?transactionName=%2Fpay", &Value::Null).await["items"][0].clone()
 }

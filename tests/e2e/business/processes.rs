@@ -140,4 +140,25 @@ async fn steps_that_a_caller_sees() {
     assert_eq!(call(&server, &ann, "POST", "/business-processes/test", &test).await.status, 403);
     asked(&server, &ann, "POST", "/business-processes/test", &json!({"process": steps("cart", "cart")})).await;
     assert_eq!(rows(&server, &ann, "SELECT count(*) AS n FROM quiver.process_instances").await[0]["n"], json!(0));
+    // Nor do analytics tell of a process that has a step of another service: its name, how far its instances come, how
+    // long they take.
+    let by_logs = json!({"name": "by logs", "correlationField": "order.id", "steps": [
+        {"name": "one", "kind": "log", "service": "cart", "condition": leaf},
+        {"name": "two", "kind": "log", "service": "pay", "condition": leaf}]});
+    made(&server, &admin, "/business-processes", by_logs).await;
+    let now = now_ns();
+    let row = |service: &str, ago_s: i64| {
+        let time = (now - ago_s * 1_000_000_000).to_string();
+        format!("{}\n", json!({"_time": time, "_msg": "m", "service.name": service, "order.id": "1", "a": "x"}))
+    };
+    let headers = [("content-type", "application/stream+json"), ("authorization", admin.as_str())];
+    let lines = row("cart", 60) + &row("pay", 50);
+    let sent = server.post("/insert/jsonline?_stream_fields=service.name", &headers, lines.into_bytes()).await;
+    assert!(sent.status < 300, "{}", sent.text());
+    for name in ["BusinessProcesses.processName", "BusinessProcessSteps.processName", "Funnels.funnelName"] {
+        let query =
+            json!({"dimensions": [name], "filters": [{"member": name, "operator": "equals", "values": ["by logs"]}]});
+        let seen = (load(&server, &admin, query.clone()).await.len(), load(&server, &ann, query).await.len());
+        assert_eq!(seen, (1, 0), "{name}");
+    }
 }

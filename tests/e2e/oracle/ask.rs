@@ -1,6 +1,7 @@
 //! What is asked: every endpoint that reads telemetry once with fixed questions, and each language at random.
 
 use std::fmt;
+use std::fmt::Write as _;
 
 use quiver_tests::server::{Answer, Server};
 use rand::RngExt;
@@ -58,7 +59,7 @@ fn url(parameters: &[(String, String)]) -> String {
                 .collect()
         };
         let separator = if out.is_empty() { "" } else { "&" };
-        out += &format!("{separator}{}={}", encode(name), encode(value));
+        let _ = write!(out, "{separator}{}={}", encode(name), encode(value));
     }
     out
 }
@@ -206,7 +207,7 @@ fn traces() -> Vec<Case> {
     all.push(case("/api/services", [("start", micros(start())), ("end", micros(end()))]));
     all.push(case("/api/v2/services", [("endTs", end() + "000"), ("lookback", LENGTH_MS.to_string())]));
     for path in
-        ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values", "v2/search/tag/code/values"]
+        ["search/tags", "search/tag/only_c/values", "search/tag/service.name/values", "v2/search/tag/.code/values"]
     {
         all.push(case(format!("/tempo/api/{path}"), [("start", start()), ("end", end())]));
     }

@@ -6,6 +6,7 @@ use rand::rngs::StdRng;
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};
+use std::fmt::Write as _;
 
 use super::SERVICES;
 use super::data::{LENGTH_MS, START_MS};
@@ -124,7 +125,7 @@ fn logs(random: &mut StdRng, services: &[&str], all: bool, round: usize) -> Vec<
             row.insert(format!("only_{service}"), json!(service));
             row.retain(|_, value| value != "");
             if services.contains(&service) || (all && service.is_empty()) {
-                out += &format!("{}\n", Value::Object(row));
+                let _ = writeln!(out, "{}", Value::Object(row));
             }
         }
     }

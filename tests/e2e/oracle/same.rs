@@ -3,6 +3,7 @@
 
 use quiver_tests::server::Answer;
 use serde_json::Value;
+use std::fmt::Write as _;
 
 use super::ask::Case;
 
@@ -29,11 +30,15 @@ const OWN: [&str; 16] = [
 fn cleaned(value: &mut Value, ordered: bool) {
     match value {
         Value::Object(map) => {
-            OWN.iter().for_each(|key| drop(map.remove(*key)));
+            for key in &OWN {
+                drop(map.remove(*key));
+            }
             map.values_mut().for_each(|v| cleaned(v, ordered));
         }
         Value::Array(items) => {
-            items.iter_mut().for_each(|v| cleaned(v, ordered));
+            for v in items.iter_mut() {
+                cleaned(v, ordered);
+            }
             if !ordered {
                 items.sort_by_cached_key(key);
             }
@@ -46,9 +51,13 @@ fn cleaned(value: &mut Value, ordered: bool) {
 fn key(value: &Value) -> String {
     fn text(value: &Value, out: &mut String) {
         match value {
-            Value::Number(n) => out.push_str(&format!("{:.6e}", n.as_f64().unwrap_or_default())),
+            Value::Number(n) => {
+                let _ = write!(out, "{:.6e}", n.as_f64().unwrap_or_default());
+            }
             Value::String(s) => match s.parse::<f64>() {
-                Ok(n) => out.push_str(&format!("{n:.6e}")),
+                Ok(n) => {
+                    let _ = write!(out, "{n:.6e}");
+                }
                 Err(_) => out.push_str(s),
             },
             Value::Array(items) => items.iter().for_each(|v| {

@@ -6,6 +6,7 @@ use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 /// Says to a test binary, by the URL of a server, that its suite is to run over PostgreSQL.
@@ -14,7 +15,7 @@ pub const VARIABLE: &str = "QUIVER_TEST_POSTGRES";
 const NOBODY: u32 = 65_534;
 const PASSWORD: &str = "a secret of tests";
 /// How long a start may take on a busy machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 /// A server.
 #[derive(Debug)]
@@ -54,7 +55,15 @@ fn program(programs: &Path, name: &str) -> Command {
 }
 
 fn free_port() -> u16 {
-    TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a free port").port()
+    static TAKEN: AtomicU32 = AtomicU32::new(0);
+    let begin = std::process::id().wrapping_mul(61);
+    loop {
+        let port = 30_000 + begin.wrapping_add(TAKEN.fetch_add(1, Relaxed)) % 2_700;
+        let port = u16::try_from(port).expect("below 32700");
+        if TcpListener::bind(("127.0.0.1", port)).is_ok() {
+            return port;
+        }
+    }
 }
 
 impl Postgres {

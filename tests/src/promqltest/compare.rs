@@ -1,6 +1,7 @@
 //! Judges an answer by what a script expects.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 
 use quiver_types::histogram::{CUSTOM_SCHEMA, Span};
 use quiver_types::{Histogram, LabelSet, ResetHint, is_stale};
@@ -59,16 +60,16 @@ pub fn show(value: &Value) -> String {
         Value::Histogram(h) => {
             let mut out = format!("{{{{schema:{} count:{} sum:{}", h.schema, h.count, h.sum);
             if h.zero_count != 0.0 || h.zero_threshold != 0.0 {
-                out.push_str(&format!(" z_bucket:{} z_bucket_w:{}", h.zero_count, h.zero_threshold));
+                let _ = write!(out, " z_bucket:{} z_bucket_w:{}", h.zero_count, h.zero_threshold);
             }
             if !h.positive.is_empty() {
-                out.push_str(&format!(" buckets:{:?}", buckets(&h.positive_spans, &h.positive)));
+                let _ = write!(out, " buckets:{:?}", buckets(&h.positive_spans, &h.positive));
             }
             if !h.negative.is_empty() {
-                out.push_str(&format!(" n_buckets:{:?}", buckets(&h.negative_spans, &h.negative)));
+                let _ = write!(out, " n_buckets:{:?}", buckets(&h.negative_spans, &h.negative));
             }
             if !h.custom_bounds.is_empty() {
-                out.push_str(&format!(" custom_values:{:?}", h.custom_bounds));
+                let _ = write!(out, " custom_values:{:?}", h.custom_bounds);
             }
             format!("{out} hint:{:?}}}}}", h.reset_hint)
         }
@@ -80,6 +81,9 @@ fn show_slot(slot: &Slot) -> String {
 }
 
 /// Judges the result of the eval itself; `Err` says what is wrong.
+///
+/// # Errors
+/// What is wrong.
 pub fn judge(eval: &Eval, got: &Result<Outcome, String>) -> Result<(), String> {
     let outcome = match (&eval.fail, got) {
         (Some(test), Err(error)) => {
@@ -96,6 +100,9 @@ pub fn judge(eval: &Eval, got: &Result<Outcome, String>) -> Result<(), String> {
 }
 
 /// Judges annotations only up to their position: the query was rewritten.
+///
+/// # Errors
+/// What is wrong.
 pub fn judge_values(eval: &Eval, got: &Result<Outcome, String>) -> Result<(), String> {
     match got {
         Ok(outcome) => answer(eval, &outcome.answer, false),

@@ -1,6 +1,6 @@
 //! Drives a subject through a script; every eval becomes a case.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use quiver_promql::ast::{At, Expr, ExprKind};
 use quiver_types::LabelSet;
@@ -151,7 +151,9 @@ fn calls(query: &str) -> Result<Vec<String>, String> {
         match &expr.kind {
             ExprKind::Call { function, args } => {
                 out.push(function.clone());
-                args.iter().for_each(|a| walk(a, out));
+                for a in args {
+                    walk(a, out);
+                }
             }
             ExprKind::Paren(inner) => walk(inner, out),
             ExprKind::Unary { expr, .. } => walk(expr, out),
@@ -183,13 +185,13 @@ fn calls(query: &str) -> Result<Vec<String>, String> {
 }
 
 /// Known failures: `feature<TAB>key` per line, `#` starts a comment.
-pub fn known_failures(text: &str) -> HashMap<String, String> {
+pub fn known_failures(text: &str) -> BTreeMap<String, String> {
     let lines = text.lines().filter(|l| !l.trim().is_empty() && !l.starts_with('#'));
     lines.filter_map(|l| l.split_once('\t')).map(|(feature, key)| (key.to_owned(), feature.to_owned())).collect()
 }
 
 /// Writes the report: `[{"suite","case","outcome","reason"}]`; outcome `pass`, `fail` or `known`.
-pub fn report(cases: &[Case], known: &HashMap<String, String>) -> serde_json::Value {
+pub fn report(cases: &[Case], known: &BTreeMap<String, String>) -> serde_json::Value {
     let entry = |case: &Case| {
         let (outcome, reason) = match (&case.fault, known.get(&case.key)) {
             (None, None) => ("pass", String::new()),

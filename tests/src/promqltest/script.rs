@@ -84,6 +84,9 @@ impl TextTest {
 }
 
 /// Reads a file.
+///
+/// # Errors
+/// The line that is no command, and why.
 pub fn parse(text: &str) -> Result<Vec<Command>, String> {
     let lines: Vec<&str> = text.lines().map(|l| if l.trim().starts_with('#') { "" } else { l.trim() }).collect();
     let mut commands = Vec::new();

@@ -12,7 +12,7 @@ use crate::decoded::{Decoded, Mark, Reason, Sink, series_text};
 use crate::error::Result;
 use crate::label_cache::KNOWN;
 use crate::labels::{LabelBuilder, TEXT_MAX_BYTES};
-use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, tag};
+use crate::wire::{BYTES, FIXED64, Reader, VARINT, WireError, pair, tag};
 
 /// The path, shared with version 2.0.
 pub const PATHS: &[&str] = &["/metrics-api/api/v1/write"];
@@ -174,20 +174,6 @@ pub(super) fn reject_histograms(sink: &mut Sink, number: u32, count: u64, what: 
 /// Shows bytes that may not be text.
 pub(super) fn text_of(bytes: Option<&[u8]>) -> String {
     String::from_utf8_lossy(bytes.map(|b| &b[..b.len().min(256)]).unwrap_or_default()).into_owned()
-}
-
-#[inline]
-fn pair(message: &[u8]) -> Result<(&[u8], &[u8]), WireError> {
-    let (mut name, mut value): (&[u8], &[u8]) = (b"", b"");
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        match r.tag()? {
-            0x0a => name = r.bytes()?,
-            0x12 => value = r.bytes()?,
-            other => r.skip(other, &[1, 2])?,
-        }
-    }
-    Ok((name, value))
 }
 
 #[inline]

@@ -136,10 +136,14 @@ fn mutation_loop() {
         while start.elapsed() < seconds {
             let mut body = corpus[rng.random_range(0..corpus.len())].clone();
             mutate(&mut body, &mut rng);
-            let began = Instant::now();
-            let outcome = catch_unwind(AssertUnwindSafe(|| target(&body)));
-            assert!(outcome.is_ok(), "target {name}, seed {seed}: a panic on {body:x?}");
-            assert!(began.elapsed() < Duration::from_secs(1), "target {name}, seed {seed}: a hang on {body:x?}");
+            // What hangs by itself does so each time, whatever else the machine does.
+            let ends = (0..4).any(|_| {
+                let began = Instant::now();
+                let outcome = catch_unwind(AssertUnwindSafe(|| target(&body)));
+                assert!(outcome.is_ok(), "target {name}, seed {seed}: a panic on {body:x?}");
+                began.elapsed() < Duration::from_secs(1)
+            });
+            assert!(ends, "target {name}, seed {seed}: a hang on {body:x?}");
         }
     }
 }

@@ -279,7 +279,7 @@ fn find_quote(bytes: &[u8]) -> Option<usize> {
     while at < 32 {
         let Some(chunk) = bytes.get(at..).and_then(|b| b.first_chunk::<8>()) else { break };
         let word = u64::from_le_bytes(*chunk);
-        let (quote, slash) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
+        let (quote, slash) = (word ^ (ONES * u64::from(b'"')), word ^ (ONES * u64::from(b'\\')));
         let hit = ((quote.wrapping_sub(ONES) & !quote) | (slash.wrapping_sub(ONES) & !slash)) & HIGHS;
         if hit != 0 {
             return Some(at + hit.trailing_zeros() as usize / 8);

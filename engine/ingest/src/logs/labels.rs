@@ -13,10 +13,18 @@ pub(crate) fn parse(text: &str) -> Option<Vec<(&str, String)>> {
         if name.is_empty() || name.contains(['"', '{', '}', ',']) {
             return None;
         }
-        rest = rest[at + 1..].trim_start().strip_prefix('"')?;
-        let (value, len) = quoted(rest)?;
+        rest = rest[at + 1..].trim_start();
+        let (value, behind) = if let Some(raw) = rest.strip_prefix('`') {
+            // As in Go, all is as it stands there, but for line ends of Windows.
+            let (raw, behind) = raw.split_once('`')?;
+            (raw.replace('\r', ""), behind)
+        } else {
+            let text = rest.strip_prefix('"')?;
+            let (value, len) = quoted(text)?;
+            (value, &text[len..])
+        };
         pairs.push((name, value));
-        rest = rest[len..].trim_start();
+        rest = behind.trim_start();
         if rest.is_empty() {
             break;
         }
@@ -110,6 +118,7 @@ mod tests {
         check(r#"{foo="ba\"r\\z\n", a="", b="\"\\"}"#, Some(&[("foo", "ba\"r\\z\n"), ("a", ""), ("b", "\"\\")]));
         check(r#"{a="\x41\u00e9\101",k8s.pod="}"}"#, Some(&[("a", "AéA"), ("k8s.pod", "}")]));
         check("{a=\"zoë\"}", Some(&[("a", "zoë")]));
+        check(r#"{a=`b\"}=,`, c="`d`",e=``}"#, Some(&[("a", r#"b\"}=,"#), ("c", "`d`"), ("e", "")]));
         for bad in [
             "",
             "{foo=\"bar}",
@@ -119,6 +128,8 @@ mod tests {
             "{a=\"b\" c=\"d\"}",
             "{=\"b\"}",
             "{a=\"\\q\"}",
+            "{a=`b}",
+            "{a=`b`c}",
             "{,}",
         ] {
             check(bad, None);

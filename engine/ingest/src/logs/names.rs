@@ -32,7 +32,7 @@ pub(crate) struct Name {
     pub(crate) msg: u16,
     pub(crate) stream: u16,
     pub(crate) service: u16,
-    /// Dropped unless it is the message or the time.
+    /// Dropped unless the row has it as its message, under that name, or as its time.
     pub(crate) ignored: bool,
     /// Never stored: `_time`, `_stream`, `_stream_id`.
     pub(crate) reserved: bool,

@@ -8,6 +8,7 @@ mod value;
 use std::sync::Arc;
 
 use quiver_types::logs::RecordMarks;
+use quiver_types::push_hex;
 
 use super::options::Defaults;
 use super::rows::Rows;
@@ -265,12 +266,5 @@ impl Common {
         for (name, (_, value)) in self.names.iter().zip(&self.pairs) {
             rows.add(*name, value);
         }
-    }
-}
-
-fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    for byte in bytes {
-        out.extend([DIGITS[usize::from(byte >> 4)], DIGITS[usize::from(byte & 15)]]);
     }
 }

@@ -12,7 +12,7 @@ use super::rows::Rows;
 use super::time::{Stamp, unix};
 use super::{DecodedLogs, LogsContext, labels, lossy};
 use crate::error::{Error, Result};
-use crate::wire::{BYTES, Reader, VARINT, tag};
+use crate::wire::{BYTES, Reader, VARINT, pair, tag};
 
 /// Labels of a stream, ready to be added to each of its rows.
 #[derive(Debug, Default)]
@@ -260,19 +260,6 @@ fn protobuf_entry(rows: &mut Rows, message: &[u8], labels: &mut Labels) -> Resul
     add_line(rows, &lossy(line));
     let _ = rows.end(time, RecordMarks::default());
     Ok(())
-}
-
-fn pair(message: &[u8]) -> Result<(&[u8], &[u8])> {
-    let (mut name, mut value): (&[u8], &[u8]) = (b"", b"");
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        match r.tag()? {
-            0x0a => name = r.bytes()?,
-            0x12 => value = r.bytes()?,
-            other => r.skip(other, &[1, 2])?,
-        }
-    }
-    Ok((name, value))
 }
 
 /// Reads a `Timestamp`: seconds and nanoseconds; 0 is the time of arrival.

@@ -129,11 +129,13 @@ impl Rows {
         self.options.stream.is_some()
     }
 
-    /// Gives the name under which a label of the stream is kept; `None`: it is not.
+    /// Gives the name under which a label of the stream is kept; `None`: it is not, or the request gives the field
+    /// another value.
     pub(crate) fn label(&mut self, name: &str) -> Option<Arc<str>> {
         let number = self.field_name(name);
         let name = &self.names.list[number as usize];
-        (!name.ignored && !name.reserved).then(|| Arc::clone(&name.text))
+        let is_replaced = self.options.extra.iter().any(|(extra, _)| **extra == *name.text);
+        (!name.ignored && !name.reserved && !is_replaced).then(|| Arc::clone(&name.text))
     }
 
     /// Says whether messages that are JSON are left as they are.
@@ -370,13 +372,17 @@ impl Rows {
             Stamp::Before => return Err(Dropped::TooOld),
         };
         let chosen = self.msg.filter(|(_, place)| self.role_of(*place, |name| name.msg));
-        if let Some((_, place)) = chosen
-            && self.row[place as usize].name != MSG_NAME
-        {
-            if let Some(old) = self.row.iter().position(|f| f.name == MSG_NAME) {
-                self.kill(old as u32);
+        if let Some((_, place)) = chosen {
+            if self.row[place as usize].name != MSG_NAME {
+                if let Some(old) = self.row.iter().position(|f| f.name == MSG_NAME) {
+                    self.kill(old as u32);
+                }
+                self.row[place as usize].name = MSG_NAME;
             }
-            self.row[place as usize].name = MSG_NAME;
+            // The message, too, goes by the name that it has in the end.
+            if self.names.list[MSG_NAME as usize].ignored {
+                self.kill(place);
+            }
         }
         if self.gaps {
             // Fields that were kept because they might have been the message or the time.

@@ -134,6 +134,11 @@ fn parameters() {
         r#"{"a":"1741600000","_time":"5","x":"1","message":"m"}"#,
         json!({"_time": T0, "_msg": "m"}),
     );
+    // A message goes by the name that it is stored under.
+    for list in ["_msg", "_m*"] {
+        check(&[("ignore_fields", list)], r#"{"_msg":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
+        check(&[("ignore_fields", list), ("_msg_field", "m")], r#"{"m":"m","x":"1"}"#, json!({"_time": NOW, "x": "1"}));
+    }
 }
 
 #[test]

@@ -87,8 +87,8 @@ fn rfc3339(text: &[u8]) -> Option<Stamp> {
         if len == 0 {
             return None;
         }
-        for i in 0..9 {
-            fraction = fraction * 10 + if i < len { u32::from(digits[i] - b'0') } else { 0 };
+        for digit in digits[..len].iter().chain(std::iter::repeat(&b'0')).take(9) {
+            fraction = fraction * 10 + u32::from(digit - b'0');
         }
         rest = &digits[len..];
     }

@@ -6,23 +6,21 @@
 use std::fmt::Write;
 
 use quiver_types::histogram::CUSTOM_SCHEMA;
-use quiver_types::{Histogram, ResetHint, SeriesId, is_stale, stale_nan};
+use quiver_types::{Histogram, ResetHint, SeriesId, hex, is_stale, stale_nan};
 
 use super::delta::{ClassicSum, Sum};
 use super::points::{Buckets, Common, ExponentialPoint, HistogramPoint, NumberPoint, SummaryPoint};
-use super::walk::{Metric, Walker, each};
+use super::walk::{Metric, Walker};
 use super::{Fault, any};
 use crate::decoded::{Reason, Sink};
 use crate::error::Result;
 use crate::histogram::{self, SCHEMA_MAX, SpanBuilder};
 use crate::label_cache;
-use crate::labels::LabelBuilder;
-use crate::wire::{BYTES, FIXED64, Reader, tag};
+use crate::labels::{EXEMPLAR_MAX_CHARS, LabelBuilder};
+use crate::wire::{BYTES, FIXED64, Reader, each, tag};
 
 /// Zero threshold of exponential histograms that give none (Prometheus' default).
 const ZERO_THRESHOLD: f64 = 1e-128;
-/// Attributes of an exemplar are kept only if all its labels have at most so many characters (OpenMetrics).
-const EXEMPLAR_MAX_CHARS: usize = 128;
 
 type Outcome = Result<(), Fault>;
 
@@ -324,7 +322,7 @@ impl<'a> Walker<'a, '_> {
             }
         }
         let value = value.ok_or(Reason::NoValue)?;
-        let (trace_id, span_id) = (hex(trace_id), hex(span_id));
+        let (trace_id, span_id) = (id_text(trace_id), id_text(span_id));
         let mut labels = LabelBuilder::default();
         for (name, id) in [("trace_id", &trace_id), ("span_id", &span_id)] {
             if !id.is_empty() {
@@ -332,8 +330,11 @@ impl<'a> Walker<'a, '_> {
                 labels.push(name.as_bytes(), id.as_bytes());
             }
         }
+        // Without its attributes it is worth keeping.
         if chars <= EXEMPLAR_MAX_CHARS {
-            attributes.iter().for_each(|(key, text)| labels.push(key, text.as_bytes()));
+            for (key, text) in &attributes {
+                labels.push(key, text.as_bytes());
+            }
         }
         let ts = if time_ns == 0 { point_ts } else { (time_ns / 1_000_000) as i64 };
         Ok(self.sink.push_exemplar(series(value), ts, value, &mut labels)?)
@@ -341,14 +342,8 @@ impl<'a> Walker<'a, '_> {
 }
 
 /// Writes an id in hex; an id of zeros, or of a wrong length, is none.
-fn hex(id: &[u8]) -> String {
-    let mut out = String::new();
-    if id.len() <= 16 && id.iter().any(|b| *b != 0) {
-        id.iter().for_each(|byte| {
-            let _ = write!(out, "{byte:02x}");
-        });
-    }
-    out
+fn id_text(id: &[u8]) -> String {
+    if id.len() <= 16 && id.iter().any(|b| *b != 0) { hex(id) } else { String::new() }
 }
 
 /// Turns an exponential point into a native histogram; finer scales than are stored are reduced on the way.

@@ -4,6 +4,7 @@
 //! in hex, enums as numbers (names are read too), 64-bit integers as texts or numbers, unknown keys ignored, `null` as
 //! if absent. Messages are written with lengths of a fixed width that are filled in at their end.
 
+use quiver_types::hex_bytes;
 use quiver_types::text::from_base64;
 
 use crate::error::{Error, Result};
@@ -159,13 +160,13 @@ impl<'a> Transcoder<'a> {
             Kind::Hex | Kind::Base64 => {
                 let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
                 let is_hex = matches!(field.kind, Kind::Hex);
-                let bytes = if is_hex { from_hex(text) } else { from_base64(text) };
+                let bytes = if is_hex { hex_bytes(text) } else { from_base64(text) };
                 let bytes = bytes.ok_or_else(|| self.json.error("text is not hex, or not base64"))?;
                 put_bytes(&mut self.out, number, &bytes);
             }
             Kind::Id => {
                 let Scalar::Text(text) = &scalar else { return Err(self.json.error("expected a text")) };
-                put_bytes(&mut self.out, number, &from_hex(text).unwrap_or_else(|| vec![0]));
+                put_bytes(&mut self.out, number, &hex_bytes(text).unwrap_or_else(|| vec![0]));
             }
             Kind::Bool => {
                 let Scalar::Bool(value) = scalar else { return Err(self.json.error("expected a boolean")) };
@@ -246,23 +247,5 @@ impl<'a> Transcoder<'a> {
         };
         let finite = || text.parse::<f64>().ok().filter(|v| v.is_finite());
         special.or_else(finite).ok_or_else(|| self.json.error("expected a number"))
-    }
-}
-
-fn from_hex(text: &str) -> Option<Vec<u8>> {
-    let digit = |byte: &u8| char::from(*byte).to_digit(16);
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let bytes = pairs.iter().map(|[high, low]| Some((digit(high)? << 4 | digit(low)?) as u8));
-    if rest.is_empty() { bytes.collect() } else { None }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn bytes() {
-        assert_eq!(from_hex("00ffAb"), Some(vec![0, 255, 0xab]));
-        assert_eq!((from_hex("0"), from_hex("0g")), (None, None));
     }
 }

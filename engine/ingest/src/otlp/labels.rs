@@ -342,7 +342,9 @@ mod tests {
                     (name, "", Some(("quantile", "1"))),
                 ] {
                     let mut list = Attributes::default();
-                    attributes.iter().for_each(|(k, v)| list.push((k.as_bytes(), v.as_bytes())));
+                    for (k, v) in attributes {
+                        list.push((k.as_bytes(), v.as_bytes()));
+                    }
                     let mut labels = PointLabels::default();
                     labels.begin(&mut list, fixed);
                     seen.push(labels.key(metric, suffix, extra));

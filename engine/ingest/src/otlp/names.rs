@@ -27,7 +27,6 @@ const UNITS: &[(&str, &str)] = &[
     ("GiBy", "gibibytes"),
     ("TiBy", "tebibytes"),
     ("KBy", "kilobytes"),
-    ("kBy", "kilobytes"),
     ("MBy", "megabytes"),
     ("GBy", "gigabytes"),
     ("TBy", "terabytes"),
@@ -43,16 +42,8 @@ const UNITS: &[(&str, &str)] = &[
     ("%", "percent"),
 ];
 
-const PER_UNITS: &[(&str, &str)] = &[
-    ("s", "second"),
-    ("m", "minute"),
-    ("min", "minute"),
-    ("h", "hour"),
-    ("d", "day"),
-    ("w", "week"),
-    ("mo", "month"),
-    ("y", "year"),
-];
+const PER_UNITS: &[(&str, &str)] =
+    &[("s", "second"), ("m", "minute"), ("h", "hour"), ("d", "day"), ("w", "week"), ("mo", "month"), ("y", "year")];
 
 /// Looks a unit word up; units in braces are annotations and give nothing.
 fn word<'a>(table: &[(&str, &'a str)], unit: &'a str) -> &'a str {
@@ -157,6 +148,9 @@ mod tests {
         check("network.io", "{packet}/s", Gauge, "network_io_per_second");
         check("speed", "m/{thing}", Gauge, "speed_meters");
         check("speed", "m/m", Gauge, "speed_meters_per_minute");
+        // As in the tables of Prometheus, not as in those of UCUM.
+        check("speed", "{x}/min", Gauge, "speed_per_min");
+        check("mem", "kBy", Gauge, "mem_kBy");
         check("temp", "Cel", Gauge, "temp_celsius");
         check("temp", "%", Gauge, "temp_percent");
         check("mem", "MiBy", Gauge, "mem_mebibytes");

@@ -14,7 +14,7 @@ pub struct Message {
 pub struct Field {
     /// Key in lowerCamelCase.
     pub name: &'static str,
-    /// Number.
+    /// Number of the field on the wire.
     pub number: u32,
     /// Kind of its value.
     pub kind: Kind,

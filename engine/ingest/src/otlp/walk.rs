@@ -20,33 +20,13 @@ use crate::decoded::{Decoded, Reason, Sink};
 use crate::error::Result;
 use crate::formats::Context;
 use crate::labels::TEXT_MAX_BYTES;
-use crate::wire::{BYTES, Reader, VARINT, WireError, tag};
+use crate::wire::{BYTES, Reader, VARINT, WireError, each, tag};
 
 /// Decodes an `ExportMetricsServiceRequest`.
 pub(crate) fn decode(body: &[u8], ctx: &Context<'_>) -> Result<Decoded> {
     let mut walker = Walker::new(body.len(), ctx);
     each(body, 1, &[1], |resource| walker.resource(resource))?;
     Ok(walker.sink.finish())
-}
-
-/// Calls a function with each value of a field of bytes; fields beside it are skipped, those in `known` only if they
-/// have the right wire type.
-pub(super) fn each<'a, E: From<WireError>>(
-    message: &'a [u8],
-    field: u32,
-    known: &[u32],
-    mut f: impl FnMut(&'a [u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let wanted = tag(field, BYTES);
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        match r.tag()? {
-            tag if tag == wanted => f(r.bytes()?)?,
-            tag if known.contains(&(tag >> 3)) => return Err(WireError::WrongType.into()),
-            tag => r.skip_value(tag & 7)?,
-        }
-    }
-    Ok(())
 }
 
 /// What the points of a metric share.

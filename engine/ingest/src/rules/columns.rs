@@ -13,9 +13,9 @@ use quiver_types::logs::RecordMarks;
 use serde_json::Value;
 
 /// What is known of a test of a record.
-const UNKNOWN: u8 = 0;
-const HOLDS: u8 = 1;
-const FAILS: u8 = 2;
+pub(super) const UNKNOWN: u8 = 0;
+pub(super) const HOLDS: u8 = 1;
+pub(super) const FAILS: u8 = 2;
 
 /// The field of a record that a name means.
 pub(super) fn key_of(name: &FieldName) -> &str {
@@ -30,15 +30,15 @@ pub(super) fn key_of(name: &FieldName) -> &str {
 pub(super) struct Plan {
     fields: Vec<String>,
     numbers: HashMap<String, usize>,
-    tests: SharedTests,
+    pub(super) tests: SharedTests,
     /// The field of each test.
     test_fields: Vec<usize>,
     /// Tests and conditions of each field.
     readers: Vec<(Vec<usize>, Vec<usize>)>,
     /// The different conditions, each with the fields that it looks at.
-    conditions: Vec<(SharedCondition, Vec<usize>)>,
+    pub(super) conditions: Vec<(SharedCondition, Vec<usize>)>,
     /// What many tests and sources look for in one field. Askers are the tests, and behind them the rules.
-    screens: Screens,
+    pub(super) screens: Screens,
     /// The field of each screen.
     screen_fields: Vec<usize>,
     /// Askers of which one passes wherever a condition holds.
@@ -51,9 +51,9 @@ pub(super) struct Plan {
 #[derive(Debug)]
 pub(super) struct Planned {
     /// The place of its condition.
-    condition: Option<usize>,
+    pub(super) condition: Option<usize>,
     /// The asker that passes wherever its method finds something.
-    source: Option<usize>,
+    pub(super) source: Option<usize>,
     reads: Vec<(FieldName, usize)>,
     writes: Vec<(String, usize)>,
 }
@@ -98,7 +98,9 @@ impl Plan {
             plan.readers[*field].0.push(test);
         }
         for (place, (_, fields)) in plan.conditions.iter().enumerate() {
-            fields.iter().for_each(|field| plan.readers[*field].1.push(place));
+            for field in fields {
+                plan.readers[*field].1.push(place);
+            }
         }
         (plan, planned)
     }

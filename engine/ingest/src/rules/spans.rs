@@ -1,7 +1,12 @@
 //! Data-extraction rules of spans: what they set are attributes of the span, of the type that the rule gives.
+//!
+//! As over logs, one rule after the other goes over many spans, what several rules ask of a span is asked once, and what
+//! many conditions and methods look for in one field is looked for in one pass over its text.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
 use quiver_types::SpansBatch;
@@ -9,14 +14,20 @@ use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::Record;
 use quiver_types::spans::{Attributes, SpanRow, Value};
 
+use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
 use super::{ExtractionRules, Running};
 use crate::detect::each_row;
 
+/// Most spans that rules go over at once.
+const CHUNK_ROWS: usize = if cfg!(test) { 7 } else { 512 };
+
+/// What rules set of a span.
+type Set = Vec<(String, serde_json::Value)>;
+
 /// A span with what rules set.
 struct SpanRecord<'a> {
-    row: &'a SpanRow<'a>,
-    /// Whether it is read as what happened in a browser.
-    set: Vec<(String, serde_json::Value)>,
+    row: SpanRow<'a>,
+    set: Set,
 }
 
 /// The attribute that a name means.
@@ -25,6 +36,11 @@ fn key_of(name: &FieldName) -> Option<&str> {
         FieldName::Attribute(key) | FieldName::Bare(key) => Some(key),
         FieldName::Intrinsic(_) | FieldName::Resource(_) => None,
     }
+}
+
+/// The attribute that a target writes.
+fn written(field: &str) -> &str {
+    field.strip_prefix("attributes.").unwrap_or(field)
 }
 
 impl Fields for SpanRecord<'_> {
@@ -41,7 +57,7 @@ impl Fields for SpanRecord<'_> {
 
 impl Record for SpanRecord<'_> {
     fn set(&mut self, field: &str, value: &serde_json::Value) {
-        let key = field.strip_prefix("attributes.").unwrap_or(field);
+        let key = written(field);
         match self.set.iter_mut().find(|(known, _)| known == key) {
             Some((_, old)) => *old = value.clone(),
             None => self.set.push((key.to_owned(), value.clone())),
@@ -61,29 +77,168 @@ fn value_of(value: &serde_json::Value) -> Option<Value<'_>> {
     }
 }
 
+/// The tests and sources that each rule makes unknown where it writes.
+pub(super) fn stale(plan: &Plan, planned: &[Planned], rules: &[Arc<Running>]) -> Vec<Vec<usize>> {
+    let of_tests = (0..plan.tests.len()).map(|test| (test, plan.tests.field(test)));
+    let of_sources = planned.iter().zip(rules).filter_map(|(planned, running)| {
+        let (field, _) = running.rule.sought()?;
+        Some((planned.source?, field))
+    });
+    let mut by_key: HashMap<&str, Vec<usize>> = HashMap::new();
+    for (asker, field) in of_tests.chain(of_sources) {
+        if let Some(key) = key_of(field) {
+            by_key.entry(key).or_default().push(asker);
+        }
+    }
+    let of_field = |field: &str| by_key.get(written(field)).into_iter().flatten().copied();
+    rules.iter().map(|running| running.rule.writes().flat_map(&of_field).collect()).collect()
+}
+
+/// Some spans, and what is known of them.
+struct Chunk<'a, 'r> {
+    rules: &'r ExtractionRules,
+    records: Vec<SpanRecord<'a>>,
+    /// Places of the spans of each service.
+    by_service: Vec<Vec<usize>>,
+    /// By span, then by asker of [`Plan`].
+    answers: Vec<u8>,
+    /// By span, then by screen: whether it has looked.
+    screened: Vec<bool>,
+    scratch: String,
+}
+
+impl<'r> Chunk<'_, 'r> {
+    fn new(rules: &'r ExtractionRules, services: usize) -> Self {
+        let by_service = vec![Vec::new(); services];
+        let (answers, screened) = (Vec::new(), Vec::new());
+        Self { rules, records: Vec::new(), by_service, answers, screened, scratch: String::new() }
+    }
+
+    fn askers(&self) -> usize {
+        self.rules.plan.tests.len() + self.rules.rules.len()
+    }
+
+    /// Runs the rules for each service, and gives what they set of each span.
+    fn run(&mut self, wanted: &[Vec<usize>], found: &mut Vec<Set>) {
+        let spans = self.records.len();
+        self.answers.clear();
+        self.answers.resize(spans * self.askers(), UNKNOWN);
+        self.screened.clear();
+        self.screened.resize(spans * self.rules.plan.screens.len(), false);
+        for (service, places) in wanted.iter().enumerate() {
+            let mut rows = std::mem::take(&mut self.by_service[service]);
+            for place in places {
+                if rows.is_empty() {
+                    break;
+                }
+                self.apply(*place, &mut rows);
+            }
+            rows.clear();
+            self.by_service[service] = rows;
+        }
+        found.extend(self.records.drain(..).map(|record| record.set));
+    }
+
+    /// Applies a rule to some spans; those for which it ends the chain are taken away.
+    fn apply(&mut self, place: usize, rows: &mut Vec<usize>) {
+        let (began, rules) = (Instant::now(), self.rules);
+        let (running, planned) = (&rules.rules[place], &rules.planned[place]);
+        let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
+        rows.retain(|row| {
+            if !self.may_match(planned, *row) {
+                return true;
+            }
+            let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
+            let Some(errors) = written else { return true };
+            matched += 1;
+            failed += errors;
+            let first = *row * self.askers();
+            rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
+            !running.rule.stop
+        });
+        running.count(began, seen, matched, failed);
+    }
+
+    /// Says whether a span fulfils the condition of a rule, and its method may find something.
+    fn may_match(&mut self, planned: &Planned, row: usize) -> bool {
+        let rules = self.rules;
+        let condition = planned.condition.map(|place| &rules.plan.conditions[place].0);
+        if condition.is_some_and(|condition| !condition.holds(&mut |test| self.ask(test, row))) {
+            return false;
+        }
+        planned.source.is_none_or(|asker| self.look(asker, row) != FAILS)
+    }
+
+    /// What is known of a test or source of a span, once its screen has looked.
+    fn look(&mut self, asker: usize, row: usize) -> u8 {
+        let (screens, first) = (&self.rules.plan.screens, row * self.askers());
+        let Some(place) = screens.place(asker) else { return self.answers[first + asker] };
+        if !std::mem::replace(&mut self.screened[row * screens.len() + place], true) {
+            let answers = &mut self.answers[first..];
+            screens.askers(place).iter().for_each(|other| answers[*other] = FAILS);
+            if let Some(text) = self.records[row].get(screens.field(place)) {
+                screens.find(place, &text, &mut |other| answers[other] = UNKNOWN);
+            }
+        }
+        self.answers[first + asker]
+    }
+
+    fn ask(&mut self, test: usize, row: usize) -> bool {
+        let mut answer = self.look(test, row);
+        if answer == UNKNOWN {
+            let tests = &self.rules.plan.tests;
+            let found = self.records[row].get(tests.field(test));
+            answer = if tests.passes(test, found.as_deref()) { HOLDS } else { FAILS };
+            let at = row * self.askers() + test;
+            self.answers[at] = answer;
+        }
+        answer == HOLDS
+    }
+}
+
 impl ExtractionRules {
     /// Applies the rules to spans: to those of browsers only, or to all. Gives what [`Self::over_budget`] does.
     pub fn apply_to_spans(&self, batch: &mut SpansBatch, of_browsers: bool, now_ms: i64) -> Vec<String> {
         if self.is_empty() || batch.is_empty() {
             return Vec::new();
         }
-        let services = batch.contexts["service"].as_string::<i32>();
-        let wanted: Vec<Vec<&Running>> = services.iter().map(|s| self.wanted(s.unwrap_or_default())).collect();
-        if wanted.iter().all(Vec::is_empty) {
-            return Vec::new();
-        }
-        let mut found: Vec<Vec<(String, serde_json::Value)>> = Vec::with_capacity(batch.len());
-        each_row(batch, |row, context| {
-            let mut record = SpanRecord { row, set: Vec::new() };
-            if !of_browsers || is_of_browser(row) {
-                super::run(&wanted[context], &mut record);
-            }
-            found.push(record.set);
-        });
+        let Some(found) = self.found_in_spans(batch, of_browsers) else { return Vec::new() };
         if found.iter().any(|set| !set.is_empty()) {
             write(batch, &found);
         }
         self.over_budget(now_ms)
+    }
+
+    /// What rules set of each span; none: no rule is for any.
+    fn found_in_spans(&self, batch: &SpansBatch, of_browsers: bool) -> Option<Vec<Set>> {
+        // Which rules are for a service is asked once per service.
+        let mut numbers: HashMap<&str, usize> = HashMap::new();
+        let mut wanted: Vec<Vec<usize>> = Vec::new();
+        let services = batch.contexts["service"].as_string::<i32>().iter().map(Option::unwrap_or_default);
+        let service_of: Vec<usize> = services
+            .map(|service| {
+                *numbers.entry(service).or_insert_with(|| {
+                    wanted.push(self.places(service));
+                    wanted.len() - 1
+                })
+            })
+            .collect();
+        if wanted.iter().all(Vec::is_empty) {
+            return None;
+        }
+        let mut found: Vec<Set> = Vec::with_capacity(batch.len());
+        let mut chunk = Chunk::new(self, wanted.len());
+        each_row(batch, |row, context| {
+            if !of_browsers || is_of_browser(&row) {
+                chunk.by_service[service_of[context]].push(chunk.records.len());
+            }
+            chunk.records.push(SpanRecord { row, set: Vec::new() });
+            if chunk.records.len() == CHUNK_ROWS {
+                chunk.run(&wanted, &mut found);
+            }
+        });
+        chunk.run(&wanted, &mut found);
+        Some(found)
     }
 }
 
@@ -112,6 +267,9 @@ fn write(batch: &mut SpansBatch, found: &[Vec<(String, serde_json::Value)>]) {
 
 #[cfg(test)]
 mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+    use proptest::sample::subsequence;
     use quiver_types::extraction::ExtractionRule;
     use quiver_types::spans::{ContextFields, SpanFields, SpansBuilder, find_text};
     use serde_json::json;
@@ -171,5 +329,141 @@ mod tests {
         let attributes = batch.spans["attributes"].as_binary::<i32>();
         let found: Vec<bool> = (0..3).map(|row| find_text(attributes.value(row), "y").is_some()).collect();
         assert_eq!(found, [false, true, false]);
+    }
+
+    fn rule(id: &str, mut body: serde_json::Value) -> (ExtractionRule, i64) {
+        body["signal"] = json!("spans");
+        (ExtractionRule::of_json(id, body.as_object().unwrap()).unwrap(), 1)
+    }
+
+    /// Rules that read what others write, write over it, take it away, share tests and end the chain; enough look for texts
+    /// in the same fields that these are screened.
+    fn chain() -> Vec<serde_json::Value> {
+        let leaf = |field: &str, op: &str, value: serde_json::Value| json!({"field": field, "op": op, "value": value});
+        let regex = |source: &str, expression: &str, field: &str| {
+            json!({"method": "regex", "source": source, "expression": expression,
+                "targets": [{"field": field, "from": "a", "type": "int", "overwrite": true}]})
+        };
+        let constant = |text: &str, field: &str, condition: serde_json::Value| {
+            json!({"method": "constant", "expression": text, "condition": condition,
+                "targets": [{"field": field, "overwrite": true}]})
+        };
+        let mut last = constant("end", "end", leaf("kind", "eq", json!("slow")));
+        last["stop"] = json!(true);
+        let mut of_cart = regex("url", "cart/(?P<a>[0-9]+)", "id");
+        of_cart["service"] = json!("cart");
+        let gone = json!({"method": "logfmt", "source": "attributes.url", "targets": [
+            {"field": "url", "from": "id", "type": "int", "onError": "null", "overwrite": true}]});
+        vec![
+            of_cart,
+            regex("url", "pay/(?P<a>[0-9]+)", "attributes.id"),
+            regex("attributes.url", "/(?P<a>items?)", "id"),
+            constant("/pay/17/", "url", leaf("url", "contains", json!("cart/"))),
+            constant("slow", "kind", leaf("url", "startsWith", json!("/pay"))),
+            constant("big", "size", json!({"any": [leaf("id", "ge", json!(10)), leaf("kind", "eq", json!("big"))]})),
+            constant("none", "attributes.kind", json!({"not": leaf("url", "exists", json!(true))})),
+            constant(
+                "x",
+                "zone",
+                json!({"all": [leaf("zone", "eq", json!("eu")), leaf("url", "contains", json!("item"))]}),
+            ),
+            constant("name", "kind", leaf("span.name", "endsWith", json!("ET"))),
+            last,
+            gone,
+        ]
+    }
+
+    const TEXTS: [&str; 6] = ["/cart/5", "/pay/12/item", "/items", "slow", "id=7", "eu"];
+
+    fn texts(attributes: &[u8]) -> Vec<(String, String)> {
+        let mut all: Vec<_> =
+            Attributes::read(attributes).map(|(key, v)| (key.to_owned(), v.text().into_owned())).collect();
+        all.sort();
+        all
+    }
+
+    proptest! {
+        /// Rules over many spans do what each of them does to each span.
+        #[test]
+        fn batches_become_what_their_spans_do(
+            chosen in subsequence((0..11).collect::<Vec<usize>>(), 0..=11).prop_shuffle(),
+            spans in vec((0..2_usize, any::<bool>(), vec((0..3_usize, 0..TEXTS.len()), 0..4)), 1..30),
+        ) {
+            let bodies = chain();
+            let compiled = chosen.iter().map(|n| rule(&n.to_string(), bodies[*n].clone())).collect();
+            let rules = ExtractionRules::new(compiled, &ExtractionRules::default());
+            let mut builder = SpansBuilder::default();
+            let resource = Attributes::of([("zone", Value::Text("eu"))]);
+            let contexts = ["cart", "pay"].map(|service| {
+                builder.context(&ContextFields { service, resource: resource.bytes(), ..ContextFields::default() })
+            });
+            for (n, (service, named, fields)) in spans.iter().enumerate() {
+                let mut own: Vec<(&str, Value<'_>)> = Vec::new();
+                for (key, text) in fields {
+                    let key = ["url", "kind", "id"][*key];
+                    if own.iter().all(|(known, _)| *known != key) {
+                        own.push((key, Value::Text(TEXTS[*text])));
+                    }
+                }
+                builder.attributes(&mut own);
+                let name = if *named { "GET" } else { "put" };
+                builder.span(&SpanFields {
+                    trace_id: [1; 16],
+                    span_id: [n as u8 + 1; 8],
+                    context: contexts[*service],
+                    name,
+                    start: 1,
+                    end: 2,
+                    ..SpanFields::default()
+                });
+            }
+            let mut batch = builder.finish();
+            let (mut expected, mut figures) = (Vec::new(), vec![(0, 0, 0); chosen.len()]);
+            each_row(&batch, |row, _| {
+                let mut record = SpanRecord { row, set: Vec::new() };
+                for (n, running) in rules.rules.iter().enumerate().filter(|(_, r)| r.rule.is_for(row.service)) {
+                    let applied = running.rule.apply(&mut record);
+                    let (seen, matched, failed) = figures[n];
+                    figures[n] = (seen + 1, matched + u64::from(applied.matched), failed + applied.errors.len() as u64);
+                    if applied.matched && running.rule.stop {
+                        break;
+                    }
+                }
+                let set = record.set;
+                let mut all = texts(row.attributes);
+                all.retain(|(key, _)| set.iter().all(|(field, _)| field != key));
+                all.extend(set.iter().filter_map(|(key, v)| Some((key.clone(), value_of(v)?.text().into_owned()))));
+                all.sort();
+                expected.push(all);
+            });
+            rules.apply_to_spans(&mut batch, false, 1);
+            prop_assert!(batch.is_sound());
+            let attributes = batch.spans["attributes"].as_binary::<i32>();
+            for (row, expected) in expected.iter().enumerate() {
+                prop_assert_eq!(&texts(attributes.value(row)), expected, "span {}", row);
+            }
+            for (n, expected) in chosen.iter().zip(figures) {
+                let found = rules.figures(&n.to_string());
+                prop_assert_eq!((found.seen, found.matched, found.failed), expected);
+            }
+        }
+    }
+
+    /// What many rules look for is looked for together: a rule whose text is not there is done with by that.
+    #[test]
+    fn what_is_not_there_is_not_asked() {
+        let of_path = |n: usize| {
+            json!({"source": "url.path", "method": "regex", "expression": format!("/other{n}/(?P<a>.)"),
+                "targets": [{"field": "a", "from": "a"}]})
+        };
+        let rules = (0..4).map(|n| rule(&n.to_string(), of_path(n))).collect();
+        let rules = ExtractionRules::new(rules, &ExtractionRules::default());
+        let batch = spans();
+        let mut chunk = Chunk::new(&rules, 1);
+        each_row(&batch, |row, _| chunk.records.push(SpanRecord { row, set: Vec::new() }));
+        chunk.answers = vec![UNKNOWN; 3 * chunk.askers()];
+        chunk.screened = vec![false; 3];
+        assert!(rules.planned.iter().all(|planned| !chunk.may_match(planned, 1)));
+        assert_eq!(chunk.screened, [false, true, false]);
     }
 }

@@ -10,7 +10,7 @@ use super::schema::TRACES_REQUEST;
 use super::{DecodedSpans, SPAN_BYTES_MAX, Sink, SpanReason, TraceContext, id};
 use crate::error::{Error, Result};
 use crate::otlp::json;
-use crate::wire::{BYTES, FIXED32, FIXED64, Reader, VARINT, WireError, tag};
+use crate::wire::{FIXED32, FIXED64, Reader, VARINT, WireError, each, tag};
 
 /// Decodes the protobuf form.
 ///
@@ -47,25 +47,6 @@ fn count(body: &[u8]) -> usize {
 pub fn decode_json(body: &[u8], ctx: &TraceContext<'_>) -> Result<DecodedSpans> {
     let message = json::to_protobuf(body, &TRACES_REQUEST, ctx.body_bytes_max)?;
     decode(&message, ctx)
-}
-
-/// Calls a function with each value of a field of bytes; others are skipped, those in `known` only with their own type.
-fn each<'a, E: From<WireError>>(
-    message: &'a [u8],
-    field: u32,
-    known: &[u32],
-    mut f: impl FnMut(&'a [u8]) -> Result<(), E>,
-) -> Result<(), E> {
-    let wanted = tag(field, BYTES);
-    let mut r = Reader::new(message);
-    while !r.is_empty() {
-        match r.tag()? {
-            tag if tag == wanted => f(r.bytes()?)?,
-            tag if known.contains(&(tag >> 3)) => return Err(WireError::WrongType.into()),
-            tag => r.skip_value(tag & 7)?,
-        }
-    }
-    Ok(())
 }
 
 struct Walker<'a, 'c> {

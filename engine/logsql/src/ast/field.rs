@@ -1,7 +1,9 @@
 //! Names of fields, and patterns `prefix*` that stand for groups of them.
 
+use serde::{Deserialize, Serialize};
+
 /// A field name or a group of names with a common beginning.
-#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum FieldPattern {
     /// This field; the empty name was already made `_msg`.
     Name(String),
@@ -38,7 +40,7 @@ impl FieldPattern {
 }
 
 /// `from as to` of `copy` and `rename`: two names, two prefixes, or a prefix and the one name that all of the group get.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct PatternPair {
     /// The field or group as it is.
     pub source: FieldPattern,

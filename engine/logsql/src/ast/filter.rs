@@ -1,18 +1,20 @@
 //! Filters: a tree of and, or, not over tests of one field, of the stream and of the time.
 
+use serde::{Deserialize, Serialize};
+
 use super::{FieldPattern, Literal, Query, TimeFilter};
 
 /// A condition on rows.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Filter {
     /// `*`: every row.
     All,
     /// All of them; at least two.
-    And(Vec<Filter>),
+    And(#[serde(with = "quiver_types::nested")] Vec<Filter>),
     /// Any of them; at least two.
-    Or(Vec<Filter>),
+    Or(#[serde(with = "quiver_types::nested")] Vec<Filter>),
     /// The rows the inner filter does not select.
-    Not(Box<Filter>),
+    Not(#[serde(with = "quiver_types::nested")] Box<Filter>),
     /// A test of one field (or of any field of a group).
     Field {
         /// Which field; a group matches when any of its fields does.
@@ -29,16 +31,17 @@ pub enum Filter {
 }
 
 /// The list of `in(...)` and its like.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Values {
     /// Values as written.
     List(Vec<String>),
-    /// The values a query yields in its one field.
+    /// The values a query yields in its one field. No plan has it: it was run before, and its values stand in its place.
+    #[serde(skip)]
     Subquery(Box<Query>),
 }
 
 /// A test of one value. A missing field is the empty text.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Test {
     /// `word`, `"a phrase"`: at word borders; the empty phrase matches the empty value only.
     Phrase(String),
@@ -132,7 +135,7 @@ pub enum Test {
 }
 
 /// One end of a range.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Bound<T> {
     /// The value itself belongs to the range.
     Included(T),
@@ -141,7 +144,7 @@ pub enum Bound<T> {
 }
 
 /// How a value is compared with a text.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum CompareOp {
     /// `>`
     Gt,
@@ -166,7 +169,7 @@ impl CompareOp {
 }
 
 /// Where a pattern must stand in the value.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum PatternPlace {
     /// In any part of a value.
     Any,
@@ -179,14 +182,14 @@ pub enum PatternPlace {
 }
 
 /// `{a="b",c=~"d" or e="f"}`: a row's stream must fit all matchers of at least one group.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamFilter {
     /// Alternatives; no group at all is `{}`.
     pub groups: Vec<Vec<StreamMatch>>,
 }
 
 /// One condition on a stream label.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StreamMatch {
     /// The name of the stream's label.
     pub label: String,
@@ -195,7 +198,7 @@ pub struct StreamMatch {
 }
 
 /// How a stream label is compared; a missing label is the empty text.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum StreamOp {
     /// `=`
     Equal(String),

@@ -1,7 +1,9 @@
 //! Values that keep the text they were written as.
 
+use serde::{Deserialize, Serialize};
+
 /// A value and its source text: `1h30m` and 5 400 000 000 000.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Literal<T> {
     /// What the text means.
     pub value: T,
@@ -17,7 +19,7 @@ impl<T> Literal<T> {
 }
 
 /// What a pipe that makes fields does where the row has the field already.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Overwrite {
     /// The new value wins, also when it is empty.
     #[default]

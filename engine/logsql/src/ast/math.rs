@@ -1,9 +1,11 @@
 //! Expressions of the `math` pipe.
 
+use serde::{Deserialize, Serialize};
+
 use super::Literal;
 
 /// An arithmetic expression over the fields of a row.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum MathExpr {
     /// A number, duration, size, IPv4 address or time.
     Number(Literal<f64>),
@@ -14,23 +16,26 @@ pub enum MathExpr {
         /// The operator.
         op: MathOp,
         /// Its left side.
+        #[serde(with = "quiver_types::nested")]
         left: Box<MathExpr>,
         /// Its right side.
+        #[serde(with = "quiver_types::nested")]
         right: Box<MathExpr>,
     },
     /// `-x`.
-    Negate(Box<MathExpr>),
+    Negate(#[serde(with = "quiver_types::nested")] Box<MathExpr>),
     /// A function over its arguments.
     Call {
         /// The function.
         func: MathFunc,
         /// Its arguments, as many as it takes.
+        #[serde(with = "quiver_types::nested")]
         args: Vec<MathExpr>,
     },
 }
 
 /// Binary operators, tightest first.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MathOp {
     /// `^`
     Pow,
@@ -73,7 +78,7 @@ impl MathOp {
 }
 
 /// Functions of the `math` pipe.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MathFunc {
     /// `abs(x)`
     Abs,

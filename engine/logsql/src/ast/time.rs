@@ -1,9 +1,11 @@
 //! Time filters. Times relative to "now" stay relative until a query is planned.
 
+use serde::{Deserialize, Serialize};
+
 use super::Literal;
 
 /// `_time:...`.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum TimeFilter {
     /// A range; the text is what stands after `_time:`, with `offset`.
     Range {
@@ -41,7 +43,7 @@ pub enum TimeFilter {
 }
 
 /// A moment, fixed or counted from the time of evaluation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Moment {
     /// Nanoseconds since 1970.
     At(i64),

@@ -2,6 +2,8 @@
 
 use std::hash::{Hash, Hasher};
 
+use serde::{Deserialize, Serialize};
+
 use crate::kernels::values::{
     parse_duration, parse_float, parse_i64, parse_ipv4, parse_rfc3339, push_duration, push_f64, push_ipv4,
     push_rfc3339, truncate_to_month, truncate_to_year,
@@ -10,7 +12,7 @@ use crate::kernels::values::{
 const DAY_NS: i64 = 86_400_000_000_000;
 
 /// How wide buckets are.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub enum Step {
     /// A number; of nanoseconds for times and durations.
     Number(f64),
@@ -26,7 +28,7 @@ pub enum Step {
 
 /// Buckets. A value goes to `floor((x - offset) / step) * step + offset`; for times the offset is a zone instead, so
 /// that `1d offset 2h` begins days at 22:00 UTC. What is no number keeps its own group, sizes with units too.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub struct Bucket {
     step: Step,
     offset: f64,
@@ -136,11 +138,13 @@ impl Bucket {
         while (step * scale).fract() != 0.0 && scale < 1e15 {
             scale *= 10.0;
         }
-        while step * scale % 10.0 == 0.0 {
-            scale /= 10.0;
+        // A digit before the point has a unit of its own: the inverse of a power of ten is no exact float.
+        let mut unit = 1.0;
+        while step * scale / unit % 10.0 == 0.0 {
+            unit *= 10.0;
         }
-        let units = ((n - self.offset) * scale).floor();
-        let start = (units - units % (step * scale).round()) / scale + self.offset;
+        let units = ((n - self.offset) * scale / unit).floor();
+        let start = (units - units % (step * scale / unit).round()) * unit / scale + self.offset;
         // Minus zero is no name for a bucket.
         start + 0.0
     }
@@ -185,6 +189,8 @@ mod tests {
             ("-1.3", 2.0, 0.0, "-2"),
             ("-7.5", 1000.0, 0.0, "-1000"),
             ("7", 2.5, 0.0, "5"),
+            ("123456789.123456789", 1e7, 0.0, "120000000"),
+            ("-123456789.5", 1e7, 0.0, "-130000000"),
             ("0.5", 10.0, 0.0, "0"),
             ("foo", 10.0, 0.0, "foo"),
             ("", 10.0, 0.0, ""),

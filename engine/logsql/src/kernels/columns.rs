@@ -8,7 +8,9 @@ use arrow::array::{
     StringViewArray, TimestampNanosecondArray, UInt32Array,
 };
 use arrow::datatypes::{DataType, TimeUnit, UInt32Type};
-use quiver_types::logs::{Stored, write_float, write_hex, write_int};
+use quiver_types::logs::{Stored, write_float, write_int};
+use quiver_types::write_hex;
+use serde::{Deserialize, Serialize};
 
 use super::values::{Rank, number, numeric, parse_float, push_rfc3339, rank, rank_of_int};
 
@@ -150,7 +152,7 @@ pub struct TextColumn {
 }
 
 /// Which values count as numbers.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NumberRule {
     /// Values without a unit: `1.5`, not `1.5KB` or `5ms`.
     Plain,

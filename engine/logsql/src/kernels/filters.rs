@@ -23,6 +23,7 @@ mod string_range;
 mod substring;
 mod text_compare;
 mod value_type;
+mod written;
 
 pub use any_case_phrase::AnyCasePhrase;
 pub use any_case_prefix::AnyCasePrefix;
@@ -47,8 +48,9 @@ pub use string_range::StringRange;
 pub use substring::Substring;
 pub use text_compare::{TextCompare, TextOp};
 pub use value_type::ValueType;
+pub(crate) use written::MATCHERS;
 
-use quiver_types::logs::{MatchHints, words};
+use quiver_types::logs::{MatchHints, MatcherForm, words};
 
 /// So many alternatives of words are worth asking an index for.
 const ALTERNATIVES_MAX: usize = 64;
@@ -87,6 +89,11 @@ fn exact_hints<'a>(values: impl ExactSizeIterator<Item = &'a str> + Clone) -> Ma
         exact: (values.len() <= EXACT_MAX).then(|| values.map(str::to_owned).collect()),
         ..MatchHints::default()
     }
+}
+
+/// The beginning of what a matcher was made of.
+fn form(kind: &str) -> MatcherForm {
+    MatcherForm::new(written::OF, kind)
 }
 
 /// `name("a", "b")`.

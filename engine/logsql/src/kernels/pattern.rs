@@ -245,10 +245,11 @@ mod tests {
 
     #[test]
     fn places() {
+        use PatternPlace::{Any, Full, Prefix, Suffix};
+
         let check = |pattern: &str, place: PatternPlace, value: &str, want: bool| {
             assert_eq!(Pattern::new(pattern).matches(value, place), want, "{pattern} {place:?} {value}");
         };
-        use PatternPlace::{Any, Full, Prefix, Suffix};
         check("<N>us", Any, "took 123us", true);
         check("<N>us", Any, "took 1 us", false);
         check("<N>", Full, "123", true);

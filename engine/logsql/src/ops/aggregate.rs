@@ -16,6 +16,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode, PhysicalGroupBy};
 use quiver_query::{Operator, coalesced, operator_plan};
 use quiver_types::logs::LogFilter;
+use serde::{Deserialize, Serialize};
 
 use super::group::Grouped;
 use crate::kernels::bucket::Bucket;
@@ -24,16 +25,20 @@ use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Column, Kind, Shape, batch};
 use crate::stats_fn::{Arg, Function, StatsAccumulator, stats_udaf};
+use crate::written::{StepKind, StepReader};
+
+/// How its step is read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Named>()];
 
 /// What rows are grouped by.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Key {
     pub(crate) field: String,
     pub(crate) bucket: Option<Bucket>,
 }
 
 /// A function over the rows of a group.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Call {
     pub(crate) function: Function,
     pub(crate) args: Vec<Arg>,
@@ -43,11 +48,14 @@ pub(crate) struct Call {
 
 /// Groups rows. Lacks in DataFusion: groups of coded values, whose codes are looked at instead of their texts, and rows
 /// that stand for many. What partitions found is brought together by its own aggregation.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Aggregate {
     pub(crate) input: Shape,
     pub(crate) keys: Vec<Key>,
     pub(crate) calls: Vec<Call>,
+    /// Keys that may be labels of streams: functions of plain numbers take values with units too in rows that are grouped
+    /// by labels of their stream. Empty where no function asks.
+    pub(crate) stream_keys: Vec<String>,
     /// What plans show.
     pub(crate) text: String,
 }
@@ -138,6 +146,11 @@ impl Aggregate {
         Ok(Arc::new(Schema::new(fields)))
     }
 
+    /// What partitions give.
+    pub(super) fn states(&self) -> Result<SchemaRef> {
+        self.state_schema(&self.functions(&self.declared_schema())?)
+    }
+
     fn functions(&self, schema: &SchemaRef) -> Result<Vec<Arc<AggregateFunctionExpr>>> {
         let mut functions = Vec::new();
         for (i, call) in self.calls.iter().enumerate() {
@@ -194,8 +207,12 @@ impl Operator for Aggregate {
 }
 
 /// Gives keys and results their names.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Named(Arc<Aggregate>);
+
+impl StepKind for Named {
+    const KIND: &'static str = "group.names";
+}
 
 impl Step for Named {
     fn name(&self) -> &'static str {

@@ -9,6 +9,7 @@ use datafusion::error::{DataFusionError, Result};
 use quiver_query::to_datafusion;
 use quiver_types::logs::LogFilter;
 use quiver_types::{Error, ErrorKind};
+use serde::{Deserialize, Serialize};
 
 use super::filter::evaluate;
 use crate::ast::{FieldPattern, Overwrite};
@@ -20,7 +21,7 @@ use crate::rows::{Rest, RestBuilder, Shape, Texts, as_view, batch, empty_rest, m
 pub(crate) type Compute = Box<dyn FnMut(&[&str], &mut [String]) + Send>;
 
 /// Which fields are made of which.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Cells {
     /// Fields that are read.
     pub(crate) sources: Vec<String>,

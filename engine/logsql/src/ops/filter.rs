@@ -9,7 +9,11 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use quiver_types::logs::{FieldPattern, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME, ValueMatcher};
+use quiver_types::logs::{
+    AllRows, ChosenRows, FieldPattern, IfPresent, LogFilter, RowMatcher, STREAM, STREAM_ID, StreamSelector, TIME,
+    TextMatch, ValueMatcher, match_coded, match_typed,
+};
+use serde::{Deserialize, Serialize};
 
 use crate::kernels::values::parse_rfc3339;
 use crate::nodes::{Batches, Step};
@@ -17,13 +21,17 @@ use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
 use crate::stream_text;
+use crate::written::{StepKind, StepReader};
+
+/// How its step is read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Matching>()];
 
 /// What is no field where any field may match, as in the store: times and streams would match any number or label.
 const COMPUTED: [&str; 3] = [TIME, STREAM, STREAM_ID];
 
 /// Keeps the rows that match. Lacks in DataFusion: fields that stand in maps, groups of fields by prefix, and one look at
 /// each entry of a dictionary.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Matching {
     pub(crate) filter: LogFilter,
     pub(crate) shape: Shape,
@@ -35,6 +43,10 @@ impl Matching {
         let shape = self.shape.clone();
         rows.then(self, shape)
     }
+}
+
+impl StepKind for Matching {
+    const KIND: &'static str = "filter";
 }
 
 impl Step for Matching {
@@ -141,6 +153,22 @@ fn texts(values: &Values, rows: usize, matches: impl Fn(&str) -> bool) -> Boolea
     BooleanBuffer::collect_bool(rows, |row| matches(values.get(row, &mut scratch)))
 }
 
+/// Puts a matcher to a column, by the evaluator of how its values are held.
+fn matching(values: &Values, rows: usize, matcher: &dyn ValueMatcher) -> BooleanBuffer {
+    let all = AllRows(rows);
+    match values {
+        Values::Column(Texts::View(array)) => {
+            let texts = TextMatch::new(array, matcher);
+            all.select(|at| texts.matches(at))
+        }
+        Values::Column(Texts::Dictionary(keys, entries)) => match_coded(keys, entries, matcher, &all),
+        Values::Column(Texts::Int(array)) => match_typed(array, matcher, &all),
+        Values::Column(Texts::Float(array)) => match_typed(array, matcher, &all),
+        Values::Column(Texts::Id(array)) => match_typed(array, matcher, &all),
+        _ => texts(values, rows, |text| matcher.matches(text)),
+    }
+}
+
 fn values(
     pattern: &FieldPattern,
     matcher: &dyn ValueMatcher,
@@ -149,14 +177,14 @@ fn values(
 ) -> Result<BooleanBuffer> {
     let rows = batch.num_rows();
     let prefix = match pattern {
-        FieldPattern::Name(name) => return Ok(texts(&field(batch, shape, name)?, rows, |text| matcher.matches(text))),
+        FieldPattern::Name(name) => return Ok(matching(&field(batch, shape, name)?, rows, matcher)),
         FieldPattern::Prefix(prefix) => prefix,
     };
     let mut mask = BooleanBuffer::new_unset(rows);
     for name in shape.names().filter(|name| name.starts_with(prefix.as_str()) && !COMPUTED.contains(name)) {
         let column = field(batch, shape, name)?;
         // A field that is missing is never asked.
-        mask = &mask | &texts(&column, rows, |text| !text.is_empty() && matcher.matches(text));
+        mask = &mask | &matching(&column, rows, &IfPresent(matcher));
     }
     if let Some(rest) = Rest::of(batch, shape) {
         mask = &mask
@@ -191,5 +219,5 @@ fn times(batch: &RecordBatch, shape: &Shape, matches: impl Fn(i64) -> bool) -> R
 fn selects(selector: &StreamSelector, text: &str) -> bool {
     let labels = stream_text::parse(text);
     let value = |name: &str| labels.iter().find(|(own, _)| own == name).map_or("", |(_, value)| value.as_str());
-    selector.groups.iter().any(|group| group.iter().all(|matcher| matcher.matches(value(&matcher.name))))
+    selector.selects(value)
 }

@@ -4,6 +4,7 @@
 //! row. What is kept is given out when it grows too large; whoever merges it can spill.
 
 mod codes;
+mod streams;
 
 use std::collections::HashMap;
 use std::hash::BuildHasher;
@@ -21,6 +22,8 @@ use datafusion::logical_expr::{EmitTo, GroupsAccumulator};
 use foldhash::fast::FixedState;
 use futures::StreamExt;
 use hashbrown::HashTable;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use super::aggregate::{Aggregate, Call};
 use super::filter::evaluate;
@@ -28,7 +31,11 @@ use crate::nodes::{Batches, Step};
 use crate::pieces::Pieces;
 use crate::rows::{rows_within, texts_of};
 use crate::stats_fn::{GroupRows, StatsAccumulator};
+use crate::written::{StepKind, StepReader};
 use codes::{Codes, KeyValues};
+
+/// How its step is read.
+pub(super) const STEPS: &[StepReader] = &[StepReader::of::<Grouped>()];
 
 /// Bytes of keys and states that are kept before they are given out: at most, and of the memory of a query.
 const KEPT_BYTES: usize = 64 << 20;
@@ -47,6 +54,25 @@ const HASHER: FixedState = FixedState::with_seed(0x6b);
 pub(super) struct Grouped {
     pub(super) aggregate: Arc<Aggregate>,
     pub(super) states: SchemaRef,
+}
+
+// The states follow from the functions.
+impl Serialize for Grouped {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        self.aggregate.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Grouped {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let aggregate = Arc::<Aggregate>::deserialize(deserializer)?;
+        let states = aggregate.states().map_err(D::Error::custom)?;
+        Ok(Self { aggregate, states })
+    }
+}
+
+impl StepKind for Grouped {
+    const KIND: &'static str = "group";
 }
 
 impl Step for Grouped {
@@ -115,13 +141,19 @@ impl Partial {
             if !self.aggregate.calls.iter().all(Call::counts_runs) {
                 self.groups.expand();
             }
+            let with_units = streams::whole(&batch, &self.aggregate.input, &self.aggregate.stream_keys)?;
             for (call, accumulator) in self.aggregate.calls.iter().zip(&mut self.calls) {
                 let mask = match &call.condition {
                     None => None,
                     Some(filter) => Some(BooleanArray::new(evaluate(filter, &batch, &self.aggregate.input)?, None)),
                 };
                 let values = self.aggregate.values(call, &batch);
-                let rows = GroupRows { rows: batch.num_rows(), groups: &self.groups.of_row, runs: &self.groups.runs };
+                let rows = GroupRows {
+                    rows: batch.num_rows(),
+                    groups: &self.groups.of_row,
+                    runs: &self.groups.runs,
+                    with_units: with_units.as_ref(),
+                };
                 accumulator.add(&values, &rows, mask.as_ref(), self.groups.len())?;
             }
             rows.took(batch.num_rows(), began.elapsed());
@@ -429,7 +461,13 @@ mod tests {
                 let shape_columns = names.iter().map(|name| Column { name: name.clone(), kind }).collect();
                 let input = Shape { columns: shape_columns, rest: false };
                 let by = names.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
-                let aggregate = Aggregate { input: input.clone(), keys: by, calls: Vec::new(), text: String::new() };
+                let aggregate = Aggregate {
+                    input: input.clone(),
+                    keys: by,
+                    calls: Vec::new(),
+                    stream_keys: Vec::new(),
+                    text: String::new(),
+                };
                 let mut groups = Groups::new(&aggregate);
                 let (mut own, mut expected) = (Vec::new(), Vec::new());
                 let mut known: BTreeMap<Vec<String>, usize> = BTreeMap::new();

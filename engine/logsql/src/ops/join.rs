@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use arrow::datatypes::{Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::{RecordBatch, RecordBatchOptions};
 use datafusion::catalog::Session;
 use datafusion::common::{JoinType, NullEquality};
@@ -13,6 +13,7 @@ use datafusion::physical_expr::expressions::Column as ColumnExpr;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use quiver_query::{Operator, coalesced, operator_plan};
+use serde::{Deserialize, Serialize};
 
 use super::unpack::Writer;
 use crate::ast::Overwrite;
@@ -20,10 +21,14 @@ use crate::nodes::{Batches, Step, StepExec};
 use crate::pieces::{Made, map_batches, map_values};
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, as_view, texts_of};
+use crate::written::{StepKind, StepReader};
+
+/// How its steps are read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<JoinKeys>(), StepReader::of::<Merged>()];
 
 /// Joins the rows (left) with those of another query (right). Lacks in DataFusion: keys that stand in maps, and rows that
 /// keep what they have of the other side's fields. Which rows meet is found by its own join.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Join {
     pub(crate) left: Shape,
     pub(crate) right: Shape,
@@ -53,26 +58,39 @@ impl Join {
     }
 
     /// One side with its keys as text before its columns.
-    fn keyed(&self, shape: &Shape, side: &'static str, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
-        let keys = (0..self.by.len())
-            .map(|i| Field::new(format!("__q_{side}{i}"), arrow::datatypes::DataType::Utf8View, true));
-        let own = shape.schema();
-        let renamed = own
-            .fields()
-            .iter()
-            .enumerate()
-            .map(|(i, f)| Field::new(format!("__q_{side}_column{i}"), f.data_type().clone(), true));
-        let schema: SchemaRef = Arc::new(Schema::new(keys.chain(renamed).collect::<Vec<_>>()));
-        StepExec::over(Arc::new(JoinKeys { by: self.by.clone(), input: shape.clone(), schema }), input)
+    fn keyed(&self, shape: &Shape, side: Side, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let keys = JoinKeys { by: self.by.clone(), input: shape.clone(), side };
+        StepExec::over(Arc::new(keys), input)
+    }
+}
+
+/// A side of a join.
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
+enum Side {
+    Left,
+    Right,
+}
+
+impl Side {
+    /// What the names of its columns begin with: those of both stand in one row.
+    fn prefix(self) -> &'static str {
+        match self {
+            Self::Left => "__q_left",
+            Self::Right => "__q_right",
+        }
     }
 }
 
 /// Puts keys beside the columns of one side.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct JoinKeys {
     by: Vec<String>,
     input: Shape,
-    schema: SchemaRef,
+    side: Side,
+}
+
+impl StepKind for JoinKeys {
+    const KIND: &'static str = "join.keys";
 }
 
 impl Step for JoinKeys {
@@ -81,10 +99,16 @@ impl Step for JoinKeys {
     }
 
     fn schema(&self) -> SchemaRef {
-        Arc::clone(&self.schema)
+        let prefix = self.side.prefix();
+        let keys = (0..self.by.len()).map(|i| Field::new(format!("{prefix}{i}"), DataType::Utf8View, true));
+        let own = self.input.schema();
+        let renamed = own.fields().iter().enumerate();
+        let renamed = renamed.map(|(i, f)| Field::new(format!("{prefix}_column{i}"), f.data_type().clone(), true));
+        Arc::new(Schema::new(keys.chain(renamed).collect::<Vec<_>>()))
     }
 
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
+        let schema = Step::schema(&*self);
         let map = move |rows: RecordBatch| {
             let mut columns = Vec::new();
             for name in &self.by {
@@ -95,15 +119,19 @@ impl Step for JoinKeys {
             }
             columns.extend(rows.columns().iter().cloned());
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+            Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
         };
         Ok(map_batches(rows, &task, Box::new(map)))
     }
 }
 
 /// Makes rows of the answer of joined rows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Merged(Arc<Join>);
+
+impl StepKind for Merged {
+    const KIND: &'static str = "join";
+}
 
 impl Step for Merged {
     fn name(&self) -> &'static str {
@@ -144,14 +172,16 @@ impl Merged {
             .collect::<Result<_>>()?;
         let rest = Rest::of(&right, &own.right);
         let mut writer = Writer::new(&left, &own.left, output)?;
-        let mut scratch = String::new();
+        let (mut scratch, mut prefixed) = (String::new(), own.prefix.clone());
         for row in 0..joined.num_rows() {
             writer.begin(row);
             for (name, texts) in &more {
                 writer.put(name, texts.get(row, &mut scratch), Overwrite::KeepOriginal);
             }
             for (name, value) in rest.iter().flat_map(|rest| rest.row(row)) {
-                writer.put(&format!("{}{name}", own.prefix), value, Overwrite::KeepOriginal);
+                prefixed.truncate(own.prefix.len());
+                prefixed.push_str(name);
+                writer.put(&prefixed, value, Overwrite::KeepOriginal);
             }
             writer.end();
             if writer.bytes >= room {
@@ -182,11 +212,12 @@ impl Operator for Join {
     ) -> Result<Arc<dyn ExecutionPlan>> {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
-        let build = coalesced(self.keyed(&self.right, "right", right));
-        let probe = self.keyed(&self.left, "left", left);
+        let build = coalesced(self.keyed(&self.right, Side::Right, right));
+        let probe = self.keyed(&self.left, Side::Left, left);
         let on = (0..self.by.len()).map(|i| {
-            let column = |side: &str| Arc::new(ColumnExpr::new(&format!("__q_{side}{i}"), i)) as Arc<dyn PhysicalExpr>;
-            (column("right"), column("left"))
+            let column =
+                |side: Side| Arc::new(ColumnExpr::new(&format!("{}{i}", side.prefix()), i)) as Arc<dyn PhysicalExpr>;
+            (column(Side::Right), column(Side::Left))
         });
         let kind = if self.inner { JoinType::Inner } else { JoinType::Right };
         let join = HashJoinExec::try_new(

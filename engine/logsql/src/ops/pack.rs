@@ -7,6 +7,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use serde::{Deserialize, Serialize};
 
 use super::cells::{assemble, bounded};
 use crate::ast::FieldPattern;
@@ -17,9 +18,13 @@ use crate::plan::Planned;
 use crate::print::patterns;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
+use crate::written::{StepKind, StepReader};
+
+/// How its step is read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Packed>()];
 
 /// How fields are packed.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Packing {
     Json,
     Logfmt,
@@ -27,7 +32,7 @@ pub(crate) enum Packing {
 
 /// Packs fields into one, in the order of the list; without a list the columns and then the map, by name. Lacks in
 /// DataFusion: fields that stand in maps, and groups of them.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Packed {
     packing: Packing,
     fields: Vec<FieldPattern>,
@@ -47,7 +52,9 @@ impl Packed {
         let mut needs = after.clone();
         if after.has(to) {
             needs.remove(to);
-            or_all(fields).iter().for_each(|field| needs.add_pattern(field));
+            for field in &or_all(fields) {
+                needs.add_pattern(field);
+            }
         }
         needs
     }
@@ -105,6 +112,10 @@ impl Packed {
         let batch = assemble(&rows.slice(0, taken), &self.input, &self.output, &made)?;
         Ok(Made { batch, taken, bytes })
     }
+}
+
+impl StepKind for Packed {
+    const KIND: &'static str = "pack";
 }
 
 impl Step for Packed {

@@ -1,5 +1,6 @@
 //! `fields`, `delete`, `copy`, `rename`: which columns go on, under which names.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
@@ -8,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::cells::assemble;
 use super::unpack::Writer;
@@ -18,6 +20,11 @@ use crate::pieces::{Made, ValueMap, map_batches, map_values};
 use crate::plan::Planned;
 use crate::print::patterns;
 use crate::rows::{Column, Kind, Rest, Shape, Texts, batch, rest_without, texts_of, unique};
+use crate::written::{StepKind, StepReader};
+
+/// How its steps are read.
+pub(crate) const STEPS: &[StepReader] =
+    &[StepReader::of::<Kept>(), StepReader::of::<Reshaped>(), StepReader::of::<Moved>()];
 
 /// The columns after `fields`.
 pub(crate) fn fields_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
@@ -47,7 +54,7 @@ pub(crate) fn delete_shape(input: &Shape, patterns: &[FieldPattern]) -> Shape {
 }
 
 /// Keeps or leaves out fields. Lacks in DataFusion: fields that stand in maps, and groups of them by prefix.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Kept {
     pub(crate) fields: Vec<FieldPattern>,
     /// Whether these go, and others stay.
@@ -72,12 +79,11 @@ impl Kept {
         let count = rows.num_rows();
         let mut columns = Vec::with_capacity(self.output.columns.len() + 1);
         for column in &self.output.columns {
-            match self.input.index(&column.name) {
-                Some(i) => columns.push(Arc::clone(rows.column(i))),
-                None => {
-                    let narrow = Shape { columns: vec![column.clone()], rest: false };
-                    columns.push(Arc::clone(assemble(rows, &self.input, &narrow, &[])?.column(0)));
-                }
+            if let Some(i) = self.input.index(&column.name) {
+                columns.push(Arc::clone(rows.column(i)));
+            } else {
+                let narrow = Shape { columns: vec![column.clone()], rest: false };
+                columns.push(Arc::clone(assemble(rows, &self.input, &narrow, &[])?.column(0)));
             }
         }
         if self.output.rest
@@ -88,6 +94,10 @@ impl Kept {
         }
         batch(&self.output, columns, count)
     }
+}
+
+impl StepKind for Kept {
+    const KIND: &'static str = "fields";
 }
 
 impl Step for Kept {
@@ -109,7 +119,7 @@ impl Step for Kept {
 }
 
 /// Gives rows other columns: fields that have none get one, kinds change. Lacks in DataFusion: fields that stand in maps.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Reshaped {
     pub(crate) input: Shape,
     pub(crate) output: Shape,
@@ -132,6 +142,10 @@ impl Reshaped {
         let output = rows.shape.with_texts(missing);
         Self::plan(rows, output)
     }
+}
+
+impl StepKind for Reshaped {
+    const KIND: &'static str = "columns";
 }
 
 impl Step for Reshaped {
@@ -236,7 +250,7 @@ pub(crate) fn moved_needs(needs: &mut Needs, pair: &PatternPair, rename: bool) {
 }
 
 /// Copies or renames fields, pair after pair. Lacks in DataFusion: fields that stand in maps, and groups of them.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Moved {
     pairs: Vec<PatternPair>,
     rename: bool,
@@ -261,19 +275,15 @@ impl Moved {
     /// Writes rows anew, field by field.
     fn rewrite(&self, rows: &RecordBatch, room: usize) -> Result<Made> {
         let mut writer = Writer::new(rows, &self.input, &self.output)?;
-        let columns: Vec<(String, Texts)> = self
-            .input
-            .names()
-            .map(|name| Ok((name.to_owned(), texts_of(rows, &self.input, name)?)))
-            .collect::<Result<_>>()?;
+        let columns: Vec<(&str, Texts)> =
+            self.input.names().map(|name| Ok((name, texts_of(rows, &self.input, name)?))).collect::<Result<_>>()?;
         let rest = Rest::of(rows, &self.input);
-        let mut scratch = String::new();
+        let mut scratch = vec![String::new(); columns.len()];
         for row in 0..rows.num_rows() {
-            let mut fields: Vec<(String, String)> = columns
-                .iter()
-                .map(|(name, texts)| (name.clone(), texts.get(row, &mut scratch).to_owned()))
-                .chain(rest.iter().flat_map(|r| r.row(row)).map(|(name, value)| (name.to_owned(), value.to_owned())))
-                .collect();
+            let own: Vec<(&str, &str)> =
+                columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(row, s))).collect();
+            let all = own.into_iter().chain(rest.iter().flat_map(|rest| rest.row(row)));
+            let mut fields: Vec<(Cow<'_, str>, &str)> = all.map(|(name, value)| (Cow::Borrowed(name), value)).collect();
             self.pairs.iter().for_each(|pair| copy_pair(pair, self.rename, &mut fields));
             writer.begin_empty();
             for (name, value) in &fields {
@@ -286,6 +296,10 @@ impl Moved {
         }
         writer.finish(&self.output)
     }
+}
+
+impl StepKind for Moved {
+    const KIND: &'static str = "rename";
 }
 
 impl Step for Moved {
@@ -315,11 +329,11 @@ impl Step for Moved {
     }
 }
 
-fn copy_pair(pair: &PatternPair, rename: bool, fields: &mut Vec<(String, String)>) {
-    let made: Vec<(String, String)> = fields
+fn copy_pair<'a>(pair: &PatternPair, rename: bool, fields: &mut Vec<(Cow<'a, str>, &'a str)>) {
+    let made: Vec<(Cow<'a, str>, &'a str)> = fields
         .iter()
         .filter(|(_, value)| pair.target.name().is_none() || !value.is_empty())
-        .filter_map(|(name, value)| Some((renamed(pair, name, rename)?, value.clone())))
+        .filter_map(|(name, value)| Some((Cow::Owned(renamed(pair, name, rename)?), *value)))
         .collect();
     if rename {
         fields.retain(|(name, _)| !pair.source.matches(name));

@@ -17,7 +17,9 @@ use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
-use quiver_query::{Operator, operator_plan};
+use quiver_query::{Operator, operator_plan, unpinned};
+use quiver_types::logs::TIME;
+use serde::{Deserialize, Serialize};
 
 use super::keys::Keys;
 use crate::kernels::values::{push_plain_sort_key, push_sort_key};
@@ -25,11 +27,15 @@ use crate::nodes::{Batches, Step, StepExec};
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Kind, Rest, Shape, Texts, batch, binary, texts_of};
+use crate::written::{StepKind, StepReader};
+
+/// How its steps are read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<SortKeys>(), StepReader::of::<Ordered>()];
 
 /// Sorts rows. Lacks in DataFusion: values that are compared as numbers, times or texts, as they look, for which they get
 /// keys; offset, limit and positions of partitions in an order of their own, for which its window functions would sort
 /// once more.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Sort {
     pub(crate) input: Shape,
     /// Field and whether descending; all fields when empty.
@@ -127,8 +133,12 @@ impl Sort {
 type Push = fn(&mut Vec<u8>, &str);
 
 /// Puts keys beside rows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct SortKeys(Arc<Sort>);
+
+impl StepKind for SortKeys {
+    const KIND: &'static str = "sort.keys";
+}
 
 impl Step for SortKeys {
     fn name(&self) -> &'static str {
@@ -155,7 +165,7 @@ impl Step for SortKeys {
                 });
             }
             let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
-            Ok(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?)
+            Ok(unpinned(RecordBatch::try_new_with_options(Arc::clone(&schema), columns, &options)?))
         };
         Ok(map_batches(rows, &task, Box::new(map)))
     }
@@ -224,7 +234,7 @@ fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
     Arc::new(keys.finish())
 }
 
-/// Keys of whole rows: fields in the order of their names.
+/// Keys of whole rows: the time, then the other fields in the order of their names.
 fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
         shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
@@ -237,7 +247,7 @@ fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
             columns.iter().zip(&mut scratch).map(|((name, texts), s)| (*name, texts.get(row, s))).collect();
         fields.extend(rest.iter().flat_map(|rest| rest.row(row)));
         fields.retain(|(_, value)| !value.is_empty());
-        fields.sort_unstable();
+        fields.sort_unstable_by_key(|(name, value)| (*name != TIME, *name, *value));
         let mut key = Vec::new();
         for (name, value) in fields {
             key.extend_from_slice(name.as_bytes());
@@ -253,8 +263,12 @@ fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
 const PARTITION_BYTES: usize = 64;
 
 /// Drops the keys; leaves out what offset and limit say, of each partition; numbers the rows.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct Ordered(Arc<Sort>);
+
+impl StepKind for Ordered {
+    const KIND: &'static str = "sort";
+}
 
 impl Step for Ordered {
     fn name(&self) -> &'static str {
@@ -304,12 +318,11 @@ impl Finish {
         let (mut kept, mut ranks) = (Vec::with_capacity(rows), StringViewBuilder::with_capacity(rows));
         for row in 0..rows {
             let key = partitions.of(row);
-            let count = match self.seen.get_mut(key) {
-                Some(count) => count,
-                None => {
-                    self.bytes += PARTITION_BYTES + key.len();
-                    self.seen.entry(key.into()).or_default()
-                }
+            let count = if let Some(count) = self.seen.get_mut(key) {
+                count
+            } else {
+                self.bytes += PARTITION_BYTES + key.len();
+                self.seen.entry(key.into()).or_default()
             };
             *count += 1;
             kept.push(*count > sort.offset && last.is_none_or(|last| *count <= last));

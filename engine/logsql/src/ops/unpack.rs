@@ -10,6 +10,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use foldhash::fast::FixedState;
 use quiver_types::logs::LogFilter;
+use serde::{Deserialize, Serialize};
 
 use super::cells::mask;
 use crate::ast::{FieldPattern, Overwrite};
@@ -17,9 +18,13 @@ use crate::nodes::{Batches, Step};
 use crate::pieces::{Made, map_values};
 use crate::rowfn::{self, Fields, SyslogContext};
 use crate::rows::{Rest, RestBuilder, Shape, Texts, batch, push_text, texts_of};
+use crate::written::{StepKind, StepReader};
+
+/// How its step is read.
+pub(crate) const STEPS: &[StepReader] = &[StepReader::of::<Unpacked>()];
 
 /// What is unpacked.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Format {
     Json,
     Logfmt,
@@ -42,7 +47,7 @@ impl Format {
 
 /// Unpacks a field into others: those with a column in the output, and the map if there is one. Lacks in DataFusion:
 /// fields that nobody knows before they are read.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) struct Unpacked {
     pub(crate) format: Format,
     pub(crate) from: String,
@@ -105,6 +110,10 @@ impl Unpacked {
             }
         }
     }
+}
+
+impl StepKind for Unpacked {
+    const KIND: &'static str = "unpack";
 }
 
 impl Step for Unpacked {
@@ -180,7 +189,7 @@ impl<'a> Writer<'a> {
         self.places.clear();
         for (name, value) in self.old_rest.iter().flat_map(|rest| rest.row(row)) {
             match self.index.get(name) {
-                Some(&i) => self.values[i] = value.to_owned(),
+                Some(&i) => value.clone_into(&mut self.values[i]),
                 None => self.more.push((name.to_owned(), value.to_owned())),
             }
         }
@@ -195,21 +204,20 @@ impl<'a> Writer<'a> {
 
     /// Sets a field of the row, by what the pipe says of old values.
     pub(crate) fn put(&mut self, name: &str, value: &str, overwrite: Overwrite) {
-        let place = match self.index.get(name) {
-            Some(&i) => &mut self.values[i],
-            None => {
-                if self.rest.is_none() {
-                    return;
-                }
-                let at = self.place(name).unwrap_or_else(|| {
-                    self.more.push((name.to_owned(), String::new()));
-                    if !self.places.is_empty() {
-                        self.places.insert(name.to_owned(), self.more.len() - 1);
-                    }
-                    self.more.len() - 1
-                });
-                &mut self.more[at].1
+        let place = if let Some(&i) = self.index.get(name) {
+            &mut self.values[i]
+        } else {
+            if self.rest.is_none() {
+                return;
             }
+            let at = self.place(name).unwrap_or_else(|| {
+                self.more.push((name.to_owned(), String::new()));
+                if !self.places.is_empty() {
+                    self.places.insert(name.to_owned(), self.more.len() - 1);
+                }
+                self.more.len() - 1
+            });
+            &mut self.more[at].1
         };
         let keep = match overwrite {
             Overwrite::Always => false,

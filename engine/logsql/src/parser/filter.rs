@@ -133,7 +133,7 @@ impl Parser<'_> {
     }
 
     fn exact(&mut self, field: Option<&FieldPattern>) -> Result<Filter> {
-        let value = self.argument("a value after `=`")?;
+        let value = if self.is_adjacent("*") { String::new() } else { self.argument("a value after `=`")? };
         if self.is_adjacent("*") {
             self.advance();
             return Ok(test(field, Test::ExactPrefix(value)));
@@ -231,16 +231,20 @@ pub(crate) fn test(field: Option<&FieldPattern>, test: Test) -> Filter {
     Filter::Field { field, test }
 }
 
-/// A comparison: of numbers when the other side is one, else of bytes.
+/// A comparison: of numbers when the other side is one, else of bytes. As in `range`, infinity is taken in: there is
+/// nothing beyond it to leave out. Nothing compares with NaN.
 fn compare_test(op: CompareOp, value: String) -> Test {
-    let Some(number) = parse_number(&value).filter(|n| !n.is_nan()) else {
+    let Some(number) = parse_number(&value) else {
         return Test::TextCompare { op, value };
     };
     let (least, greatest) = (Bound::Included(f64::NEG_INFINITY), Bound::Included(f64::INFINITY));
+    let beside = if number.is_infinite() { Bound::Included(number) } else { Bound::Excluded(number) };
     let (min, max) = match op {
-        CompareOp::Gt => (Bound::Excluded(number), greatest),
+        // Greater than the greatest and less than the least.
+        _ if number.is_nan() => (greatest, least),
+        CompareOp::Gt => (beside, greatest),
         CompareOp::Ge => (Bound::Included(number), greatest),
-        CompareOp::Lt => (least, Bound::Excluded(number)),
+        CompareOp::Lt => (least, beside),
         CompareOp::Le => (least, Bound::Included(number)),
     };
     Test::Range { min, max, text: format!("{}{value}", op.as_str()) }

@@ -44,9 +44,13 @@ impl Parser<'_> {
     /// Takes the name of one field; the empty name is the message.
     pub(crate) fn field(&mut self) -> Result<String> {
         let at = self.next;
-        let name = self.word("a field name", &[])?;
+        let mut name = self.word("a field name", &[])?;
         if self.is_adjacent("*") {
-            return Err(self.fault_at(at, format!("`{name}*` stands for several fields, one field expected")));
+            name.push('*');
+        }
+        // Also within quotes, as VictoriaLogs has it.
+        if name.ends_with('*') {
+            return Err(self.fault_at(at, format!("`{name}` stands for several fields, one field expected")));
         }
         Ok(field_name(name))
     }
@@ -175,9 +179,12 @@ impl Parser<'_> {
         })
     }
 
-    /// `limit N`, if it stands here.
+    /// `limit N`, if it stands here; `limit 0` is no limit.
     pub(crate) fn limit(&mut self) -> Result<Option<u64>> {
-        if self.skip("limit") { self.count("a number of rows after `limit`").map(Some) } else { Ok(None) }
+        if !self.skip("limit") {
+            return Ok(None);
+        }
+        self.count("a number of rows after `limit`").map(|n| Some(n).filter(|&n| n > 0))
     }
 }
 

@@ -37,10 +37,10 @@ impl Parser<'_> {
     }
 
     fn stream_match(&mut self) -> Result<StreamMatch> {
+        const OPS: &[&str] = &["=", "!=", "=~", "!~", "}", ",", "(", ")", "|"];
         if self.at_end() || (!self.token().quoted && !self.token().is_word()) {
             return Err(self.unexpected("a label name"));
         }
-        const OPS: &[&str] = &["=", "!=", "=~", "!~", "}", ",", "(", ")", "|"];
         let label = self.join(|token| token.is_any(OPS));
         let op = if self.skip("=") {
             StreamOp::Equal(self.stream_value()?)

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod times;
+
 fn check(query: &str, expected: &str) {
     let parsed = parse(query).unwrap_or_else(|fault| panic!("{query}: {fault}"));
     assert_eq!(parsed.to_string(), expected, "{query}");
@@ -37,6 +39,9 @@ fn spellings_that_the_reference_takes() {
     check("* | field_values (x)", "* | field_values x");
     check("* | union (a | uniq (x) | limit 10)", "* | union (a | uniq by (x) limit 10)");
     check("* | mv user.* as usr.", "* | rename \"user.\"* as \"usr.\"");
+    check("len:5 filter", "\"len\":5 \"filter\"");
+    check("top-level* or 'filter'", "\"top-level\"* or \"filter\"");
+    check("a:=* b:!=*", "a:=\"\"* !b:=\"\"*");
     check("* | json_array_concat '' x", "* | json_array_concat \"\" from x");
     for query in [
         "_time:offset 1d",
@@ -58,6 +63,12 @@ fn errors_say_where_and_what() {
     check_error("ipv4_rang(1.2.3.4)", "unknown filter function `ipv4_rang` at offset 0; did you mean `ipv4_range`?");
     check_error("ж a:", "unexpected end of the query, a filter expected at offset 4");
     check_error("options(foo=1) *", "unknown option `foo` at offset 8");
+    check_error("filter a:b", "`filter` is a pipe: write `* | filter`, or quote the word to look for it, at offset 0");
+    check_error(
+        "a:in(Stats by (b) count() c | fields b)",
+        "`Stats` is a pipe: write `* | Stats`, or quote the word to look for it, at offset 5",
+    );
+    check_error("* | first by ('a*')", "`a*` stands for several fields, one field expected at offset 14");
     check_error("a | sort by (x) limit y", "a number of rows after `limit` expected, got `y` at offset 22");
 }
 

@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use serde::{Deserialize, Serialize};
 
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
@@ -15,6 +16,7 @@ use crate::nodes::{Batches, Step};
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Shape, batch};
+use crate::written::{StepKind, StepReader};
 
 /// `block_stats`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     doc: "Gives rows, columns and bytes of each batch that reaches it.",
     parse: |_| Ok(BlockStats.into()),
 }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Sizes>()];
 
 impl Display for BlockStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -41,6 +45,10 @@ impl PipeKind for BlockStats {
         true
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         rows.then(Sizes, shape())
     }
@@ -51,8 +59,12 @@ fn shape() -> Shape {
 }
 
 /// Lacks in DataFusion: a look at batches instead of rows.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Sizes;
+
+impl StepKind for Sizes {
+    const KIND: &'static str = "block_stats";
+}
 
 impl Step for Sizes {
     fn name(&self) -> &'static str {

@@ -8,6 +8,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
@@ -16,6 +17,7 @@ use crate::parser::Parser;
 use crate::plan::Planned;
 use crate::print::word;
 use crate::rows::{Shape, batch};
+use crate::written::{StepKind, StepReader};
 
 /// `blocks_count [as x]`, with the column of the count.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,6 +25,8 @@ pub struct BlocksCount(pub String);
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["blocks_count"], doc: "Counts the batches that reach it.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Batched>()];
 
 const COLUMN: &str = "blocks_count";
 
@@ -46,6 +50,10 @@ impl PipeKind for BlocksCount {
         true
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let output = Shape::of_texts([self.0.as_str()], false);
         rows.then(Batched(output.clone()), output)
@@ -53,8 +61,12 @@ impl PipeKind for BlocksCount {
 }
 
 /// Lacks in DataFusion: a look at batches instead of rows.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Batched(Shape);
+
+impl StepKind for Batched {
+    const KIND: &'static str = "blocks_count";
+}
 
 impl Step for Batched {
     fn name(&self) -> &'static str {

@@ -9,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{MSG, TIME};
+use serde::{Deserialize, Serialize};
 
 use super::row::mentioned;
 use super::syntax::{result, unless};
@@ -22,9 +23,10 @@ use crate::pieces::{Made, map_values};
 use crate::plan::Planned;
 use crate::print::{patterns, word};
 use crate::rows::{Shape, push_text};
+use crate::written::{StepKind, StepReader};
 
 /// `coalesce(a, b) [default v] [as r]`
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Coalesce {
     /// In this order.
     pub fields: Vec<FieldPattern>,
@@ -36,6 +38,8 @@ pub struct Coalesce {
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["coalesce"], doc: "Takes the first of some fields that is not empty.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<FirstOf>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let begin = parser.next;
@@ -84,6 +88,10 @@ impl PipeKind for Coalesce {
         true
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         if !at.needs.has(&self.to) {
             return Ok(rows);
@@ -94,11 +102,15 @@ impl PipeKind for Coalesce {
 }
 
 /// Lacks in DataFusion: fields that stand in maps, and groups of them; empty texts as missing ones.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct FirstOf {
     of: Coalesce,
     input: Shape,
     output: Shape,
+}
+
+impl StepKind for FirstOf {
+    const KIND: &'static str = "coalesce";
 }
 
 impl Step for FirstOf {

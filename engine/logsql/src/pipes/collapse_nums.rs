@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{at, condition_text, unless};
@@ -14,7 +15,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `collapse_nums [if (f)] [at f] [prettify]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct CollapseNums {
     /// The field whose values are changed.
     pub at: String,
@@ -45,6 +46,8 @@ impl Display for CollapseNums {
 }
 
 impl RowPipe for CollapseNums {
+    const KIND: &'static str = "collapse_nums";
+
     fn sources(&self) -> Vec<String> {
         vec![self.at.clone()]
     }

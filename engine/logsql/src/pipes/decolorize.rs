@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::condition_text;
@@ -15,7 +16,7 @@ use crate::print::word;
 use crate::rowfn;
 
 /// `decolorize [if (f)] [f]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Decolorize {
     /// The field whose values are changed.
     pub at: String,
@@ -41,6 +42,8 @@ impl Display for Decolorize {
 }
 
 impl RowPipe for Decolorize {
+    const KIND: &'static str = "decolorize";
+
     fn sources(&self) -> Vec<String> {
         vec![self.at.clone()]
     }

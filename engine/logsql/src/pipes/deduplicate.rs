@@ -11,6 +11,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use serde::{Deserialize, Serialize};
 
 use super::syntax::names;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
@@ -20,6 +21,7 @@ use crate::parser::Parser;
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
+use crate::written::{StepKind, StepReader};
 
 /// What an entry of the set takes beside its bytes.
 const ENTRY_BYTES: usize = 48;
@@ -36,6 +38,8 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     doc: "Leaves out rows that repeat all fields, or some fields, of a row before.",
     parse,
 }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Unrepeated>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     if parser.at_pipe_end() {
@@ -73,6 +77,10 @@ impl PipeKind for Deduplicate {
         Output::Same
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let shape = rows.shape.clone();
         rows.then(Unrepeated { by: self.by.clone(), shape: shape.clone() }, shape)
@@ -80,10 +88,14 @@ impl PipeKind for Deduplicate {
 }
 
 /// Lacks in DataFusion: `DISTINCT ON` keeps the first row of a group by an order only, and rows wait for the last one.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Unrepeated {
     by: Vec<String>,
     shape: Shape,
+}
+
+impl StepKind for Unrepeated {
+    const KIND: &'static str = "deduplicate";
 }
 
 impl Step for Unrepeated {

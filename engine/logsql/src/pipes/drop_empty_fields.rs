@@ -11,6 +11,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
@@ -18,6 +19,7 @@ use crate::nodes::{Batches, Step};
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, texts_of};
+use crate::written::{StepKind, StepReader};
 
 /// `drop_empty_fields`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -28,6 +30,8 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     doc: "Leaves out empty fields, and rows that have no others.",
     parse: |_| Ok(DropEmptyFields.into()),
 }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<NotEmpty>()];
 
 impl Display for DropEmptyFields {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -55,6 +59,10 @@ impl PipeKind for DropEmptyFields {
         true
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let shape = rows.shape.clone();
         rows.then(NotEmpty(shape.clone()), shape)
@@ -62,8 +70,12 @@ impl PipeKind for DropEmptyFields {
 }
 
 /// Lacks in DataFusion: fields that stand in maps, and empty texts as missing ones.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct NotEmpty(Shape);
+
+impl StepKind for NotEmpty {
+    const KIND: &'static str = "drop_empty_fields";
+}
 
 impl Step for NotEmpty {
     fn name(&self) -> &'static str {

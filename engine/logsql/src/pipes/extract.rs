@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Error;
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::RowPipe;
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
@@ -16,7 +17,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `extract [if (f)] "p" [from f]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Extract {
     /// Text with `<name>`; checked when parsed.
     pub pattern: String,
@@ -48,6 +49,8 @@ impl Display for Extract {
 }
 
 impl RowPipe for Extract {
+    const KIND: &'static str = "extract";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

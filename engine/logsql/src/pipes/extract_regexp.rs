@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Error;
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::RowPipe;
 use super::syntax::{condition_text, from, overwrite, overwrite_text, template, unless};
@@ -17,7 +18,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `extract_regexp [if (f)] "re" [from f]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ExtractRegexp {
     /// RE2 text with named groups; checked when parsed.
     pub pattern: String,
@@ -52,6 +53,8 @@ impl Display for ExtractRegexp {
 }
 
 impl RowPipe for ExtractRegexp {
+    const KIND: &'static str = "extract_regexp";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

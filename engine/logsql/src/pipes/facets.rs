@@ -13,7 +13,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_query::to_datafusion;
 use quiver_types::logs::{CountedField, LogFilter, LogRequest, ValueCounts, ValueLimits};
+use serde::{Deserialize, Serialize};
 
+use super::syntax::above_0;
 use super::{At, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::nodes::{Batches, Step};
@@ -21,9 +23,10 @@ use crate::parser::Parser;
 use crate::pieces::Pieces;
 use crate::plan::Planned;
 use crate::rows::{Rest, Shape, Texts, batch, texts_of};
+use crate::written::{StepKind, StepReader};
 
 /// `facets [N] [max_values_per_field N] [max_value_len N] [keep_const_fields]`
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Facets {
     /// Values per field.
     pub limit: u64,
@@ -38,19 +41,21 @@ pub struct Facets {
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["facets"], doc: "Gives the most frequent values of each field, with their counts.", parse }];
 
+const STEPS: &[StepReader] = &[StepReader::of::<Counted>(), StepReader::of::<Frequent>()];
+
 const LIMITS: Facets = Facets { limit: 10, max_values_per_field: 1000, max_value_len: 128, keep_const_fields: false };
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     const OPTIONS: &[&str] = &["max_values_per_field", "max_value_len", "keep_const_fields"];
     let mut facets = LIMITS;
     if !parser.at_pipe_end() && !parser.is_any(OPTIONS) {
-        facets.limit = parser.count("a number of values")?;
+        facets.limit = above_0(parser)?;
     }
     while !parser.at_pipe_end() {
         if parser.skip("max_values_per_field") {
-            facets.max_values_per_field = parser.count("a number of values")?;
+            facets.max_values_per_field = above_0(parser)?;
         } else if parser.skip("max_value_len") {
-            facets.max_value_len = parser.count("a length")?;
+            facets.max_value_len = above_0(parser)?;
         } else if parser.skip("keep_const_fields") {
             facets.keep_const_fields = true;
         } else {
@@ -100,6 +105,10 @@ impl PipeKind for Facets {
         counts.then(Frequent(self.clone()), shape())
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let counted = Counted { limits: self.limits(), input: rows.shape.clone() };
         self.add_counts(rows.then(counted, Shape::default())?)
@@ -113,10 +122,14 @@ fn shape() -> Shape {
 
 /// Counts the values of the rows of a partition; gives one batch. Lacks in DataFusion: groups by the values of all fields,
 /// whichever there are, that are left behind once a field has too many of them.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Counted {
     limits: ValueLimits,
     input: Shape,
+}
+
+impl StepKind for Counted {
+    const KIND: &'static str = "facets.counts";
 }
 
 impl Step for Counted {
@@ -186,8 +199,12 @@ fn add_column(counts: &mut ValueCounts, field: CountedField, texts: &Texts, rows
 
 /// Adds counts up, and chooses. Lacks in DataFusion: what partitions left behind stays left behind, and a field whose
 /// values come to too many in all is left out with all of them.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Frequent(Facets);
+
+impl StepKind for Frequent {
+    const KIND: &'static str = "facets";
+}
 
 impl Step for Frequent {
     fn name(&self) -> &'static str {
@@ -257,7 +274,12 @@ mod tests {
                 "facets 5 max_values_per_field 7 max_value_len 3 keep_const_fields",
             ),
         ]);
-        refuses(&[("facets x", "a number of values expected"), ("facets 5 x", "`max_values_per_field`")]);
+        refuses(&[
+            ("facets x", "a number greater than 0 expected"),
+            ("facets 0", "a number greater than 0 expected"),
+            ("facets max_value_len 0", "a number greater than 0 expected"),
+            ("facets 5 x", "`max_values_per_field`"),
+        ]);
         let rows = ["a=1 b=x", "a=2 b=x", "a=2"];
         let of = |name, value, hits| format!("field_name={name} field_value={value} hits={hits}");
         gives("facets", &rows, &[&of("a", 2, 2), &of("a", 1, 1), "field_name=b field_value=x hits=2"]);

@@ -17,6 +17,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast, ident, lit
 use futures::StreamExt;
 use quiver_query::{from_datafusion, gathered};
 use quiver_types::logs::{FIELD_NAME, LogFilter, LogRequest, ROW_COUNT};
+use serde::{Deserialize, Serialize};
 
 use super::syntax::{text_filter, text_filter_text};
 use super::{At, Pipe, PipeDef, PipeKind};
@@ -27,6 +28,7 @@ use crate::pieces::Pieces;
 use crate::plan::Planned;
 use crate::print::word;
 use crate::rows::{Rest, Shape, texts_of};
+use crate::written::{StepKind, StepReader};
 
 /// `field_names [filter s] [as x]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,6 +44,8 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     doc: "Gives the names of all fields, with the number of rows that have them.",
     parse,
 }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Counted>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let before = text_filter(parser)?;
@@ -81,6 +85,10 @@ impl PipeKind for FieldNames {
         Ok(Planned { plan: summed, shape: Shape::of_texts([self.name.as_str(), hits], false), ..counts })
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let counted = Counted { input: rows.shape.clone() };
         self.add_counts(rows.then(counted, Shape::default())?)
@@ -105,9 +113,13 @@ impl FieldNames {
 }
 
 /// Counts fields over the rows of a partition. Lacks in DataFusion: groups by the names of fields, whichever there are.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Counted {
     input: Shape,
+}
+
+impl StepKind for Counted {
+    const KIND: &'static str = "field_names";
 }
 
 impl Step for Counted {
@@ -161,12 +173,11 @@ impl Counted {
 
 /// Adds to the count of a name. A name is held in the map and in its array.
 fn add(hits: &mut BTreeMap<String, u64>, name: &str, count: u64, memory: &MemoryReservation) -> Result<()> {
-    match hits.get_mut(name) {
-        Some(hits) => *hits += count,
-        None => {
-            memory.try_grow(2 * name.len() + 128)?;
-            hits.insert(name.to_owned(), count);
-        }
+    if let Some(hits) = hits.get_mut(name) {
+        *hits += count;
+    } else {
+        memory.try_grow(2 * name.len() + 128)?;
+        hits.insert(name.to_owned(), count);
     }
     Ok(())
 }

@@ -32,7 +32,7 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let field = source(parser)?;
     let filter = text_filter(parser)?;
-    let limit = parser.limit()?.filter(|&n| n > 0);
+    let limit = parser.limit()?;
     Ok(FieldValues { field, limit, filter }.into())
 }
 

@@ -77,5 +77,11 @@ mod tests {
         refuses(&[("filter", "a filter expected"), ("where a:", "a filter expected")]);
         gives("filter a:>5", &["a=5", "a=6 b=x"], &["a=6 b=x"]);
         gives("count() n | filter n:>1", &["a=1"], &[]);
+        let numbers = ["a=inf", "a=-inf", "a=nan", "a=1", "a=zoo"];
+        gives("filter a:<inf", &numbers, &["a=inf", "a=-inf", "a=1"]);
+        gives("filter a:>-inf", &numbers, &["a=inf", "a=-inf", "a=1"]);
+        for op in ["<", "<=", ">", ">="] {
+            gives(&format!("filter a:{op}nan"), &numbers, &[]);
+        }
     }
 }

@@ -5,6 +5,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Error;
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::RowPipe;
 use super::syntax::{condition_text, overwrite, overwrite_text, template, unless};
@@ -18,7 +19,7 @@ use crate::rowfn;
 use crate::stats_labels::StatsColumns;
 
 /// `format [if (f)] "t" [as f]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Format {
     /// Text with `<field>` and `<prefix:field>`; checked when parsed.
     pub template: String,
@@ -50,6 +51,8 @@ impl Display for Format {
 }
 
 impl RowPipe for Format {
+    const KIND: &'static str = "format";
+
     fn sources(&self) -> Vec<String> {
         rowfn::Format::new(&self.template).map_or_else(|_| Vec::new(), |f| f.fields().map(str::to_owned).collect())
     }

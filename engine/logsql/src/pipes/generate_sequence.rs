@@ -9,6 +9,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::syntax::above_0;
 use super::{At, Order, Pipe, PipeDef, PipeKind};
@@ -17,6 +18,7 @@ use crate::nodes::{Batches, Step};
 use crate::parser::Parser;
 use crate::plan::{Planned, internal};
 use crate::rows::{Shape, batch};
+use crate::written::{StepKind, StepReader};
 
 /// `generate_sequence N`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub struct GenerateSequence(pub u64);
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["generate_sequence"], doc: "Gives rows whose message counts from 0.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Sequence>()];
 
 /// Rows of a batch.
 const ROWS: u64 = 8192;
@@ -55,6 +59,10 @@ impl PipeKind for GenerateSequence {
         Some(Planned::nothing().and_then(|nothing| nothing.then(Sequence(self.0), shape())))
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, _: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         Err(internal("its rows are its own"))
     }
@@ -65,8 +73,12 @@ fn shape() -> Shape {
 }
 
 /// Lacks in DataFusion: a table of numbers whose rows are texts. (`generate_series` needs a catalog.)
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Sequence(u64);
+
+impl StepKind for Sequence {
+    const KIND: &'static str = "generate_sequence";
+}
 
 impl Step for Sequence {
     fn name(&self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{result, source, unless};
@@ -14,7 +15,7 @@ use crate::print::word;
 use crate::rowfn;
 
 /// `hash(f) [as r]`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct HashOf {
     /// The source field.
     pub from: String,
@@ -37,6 +38,8 @@ impl Display for HashOf {
 }
 
 impl RowPipe for HashOf {
+    const KIND: &'static str = "hash";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

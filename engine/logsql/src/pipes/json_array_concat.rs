@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{from_to, template, unless};
@@ -14,7 +15,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `json_array_concat "s" [from f] [as r]`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JsonArrayConcat {
     /// Between the items.
     pub separator: String,
@@ -43,6 +44,8 @@ impl Display for JsonArrayConcat {
 }
 
 impl RowPipe for JsonArrayConcat {
+    const KIND: &'static str = "json_array_concat";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

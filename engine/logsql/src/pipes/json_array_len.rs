@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{result, source, unless};
@@ -14,7 +15,7 @@ use crate::print::word;
 use crate::rowfn;
 
 /// `json_array_len(f) [as r]`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JsonArrayLen {
     /// The source field.
     pub from: String,
@@ -37,6 +38,8 @@ impl Display for JsonArrayLen {
 }
 
 impl RowPipe for JsonArrayLen {
+    const KIND: &'static str = "json_array_len";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

@@ -12,6 +12,7 @@ use crate::parser::Parser;
 use crate::plan::filter::TimeScope;
 use crate::plan::{Planned, Planner, internal};
 use crate::stats_labels::{StatsColumns, refused};
+use crate::written::StepReader;
 
 /// A pipe as it is written: its names, the canonical one first, what it does, and how what follows the name is read.
 #[derive(Debug)]
@@ -56,6 +57,14 @@ pub(crate) enum Output<'a> {
 pub(crate) trait PipeKind: Display + Debug + Send + Sync {
     /// What the rows before it need to have, given what is needed of those after it.
     fn before(&self, after: &Needs) -> Needs;
+
+    /// How the steps are read that are its own.
+    fn steps() -> &'static [StepReader]
+    where
+        Self: Sized,
+    {
+        &[]
+    }
 
     /// Adds its nodes to those of the rows before it.
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned>;

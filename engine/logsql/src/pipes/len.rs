@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{result, source, unless};
@@ -13,7 +14,7 @@ use crate::parser::Parser;
 use crate::print::word;
 
 /// `len(f) [as r]`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Len {
     /// The source field.
     pub from: String,
@@ -35,6 +36,8 @@ impl Display for Len {
 }
 
 impl RowPipe for Len {
+    const KIND: &'static str = "len";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

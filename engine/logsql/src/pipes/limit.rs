@@ -54,7 +54,8 @@ impl PipeKind for Limit {
 
 /// Skips rows, then lets some through; reading stops with the last of them.
 pub(crate) fn cut(rows: Planned, skip: u64, fetch: Option<u64>) -> Result<Planned> {
-    let count = |rows: u64| usize::try_from(rows).unwrap_or(usize::MAX);
+    // The planner has signed numbers; nobody has more rows than these.
+    let count = |rows: u64| rows.min(i64::MAX as u64) as usize;
     let plan = LogicalPlanBuilder::from(gathered(rows.plan)?)
         .limit(count(skip), fetch.map(count))
         .and_then(LogicalPlanBuilder::build)
@@ -72,6 +73,10 @@ mod tests {
         refuses(&[("limit x", "a number of rows expected, got `x`"), ("limit -1", "a number of rows")]);
         gives("limit 2", &["a=1", "a=2", "a=3"], &["a=1", "a=2"]);
         gives("limit 0", &["a=1"], &[]);
+        gives("sort by (a) | limit 0", &["a=1", "a=2"], &[]);
+        gives("sort by (a) limit 1 | limit 0 | offset 1", &["a=1", "a=2"], &[]);
+        gives("limit 18446744073709551615", &["a=1"], &["a=1"]);
+        gives("offset 18446744073709551615", &["a=1"], &[]);
         gives("limit 9 | fields a", &["a=1"], &["a=1"]);
     }
 }

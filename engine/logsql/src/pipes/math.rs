@@ -2,6 +2,8 @@
 
 use std::fmt::{self, Display, Formatter};
 
+use serde::{Deserialize, Serialize};
+
 use super::row::RowPipe;
 use super::{Pipe, PipeDef};
 use crate::ast::MathExpr;
@@ -14,7 +16,7 @@ use crate::rowfn::math::{Context, Expr, field_value};
 use crate::stats_labels::StatsColumns;
 
 /// `math e as r, ..`: expressions with the names of their results.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Math(pub Vec<(MathExpr, String)>);
 
 pub(super) const DEFS: &[PipeDef] =
@@ -45,6 +47,8 @@ impl Math {
 }
 
 impl RowPipe for Math {
+    const KIND: &'static str = "math";
+
     fn sources(&self) -> Vec<String> {
         self.compiled().1
     }
@@ -94,5 +98,10 @@ mod tests {
         gives("math a * 2 as b, b + 1 as c", &["a=5", "a=x"], &["a=5 b=10 c=11", "a=x b=NaN c=NaN"]);
         gives("math (a default 7) ^ 2 as b | fields b", &["a=3", "c=1"], &["b=9", "b=49"]);
         gives("math 3 & 6 as a, 3 or 4 as b, 3 xor 1 as c, 7 % 4 as d", &[""], &["a=2 b=7 c=2 d=3"]);
+        gives(
+            "math a % 7 as b",
+            &["a=9223372036854775808", "a=-14", "a=-15"],
+            &["a=9223372036854775808 b=1", "a=-14 b=0", "a=-15 b=-1"],
+        );
     }
 }

@@ -9,12 +9,14 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
 use quiver_types::ReadStats;
+use serde::{Deserialize, Serialize};
 
 use super::{At, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::nodes::{Batches, Step};
 use crate::plan::Planned;
 use crate::rows::{Shape, batch};
+use crate::written::{StepKind, StepReader};
 
 /// `query_stats`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -25,6 +27,8 @@ pub(super) const DEFS: &[PipeDef] = &[PipeDef {
     doc: "Gives what the query read, in one row, in place of its rows.",
     parse: |_| Ok(QueryStats.into()),
 }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Read>()];
 
 impl Display for QueryStats {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -41,6 +45,10 @@ impl PipeKind for QueryStats {
         true
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         rows.then(Read, shape())
     }
@@ -51,8 +59,12 @@ fn shape() -> Shape {
 }
 
 /// Lacks in DataFusion: counters of a query as rows.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Read;
+
+impl StepKind for Read {
+    const KIND: &'static str = "query_stats";
+}
 
 impl Step for Read {
     fn name(&self) -> &'static str {

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
@@ -15,7 +16,7 @@ use crate::print::word;
 use crate::rowfn;
 
 /// `replace [if (f)] ("a", "b") [at f] [limit N]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Replace {
     /// What is replaced.
     pub old: String,
@@ -36,7 +37,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let condition = parser.condition()?;
     let (old, new) = two_texts(parser)?;
     let at = at(parser)?;
-    Ok(Replace { old, new, at, limit: parser.limit()?.filter(|&n| n > 0), condition }.into())
+    Ok(Replace { old, new, at, limit: parser.limit()?, condition }.into())
 }
 
 impl Display for Replace {
@@ -47,6 +48,8 @@ impl Display for Replace {
 }
 
 impl RowPipe for Replace {
+    const KIND: &'static str = "replace";
+
     fn sources(&self) -> Vec<String> {
         vec![self.at.clone()]
     }

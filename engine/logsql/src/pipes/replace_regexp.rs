@@ -4,6 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Error;
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{at, condition_text, limited, two_texts, unless};
@@ -16,7 +17,7 @@ use crate::print::word;
 use crate::rowfn;
 
 /// `replace_regexp [if (f)] ("re", "b") [at f] [limit N]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct ReplaceRegexp {
     /// RE2 text; checked when parsed.
     pub pattern: String,
@@ -42,7 +43,7 @@ fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let (pattern, new) = two_texts(parser)?;
     parser.check_regexp(begin, &pattern)?;
     let at = at(parser)?;
-    Ok(ReplaceRegexp { pattern, new, at, limit: parser.limit()?.filter(|&n| n > 0), condition }.into())
+    Ok(ReplaceRegexp { pattern, new, at, limit: parser.limit()?, condition }.into())
 }
 
 impl Display for ReplaceRegexp {
@@ -54,6 +55,8 @@ impl Display for ReplaceRegexp {
 }
 
 impl RowPipe for ReplaceRegexp {
+    const KIND: &'static str = "replace_regexp";
+
     fn sources(&self) -> Vec<String> {
         vec![self.at.clone()]
     }
@@ -63,7 +66,7 @@ impl RowPipe for ReplaceRegexp {
     }
 
     fn compute(&self, _: i64) -> Result<Compute> {
-        let replace = rowfn::ReplaceRegexp::new(&self.pattern, &self.new, self.limit).map_err(Error::invalid)?;
+        let mut replace = rowfn::ReplaceRegexp::new(&self.pattern, &self.new, self.limit).map_err(Error::invalid)?;
         Ok(of_one(move |value, out| replace.apply(value, out)))
     }
 

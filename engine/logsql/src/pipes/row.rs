@@ -10,6 +10,8 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_query::to_datafusion;
 use quiver_types::Result;
 use quiver_types::logs::{LogFilter, TIME};
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{At, PipeKind};
 use crate::ast::{Filter, Overwrite};
@@ -21,9 +23,15 @@ use crate::plan::Planned;
 use crate::plan::filter::{add_needs, lower};
 use crate::rows::Shape;
 use crate::stats_labels::{StatsColumns, refused};
+use crate::written::{StepKind, StepReader};
 
 /// A pipe over one row at a time.
-pub(crate) trait RowPipe: Debug + Display + Clone + Send + Sync + 'static {
+pub(crate) trait RowPipe:
+    Debug + Display + Clone + Serialize + DeserializeOwned + Send + Sync + 'static
+{
+    /// As [`StepKind::KIND`], of the step that it is.
+    const KIND: &'static str;
+
     /// The fields that it reads, in the order in which [`Self::compute`] is given their values.
     fn sources(&self) -> Vec<String>;
 
@@ -57,7 +65,19 @@ pub(crate) trait RowPipe: Debug + Display + Clone + Send + Sync + 'static {
     }
 }
 
+impl<P: RowPipe> StepKind for MadeFields<P> {
+    const KIND: &'static str = P::KIND;
+}
+
+impl<P: RowPipe> MadeFields<P> {
+    const STEPS: &'static [StepReader] = &[StepReader::of::<Self>()];
+}
+
 impl<P: RowPipe> PipeKind for P {
+    fn steps() -> &'static [StepReader] {
+        MadeFields::<P>::STEPS
+    }
+
     fn before(&self, after: &Needs) -> Needs {
         let (mut needs, made) = (after.clone(), self.targets());
         if !made.iter().any(|name| after.has(name)) {
@@ -65,7 +85,9 @@ impl<P: RowPipe> PipeKind for P {
         }
         let kept = self.condition().is_some() || self.overwrite() != Overwrite::Always;
         if !kept {
-            made.iter().for_each(|name| needs.remove(name));
+            for name in &made {
+                needs.remove(name);
+            }
         }
         needs.add_all(self.sources().iter().map(String::as_str));
         if kept {
@@ -137,7 +159,7 @@ pub(crate) fn lowered(condition: Option<&Filter>, at: At<'_>) -> Result<Option<L
 
 /// Makes fields of each row. Lacks in DataFusion: values that are made of a batch only as far as there is room for them,
 /// conditions over fields in maps, and what a row keeps where it has the field.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 struct MadeFields<P> {
     pipe: P,
     cells: Cells,

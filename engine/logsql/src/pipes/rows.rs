@@ -9,6 +9,7 @@ use arrow::datatypes::SchemaRef;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::{At, Order, PipeDef, PipeKind};
 use crate::ast::Query;
@@ -18,13 +19,16 @@ use crate::nodes::{Batches, Step};
 use crate::plan::{Planned, internal};
 use crate::print::list;
 use crate::rows::{Shape, batch, push_text};
+use crate::written::{StepKind, StepReader};
 
 /// `rows({name:value, ..}, ..)`
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct Rows(pub Vec<Vec<(String, String)>>);
 
 /// It is no pipe by name: `join` and `union` read it.
 pub(super) const DEFS: &[PipeDef] = &[];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Rows>()];
 
 impl Display for Rows {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
@@ -60,6 +64,10 @@ impl PipeKind for Rows {
         Some(Planned::nothing().and_then(|nothing| nothing.then(self.clone(), self.shape())))
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, _: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         Err(internal("its rows are its own"))
     }
@@ -70,6 +78,10 @@ impl Rows {
         let names: BTreeSet<&str> = self.0.iter().flatten().map(|(name, _)| name.as_str()).collect();
         Shape::of_texts(names, false)
     }
+}
+
+impl StepKind for Rows {
+    const KIND: &'static str = "rows";
 }
 
 /// Lacks in DataFusion: rows of different fields. (Its `Values` would need each cell as an expression.)

@@ -11,6 +11,7 @@ use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
+use serde::{Deserialize, Serialize};
 
 use super::syntax::above_0;
 use super::{At, Output, Pipe, PipeDef, PipeKind};
@@ -20,6 +21,7 @@ use crate::parser::Parser;
 use crate::pieces::map_batches;
 use crate::plan::Planned;
 use crate::rows::Shape;
+use crate::written::{StepKind, StepReader};
 
 /// `sample N`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -27,6 +29,8 @@ pub struct Sample(pub u64);
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["sample"], doc: "Lets each row through with the chance of one in so many.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Chance>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     above_0(parser).map(|n| Sample(n).into())
@@ -51,6 +55,10 @@ impl PipeKind for Sample {
         Output::Same
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         let shape = rows.shape.clone();
         rows.then(Chance { one_in: self.0, seed: at.planner.now_ns as u64, shape: shape.clone() }, shape)
@@ -58,11 +66,15 @@ impl PipeKind for Sample {
 }
 
 /// Lacks in DataFusion: a node for `TABLESAMPLE`, and random numbers that are the same when a plan runs again.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Chance {
     one_in: u64,
     seed: u64,
     shape: Shape,
+}
+
+impl StepKind for Chance {
+    const KIND: &'static str = "sample";
 }
 
 impl Step for Chance {
@@ -82,7 +94,7 @@ impl Step for Chance {
         let mut random = SmallRng::seed_from_u64(self.seed);
         let map = move |rows: RecordBatch| {
             let mask: BooleanArray =
-                (0..rows.num_rows()).map(|_| Some(random.random_range(0..self.one_in) == 0)).collect();
+                (0..rows.num_rows()).map(|_| Some(random.random_range(0..self.one_in.max(1)) == 0)).collect();
             Ok(filter_record_batch(&rows, &mask)?)
         };
         Ok(map_batches(rows, &task, Box::new(map)))

@@ -9,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{LogFilter, STREAM, STREAM_ID};
+use serde::{Deserialize, Serialize};
 
 use super::row::{lowered, of_condition};
 use super::syntax::condition_text;
@@ -23,6 +24,7 @@ use crate::plan::Planned;
 use crate::print::patterns;
 use crate::rows::{Shape, push_text, texts_of};
 use crate::stream_text;
+use crate::written::{StepKind, StepReader};
 
 /// `set_stream_fields [if (f)] a, b*`
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,8 @@ pub struct SetStreamFields {
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["set_stream_fields"], doc: "Makes the stream of each row of some of its fields.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<StreamSet>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let condition = parser.condition()?;
@@ -74,6 +78,10 @@ impl PipeKind for SetStreamFields {
         self.condition.iter_mut().collect()
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         let output = rows.shape.with_texts([STREAM, STREAM_ID]);
         let step = StreamSet {
@@ -87,12 +95,16 @@ impl PipeKind for SetStreamFields {
 }
 
 /// Lacks in DataFusion: fields that stand in maps, and groups of them; the text of a stream.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct StreamSet {
     fields: Vec<FieldPattern>,
     condition: Option<LogFilter>,
     input: Shape,
     output: Shape,
+}
+
+impl StepKind for StreamSet {
+    const KIND: &'static str = "set_stream_fields";
 }
 
 impl Step for StreamSet {

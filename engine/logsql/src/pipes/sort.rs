@@ -5,7 +5,7 @@ use std::fmt::{self, Display, Formatter};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
-use super::syntax::{limited, names, rank_name, rank_text};
+use super::syntax::{above_0, limited, names, rank_name, rank_text};
 use super::{At, Order, Output, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::sort;
@@ -49,9 +49,14 @@ impl Sort {
         Self { form, by: Vec::new(), descending: false, offset: 0, limit: None, partition_by: Vec::new(), rank: None }
     }
 
+    /// `sort by (...)`: fields, and whether each is descending.
+    pub(crate) fn by(by: Vec<(String, bool)>) -> Self {
+        Self { by, ..Self::of(SortForm::Sort) }
+    }
+
     /// `sort by (_time [desc])`
     pub(crate) fn by_time(descending: bool) -> Self {
-        Self { by: vec![(TIME.to_owned(), descending)], ..Self::of(SortForm::Sort) }
+        Self::by(vec![(TIME.to_owned(), descending)])
     }
 
     /// Whether the order is turned around as a whole.
@@ -113,7 +118,7 @@ fn parse_by(parser: &mut Parser<'_>, sort: &mut Sort) -> Result<()> {
 fn ends(parser: &mut Parser<'_>, form: SortForm) -> Result<Pipe> {
     let mut sort = Sort::of(form);
     let counted = !parser.at_pipe_end() && !parser.is_any(&["by", "(", "partition", "rank"]);
-    sort.limit = Some(if counted { parser.count("a number of rows")? } else { 1 });
+    sort.limit = Some(if counted { above_0(parser)? } else { 1 });
     parse_by(parser, &mut sort)?;
     if parser.skip("partition") {
         parser.skip("by");
@@ -216,6 +221,7 @@ mod tests {
                 "sort by (a) desc partition by (b) limit 2 rank as r",
             ),
             ("sort (a) | offset 5 | limit 10", "sort by (a) offset 5 limit 10"),
+            ("sort by (a) limit 0 offset 2", "sort by (a) offset 2"),
             ("first 3 by (a)", "first 3 by (a)"),
             ("last by (a) partition by (b) rank", "last by (a) partition by (b) rank"),
         ]);
@@ -223,14 +229,18 @@ mod tests {
             ("sort by (a) x", "`desc`, `offset`, `limit`"),
             ("sort by (a) limit y", "a number of rows after `limit`"),
             ("sort by (a) partition by (b)", "`limit` beside `partition by`"),
-            ("first x", "a number of rows"),
+            ("sort by (a) limit 0 partition by (b)", "`limit` beside `partition by`"),
+            ("first x", "a number greater than 0"),
+            ("last 0 by (a)", "a number greater than 0"),
         ]);
         let rows = ["a=10 b=x", "a=9 b=y", "a=2 b=x"];
         gives("sort by (a)", &rows, &["a=2 b=x", "a=9 b=y", "a=10 b=x"]);
         gives("sort by (b desc, a) limit 2 rank as r", &rows, &["a=9 b=y r=1", "a=2 b=x r=2"]);
         gives("sort by (a) offset 1 limit 1", &rows, &["a=9 b=y"]);
+        gives("sort by (a) limit 0", &rows, &["a=2 b=x", "a=9 b=y", "a=10 b=x"]);
         gives("sort by (a) limit 1 partition by (b) rank", &rows, &["a=2 b=x rank=1", "a=9 b=y rank=1"]);
         gives("last by (a) partition by (b)", &rows, &["a=10 b=x", "a=9 b=y"]);
         gives("sort desc | limit 1", &rows, &["a=10 b=x"]);
+        gives("sort", &["_msg=a _time=2", "_msg=b _time=1"], &["_msg=b _time=1", "_msg=a _time=2"]);
     }
 }

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{from_to, template, unless};
@@ -14,7 +15,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `split "s" [from f] [as r]`
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Split {
     /// Between the items.
     pub separator: String,
@@ -44,6 +45,8 @@ impl Display for Split {
 }
 
 impl RowPipe for Split {
+    const KIND: &'static str = "split";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

@@ -3,7 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
-use quiver_types::logs::TIME;
+use quiver_types::logs::{STREAM, TIME};
 
 use super::row::of_condition;
 use super::syntax::different;
@@ -58,9 +58,14 @@ impl PipeKind for Stats {
                 func => {
                     let (names, patterns) = stats::args(func);
                     needs.add_all(names.iter().map(String::as_str));
-                    patterns.iter().for_each(|pattern| needs.add_pattern(pattern));
+                    for pattern in &patterns {
+                        needs.add_pattern(pattern);
+                    }
                 }
             }
+        }
+        if !stats::stream_keys(self).is_empty() {
+            needs.add(STREAM);
         }
         needs
     }
@@ -97,7 +102,7 @@ impl PipeKind for Stats {
         let rows = Reshaped::with_columns(rows, &stats::named(self))?;
         let (min, max) = rows.time;
         let bounded = min != i64::MIN && max != i64::MAX && min <= max;
-        let seconds = bounded.then(|| (max as f64 - min as f64 + 1.0) / 1e9);
+        let seconds = bounded.then(|| max.saturating_sub(min).saturating_add(1) as f64 / 1e9);
         stats::aggregate(self, rows.shape.clone(), at.scope, seconds)?.plan(rows)
     }
 }
@@ -145,12 +150,26 @@ mod tests {
         gives("sum(n) s, avg(n) a, min(n) i, max(n) m", &["n=5", "n=7"], &["s=12 a=6 i=5 m=7"]);
         gives("count() if (a:1) c, sum_len(b) l", &rows, &["c=2 l=3"]);
         gives("by (a) sum(n) s | filter a:1", &rows, &["a=1 s=12"]);
+        let rows = ["_time=2025-03-10T00:00:01Z n=1ms", "_time=2025-03-10T05:00:00Z n=2ms"];
+        gives("by (_time:1d) sum(n) s", &rows, &["_time=2025-03-10T00:00:00Z s=3000000"]);
+        gives("by (_time:12h) sum(n) s", &rows, &["_time=2025-03-10T00:00:00Z s=NaN"]);
+        gives("by (_stream) sum(n) s", &["_stream=x n=1ms", "_stream=x n=2KB"], &["_stream=x s=1002000"]);
+        let rows = [
+            "_stream='{a=\"1\"}' a=1 b=x n=1ms",
+            "_stream='{a=\"1\"}' a=1 b=y n=2ms m=3KB",
+            "_stream='{b=\"z\"}' b=z n=5ms",
+        ];
+        gives("by (a) sum(n) s | sort by (a)", &rows, &["s=5000000", "a=1 s=3000000"]);
+        gives("by (a, _time:1d) avg(n) s | sort by (a)", &rows, &["s=5000000", "a=1 s=1500000"]);
+        gives("by (a) sum(n*, m*) s | sort by (a)", &rows, &["s=5000000", "a=1 s=3003000"]);
+        gives("by (b) sum(n) s | sort by (b)", &rows, &["b=x s=NaN", "b=y s=NaN", "b=z s=5000000"]);
         gives("median(n) m, quantile(0, n) q", &["n=3", "n=1", "n=2"], &["m=2 q=1"]);
     }
 
     #[test]
     fn lists_and_rows() {
         let rows = ["a=2 b=x", "a=1 b=y", "a=3 b=x"];
+        gives("count_uniq(b) limit 0", &rows, &["count_uniq(b)=2"]);
         gives("uniq_values(b) u, values(b) v", &rows, &["u='[\"x\",\"y\"]' v='[\"x\",\"y\",\"x\"]'"]);
         gives("row_min(a, b) r, row_max(a, a) s", &rows, &["r='{\"b\":\"y\"}' s='{\"a\":\"3\"}'"]);
         gives("field_min(a, b) f, field_max(a, b) g", &rows, &["f=y g=x"]);

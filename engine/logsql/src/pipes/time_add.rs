@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::TIME;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::unless;
@@ -15,7 +16,7 @@ use crate::print::literal;
 use crate::rowfn;
 
 /// `time_add d [at f]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct TimeAdd {
     /// By how many nanoseconds; negative ones move to the past.
     pub shift: Literal<i64>,
@@ -38,6 +39,8 @@ impl Display for TimeAdd {
 }
 
 impl RowPipe for TimeAdd {
+    const KIND: &'static str = "time_add";
+
     fn sources(&self) -> Vec<String> {
         vec![self.at.clone()]
     }

@@ -4,7 +4,7 @@ use std::fmt::{self, Display, Formatter};
 
 use quiver_types::Result;
 
-use super::syntax::{by_fields, hits_name, names, rank_name, rank_text};
+use super::syntax::{above_0, by_fields, hits_name, names, rank_name, rank_text};
 use super::{At, Order, Pipe, PipeDef, PipeKind};
 use crate::needs::Needs;
 use crate::ops::aggregate::{Aggregate, Call, Key};
@@ -34,8 +34,7 @@ pub(super) const DEFS: &[PipeDef] =
 
 fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
     let numeric = !parser.token().quoted && parser.token().text.starts_with(|c: char| c.is_ascii_digit() || c == '-');
-    let (limit, limit_text) =
-        if numeric { parser.count("a number of rows").map(|n| (n, Some(n.to_string())))? } else { (10, None) };
+    let (limit, limit_text) = if numeric { above_0(parser).map(|n| (n, Some(n.to_string())))? } else { (10, None) };
     let by = by_fields(parser)?;
     let mut top = Top { hits: hits_name(&by), by, limit, limit_text, rank: None };
     while !parser.at_pipe_end() {
@@ -90,7 +89,8 @@ impl PipeKind for Top {
         let rows = Reshaped::with_columns(rows, &self.by)?;
         let keys = self.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
         let calls = vec![Call::count_rows(&self.hits)];
-        let rows = Aggregate { input: rows.shape.clone(), keys, calls, text: self.to_string() }.plan(rows)?;
+        let (stream_keys, text) = (Vec::new(), self.to_string());
+        let rows = Aggregate { input: rows.shape.clone(), keys, calls, stream_keys, text }.plan(rows)?;
         let by = std::iter::once((self.hits.clone(), true)).chain(self.by.iter().map(|name| (name.clone(), false)));
         let sort = sort::Sort {
             limit: Some(self.limit),
@@ -113,7 +113,12 @@ mod tests {
             ("top 5 by (a, b) hits n rank", "top 5 by (a, b) hits as n rank"),
             ("top by (hits) rank as r", "top by (hits) hits as hitss rank as r"),
         ]);
-        refuses(&[("top", "fields expected"), ("top -1 by (a)", "a number of rows"), ("top by (a) x", "`hits as`")]);
+        refuses(&[
+            ("top", "fields expected"),
+            ("top -1 by (a)", "a number greater than 0"),
+            ("top 0 by (a)", "a number greater than 0"),
+            ("top by (a) x", "`hits as`"),
+        ]);
         let rows = ["a=1", "a=2", "a=2", "a=3"];
         gives("top 2 by (a)", &rows, &["a=2 hits=2", "a=1 hits=1"]);
         gives("top 1 by (a) hits as n rank as r", &rows, &["a=2 n=2 r=1"]);

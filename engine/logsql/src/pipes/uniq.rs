@@ -9,6 +9,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::limit::cut;
 use super::syntax::{by_fields, hits_name, limited, names, text_filter_text};
@@ -23,6 +24,7 @@ use crate::parser::Parser;
 use crate::plan::Planned;
 use crate::plan::filter::lower;
 use crate::rows::{Shape, batch};
+use crate::written::{StepKind, StepReader};
 
 /// `uniq by (...) [with hits] [filter s] [limit N]`
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -40,6 +42,8 @@ pub struct Uniq {
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["uniq"], doc: "Gives each combination of the values of some fields once.", parse }];
 
+const STEPS: &[StepReader] = &[StepReader::of::<LimitHits>()];
+
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let by = by_fields(parser)?;
     let mut uniq = Uniq { by, hits: None, limit: None, filter: None };
@@ -51,7 +55,7 @@ fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
             parser.advance();
             uniq.hits = Some(hits_name(&uniq.by));
         } else if uniq.limit.is_none() && parser.is("limit") {
-            uniq.limit = parser.limit()?.filter(|&n| n > 0);
+            uniq.limit = parser.limit()?;
         } else if uniq.filter.is_none() && parser.skip("filter") {
             uniq.filter = Some(parser.argument("a text after `filter`")?);
         } else {
@@ -93,6 +97,10 @@ impl PipeKind for Uniq {
         self.filter.is_none()
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         self.grouped(rows, self.to_string(), at)
     }
@@ -112,7 +120,7 @@ impl Uniq {
         }
         let keys = self.by.iter().map(|field| Key { field: field.clone(), bucket: None }).collect();
         let calls = self.hits.iter().map(|name| Call::count_rows(name)).collect();
-        let rows = Aggregate { input: rows.shape.clone(), keys, calls, text }.plan(rows)?;
+        let rows = Aggregate { input: rows.shape.clone(), keys, calls, stream_keys: Vec::new(), text }.plan(rows)?;
         match (self.limit, &self.hits) {
             (None, _) => Ok(rows),
             (Some(limit), None) => cut(rows, 0, Some(limit)),
@@ -126,11 +134,15 @@ impl Uniq {
 
 /// Lets a number of rows through; when there are more, nobody knows which these are, and their hits say 0. Lacks in
 /// DataFusion: a limit that says whether it was met.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct LimitHits {
     limit: u64,
     hits: String,
     shape: Shape,
+}
+
+impl StepKind for LimitHits {
+    const KIND: &'static str = "uniq.limit";
 }
 
 impl Step for LimitHits {

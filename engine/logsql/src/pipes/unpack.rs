@@ -1,6 +1,7 @@
 //! What `unpack_json`, `unpack_logfmt` and `unpack_syslog` have in common: a field is taken apart into others.
 
 use std::fmt::Display;
+use std::fmt::Write as _;
 
 use quiver_types::Result;
 use quiver_types::logs::{MSG, TIME};
@@ -90,13 +91,13 @@ impl Unpack {
         text.push_str(&unless(&self.from, MSG, "from"));
         text.push_str(offset);
         if !self.fields.is_empty() {
-            text.push_str(&format!(" fields ({})", patterns(&self.fields)));
+            let _ = write!(text, " fields ({})", patterns(&self.fields));
         }
         if !self.preserve_keys.is_empty() {
-            text.push_str(&format!(" preserve_keys ({})", names(&self.preserve_keys)));
+            let _ = write!(text, " preserve_keys ({})", names(&self.preserve_keys));
         }
         if !self.result_prefix.is_empty() {
-            text.push_str(&format!(" result_prefix {}", word(&self.result_prefix)));
+            let _ = write!(text, " result_prefix {}", word(&self.result_prefix));
         }
         text.push_str(overwrite_text(self.overwrite));
         text

@@ -3,6 +3,7 @@
 use std::fmt::{self, Display, Formatter};
 
 use quiver_types::logs::MSG;
+use serde::{Deserialize, Serialize};
 
 use super::row::{RowPipe, of_one};
 use super::syntax::{condition_text, unless};
@@ -14,7 +15,7 @@ use crate::parser::Parser;
 use crate::rowfn;
 
 /// `unpack_words [if (f)] [from f] [as r] [drop_duplicates]`
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct UnpackWords {
     /// The source field.
     pub from: String,
@@ -52,6 +53,8 @@ impl Display for UnpackWords {
 }
 
 impl RowPipe for UnpackWords {
+    const KIND: &'static str = "unpack_words";
+
     fn sources(&self) -> Vec<String> {
         vec![self.from.clone()]
     }

@@ -10,6 +10,7 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use quiver_types::logs::{LogFilter, TIME};
+use serde::{Deserialize, Serialize};
 
 use super::row::{lowered, mentioned, of_condition};
 use super::syntax::{condition_text, names};
@@ -23,6 +24,7 @@ use crate::pieces::{Made, map_values};
 use crate::plan::Planned;
 use crate::rowfn;
 use crate::rows::{Rest, Shape, push_text, texts_of};
+use crate::written::{StepKind, StepReader};
 
 /// `unroll [if (f)] by (a, b)`
 #[derive(Debug, Clone, PartialEq)]
@@ -35,6 +37,8 @@ pub struct Unroll {
 
 pub(super) const DEFS: &[PipeDef] =
     &[PipeDef { names: &["unroll"], doc: "Repeats each row for each item of a JSON array in it.", parse }];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Items>()];
 
 fn parse(parser: &mut Parser<'_>) -> crate::error::Result<Pipe> {
     let condition = parser.condition()?;
@@ -72,6 +76,10 @@ impl PipeKind for Unroll {
         self.condition.iter_mut().collect()
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, at: At<'_>) -> quiver_types::Result<Planned> {
         let output = rows.shape.with_texts(self.fields.iter().map(String::as_str));
         let step = Items {
@@ -86,12 +94,16 @@ impl PipeKind for Unroll {
 
 /// Repeats each row for its items; rows that a condition leaves out stay as they are. Lacks in DataFusion: lists that are
 /// texts, and rows with so many items that they are given out in pieces.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Items {
     fields: Vec<String>,
     condition: Option<LogFilter>,
     input: Shape,
     output: Shape,
+}
+
+impl StepKind for Items {
+    const KIND: &'static str = "unroll";
 }
 
 impl Step for Items {

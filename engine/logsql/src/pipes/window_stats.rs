@@ -12,6 +12,7 @@ use datafusion::error::Result;
 use datafusion::execution::memory_pool::MemoryConsumer;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::syntax::{different, names};
 use super::{At, Pipe, PipeDef, PipeKind};
@@ -27,9 +28,10 @@ use crate::plan::Planned;
 use crate::print::{list, patterns, word};
 use crate::rows::{Rest, Shape, Texts, push_text, texts_of};
 use crate::stats_labels::StatsColumns;
+use crate::written::{StepKind, StepReader};
 
 /// `running_stats [by (...)] f(...) as r, ..`, `total_stats ..`
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WindowStats {
     /// Up to the row (running) or over all rows (total).
     pub running: bool,
@@ -40,7 +42,7 @@ pub struct WindowStats {
 }
 
 /// One function of `running_stats` and `total_stats`.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct WindowCall {
     /// What is computed.
     pub func: WindowFunc,
@@ -53,7 +55,7 @@ pub struct WindowCall {
 }
 
 /// Functions of `running_stats` and `total_stats`.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum WindowFunc {
     /// `count(...)`
     Count,
@@ -81,6 +83,8 @@ pub(super) const DEFS: &[PipeDef] = &[
         parse: |p| parse(p, false),
     },
 ];
+
+const STEPS: &[StepReader] = &[StepReader::of::<Window>()];
 
 /// Values of so many rows are kept per group.
 const WINDOW_OFFSET_MAX: usize = 1000;
@@ -180,6 +184,10 @@ impl PipeKind for WindowStats {
         self.calls.iter().try_for_each(|call| columns.add_value(self, &call.name))
     }
 
+    fn steps() -> &'static [StepReader] {
+        STEPS
+    }
+
     fn plan(&self, rows: Planned, _: At<'_>) -> quiver_types::Result<Planned> {
         let output = rows.shape.with_texts(self.calls.iter().map(|call| call.name.as_str()));
         let step = Window { of: self.clone(), input: rows.shape.clone(), output: output.clone() };
@@ -190,11 +198,15 @@ impl PipeKind for WindowStats {
 /// Adds the results to each row, in the order in which rows come. Lacks in DataFusion: its window functions have rows
 /// sorted by group, and lose the order in which they came; values that are compared as numbers, times or texts, as they
 /// look; groups of fields by prefix.
-#[derive(Debug, PartialEq, Eq, Hash)]
+#[derive(Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 struct Window {
     of: WindowStats,
     input: Shape,
     output: Shape,
+}
+
+impl StepKind for Window {
+    const KIND: &'static str = "window_stats";
 }
 
 impl Step for Window {

@@ -163,8 +163,9 @@ fn matcher(test: &Test) -> Result<Arc<dyn ValueMatcher>> {
 }
 
 fn of_stream(stream: &StreamFilter) -> Result<LogFilter> {
+    // No condition.
     if stream.groups.is_empty() {
-        return Ok(LogFilter::None);
+        return Ok(LogFilter::All);
     }
     let group = |group: &Vec<StreamMatch>| group.iter().map(label_matcher).collect::<Result<Vec<_>>>();
     Ok(LogFilter::Stream(StreamSelector { groups: stream.groups.iter().map(group).collect::<Result<_>>()? }))

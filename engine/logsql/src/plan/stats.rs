@@ -1,6 +1,7 @@
 //! `stats` → grouping with the functions of `stats_fn`.
 
 use quiver_types::Result;
+use quiver_types::logs::{STREAM, STREAM_ID};
 
 use super::filter::{TimeScope, lower};
 use crate::ast::{FieldPattern, GroupBy, StatsCall, StatsFunc, TimeBucket};
@@ -20,6 +21,9 @@ pub(crate) fn named(stats: &Stats) -> Vec<String> {
         let (own, patterns) = args(&call.func);
         names.extend(own);
         names.extend(patterns.iter().filter_map(FieldPattern::name).map(str::to_owned));
+    }
+    if !stream_keys(stats).is_empty() {
+        names.push(STREAM.to_owned());
     }
     crate::rows::unique(names)
 }
@@ -59,9 +63,28 @@ pub(crate) fn args(func: &StatsFunc) -> (Vec<String>, Vec<FieldPattern>) {
 pub(crate) fn aggregate(stats: &Stats, input: Shape, scope: TimeScope, seconds: Option<f64>) -> Result<Aggregate> {
     let seconds = stats.by.iter().find_map(bucket_seconds).or(seconds);
     let keys = stats.by.iter().map(|by| Key { field: by.field.clone(), bucket: bucket(by) }).collect();
-    let calls =
-        stats.calls.iter().map(|c| call(c, &input, scope, seconds, !stats.by.is_empty())).collect::<Result<_>>()?;
-    Ok(Aggregate { input, keys, calls, text: stats.to_string() })
+    let grouped = !stats.by.iter().all(is_of_days);
+    let stream_keys = stream_keys(stats);
+    let calls = stats.calls.iter().map(|c| call(c, &input, scope, seconds, grouped)).collect::<Result<_>>()?;
+    Ok(Aggregate { input, keys, calls, stream_keys, text: stats.to_string() })
+}
+
+/// What rows are grouped by that a stream may have as labels, if functions ask: of a stream on a day, rows that are
+/// grouped by labels of it are all in one group too.
+pub(crate) fn stream_keys(stats: &Stats) -> Vec<String> {
+    let of_numbers = |call: &StatsCall| {
+        matches!(call.func, StatsFunc::Sum(_) | StatsFunc::Avg(_) | StatsFunc::Stddev(_) | StatsFunc::RateSum(_))
+    };
+    if !stats.calls.iter().any(of_numbers) {
+        return Vec::new();
+    }
+    stats.by.iter().filter(|by| !is_of_days(by)).map(|by| by.field.clone()).collect()
+}
+
+/// Whether all rows of a stream on a day are in one group, which the reference adds up as it does all rows.
+fn is_of_days(by: &GroupBy) -> bool {
+    let whole_days = || by.offset.is_none() && bucket_seconds(by).is_some_and(|seconds| seconds >= DAY_S);
+    matches!(by.field.as_str(), STREAM | STREAM_ID) || whole_days()
 }
 
 fn bucket(by: &GroupBy) -> Option<Bucket> {
@@ -95,7 +118,8 @@ fn call(call: &StatsCall, input: &Shape, scope: TimeScope, seconds: Option<f64>,
     let list = of_patterns(&patterns, input);
     let first: Vec<Arg> = first.into_iter().map(Arg::Field).collect();
     let seconds_bits = seconds.map(f64::to_bits);
-    // In groups the reference reads plain numbers only; over all rows those with units too.
+    // In groups of single rows the reference reads plain numbers only; over all rows, and over those of whole streams,
+    // those with units too.
     let rule = if grouped { NumberRule::Plain } else { NumberRule::Units };
     let (function, args) = match &call.func {
         StatsFunc::Count(fields) if fields.iter().any(FieldPattern::is_all) => (Function::CountRows, Vec::new()),

@@ -1,6 +1,6 @@
 //! `extract_regexp "re"`: named groups become fields.
 
-use regex::{CaptureLocations, Regex};
+use quiver_types::matcher::{Places, WatchedRegex, few_groups};
 
 use super::Fields;
 use crate::kernels::golang_regex;
@@ -8,10 +8,10 @@ use crate::kernels::golang_regex;
 /// An expression with named groups.
 #[derive(Debug, Clone)]
 pub struct ExtractRegexp {
-    regex: Regex,
+    regex: WatchedRegex,
     /// Number and name of each named group.
     groups: Vec<(usize, String)>,
-    locations: CaptureLocations,
+    places: Places,
 }
 
 impl ExtractRegexp {
@@ -26,8 +26,10 @@ impl ExtractRegexp {
         if groups.is_empty() {
             return Err(format!("the expression `{pattern}` needs at least one named group, as in `(?P<name>.+)`"));
         }
-        let locations = regex.capture_locations();
-        Ok(Self { regex, groups, locations })
+        few_groups(&regex).map_err(|e| e.message)?;
+        let regex = WatchedRegex::new(regex);
+        let places = regex.places(true);
+        Ok(Self { regex, groups, places })
     }
 
     /// The names of the fields.
@@ -37,9 +39,9 @@ impl ExtractRegexp {
 
     /// Appends the fields of a value; all are empty where it does not match.
     pub fn apply(&mut self, value: &str, out: &mut Fields) {
-        let matched = self.regex.captures_read(&mut self.locations, value).is_some();
+        let matched = self.regex.may_match(value) && self.regex.find(value, 0, &mut self.places);
         for (group, name) in &self.groups {
-            let place = if matched { self.locations.get(*group) } else { None };
+            let place = if matched { self.places.get(*group) } else { None };
             out.push(name, place.map_or("", |(start, end)| &value[start..end]));
         }
     }

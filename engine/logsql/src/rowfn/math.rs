@@ -133,16 +133,10 @@ fn binary(op: MathOp, x: f64, y: f64) -> f64 {
     }
 }
 
-/// Of integers that of integers; by zero NaN.
+/// By zero NaN. What is left of a number is exact whatever its size; zero that is left of whole numbers has no sign.
 fn remainder(x: f64, y: f64) -> f64 {
-    let (whole_x, whole_y) = (x as i64, y as i64);
-    if whole_x as f64 == x && whole_y as f64 == y {
-        return match whole_y {
-            0 => f64::NAN,
-            _ => whole_x.wrapping_rem(whole_y) as f64,
-        };
-    }
-    x % y
+    let left = x % y;
+    if left == 0.0 && x.trunc() == x && y.trunc() == y { 0.0 } else { left }
 }
 
 fn bits(x: f64, y: f64, op: impl Fn(u64, u64) -> u64) -> f64 {
@@ -164,12 +158,13 @@ fn whole(f: f64) -> u64 {
     }
 }
 
-/// To the nearest multiple of a step, halves away from zero, cut to the decimals of the step.
+/// To the nearest multiple of a step, halves away from zero, with the decimals of the step: the multiple is found a
+/// hair above or below, so what is behind them is rounded away, not cut off.
 fn round(x: f64, step: f64) -> f64 {
     let scale = decimals_scale(step);
     let moved = x + (0.5 * step).copysign(x);
     let multiple = moved - moved % step;
-    (multiple * scale).trunc() / scale
+    (multiple * scale).round() / scale
 }
 
 /// The power of ten that makes the shortest decimal text of a step a whole number with no zero at its end.
@@ -219,6 +214,10 @@ mod tests {
             (12_345.0, 100.0, "12300"),
             (1.0, 0.0, "NaN"),
             (250.0 / 807.0, 0.001, "0.31"),
+            (9.25, 0.3, "9.3"),
+            (-9.25, 0.3, "-9.3"),
+            (12.4, 0.3, "12.3"),
+            (2.2, 0.7, "2.1"),
         ] {
             assert_eq!(float_text(round(x, step)), want);
         }

@@ -1,6 +1,6 @@
 //! `replace_regexp ("re", "b")`: `$1`, `${1}` and `${name}` stand for groups.
 
-use regex::Regex;
+use quiver_types::matcher::{Places, WatchedRegex, few_groups};
 
 use super::VALUE_LEN_MAX;
 use crate::kernels::golang_regex;
@@ -8,8 +8,10 @@ use crate::kernels::golang_regex;
 /// Replaces what an expression matches.
 #[derive(Debug, Clone)]
 pub struct ReplaceRegexp {
-    regex: Regex,
+    regex: WatchedRegex,
     new: String,
+    has_groups: bool,
+    places: Places,
     limit: usize,
 }
 
@@ -20,39 +22,45 @@ impl ReplaceRegexp {
     /// The reason why it is none.
     pub fn new(pattern: &str, new: impl Into<String>, limit: Option<u64>) -> Result<Self, String> {
         let limit = limit.map_or(0, |n| usize::try_from(n).unwrap_or(usize::MAX));
-        Ok(Self { regex: golang_regex::compile(pattern)?, new: new.into(), limit })
+        let limit = if limit == 0 { usize::MAX } else { limit };
+        let (regex, new) = (golang_regex::compile(pattern)?, new.into());
+        let has_groups = new.contains('$');
+        if has_groups {
+            few_groups(&regex).map_err(|e| e.message)?;
+        }
+        let regex = WatchedRegex::new(regex);
+        let places = regex.places(has_groups);
+        Ok(Self { regex, new, has_groups, places, limit })
     }
 
     /// Writes a value with what is replaced. Of an empty value nothing is.
-    pub fn apply(&self, value: &str, out: &mut String) {
+    pub fn apply(&mut self, value: &str, out: &mut String) {
         if value.is_empty() {
             return;
         }
-        let groups = self.new.contains('$');
-        let mut place = 0;
-        let mut put = |from: usize, to: usize, out: &mut String| {
-            out.push_str(&value[place..from]);
-            place = to;
-            out.len() <= VALUE_LEN_MAX
-        };
-        let limit = if self.limit == 0 { usize::MAX } else { self.limit };
-        if groups {
-            for found in self.regex.captures_iter(value).take(limit) {
-                let whole = found.get_match();
-                if !put(whole.start(), whole.end(), out) {
-                    return;
+        let Self { regex, new, has_groups, places, limit } = self;
+        let (mut place, mut left, mut fits) = (0, *limit, true);
+        if regex.may_match(value) {
+            regex.each(value, places, |found| {
+                let Some((from, to)) = found.get(0) else { return false };
+                out.push_str(&value[place..from]);
+                place = to;
+                fits = out.len() <= VALUE_LEN_MAX;
+                if !fits {
+                    return false;
                 }
-                found.expand(&self.new, out);
-            }
-        } else {
-            for found in self.regex.find_iter(value).take(limit) {
-                if !put(found.start(), found.end(), out) {
-                    return;
+                if *has_groups {
+                    regex.expand(value, found, new, out);
+                } else {
+                    out.push_str(new);
                 }
-                out.push_str(&self.new);
-            }
+                left -= 1;
+                left > 0
+            });
         }
-        out.push_str(&value[place..]);
+        if fits {
+            out.push_str(&value[place..]);
+        }
     }
 }
 

@@ -1,6 +1,8 @@
 //! `unpack_syslog`: RFC 3164 (also with times of RFC 3339) and RFC 5424, with and without priority; messages in CEE (JSON)
 //! and CEF.
 
+use serde::{Deserialize, Serialize};
+
 use super::Fields;
 use super::json::object_fields;
 use super::unpack_logfmt::unpack_logfmt;
@@ -38,7 +40,7 @@ const FACILITIES: [&str; 24] = [
 ];
 
 /// What a message does not say of its time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct SyslogContext {
     /// The time of the evaluation, Unix nanoseconds: a message without a year is of the last year that is not in the
     /// future.

@@ -2,11 +2,12 @@
 
 use arrow::array::{Array, ArrayRef, AsArray, MapArray, StringArray};
 use datafusion::common::{Result, exec_err};
+use serde::{Deserialize, Serialize};
 
 use crate::kernels::columns::TextColumn;
 
 /// Names of fields that are meant.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum NamePattern {
     /// This one.
     Name(String),
@@ -25,7 +26,7 @@ impl NamePattern {
 }
 
 /// What an input column of a function is.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Arg {
     /// The field of this name: `Utf8View`, `Utf8`, a dictionary of `UInt32` and `Utf8`, values as
     /// they are stored, or a time in nanoseconds.

@@ -52,7 +52,7 @@ impl GroupState for FieldExtreme {
         if !from.is_empty() {
             let (best, value) = (from.text()?, from.text()?);
             if self.best.offer(*side, rank(best), best) {
-                self.value = value.to_owned();
+                value.clone_into(&mut self.value);
             }
         }
         Ok(self.bytes().saturating_sub(before))

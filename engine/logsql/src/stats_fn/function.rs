@@ -3,6 +3,7 @@
 use std::cmp::Ordering;
 
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
 
 use super::any::Any;
 use super::avg::Avg;
@@ -27,7 +28,7 @@ use crate::kernels::columns::NumberRule;
 
 /// A function with what it is called with beside columns. `limit` is `None` for no limit; numbers are kept as bits, so
 /// that a function can be compared and hashed.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Function {
     /// `count()`: rows; the columns do not matter.
     CountRows,

@@ -69,7 +69,7 @@ impl GroupState for JsonValues {
                 Column::Field { text, .. } => text.text(row, buffer).to_owned(),
                 Column::Rest(rest) => {
                     let mut found = String::new();
-                    rest.each(row, &mut |_: &str, value: &str| found = value.to_owned());
+                    rest.each(row, &mut |_: &str, value: &str| value.clone_into(&mut found));
                     found
                 }
             })
@@ -79,7 +79,9 @@ impl GroupState for JsonValues {
 
     fn encode(&self, out: &mut Vec<u8>) {
         for (keys, object) in &self.rows {
-            keys.iter().for_each(|key| put_text(out, key));
+            for key in keys {
+                put_text(out, key);
+            }
             put_text(out, object);
         }
     }

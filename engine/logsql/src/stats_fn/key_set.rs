@@ -8,7 +8,7 @@ use datafusion::common::Result;
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
 use hashbrown::hash_table::Entry;
-use quiver_types::logs::push_hex;
+use quiver_types::push_hex;
 
 use super::blob::{Reader, put_bytes, put_u64, put_u128};
 

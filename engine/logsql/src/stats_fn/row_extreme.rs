@@ -64,7 +64,7 @@ impl GroupState for RowExtreme {
         if !from.is_empty() {
             let (value, object) = (from.text()?, from.text()?);
             if self.best.offer(*side, rank(value), value) {
-                self.object = object.to_owned();
+                object.clone_into(&mut self.object);
             }
         }
         Ok(self.bytes().saturating_sub(before))

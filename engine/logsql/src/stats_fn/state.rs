@@ -5,10 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, BooleanArray, StringViewBuilder};
+use arrow::buffer::BooleanBuffer;
 use datafusion::common::{Result, ScalarValue};
 use datafusion::logical_expr::{Accumulator, EmitTo, GroupsAccumulator};
 
 use super::args::{Arg, Args};
+use crate::kernels::columns::{NumberRule, TextColumn};
 
 /// State of one function over groups that are numbered from 0.
 pub(super) trait StatsState: Debug + Send + Sync + 'static {
@@ -32,12 +34,37 @@ pub(super) struct Rows<'a> {
     /// The same as runs of rows of one group; none when they are many.
     runs: &'a [(usize, Range<usize>)],
     filter: Option<&'a BooleanArray>,
+    with_units: Option<&'a BooleanBuffer>,
 }
 
 impl Rows<'_> {
     /// Runs of rows of one group, if they are few and no row is left out.
     pub(super) fn runs(&self) -> Option<&[(usize, Range<usize>)]> {
         (self.filter.is_none() && !self.runs.is_empty()).then_some(self.runs)
+    }
+
+    /// The numbers of a column, read by a rule where it holds for the row.
+    pub(super) fn numbers(&self, column: &TextColumn, rows: usize, rule: NumberRule) -> Vec<f64> {
+        let Some(with_units) = self.with_units.filter(|_| rule == NumberRule::Plain) else {
+            return column.numbers(rows, rule);
+        };
+        match with_units.count_set_bits() {
+            0 => column.numbers(rows, rule),
+            all if all == rows => column.numbers(rows, NumberRule::Units),
+            _ => {
+                let (mut numbers, others) = (column.numbers(rows, rule), column.numbers(rows, NumberRule::Units));
+                with_units.set_indices().for_each(|row| numbers[row] = others[row]);
+                numbers
+            }
+        }
+    }
+
+    /// The rule that holds for a row.
+    pub(super) fn rule_of(&self, row: usize, rule: NumberRule) -> NumberRule {
+        match self.with_units {
+            Some(with_units) if rule == NumberRule::Plain && with_units.value(row) => NumberRule::Units,
+            _ => rule,
+        }
     }
 
     /// Calls a function with each row and its group.
@@ -65,6 +92,8 @@ pub struct GroupRows<'a> {
     pub(crate) groups: &'a [usize],
     /// The same as runs of rows of one group; empty when they are many.
     pub(crate) runs: &'a [(usize, Range<usize>)],
+    /// Rows of which functions that take plain numbers take values with units too.
+    pub(crate) with_units: Option<&'a BooleanBuffer>,
 }
 
 /// Texts of results; an empty one is a missing value.
@@ -119,7 +148,7 @@ impl StatsAccumulator {
         self.state.resize(total);
         let mut args = Args::new(&self.args, values)?;
         args.rows = rows.rows;
-        self.state.update(&args, &Rows { groups: rows.groups, runs: rows.runs, filter });
+        self.state.update(&args, &Rows { groups: rows.groups, runs: rows.runs, filter, with_units: rows.with_units });
         Ok(())
     }
 
@@ -138,7 +167,7 @@ impl GroupsAccumulator for StatsAccumulator {
         filter: Option<&BooleanArray>,
         total: usize,
     ) -> Result<()> {
-        self.add(values, &GroupRows { rows: groups.len(), groups, runs: &[] }, filter, total)
+        self.add(values, &GroupRows { rows: groups.len(), groups, runs: &[], with_units: None }, filter, total)
     }
 
     fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {

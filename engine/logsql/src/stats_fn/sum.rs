@@ -31,7 +31,7 @@ pub(super) fn each_number(args: &Args<'_>, rows: &Rows<'_>, rule: NumberRule, mu
     for column in &args.columns {
         match column {
             Column::Field { text, .. } => {
-                let numbers = text.numbers(args.rows, rule);
+                let numbers = rows.numbers(text, args.rows, rule);
                 rows.each(|row, group| {
                     if !numbers[row].is_nan() {
                         call(group, numbers[row]);
@@ -39,6 +39,7 @@ pub(super) fn each_number(args: &Args<'_>, rows: &Rows<'_>, rule: NumberRule, mu
                 });
             }
             Column::Rest(rest) => rows.each(|row, group| {
+                let rule = rows.rule_of(row, rule);
                 rest.each(row, &mut |_: &str, value: &str| {
                     let number = rule.read(value);
                     if !number.is_nan() {

@@ -30,6 +30,11 @@ pub fn stats_udaf(function: Function, args: Vec<Arg>) -> AggregateUDF {
 }
 
 impl StatsUdaf {
+    /// The function, and what its columns are.
+    pub(crate) fn called(&self) -> (&Function, &[Arg]) {
+        (&self.function, &self.args)
+    }
+
     fn begin(&self) -> StatsAccumulator {
         StatsAccumulator::new(self.function.clone(), Arc::clone(&self.args))
     }

@@ -217,7 +217,8 @@ impl Buckets {
         while self.border(steps) > wall_ns {
             steps -= 1;
         }
-        while self.border(steps + 1) <= wall_ns {
+        // Borders beyond the years that nanoseconds reach are all the same, so that no step leads past the last time.
+        while self.border(steps + 1) <= wall_ns && self.border(steps + 1) < i64::MAX {
             steps += 1;
         }
         self.border(steps)
@@ -268,6 +269,19 @@ mod tests {
         check(&one("month"), at, "2026-03-01T00:00:00", "2026-04-01T00:00:00");
         check(&one("quarter"), at, "2026-01-01T00:00:00", "2026-04-01T00:00:00");
         check(&one("year"), "1969-03-31T13:45:27", "1969-01-01T00:00:00", "1970-01-01T00:00:00");
+    }
+
+    #[test]
+    fn the_first_and_the_last_time() {
+        for (name, last) in [("month", "2262-04-01"), ("quarter", "2262-04-01"), ("year", "2262-01-01")] {
+            let buckets = Granularity::standard(name).unwrap().buckets;
+            assert_eq!(write_wall(buckets.floor(i64::MAX)), format!("{last}T00:00:00.000"), "{name}");
+            assert_eq!(
+                (buckets.next(buckets.floor(i64::MAX)), buckets.floor(i64::MIN)),
+                (i64::MAX, i64::MIN),
+                "{name}"
+            );
+        }
     }
 
     #[test]

@@ -17,23 +17,28 @@ use super::{MILLI_NS, SECOND_NS};
 const COUNT_MAX: i64 = 1_000_000;
 
 const UNITS: &str = "second|minute|hour|day|week|month|quarter|year";
+/// Numbers in words, from one on.
+const NUMBERS: [&str; 12] =
+    ["one", "two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"];
 
 fn pattern(text: &str) -> Regex {
-    Regex::new(&text.replace("UNIT", &format!("({UNITS})"))).expect("the patterns below compile")
+    let count = format!(r"(\d+|an?|{})", NUMBERS.join("|"));
+    let text = text.replace("UNIT", &format!("({UNITS})")).replace("COUNT", &count);
+    Regex::new(&text).expect("the patterns below compile")
 }
 
 static WHOLE: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(this|last|next)\s+UNIT(s?)\b"));
 static COUNTED: LazyLock<Regex> = LazyLock::new(|| pattern(r"\b(last|next)\s+(\d+)\s+UNITs?\b"));
 static FROM_TO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^from\s+(.+?)\s+to\s+(.+)$"));
-static AGO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d+|an?)\s+UNITs?\s+ago$"));
-static FROM_NOW: LazyLock<Regex> =
-    LazyLock::new(|| pattern(r"^(?:in\s+(\d+|an?)\s+UNITs?|(\d+|an?)\s+UNITs?\s+from\s+now)$"));
+static AGO: LazyLock<Regex> = LazyLock::new(|| pattern(r"^COUNT\s+UNITs?\s+ago$"));
+static FROM_NOW: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(?:in\s+COUNT\s+UNITs?|COUNT\s+UNITs?\s+from\s+now)$"));
 static MONTH_DAY: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^([a-z]+)\.?\s+(\d{1,2})(?:st|nd|rd|th)?(?:,?\s+(\d{4}))?$"));
 static DAY_MONTH: LazyLock<Regex> =
     LazyLock::new(|| pattern(r"^(\d{1,2})(?:st|nd|rd|th)?\s+([a-z]+)\.?(?:,?\s+(\d{4}))?$"));
 static MONTH_YEAR: LazyLock<Regex> = LazyLock::new(|| pattern(r"^([a-z]+)\.?,?\s+(\d{4})$"));
 static SLASHES: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(\d{1,2})/(\d{1,2})/(\d{4})$"));
+static YEAR_BEHIND: LazyLock<Regex> = LazyLock::new(|| pattern(r"\s(\d{4})$"));
 static BETWEEN: LazyLock<Regex> = LazyLock::new(|| pattern(r"^(.+?)(?:\s+-\s+|\s+to\s+)(.+)$"));
 
 /// Reads a phrase at the clock `now_ns` (an instant) in a zone.
@@ -85,7 +90,8 @@ impl Clock {
         let length = Interval::unit(unit)?;
         let months = i32::try_from(i64::from(length.months).checked_mul(count)?).ok()?;
         let end = Interval { months, nanos: length.nanos.checked_mul(count)? }.add_to(start);
-        Some(buckets.floor(end))
+        // Beyond the years that nanoseconds reach nothing is cut off.
+        Some(if end == i64::MAX { end } else { buckets.floor(end) })
     }
 
     /// Moves the start of the current unit; below a day by instants, so that hours are hours where the clock changes.
@@ -133,7 +139,12 @@ impl Clock {
             return range(one, one);
         }
         let found = BETWEEN.captures(text)?;
-        range(self.point(found[1].trim())?, self.point(found[2].trim())?)
+        let (from, to) = (found[1].trim(), found[2].trim());
+        // `jan 1 - jan 10 2026` says the year once, for both.
+        let year = YEAR_BEHIND.captures(to).filter(|_| is_day_of_month(from));
+        let year = year.map(|year| format!("{from} {}", &year[1]));
+        let (from, to) = (self.point(year.as_deref().unwrap_or(from))?, self.point(to)?);
+        if from <= to { range(from, to) } else { None }
     }
 
     /// Reads one date or time into wall time.
@@ -142,7 +153,7 @@ impl Clock {
             return Some(self.wall());
         }
         let counted = |count: &str, unit: &str, sign: i64| {
-            let count: i64 = if count.starts_with('a') { 1 } else { count.parse().ok()? };
+            let count = read_count(count)?;
             let count = (count <= COUNT_MAX).then_some(count * sign)?;
             self.moved(unit, count, self.wall())
         };
@@ -197,6 +208,8 @@ impl Clock {
         let words: Vec<&str> = text.split_whitespace().collect();
         let (which, name) = match words[..] {
             [name] => ("", name),
+            // `mon` beside these words is a month as well.
+            ["last" | "this", "mon"] => return None,
             [which @ ("last" | "this"), name] => (which, name),
             _ => return None,
         };
@@ -214,6 +227,24 @@ impl Clock {
 
 fn midnight(day: NaiveDate) -> i64 {
     of_naive(NaiveDateTime::from(day)).div_euclid(SECOND_NS) * SECOND_NS
+}
+
+/// Reads how many units: digits, `a`, or a number in words.
+fn read_count(text: &str) -> Option<i64> {
+    if matches!(text, "a" | "an") {
+        return Some(1);
+    }
+    match NUMBERS.iter().position(|word| *word == text) {
+        Some(place) => i64::try_from(place + 1).ok(),
+        None => text.parse().ok(),
+    }
+}
+
+/// Whether it names a day of a month, and no year.
+fn is_day_of_month(text: &str) -> bool {
+    let fits = |found: &Captures<'_>, name: usize| found.get(3).is_none() && month(&found[name]).is_some();
+    MONTH_DAY.captures(text).is_some_and(|found| fits(&found, 1))
+        || DAY_MONTH.captures(text).is_some_and(|found| fits(&found, 2))
 }
 
 fn month(name: &str) -> Option<u32> {
@@ -268,6 +299,34 @@ mod tests {
             ["2026-03-29T00:00:00.000", "2026-03-29T04:59:59.999"],
             "02:00 to 03:00 is missing"
         );
+    }
+
+    #[test]
+    fn years_that_are_said_once_and_numbers_in_words() {
+        let now = DateTime::parse_from_rfc3339("2026-11-26T08:50:00Z").unwrap().timestamp_nanos_opt().unwrap();
+        let check = |text: &str, expected: [&str; 2]| {
+            assert_eq!(parse(text, Tz::UTC, now).unwrap().written(), expected, "{text}");
+        };
+        check("january 1 to january 10 2026", ["2026-01-01T00:00:00.000", "2026-01-10T23:59:59.999"]);
+        check("1 jan - 31 mar 2026", ["2026-01-01T00:00:00.000", "2026-03-31T23:59:59.999"]);
+        check("jan 1 2025 - jan 10 2026", ["2025-01-01T00:00:00.000", "2026-01-10T23:59:59.999"]);
+        check("two hours ago", ["2026-11-26T06:00:00.000", "2026-11-26T06:59:59.999"]);
+        check("from three days ago to an hour from now", ["2026-11-23T08:00:00.000", "2026-11-26T09:59:59.999"]);
+        for text in ["last monday - last friday", "last mon", "this mon", "dec 31 2025 - dec 1 2025", "a few days ago"]
+        {
+            assert!(parse(text, Tz::UTC, now).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn more_than_nanoseconds_reach() {
+        let now = DateTime::parse_from_rfc3339("2026-11-26T08:50:00Z").unwrap().timestamp_nanos_opt().unwrap();
+        let range = |text: &str| parse(text, Tz::UTC, now).unwrap();
+        assert_eq!(range("next 9000 years").end_ns, i64::MAX);
+        assert_eq!(range("next 9000 years").written()[0], "2027-01-01T00:00:00.000");
+        assert_eq!(range("last 9000 years").start_ns, i64::MIN);
+        assert_eq!(range("last 9000 years").written()[1], "2025-12-31T23:59:59.999");
+        assert_eq!(range("from now to 9000 years from now").end_ns, i64::MAX);
     }
 
     #[test]

@@ -49,8 +49,11 @@ impl Table {
 
 impl OlapEngine {
     /// What the answer to a request will rest on, if it is asked for from now on; none: more than tables whose changes are
-    /// known.
+    /// known, or answers are not kept.
     pub fn basis(&self, catalog: &Catalog, request: &Request, access: &DomainAccess) -> Option<Basis> {
+        if !self.keeps {
+            return None;
+        }
         let now = self.snapshot();
         let mut basis = Basis { tables: Vec::new(), moment: now.moment() };
         for query in &request.queries {

@@ -54,6 +54,9 @@ impl OlapEngine {
         tables: &Arc<dyn TableSnapshot>,
         access: &DomainAccess,
     ) -> Result<Parted, String> {
+        if !self.keeps {
+            return Err("results are not kept (`query.result_cache` is 0)".to_owned());
+        }
         let of = Bucketed::of(catalog, query, self.engine.relational())?;
         let request = TableRequest { schema: Some(QUIVER_SCHEMA), name: of.table, columns: &of.columns, access };
         let unknown = "changes of its rows are not known";

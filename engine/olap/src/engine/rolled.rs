@@ -77,28 +77,27 @@ impl OlapEngine {
         // Who comes while it is being made waits for it.
         let mut place = place.lock().await;
         let known = (*place).clone();
-        let kept = match known {
-            Some(known) => known,
-            None => {
-                let made = match self.made(chosen, ctx).await {
-                    Ok((kept, true)) => {
-                        self.rollups.made(&chosen.key, kept.bytes);
-                        Ok(Arc::new(kept))
-                    }
-                    // Queries need the memory: it is of use for this one alone.
-                    Ok((kept, false)) => {
-                        drop(place);
-                        return Ok(self.plan_rolled(chosen, Arc::new(kept)));
-                    }
-                    // The query itself has ended; the next one tries anew.
-                    Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => {
-                        return Err(e);
-                    }
-                    Err(e) => Err(e.to_string()),
-                };
-                *place = Some(made.clone());
-                made
-            }
+        let kept = if let Some(known) = known {
+            known
+        } else {
+            let made = match self.made(chosen, ctx).await {
+                Ok((kept, true)) => {
+                    self.rollups.made(&chosen.key, kept.bytes);
+                    Ok(Arc::new(kept))
+                }
+                // Queries need the memory: it is of use for this one alone.
+                Ok((kept, false)) => {
+                    drop(place);
+                    return Ok(self.plan_rolled(chosen, Arc::new(kept)));
+                }
+                // The query itself has ended; the next one tries anew.
+                Err(OlapError::Engine(e)) if matches!(e.kind, ErrorKind::Timeout | ErrorKind::Cancelled) => {
+                    return Err(e);
+                }
+                Err(e) => Err(e.to_string()),
+            };
+            *place = Some(made.clone());
+            made
         };
         drop(place);
         Ok(kept.and_then(|kept| self.plan_rolled(chosen, kept)))

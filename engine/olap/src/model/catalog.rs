@@ -91,12 +91,10 @@ impl Catalog {
             return Arc::clone(self);
         }
         let mut with = Self::clone(self);
-        for id in names {
-            let model = with.models.get_mut(&id.model);
-            if let Some(model) = model
-                && let Some(dimension) = model.open.as_ref().and_then(|open| open.dimension(&id.member))
-            {
-                model.dimensions.push(dimension);
+        // Of several names of a model the first one is counted.
+        for id in names.iter().rev() {
+            if let Some(model) = with.models.get_mut(&id.model) {
+                model.add_open(&id.member);
             }
         }
         Arc::new(with)

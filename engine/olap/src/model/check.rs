@@ -77,6 +77,9 @@ fn take_over(model: &mut Model, base: &Model) {
     model.joins.extend(base.joins.iter().filter(|j| !joins.contains(&j.target)).cloned());
     model.source = model.source.take().or_else(|| base.source.clone());
     model.rows = model.rows.take().or_else(|| base.rows.clone());
+    if model.whole.is_empty() {
+        model.whole.clone_from(&base.whole);
+    }
     model.refresh_key = model.refresh_key.take().or_else(|| base.refresh_key.clone());
     model.row_right = model.row_right.take().or_else(|| base.row_right.clone());
 }

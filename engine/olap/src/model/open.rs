@@ -1,6 +1,6 @@
 //! Dimensions that are made of their names.
 
-use super::{Common, Dimension, DimensionType, Template};
+use super::{Common, Dimension, DimensionType, Model, Template};
 
 /// Dimensions that are made of their names: any attribute or label, which no list could hold.
 #[derive(Debug, Clone)]
@@ -9,6 +9,8 @@ pub struct OpenMembers {
     pub prefix: String,
     /// Expression; `:key` is the key, `:flat_key` the key with `_` for all but letters and digits.
     pub sql: Template,
+    /// The measure that counts the distinct values of the one that a query names.
+    pub counted: Option<String>,
 }
 
 impl OpenMembers {
@@ -21,6 +23,20 @@ impl OpenMembers {
         let common = Common { name: name.to_owned(), title, place: self.sql.place, ..Common::default() };
         let sql = Template::parse(&sql, self.sql.place);
         Some(Dimension::of_text(common, sql))
+    }
+}
+
+impl Model {
+    /// Adds the dimension of a name, which is what its measure counts from now on.
+    pub(super) fn add_open(&mut self, name: &str) {
+        let Some(open) = &self.open else { return };
+        let Some(dimension) = open.dimension(name) else { return };
+        if let Some(counted) = &open.counted
+            && let Some(measure) = self.measures.iter_mut().find(|m| m.common.name == *counted)
+        {
+            measure.sql.clone_from(&dimension.sql);
+        }
+        self.dimensions.push(dimension);
     }
 }
 
@@ -38,9 +54,40 @@ impl Dimension {
             sub_query: false,
             propagate_filters: false,
             propagate_range: false,
+            per_bucket: false,
             since: None,
             granularities: Vec::new(),
             values: Vec::new(),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use serde_json::json;
+
+    use super::super::catalog::Catalog;
+    use super::super::load::{SourceFile, load};
+
+    fn source(counted: &str) -> SourceFile {
+        let text = format!(
+            "cubes:\n  - name: A\n    sql_table: a\n    open: {{prefix: l_, sql: '\"labels.:key\"', counted: {counted}}}\n    \
+             measures: [{{name: values, type: count_distinct, sql: none}}]\n"
+        );
+        SourceFile { name: "m.yml".to_owned(), text, builtin: false }
+    }
+
+    #[test]
+    fn what_a_query_names_is_counted() {
+        let catalog = Arc::new(load(&[source("values")]).unwrap().0);
+        let counted = |catalog: &Catalog| catalog.models["A"].measure("values").unwrap().sql.clone().unwrap().text;
+        assert_eq!(counted(&catalog), "none");
+        let query = json!({"dimensions": ["A.l_zone"], "filters": [{"member": "A.l_pod", "operator": "set"}]});
+        assert_eq!(counted(&catalog.with_open(&query)), "\"labels.pod\"");
+        assert_eq!(counted(&catalog), "none");
+        let problems = load(&[source("others")]).map(|_| ()).unwrap_err();
+        assert!(problems[0].to_string().contains("`counted`"), "{problems:?}");
     }
 }

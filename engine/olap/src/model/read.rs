@@ -138,11 +138,6 @@ impl<'a, 'p> Reader<'a, 'p> {
         })
     }
 
-    fn interval(&mut self, name: &'static str) -> Option<Interval> {
-        let text = self.text(name)?;
-        Interval::parse(&text).map_err(|e| self.bad(name, e)).ok()
-    }
-
     fn members(&mut self, name: &'static str, own: &str) -> Vec<MemberId> {
         self.texts(name).iter().map(|text| member(text, own)).collect()
     }
@@ -195,13 +190,18 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
     let refresh_key = r.fields.some("refresh_key").map(json);
     let joins = r.list("joins").iter().filter_map(|n| join(n, r.problems)).collect();
     let dimensions = r.list("dimensions").iter().filter_map(|n| dimension(n, r.problems)).collect();
-    let measures = r.list("measures").iter().filter_map(|n| measure(n, &own, r.problems)).collect();
+    let measures: Vec<Measure> = r.list("measures").iter().filter_map(|n| measure(n, &own, r.problems)).collect();
     let segments = r.list("segments").iter().filter_map(|n| segment(n, &own, r.problems)).collect();
     let hierarchies = r.list("hierarchies").iter().filter_map(|n| hierarchy(n, &own, r.problems)).collect();
     let pre_aggregations = r.list("pre_aggregations").iter().filter_map(|n| rollup(n, &own, r.problems)).collect();
     let row_right = r.fields.some("row_right").and_then(|n| row_right(n, r.problems));
     let rows = r.fields.some("rows").and_then(|n| own_rows(n, r.problems));
+    let whole = r.texts("whole");
     let open = r.fields.some("open").and_then(|n| open_members(n, r.problems));
+    let counts = |name: &String| measures.iter().any(|m| m.common.name == *name && m.ty == MeasureType::CountDistinct);
+    if open.as_ref().and_then(|open| open.counted.as_ref()).is_some_and(|name| !counts(name)) {
+        r.bad("open", "`counted` names a measure of the model of type `count_distinct`");
+    }
     r.finish();
     Some(Model {
         common,
@@ -209,6 +209,7 @@ fn cube(node: &Node, file: &Arc<str>, problems: &mut Problems) -> Option<Model> 
         extends,
         source,
         rows,
+        whole,
         joins,
         dimensions,
         measures,
@@ -300,6 +301,7 @@ fn dimension(node: &Node, problems: &mut Problems) -> Option<Dimension> {
         sub_query: r.truth("sub_query").unwrap_or(false),
         propagate_filters: r.truth("propagate_filters_to_sub_query").unwrap_or(false),
         propagate_range: r.truth("propagate_range_to_sub_query").unwrap_or(false),
+        per_bucket: r.truth("per_bucket").unwrap_or(false),
         since: r.text("since"),
         granularities,
         values: r.texts("values"),
@@ -416,14 +418,19 @@ fn rolling_window(node: &Node, problems: &mut Problems) -> Option<RollingWindow>
 fn time_shift(node: &Node, own: &str, problems: &mut Problems) -> Option<TimeShift> {
     let mut r = Reader::new(node, "", problems)?;
     let time_dimension = r.text("time_dimension").map(|t| member(&t, own));
-    let interval = r.interval("interval");
+    let text = r.text("interval");
+    let is_range = text.as_deref() == Some("range");
+    let parsed = |text: String| Interval::parse(&text).map_err(|e| r.bad("interval", e)).ok();
+    let interval = if is_range { Some(Interval::default()) } else { text.and_then(parsed) };
     let next = r.word("type", &[("prior", false), ("next", true)]).unwrap_or(false);
     if r.fields.node().get("interval").is_none() {
         r.fields.problem("interval", Code::Required, "a shift of time needs `interval`", r.problems);
     }
     r.finish();
     let interval = interval?;
-    Some(TimeShift { time_dimension, interval: if next { interval.negated() } else { interval } })
+    let sign = if next { -1 } else { 1 };
+    let interval = if next { interval.negated() } else { interval };
+    Some(TimeShift { time_dimension, interval, ranges: if is_range { sign } else { 0 } })
 }
 
 fn segment(node: &Node, own: &str, problems: &mut Problems) -> Option<Segment> {
@@ -448,14 +455,14 @@ fn hierarchy(node: &Node, own: &str, problems: &mut Problems) -> Option<Hierarch
 
 fn open_members(node: &Node, problems: &mut Problems) -> Option<OpenMembers> {
     let mut r = Reader::new(node, "", problems)?;
-    let (prefix, sql) = (r.text("prefix"), r.sql("sql"));
+    let (prefix, sql, counted) = (r.text("prefix"), r.sql("sql"), r.text("counted"));
     for (name, is_there) in [("prefix", prefix.is_some()), ("sql", sql.is_some())] {
         if !is_there {
             r.fields.problem(name, Code::Required, format!("open members need `{name}`"), r.problems);
         }
     }
     r.finish();
-    Some(OpenMembers { prefix: prefix?, sql: sql? })
+    Some(OpenMembers { prefix: prefix?, sql: sql?, counted })
 }
 
 fn own_rows(node: &Node, problems: &mut Problems) -> Option<OwnRows> {

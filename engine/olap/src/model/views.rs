@@ -48,17 +48,16 @@ fn of_part(part: &ViewPart, models: &BTreeMap<String, Model>) -> Result<Vec<View
         Err(format!("model `{last}` has no member `{name}`{hint}"))
     };
     let all;
-    let includes = match &part.includes {
-        Some(includes) => includes,
-        None => {
-            let shown = known.iter().filter(|n| common(model, n).is_some_and(|c| c.public != Some(false)));
-            let plain = |n: &&str| Include {
-                name: (**n).to_owned(),
-                own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() },
-            };
-            all = shown.map(plain).collect::<Vec<_>>();
-            &all
-        }
+    let includes = if let Some(includes) = &part.includes {
+        includes
+    } else {
+        let shown = known.iter().filter(|n| common(model, n).is_some_and(|c| c.public != Some(false)));
+        let plain = |n: &&str| Include {
+            name: (**n).to_owned(),
+            own: Common { name: (**n).to_owned(), place: part.place, ..Common::default() },
+        };
+        all = shown.map(plain).collect::<Vec<_>>();
+        &all
     };
     part.excludes.iter().try_for_each(|name| check(name))?;
     let mut members = Vec::new();

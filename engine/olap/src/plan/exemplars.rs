@@ -29,7 +29,7 @@ impl Planner<'_> {
     /// Plans the exemplars of a query: columns of the groups, then [`COLUMNS`].
     ///
     /// # Errors
-    /// BAD_VALUE: the rows of the model are no spans; those of planning.
+    /// `BAD_VALUE`: the rows of the model are no spans; those of planning.
     pub fn exemplars(&self, query: &Query) -> OlapResult<Planned> {
         let Some(name) = model_of(self.catalog, query) else {
             let text = "there are exemplars of models over spans only";

@@ -1,11 +1,12 @@
 //! SQL texts of models as expressions, through the SQL planner of the session.
 
 use std::collections::{BTreeSet, HashMap};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::tree_node::{Transformed, TreeNode};
-use datafusion::common::{Column, DFSchema, JoinType, TableReference};
+use datafusion::common::{Column, DFSchema, JoinType, NullEquality, TableReference};
 use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuilder, cast, lit, when};
 
@@ -94,26 +95,24 @@ impl Planner<'_> {
         dimension: &Dimension,
     ) -> OlapResult<LogicalPlan> {
         let (right, keys) = self.sub_query(stage, model, dimension)?;
+        // The sub-query looks at times as they are, where a stage that is shifted does not.
+        let unmoved = Stage { shifts: Vec::new(), ..stage.clone() };
         let mut left = plan;
         let mut left_keys = Vec::new();
         let mut out: Vec<Expr> = left.schema().columns().into_iter().map(Expr::Column).collect();
         let value = out.len();
         // Keys may be expressions; they become columns for the join and are gone after it.
         let mut with_keys = out.clone();
-        for (i, key) in model.key().enumerate() {
-            let id = MemberId::new(&model.common.name, &key.common.name);
+        for (i, group) in sub_query_groups(stage, model, dimension).iter().enumerate() {
             let name = format!("__key_{i}");
-            with_keys.push(self.dimension(stage, &id)?.alias(name.clone()));
+            with_keys.push(self.group_value(&unmoved, group)?.alias(name.clone()));
             left_keys.push(Column::new_unqualified(name));
         }
         left = LogicalPlanBuilder::from(left).project(with_keys)?.build()?;
-        let joined = LogicalPlanBuilder::from(left).join_detailed(
-            right,
-            JoinType::Left,
-            (left_keys, keys),
-            None,
-            datafusion::common::NullEquality::NullEqualsNothing,
-        )?;
+        // NULL is equal to NULL in all parts but the first.
+        let nulls = if keys.len() > 1 { NullEquality::NullEqualsNull } else { NullEquality::NullEqualsNothing };
+        let on = (left_keys, keys);
+        let joined = LogicalPlanBuilder::from(left).join_detailed(right, JoinType::Left, on, None, nulls)?;
         out.insert(value, of_model(&sub_query_alias(model, dimension), VALUE));
         Ok(joined.project(out)?.build()?)
     }
@@ -123,18 +122,15 @@ impl Planner<'_> {
         let name = format!("{}.{}", model.common.name, dimension.common.name);
         let measure = dimension.sql.as_ref().and_then(Template::only_member).cloned();
         let measure = measure.ok_or_else(|| model_error(format!("sub-query `{name}` is not a single measure")))?;
-        let groups = model.key().map(|key| Group {
-            column: format!("__key.{}", key.common.name),
-            member: MemberId::new(&model.common.name, &key.common.name),
-            buckets: None,
-        });
-        let groups: Vec<Group> = groups.collect();
+        let groups = sub_query_groups(stage, model, dimension);
         let alias = TableReference::bare(sub_query_alias(model, dimension));
         let keys = groups.iter().map(|g| Column::new(Some(alias.clone()), g.column.clone())).collect();
+        let (filters, segments) =
+            if dimension.propagate_filters { self.conditions_for(stage) } else { (Vec::new(), Vec::new()) };
         let inner = Stage {
-            filters: if dimension.propagate_filters { self.filters_for(stage, model, dimension) } else { Vec::new() },
-            ranges: if dimension.propagate_range { self.propagated(stage, &measure) } else { Vec::new() },
-            segments: Vec::new(),
+            filters,
+            ranges: self.ranges_for(stage, dimension, &measure),
+            segments,
             hints: Vec::new(),
             later: Vec::new(),
             shifts: Vec::new(),
@@ -142,34 +138,41 @@ impl Planner<'_> {
             tz: stage.tz,
             now_ns: stage.now_ns,
         };
-        let plan = self.stage(&inner, std::slice::from_ref(&measure))?;
+        let mut plan = LogicalPlanBuilder::from(self.stage(&inner, std::slice::from_ref(&measure))?);
         let mut out: Vec<Expr> = groups.iter().map(|g| column(g.column.clone())).collect();
         out.push(column(measure.to_string()).alias(VALUE));
-        Ok((LogicalPlanBuilder::from(plan).project(out)?.alias(alias)?.build()?, keys))
+        if let [first, _, ..] = &groups[..] {
+            plan = plan.filter(column(first.column.clone()).is_not_null())?;
+        }
+        Ok((plan.project(out)?.alias(alias)?.build()?, keys))
     }
 
-    /// The filters of a query that enter a sub-query: not those on its own value, which it cannot wait for.
-    fn filters_for(&self, stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<Filter> {
-        let own = MemberId::new(&model.common.name, &dimension.common.name);
-        let names_own = |id: &MemberId| {
+    /// The filters and segments of a query that enter a sub-query: those that no sub-query has a part in, as in the format's
+    /// reference: none waits for itself or for another.
+    fn conditions_for(&self, stage: &Stage) -> (Vec<Filter>, Vec<MemberId>) {
+        let waits = |id: &MemberId| {
             let mut inner = BTreeSet::new();
-            if let Some(found) = self.catalog.find(id) {
-                self.sub_queries(&found.id(), &mut inner);
-            }
-            inner.contains(&own)
+            self.sub_queries(id, &mut inner);
+            !inner.is_empty()
         };
-        stage.filters.iter().filter_map(|filter| filter.without(&names_own)).collect()
+        let filters = stage.filters.iter().filter_map(|filter| filter.without(&waits)).collect();
+        (filters, stage.segments.iter().filter(|id| !waits(id)).cloned().collect())
     }
 
-    /// The range of a query on the first time dimension of the model of a measure.
-    fn propagated(&self, stage: &Stage, measure: &MemberId) -> Vec<(MemberId, WallRange)> {
-        let model = self.catalog.model(&measure.model);
-        let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time);
-        let id = time.map(|d| MemberId::new(&model.common.name, &d.common.name));
+    /// The ranges of a query that enter a sub-query: with its filters all of them, else the first one, on the first
+    /// time dimension of the model of the measure.
+    fn ranges_for(&self, stage: &Stage, dimension: &Dimension, measure: &MemberId) -> Vec<(MemberId, WallRange)> {
         let moved = |(of, range): &(MemberId, WallRange)| {
             let back = stage.shift(of).negated();
             WallRange { start_ns: back.add_to(range.start_ns), end_ns: back.add_to(range.end_ns) }
         };
+        if !dimension.propagate_range {
+            let all = stage.ranges.iter().filter(|_| dimension.propagate_filters);
+            return all.map(|entry| (entry.0.clone(), moved(entry))).collect();
+        }
+        let model = self.catalog.model(&measure.model);
+        let time = model.dimensions.iter().find(|d| d.ty == DimensionType::Time);
+        let id = time.map(|d| MemberId::new(&model.common.name, &d.common.name));
         stage.ranges.first().map(moved).zip(id).map(|(range, id)| (id, range)).into_iter().collect()
     }
 
@@ -324,7 +327,7 @@ impl Planner<'_> {
                 Piece::Text(text) => sql.push_str(&ranges::named(text)),
                 Piece::Raw(names) => return Err(model_error(format!("`{{{}}}` is not resolved", names.join(".")))),
                 Piece::Model(name) => {
-                    sql.push_str(&format!("\"{name}\""));
+                    let _ = write!(sql, "\"{name}\"");
                     if !models.contains(name) {
                         models.push(name.clone());
                     }
@@ -339,7 +342,7 @@ impl Planner<'_> {
                         let ty = expr.get_type(&self.schema(stage, &expr)?)?;
                         (expr, ty)
                     };
-                    sql.push_str(&format!("\"{name}\""));
+                    let _ = write!(sql, "\"{name}\"");
                     fields.push((None, Arc::new(Field::new(&name, ty, true))));
                     places.insert(name, expr);
                 }
@@ -396,6 +399,19 @@ impl Planner<'_> {
         }
         Ok(DFSchema::new_with_metadata(fields, HashMap::new())?)
     }
+}
+
+/// What a sub-query is grouped by: the key of its model and, where its value is that of a bucket, the query's buckets.
+fn sub_query_groups(stage: &Stage, model: &Model, dimension: &Dimension) -> Vec<Group> {
+    let keys = model.key().map(|key| Group {
+        column: format!("__key.{}", key.common.name),
+        member: MemberId::new(&model.common.name, &key.common.name),
+        buckets: None,
+    });
+    let buckets = stage.groups.iter().filter(|group| group.buckets.is_some());
+    let buckets = buckets.filter(|group| dimension.per_bucket && group.member.model == model.common.name);
+    let buckets = buckets.enumerate().map(|(i, group)| Group { column: format!("__bucket.{i}"), ..group.clone() });
+    keys.chain(buckets).collect()
 }
 
 fn sub_query_alias(model: &Model, dimension: &Dimension) -> String {

@@ -12,7 +12,7 @@ use datafusion::logical_expr::{Expr, ExprSchemable, LogicalPlan, LogicalPlanBuil
 
 use super::ranges::Over;
 use super::{Planner, Stage, Tree, column, model_error};
-use crate::error::{OlapError, OlapResult};
+use crate::error::{OlapError, OlapResult, QueryError, Reason};
 use crate::model::catalog::Kind;
 use crate::model::{Measure, MeasureType, MemberId, Model};
 
@@ -107,7 +107,8 @@ impl Planner<'_> {
         let (model, measure) = self.measure(id)?;
         let name = &model.common.name;
         if measure.multi_stage || measure.rolling_window.is_some() {
-            return Err(model_error(format!("measure `{id}` needs groups, and the query has none")));
+            let text = format!("measure `{id}` needs groups, and rows that are not grouped have none");
+            return Err(QueryError::new(Reason::BadValue, "/ungrouped", text).into());
         }
         if measure.ty.is_expression() {
             let sql = measure.sql.as_ref().ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?;
@@ -128,8 +129,9 @@ impl Planner<'_> {
         }
         let value = self.argument(stage, name, measure.sql.as_ref(), measure.case.as_ref())?;
         let value = match measure.ty {
-            MeasureType::Count => match value {
-                Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).otherwise(lit(0_i64))?,
+            // A row counts once, whatever is counted; nothing, where that is NULL.
+            MeasureType::Count | MeasureType::CountDistinct | MeasureType::CountDistinctApprox => match value {
+                Some(value) => datafusion::logical_expr::when(value.is_not_null(), lit(1_i64)).end()?,
                 None => lit(1_i64),
             },
             _ => value.ok_or_else(|| model_error(format!("measure `{id}` has no `sql`")))?,

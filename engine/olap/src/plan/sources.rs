@@ -9,11 +9,12 @@ use datafusion::catalog::{
 };
 use datafusion::common::{DFSchemaRef, TableReference};
 use datafusion::datasource::{TableProvider, provider_as_source};
-use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::QueryContext;
 use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
 use quiver_types::Domain;
+use quiver_types::tables::usage::QUERY_LOG;
 use regex::Regex;
 
 use super::{model_error, selects};
@@ -74,7 +75,7 @@ impl Sources {
     ) -> OlapResult<Self> {
         let reached = Reached::of(catalog, members, &query.hints);
         let columns = reached.identifiers(catalog);
-        let bounds = reached.bounds(catalog, query);
+        let bounds = Bounds::of(&reached, catalog, query);
         let finder = Finder { tables, state, access, ctx, columns: &columns, bounds };
         let mut plans = BTreeMap::new();
         let mut selects = BTreeMap::new();
@@ -94,6 +95,23 @@ impl Sources {
         }
         Ok(Self { plans, selects })
     }
+}
+
+/// Tables that give a caller his own rows where he does not see all of their domain.
+const OWN: [(&str, Domain); 2] = [(QUERY_LOG.name, Domain::System), ("audit_log", Domain::Audit)];
+
+/// Whether it takes more than a caller's rights to tell which rows a query gives him: some are his own.
+pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId], access: &DomainAccess) -> bool {
+    let own: Vec<&str> = OWN.iter().filter(|(_, domain)| !access.is_full(*domain)).map(|(name, _)| *name).collect();
+    let reached = Reached::of(catalog, members, &query.hints);
+    let mut sources = reached.models.iter().filter_map(|name| catalog.models.get(name)?.source.as_ref());
+    sources.any(|source| match source {
+        Source::Table(_, table) => own.iter().any(|name| table.eq_ignore_ascii_case(name)),
+        Source::Select(sql) => {
+            let sql = sql.to_ascii_lowercase();
+            own.iter().any(|name| sql.contains(name))
+        }
+    })
 }
 
 /// A table that a query reads.
@@ -239,7 +257,9 @@ impl Reached {
         let templates: Vec<_> = match found.kind {
             Kind::Dimension(d) => {
                 let since = d.since.as_ref().map(|name| MemberId::new(&found.model.common.name, name));
-                since.iter().for_each(|id| self.add(catalog, id));
+                if let Some(id) = &since {
+                    self.add(catalog, id);
+                }
                 d.templates().collect()
             }
             Kind::Measure(m) => {
@@ -276,20 +296,16 @@ impl Reached {
 
     /// The instants between which `range_start()` and `range_end()` let the SELECT of a model look: those of the query, unless
     /// something in it looks beyond them. Models widen them by as long as what belongs together lasts.
-    fn bounds(&self, catalog: &Catalog, query: &Query) -> (i64, i64) {
-        let open = (i64::MIN / 2, i64::MAX / 2);
+    fn bounds(&self, catalog: &Catalog, query: &Query, is_of: &dyn Fn(&Model) -> bool) -> (i64, i64) {
+        let open = Bounds::OPEN;
         let looks_beyond = |id: &MemberId| match catalog.find(id).map(|f| f.kind) {
             Some(Kind::Dimension(d)) => d.sub_query && !d.propagate_range,
             Some(Kind::Measure(m)) => m.rolling_window.is_some() || !m.time_shift.is_empty(),
             _ => false,
         };
-        // Times of other signals than traces lie elsewhere.
-        let is_of_traces = |id: &MemberId| {
-            let right = catalog.find(id).and_then(|f| f.model.row_right.as_ref());
-            right.is_some_and(|right| matches!(right.domain, Domain::Traces | Domain::Transactions))
-        };
+        let is_of = |id: &MemberId| catalog.find(id).is_some_and(|found| is_of(found.model));
         let ranges: Vec<_> = query.times.iter().filter_map(|t| Some((&t.member, t.range?))).collect();
-        if ranges.iter().any(|(id, _)| !is_of_traces(id)) || self.members.iter().any(looks_beyond) {
+        if ranges.iter().any(|(id, _)| !is_of(id)) || self.members.iter().any(looks_beyond) {
             return open;
         }
         let instants = ranges.into_iter().map(|(_, range)| range.instants(query.tz));
@@ -299,22 +315,31 @@ impl Reached {
 
     /// All names in SQL texts that may be columns.
     fn identifiers(&self, catalog: &Catalog) -> Vec<String> {
-        static NAMES: LazyLock<Regex> = LazyLock::new(|| {
-            Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles")
-        });
-        let mut names = BTreeSet::new();
-        let mut read = |text: &str| {
-            for found in NAMES.captures_iter(text) {
-                let bare = found.get(2).filter(|_| found.get(3).is_none()).map(|m| m.as_str());
-                // Words in capitals are SQL's own.
-                let bare = bare.filter(|word| word.contains(|c: char| c.is_lowercase()));
-                names.extend(found.get(1).map(|m| m.as_str()).or(bare).map(str::to_owned));
+        let mut names = self.spoken(catalog);
+        for name in &self.models {
+            if let Some(Source::Select(sql)) = &catalog.model(name).source {
+                read_names(sql, &mut names);
             }
-        };
+        }
+        names.into_iter().collect()
+    }
+
+    /// Whether something reads a column that is made of all rows of its model.
+    fn reads_whole(&self, catalog: &Catalog) -> bool {
+        let mut whole = self.models.iter().flat_map(|name| &catalog.model(name).whole).peekable();
+        whole.peek().is_some() && {
+            let names = self.spoken(catalog);
+            whole.any(|column| names.contains(column))
+        }
+    }
+
+    /// Names in SQL texts of members, joins and conditions on rows.
+    fn spoken(&self, catalog: &Catalog) -> BTreeSet<String> {
+        let mut names = BTreeSet::new();
         let mut pieces = |template: &crate::model::Template| {
             template.pieces.iter().for_each(|p| {
                 if let Piece::Text(text) = p {
-                    read(text);
+                    read_names(text, &mut names);
                 }
             });
         };
@@ -334,13 +359,56 @@ impl Reached {
         for rows in self.models.iter().filter_map(|name| catalog.model(name).rows.as_ref()) {
             pieces(&rows.sql);
         }
-        for name in &self.models {
-            if let Some(Source::Select(sql)) = &catalog.model(name).source {
-                read(sql);
-            }
-        }
-        names.into_iter().collect()
+        names
     }
+}
+
+/// Adds the words of a SQL text that may be columns.
+fn read_names(text: &str, names: &mut BTreeSet<String>) {
+    static NAMES: LazyLock<Regex> = LazyLock::new(|| {
+        Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles")
+    });
+    for found in NAMES.captures_iter(text) {
+        let bare = found.get(2).filter(|_| found.get(3).is_none()).map(|m| m.as_str());
+        // Words in capitals are SQL's own.
+        let bare = bare.filter(|word| word.contains(|c: char| c.is_lowercase()));
+        names.extend(found.get(1).map(|m| m.as_str()).or(bare).map(str::to_owned));
+    }
+}
+
+/// What `range_start()` and `range_end()` of SELECTs are. Times of a signal lie elsewhere than those of another, so that the
+/// range of a query holds for models of its signal alone.
+#[derive(Debug, Clone, Copy)]
+struct Bounds {
+    traces: (i64, i64),
+    browsers: (i64, i64),
+}
+
+impl Bounds {
+    /// So far apart that no row lies beyond.
+    const OPEN: (i64, i64) = (i64::MIN / 2, i64::MAX / 2);
+
+    fn of(reached: &Reached, catalog: &Catalog, query: &Query) -> Self {
+        let is_of_traces = |model: &Model| {
+            let right = model.row_right.as_ref();
+            right.is_some_and(|right| matches!(right.domain, Domain::Traces | Domain::Transactions))
+        };
+        // Others of these models are made of all events (an application's first one): a range of theirs says nothing of these.
+        let is_bounded = |model: &Model| {
+            is_of_browsers(model) && matches!(&model.source, Some(Source::Select(sql)) if sql.contains("range_start()"))
+        };
+        let bounds = |is_of: &dyn Fn(&Model) -> bool| reached.bounds(catalog, query, is_of);
+        let browsers = if reached.reads_whole(catalog) { Self::OPEN } else { bounds(&is_bounded) };
+        Self { traces: bounds(&is_of_traces), browsers }
+    }
+
+    fn of_model(&self, model: &Model) -> (i64, i64) {
+        if is_of_browsers(model) { self.browsers } else { self.traces }
+    }
+}
+
+fn is_of_browsers(model: &Model) -> bool {
+    model.row_right.as_ref().is_some_and(|right| right.domain == Domain::Rum)
 }
 
 struct Finder<'a> {
@@ -349,7 +417,7 @@ struct Finder<'a> {
     access: &'a DomainAccess,
     ctx: &'a QueryContext,
     columns: &'a [String],
-    bounds: (i64, i64),
+    bounds: Bounds,
 }
 
 impl Finder<'_> {
@@ -390,7 +458,7 @@ impl Finder<'_> {
         };
         let dialect = self.state.config().options().sql_parser.dialect;
         let instant = |ns: i64| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
-        let (start, end) = self.bounds;
+        let (start, end) = self.bounds.of_model(model);
         let sql = sql.replace("range_start()", &instant(start)).replace("range_end()", &instant(end));
         let statement = self.state.sql_to_statement(&sql, &dialect).map_err(wrong)?;
         let schemas: HashMap<&str, Arc<MemorySchemaProvider>> =
@@ -419,8 +487,9 @@ impl Finder<'_> {
         let defaults = &self.state.config().options().catalog;
         let list = MemoryCatalogProviderList::new();
         list.register_catalog(defaults.default_catalog.clone(), Arc::new(catalog));
-        let state =
-            SessionStateBuilder::new_from_existing(self.state.clone()).with_catalog_list(Arc::new(list)).build();
+        // Not by its builder, which enters each function and its other names anew.
+        let mut state = self.state.clone();
+        state.register_catalog_list(Arc::new(list));
         let text = selects::written(&statement, &more);
         let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
         if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))

@@ -11,14 +11,18 @@ use datafusion::logical_expr::{
 };
 
 use super::apart::Apart;
-use super::ranges::Over;
+use super::ranges::{Over, time_of};
 use super::{Group, Planner, Stage, Tree, column, model_error};
 use crate::dates::granularity::{Buckets, Interval};
+use crate::dates::range::WallRange;
 use crate::error::{OlapError, OlapResult, Reason};
 use crate::functions::{WallBucket, instant_type};
 use crate::model::catalog::Kind;
-use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow};
+use crate::model::{AddedGroup, Measure, MeasureType, MemberId, RollingWindow, TimeShift};
 use crate::rollup::nests;
+
+/// A range in which nothing lies.
+const BEFORE_ALL: WallRange = WallRange { start_ns: i64::MIN / 2, end_ns: i64::MIN / 2 };
 
 /// A plan of groups with the measures that it has.
 type Part = (LogicalPlan, Vec<super::parts::Leaf>);
@@ -300,8 +304,28 @@ impl Planner<'_> {
                 inner.groups.push(Group { column: added.to_string(), member: added.member.clone(), buckets });
             }
         }
-        inner.shifts.extend(measure.time_shift.iter().map(|s| (s.time_dimension.clone(), s.interval)));
+        for shift in &measure.time_shift {
+            let mut interval = shift.interval;
+            if shift.ranges != 0 {
+                let is_meant = |of: &MemberId| shift.time_dimension.as_ref().is_none_or(|meant| meant == of);
+                match stage.ranges.iter().find(|(of, _)| is_meant(of)) {
+                    Some((_, range)) => {
+                        let length = range.end_ns.saturating_sub(range.start_ns);
+                        interval.nanos = interval.nanos.saturating_add(length.saturating_mul(shift.ranges));
+                    }
+                    // All of the time that is kept has nothing beside it.
+                    None => inner.ranges.extend(self.time_meant(measure, shift).map(|time| (time, BEFORE_ALL))),
+                }
+            }
+            inner.shifts.push((shift.time_dimension.clone(), interval));
+        }
         inner
+    }
+
+    /// The time dimension that a shift moves, in a query without a range.
+    fn time_meant(&self, measure: &Measure, shift: &TimeShift) -> Option<MemberId> {
+        let own = || self.catalog.models.values().find(|m| m.measures.iter().any(|n| std::ptr::eq(n, measure)));
+        shift.time_dimension.clone().or_else(|| time_of(own()?).map(|(time, _)| time))
     }
 
     /// The expression of a multi-stage measure over the columns of an inner result.

@@ -61,12 +61,12 @@ impl Tree {
     }
 
     fn add(&mut self, from: &str, way: &[String]) {
-        let mut at = from.to_owned();
+        let mut at = from;
         for to in way {
             if !self.has(to) {
-                self.edges.push((at, to.clone()));
+                self.edges.push((at.to_owned(), to.clone()));
             }
-            at = to.clone();
+            at = to;
         }
     }
 

@@ -36,7 +36,7 @@ pub enum Literal {
     Text(String),
     /// Whole number.
     Integer(i64),
-    /// Number.
+    /// A number with a fraction.
     Double(f64),
     /// Truth value.
     Boolean(bool),
@@ -82,7 +82,7 @@ pub enum Test {
     },
     /// A text occurs, ignoring case.
     Text {
-        /// Where.
+        /// Where in the value: at its begin, its end or anywhere.
         occurs: Occurs,
         /// The texts.
         values: Vec<String>,

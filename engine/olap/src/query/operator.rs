@@ -244,6 +244,9 @@ mod tests {
         check(json!({"measures": ["B.count"]}), "UNKNOWN_MODEL", "/measures/0");
         check(json!({"dimensions": ["A.count"]}), "WRONG_KIND", "/dimensions/0");
         check(json!({"measures": ["A.count"], "colour": 1}), "UNKNOWN_KEY", "/colour");
+        for key in ["limit", "dimensions", "timezone", "order", "filters", "total"] {
+            check(json!({"measures": ["A.count"], key: null}), "BAD_TYPE", &format!("/{key}"));
+        }
         check(json!({"measures": ["A.count"], "timezone": "Mars"}), "UNKNOWN_TIMEZONE", "/timezone");
         check(json!({"measures": ["A.count"], "limit": 50_001}), "BAD_LIMIT", "/limit");
         check(json!({"measures": ["A.count"], "order": {"A.kind": "asc"}}), "BAD_ORDER", "/order/0");

@@ -58,8 +58,11 @@ pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> R
         let hint = nearest(key, KEYS).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
         return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a query{hint}"));
     }
+    if let Some((key, _)) = map.iter().find(|(_, value)| value.is_null()) {
+        return err(Reason::BadType, format!("{at}/{key}"), format!("`{key}` is null; leave it out"));
+    }
     let timezone = match map.get("timezone") {
-        None | Some(Value::Null) => "UTC",
+        None => "UTC",
         Some(Value::String(text)) => text.as_str(),
         Some(_) => return err(Reason::BadType, format!("{at}/timezone"), "`timezone` is a text"),
     };
@@ -88,7 +91,7 @@ pub(super) struct Reader<'a> {
 
 impl<'a> Reader<'a> {
     fn get(&self, key: &str) -> Option<&'a Value> {
-        self.map.get(key).filter(|v| !v.is_null())
+        self.map.get(key)
     }
 
     fn list(&self, key: &str) -> Read<&'a [Value]> {

@@ -21,7 +21,7 @@ pub enum QueryType {
 }
 
 impl QueryType {
-    /// Its word.
+    /// Its word in answers (`queryType`).
     pub fn word(self) -> &'static str {
         ["regularQuery", "compareDateRangeQuery", "blendingQuery"][self as usize]
     }
@@ -101,7 +101,7 @@ impl Request {
     /// Checks what only several queries can get wrong.
     ///
     /// # Errors
-    /// MULTI_REQUIRED, BLEND_GRANULARITY.
+    /// `MULTI_REQUIRED`, `BLEND_GRANULARITY`.
     pub fn check(&self, is_multi: bool) -> Result<(), QueryError> {
         if self.query_type != QueryType::Regular && !is_multi {
             let text = "several queries or ranges need `queryType` = `multi`";

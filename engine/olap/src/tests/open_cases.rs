@@ -53,6 +53,7 @@ pub(super) fn olap(folder: &Path) -> Arc<OlapEngine> {
         QueryEngine::with_functions(&settings, crate::session_functions()).unwrap(),
         Arc::new(tables),
         load(&models(folder)).unwrap().0,
+        true,
     )
 }
 
@@ -92,7 +93,7 @@ pub(super) fn asked(olap: &OlapEngine, case: &Value) -> OlapResult<(Request, Dom
 }
 
 pub(super) fn limits() -> Limits {
-    Limits { timeout: Duration::from_secs(60), ..Limits::default() }
+    Limits { timeout: Duration::from_mins(1), ..Limits::default() }
 }
 
 async fn answer(olap: &Arc<OlapEngine>, case: &Value) -> OlapResult<Value> {

@@ -59,7 +59,7 @@ fn olap(world: &World, engine: &Arc<QueryEngine>, seed: u64) -> Arc<OlapEngine> 
     let file = SourceFile { name: "world.yml".to_owned(), text: text.clone(), builtin: false };
     let catalog = load(&[file]).unwrap_or_else(|problems| panic!("{problems:?}\n{text}")).0;
     let tables = LayeredTables { folders: Arc::new(ArcSwap::from_pointee(folders)), product: None };
-    OlapEngine::new(Arc::clone(engine), Arc::new(tables), catalog)
+    OlapEngine::new(Arc::clone(engine), Arc::new(tables), catalog, true)
 }
 
 async fn ask(olap: &Arc<OlapEngine>, world: &World, question: &Question) -> Result<Vec<Value>, OlapError> {

@@ -110,6 +110,10 @@ impl TableSnapshot for Then {
 }
 
 fn olap() -> (Arc<OlapEngine>, Arc<Written>) {
+    that_keeps(true)
+}
+
+fn that_keeps(keeps: bool) -> (Arc<OlapEngine>, Arc<Written>) {
     let settings = EngineSettings {
         memory_bytes: 256 << 20,
         spill_dir: std::env::temp_dir(),
@@ -129,7 +133,7 @@ fn olap() -> (Arc<OlapEngine>, Arc<Written>) {
     }
     let file = SourceFile { name: "calls.yml".to_owned(), text: MODEL.to_owned(), builtin: false };
     let catalog = load(&[file]).unwrap().0;
-    (OlapEngine::new(engine, Arc::new(Source(Arc::clone(&written))), catalog), written)
+    (OlapEngine::new(engine, Arc::new(Source(Arc::clone(&written))), catalog, keeps), written)
 }
 
 /// How many buckets a query is made of: kept, read.
@@ -198,6 +202,20 @@ fn only_what_was_written_to_is_read_again() {
 }
 
 #[test]
+fn nothing_is_kept_where_results_are_not() {
+    on_a_deep_stack(async {
+        let (olap, _written) = that_keeps(false);
+        let (full, day) = (DomainAccess::full(), by_hour(json!(["2026-03-28", "2026-03-28"])));
+        for _ in 0..3 {
+            assert_eq!(parts(&olap, &day, &full).await, None);
+        }
+        let catalog = olap.catalog();
+        let request = Request::parse(&day, &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
+        assert!(olap.basis(&catalog, &request, &full).is_none());
+    });
+}
+
+#[test]
 fn answers_are_those_of_raw_rows() {
     on_a_deep_stack(async {
         let (olap, written) = olap();
@@ -256,6 +274,8 @@ fn answers_are_those_of_raw_rows() {
             (&json!("hour"), &json!(2)),
             "one was written to"
         );
+        let ran = shown["children"].as_array().cloned().unwrap_or_default();
+        assert!(!ran.is_empty() && ran.iter().all(|plan| plan["executed"] == json!(true)), "{shown}");
         let request = Request::parse(&raw[5], &catalog, 0).unwrap();
         // A context ends with its run.
         let ctx = QueryContext::new(Access::full(), limits());

@@ -88,7 +88,7 @@ fn olap(name: &str) -> (Arc<OlapEngine>, Arc<ArcSwap<FolderTables>>) {
     let folders = Arc::new(ArcSwap::from_pointee(tables(ROWS, name)));
     let layered = LayeredTables { folders: Arc::clone(&folders), product: None };
     let file = SourceFile { name: "calls.yml".to_owned(), text: MODEL.to_owned(), builtin: false };
-    (OlapEngine::new(engine, Arc::new(layered), load(&[file]).unwrap().0), folders)
+    (OlapEngine::new(engine, Arc::new(layered), load(&[file]).unwrap().0, true), folders)
 }
 
 pub(super) async fn ask(olap: &Arc<OlapEngine>, query: &Value, access: &DomainAccess) -> Value {

@@ -1,9 +1,16 @@
 //! The state of an aggregation: one slot per group and step, filled row by row.
 //!
 //! Rows are dense slices, so folding is a loop over steps without look-ups. Sums and means are compensated; the
-//! result does not depend on the order of rows beyond the last digits, and [`Accumulator::merge`] joins partitions.
+//! result does not depend on the order of rows beyond the last digits. What a partition folded leaves it as [`Parts`],
+//! and [`Accumulator::merge`] joins those of several.
+
+mod parts;
+mod rows;
 
 use quiver_types::Histogram;
+
+pub use parts::Parts;
+use rows::Rows;
 
 use super::hists::HistogramSums;
 use crate::annotation::Annotations;
@@ -11,7 +18,6 @@ use crate::ast::{AggregateOp, PosRange};
 use crate::functions::notes;
 use crate::kahan;
 use crate::kernel::Block;
-use crate::quantile::quantile;
 
 /// Accumulates `sum`, `avg`, `count`, `min`, `max`, `group`, `stddev`, `stdvar` or `quantile`.
 #[derive(Debug)]
@@ -19,11 +25,9 @@ pub struct Accumulator {
     op: AggregateOp,
     groups: usize,
     steps: usize,
-    /// The parameter of `quantile`, one value or one per step.
-    param: Vec<f64>,
     /// Position of the aggregated expression.
     pos: PosRange,
-    /// Whether a slot has seen a float (for `count` and `group`: any element).
+    /// Whether a slot has seen a float (for `count` and `group`: any element); of rows that are kept they say it themselves.
     seen: Vec<bool>,
     state: State,
     hists: HistogramSums,
@@ -33,39 +37,19 @@ pub struct Accumulator {
 /// Matrices of `groups × steps`.
 #[derive(Debug)]
 enum State {
-    Sum {
-        sum: Vec<f64>,
-        lost: Vec<f64>,
-    },
-    Mean {
-        sum: Vec<f64>,
-        lost: Vec<f64>,
-        count: Vec<f64>,
-        incremental: Vec<bool>,
-    },
+    Sum { sum: Vec<f64>, lost: Vec<f64> },
+    Mean { sum: Vec<f64>, lost: Vec<f64>, count: Vec<f64>, incremental: Vec<bool> },
     Count(Vec<f64>),
     Extreme(Vec<f64>),
     Group,
-    Deviation {
-        count: Vec<f64>,
-        mean: Vec<f64>,
-        squares: Vec<f64>,
-    },
-    /// Per group the rows one after the other; what is not present is left out when the column is read.
-    Rows(Vec<Rows>),
-}
-
-#[derive(Debug, Clone, Default)]
-struct Rows {
-    values: Vec<f64>,
-    present: Vec<bool>,
+    Deviation { count: Vec<f64>, mean: Vec<f64>, squares: Vec<f64> },
+    Rows(Rows),
 }
 
 impl Accumulator {
-    /// Makes the state. `param` is that of `quantile` (one value or one per step), empty for others; `pos` is the
-    /// position of the expression that is aggregated.
-    pub fn new(op: AggregateOp, groups: usize, steps: usize, param: Vec<f64>, pos: PosRange) -> Self {
-        let slots = groups * steps;
+    /// Makes the state. `pos` is the position of the expression that is aggregated.
+    pub fn new(op: AggregateOp, groups: usize, steps: usize, pos: PosRange) -> Self {
+        let slots = if op == AggregateOp::Quantile { 0 } else { groups * steps };
         let zeros = || vec![0.0; slots];
         let state = match op {
             AggregateOp::Sum => State::Sum { sum: zeros(), lost: zeros() },
@@ -77,14 +61,13 @@ impl Accumulator {
             AggregateOp::Stddev | AggregateOp::Stdvar => {
                 State::Deviation { count: zeros(), mean: zeros(), squares: zeros() }
             }
-            AggregateOp::Quantile => State::Rows(vec![Rows::default(); groups]),
+            AggregateOp::Quantile => State::Rows(Rows::default()),
             _ => State::Group,
         };
         Self {
             op,
             groups,
             steps,
-            param,
             pos,
             seen: vec![false; slots],
             state,
@@ -93,10 +76,10 @@ impl Accumulator {
         }
     }
 
-    /// Bytes of the rows that are kept as they came (`quantile`).
-    pub fn rows_bytes(&self) -> usize {
-        let State::Rows(rows) = &self.state else { return 0 };
-        rows.iter().map(|r| r.values.capacity() * size_of::<f64>() + r.present.capacity()).sum()
+    /// Bytes beside the matrices of the state: rows that are kept as they came (`quantile`), histograms.
+    pub fn grown_bytes(&self) -> usize {
+        let rows = if let State::Rows(rows) = &self.state { rows.bytes() } else { 0 };
+        rows + self.hists.bytes()
     }
 
     /// Says whether an operator is one of those accumulated here.
@@ -157,18 +140,11 @@ impl Accumulator {
                     squares[i] += delta * (value - mean[i]);
                 }
             }
-            State::Rows(rows) => {
-                let rows = &mut rows[group as usize];
-                let (start, end) = (rows.values.len() + first, rows.values.len() + self.steps);
-                rows.values.resize(start, 0.0);
-                rows.values.extend_from_slice(values);
-                rows.values.resize(end, 0.0);
-                rows.present.resize(start, false);
-                rows.present.extend_from_slice(present);
-                rows.present.resize(end, false);
-            }
+            State::Rows(rows) => rows.push(group, first, values, present, self.steps),
         }
-        self.seen[slots.clone()].iter_mut().zip(present).for_each(|(seen, &p)| *seen |= p);
+        if !self.seen.is_empty() {
+            self.seen[slots].iter_mut().zip(present).for_each(|(seen, &p)| *seen |= p);
+        }
         if !hists.is_empty() {
             self.fold_histograms(base, hists, metric_name);
         }
@@ -236,23 +212,25 @@ impl Accumulator {
                     count[i] = total;
                 }
             }
-            (State::Rows(rows), State::Rows(others)) => {
-                for (own, mut other) in rows.iter_mut().zip(others) {
-                    own.values.append(&mut other.values);
-                    own.present.append(&mut other.present);
-                }
-            }
+            (State::Rows(rows), State::Rows(others)) => rows.append(others),
             _ => {}
         }
         self.seen.iter_mut().zip(other.seen).for_each(|(a, b)| *a |= b);
     }
 
-    /// Gives one row per group (row number = group), also for groups without any element, and adds annotations.
-    pub fn finish(mut self, annotations: &mut Annotations) -> Block {
-        if self.ignored_histograms {
+    /// Says what there is to say about the rows so far, once.
+    pub fn remark(&mut self, annotations: &mut Annotations) {
+        if std::mem::take(&mut self.ignored_histograms) {
             annotations.info(self.pos, notes::histogram_ignored_in_aggregation(self.op.as_str()));
         }
-        let values = self.values();
+        self.hists.remark(self.pos, annotations);
+    }
+
+    /// Gives one row per group (row number = group), also for groups without any element, and adds annotations. `param`
+    /// is that of `quantile`, one value or one per step.
+    pub fn finish(mut self, param: &[f64], annotations: &mut Annotations) -> Block {
+        self.remark(annotations);
+        let values = self.values(param);
         let mut block = Block {
             rows: (0..self.groups as u32).collect(),
             steps: self.steps,
@@ -270,7 +248,7 @@ impl Accumulator {
         block
     }
 
-    fn values(&mut self) -> Vec<f64> {
+    fn values(&mut self, param: &[f64]) -> Vec<f64> {
         let is_stddev = self.op == AggregateOp::Stddev;
         match &mut self.state {
             State::Sum { sum, lost } => {
@@ -293,18 +271,9 @@ impl Accumulator {
                 std::mem::take(squares)
             }
             State::Rows(rows) => {
-                let param = if self.param.is_empty() { vec![f64::NAN] } else { std::mem::take(&mut self.param) };
-                let mut column = Vec::new();
-                let mut out = vec![f64::NAN; self.groups * self.steps];
-                for (slot, value) in out.iter_mut().enumerate() {
-                    let (group, step) = (slot / self.steps, slot % self.steps);
-                    let rows = &rows[group];
-                    let cells = rows.values.iter().zip(&rows.present).skip(step).step_by(self.steps);
-                    column.clear();
-                    column.extend(cells.filter(|(_, p)| **p).map(|(v, _)| *v));
-                    *value = quantile(param[if param.len() == 1 { 0 } else { step }], &mut column);
-                }
-                out
+                let (values, seen) = rows.quantiles(param, self.groups, self.steps);
+                self.seen = seen;
+                values
             }
         }
     }

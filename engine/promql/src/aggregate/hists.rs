@@ -9,6 +9,9 @@ use crate::functions::MeanHistogram;
 use crate::functions::notes::{self, HistogramOperation};
 use crate::histogram::{self, Compensation};
 
+/// What a slot takes beside its histogram, about: its place in the map, the name of its metric.
+const SLOT_BYTES: usize = size_of::<(usize, Slot)>() + 48;
+
 /// State of all slots (group and step) that have seen a histogram.
 #[derive(Debug, Default)]
 pub(super) struct HistogramSums {
@@ -16,6 +19,8 @@ pub(super) struct HistogramSums {
     /// Names of metrics whose buckets did not fit those of the others.
     misfits: Vec<String>,
     reconciled: bool,
+    /// What the slots take, about.
+    bytes: usize,
 }
 
 #[derive(Debug)]
@@ -29,13 +34,96 @@ struct Slot {
     metric: String,
 }
 
+/// A slot with all that must be known to go on adding elsewhere.
+#[derive(Debug, Clone, PartialEq)]
+pub struct HistogramPart {
+    /// Row and step: row × steps + step.
+    pub slot: usize,
+    /// The sum, or the mean.
+    pub total: Histogram,
+    /// What its numbers lost.
+    pub lost: Compensation,
+    /// Number of histograms (means; else 0).
+    pub count: f64,
+    /// Whether it is a mean already and not a sum to be divided (means).
+    pub incremental: bool,
+    /// Whether one of the histograms said that there was a reset.
+    pub saw_reset: bool,
+    /// Whether one said that there was none.
+    pub saw_no_reset: bool,
+    /// Whether there is no result.
+    pub incompatible: bool,
+    /// Name of the first metric.
+    pub metric: String,
+}
+
 #[derive(Debug)]
 enum Total {
     Sum(Box<(Histogram, Compensation)>),
     Mean(Box<MeanHistogram>),
 }
 
+impl Total {
+    /// Bytes of the histogram and of what it lost, about.
+    fn bytes(&self) -> usize {
+        match self {
+            Self::Sum(sum) => 2 * sum.0.memory_bytes(),
+            Self::Mean(mean) => mean.memory_bytes(),
+        }
+    }
+}
+
 impl HistogramSums {
+    /// What the slots take, about.
+    pub(super) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Gives the slots, ascending.
+    pub(super) fn into_parts(self) -> Vec<HistogramPart> {
+        let part = |(slot, state): (usize, Slot)| {
+            let Slot { total, saw_reset, saw_no_reset, incompatible, metric } = state;
+            let (total, lost, count, incremental) = match total {
+                Total::Sum(sum) => {
+                    let (total, lost) = *sum;
+                    (total, lost, 0.0, false)
+                }
+                Total::Mean(mean) => mean.into_parts(),
+            };
+            HistogramPart { slot, total, lost, count, incremental, saw_reset, saw_no_reset, incompatible, metric }
+        };
+        let mut parts: Vec<HistogramPart> = self.slots.into_iter().map(part).collect();
+        parts.sort_unstable_by_key(|part| part.slot);
+        parts
+    }
+
+    /// Makes the state again, of sums or of means; `slot_of` gives the slot of a part.
+    pub(super) fn of_parts(parts: Vec<HistogramPart>, mean: bool, slot_of: impl Fn(usize) -> usize) -> Self {
+        let mut sums = Self::default();
+        for part in parts {
+            let HistogramPart { slot, total, lost, count, incremental, saw_reset, saw_no_reset, incompatible, metric } =
+                part;
+            let total = if mean {
+                Total::Mean(Box::new(MeanHistogram::of_parts(total, lost, count, incremental)))
+            } else {
+                Total::Sum(Box::new((total, lost)))
+            };
+            sums.bytes += total.bytes() + SLOT_BYTES;
+            sums.slots.insert(slot_of(slot), Slot { total, saw_reset, saw_no_reset, incompatible, metric });
+        }
+        sums
+    }
+
+    /// Says what there is to say about what was added so far, once.
+    pub(super) fn remark(&mut self, pos: PosRange, annotations: &mut Annotations) {
+        for metric in self.misfits.drain(..) {
+            annotations.warn(pos, notes::mixed_exponential_custom(&metric));
+        }
+        if std::mem::take(&mut self.reconciled) {
+            annotations.info(pos, notes::mismatched_custom_buckets(HistogramOperation::Aggregation));
+        }
+    }
+
     /// Adds a histogram of a metric to a slot.
     pub(super) fn add(&mut self, slot: usize, h: &Histogram, mean: bool, metric: &str) {
         let Some(state) = self.slots.get_mut(&slot) else {
@@ -46,6 +134,7 @@ impl HistogramSums {
             };
             let (saw_reset, saw_no_reset) = hints(h);
             let metric = metric.to_owned();
+            self.bytes += total.bytes() + SLOT_BYTES;
             self.slots.insert(slot, Slot { total, saw_reset, saw_no_reset, incompatible: false, metric });
             return;
         };
@@ -55,10 +144,12 @@ impl HistogramSums {
         let (reset, no_reset) = hints(h);
         state.saw_reset |= reset;
         state.saw_no_reset |= no_reset;
+        let before = state.total.bytes();
         let added = match &mut state.total {
             Total::Sum(sum) => histogram::add_compensated(&mut sum.0, &mut sum.1, h).map(|m| m.reconciled),
             Total::Mean(mean) => mean.add(h),
         };
+        self.bytes += state.total.bytes().saturating_sub(before);
         if let Ok(reconciled) = added {
             self.reconciled |= reconciled;
         } else {
@@ -76,6 +167,7 @@ impl HistogramSums {
     /// Takes over the state of other rows.
     pub(super) fn merge(&mut self, other: Self) {
         self.reconciled |= other.reconciled;
+        self.bytes += other.bytes;
         for metric in other.misfits {
             self.misfit(metric);
         }
@@ -110,17 +202,12 @@ impl HistogramSums {
 
     /// Gives the results by slot, ascending. `has_float` says which slots have floats as well; they get no result.
     pub(super) fn finish(
-        self,
+        mut self,
         has_float: impl Fn(usize) -> bool,
         pos: PosRange,
         annotations: &mut Annotations,
     ) -> Vec<(usize, Option<Histogram>)> {
-        for metric in &self.misfits {
-            annotations.warn(pos, notes::mixed_exponential_custom(metric));
-        }
-        if self.reconciled {
-            annotations.info(pos, notes::mismatched_custom_buckets(HistogramOperation::Aggregation));
-        }
+        self.remark(pos, annotations);
         let mut out: Vec<(usize, Option<Histogram>)> = Vec::with_capacity(self.slots.len());
         for (slot, state) in self.slots {
             if has_float(slot) {

@@ -50,18 +50,17 @@ pub(crate) fn stitch(room: &Room, pieces: &[Piece], grid: Grid) -> Result<StepRe
             key.clear();
             let labels = || piece.result.table.labels(row.row as usize);
             labels().for_each(|(name, value)| push_pair(&mut key, name, value));
-            let at = match rows.get(&key) {
-                Some(&at) => at,
-                None => {
-                    room.take(row_bytes + 2 * key.len())?;
-                    let at = rows.len() as u32;
-                    rows.insert(key.clone(), at);
-                    table.push(labels());
-                    block.rows.push(at);
-                    block.values.resize(block.values.len() + grid.steps, 0.0);
-                    block.present.resize(block.present.len() + grid.steps, false);
-                    at
-                }
+            let at = if let Some(&at) = rows.get(&key) {
+                at
+            } else {
+                room.take(row_bytes + 2 * key.len())?;
+                let at = rows.len() as u32;
+                rows.insert(key.clone(), at);
+                table.push(labels());
+                block.rows.push(at);
+                block.values.resize(block.values.len() + grid.steps, 0.0);
+                block.present.resize(block.present.len() + grid.steps, false);
+                at
             };
             room.did(piece.steps.len())?;
             let start = at as usize * grid.steps;

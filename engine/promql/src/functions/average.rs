@@ -100,6 +100,21 @@ impl MeanHistogram {
         Self { value: first.clone(), lost: Compensation::new(first), count: 1.0, incremental: false }
     }
 
+    /// Makes one again of what [`Self::into_parts`] gave.
+    pub(crate) fn of_parts(value: Histogram, lost: Compensation, count: f64, incremental: bool) -> Self {
+        Self { value, lost, count, incremental }
+    }
+
+    /// Gives the sum or mean, what it lost, of how many it is, and whether it is a mean.
+    pub(crate) fn into_parts(self) -> (Histogram, Compensation, f64, bool) {
+        (self.value, self.lost, self.count, self.incremental)
+    }
+
+    /// About how much memory it takes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        2 * self.value.memory_bytes()
+    }
+
     /// Adds one; says whether custom bounds had to be reconciled.
     pub(crate) fn add(&mut self, h: &Histogram) -> Result<bool, histogram::IncompatibleBuckets> {
         self.count += 1.0;

@@ -112,7 +112,7 @@ impl KernelContext<'_> {
         if names_counter(name) || self.scratch.noted_non_counter == name {
             return;
         }
-        self.scratch.noted_non_counter = name.to_owned();
+        name.clone_into(&mut self.scratch.noted_non_counter);
         self.annotations.info(self.pos, notes::possible_non_counter(name));
     }
 }

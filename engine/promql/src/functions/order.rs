@@ -85,7 +85,9 @@ fn deviation(values: &mut [f64]) -> f64 {
         return f64::NAN;
     }
     let median = quantile(0.5, values);
-    values.iter_mut().for_each(|v| *v = (*v - median).abs());
+    for v in values.iter_mut() {
+        *v = (*v - median).abs();
+    }
     quantile(0.5, values)
 }
 

@@ -23,6 +23,18 @@ impl Compensation {
         Self { positive: vec![0.0; h.positive.len()], negative: vec![0.0; h.negative.len()], ..Self::default() }
     }
 
+    /// Gives the numbers in the places of those that lost them, so that both travel in one form.
+    pub fn into_histogram(self) -> Histogram {
+        let Self { zero_count, count, sum, positive, negative } = self;
+        Histogram { zero_count, count, sum, positive, negative, ..Histogram::default() }
+    }
+
+    /// Takes the numbers out of these places again.
+    pub fn of_histogram(h: Histogram) -> Self {
+        let Histogram { zero_count, count, sum, positive, negative, .. } = h;
+        Self { zero_count, count, sum, positive, negative }
+    }
+
     /// Scales along with the histogram.
     pub fn scale(&mut self, f: impl Fn(f64) -> f64) {
         for v in [&mut self.zero_count, &mut self.count, &mut self.sum] {

@@ -3,17 +3,20 @@
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_batch};
 use super::drive::{each_block, once};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
 /// One row, present where its input has nothing.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Absent {
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
 }
 
@@ -28,6 +31,10 @@ impl StepOperator for Absent {
 
     fn spread(&self) -> Spread {
         Spread::Once
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
@@ -49,4 +56,8 @@ impl StepOperator for Absent {
             Ok(vec![to_batch(block, &self.schema())?])
         })
     }
+}
+
+impl Form for Absent {
+    const KIND: &'static str = "Absent";
 }

@@ -1,5 +1,8 @@
-//! Aggregations that fold rows into groups: each partition folds its own rows, the final node merges. Over samples
-//! the rollup of a series goes straight into its group, so the matrix series × steps never exists.
+//! Aggregations that fold rows into groups: each partition folds its own rows and gives its state as batches (`state`),
+//! the final node merges. Over samples the rollup of a series goes straight into its group, so the matrix series × steps
+//! never exists. Quantiles need all values of a group, so their partial rollups give rows, with the group of each.
+
+mod state;
 
 use std::sync::Arc;
 
@@ -9,28 +12,29 @@ use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt;
-use parking_lot::Mutex;
 use quiver_types::SeriesTable;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
+use serde::{Deserialize, Serialize};
 
-use super::batch::{matrix_schema, to_block};
+use super::batch::{matrix_schema, rows_per_batch, to_block};
 use super::drive::{Hists, Param, Worker, drive_after, once, params, split_hists};
 use super::rollup::{Rollup, SeriesRollup};
 use super::rows::to_batches;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
-use crate::aggregate::{Accumulator, check_params};
+use crate::aggregate::{Accumulator, Parts, check_params};
 use crate::annotation::Annotations;
 use crate::ast::{AggregateOp, PosRange};
 use crate::functions::ScalarSteps;
 use crate::run::RunState;
 
 /// What both halves of the node share.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Fold {
     /// Operator.
     pub(crate) op: AggregateOp,
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Group of each row of the input.
     pub(crate) ids: Vec<u32>,
@@ -48,36 +52,70 @@ pub(crate) struct Fold {
     pub(crate) rollup: Option<Arc<Rollup>>,
 }
 
-/// What partitions folded in one run, by partition: both halves of the node meet there.
-#[derive(Debug, Default)]
-struct Folded(Mutex<Vec<(usize, Accumulator, MemoryReservation)>>);
-
 impl Fold {
     fn shown(&self) -> String {
         let rollup = self.rollup.as_ref().map(|r| format!(" of {}", r.shown())).unwrap_or_default();
         format!("{} groups={} series={}{rollup}", self.op.as_str(), self.groups, self.table.len())
     }
 
-    fn spread(&self) -> Spread {
-        let inputs =
-            matches!(self.param, Some((Param::Input(_), _))) || self.rollup.as_ref().is_some_and(|r| r.has_inputs());
-        if inputs { Spread::Once } else { Spread::Each }
-    }
-
-    /// Bytes of the state of one partition.
-    fn state_bytes(&self) -> usize {
-        let per_slot = match self.op {
+    /// Bytes of a group at one step: what an operator that has matrices keeps of it, and whether it was seen.
+    fn slot_bytes(&self) -> usize {
+        match self.op {
             AggregateOp::Sum => 17,
             AggregateOp::Avg => 26,
             AggregateOp::Stddev | AggregateOp::Stdvar => 25,
             _ => 9,
-        };
-        self.groups * self.steps * per_slot
+        }
+    }
+
+    /// Bytes of the matrices of a state.
+    fn state_bytes(&self) -> usize {
+        if self.keeps_rows() { 0 } else { self.groups * self.steps * self.slot_bytes() }
+    }
+
+    /// Bytes of the answer, where it does not take the place of a state.
+    fn answer_bytes(&self) -> usize {
+        if self.keeps_rows() { self.groups * self.steps * self.slot_bytes() } else { 0 }
+    }
+
+    fn keeps_rows(&self) -> bool {
+        self.op == AggregateOp::Quantile
+    }
+
+    fn state_schema(&self) -> SchemaRef {
+        state::schema(self.op, self.steps, self.histograms)
+    }
+
+    /// Gives the parameter, one value or one per step, and says what there is to say about it.
+    async fn parameter(&self, inputs: Vec<SendableRecordBatchStream>, env: &Env) -> Result<Vec<f64>> {
+        let Some((param, pos)) = self.param else { return Ok(vec![]) };
+        let first = if let Param::Input(first) = param { first } else { 0 };
+        let values = params(&[param], inputs, first, env).await?.swap_remove(0);
+        let mut annotations = Annotations::default();
+        let checked = check_params(self.op, &ScalarSteps::new(&values), pos, &mut annotations);
+        checked.map_err(quiver_query::to_datafusion)?;
+        env.run.annotate(annotations);
+        Ok(values)
+    }
+
+    /// Merges states, in the order of partitions, so that the last digits are the same each time.
+    fn merged(&self, mut states: Vec<RecordBatch>) -> Result<Option<Accumulator>> {
+        states.sort_by_cached_key(state::partition);
+        let mut merged: Option<Accumulator> = None;
+        for batch in states {
+            let parts = state::to_parts(batch, self.op, self.groups, self.steps)?;
+            let state = Accumulator::of_parts(self.op, self.groups, self.steps, self.pos, parts);
+            match &mut merged {
+                Some(before) => before.merge(state),
+                None => merged = Some(state),
+            }
+        }
+        Ok(merged)
     }
 }
 
-/// Folds the rows of one partition; gives no batches, but leaves its state for [`FoldFinal`].
-#[derive(Debug)]
+/// Folds the rows of one partition and gives its state for [`FoldFinal`].
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FoldPartial(pub(crate) Arc<Fold>);
 
 impl StepOperator for FoldPartial {
@@ -90,37 +128,31 @@ impl StepOperator for FoldPartial {
     }
 
     fn schema(&self) -> SchemaRef {
-        matrix_schema(self.0.steps, self.0.histograms)
+        self.0.state_schema()
     }
 
     fn spread(&self) -> Spread {
-        self.0.spread()
+        if self.0.rollup.as_ref().is_some_and(|r| r.has_inputs()) { Spread::Once } else { Spread::Each }
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         drive_after(main, async move {
             let fold = Arc::clone(&self.0);
-            let wanted: Vec<Param> =
-                fold.param.iter().map(|p| &p.0).chain(fold.rollup.iter().flat_map(|r| &r.params)).copied().collect();
-            let mut values = params(&wanted, inputs, 1, &env).await?;
-            let mut param = vec![];
-            if let Some((_, pos)) = fold.param {
-                param = values.remove(0);
-                let mut annotations = Annotations::default();
-                let checked = check_params(fold.op, &ScalarSteps::new(&param), pos, &mut annotations);
-                checked.map_err(quiver_query::to_datafusion)?;
-                env.run.annotate(annotations);
-            }
+            let wanted = fold.rollup.as_ref().map_or(&[][..], |r| r.params.as_slice());
+            let values = params(wanted, inputs, 1, &env).await?;
             let memory = env.reserve("aggregation", fold.state_bytes())?;
-            let state = Accumulator::new(fold.op, fold.groups, fold.steps, param, fold.pos);
+            let state = Accumulator::new(fold.op, fold.groups, fold.steps, fold.pos);
             let rollup = fold.rollup.as_ref().map(|r| SeriesRollup::new(Arc::clone(r), values, Arc::clone(&env.run)));
             let names = fold.table.column(METRIC_NAME).cloned();
             let row = (vec![0.0; fold.steps], vec![false; fold.steps]);
-            let folded = env.shared.of_node(&fold, Folded::default);
             Ok(FoldWorker {
+                schema: fold.state_schema(),
                 fold,
-                folded,
                 state: Some((state, memory)),
                 rollup,
                 names,
@@ -132,9 +164,13 @@ impl StepOperator for FoldPartial {
     }
 }
 
+impl Form for FoldPartial {
+    const KIND: &'static str = "FoldPartial";
+}
+
 struct FoldWorker {
     fold: Arc<Fold>,
-    folded: Arc<Folded>,
+    schema: SchemaRef,
     state: Option<(Accumulator, MemoryReservation)>,
     rollup: Option<SeriesRollup>,
     names: Option<LabelColumn>,
@@ -142,6 +178,13 @@ struct FoldWorker {
     row: (Vec<f64>, Vec<bool>),
     run: Arc<RunState>,
     partition: usize,
+}
+
+impl FoldWorker {
+    fn batches(&self, parts: Vec<Parts>) -> Result<Vec<RecordBatch>> {
+        let to_batch = |parts| state::to_batch(self.partition, parts, self.fold.steps, &self.schema);
+        parts.into_iter().map(to_batch).collect()
+    }
 }
 
 impl Worker for FoldWorker {
@@ -168,22 +211,32 @@ impl Worker for FoldWorker {
                 state.fold(fold.ids[series as usize], 0, values, present, hists, name(series));
             }
         }
-        // Operators that keep their rows grow with each batch.
-        memory.try_resize(fold.state_bytes() + state.rows_bytes())?;
+        // Rows that are kept and histograms grow with each batch.
+        memory.try_resize(fold.state_bytes() + state.grown_bytes())?;
         run.hold(0)?;
-        Ok(vec![])
+        let full = state.take_full();
+        self.batches(full)
     }
 
     fn finish(&mut self) -> Result<Vec<RecordBatch>> {
-        if let Some((state, memory)) = self.state.take() {
-            self.folded.0.lock().push((self.partition, state, memory));
-        }
-        Ok(vec![])
+        let Some((mut state, memory)) = self.state.take() else { return Ok(vec![]) };
+        let mut annotations = Annotations::default();
+        state.remark(&mut annotations);
+        self.run.annotate(annotations);
+        // Histograms are written into columns; all else becomes one as it is.
+        memory.try_grow(state.grown_bytes())?;
+        let batches = self.batches(state.into_parts());
+        drop(memory);
+        batches
+    }
+
+    fn rows_max(&self) -> usize {
+        if self.fold.keeps_rows() { rows_per_batch(self.fold.steps) } else { usize::MAX }
     }
 }
 
 /// Merges what partitions folded.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct FoldFinal(pub(crate) Arc<Fold>);
 
 impl StepOperator for FoldFinal {
@@ -207,23 +260,30 @@ impl StepOperator for FoldFinal {
         Some(Arc::new(FoldPartial(Arc::clone(&self.0))))
     }
 
+    fn partial_inputs(&self) -> usize {
+        if let Some((Param::Input(first), _)) = self.0.param { first } else { usize::MAX }
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
-        let mut input = inputs.swap_remove(0);
+        let mut input = inputs.remove(0);
         once(env.clone(), async move {
+            let fold = Arc::clone(&self.0);
+            let param = fold.parameter(inputs, &env).await?;
+            let memory = env.reserve("aggregation", fold.answer_bytes())?;
+            let mut states = Vec::new();
             while let Some(batch) = input.next().await {
-                batch?;
+                let batch = batch?;
+                env.run.did(batch.num_rows() * fold.steps)?;
+                memory.try_grow(state::held_bytes(&batch, fold.steps * fold.slot_bytes()))?;
+                states.push(batch);
             }
-            // In the order of partitions, so that the last digits are the same each time.
-            let mut folded = std::mem::take(&mut *env.shared.of_node(&self.0, Folded::default).0.lock());
-            folded.sort_by_key(|f| f.0);
-            let mut states = folded.into_iter();
-            let Some((_, mut state, memory)) = states.next() else { return Ok(vec![]) };
-            for (_, other, _) in states {
-                env.run.did(self.0.groups * self.0.steps)?;
-                state.merge(other);
-            }
+            let Some(state) = fold.merged(states)? else { return Ok(vec![]) };
             let mut annotations = Annotations::default();
-            let block = state.finish(&mut annotations);
+            let block = state.finish(&param, &mut annotations);
             // The state is gone, its memory is now that of the answer.
             memory.try_resize(block.memory_bytes())?;
             env.run.annotate(annotations);
@@ -232,3 +292,10 @@ impl StepOperator for FoldFinal {
         })
     }
 }
+
+impl Form for FoldFinal {
+    const KIND: &'static str = "FoldFinal";
+}
+
+#[cfg(test)]
+mod tests;

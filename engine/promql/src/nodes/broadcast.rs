@@ -6,14 +6,16 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
 use super::drive::{Worker, drive};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::run::RunState;
 
 /// Repeats the only step of its input.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Broadcast {
     /// Steps of the output.
     pub(crate) steps: usize,
@@ -38,10 +40,18 @@ impl StepOperator for Broadcast {
         Spread::Each
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let out = BlockBuilder::new(self.steps, self.schema());
         drive(inputs.swap_remove(0), Repeat { out, steps: self.steps, run: env.run })
     }
+}
+
+impl Form for Broadcast {
+    const KIND: &'static str = "Broadcast";
 }
 
 /// Takes as many rows at a time as make one batch: a row becomes as many times longer as there are steps.

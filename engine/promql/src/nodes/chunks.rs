@@ -12,9 +12,11 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
+use serde::{Deserialize, Serialize};
 
 use super::drive::{Worker, drive_after};
 use super::samples::{SampleBatch, SampleBuffers};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::raw::chunks::{Chunk, Encoding, chunks};
 use crate::run::RunState;
@@ -26,7 +28,7 @@ pub(crate) const PLACE: &str = "row";
 const SERIES_MAX: usize = 256;
 
 /// Takes samples, gives one row per series that has any.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct SampleChunks {
     /// Place of each series of the scan in the answer.
     pub(crate) places: Vec<u32>,
@@ -71,6 +73,10 @@ impl StepOperator for SampleChunks {
         Spread::Each
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
         drive_after(input, async move {
@@ -78,6 +84,10 @@ impl StepOperator for SampleChunks {
             Ok(ChunksWorker { chunks: self, buffers: SampleBuffers::default(), memory, run: env.run })
         })
     }
+}
+
+impl Form for SampleChunks {
+    const KIND: &'static str = "SampleChunks";
 }
 
 struct ChunksWorker {

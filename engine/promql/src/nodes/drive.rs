@@ -1,6 +1,7 @@
 //! How operators are driven: batch by batch through a worker, or over everything that their inputs gave.
 
 use std::collections::VecDeque;
+use std::time::{Duration, Instant};
 
 use arrow::array::{Array, ArrayRef};
 use arrow::record_batch::RecordBatch;
@@ -9,6 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::{Future, StreamExt, TryStreamExt, stream};
 use quiver_types::Histogram;
+use serde::{Deserialize, Serialize};
 
 use super::batch::to_block;
 use super::{Batches, Env};
@@ -31,6 +33,9 @@ pub(crate) trait Worker: Send + 'static {
     }
 }
 
+/// How long a worker works in a row: what stands before it may be there already, and its thread is for all queries.
+const TURN: Duration = Duration::from_millis(5);
+
 /// Drives a worker over an input.
 pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Batches {
     struct State<W> {
@@ -39,8 +44,10 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
         /// Of the batch at hand.
         rest: Option<RecordBatch>,
         ready: VecDeque<RecordBatch>,
+        /// Since it gave way.
+        worked: Duration,
     }
-    let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new() };
+    let start = State { input: Some(input), worker, rest: None, ready: VecDeque::new(), worked: Duration::ZERO };
     stream::try_unfold(start, |mut s| async move {
         loop {
             if let Some(batch) = s.ready.pop_front() {
@@ -54,7 +61,13 @@ pub(crate) fn drive(input: SendableRecordBatchStream, worker: impl Worker) -> Ba
                     (batch, None)
                 };
                 s.rest = later;
+                let began = Instant::now();
                 s.ready.extend(s.worker.push(now)?);
+                s.worked += began.elapsed();
+                if s.worked > TURN {
+                    s.worked = Duration::ZERO;
+                    tokio::task::yield_now().await;
+                }
                 continue;
             }
             let Some(input) = s.input.as_mut() else { return Ok(None) };
@@ -138,7 +151,7 @@ async fn collect_scalar(input: SendableRecordBatchStream, env: &Env) -> Result<V
 }
 
 /// A scalar argument of an operator.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) enum Param {
     /// Known when the plan is made.
     Const(f64),
@@ -262,5 +275,47 @@ impl Matrix {
     /// Gives the numbers of the rows in the order in which they came.
     pub(crate) fn arrival(&self) -> impl Iterator<Item = u32> + '_ {
         self.blocks.iter().flat_map(|(b, _)| b.rows.iter().copied())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
+
+    use arrow::datatypes::Schema;
+    use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+
+    use super::*;
+
+    /// Takes its time for each batch.
+    struct Slow;
+
+    impl Worker for Slow {
+        fn push(&mut self, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+            std::thread::sleep(TURN * 2);
+            Ok(vec![batch])
+        }
+    }
+
+    /// On one thread others get their turn after each batch, though the next one is there.
+    #[tokio::test]
+    async fn long_work_gives_way() {
+        let schema = Arc::new(Schema::empty());
+        let batch = RecordBatch::new_empty(Arc::clone(&schema));
+        let batches: Vec<Result<RecordBatch>> = (0..4).map(|_| Ok(batch.clone())).collect();
+        let input = Box::pin(RecordBatchStreamAdapter::new(schema, stream::iter(batches)));
+        let turns = Arc::new(AtomicUsize::new(0));
+        let counted = Arc::clone(&turns);
+        let other = tokio::spawn(async move {
+            loop {
+                counted.fetch_add(1, SeqCst);
+                tokio::task::yield_now().await;
+            }
+        });
+        let given: Vec<RecordBatch> = drive(input, Slow).try_collect().await.expect("batches");
+        assert_eq!(given.len(), 4);
+        assert!(turns.load(SeqCst) >= 4, "{} turns", turns.load(SeqCst));
+        other.abort();
     }
 }

@@ -9,10 +9,12 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use quiver_types::{Histogram, SeriesTable};
+use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{Matrix, Param, RowView, collect, once, params};
 use super::rows::{Merger, to_batches};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
@@ -24,7 +26,7 @@ use crate::quantile::{
 };
 
 /// Rows with the same labels but for `le`, and the row of native histograms with just these labels.
-#[derive(Debug, Default, Clone)]
+#[derive(Debug, Default, Clone, Serialize, Deserialize)]
 pub(crate) struct HistogramGroup {
     /// Classic buckets: row and upper bound, by bound.
     pub(crate) classic: Vec<(u32, f64)>,
@@ -35,7 +37,7 @@ pub(crate) struct HistogramGroup {
 }
 
 /// What is computed.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum HistogramFunction {
     /// A quantile per parameter; where each parameter stands.
     Quantiles(Vec<PosRange>),
@@ -44,13 +46,13 @@ pub(crate) enum HistogramFunction {
 }
 
 /// The operator.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepHistogram {
     /// What is computed.
     pub(crate) function: HistogramFunction,
     /// Quantiles, or lower and upper.
     pub(crate) params: Vec<Param>,
-    /// Steps.
+    /// Times of the steps.
     pub(crate) grid: Grid,
     /// Groups.
     pub(crate) groups: Vec<HistogramGroup>,
@@ -85,6 +87,10 @@ impl StepOperator for StepHistogram {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         once(env.clone(), async move {
@@ -97,6 +103,10 @@ impl StepOperator for StepHistogram {
             Ok(batches)
         })
     }
+}
+
+impl Form for StepHistogram {
+    const KIND: &'static str = "StepHistogram";
 }
 
 struct Work<'a> {

@@ -10,11 +10,13 @@ use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Histogram, SeriesTable};
+use serde::{Deserialize, Serialize};
 use smallvec::SmallVec;
 
 use super::batch::{VALUES_PER_BATCH, matrix_schema};
 use super::drive::{Matrix, RowView, collect, once};
 use super::rows::{Merger, to_batches};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange, VectorMatching};
@@ -26,27 +28,31 @@ use crate::plan::labels::show;
 const STEP_BYTES: usize = size_of::<Option<usize>>() + size_of::<SmallVec<[u32; 2]>>();
 
 /// Rows of both sides with one signature.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct JoinGroup {
     /// Rows of the side that may have several.
+    #[serde(with = "written::few")]
     pub(crate) many: SmallVec<[u32; 2]>,
     /// Rows of the side that may have one per step.
+    #[serde(with = "written::few")]
     pub(crate) one: SmallVec<[u32; 2]>,
     /// Row of the output for each of `many` with each of `one`, and at the end of each run that with a filled value
     /// when there is one.
+    #[serde(with = "written::few")]
     pub(crate) pairs: SmallVec<[u32; 2]>,
     /// Row of the output for each of `one` with a filled value on the other side.
+    #[serde(with = "written::few")]
     pub(crate) lone: SmallVec<[u32; 2]>,
 }
 
 /// The operator.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepJoin {
     /// Operator.
     pub(crate) op: BinaryOp,
     /// `bool`
     pub(crate) return_bool: bool,
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,
@@ -99,6 +105,10 @@ impl StepOperator for StepJoin {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let one = inputs.swap_remove(1);
         let many = inputs.swap_remove(0);
@@ -123,6 +133,10 @@ impl StepOperator for StepJoin {
             work.finish()
         })
     }
+}
+
+impl Form for StepJoin {
+    const KIND: &'static str = "StepJoin";
 }
 
 struct Work<'a> {

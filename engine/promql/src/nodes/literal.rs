@@ -4,20 +4,25 @@ use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use futures::stream;
+use serde::{Deserialize, Serialize};
 
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 
 /// Gives its batches.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Literal {
     /// What plans show.
     pub(crate) shown: String,
     /// Schema of the batches.
+    #[serde(with = "quiver_types::written::schema")]
     pub(crate) schema: SchemaRef,
     /// The matrix.
+    #[serde(with = "quiver_types::written::batches")]
     pub(crate) batches: Vec<RecordBatch>,
 }
 
@@ -38,7 +43,15 @@ impl StepOperator for Literal {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, _: Vec<SendableRecordBatchStream>, _: Env) -> Batches {
         stream::iter(self.batches.clone().into_iter().map(Ok)).boxed()
     }
+}
+
+impl Form for Literal {
+    const KIND: &'static str = "Literal";
 }

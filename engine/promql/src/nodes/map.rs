@@ -7,30 +7,31 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use quiver_types::SeriesTable;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::{Hists, Param, Worker, drive_after, params, split_hists};
 use super::rows::to_batches;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::{BinaryOp, PosRange};
 use crate::binary::{self, BinaryNotes, Side};
-use crate::functions::{ElementwiseKernel, ScalarSteps};
+use crate::functions::named::Named;
+use crate::functions::{ElementwiseKernel, ScalarKernel, ScalarSteps};
 use crate::histogram;
 use crate::kernel::{Block, Grid, SeriesOut};
 use crate::run::RunState;
 
 /// One piece of elementwise work.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) enum Stage {
     /// `-v`
     Negate,
     /// A function of the elements.
     Function {
-        /// Name.
-        name: &'static str,
-        /// Kernel.
-        kernel: ElementwiseKernel,
+        /// Which one.
+        function: Named<ElementwiseKernel>,
         /// Scalar arguments.
         params: Vec<Param>,
     },
@@ -50,7 +51,7 @@ pub(crate) enum Stage {
     /// An operator between a scalar and another one on the right.
     ScalarBinary(BinaryOp, Param),
     /// A function of a scalar and another one.
-    ScalarFunction(fn(f64, f64) -> f64, Param),
+    ScalarFunction(Named<ScalarKernel>, Param),
     /// The time of the step instead of the value.
     StepTime,
     /// Drops histograms.
@@ -63,9 +64,9 @@ impl Stage {
     fn shown(&self) -> String {
         match self {
             Self::Negate => "negate".into(),
-            Self::Function { name, params, .. } => {
+            Self::Function { function, params } => {
                 let params: Vec<String> = params.iter().map(|p| format!(", {}", p.shown())).collect();
-                format!("{name}(v{})", params.concat())
+                format!("{}(v{})", function.name, params.concat())
             }
             Self::Binary { op, return_bool, scalar_left, scalar, .. } => {
                 let (op, scalar) = (op.as_str(), scalar.shown());
@@ -92,11 +93,11 @@ impl Stage {
 }
 
 /// A chain of stages.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Map {
     /// Stages in order.
     pub(crate) stages: Vec<Stage>,
-    /// Steps.
+    /// Times of the steps.
     pub(crate) grid: Grid,
     /// Whether histograms may occur in the input.
     pub(crate) histograms: bool,
@@ -123,6 +124,10 @@ impl StepOperator for Map {
         if inputs { Spread::Once } else { Spread::Each }
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         drive_after(main, async move {
@@ -132,6 +137,10 @@ impl StepOperator for Map {
             Ok(MapWorker { schema: self.schema(), op: self, values, notes, run: env.run })
         })
     }
+}
+
+impl Form for Map {
+    const KIND: &'static str = "Map";
 }
 
 struct MapWorker {
@@ -177,15 +186,15 @@ fn apply(stage: &Stage, block: &mut Block, params: &[ScalarSteps<'_>], grid: &Gr
             block.values.iter_mut().for_each(|v| *v = -*v);
             block.hists.iter_mut().for_each(|h| histogram::mul(&mut h.2, -1.0));
         }
-        Stage::Function { kernel, .. } => kernel.apply(block, params),
+        Stage::Function { function, .. } => function.kernel.apply(block, params),
         Stage::ScalarBinary(op, _) => {
             for (i, v) in block.values.iter_mut().enumerate() {
                 *v = binary::scalar(*op, *v, params[0].at(i % steps));
             }
         }
-        Stage::ScalarFunction(f, _) => {
+        Stage::ScalarFunction(function, _) => {
             for (i, v) in block.values.iter_mut().enumerate() {
-                *v = f(*v, params[0].at(i % steps));
+                *v = (function.kernel)(*v, params[0].at(i % steps));
             }
         }
         Stage::StepTime => {

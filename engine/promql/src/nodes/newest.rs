@@ -11,9 +11,11 @@ use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::SendableRecordBatchStream;
 use quiver_types::histogram::{HistogramBuilder, histogram_fields, read_histogram};
 use quiver_types::{Histogram, Millis, is_stale};
+use serde::{Deserialize, Serialize};
 
 use super::drive::{Worker, drive};
 use super::samples::{SampleBatch, SampleBuffers};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::SeriesSamples;
 use crate::run::RunState;
@@ -25,7 +27,7 @@ pub(crate) const NOT_WANTED: u32 = u32::MAX;
 pub(crate) const PLACE: &str = "row";
 
 /// Takes samples, gives one row per series that has not ended.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Newest {
     /// Place of each series of the scan in the answer.
     pub(crate) places: Vec<u32>,
@@ -67,10 +69,18 @@ impl StepOperator for Newest {
         Spread::Each
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let input = inputs.swap_remove(0);
         drive(input, NewestWorker { newest: self, buffers: SampleBuffers::default(), run: env.run })
     }
+}
+
+impl Form for Newest {
+    const KIND: &'static str = "Newest";
 }
 
 struct NewestWorker {

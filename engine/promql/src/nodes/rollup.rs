@@ -1,6 +1,7 @@
 //! From samples to steps: instant selectors (look-back) and functions of range vectors, over a scan or over the
 //! matrix of a subquery.
 
+use std::fmt::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -11,32 +12,34 @@ use datafusion::execution::SendableRecordBatchStream;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Histogram, Millis, SeriesTable};
+use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, to_block};
 use super::drive::{Param, Worker, drive_after, params};
 use super::samples::{SampleBatch, SampleBuffers, grid_samples};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
-use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch};
+use crate::functions::{FunctionDef, Kernel, KernelContext, RangeCall, ScalarSteps, Scratch, named};
 use crate::kernel::{Grid, SeriesOut, SeriesSamples, Window};
 use crate::run::RunState;
 use crate::tally::{Counts, TallyId};
 use crate::window::{InstantValue, SharedWindows, StaleFree, WORK_AT_A_STRETCH, instant, instant_smoothed};
 
 /// What is computed of the samples.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum RollupFunction {
     /// The newest sample of the look-back window, or its time.
     Instant(InstantValue),
     /// A value of `smoothed` between the samples around the step.
     Smoothed,
     /// A function of the range.
-    Range(&'static FunctionDef),
+    Range(#[serde(with = "named::of_range")] &'static FunctionDef),
 }
 
 /// Where samples come from.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, Serialize, Deserialize)]
 pub(crate) enum SampleSource {
     /// A scan.
     Scan,
@@ -45,7 +48,7 @@ pub(crate) enum SampleSource {
 }
 
 /// All that a rollup needs to know.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Rollup {
     /// Function.
     pub(crate) function: RollupFunction,
@@ -88,18 +91,18 @@ impl Rollup {
         let w = &self.window;
         let mut out = format!("{} range={}ms", self.function_name(), w.range_ms);
         if w.offset_ms != 0 {
-            out.push_str(&format!(" offset={}ms", w.offset_ms));
+            let _ = write!(out, " offset={}ms", w.offset_ms);
         }
         if let Some(at) = self.at {
-            out.push_str(&format!(" at={at}"));
+            let _ = write!(out, " at={at}");
         }
         if !self.params.is_empty() {
             let params: Vec<String> = self.params.iter().map(|p| p.shown()).collect();
-            out.push_str(&format!(" params=[{}]", params.join(", ")));
+            let _ = write!(out, " params=[{}]", params.join(", "));
         }
-        out.push_str(&format!(" series={} steps={}", self.table.len(), self.grid.steps));
+        let _ = write!(out, " series={} steps={}", self.table.len(), self.grid.steps);
         if let SampleSource::Grid(grid) = self.source {
-            out.push_str(&format!(" subquery_steps={} subquery_step={}ms", grid.steps, grid.step_ms));
+            let _ = write!(out, " subquery_steps={} subquery_step={}ms", grid.steps, grid.step_ms);
         }
         out
     }
@@ -172,6 +175,10 @@ impl StepOperator for Rollup {
         if self.has_inputs() { Spread::Once } else { Spread::Each }
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         drive_after(main, async move {
@@ -180,6 +187,10 @@ impl StepOperator for Rollup {
             Ok(RollupWorker { rows: SeriesRollup::new(self, params, Arc::clone(&env.run)), out, run: env.run })
         })
     }
+}
+
+impl Form for Rollup {
+    const KIND: &'static str = "Rollup";
 }
 
 struct RollupWorker {
@@ -347,7 +358,9 @@ impl Evaluator {
             }
         }
         let mut hists = out.hists;
-        hists.iter_mut().for_each(|(step, _)| *step += steps.start as u32);
+        for (step, _) in &mut hists {
+            *step += steps.start as u32;
+        }
         Ok((steps, hists))
     }
 }

@@ -9,9 +9,11 @@ use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{BlockBuilder, matrix_schema, rows_per_batch, to_batch, to_block};
 use super::drive::once;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator, failed};
 use crate::kernel::Block;
 
@@ -19,9 +21,9 @@ use crate::kernel::Block;
 pub(crate) const SAME_LABELSET: &str = "vector cannot contain metrics with the same labelset";
 
 /// Puts `to[row]` in the place of each row number. Rows that go to one number must not both have a value at a step.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct MapRows {
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Whether histograms may occur.
     pub(crate) histograms: bool,
@@ -50,6 +52,10 @@ impl StepOperator for MapRows {
         if self.merges { Spread::Once } else { Spread::Each }
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let mut input = inputs.swap_remove(0);
         if !self.merges {
@@ -66,6 +72,10 @@ impl StepOperator for MapRows {
             merged.finish(&self.schema())
         })
     }
+}
+
+impl Form for MapRows {
+    const KIND: &'static str = "MapRows";
 }
 
 /// Gives the rows of a batch new numbers.

@@ -6,10 +6,12 @@ use arrow::datatypes::SchemaRef;
 use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{Matrix, Param, collect, once, params};
 use super::rows::to_batches;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::aggregate::{RowSelector, Selection, check_params, ratio_keeps};
 use crate::annotation::Annotations;
@@ -18,11 +20,11 @@ use crate::functions::ScalarSteps;
 use crate::kernel::Block;
 
 /// Keeps rows by step.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepSelect {
     /// Operator.
     pub(crate) op: AggregateOp,
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Whether this is an instant query, whose rows come in order of value.
     pub(crate) single: bool,
@@ -59,6 +61,10 @@ impl StepOperator for StepSelect {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let main = inputs.remove(0);
         once(env.clone(), async move {
@@ -77,6 +83,10 @@ impl StepOperator for StepSelect {
             Ok(batches)
         })
     }
+}
+
+impl Form for StepSelect {
+    const KIND: &'static str = "StepSelect";
 }
 
 impl StepSelect {

@@ -7,21 +7,23 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use datafusion::execution::memory_pool::MemoryReservation;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::{Worker, drive_after, each_block};
 use super::rows::to_batches;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::ast::BinaryOp;
 use crate::kernel::Block;
 use crate::run::RunState;
 
 /// A set operator over two inputs.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepSet {
     /// `and`, `unless`.
     pub(crate) op: BinaryOp,
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Whether histograms may occur in the output.
     pub(crate) histograms: bool,
@@ -50,6 +52,10 @@ impl StepOperator for StepSet {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         let right = inputs.swap_remove(1);
         let left = inputs.swap_remove(0);
@@ -61,6 +67,10 @@ impl StepOperator for StepSet {
             Ok(Filter { op, seen, run: env.run, _memory: memory })
         })
     }
+}
+
+impl Form for StepSet {
+    const KIND: &'static str = "StepSet";
 }
 
 struct Filter {

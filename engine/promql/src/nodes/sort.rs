@@ -4,17 +4,20 @@ use std::cmp::Ordering;
 use std::sync::Arc;
 
 use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
+use serde::{Deserialize, Serialize};
 
 use super::batch::matrix_schema;
 use super::drive::{collect, once};
 use super::rows::to_batches;
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 use crate::sorting::{self, sort_numbers};
 
 /// What decides the order.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) enum SortBy {
     /// The value; histograms are dropped.
     Value {
@@ -26,7 +29,7 @@ pub(crate) enum SortBy {
 }
 
 /// Sorts the rows of an instant vector.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Sort {
     /// What decides.
     pub(crate) by: SortBy,
@@ -54,6 +57,10 @@ impl StepOperator for Sort {
 
     fn spread(&self) -> Spread {
         Spread::Once
+    }
+
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
     }
 
     fn open(self: Arc<Self>, mut inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
@@ -89,6 +96,10 @@ impl StepOperator for Sort {
             to_batches(block, &self.schema())
         })
     }
+}
+
+impl Form for Sort {
+    const KIND: &'static str = "Sort";
 }
 
 /// Compares values for `sort` and `sort_desc`; NaN comes last either way.

@@ -8,18 +8,20 @@ use arrow::record_batch::RecordBatch;
 use datafusion::error::Result;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use serde::{Deserialize, Serialize};
 
 use super::batch::{matrix_schema, to_block};
 use super::drive::once;
 use super::rows::{Merger, to_batches};
 use super::set::{Later, Presence};
+use super::written::{self, Form};
 use super::{Batches, Env, Spread, StepOperator};
 use crate::kernel::Block;
 
 /// A union over any number of inputs.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct StepUnion {
-    /// Steps.
+    /// Steps of each row: cells of its matrix.
     pub(crate) steps: usize,
     /// Whether histograms may occur in the output.
     pub(crate) histograms: bool,
@@ -32,7 +34,7 @@ pub(crate) struct StepUnion {
 }
 
 /// Where the rows of an input belong.
-#[derive(Debug)]
+#[derive(Debug, Serialize, Deserialize)]
 pub(crate) struct Operand {
     /// Signature of each row.
     pub(crate) signatures: Vec<u32>,
@@ -57,9 +59,17 @@ impl StepOperator for StepUnion {
         Spread::Once
     }
 
+    fn written(&self) -> Result<Vec<u8>> {
+        written::body(self)
+    }
+
     fn open(self: Arc<Self>, inputs: Vec<SendableRecordBatchStream>, env: Env) -> Batches {
         once(env.clone(), async move { self.collect(inputs, &env).await })
     }
+}
+
+impl Form for StepUnion {
+    const KIND: &'static str = "StepUnion";
 }
 
 impl StepUnion {

@@ -1,6 +1,7 @@
 //! Binary operators: constants fold, scalars become stages, vectors are matched by their labels once.
 
 use std::collections::HashSet;
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -9,7 +10,7 @@ use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
 
 use super::invariant::{chain, step_invariant};
-use super::labels::{concat, group, is_metadata};
+use super::labels::{Groups, concat, group, is_metadata};
 use super::room::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{BinaryExpr, BinaryOp, Expr, MatchCardinality, PosRange, ValueType, VectorMatching};
@@ -146,8 +147,8 @@ impl Planner {
         &self,
         op: BinaryOp,
         matching: &VectorMatching,
-        left: VectorPlan,
-        right: VectorPlan,
+        mut left: VectorPlan,
+        mut right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -164,9 +165,9 @@ impl Planner {
         }
         let has = |row: usize, side: usize| sides[signatures.ids[row] as usize][side];
         if op == BinaryOp::And {
-            left.restrict((0..at).map(|row| has(row, 1)).collect());
+            self.restrict(&mut left, (0..at).map(|row| has(row, 1)).collect())?;
         }
-        right.restrict((at..both.len()).map(|row| has(row, 0)).collect());
+        self.restrict(&mut right, (at..both.len()).map(|row| has(row, 0)).collect())?;
         let (table, drop_name) = (Arc::clone(&left.table), Arc::clone(&left.drop_name));
         let (histograms, ordered) = (left.histograms, left.ordered);
         let node = StepSet {
@@ -226,8 +227,8 @@ impl Planner {
         expr: &BinaryExpr,
         matching: &VectorMatching,
         pos: PosRange,
-        left: VectorPlan,
-        right: VectorPlan,
+        mut left: VectorPlan,
+        mut right: VectorPlan,
         scope: Scope,
     ) -> Result<VectorPlan> {
         let room = &self.room;
@@ -242,22 +243,10 @@ impl Planner {
         let (many_rows, one_rows) = if swapped { (rights, lefts) } else { (lefts, rights) };
         let (many_at, one_at) = (many_rows.start, one_rows.start);
         let (many_rows_len, one_rows_len) = (many_rows.len(), one_rows.len());
-        let mut groups = vec![JoinGroup::default(); signatures.len()];
-        for row in many_rows {
-            groups[signatures.ids[row as usize] as usize].many.push(row - many_at);
-        }
-        for row in one_rows {
-            groups[signatures.ids[row as usize] as usize].one.push(row - one_at);
-        }
         // With fill values the left and the right one keep their sides of the text whatever side is "one"
         // (`VectorBinop` swaps the operands, not the fill values).
         let (fill_many, fill_one) = (matching.fill_left, matching.fill_right);
-        // Two of "one" are a fault even where nothing of "many" matches them.
-        groups.retain(|g| {
-            (!g.one.is_empty() && (!g.many.is_empty() || fill_many.is_some()))
-                || (!g.many.is_empty() && fill_one.is_some())
-                || g.one.len() > 1
-        });
+        let mut groups = matched(&signatures, many_rows, one_rows, (fill_many.is_some(), fill_one.is_some()));
         let (mut many_used, mut one_used) = (vec![false; many_rows_len], vec![false; one_rows_len]);
         for group in &groups {
             group.many.iter().for_each(|&row| many_used[row as usize] = true);
@@ -266,10 +255,10 @@ impl Planner {
         // Several rows of one signature are an error as soon as the other side has any row at all, so that then no row of
         // it is of no use.
         let may_err = groups.iter().any(|g| g.one.len() > 1);
-        let (many_side, one_side) = if swapped { (&right, &left) } else { (&left, &right) };
         if !may_err {
-            many_side.restrict(many_used);
-            one_side.restrict(one_used);
+            let (many_side, one_side) = if swapped { (&mut right, &mut left) } else { (&mut left, &mut right) };
+            self.restrict(many_side, many_used)?;
+            self.restrict(one_side, one_used)?;
         }
         let pairs = |g: &JoinGroup| {
             let partners = g.one.len() + usize::from(fill_one.is_some());
@@ -280,22 +269,7 @@ impl Planner {
         room.take_codes(pairs.saturating_mul(2))?;
         let _pairs = room.lend(pairs.saturating_mul(size_of::<Pair>()))?;
         let mut results = Results { both: &both, matching, op: expr.op, pairs: Vec::with_capacity(pairs) };
-        for group in &mut groups {
-            for &many in &group.many {
-                room.did(1 + group.one.len())?;
-                for &one in &group.one {
-                    group.pairs.push(results.add(Pair { many: Some(many + many_at), one: Some(one + one_at) }));
-                }
-                if fill_one.is_some() {
-                    group.pairs.push(results.add(Pair { many: Some(many + many_at), one: None }));
-                }
-            }
-            if fill_many.is_some() {
-                for &one in &group.one {
-                    group.lone.push(results.add(Pair { many: None, one: Some(one + one_at) }));
-                }
-            }
-        }
+        add_pairs(room, &mut results, &mut groups, (many_at, one_at))?;
         let candidates = results.table(room, &names)?;
         let rows = group(room, &candidates, |_| true)?;
         for group in &mut groups {
@@ -332,6 +306,59 @@ impl Planner {
         let plan = self.node(node, inputs)?;
         Ok(VectorPlan { ordered, ..VectorPlan::new(plan, table, drop_name, histograms) })
     }
+}
+
+/// Puts rows of both sides together by their signatures, but those that no row of a result can come of. A side whose rows
+/// are filled gives one to each row of the other that has no partner.
+fn matched(
+    signatures: &Groups,
+    many_rows: Range<u32>,
+    one_rows: Range<u32>,
+    (many_filled, one_filled): (bool, bool),
+) -> Vec<JoinGroup> {
+    let mut groups = vec![JoinGroup::default(); signatures.len()];
+    let (many_at, one_at) = (many_rows.start, one_rows.start);
+    for row in many_rows {
+        groups[signatures.ids[row as usize] as usize].many.push(row - many_at);
+    }
+    for row in one_rows {
+        groups[signatures.ids[row as usize] as usize].one.push(row - one_at);
+    }
+    // Two of "one" are a fault even where nothing of "many" matches them.
+    groups.retain(|g| {
+        (!g.one.is_empty() && (!g.many.is_empty() || many_filled))
+            || (!g.many.is_empty() && one_filled)
+            || g.one.len() > 1
+    });
+    groups
+}
+
+/// Adds each pair of rows that may meet to the results, and its place there to its group. Rows of a side are counted from
+/// where it begins in the table of both.
+fn add_pairs(
+    room: &Room,
+    results: &mut Results<'_>,
+    groups: &mut [JoinGroup],
+    (many_at, one_at): (u32, u32),
+) -> Result<()> {
+    let (many_filled, one_filled) = (results.matching.fill_left.is_some(), results.matching.fill_right.is_some());
+    for group in groups {
+        for &many in &group.many {
+            room.did(1 + group.one.len())?;
+            for &one in &group.one {
+                group.pairs.push(results.add(Pair { many: Some(many + many_at), one: Some(one + one_at) }));
+            }
+            if one_filled {
+                group.pairs.push(results.add(Pair { many: Some(many + many_at), one: None }));
+            }
+        }
+        if many_filled {
+            for &one in &group.one {
+                group.lone.push(results.add(Pair { many: None, one: Some(one + one_at) }));
+            }
+        }
+    }
+    Ok(())
 }
 
 /// The labels by which rows match. A list of them may be long, and each label of a table is looked up.

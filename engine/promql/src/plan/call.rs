@@ -11,8 +11,9 @@ use super::labels::{self, Order, Values};
 use super::room::Room;
 use super::{Planned, Planner, ScalarPlan, Scope, VectorPlan, failed};
 use crate::ast::{Expr, ExprKind, PosRange, Text};
+use crate::functions::named::Named;
 use crate::functions::{
-    ElementwiseKernel, FunctionDef, Kernel, RangeFunction, SpecialKind, lookup, names_where, notes,
+    ElementwiseKernel, FunctionDef, Kernel, RangeFunction, ScalarKernel, SpecialKind, lookup, names_where, notes,
 };
 use crate::nodes::absent::Absent;
 use crate::nodes::map::Stage;
@@ -28,8 +29,14 @@ impl Planner {
         let scope = scope.within(name);
         match &function.kernel {
             Kernel::Range(range) => self.range_call(function, range, args, scope).await.map(Planned::Vector),
-            Kernel::Elementwise(kernel) => self.elementwise(function, *kernel, args, scope).await.map(Planned::Vector),
-            Kernel::Scalar(f) => self.scalar_call(*f, args, scope.with_labels()).await.map(Planned::Scalar),
+            Kernel::Elementwise(kernel) => {
+                let function = Named { name: function.name, kernel: *kernel };
+                self.elementwise(function, args, scope).await.map(Planned::Vector)
+            }
+            Kernel::Scalar(kernel) => {
+                let function = Named { name: function.name, kernel: *kernel };
+                self.scalar_call(function, args, scope.with_labels()).await.map(Planned::Scalar)
+            }
             Kernel::Special(kind) => self.special(*kind, args, pos, scope.with_labels()).await,
         }
     }
@@ -73,17 +80,11 @@ impl Planner {
         Ok(vector)
     }
 
-    async fn elementwise(
-        &self,
-        function: &'static FunctionDef,
-        kernel: ElementwiseKernel,
-        args: &[Expr],
-        scope: Scope,
-    ) -> Result<VectorPlan> {
+    async fn elementwise(&self, function: Named<ElementwiseKernel>, args: &[Expr], scope: Scope) -> Result<VectorPlan> {
         let Some((first, rest)) = args.split_first() else {
             // Without an argument the functions of dates look at the time of the step.
             let mut vector = Self::unlabelled(self.time(scope)?);
-            vector.push(Stage::Function { name: function.name, kernel, params: vec![] });
+            vector.push(Stage::Function { function, params: vec![] });
             return Ok(vector);
         };
         let mut vector = self.vector(first, scope).await?;
@@ -91,20 +92,21 @@ impl Planner {
         for arg in rest {
             scalars.push(self.scalar(arg, scope.with_labels()).await?);
         }
-        vector.push_with(scalars, |params| Stage::Function { name: function.name, kernel, params });
+        vector.push_with(scalars, |params| Stage::Function { function, params });
         vector.drop_names();
         Ok(vector)
     }
 
-    async fn scalar_call(&self, f: fn(f64, f64) -> f64, args: &[Expr], scope: Scope) -> Result<ScalarPlan> {
+    async fn scalar_call(&self, function: Named<ScalarKernel>, args: &[Expr], scope: Scope) -> Result<ScalarPlan> {
         let [l, r] = args else { return Err(super::unexpected("scalar")) };
         match (self.scalar(l, scope).await?, self.scalar(r, scope).await?) {
-            (ScalarPlan::Const(l), ScalarPlan::Const(r)) => Ok(ScalarPlan::Const(f(l, r))),
+            (ScalarPlan::Const(l), ScalarPlan::Const(r)) => Ok(ScalarPlan::Const((function.kernel)(l, r))),
             (l, r) => {
                 let main = self.scalar_plan(l, scope)?;
                 let mut more = vec![];
                 let param = Self::param(r, &mut more, 1);
-                self.scalar_map(main, vec![Stage::ScalarFunction(f, param)], more, scope).map(ScalarPlan::Steps)
+                let stages = vec![Stage::ScalarFunction(function, param)];
+                self.scalar_map(main, stages, more, scope).map(ScalarPlan::Steps)
             }
         }
     }

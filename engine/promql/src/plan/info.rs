@@ -347,19 +347,18 @@ impl<'r> Enriched<'r> {
         value: Option<f64>,
         histogram: Option<&quiver_types::Histogram>,
     ) -> Result<()> {
-        let place = match self.places.get(labels.canonical()) {
-            Some(place) => *place,
-            None => {
-                // Values grow by doubling, become a batch, and labels a table.
-                let values = 4 * self.steps * (size_of::<f64>() + 1);
-                self.room.take(values + INFO_BYTES + 4 * labels.canonical().len())?;
-                self.places.insert(labels.canonical().to_vec(), self.rows.len());
-                self.block.rows.push(self.rows.len() as u32);
-                self.rows.push((labels.clone(), drop));
-                self.block.values.resize(self.rows.len() * self.steps, 0.0);
-                self.block.present.resize(self.rows.len() * self.steps, false);
-                self.rows.len() - 1
-            }
+        let place = if let Some(place) = self.places.get(labels.canonical()) {
+            *place
+        } else {
+            // Values grow by doubling, become a batch, and labels a table.
+            let values = 4 * self.steps * (size_of::<f64>() + 1);
+            self.room.take(values + INFO_BYTES + 4 * labels.canonical().len())?;
+            self.places.insert(labels.canonical().to_vec(), self.rows.len());
+            self.block.rows.push(self.rows.len() as u32);
+            self.rows.push((labels.clone(), drop));
+            self.block.values.resize(self.rows.len() * self.steps, 0.0);
+            self.block.present.resize(self.rows.len() * self.steps, false);
+            self.rows.len() - 1
         };
         let at = place * self.steps + step;
         let (row, step) = (place as u32, step as u32);

@@ -6,23 +6,43 @@
 
 use std::sync::Arc;
 
-use quiver_types::RowMask;
+use datafusion::catalog::TableProvider;
+use datafusion::common::tree_node::{Transformed, TreeNode, TreeNodeRecursion};
+use datafusion::datasource::source_as_provider;
+use datafusion::logical_expr::LogicalPlan;
+use quiver_query::{SampleRequest, from_datafusion};
+use quiver_types::{Result, SelectedSeries};
 
-use super::VectorPlan;
+use super::select::scan_of;
+use super::{Planner, VectorPlan};
 use crate::functions::names_counter;
 use crate::nodes::rollup::{Rollup, RollupFunction};
+
+/// A scan of a selector, and what it is made of. A table that is in a plan stays as it is, so a scan of fewer series is
+/// another one in its place.
+#[derive(Debug, Clone)]
+pub(crate) struct Scanned {
+    /// Name that plans show.
+    pub(crate) name: Arc<str>,
+    /// The series.
+    pub(crate) selected: SelectedSeries,
+    /// What is read of them.
+    pub(crate) request: SampleRequest,
+    /// The table in the plan.
+    pub(crate) table: Arc<dyn TableProvider>,
+}
 
 /// The way from the rows of a vector to the series of the scan below it.
 #[derive(Debug, Clone)]
 pub(crate) struct Narrow {
-    keep: Arc<RowMask>,
+    scanned: Arc<Scanned>,
     /// Row of the vector that each series of the scan belongs to; none: its own.
     rows: Option<Arc<Vec<u32>>>,
 }
 
 impl Narrow {
     /// The way for a rollup over a scan; none where leaving out series could be seen.
-    pub(crate) fn of_rollup(rollup: &Rollup, keep: &Arc<RowMask>) -> Option<Self> {
+    pub(crate) fn of_rollup(rollup: &Rollup, scanned: Scanned) -> Option<Self> {
         let silent = match rollup.function {
             RollupFunction::Instant(_) => true,
             RollupFunction::Smoothed => false,
@@ -32,7 +52,7 @@ impl Narrow {
                     || (0..table.len()).all(|row| names_counter(table.metric(row)))
             }
         };
-        (silent && !rollup.histograms).then(|| Self { keep: Arc::clone(keep), rows: None })
+        (silent && !rollup.histograms).then(|| Self { scanned: Arc::new(scanned), rows: None })
     }
 
     /// The way for an aggregation over this: `groups` has the group of each row.
@@ -41,19 +61,42 @@ impl Narrow {
             None => groups.to_vec(),
             Some(rows) => rows.iter().map(|&row| groups[row as usize]).collect(),
         };
-        Self { keep: Arc::clone(&self.keep), rows: Some(Arc::new(rows)) }
+        Self { scanned: Arc::clone(&self.scanned), rows: Some(Arc::new(rows)) }
     }
 }
 
-impl VectorPlan {
+impl Planner {
     /// Keeps the rows that `keep` does not have from being read, where that is possible. They must be of no use to
     /// whoever uses this plan.
-    pub(crate) fn restrict(&self, keep: Vec<bool>) {
-        let Some(narrow) = self.narrow.as_ref().filter(|_| !self.histograms && keep.contains(&false)) else { return };
-        let keep = match &narrow.rows {
+    pub(crate) fn restrict(&self, vector: &mut VectorPlan, keep: Vec<bool>) -> Result<()> {
+        if vector.histograms || !keep.contains(&false) {
+            return Ok(());
+        }
+        let Some(Narrow { scanned, rows }) = &mut vector.narrow else { return Ok(()) };
+        let scanned = Arc::make_mut(scanned);
+        scanned.selected.restrict(match rows {
             None => keep,
             Some(rows) => rows.iter().map(|&row| keep[row as usize]).collect(),
-        };
-        narrow.keep.restrict(keep);
+        });
+        let table = self.tables.samples(&scanned.selected, &scanned.request, &self.run.ctx.stats)?;
+        let scan = scan_of(&scanned.name, &table)?;
+        let before = std::mem::replace(&mut scanned.table, table);
+        let inputs = vector.rollup.iter_mut().flat_map(|(_, inputs)| inputs);
+        for plan in std::iter::once(&mut vector.plan).chain(inputs) {
+            *plan = with_scan(plan.clone(), &before, &scan)?;
+        }
+        Ok(())
     }
+}
+
+/// Puts a scan in the place of that of a table.
+fn with_scan(plan: LogicalPlan, before: &Arc<dyn TableProvider>, scan: &LogicalPlan) -> Result<LogicalPlan> {
+    let replaced = plan.transform_down(|node| {
+        let LogicalPlan::TableScan(found) = &node else { return Ok(Transformed::no(node)) };
+        if !Arc::ptr_eq(&source_as_provider(&found.source)?, before) {
+            return Ok(Transformed::no(node));
+        }
+        Ok(Transformed::new(scan.clone(), true, TreeNodeRecursion::Stop))
+    });
+    replaced.map(|replaced| replaced.data).map_err(from_datafusion)
 }

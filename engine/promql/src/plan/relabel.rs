@@ -3,10 +3,9 @@
 use std::sync::Arc;
 
 use quiver_types::label::METRIC_NAME;
-use quiver_types::matcher::{compile, compiled_bytes};
+use quiver_types::matcher::{WatchedRegex, compile, compiled_bytes, few_groups};
 use quiver_types::series::LabelColumn;
 use quiver_types::{Error, ErrorKind, Result, SeriesTable};
-use regex::Regex;
 
 use super::labels::{Values, group};
 use super::template::Template;
@@ -33,7 +32,7 @@ impl Planner {
         let regex = self.pattern(pattern)?;
         let dst = label_name(dst, "destination", "label_replace")?;
         let (table, room) = (&vector.table, &self.room);
-        let template = Template::new(replacement.shown(), &regex);
+        let (template, mut places) = (Template::new(replacement.shown(), regex.regex()), regex.places(true));
         room.take_codes(table.len())?;
         let absent = LabelColumn { values: Arc::new(vec![Arc::from("")]), codes: Arc::new(vec![0; table.len()]) };
         // A name that is no text is none that a series has.
@@ -47,15 +46,15 @@ impl Planner {
             room.did_text(value.len() * MATCH_COST)?;
             room.did(2 * template.len())?;
             matchable(pattern.shown(), value)?;
-            replaced.push(match regex.captures(value) {
-                None => None,
-                Some(captures) => {
-                    let bytes = bounded(template.size(&captures))?;
-                    room.did_text(bytes)?;
-                    text.clear();
-                    template.expand(&captures, &mut text);
-                    Some(values.code(&text)?)
-                }
+            let is_matched = regex.may_match(value) && regex.find(value, 0, &mut places);
+            replaced.push(if is_matched {
+                let bytes = bounded(template.size(value, &places))?;
+                room.did_text(bytes)?;
+                text.clear();
+                template.expand(value, &places, &mut text);
+                Some(values.code(&text)?)
+            } else {
+                None
             });
         }
         let old = table.column(dst).unwrap_or(&absent);
@@ -80,7 +79,7 @@ impl Planner {
     }
 
     /// Compiles the pattern of a call, once for all calls that have it.
-    fn pattern(&self, pattern: &Text) -> Result<Regex> {
+    fn pattern(&self, pattern: &Text) -> Result<WatchedRegex> {
         let text = pattern.name().unwrap_or(INVALID_PATTERN);
         if let Some(regex) = self.patterns.lock().get(text) {
             return Ok(regex.clone());
@@ -90,6 +89,8 @@ impl Planner {
             ErrorKind::Invalid => failed(format!("invalid regular expression in label_replace(): {}", pattern.shown())),
             _ => e,
         })?;
+        few_groups(&regex)?;
+        let regex = WatchedRegex::new(regex);
         self.patterns.lock().insert(text.to_owned(), regex.clone());
         Ok(regex)
     }

@@ -3,14 +3,15 @@
 
 use std::sync::Arc;
 
+use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::{SampleRequest, SampleTables, from_datafusion};
 use quiver_types::{
-    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, RowMask, SelectedSeries, SeriesSelector, SeriesTable,
+    Error, ErrorKind, Millis, MillisRange, ReadStats, Result, SelectedSeries, SeriesSelector, SeriesTable,
 };
 
-use super::narrow::Narrow;
+use super::narrow::{Narrow, Scanned};
 use super::{Detail, Planned, Planner, RangePlan, Scope, VectorPlan};
 use crate::ast::{DurationExpr, PosRange, SubqueryExpr, VectorSelector};
 use crate::kernel::{Block, Grid, Window};
@@ -44,8 +45,8 @@ pub(crate) struct Samples {
     pub(crate) window: Window,
     /// Fixed end of the windows.
     pub(crate) at: Option<Millis>,
-    /// Which series of the scan are wanted.
-    pub(crate) keep: Option<Arc<RowMask>>,
+    /// The scan, from which series may be left out.
+    pub(crate) scanned: Option<Scanned>,
 }
 
 impl Planner {
@@ -79,13 +80,15 @@ impl Planner {
         &self,
         selector: &VectorSelector,
         selected: &SelectedSeries,
-        request: &SampleRequest,
-    ) -> Result<LogicalPlan> {
+        request: SampleRequest,
+    ) -> Result<(LogicalPlan, Option<Scanned>)> {
         if selected.table.is_empty() {
-            return self.literal("no series", Block::new(1), false);
+            return Ok((self.literal("no series", Block::new(1), false)?, None));
         }
         let name = selector.name.as_deref().unwrap_or("samples");
-        sample_scan(&*self.tables, name, selected, request, &self.run.ctx.stats)
+        let table = self.tables.samples(selected, &request, &self.run.ctx.stats)?;
+        let plan = scan_of(name, &table)?;
+        Ok((plan, Some(Scanned { name: name.into(), selected: selected.clone(), request, table })))
     }
 
     /// Plans an instant selector.
@@ -141,15 +144,16 @@ impl Planner {
             again: self.reads_again(selector),
         };
         let table = Arc::clone(&selected.table);
+        let (plan, scanned) = self.scan(selector, &selected, request)?;
         let samples = Samples {
-            plan: self.scan(selector, &selected, &request)?,
+            plan,
             source: SampleSource::Scan,
             drop_name: Arc::new(vec![false; table.len()]),
             table,
             histograms: selected.has_histograms,
             window,
             at,
-            keep: Some(Arc::clone(&selected.keep)),
+            scanned,
         };
         self.rollup(function, samples, vec![], vec![], pos, scope)
     }
@@ -164,7 +168,7 @@ impl Planner {
         pos: PosRange,
         scope: Scope,
     ) -> Result<VectorPlan> {
-        let Samples { plan, source, table, drop_name, histograms, window, at, keep } = samples;
+        let Samples { plan, source, table, drop_name, histograms, window, at, scanned } = samples;
         // What a subquery or a parameter holds may err even if it gives no series.
         if table.is_empty() && matches!(source, SampleSource::Scan) && inputs.is_empty() {
             let plan = self.literal("no series", Block::new(scope.grid.steps), histograms)?;
@@ -186,8 +190,8 @@ impl Planner {
         let (rollup, inputs) = (Arc::new(rollup), [vec![plan], inputs].concat());
         let plan = self.shared_node(Arc::<Rollup>::clone(&rollup), inputs.clone())?;
         // Statistics count every sample that a query is about.
-        let keep = keep.filter(|_| self.run.tallies.is_none());
-        let narrow = keep.and_then(|keep| Narrow::of_rollup(&rollup, &keep));
+        let scanned = scanned.filter(|_| self.run.tallies.is_none());
+        let narrow = scanned.and_then(|scanned| Narrow::of_rollup(&rollup, scanned));
         let vector = VectorPlan::new(plan, table, drop_name, histograms).with_rollup(rollup, inputs);
         Ok(VectorPlan { narrow, ..vector })
     }
@@ -210,8 +214,9 @@ impl Planner {
         let histograms = selected.has_histograms;
         let request = SampleRequest { range, floats: true, histograms, start_times, again: self.reads_again(selector) };
         let table = Arc::clone(&selected.table);
+        let (plan, scanned) = self.scan(selector, &selected, request)?;
         Ok(Samples {
-            plan: self.scan(selector, &selected, &request)?,
+            plan,
             source: SampleSource::Scan,
             drop_name: Arc::new(vec![false; table.len()]),
             table,
@@ -224,7 +229,7 @@ impl Planner {
                 lookback_ms: self.lookback_ms,
             },
             at,
-            keep: Some(Arc::clone(&selected.keep)),
+            scanned,
         })
     }
 
@@ -235,7 +240,7 @@ impl Planner {
         let (table, drop_name) = (Arc::clone(&vector.table), Arc::clone(&vector.drop_name));
         let histograms = vector.histograms;
         let plan = self.finish(vector, inner)?;
-        Ok(Samples { plan, source: SampleSource::Grid(grid), table, drop_name, histograms, window, at, keep: None })
+        Ok(Samples { plan, source: SampleSource::Grid(grid), table, drop_name, histograms, window, at, scanned: None })
     }
 
     async fn subquery(
@@ -309,11 +314,15 @@ pub(crate) fn sample_scan(
     name: &str,
     selected: &SelectedSeries,
     request: &SampleRequest,
-    stats: &Arc<ReadStats>,
+    stats: &ReadStats,
 ) -> Result<LogicalPlan> {
-    let table = tables.samples(selected, request, stats)?;
+    scan_of(name, &tables.samples(selected, request, stats)?)
+}
+
+/// Gives the plan that scans a table.
+pub(crate) fn scan_of(name: &str, table: &Arc<dyn TableProvider>) -> Result<LogicalPlan> {
     let name = datafusion::common::TableReference::bare(name);
-    LogicalPlanBuilder::scan(name, provider_as_source(table), None)
+    LogicalPlanBuilder::scan(name, provider_as_source(Arc::clone(table)), None)
         .and_then(LogicalPlanBuilder::build)
         .map_err(from_datafusion)
 }

@@ -1,6 +1,7 @@
 //! Templates of `label_replace`: those of Go's `regexp.Expand`.
 
-use regex::{Captures, Regex};
+use quiver_types::matcher::Places;
+use regex::Regex;
 
 /// A template, bound to the groups of a pattern.
 #[derive(Debug)]
@@ -36,10 +37,11 @@ impl<'a> Template<'a> {
         Self(pieces)
     }
 
-    fn parts<'t>(&'t self, captures: &'t Captures<'_>) -> impl Iterator<Item = &'t str> {
-        self.0.iter().map(|piece| match piece {
+    /// The parts of the text for a match in a value.
+    fn parts<'t>(&'t self, value: &'t str, places: &'t Places) -> impl Iterator<Item = &'t str> {
+        self.0.iter().map(move |piece| match piece {
             Piece::Text(text) => text,
-            Piece::Group(group) => captures.get(*group).map_or("", |m| m.as_str()),
+            Piece::Group(group) => places.get(*group).map_or("", |(from, to)| &value[from..to]),
         })
     }
 
@@ -49,13 +51,13 @@ impl<'a> Template<'a> {
     }
 
     /// Says how long the text for a match is.
-    pub(crate) fn size(&self, captures: &Captures<'_>) -> usize {
-        self.parts(captures).map(str::len).fold(0, usize::saturating_add)
+    pub(crate) fn size(&self, value: &str, places: &Places) -> usize {
+        self.parts(value, places).map(str::len).fold(0, usize::saturating_add)
     }
 
     /// Writes the text for a match.
-    pub(crate) fn expand(&self, captures: &Captures<'_>, out: &mut String) {
-        self.parts(captures).for_each(|part| out.push_str(part));
+    pub(crate) fn expand(&self, value: &str, places: &Places, out: &mut String) {
+        self.parts(value, places).for_each(|part| out.push_str(part));
     }
 }
 
@@ -82,16 +84,19 @@ fn group(name: &str, regex: &Regex) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
+    use quiver_types::matcher::WatchedRegex;
+
     use super::*;
 
     #[test]
     fn templates() {
         let check = |text: &str, expected: &str| {
-            let regex = Regex::new("^(?s:(a)(?P<name>b)(c)?)$").unwrap();
-            let captures = regex.captures("ab").unwrap();
-            let (template, mut out) = (Template::new(text, &regex), String::new());
-            template.expand(&captures, &mut out);
-            assert_eq!((out.as_str(), template.size(&captures)), (expected, expected.len()), "{text}");
+            let regex = WatchedRegex::new(Regex::new("^(?s:(a)(?P<name>b)(c)?)$").unwrap());
+            let mut places = regex.places(true);
+            assert!(regex.find("ab", 0, &mut places));
+            let (template, mut out) = (Template::new(text, regex.regex()), String::new());
+            template.expand("ab", &places, &mut out);
+            assert_eq!((out.as_str(), template.size("ab", &places)), (expected, expected.len()), "{text}");
         };
         check("$1-$name", "a-b");
         check("${1}x$$", "ax$");

@@ -80,7 +80,7 @@ pub fn bucket_quantile(q: f64, buckets: &mut Vec<ClassicBucket>) -> (f64, Option
         return (f64::NAN, fix);
     }
     let mut rank = q * observations;
-    // Not `partition_point(|b| b.count < rank)`: with NaN counts the two differ.
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "`b.count < rank` says something else of counts that are NaN")]
     let found = buckets[..last].partition_point(|b| !(b.count >= rank));
     if found == last {
         return (buckets[last - 1].upper_bound, fix);
@@ -131,6 +131,7 @@ pub fn bucket_fraction(lower: f64, upper: f64, buckets: &mut Vec<ClassicBucket>)
         below = b.count;
         start = end;
     }
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a rank that is NaN stays one")]
     let [lower, upper] = ranks.map(|rank| rank.filter(|&r| !(r > count)).unwrap_or(count));
     (upper - lower) / count
 }

@@ -147,6 +147,7 @@ pub fn histogram_fraction(lower: f64, upper: f64, h: &Histogram) -> (f64, Option
             note = Some(NanNote::Fraction);
         }
     }
+    #[expect(clippy::neg_cmp_op_on_partial_ord, reason = "a rank that is NaN stays one")]
     let [lower, upper] = ranks.map(|rank| rank.filter(|&r| !(r > count)).unwrap_or(count));
     ((upper - lower) / h.count, note)
 }

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use datafusion::logical_expr::LogicalPlan;
 use futures::StreamExt;
-use quiver_query::from_datafusion;
+use quiver_query::{PlanRun, from_datafusion};
 use quiver_types::{Error, ErrorKind, Millis, Result, SeriesTable};
 use serde_json::Value;
 
@@ -164,8 +164,8 @@ impl Job {
         anchored: bool,
         smoothed: bool,
     ) -> Result<Vec<SampleSeries>> {
-        let mut batches =
-            self.planner.engine.execute_shared(plan, &self.planner.run.ctx, &|| self.planner.shared()).await?;
+        let run = &self.planner.run;
+        let mut batches = self.planner.engine.execute_shared(plan, &run.ctx, &|which| run.shared(which)).await?;
         let (mut buffers, mut stale) = (SampleBuffers::default(), StaleFree::default());
         let memory = self.planner.engine.reservation("samples", &self.planner.run.ctx);
         let mut out = Vec::new();
@@ -223,7 +223,8 @@ impl Job {
                 .planner
                 .finish(vector, Scope { grid, single: grid.steps == 1, detail: Detail::All, tally: 0, labels: None })?,
         };
-        self.planner.engine.explain_shared(&plan, &self.planner.run.ctx, self.planner.shared(), analyze).await
+        let run = &self.planner.run;
+        self.planner.engine.explain_shared(&plan, &run.ctx, run.shared(PlanRun::Answer), analyze).await
     }
 }
 

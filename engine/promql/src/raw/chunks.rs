@@ -142,7 +142,9 @@ fn histogram(ts: i64, h: &Histogram) -> Chunk {
     }
     w.varbit(ts);
     if h.float {
-        [h.count, h.zero_count, h.sum].into_iter().for_each(|v| w.double(v));
+        for v in [h.count, h.zero_count, h.sum] {
+            w.double(v);
+        }
         h.positive.iter().chain(&h.negative).for_each(|&v| w.double(v));
     } else {
         w.uvarbit(h.count as u64);

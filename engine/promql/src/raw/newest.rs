@@ -10,7 +10,7 @@ use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, Union, ident};
 use futures::StreamExt;
 use quiver_query::{QueryContext, from_datafusion, gathered, operator_plan};
 use quiver_types::label::METRIC_NAME;
-use quiver_types::{Matcher, Millis, MillisRange, Result, RunShared, SeriesTable};
+use quiver_types::{Matcher, Millis, MillisRange, Result, SeriesTable};
 
 use super::RawReader;
 use crate::nodes::Step;
@@ -53,21 +53,20 @@ impl RawReader {
         let (table, places) = places(&room, &tables)?;
         let histograms = found.iter().any(|selected| selected.has_histograms);
         let mut inputs = Vec::with_capacity(found.len());
-        for (selected, places) in found.iter().zip(places) {
+        for (mut selected, places) in found.into_iter().zip(places) {
             // A selector that brings no series of its own is no input, unless there is no other.
             if !inputs.is_empty() && places.iter().all(|place| *place == NOT_WANTED) {
                 continue;
             }
             // What is not in the answer, or in that of a selector before, is not read.
             room.take(places.len())?;
-            selected.keep.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
+            selected.restrict(places.iter().map(|place| *place != NOT_WANTED).collect());
             let newest = Newest { places, histograms };
-            inputs.push(Arc::new(operator_plan(Step(Arc::new(newest)), vec![self.scan(selected, range)?])?));
+            inputs.push(Arc::new(operator_plan(Step(Arc::new(newest)), vec![self.scan(&selected, range)?])?));
         }
         let plan = in_order(inputs)?;
         let run = Arc::new(RunState::new(self.ctx.clone(), None));
-        let shared = || RunShared::with(Arc::clone(&run));
-        let batches = self.engine.execute_shared(&plan, &self.ctx, &shared).await?;
+        let batches = self.engine.execute_shared(&plan, &self.ctx, &|which| run.shared(which)).await?;
         Ok(NewestSamples { table: Arc::new(table), batches, ctx: self.ctx.clone(), _memory: room.into_memory() })
     }
 }

@@ -3,6 +3,7 @@
 //! Source: Prometheus 3.14 `promql/engine.go`: `vectorSelectorSingle`, `smoothSeries`.
 
 use quiver_types::{Histogram, Millis, ResetHint, is_stale};
+use serde::{Deserialize, Serialize};
 
 use super::extend::interpolate;
 use super::{Cursor, first_after};
@@ -13,7 +14,7 @@ use crate::histogram;
 use crate::kernel::{SeriesOut, SeriesSamples};
 
 /// What to give of the sample that is found.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum InstantValue {
     /// Its value.
     Value,

@@ -18,7 +18,7 @@ pub(crate) enum Sums<'a> {
     Exact { running: &'a mut Vec<f64> },
     /// Values of one sign.
     Stacks(SlidingSum<'a>),
-    /// Anything.
+    /// Values of any kind: each window is added up anew.
     Rescan(&'a [f64]),
 }
 
@@ -26,15 +26,15 @@ impl<'a> Sums<'a> {
     /// Chooses the method; `floats` and `pairs` are buffers.
     pub(crate) fn new(values: &'a [f64], floats: &'a mut Vec<f64>, pairs: &'a mut Vec<(f64, f64)>) -> Self {
         const EXACT: f64 = 9_007_199_254_740_992.0;
-        let (mut total, mut whole, mut negative, mut positive, mut finite) = (0.0, true, false, false, true);
+        // NaN and infinities make the total one of them.
+        let (mut total, mut whole, mut negative, mut positive) = (0.0, true, false, false);
         for &v in values {
             total += v.abs();
-            whole &= v.trunc() == v;
+            whole &= is_whole(v.abs());
             negative |= v < 0.0;
             positive |= v > 0.0;
-            finite &= v.is_finite();
         }
-        if whole && finite && total < EXACT {
+        if whole && total < EXACT {
             floats.clear();
             floats.reserve(values.len() + 1);
             floats.push(0.0);
@@ -45,7 +45,7 @@ impl<'a> Sums<'a> {
             }));
             return Self::Exact { running: floats };
         }
-        if finite && total.is_finite() && !(negative && positive) {
+        if total.is_finite() && !(negative && positive) {
             return Self::Stacks(SlidingSum::new(values, pairs));
         }
         Self::Rescan(values)
@@ -65,6 +65,14 @@ impl<'a> Sums<'a> {
     pub(crate) fn is_rescan(&self) -> bool {
         matches!(self, Self::Rescan(_))
     }
+}
+
+/// Says whether a size is a whole number, without the call into a library that `trunc` is: where doubles have no fractions
+/// any more, only whole numbers come back as they were.
+#[inline]
+fn is_whole(size: f64) -> bool {
+    const NO_FRACTIONS: f64 = 4_503_599_627_370_496.0;
+    size >= NO_FRACTIONS || (size + NO_FRACTIONS) - NO_FRACTIONS == size
 }
 
 fn rescan(values: &[f64]) -> (f64, f64) {
@@ -159,5 +167,14 @@ mod tests {
         values[30] = 1e308;
         values[31] = 1e308;
         check(&values, 25, 1);
+    }
+
+    #[test]
+    fn sizes_are_whole_as_they_are_truncated() {
+        let large = 4_503_599_627_370_496.0;
+        for size in [0.0, 0.5, 1.0, 1.5, 1e-300, 0.1 + 0.2, large - 0.5, large - 1.0, large, large * 2.0 - 1.0, 1e300] {
+            assert_eq!(is_whole(size), size.trunc() == size, "{size}");
+        }
+        assert!(!is_whole(f64::NAN));
     }
 }

@@ -19,7 +19,7 @@ impl StaleFree {
     /// Gives the samples without stale markers: the input itself when it has none.
     pub fn clean<'a>(&'a mut self, samples: SeriesSamples<'a>) -> SeriesSamples<'a> {
         let mut clean = samples;
-        if samples.values.iter().any(|&v| is_stale(v)) {
+        if is_any_stale(samples.values) {
             let keep = |i: &usize| !is_stale(samples.values[*i]);
             refill(&mut self.ts, samples.ts, keep);
             refill(&mut self.start_ts, samples.start_ts, keep);
@@ -40,6 +40,18 @@ impl StaleFree {
         }
         clean
     }
+}
+
+/// Looks at many samples together: to stop at each of them would take longer than to look at all.
+fn is_any_stale(values: &[f64]) -> bool {
+    const TOGETHER: usize = 64;
+    values.chunks(TOGETHER).any(|values| {
+        let mut any = false;
+        for value in values {
+            any |= is_stale(*value);
+        }
+        any
+    })
 }
 
 fn refill<T: Clone>(buffer: &mut Vec<T>, from: &[T], keep: impl Fn(&usize) -> bool) {
@@ -70,6 +82,17 @@ mod tests {
         assert_eq!((clean.ts, clean.start_ts), (&[1, 3][..], &[10, 30][..]));
         assert_eq!(clean.values[0], 1.0);
         assert_eq!((clean.hist_ts, clean.hists.len(), clean.hist_start_ts.len()), (&[5][..], 1, 0));
+    }
+
+    #[test]
+    fn a_marker_is_found_wherever_it_stands() {
+        for at in 0..200 {
+            let mut values = vec![f64::NAN; 200];
+            assert!(!is_any_stale(&values));
+            values[at] = stale_nan();
+            assert!(is_any_stale(&values), "{at}");
+        }
+        assert!(!is_any_stale(&[]));
     }
 
     #[test]

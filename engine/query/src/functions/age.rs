@@ -11,7 +11,6 @@ use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, Sca
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Age {
     signature: Signature,

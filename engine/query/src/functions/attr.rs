@@ -1,4 +1,5 @@
-//! `attr(map, key)`: the value of a computed key of a map of texts.
+//! `attr(map, key)`: the value of a computed key of a map of texts; of a text that holds JSON what `->>` gives, since a
+//! statement does not always say which of the two stands before that operator.
 
 use std::sync::Arc;
 
@@ -9,15 +10,22 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
-/// The function.
+use super::json;
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Attr {
+    /// The function for texts.
+    of_text: Arc<ScalarUDF>,
     signature: Signature,
 }
 
 /// Gives the function.
 pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(Attr { signature: Signature::user_defined(Volatility::Immutable) }))
+    Arc::new(ScalarUDF::from(attr()))
+}
+
+fn attr() -> Attr {
+    Attr { of_text: json::get_text(), signature: Signature::user_defined(Volatility::Immutable) }
 }
 
 impl ScalarUDFImpl for Attr {
@@ -37,11 +45,7 @@ impl ScalarUDFImpl for Attr {
                 }
                 _ => plan_err!("`attr` reads maps of texts, not `{map}`"),
             },
-            [text, _] if text.is_string() => {
-                plan_err!(
-                    "`attr` reads maps, and `->>` beside them texts that are told to hold JSON: `text::json ->> key`"
-                )
-            }
+            [document, _] if document.is_string() => self.of_text.coerce_types(types),
             _ => plan_err!("`attr` is called as `attr(map, key)`"),
         }
     }
@@ -51,6 +55,9 @@ impl ScalarUDFImpl for Attr {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        if args.args.first().is_some_and(|document| document.data_type().is_string()) {
+            return self.of_text.invoke_with_args(args);
+        }
         let rows = args.number_rows;
         let [maps, keys] = args.args.as_slice() else { return exec_err!("`attr` is called as `attr(map, key)`") };
         let (maps, keys) = (maps.to_array(rows)?, cast(&keys.to_array(rows)?, &DataType::Utf8)?);
@@ -104,10 +111,12 @@ mod tests {
 
     #[test]
     fn types_are_checked() {
-        let attr = Attr { signature: Signature::user_defined(Volatility::Immutable) };
+        let attr = attr();
         let map = quiver_types::tables::spans::map();
         assert_eq!(attr.coerce_types(&[map.clone(), DataType::Utf8View]).unwrap(), [map, DataType::Utf8]);
-        assert!(attr.coerce_types(&[DataType::Utf8, DataType::Utf8]).is_err());
+        let texts = [DataType::Utf8View, DataType::Utf8View];
+        assert_eq!(attr.coerce_types(&[DataType::Utf8, DataType::Utf8]).unwrap(), texts);
+        assert!(attr.coerce_types(&[DataType::Int64, DataType::Utf8]).is_err());
         assert!(attr.coerce_types(&[]).is_err());
     }
 }

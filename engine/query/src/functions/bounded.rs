@@ -14,19 +14,22 @@ use datafusion::common::{DFSchema, ScalarValue, internal_err};
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::registry::FunctionRegistry as _;
 use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{
     ColumnarValue, Documentation, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
     ScalarUDFImpl, Signature,
 };
-use datafusion::optimizer::AnalyzerRule;
+use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
 use super::growth::Growth;
 use super::held::{self, COUNTED, Room};
-use super::joined::{Joined, sides};
+use super::joined::{JOINED, Joined, sides};
+use super::patterned;
 use crate::error::to_datafusion;
+use crate::plain;
 
 /// Bytes at most of what a call gives for a batch.
 pub(super) const BYTES_MAX: i128 = 64 << 20;
@@ -47,6 +50,8 @@ const GROWING: &[(&str, Growth)] = &[
     ("replace", Growth::Replaced),
     ("regexp_replace", Growth::Matched),
     ("regexp_match", Growth::Groups),
+    ("regexp_count", Growth::Alike),
+    ("regexp_instr", Growth::Alike),
     ("translate", Growth::Wider(4)),
     ("upper", Growth::Wider(1)),
     ("lower", Growth::Wider(1)),
@@ -74,10 +79,21 @@ const GROWING: &[(&str, Growth)] = &[
 
 /// A function with its bound.
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Bounded {
+pub(super) struct Bounded {
     inner: Arc<ScalarUDF>,
     growth: Growth,
     room: Room,
+}
+
+/// Whether a function of that name has a bound already.
+pub(super) fn is_bounded(name: &str) -> bool {
+    name == JOINED || GROWING.iter().any(|(growing, _)| *growing == name)
+}
+
+/// How the results of a function of that name grow; none: it has no bound.
+fn growth_of(name: &str) -> Option<Growth> {
+    let known = GROWING.iter().find(|(growing, _)| *growing == name);
+    known.map(|(_, growth)| *growth).or_else(|| (name == JOINED).then_some(Growth::Joined))
 }
 
 /// Puts bounds on the functions of a session, and on what its planner calls by itself: operators, and functions that it
@@ -146,13 +162,17 @@ impl AnalyzerRule for Bounds {
                 return Ok(Transformed::no(node));
             }
             let schema = merge_schema(&node.inputs());
+            // Within the condition of an aggregate (FILTER) a function is printed by its own name.
+            let names = NamePreserver::new(&node);
             node.map_expressions(|expr| {
-                expr.transform_up(|e| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| {
                     Ok(match self.instead(&e, &schema)? {
                         Some(other) => Transformed::yes(other),
                         None => Transformed::no(e),
                     })
-                })
+                })?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
             })
         });
         Ok(changed?.data)
@@ -189,14 +209,41 @@ impl ExtensionOptions for Planning {
     }
 }
 
-/// The options of a session under which plans are made.
-pub(crate) fn planning(state: &SessionState) -> Arc<ConfigOptions> {
+/// What plans of a session are made with.
+#[derive(Debug)]
+pub(crate) struct PlanOptions {
+    /// The options of the session, which say that it plans.
+    pub(crate) options: Arc<ConfigOptions>,
+    /// Where what the plans make takes memory from.
+    pub(crate) room: Room,
+    /// The rules for plans of one table.
+    pub(crate) plain: Optimizer,
+}
+
+/// Gives what plans of a session are made with.
+pub(crate) fn planning(state: &SessionState, room: Room) -> PlanOptions {
     let mut options = ConfigOptions::clone(state.config_options());
     options.extensions.insert(Planning);
-    Arc::new(options)
+    PlanOptions { options: Arc::new(options), room, plain: plain::rules(state.optimizer()) }
 }
 
 impl Bounded {
+    /// A function whose results count once they are made.
+    pub(super) fn alike(inner: Arc<ScalarUDF>, room: Room) -> Self {
+        Self { inner, growth: Growth::Alike, room }
+    }
+
+    /// What it is made of: whether its results count once they are made, and the function within.
+    pub(super) fn parts(&self) -> (bool, &Arc<ScalarUDF>) {
+        (self.growth == Growth::Alike, &self.inner)
+    }
+
+    /// The same again out of its parts; none: such a function has no bound.
+    pub(super) fn of_parts(is_alike: bool, inner: Arc<ScalarUDF>, room: Room) -> Option<Self> {
+        let growth = if is_alike { Growth::Alike } else { growth_of(inner.name())? };
+        Some(Self { inner, growth, room })
+    }
+
     fn too_much(&self, bytes: i128, most: i128) -> DataFusionError {
         let text = format!("`{}` would give {bytes} bytes at once, at most {most} are allowed", self.inner.name());
         to_datafusion(Error::new(ErrorKind::LimitExceeded, text))
@@ -252,13 +299,15 @@ impl ScalarUDFImpl for Bounded {
         let is_planning = args.config_options.extensions.get::<Planning>().is_some();
         let most = if is_planning { CONSTANT_MAX } else { BYTES_MAX };
         let rows = args.number_rows;
+        patterned::few(self.inner.name(), &args.args)?;
         let bytes = self.growth.bytes(&args.args, if is_constant { 1 } else { rows })?;
         if bytes > most && bytes - self.growth.there(&args.args, rows)? > most {
             return Err(self.too_much(bytes, most));
         }
         let bytes = bytes.max(0) as usize;
+        let shared = if self.growth == Growth::Alike { held::addresses(&args.args) } else { Vec::new() };
         let memory = (bytes > COUNTED).then(|| self.room.take(bytes)).transpose()?;
-        let mut array = match self.inner.inner().invoke_with_args(args)? {
+        let mut array = match patterned::invoke(&self.inner, args, &self.room)? {
             ColumnarValue::Array(array) => array,
             ColumnarValue::Scalar(value) if value.size() <= COUNTED => return Ok(ColumnarValue::Scalar(value)),
             ColumnarValue::Scalar(value) if is_planning => {
@@ -269,7 +318,7 @@ impl ScalarUDFImpl for Bounded {
                 return self.spread(&value, rows);
             }
         };
-        let whole = array.get_buffer_memory_size();
+        let whole = held::fresh(&array, &shared);
         if whole <= COUNTED {
             return Ok(ColumnarValue::Array(array));
         }
@@ -277,7 +326,7 @@ impl ScalarUDFImpl for Bounded {
         if whole > SHRUNK {
             array.shrink_to_fit();
         }
-        let whole = array.get_buffer_memory_size();
+        let whole = held::fresh(&array, &shared);
         let memory = match memory {
             Some(memory) => memory.try_resize(whole).map(|()| memory)?,
             None => self.room.take(whole)?,

@@ -1,6 +1,5 @@
 //! `md5(text)`: the hash of a text in hexadecimal digits, as PostgreSQL writes it.
 
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, AsArray, StringViewBuilder};
@@ -10,8 +9,8 @@ use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use md5::Digest as _;
+use quiver_types::write_hex;
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Md5 {
     signature: Signature,
@@ -25,10 +24,7 @@ pub(super) fn function() -> Arc<ScalarUDF> {
 /// Puts the digits of a text's hash into `digits`.
 fn digest(text: &str, digits: &mut String) {
     digits.clear();
-    for byte in md5::Md5::digest(text.as_bytes()) {
-        // Writing to a text does not fail.
-        let _ = write!(digits, "{byte:02x}");
-    }
+    write_hex(&md5::Md5::digest(text.as_bytes()), digits);
 }
 
 impl ScalarUDFImpl for Md5 {

@@ -19,10 +19,9 @@ use hashbrown::{DefaultHashBuilder, HashTable};
 
 use crate::grouping::Texts;
 
-/// Its name.
+/// Name under which plans have it in place of `count(DISTINCT x)`.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct CountDistinct {
     signature: Signature,
@@ -36,8 +35,9 @@ pub(crate) fn function() -> Arc<AggregateUDF> {
 /// Says whether values of a type can be counted.
 pub(crate) fn counts(kind: &DataType) -> bool {
     use DataType::{Binary, BinaryView, Boolean, FixedSizeBinary, LargeUtf8, Utf8, Utf8View};
+    // Intervals count by their lengths.
     kind.is_integer()
-        || kind.is_temporal()
+        || (kind.is_temporal() && !matches!(kind, DataType::Interval(_)))
         || matches!(kind, Utf8 | LargeUtf8 | Utf8View | Binary | BinaryView | FixedSizeBinary(_) | Boolean)
 }
 
@@ -93,6 +93,8 @@ struct Counted {
     known: HashTable<u64>,
     hasher: DefaultHashBuilder,
     counts: Vec<i64>,
+    /// Bytes of the values of all pairs: what they are given on as has a value once for each group.
+    listed: usize,
 }
 
 /// A pair of group and value as one number.
@@ -150,6 +152,7 @@ impl Counted {
         known.insert_unique(hash, pair, |pair| hasher.hash_one(pair));
         pairs.push((group, value));
         self.counts[group as usize] += 1;
+        self.listed += self.values.value(value).len();
     }
 
     fn add(&mut self, array: &ArrayRef, group: impl Fn(usize) -> Option<usize>, rows: usize) -> Result<()> {
@@ -218,6 +221,7 @@ impl Counted {
             })
             .collect();
         self.pairs = rest;
+        self.listed = self.pairs.iter().map(|(_, value)| self.values.value(*value).len()).sum();
         let Self { pairs, known, hasher, .. } = self;
         known.clear();
         for pair in pairs.iter().copied().map(whole) {
@@ -228,8 +232,9 @@ impl Counted {
 
     /// Values of groups as lists.
     fn lists(&self, counts: &[i64], values: &[u32]) -> Result<ArrayRef> {
-        let mut bytes = Vec::new();
-        let mut ends = vec![0_i32];
+        let mut bytes = Vec::with_capacity(values.iter().map(|value| self.values.value(*value).len()).sum());
+        let mut ends = Vec::with_capacity(values.len() + 1);
+        ends.push(0_i32);
         for value in values {
             bytes.extend_from_slice(self.values.value(*value));
             let Ok(end) = i32::try_from(bytes.len()) else {
@@ -297,8 +302,10 @@ impl GroupsAccumulator for Counted {
     }
 
     fn size(&self) -> usize {
+        // Nodes give all pairs on as lists, or write them, when there is no room for more.
         self.values.size()
-            + self.pairs.capacity() * size_of::<(u32, u32)>()
+            + self.listed
+            + 2 * self.pairs.capacity() * size_of::<(u32, u32)>()
             + self.known.capacity() * 9
             + self.counts.capacity() * size_of::<i64>()
     }
@@ -331,5 +338,30 @@ impl Accumulator for One {
 
     fn size(&self) -> usize {
         GroupsAccumulator::size(&self.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::StringArray;
+
+    use super::*;
+
+    #[test]
+    fn a_value_of_many_groups_counts_as_often_as_it_is_given_on() {
+        const GROUPS: usize = 1000;
+        let text = "x".repeat(10_000);
+        let values: ArrayRef = Arc::new(StringArray::from(vec![text.as_str(); GROUPS]));
+        let each: Vec<usize> = (0..GROUPS).collect();
+        let mut counted = Counted::default();
+        counted.update_batch(&[values], &each, None, GROUPS).unwrap();
+        assert!(counted.size() >= GROUPS * text.len(), "{}", counted.size());
+        let lists = GroupsAccumulator::state(&mut counted, EmitTo::First(GROUPS - 1)).unwrap();
+        assert_eq!(lists[0].len(), GROUPS - 1);
+        assert!(counted.size() < GROUPS * text.len(), "{}", counted.size());
+        let mut merged = Counted::default();
+        merged.merge_batch(&lists, &each[1..], GROUPS).unwrap();
+        let counts = GroupsAccumulator::evaluate(&mut merged, EmitTo::All).unwrap();
+        assert_eq!(counts.len(), GROUPS);
     }
 }

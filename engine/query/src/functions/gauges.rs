@@ -8,12 +8,13 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
 };
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+
+use super::series_state::{fields, list};
 
 /// What a series gives, and what is made of all series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -31,7 +32,7 @@ enum Kind {
 const KINDS: [(Kind, &str); 4] =
     [(Kind::Avg, "gauge_avg"), (Kind::Sum, "gauge_sum"), (Kind::First, "gauge_first"), (Kind::Last, "gauge_last")];
 
-/// A function.
+/// One of the four, which differ in what they take of a series and how they bring series together.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Gauge {
     kind: Kind,
@@ -75,11 +76,7 @@ impl AggregateUDFImpl for Gauge {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let field = |(name, ty)| {
-            let list = DataType::List(Arc::new(Field::new_list_field(ty, true)));
-            Arc::new(Field::new(format!("{}[{name}]", args.name), list, true))
-        };
-        Ok(state_types().map(field).into())
+        Ok(fields(args.name, state_types()))
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -127,12 +124,6 @@ impl Group {
         all.sort_unstable_by_key(|(id, _)| *id);
         all
     }
-}
-
-fn list(values: ArrayRef) -> ScalarValue {
-    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
-    let offsets = OffsetBuffer::from_lengths([values.len()]);
-    ScalarValue::List(Arc::new(ListArray::new(field, offsets, values, None)))
 }
 
 impl Accumulator for Group {

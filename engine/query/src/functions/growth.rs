@@ -61,6 +61,8 @@ pub(super) enum Growth {
     Formatted,
     /// Letters of one text against those of another.
     Compared,
+    /// About what the arguments have; it counts once it is made, as far as its bytes are not theirs.
+    Alike,
 }
 
 /// Whole numbers of an argument; none: it holds others.
@@ -98,7 +100,8 @@ fn widths(value: &ColumnarValue, rows: usize) -> Result<Vec<i128>> {
     widths_of(value.to_array(rows)?.as_ref())
 }
 
-fn widths_of(array: &dyn Array) -> Result<Vec<i128>> {
+/// The same of an array.
+pub(crate) fn widths_of(array: &dyn Array) -> Result<Vec<i128>> {
     let rows = array.len();
     if array.data_type().is_string() {
         let texts = cast(array, &DataType::Utf8View)?;
@@ -135,7 +138,8 @@ fn lengths(views: &[u128]) -> i128 {
     views.iter().map(|view| i128::from(*view as u32)).sum()
 }
 
-fn bytes_of(array: &dyn Array) -> Result<i128> {
+/// Bytes of the values of an array.
+pub(crate) fn bytes_of(array: &dyn Array) -> Result<i128> {
     if let Some(texts) = array.as_string_view_opt() {
         return Ok(lengths(texts.views()));
     }
@@ -145,6 +149,13 @@ fn bytes_of(array: &dyn Array) -> Result<i128> {
     if let Some(list) = array.as_list_opt::<i32>() {
         let (from, to) = (list.value_offsets()[0], list.value_offsets()[list.len()]);
         return bytes_of(list.values().slice(from as usize, (to - from) as usize).as_ref());
+    }
+    if let Some(map) = array.as_map_opt() {
+        let (from, to) = (map.value_offsets()[0], map.value_offsets()[map.len()]);
+        return bytes_of(&map.entries().slice(from as usize, (to - from) as usize));
+    }
+    if let Some(parts) = array.as_struct_opt() {
+        return parts.columns().iter().map(|part| bytes_of(part.as_ref())).sum();
     }
     Ok(array.to_data().get_slice_memory_size()? as i128)
 }

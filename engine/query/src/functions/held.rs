@@ -11,6 +11,7 @@ use arrow::buffer::Buffer;
 use bytes::Bytes;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
+use datafusion::logical_expr::ColumnarValue;
 
 /// Bytes from which on a value is counted by itself.
 pub(super) const COUNTED: usize = 128 << 10;
@@ -59,6 +60,49 @@ impl AsRef<[u8]> for Held {
     fn as_ref(&self) -> &[u8] {
         self.buffer.as_slice()
     }
+}
+
+/// Counts what was made as long as it, or a slice of it, is there; what is small does not.
+///
+/// # Errors
+/// The pool does not have it.
+pub(super) fn counted(array: ArrayRef, room: &Room) -> Result<ArrayRef> {
+    let bytes = array.get_buffer_memory_size();
+    if bytes <= COUNTED {
+        return Ok(array);
+    }
+    let memory = room.take(bytes)?;
+    Ok(with_memory(&array, memory))
+}
+
+/// Where the buffers of arguments lie.
+pub(super) fn addresses(values: &[ColumnarValue]) -> Vec<usize> {
+    let mut found = Vec::new();
+    for value in values {
+        if let ColumnarValue::Array(array) = value {
+            collect(&array.to_data(), &mut found);
+        }
+    }
+    found
+}
+
+fn collect(data: &ArrayData, found: &mut Vec<usize>) {
+    found.extend(data.buffers().iter().map(|buffer| buffer.data_ptr().addr().get()));
+    for child in data.child_data() {
+        collect(child, found);
+    }
+}
+
+/// Bytes of an array that do not lie in buffers of others: texts that are cut out of others, and items of lists, share them.
+pub(super) fn fresh(array: &ArrayRef, others: &[usize]) -> usize {
+    let all = array.get_buffer_memory_size();
+    if others.is_empty() || all <= COUNTED { all } else { all.saturating_sub(shared(&array.to_data(), others)) }
+}
+
+fn shared(data: &ArrayData, others: &[usize]) -> usize {
+    let own = data.buffers().iter().filter(|buffer| others.contains(&buffer.data_ptr().addr().get()));
+    own.map(Buffer::capacity).sum::<usize>()
+        + data.child_data().iter().map(|child| shared(child, others)).sum::<usize>()
 }
 
 /// Gives an array that holds its memory as long as it, or a slice of it, is there.

@@ -1,10 +1,13 @@
-//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, and which of two is longer.
+//! What PostgreSQL calculates with intervals and arrow does not: intervals times and by numbers, which of two is longer, and
+//! the days of what lies between two times.
 
 use std::sync::Arc;
 
-use arrow::array::{AsArray, Decimal128Array, IntervalMonthDayNanoArray};
+use arrow::array::{ArrayRef, AsArray, Decimal128Array, IntervalMonthDayNanoArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Float64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
+use arrow::datatypes::{
+    DataType, Float64Type, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+};
 use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -21,6 +24,7 @@ enum Asked {
     Product,
     Quotient,
     Length,
+    Spread,
 }
 
 /// A function of an interval, and of a number.
@@ -32,8 +36,12 @@ struct Calculation {
 
 fn function(asked: Asked) -> ScalarUDF {
     let kind = DataType::Interval(IntervalUnit::MonthDayNano);
-    let types = if asked == Asked::Length { vec![kind] } else { vec![kind, DataType::Float64] };
-    ScalarUDF::from(Calculation { asked, signature: Signature::exact(types, Volatility::Immutable) })
+    let signature = match asked {
+        Asked::Product | Asked::Quotient => Signature::exact(vec![kind, DataType::Float64], Volatility::Immutable),
+        Asked::Length => Signature::exact(vec![kind], Volatility::Immutable),
+        Asked::Spread => Signature::any(1, Volatility::Immutable),
+    };
+    ScalarUDF::from(Calculation { asked, signature })
 }
 
 /// An interval times a number.
@@ -51,12 +59,18 @@ pub(crate) fn length() -> ScalarUDF {
     function(Asked::Length)
 }
 
+/// The interval of days and time that is as long as what lies between two times, which arrow has as a number.
+pub(crate) fn spread() -> ScalarUDF {
+    function(Asked::Spread)
+}
+
 impl ScalarUDFImpl for Calculation {
     fn name(&self) -> &'static str {
         match self.asked {
             Asked::Product => "interval_product",
             Asked::Quotient => "interval_quotient",
             Asked::Length => "interval_length",
+            Asked::Spread => "interval_spread",
         }
     }
 
@@ -66,7 +80,7 @@ impl ScalarUDFImpl for Calculation {
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(match self.asked {
-            Asked::Product | Asked::Quotient => DataType::Interval(IntervalUnit::MonthDayNano),
+            Asked::Product | Asked::Quotient | Asked::Spread => DataType::Interval(IntervalUnit::MonthDayNano),
             Asked::Length => DataType::Decimal128(DIGITS, 0),
         })
     }
@@ -74,6 +88,9 @@ impl ScalarUDFImpl for Calculation {
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
         let Some(intervals) = args.args.first() else { return internal_err!("an interval is lacking") };
         let intervals = intervals.to_array(args.number_rows)?;
+        if self.asked == Asked::Spread {
+            return Ok(ColumnarValue::Array(spread_out(&intervals)?));
+        }
         let intervals = intervals.as_primitive::<IntervalMonthDayNanoType>();
         if self.asked == Asked::Length {
             let lengths: Decimal128Array = intervals.iter().map(|interval| interval.map(length_of)).collect();
@@ -100,20 +117,71 @@ impl ScalarUDFImpl for Calculation {
     }
 }
 
-fn length_of(interval: IntervalMonthDayNano) -> i128 {
+/// Intervals of days and time in the place of what lies between two times.
+pub(super) fn spread_out(lengths: &ArrayRef) -> Result<ArrayRef> {
+    let per_day = match lengths.data_type() {
+        DataType::Duration(TimeUnit::Second) => 86_400,
+        DataType::Duration(TimeUnit::Millisecond) => 86_400_000,
+        DataType::Duration(TimeUnit::Microsecond) => 86_400_000_000,
+        DataType::Duration(TimeUnit::Nanosecond) => DAY_NS,
+        other => return internal_err!("`{other}` is no length"),
+    };
+    let lengths = cast(lengths, &DataType::Int64)?;
+    let mut out = IntervalMonthDayNanoArray::builder(lengths.len());
+    for length in lengths.as_primitive::<Int64Type>() {
+        let Some(length) = length else {
+            out.append_null();
+            continue;
+        };
+        let Ok(days) = i32::try_from(length / per_day) else { return exec_err!("an interval is too long") };
+        // The time has the sign of the days.
+        out.append_value(IntervalMonthDayNano::new(0, days, length % per_day * (DAY_NS / per_day)));
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+pub(super) fn length_of(interval: IntervalMonthDayNano) -> i128 {
     let days = i64::from(interval.months) * MONTH_DAYS + i64::from(interval.days);
     i128::from(days) * i128::from(DAY_NS) + i128::from(interval.nanoseconds)
 }
 
 /// An interval whose parts are scaled: what is left of a month goes to the days, and of a day to the time.
 fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
+    parts_scaled((f64::from(interval.months), f64::from(interval.days), interval.nanoseconds as f64), scale)
+}
+
+/// The mean of intervals, of the sums of their months, days and time; none: it is too long.
+pub(super) fn mean(months: i64, days: i64, nanoseconds: i128, count: i64) -> Option<IntervalMonthDayNano> {
+    parts_scaled((months as f64, days as f64, nanoseconds as f64), |part| part / count as f64)
+}
+
+/// The interval a part of the way from one to another.
+pub(super) fn between(
+    low: IntervalMonthDayNano,
+    high: IntervalMonthDayNano,
+    part: f64,
+) -> Option<IntervalMonthDayNano> {
+    let way = IntervalMonthDayNano::new(
+        high.months.checked_sub(low.months)?,
+        high.days.checked_sub(low.days)?,
+        high.nanoseconds.checked_sub(low.nanoseconds)?,
+    );
+    let way = scaled(way, |whole| whole * part)?;
+    Some(IntervalMonthDayNano::new(
+        low.months.checked_add(way.months)?,
+        low.days.checked_add(way.days)?,
+        low.nanoseconds.checked_add(way.nanoseconds)?,
+    ))
+}
+
+fn parts_scaled(parts: (f64, f64, f64), scale: impl Fn(f64) -> f64) -> Option<IntervalMonthDayNano> {
     let within = |value: f64, most: f64| (value.abs() <= most).then_some(value);
-    let months = scale(f64::from(interval.months));
+    let months = scale(parts.0);
     // What calculating leaves beside a whole number is none of the interval's: 0.3 months are 9 days.
     let settled = |days: f64| (days * 1e9).round() / 1e9;
     let days_of_months = settled((months - months.trunc()) * MONTH_DAYS as f64);
-    let days = scale(f64::from(interval.days)) + days_of_months;
-    let time = scale(interval.nanoseconds as f64) + (days - days.trunc()) * DAY_NS as f64;
+    let days = scale(parts.1) + days_of_months;
+    let time = scale(parts.2) + (days - days.trunc()) * DAY_NS as f64;
     let months = within(months.trunc(), f64::from(i32::MAX))? as i32;
     let days = within(days.trunc(), f64::from(i32::MAX))? as i32;
     let nanoseconds = within(time.round(), 9.2e18)? as i64;
@@ -122,6 +190,8 @@ fn scaled(interval: IntervalMonthDayNano, scale: impl Fn(f64) -> f64) -> Option<
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{DurationNanosecondArray, DurationSecondArray};
+
     use super::*;
 
     #[test]
@@ -137,8 +207,26 @@ mod tests {
         check((1, 0, 0), 0.5, (0, 15, 0));
         check((1, 0, 0), 2.3, (2, 9, 0));
         check((0, 1, 0), -0.5, (0, 0, -12 * hour));
+        assert_eq!(mean(1, 1, 0, 2), Some(IntervalMonthDayNano::new(0, 15, 12 * hour)));
+        let (low, high) = (IntervalMonthDayNano::new(0, 0, 2 * hour), IntervalMonthDayNano::new(0, 1, 0));
+        assert_eq!(between(low, high, 0.5), Some(IntervalMonthDayNano::new(0, 0, 13 * hour)));
         assert_eq!(scaled(IntervalMonthDayNano::new(1, 0, 0), |part| part * 1e300), None);
         assert_eq!(scaled(IntervalMonthDayNano::new(1, 0, 0), |_| f64::NAN), None);
+    }
+
+    #[test]
+    fn lengths_are_days_and_time() {
+        let check = |lengths: ArrayRef, expected: &[Option<(i32, i64)>]| {
+            let found = spread_out(&lengths).unwrap();
+            let found = found.as_primitive::<IntervalMonthDayNanoType>().iter();
+            let found: Vec<_> = found.map(|i| i.map(|i| (i.days, i.nanoseconds))).collect();
+            assert_eq!(found, expected);
+        };
+        let ns = DurationNanosecondArray::from(vec![Some(DAY_NS + 5), None, Some(-DAY_NS - 5)]);
+        check(Arc::new(ns), &[Some((1, 5)), None, Some((-1, -5))]);
+        check(Arc::new(DurationSecondArray::from(vec![86_401])), &[Some((1, 1_000_000_000))]);
+        let long: ArrayRef = Arc::new(DurationSecondArray::from(vec![i64::MAX]));
+        assert!(spread_out(&long).is_err());
     }
 
     #[test]

@@ -12,6 +12,9 @@ use datafusion::logical_expr::{
     Volatility,
 };
 
+/// Name under which plans have it in place of the operator.
+pub(super) const JOINED: &str = "joined";
+
 /// The sides of the operator where both are of one type, as those are that types were given to.
 pub(super) fn sides<'e>(expr: &'e Expr, schema: &DFSchema) -> Result<Option<(&'e Expr, &'e Expr)>> {
     let Expr::BinaryExpr(BinaryExpr { left, op: Operator::StringConcat, right }) = expr else { return Ok(None) };
@@ -34,7 +37,7 @@ impl Joined {
 
 impl ScalarUDFImpl for Joined {
     fn name(&self) -> &'static str {
-        "joined"
+        JOINED
     }
 
     /// Columns keep the names that they had.

@@ -4,14 +4,17 @@
 //! A document is walked, never built: what is found is a piece of the text as it was written.
 
 use std::borrow::Cow;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray, Int64Builder, StringViewBuilder};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Int64Type};
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
-use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
 
 /// What is asked of a document.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -50,11 +53,34 @@ const FUNCTIONS: [(&str, &[&str], Asked, bool); 8] = [
 
 /// Gives the functions.
 pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
-    FUNCTIONS.into_iter().map(|(name, others, asked, as_text)| {
-        let signature = Signature::user_defined(Volatility::Immutable);
-        let function = ScalarUDF::from(Json { name, asked, as_text, signature });
-        Arc::new(function.with_aliases(others.iter().copied()))
-    })
+    FUNCTIONS
+        .into_iter()
+        .map(|(name, others, asked, as_text)| Arc::new(made(name, asked, as_text).with_aliases(others.iter().copied())))
+}
+
+fn made(name: &'static str, asked: Asked, as_text: bool) -> ScalarUDF {
+    ScalarUDF::from(Json { name, asked, as_text, signature: Signature::user_defined(Volatility::Immutable) })
+}
+
+/// Gives the function of `->>`.
+pub(super) fn get_text() -> Arc<ScalarUDF> {
+    Arc::new(made("json_get_text", Asked::Get, true))
+}
+
+/// Where the metadata of a field say of what kind it is, for Arrow and for ours.
+const EXTENSION: &str = "ARROW:extension:name";
+/// The kind of texts that hold JSON, one of Arrow's.
+const JSON: &str = "arrow.json";
+
+/// Whether a column has JSON, and not just texts.
+pub fn is_json(field: &Field) -> bool {
+    field.metadata().get(EXTENSION).is_some_and(|kind| kind == JSON)
+}
+
+/// The field of what gives JSON.
+pub(super) fn field(name: &str, kind: DataType) -> FieldRef {
+    let metadata = HashMap::from([(EXTENSION.to_owned(), JSON.to_owned())]);
+    Arc::new(Field::new(name, kind, true).with_metadata(metadata))
 }
 
 impl Json {
@@ -92,6 +118,13 @@ impl ScalarUDFImpl for Json {
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
         Ok(if self.asked == Asked::Length { DataType::Int64 } else { DataType::Utf8View })
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let types: Vec<DataType> = args.arg_fields.iter().map(|field| field.data_type().clone()).collect();
+        let kind = self.return_type(&types)?;
+        let is_piece = matches!(self.asked, Asked::Get | Asked::Path | Asked::Extract) && !self.as_text;
+        Ok(if is_piece { field(self.name, kind) } else { Arc::new(Field::new(self.name, kind, true)) })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
@@ -246,8 +279,13 @@ fn end(bytes: &[u8], at: usize) -> Option<usize> {
     }
 }
 
+/// Whether a text is JSON throughout.
+pub fn is_document(text: &str) -> bool {
+    serde_json::from_str::<serde::de::IgnoredAny>(text).is_ok()
+}
+
 /// A text that is one value, without white space around.
-fn whole(document: &str) -> Option<&str> {
+pub(super) fn whole(document: &str) -> Option<&str> {
     let bytes = document.as_bytes();
     let begin = space(bytes, 0);
     let end = end(bytes, begin)?;
@@ -255,7 +293,7 @@ fn whole(document: &str) -> Option<&str> {
 }
 
 /// Looks at the parts of an object or an array, each with its name, until one is taken.
-fn parts<'d, T>(piece: &'d str, mut take: impl FnMut(Option<&'d str>, &'d str) -> Option<T>) -> Option<T> {
+pub(super) fn parts<'d, T>(piece: &'d str, mut take: impl FnMut(Option<&'d str>, &'d str) -> Option<T>) -> Option<T> {
     let bytes = piece.as_bytes();
     let is_object = match bytes.first()? {
         b'{' => true,
@@ -290,7 +328,7 @@ fn parts<'d, T>(piece: &'d str, mut take: impl FnMut(Option<&'d str>, &'d str) -
     }
 }
 
-fn member<'d>(piece: &'d str, wanted: &str) -> Option<&'d str> {
+pub(super) fn member<'d>(piece: &'d str, wanted: &str) -> Option<&'d str> {
     if !piece.starts_with('{') {
         return None;
     }
@@ -313,7 +351,7 @@ fn item(piece: &str, at: i64) -> Option<&str> {
 }
 
 /// A text in quotes without these.
-fn unquoted(written: &str) -> Option<Cow<'_, str>> {
+pub(super) fn unquoted(written: &str) -> Option<Cow<'_, str>> {
     if written.contains('\\') {
         return serde_json::from_str::<String>(written).ok().map(Cow::Owned);
     }
@@ -321,7 +359,7 @@ fn unquoted(written: &str) -> Option<Cow<'_, str>> {
 }
 
 /// A piece as text: NULL is none.
-fn text_of(piece: &str) -> Option<Cow<'_, str>> {
+pub(super) fn text_of(piece: &str) -> Option<Cow<'_, str>> {
     match piece {
         "null" => None,
         text if text.starts_with('"') => unquoted(text),
@@ -398,6 +436,16 @@ mod tests {
         let types = ["{}", " [] ", "\"\"", "true", "null", "-1.5e3"].map(|text| type_of(text).unwrap());
         assert_eq!(types, ["object", "array", "string", "boolean", "null", "number"]);
         assert_eq!((type_of("truth"), type_of("")), (None, None));
+    }
+
+    #[test]
+    fn documents_are_so_throughout() {
+        for text in [DOCUMENT, "1e400", "\"x\"", "null"] {
+            assert!(is_document(text), "{text}");
+        }
+        for text in ["", "{\"a\":}", "{a", "[1,]", "1 2", "'x'"] {
+            assert!(!is_document(text), "{text}");
+        }
     }
 
     #[test]

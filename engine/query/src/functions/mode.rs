@@ -1,16 +1,17 @@
-//! `mode(x)`: the text that is there most often; of several the first in order. NULL is left out.
+//! `mode(x)`: the value that is there most often; of several the first in order. NULL is left out.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray};
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, StringViewArray};
+use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
-use datafusion::common::{ScalarValue, exec_err};
+use arrow::row::{RowConverter, SortField};
+use datafusion::common::{ScalarValue, exec_err, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Mode {
     signature: Signature,
@@ -18,8 +19,21 @@ struct Mode {
 
 /// Gives the function.
 pub(super) fn function() -> Arc<AggregateUDF> {
-    let signature = Signature::exact(vec![DataType::Utf8View], Volatility::Immutable);
+    let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(AggregateUDF::new_from_impl(Mode { signature }))
+}
+
+/// The type as which values of a type are counted.
+fn counted(kind: &DataType) -> DataType {
+    match kind {
+        DataType::Dictionary(_, values) => counted(values),
+        DataType::Utf8 | DataType::LargeUtf8 | DataType::Null => DataType::Utf8View,
+        other => other.clone(),
+    }
+}
+
+fn list_of(kind: &DataType) -> DataType {
+    DataType::List(Arc::new(Field::new_list_field(kind.clone(), true)))
 }
 
 impl AggregateUDFImpl for Mode {
@@ -31,77 +45,124 @@ impl AggregateUDFImpl for Mode {
         &self.signature
     }
 
-    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8View)
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [kind] = types else { return plan_err!("`mode` takes one value") };
+        Ok(vec![counted(kind)])
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [kind] = types else { return plan_err!("`mode` takes one value") };
+        Ok(counted(kind))
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let list = |ty| DataType::List(Arc::new(Field::new_list_field(ty, true)));
-        let field = |name, ty| Arc::new(Field::new(format!("{}[{name}]", args.name), list(ty), true));
-        Ok(vec![field("values", DataType::Utf8View), field("counts", DataType::Int64)])
+        let field = |name, kind| Arc::new(Field::new(format!("{}[{name}]", args.name), list_of(kind), true));
+        Ok(vec![field("values", args.return_type()), field("counts", &DataType::Int64)])
     }
 
-    fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Counts::default()))
+    fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Counts::new(args.return_field.data_type())?))
     }
 }
 
-/// How often each text is there.
-#[derive(Debug, Default)]
+/// How often each value is there.
+#[derive(Debug)]
 struct Counts {
-    counts: BTreeMap<String, i64>,
+    kind: DataType,
+    /// Puts values as bytes that have their order. Texts are such bytes.
+    converter: Option<RowConverter>,
+    counts: BTreeMap<Box<[u8]>, i64>,
     bytes: usize,
 }
 
 impl Counts {
-    fn add(&mut self, text: &str, count: i64) {
-        if let Some(known) = self.counts.get_mut(text) {
+    fn new(kind: &DataType) -> Result<Self> {
+        let converter = match kind {
+            DataType::Utf8View => None,
+            other => Some(RowConverter::new(vec![SortField::new(other.clone())])?),
+        };
+        Ok(Self { kind: kind.clone(), converter, counts: BTreeMap::new(), bytes: 0 })
+    }
+
+    fn add(&mut self, value: &[u8], count: i64) {
+        if let Some(known) = self.counts.get_mut(value) {
             *known += count;
         } else {
-            self.bytes += text.len() + 2 * size_of::<(String, i64)>();
-            self.counts.insert(text.to_owned(), count);
+            self.bytes += value.len() + 2 * size_of::<(Box<[u8]>, i64)>();
+            self.counts.insert(value.into(), count);
         }
     }
 
-    fn most(&self) -> Option<&str> {
+    /// Adds values, each once or so often as it was counted.
+    fn add_all(&mut self, values: &ArrayRef, counts: Option<&Int64Array>) -> Result<()> {
+        let count = |row: usize| counts.map_or(1, |counts| counts.value(row));
+        let Some(converter) = &self.converter else {
+            let Some(texts) = values.as_string_view_opt() else { return exec_err!("`mode` reads texts here") };
+            for (row, text) in texts.iter().enumerate() {
+                if let Some(text) = text {
+                    self.add(text.as_bytes(), count(row));
+                }
+            }
+            return Ok(());
+        };
+        let rows = converter.convert_columns(std::slice::from_ref(values))?;
+        for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
+            self.add(rows.row(row).as_ref(), count(row));
+        }
+        Ok(())
+    }
+
+    fn most(&self) -> Option<&[u8]> {
         // Of equal counts `max_by_key` takes the last one.
-        self.counts.iter().rev().max_by_key(|(_, count)| **count).map(|(text, _)| text.as_str())
+        self.counts.iter().rev().max_by_key(|(_, count)| **count).map(|(value, _)| &**value)
+    }
+
+    fn values<'v>(&self, of: impl Iterator<Item = &'v [u8]>) -> Result<ArrayRef> {
+        let Some(converter) = &self.converter else {
+            return Ok(Arc::new(StringViewArray::from_iter_values(of.map(String::from_utf8_lossy))));
+        };
+        let parser = converter.parser();
+        let of: Vec<&[u8]> = of.collect();
+        let mut columns = converter.convert_rows(of.iter().map(|value| parser.parse(value)))?;
+        if let Some(values) = columns.pop() { Ok(values) } else { internal_err!("values of `mode` have no column") }
     }
 }
 
 impl Accumulator for Counts {
     fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let Some(texts) = values[0].as_string_view_opt() else { return exec_err!("`mode` reads texts") };
-        texts.iter().flatten().for_each(|text| self.add(text, 1));
-        Ok(())
+        self.add_all(&values[0], None)
     }
 
     fn evaluate(&mut self) -> Result<ScalarValue> {
-        Ok(ScalarValue::Utf8View(self.most().map(str::to_owned)))
+        match self.most() {
+            Some(most) => ScalarValue::try_from_array(&self.values(std::iter::once(most))?, 0),
+            None => ScalarValue::try_from(&self.kind),
+        }
     }
 
     fn size(&self) -> usize {
-        size_of_val(self) + self.bytes
+        // What is given on, or written, is a copy.
+        size_of_val(self) + 2 * self.bytes
     }
 
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let texts: Vec<ScalarValue> =
-            self.counts.keys().map(|text| ScalarValue::Utf8View(Some(text.clone()))).collect();
-        let counts: Vec<ScalarValue> = self.counts.values().map(|count| ScalarValue::Int64(Some(*count))).collect();
-        Ok(vec![
-            ScalarValue::List(ScalarValue::new_list_nullable(&texts, &DataType::Utf8View)),
-            ScalarValue::List(ScalarValue::new_list_nullable(&counts, &DataType::Int64)),
-        ])
+        let values = self.values(self.counts.keys().map(|value| &**value))?;
+        let counts: Int64Array = self.counts.values().copied().collect();
+        let list = |items: ArrayRef| -> Result<ScalarValue> {
+            let field = Arc::new(Field::new_list_field(items.data_type().clone(), true));
+            let offsets = OffsetBuffer::from_lengths([items.len()]);
+            Ok(ScalarValue::List(Arc::new(ListArray::try_new(field, offsets, items, None)?)))
+        };
+        Ok(vec![list(values)?, list(Arc::new(counts))?])
     }
 
     fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
-        let (Some(texts), Some(counts)) = (states[0].as_list_opt::<i32>(), states[1].as_list_opt::<i32>()) else {
+        let (Some(values), Some(counts)) = (states[0].as_list_opt::<i32>(), states[1].as_list_opt::<i32>()) else {
             return exec_err!("a state of `mode` is of another type");
         };
-        for row in (0..texts.len()).filter(|row| texts.is_valid(*row)) {
-            let (texts, counts) = (texts.value(row), counts.value(row));
-            let (texts, counts) = (texts.as_string_view(), counts.as_primitive::<Int64Type>());
-            (0..texts.len()).for_each(|at| self.add(texts.value(at), counts.value(at)));
+        for row in (0..values.len()).filter(|row| values.is_valid(*row)) {
+            let counts = counts.value(row);
+            self.add_all(&values.value(row), Some(counts.as_primitive::<Int64Type>()))?;
         }
         Ok(())
     }
@@ -109,21 +170,36 @@ impl Accumulator for Counts {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::StringViewArray;
+    use arrow::array::Float64Array;
 
     use super::*;
 
     #[test]
     fn the_commonest() {
         let texts: ArrayRef = Arc::new(StringViewArray::from(vec![Some("b"), Some("a"), None, Some("b"), Some("a")]));
-        let mut counts = Counts::default();
+        let mut counts = Counts::new(&DataType::Utf8View).unwrap();
+        assert_eq!(counts.evaluate().unwrap(), ScalarValue::Utf8View(None));
         counts.update_batch(std::slice::from_ref(&texts)).unwrap();
-        assert_eq!(counts.most(), Some("a"), "of equal counts the first in order");
+        let a = ScalarValue::Utf8View(Some("a".to_owned()));
+        assert_eq!(counts.evaluate().unwrap(), a, "of equal counts the first in order");
         let states: Vec<ArrayRef> = counts.state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
-        let mut merged = Counts::default();
+        let mut merged = Counts::new(&DataType::Utf8View).unwrap();
         merged.update_batch(&[Arc::new(StringViewArray::from(vec!["b"])) as ArrayRef]).unwrap();
         merged.merge_batch(&states).unwrap();
-        assert_eq!(merged.most(), Some("b"));
-        assert_eq!(Counts::default().most(), None);
+        assert_eq!(merged.evaluate().unwrap(), ScalarValue::Utf8View(Some("b".to_owned())));
+    }
+
+    #[test]
+    fn numbers_are_counted_as_numbers() {
+        let numbers: ArrayRef = Arc::new(Float64Array::from(vec![Some(10.0), Some(9.0), None, Some(-1.5)]));
+        let mut counts = Counts::new(&DataType::Float64).unwrap();
+        assert_eq!(counts.evaluate().unwrap(), ScalarValue::Float64(None));
+        counts.update_batch(std::slice::from_ref(&numbers)).unwrap();
+        assert_eq!(counts.evaluate().unwrap(), ScalarValue::Float64(Some(-1.5)), "the least of equal counts");
+        let states: Vec<ArrayRef> = counts.state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
+        let mut merged = Counts::new(&DataType::Float64).unwrap();
+        merged.update_batch(&[Arc::new(Float64Array::from(vec![10.0])) as ArrayRef]).unwrap();
+        merged.merge_batch(&states).unwrap();
+        assert_eq!(merged.evaluate().unwrap(), ScalarValue::Float64(Some(10.0)));
     }
 }

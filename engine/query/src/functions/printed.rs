@@ -1,14 +1,15 @@
-//! Times and intervals as texts in PostgreSQL's form (DuckDB's, but for the names of months); arrow has one of its own. The
-//! rule [`crate::printed`] puts it into casts.
+//! Times, intervals, floating-point numbers and lists as texts in PostgreSQL's form (that of times is DuckDB's, but for the
+//! names of months); arrow has one of its own. The rule [`crate::printed`] puts it into casts.
 
-use std::fmt::{self, Write as _};
+use std::fmt::{self, Display, LowerExp, Write as _};
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{ArrayRef, AsArray, StringViewBuilder};
+use arrow::array::{Array as _, ArrayRef, AsArray, ListArray, PrimitiveArray, StringViewArray, StringViewBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::{
-    DataType, Field, FieldRef, Int64Type, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
+    ArrowPrimitiveType, DataType, Field, FieldRef, Float32Type, Float64Type, Int64Type, IntervalMonthDayNano,
+    IntervalMonthDayNanoType, IntervalUnit, TimeUnit,
 };
 use chrono::{DateTime, Offset as _, TimeZone as _};
 use datafusion::common::{exec_err, internal_err};
@@ -17,9 +18,11 @@ use datafusion::logical_expr::{
     ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
+use super::intervals;
+use crate::error::from_datafusion;
+
 const SECOND_NS: u64 = 1_000_000_000;
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Printed {
     signature: Signature,
@@ -32,7 +35,18 @@ pub(crate) fn function() -> ScalarUDF {
 
 /// Whether values of a type have a form of their own.
 pub(crate) fn is_printed(kind: &DataType) -> bool {
-    matches!(kind, DataType::Timestamp(..) | DataType::Interval(IntervalUnit::MonthDayNano))
+    match kind {
+        DataType::Timestamp(..)
+        | DataType::Interval(IntervalUnit::MonthDayNano)
+        | DataType::Float32
+        | DataType::Float64 => true,
+        DataType::List(item) => {
+            let item = item.data_type();
+            let is_plain = item.is_numeric() || item.is_string();
+            is_plain || matches!(item, DataType::Boolean | DataType::Date32) || is_printed(item)
+        }
+        _ => false,
+    }
 }
 
 impl ScalarUDFImpl for Printed {
@@ -60,7 +74,20 @@ impl ScalarUDFImpl for Printed {
     }
 }
 
-fn texts(values: &ArrayRef) -> Result<ArrayRef> {
+/// Texts of intervals, and of what lies between two times, as a cast gives them.
+///
+/// # Errors
+/// Internal: they are of another type.
+pub fn interval_texts(values: &ArrayRef) -> quiver_types::Result<ArrayRef> {
+    let intervals = match values.data_type() {
+        DataType::Duration(_) => intervals::spread_out(values),
+        _ => cast(values, &DataType::Interval(IntervalUnit::MonthDayNano)).map_err(Into::into),
+    };
+    intervals.and_then(|intervals| texts(&intervals)).map_err(from_datafusion)
+}
+
+/// Texts of values that have a form of their own.
+pub(super) fn texts(values: &ArrayRef) -> Result<ArrayRef> {
     let mut out = StringViewBuilder::with_capacity(values.len());
     let mut text = String::new();
     match values.data_type() {
@@ -97,9 +124,106 @@ fn texts(values: &ArrayRef) -> Result<ArrayRef> {
                 out.append_value(&text);
             }
         }
+        DataType::Float32 => return numbers(values.as_primitive::<Float32Type>()),
+        DataType::Float64 => return numbers(values.as_primitive::<Float64Type>()),
+        DataType::List(_) => return lists(values.as_list()),
         other => return internal_err!("`{other}` has no form of its own"),
     }
     Ok(Arc::new(out.finish()))
+}
+
+fn numbers<T>(values: &PrimitiveArray<T>) -> Result<ArrayRef>
+where
+    T: ArrowPrimitiveType,
+    T::Native: Display + LowerExp + Into<f64>,
+{
+    let mut out = StringViewBuilder::with_capacity(values.len());
+    let mut text = String::new();
+    for value in values {
+        text.clear();
+        let Some(value) = value else {
+            out.append_null();
+            continue;
+        };
+        push_number(value, &mut text)?;
+        out.append_value(&text);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// The shortest digits that give the number back; very large and small ones with an exponent.
+fn push_number<F: Display + LowerExp + Copy + Into<f64>>(value: F, out: &mut String) -> fmt::Result {
+    let number: f64 = value.into();
+    let size = number.abs();
+    if size.is_infinite() {
+        out.push_str(if number > 0.0 { "Infinity" } else { "-Infinity" });
+        Ok(())
+    } else if size > 0.0 && !(1e-4..1e15).contains(&size) {
+        // The exponent has a sign, and two digits at least.
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+        write!(out, "{digits}e{sign}{exponent:0>2}")
+    } else {
+        write!(out, "{value}")
+    }
+}
+
+/// Lists as `{1,"a b",NULL}`, those in lists within.
+fn lists(values: &ListArray) -> Result<ArrayRef> {
+    let is_nested = matches!(values.values().data_type(), DataType::List(_));
+    let items = item_texts(values.values())?;
+    let Some(items) = items.as_string_view_opt() else { return internal_err!("texts are none") };
+    let mut out = StringViewBuilder::with_capacity(values.len());
+    let mut text = String::new();
+    for (row, ends) in values.value_offsets().windows(2).enumerate() {
+        if values.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        text.push('{');
+        for at in ends[0] as usize..ends[1] as usize {
+            if at > ends[0] as usize {
+                text.push(',');
+            }
+            match items.is_valid(at).then(|| items.value(at)) {
+                None => text.push_str("NULL"),
+                Some(item) if is_nested || !is_quoted(item) => text.push_str(item),
+                Some(item) => {
+                    text.push('"');
+                    for letter in item.chars() {
+                        if matches!(letter, '"' | '\\') {
+                            text.push('\\');
+                        }
+                        text.push(letter);
+                    }
+                    text.push('"');
+                }
+            }
+        }
+        text.push('}');
+        out.append_value(&text);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// Whether a text would be read as something else without quotes.
+fn is_quoted(item: &str) -> bool {
+    let is_special = |letter: char| matches!(letter, '{' | '}' | ',' | '"' | '\\') || letter.is_ascii_whitespace();
+    item.is_empty() || item.eq_ignore_ascii_case("null") || item.contains(is_special)
+}
+
+/// Texts of the items of lists.
+fn item_texts(items: &ArrayRef) -> Result<ArrayRef> {
+    match items.data_type() {
+        kind if is_printed(kind) => texts(items),
+        DataType::Boolean => {
+            let texts = items.as_boolean().iter().map(|item| item.map(|item| if item { "t" } else { "f" }));
+            Ok(Arc::new(texts.collect::<StringViewArray>()))
+        }
+        _ => Ok(cast(items, &DataType::Utf8View)?),
+    }
 }
 
 /// What is behind a second, without zeros at the end.
@@ -136,14 +260,22 @@ fn push_interval(interval: IntervalMonthDayNano, out: &mut String) -> fmt::Resul
         (interval.months % 12, "mon", "mons"),
         (interval.days, "day", "days"),
     ];
+    // Behind a part below zero others have their sign.
+    let mut is_below = false;
     for (count, one, more) in parts.into_iter().filter(|(count, ..)| *count != 0) {
         let space = if out.is_empty() { "" } else { " " };
-        write!(out, "{space}{count} {}", if count == 1 { one } else { more })?;
+        let sign = if is_below && count > 0 { "+" } else { "" };
+        write!(out, "{space}{sign}{count} {}", if count == 1 { one } else { more })?;
+        is_below = count < 0;
     }
     let ns = interval.nanoseconds.unsigned_abs();
     if ns > 0 || out.is_empty() {
         let space = if out.is_empty() { "" } else { " " };
-        let sign = if interval.nanoseconds < 0 { "-" } else { "" };
+        let sign = match (interval.nanoseconds < 0, is_below) {
+            (true, _) => "-",
+            (false, true) => "+",
+            (false, false) => "",
+        };
         let seconds = ns / SECOND_NS;
         write!(out, "{space}{sign}{:02}:{:02}:{:02}", seconds / 3_600, seconds / 60 % 60, seconds % 60)?;
         push_fraction(ns % SECOND_NS, out)?;
@@ -153,7 +285,10 @@ fn push_interval(interval: IntervalMonthDayNano, out: &mut String) -> fmt::Resul
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::{IntervalMonthDayNanoArray, TimestampMillisecondArray, TimestampNanosecondArray};
+    use arrow::array::{
+        BooleanBuilder, DurationMillisecondArray, Float32Array, Float64Array, IntervalMonthDayNanoArray, ListBuilder,
+        StringBuilder, TimestampMillisecondArray, TimestampNanosecondArray,
+    };
 
     use super::*;
 
@@ -180,6 +315,8 @@ mod tests {
                 interval(0, 0, 0),
                 interval(0, -1, -5_400_000_000_000),
                 interval(1, 2, 0),
+                interval(-1, 1, 7_200_000_000_000),
+                interval(0, -1, 7_200_000_000_000),
                 None,
             ]),
             &[
@@ -187,8 +324,40 @@ mod tests {
                 Some("00:00:00"),
                 Some("-1 days -01:30:00"),
                 Some("1 mon 2 days"),
+                Some("-1 mons +1 day 02:00:00"),
+                Some("-1 days +02:00:00"),
                 None,
             ],
         );
+    }
+
+    #[test]
+    fn numbers_and_lists_look_as_in_postgresql() {
+        check(
+            Float64Array::from(vec![100.0, 1.5, 1e15, 1e20, 1e-5, -0.25, f64::NAN, f64::NEG_INFINITY, 0.0]),
+            &["100", "1.5", "1e+15", "1e+20", "1e-05", "-0.25", "NaN", "-Infinity", "0"].map(Some),
+        );
+        check(Float32Array::from(vec![Some(0.1), None]), &[Some("0.1"), None]);
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([
+            Some(vec![Some(1), None, Some(-3)]),
+            None,
+            Some(vec![]),
+        ]);
+        check(lists, &[Some("{1,NULL,-3}"), None, Some("{}")]);
+        let mut texts = ListBuilder::new(StringBuilder::new());
+        texts.append_value(["a b", "c", "", "null", "q\"\\"].map(Some));
+        check(texts.finish(), &[Some("{\"a b\",c,\"\",\"null\",\"q\\\"\\\\\"}")]);
+        let mut flags = ListBuilder::new(BooleanBuilder::new());
+        flags.append_value([Some(true), Some(false), None]);
+        check(flags.finish(), &[Some("{t,f,NULL}")]);
+        let item = |kind| DataType::List(Arc::new(Field::new("item", kind, true)));
+        assert!(is_printed(&item(item(DataType::Int32))) && !is_printed(&item(DataType::Binary)));
+    }
+
+    #[test]
+    fn lengths_between_times_are_intervals() {
+        let lengths: ArrayRef = Arc::new(DurationMillisecondArray::from(vec![Some(90_000_500), None]));
+        let texts = interval_texts(&lengths).unwrap();
+        assert_eq!(texts.as_string_view().iter().collect::<Vec<_>>(), [Some("1 day 01:00:00.5"), None]);
     }
 }

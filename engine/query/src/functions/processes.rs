@@ -78,7 +78,7 @@ struct Seen {
     row: usize,
 }
 
-/// An instance.
+/// One way of a value through the process: its state, and the steps that it reached in order.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Run {
     state: &'static str,
@@ -181,7 +181,6 @@ fn run_fields() -> Fields {
     ])
 }
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ProcessRuns {
     signature: Signature,
@@ -202,9 +201,10 @@ impl ScalarUDFImpl for ProcessRuns {
     }
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
-        match types {
-            [_, _, DataType::List(_)] => Ok(vec![DataType::Utf8, DataType::Int64, list(event_fields())]),
-            _ => plan_err!("`process_runs` is called as `process_runs(definition, now, events)`"),
+        if let [_, _, DataType::List(_)] = types {
+            Ok(vec![DataType::Utf8, DataType::Int64, list(event_fields())])
+        } else {
+            plan_err!("`process_runs` is called as `process_runs(definition, now, events)`")
         }
     }
 

@@ -7,29 +7,45 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Schema};
+use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, IntervalUnit, Schema};
+use datafusion::common::types::{NativeType, logical_float64};
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator, Signature, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, ColumnarValue, EmitTo, GroupsAccumulator, Signature,
+    TypeSignature, TypeSignatureClass, Volatility,
 };
 use datafusion::physical_expr::PhysicalExpr;
+
+use self::lengths::Intervals;
+
+mod lengths;
 
 /// Values of a chunk. A full chunk is never copied to grow, so that what [`Accumulator::size`] says is all there is.
 const CHUNK: usize = 8192;
 /// Memory that a value in a [`BTreeSet`] takes, with its share of nodes that are half full.
 const KEY_BYTES: usize = 24;
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Quantile {
     signature: Signature,
 }
 
-/// Gives the function: numbers `x`, a constant `q` from 0 to 1; a double, NULL of no values. NULL is left out.
+/// Gives the function: numbers or intervals `x`, a constant `q` from 0 to 1; a double or an interval, NULL of no values.
+/// NULL is left out.
 pub fn quantile() -> Arc<AggregateUDF> {
-    let signature = Signature::exact(vec![DataType::Float64, DataType::Float64], Volatility::Immutable);
+    let number = || {
+        let numbers = vec![TypeSignatureClass::Integer, TypeSignatureClass::Float];
+        Coercion::new_implicit(TypeSignatureClass::Native(logical_float64()), numbers, NativeType::Float64)
+    };
+    let of = |class: TypeSignatureClass| TypeSignature::Coercible(vec![Coercion::new_exact(class), number()]);
+    let forms = vec![
+        of(TypeSignatureClass::Interval),
+        of(TypeSignatureClass::Duration),
+        TypeSignature::Exact(vec![DataType::Float64, DataType::Float64]),
+    ];
+    let signature = Signature::one_of(forms, Volatility::Immutable);
     Arc::new(AggregateUDF::from(Quantile { signature }))
 }
 
@@ -42,21 +58,31 @@ impl AggregateUDFImpl for Quantile {
         &self.signature
     }
 
-    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Float64)
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match types.first() {
+            // What lies between two times is an interval of days and time.
+            Some(kind) if is_interval(kind) || matches!(kind, DataType::Duration(_)) => {
+                DataType::Interval(IntervalUnit::MonthDayNano)
+            }
+            _ => DataType::Float64,
+        })
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
         let [_, q] = args.exprs else { return plan_err!("`quantile` is called as `quantile(x, q)`") };
         let q = constant(q)?;
-        Ok(match args.is_distinct {
-            true => Box::new(Distinct { q, keys: BTreeSet::new() }),
-            false => Box::new(Values { q, chunks: Vec::new() }),
+        if is_interval(args.return_field.data_type()) {
+            return Ok(Box::new(Intervals::new(q, args.is_distinct)));
+        }
+        Ok(if args.is_distinct {
+            Box::new(Distinct { q, keys: BTreeSet::new() })
+        } else {
+            Box::new(Values { q, chunks: Vec::new() })
         })
     }
 
     fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
-        !args.is_distinct
+        !args.is_distinct && !is_interval(args.return_field.data_type())
     }
 
     fn create_groups_accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
@@ -65,12 +91,17 @@ impl AggregateUDFImpl for Quantile {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let list = DataType::List(Arc::new(Field::new_list_field(DataType::Float64, true)));
+        // Values have the type of the quantile.
+        let list = DataType::List(Arc::new(Field::new_list_field(args.return_type().clone(), true)));
         Ok(vec![Arc::new(Field::new(format!("{}[values]", args.name), list, true))])
     }
 }
 
-/// Reads `q`.
+fn is_interval(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(IntervalUnit::MonthDayNano))
+}
+
+/// Gives the number that `q` is: a constant from 0 to 1.
 fn constant(q: &Arc<dyn PhysicalExpr>) -> Result<f64> {
     let value = q.evaluate(&RecordBatch::new_empty(Arc::new(Schema::empty())));
     match value {
@@ -206,7 +237,9 @@ impl Accumulator for Values {
     fn state(&mut self) -> Result<Vec<ScalarValue>> {
         let mut values = Vec::with_capacity(self.len());
         // Each chunk is let go of as it is copied.
-        take(&mut self.chunks).into_iter().for_each(|chunk| values.extend(chunk));
+        for chunk in take(&mut self.chunks) {
+            values.extend(chunk);
+        }
         state_of(values)
     }
 

@@ -6,14 +6,14 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringViewArray};
-use arrow::buffer::OffsetBuffer;
-use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
+use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
 
-/// The function.
+use super::series_state::{fields, list};
+
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Rate {
     signature: Signature,
@@ -40,12 +40,8 @@ impl AggregateUDFImpl for Rate {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let field = |(name, ty)| {
-            let list = DataType::List(Arc::new(Field::new_list_field(ty, true)));
-            Arc::new(Field::new(format!("{}[{name}]", args.name), list, true))
-        };
         let types = [("series", DataType::Utf8View), ("times", DataType::Int64), ("values", DataType::Float64)];
-        Ok(types.map(field).into())
+        Ok(fields(args.name, types))
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
@@ -62,11 +58,13 @@ struct Counters {
 
 impl Counters {
     fn add(&mut self, id: &str, time_ms: i64, value: f64) {
-        if !self.series.contains_key(id) {
-            self.bytes += id.len() + 2 * size_of::<(String, Vec<(i64, f64)>)>();
-        }
         self.bytes += 2 * size_of::<(i64, f64)>();
-        self.series.entry(id.to_owned()).or_default().push((time_ms, value));
+        if let Some(samples) = self.series.get_mut(id) {
+            samples.push((time_ms, value));
+        } else {
+            self.bytes += id.len() + 2 * size_of::<(String, Vec<(i64, f64)>)>();
+            self.series.insert(id.to_owned(), vec![(time_ms, value)]);
+        }
     }
 }
 
@@ -78,12 +76,6 @@ fn rate_of(samples: &mut [(i64, f64)]) -> Option<f64> {
     let rise = |pair: &[(i64, f64)]| if pair[1].1 < pair[0].1 { pair[1].1 } else { pair[1].1 - pair[0].1 };
     let risen: f64 = samples.windows(2).map(rise).sum();
     (seconds > 0.0).then_some(risen / seconds)
-}
-
-fn list(values: ArrayRef) -> ScalarValue {
-    let field = Arc::new(Field::new_list_field(values.data_type().clone(), true));
-    let offsets = OffsetBuffer::from_lengths([values.len()]);
-    ScalarValue::List(Arc::new(ListArray::new(field, offsets, values, None)))
 }
 
 impl Accumulator for Counters {
@@ -145,7 +137,9 @@ mod tests {
         let halves = [[("a", 0, 10.0), ("b", 0, 100.0)], [("b", 10_000, 200.0), ("a", 10_000, 5.0)]];
         let counters = |rows: &[(&str, i64, f64)]| {
             let mut counters = Counters::default();
-            rows.iter().for_each(|(id, time, value)| counters.add(id, *time, *value));
+            for (id, time, value) in rows {
+                counters.add(id, *time, *value);
+            }
             counters
         };
         // `a` began again at 0 and rose by 5, `b` by 100.

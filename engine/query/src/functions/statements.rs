@@ -125,7 +125,7 @@ pub(super) fn hash(texts: &[&str]) -> String {
     format!("{:016x}", hasher.digest())
 }
 
-/// `query_hash(t)`.
+/// `query_hash(t)`: the same for statements that differ in values, lengths of lists, spaces and case at most.
 pub(super) fn query_hash(texts: &Texts<'_>) -> Option<String> {
     Some(hash(&[&folded(texts[0]?)]))
 }

@@ -16,9 +16,9 @@ pub(super) type Texts<'a> = [Option<&'a str>];
 /// What a function gives for a row.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Gives {
-    /// A text.
+    /// A text, or NULL.
     Text(fn(&Texts<'_>) -> Option<String>),
-    /// A number.
+    /// A number, or NULL.
     Number(fn(&Texts<'_>) -> Option<f64>),
 }
 

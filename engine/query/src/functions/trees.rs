@@ -1,12 +1,14 @@
 //! Aggregates over the spans of a trace: `span_tree(…)` says of each span who called it and which entry it belongs to,
-//! `trace_shape(…)` what the trace is as a whole.
+//! `trace_shape(…)` what the trace is as a whole, `critical_path(…)` which of them its end waits for, and how long.
 //!
-//! Both take `(span_id, parent_span_id, kind, service_name, name, start, end, is_error, mark)`: times in ns, `mark` a text of
-//! which equal ones are counted under one parent (`span_tree`), or `database` and `external` (`trace_shape`). Reports of one
+//! All take `(span_id, parent_span_id, kind, service_name, name, start, end, is_error, mark)`: times in ns, `mark` a text of
+//! which equal ones are counted under one parent (`span_tree`), `database` and `external` (`trace_shape`), or any
+//! (`critical_path`, which gives it back). Reports of one
 //! span are merged; the halves of a shared id are two. What a group holds are bytes, so that its size is known and its state
 //! travels as it is (with offsets of 64 bits: all groups together may be large).
 
 mod outcome;
+mod path;
 mod rows;
 
 use std::fmt::Debug;
@@ -24,18 +26,18 @@ use datafusion::logical_expr::{
 use outcome::Outcome;
 use rows::Columns;
 
-/// One of the two functions.
+/// One of the functions.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Trees {
     outcome: Outcome,
     signature: Signature,
 }
 
-/// Gives both functions.
-pub(super) fn functions() -> [Arc<AggregateUDF>; 2] {
+/// Gives the functions.
+pub(super) fn functions() -> [Arc<AggregateUDF>; 3] {
     let text = DataType::Utf8View;
     let types = [vec![text.clone(); 5], vec![DataType::Int64; 2], vec![DataType::Boolean, text]].concat();
-    [Outcome::Tree, Outcome::Shape].map(|outcome| {
+    [Outcome::Tree, Outcome::Shape, Outcome::Path].map(|outcome| {
         let signature = Signature::exact(types.clone(), Volatility::Immutable);
         Arc::new(AggregateUDF::new_from_impl(Trees { outcome, signature }))
     })
@@ -46,6 +48,7 @@ impl AggregateUDFImpl for Trees {
         match self.outcome {
             Outcome::Tree => "span_tree",
             Outcome::Shape => "trace_shape",
+            Outcome::Path => "critical_path",
         }
     }
 
@@ -99,10 +102,7 @@ impl Groups {
 }
 
 fn states(array: &ArrayRef) -> Result<&LargeBinaryArray> {
-    match array.as_binary_opt::<i64>() {
-        Some(states) => Ok(states),
-        None => exec_err!("a state of spans is no bytes"),
-    }
+    if let Some(states) = array.as_binary_opt::<i64>() { Ok(states) } else { exec_err!("a state of spans is no bytes") }
 }
 
 impl GroupsAccumulator for Groups {

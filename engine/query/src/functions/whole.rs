@@ -13,7 +13,6 @@ use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Whole {
     signature: Signature,

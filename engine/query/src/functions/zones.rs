@@ -4,9 +4,9 @@
 use std::sync::Arc;
 
 use arrow::array::timezone::Tz;
-use arrow::array::{AsArray, StringViewArray, TimestampNanosecondArray};
+use arrow::array::{AsArray, IntervalMonthDayNanoArray, StringViewArray, TimestampNanosecondArray};
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
+use arrow::datatypes::{DataType, IntervalMonthDayNanoType, IntervalUnit, TimeUnit, TimestampNanosecondType};
 use chrono::{DateTime, LocalResult, Offset as _, TimeDelta, TimeZone as _};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
@@ -16,7 +16,6 @@ const SECOND_NS: i64 = 1_000_000_000;
 /// Longer than clocks are ever put forward.
 const GAP: TimeDelta = TimeDelta::hours(4);
 
-/// The function.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct AtTimeZone {
     signature: Signature,
@@ -53,10 +52,12 @@ impl ScalarUDFImpl for AtTimeZone {
             other if other.is_string() => moment(),
             other => return plan_err!("`AT TIME ZONE` stands behind a time, not behind `{other}`"),
         };
-        if !(zone.is_string() || zone.is_null()) {
-            return plan_err!("`AT TIME ZONE` takes the name of a zone, not `{zone}`");
-        }
-        Ok(vec![time, DataType::Utf8View])
+        let zone = match zone {
+            DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+            other if other.is_string() || other.is_null() => DataType::Utf8View,
+            other => return plan_err!("`AT TIME ZONE` takes the name of a zone, not `{other}`"),
+        };
+        Ok(vec![time, zone])
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {
@@ -68,8 +69,11 @@ impl ScalarUDFImpl for AtTimeZone {
         let is_moment = matches!(times.data_type(), DataType::Timestamp(_, Some(_)));
         let times = times.to_array(args.number_rows)?;
         let given = times.as_primitive::<TimestampNanosecondType>();
-        let zones = cast(&zones.to_array(args.number_rows)?, &DataType::Utf8View)?;
-        let shifted = shifted(given, zones.as_string_view(), is_moment)?;
+        let zones = zones.to_array(args.number_rows)?;
+        let shifted = match zones.as_primitive_opt::<IntervalMonthDayNanoType>() {
+            Some(by) => moved(given, by, is_moment)?,
+            None => shifted(given, cast(&zones, &DataType::Utf8View)?.as_string_view(), is_moment)?,
+        };
         let shifted = if is_moment { shifted } else { shifted.with_timezone("UTC") };
         Ok(ColumnarValue::Array(Arc::new(shifted)))
     }
@@ -91,12 +95,44 @@ fn shifted(
         let zone = match last {
             Some((known, zone)) if known == name => zone,
             _ => {
-                let Ok(zone) = name.parse::<Tz>() else { return exec_err!("there is no time zone `{name}`") };
+                let Some(zone) = zone_of(name) else { return exec_err!("there is no time zone `{name}`") };
                 last = Some((name, zone));
                 zone
             }
         };
         let found = if is_moment { clock(time, zone) } else { moment_of(time, zone) };
+        let Some(found) = found else { return exec_err!("a time is beyond what can be told in another zone") };
+        out.append_value(found);
+    }
+    Ok(out.finish())
+}
+
+/// A zone by its name. A number is one of POSIX: `+02` lies two hours west of Greenwich.
+fn zone_of(name: &str) -> Option<Tz> {
+    let found: Result<Tz, _> = match (name.strip_prefix('+'), name.strip_prefix('-')) {
+        (Some(hours), _) => format!("-{hours}").parse(),
+        (None, Some(hours)) => format!("+{hours}").parse(),
+        (None, None) => name.parse(),
+    };
+    found.ok()
+}
+
+/// Times moved by intervals: a zone that is one lies so far east.
+fn moved(
+    times: &TimestampNanosecondArray,
+    by: &IntervalMonthDayNanoArray,
+    is_moment: bool,
+) -> Result<TimestampNanosecondArray> {
+    let mut out = TimestampNanosecondArray::builder(times.len());
+    for (time, by) in times.iter().zip(by.iter()) {
+        let (Some(time), Some(by)) = (time, by) else {
+            out.append_null();
+            continue;
+        };
+        if by.months != 0 || by.days != 0 {
+            return exec_err!("an interval that is a time zone has no months and no days");
+        }
+        let found = if is_moment { time.checked_add(by.nanoseconds) } else { time.checked_sub(by.nanoseconds) };
         let Some(found) = found else { return exec_err!("a time is beyond what can be told in another zone") };
         out.append_value(found);
     }
@@ -144,11 +180,28 @@ mod tests {
     }
 
     #[test]
+    fn intervals_are_zones() {
+        let times = TimestampNanosecondArray::from(vec![Some(0), None, Some(0)]);
+        let by = |months, ns| Some(arrow::datatypes::IntervalMonthDayNano::new(months, 0, ns));
+        let zones = IntervalMonthDayNanoArray::from(vec![by(0, 5), by(0, 5), None]);
+        for (is_moment, expected) in [(true, 5), (false, -5)] {
+            let found = moved(&times, &zones, is_moment).unwrap();
+            assert_eq!(found, TimestampNanosecondArray::from(vec![Some(expected), None, None]));
+        }
+        let months = IntervalMonthDayNanoArray::from(vec![by(1, 0)]);
+        assert!(moved(&TimestampNanosecondArray::from(vec![0_i64]), &months, true).is_err());
+    }
+
+    #[test]
     fn each_row_has_its_zone() {
         let times = TimestampNanosecondArray::from(vec![Some(0), Some(0), None]);
         let zones = StringViewArray::from(vec![Some("Asia/Tokyo"), None, Some("Nowhere/None")]);
         let found = shifted(&times, &zones, true).unwrap();
         assert_eq!(found, TimestampNanosecondArray::from(vec![Some(9 * 3_600 * SECOND_NS), None, None]));
+        let numbers = StringViewArray::from(vec!["+02", "-05:30", "UTC"]);
+        let found = shifted(&TimestampNanosecondArray::from(vec![0_i64; 3]), &numbers, true).unwrap();
+        let hours = |hours: f64| (hours * 3_600.0) as i64 * SECOND_NS;
+        assert_eq!(found, TimestampNanosecondArray::from(vec![hours(-2.0), hours(5.5), 0]));
         let wrong = StringViewArray::from(vec!["Nowhere/None"]);
         let error = shifted(&TimestampNanosecondArray::from(vec![0_i64]), &wrong, true).unwrap_err();
         assert!(error.to_string().contains("`Nowhere/None`"), "{error}");

@@ -11,7 +11,7 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::physical_expr::PhysicalExpr;
-use datafusion::physical_expr::expressions::Column;
+use datafusion::physical_expr::expressions::{Column, Literal};
 use datafusion::physical_expr::utils::collect_columns;
 
 use crate::tables::{HEX, hex_ids};
@@ -82,7 +82,7 @@ pub(super) enum Prepared {
     Column(usize),
     /// Of one text by code.
     OfText(OneText),
-    /// Of rows.
+    /// Any other expression, evaluated for each row of what it reads.
     Rows(OfRows),
 }
 
@@ -159,6 +159,12 @@ impl Prepared {
             Self::OfText(OneText(of)) => vec![of.column],
             Self::Rows(of) => of.sources.iter().map(Source::column).collect(),
         }
+    }
+
+    /// Says whether it is a constant other than NULL.
+    pub(super) fn is_constant(&self) -> bool {
+        let Self::Rows(of) = self else { return false };
+        of.expr.downcast_ref::<Literal>().is_some_and(|constant| !constant.value().is_null())
     }
 
     /// Evaluates it over a batch of columns as they come.

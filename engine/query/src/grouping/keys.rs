@@ -5,8 +5,7 @@ use std::mem::size_of;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, FixedSizeBinaryArray, FixedSizeBinaryBuilder, Int32DictionaryArray, Int64Array,
-    StringViewArray, make_view,
+    Array, ArrayRef, AsArray, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array, StringViewArray, make_view,
 };
 use arrow::buffer::{Buffer, NullBuffer, ScalarBuffer};
 use arrow::compute::cast;
@@ -186,8 +185,18 @@ impl Values {
                 }));
             }
             (Of::Ids(ids, _), Found::Ids(array)) => {
-                let one = |row| if array.is_null(row) { None } else { Some(id_of(&array, row)) };
-                neighbours(ids, null, (0..array.len()).map(one), out);
+                let (data, nulls) = (array.value_data(), array.nulls());
+                match array.value_size() {
+                    16 => {
+                        let found = data.as_chunks::<16>().0.iter().map(|id| u128::from_be_bytes(*id));
+                        ids_of(ids, null, found, nulls, out);
+                    }
+                    8 => {
+                        let found = data.as_chunks::<8>().0.iter().map(|id| u128::from(u64::from_be_bytes(*id)));
+                        ids_of(ids, null, found, nulls, out);
+                    }
+                    _ => ids_of(ids, null, (0..array.len()).map(|row| id_of(&array, row)), nulls, out),
+                }
             }
             (Of::Numbers(numbers), Found::Plain(array)) => {
                 debug_assert_eq!(array.data_type(), kind);
@@ -220,12 +229,12 @@ impl Values {
                 if self.kind == DataType::Utf8View { Arc::new(made) } else { cast(&made, &self.kind)? }
             }
             Of::Ids(ids, width) => {
-                let mut out = FixedSizeBinaryBuilder::with_capacity(numbers.len(), *width);
+                let mut bytes = Vec::with_capacity(numbers.len() * *width as usize);
                 for number in numbers {
-                    let bytes = ids.values[*number as usize].to_be_bytes();
-                    if there(number) { out.append_value(&bytes[16 - *width as usize..])? } else { out.append_null() }
+                    bytes.extend_from_slice(&ids.values[*number as usize].to_be_bytes()[16 - *width as usize..]);
                 }
-                Arc::new(hex_ids(&out.finish(), false))
+                let picked = FixedSizeBinaryArray::try_new(*width, Buffer::from_vec(bytes), nulls)?;
+                Arc::new(hex_ids(&picked, false))
             }
             Of::Numbers(known) => {
                 let picked: Vec<i64> = numbers.iter().map(|number| known.values[*number as usize]).collect();
@@ -265,6 +274,20 @@ fn neighbours<T: Copy + Default + Eq + std::hash::Hash>(
             number
         }
     }));
+}
+
+/// The same of ids, of which some may be missing.
+fn ids_of(
+    store: &mut Plain<u128>,
+    null: &mut Option<u32>,
+    found: impl Iterator<Item = u128>,
+    nulls: Option<&NullBuffer>,
+    out: &mut Vec<u32>,
+) {
+    match nulls {
+        None => neighbours(store, null, found.map(Some), out),
+        Some(nulls) => neighbours(store, null, found.zip(nulls).map(|(id, there)| there.then_some(id)), out),
+    }
 }
 
 /// Each text of a code is looked up once.
@@ -398,7 +421,9 @@ impl Groups {
             let pairs = &self.pairs[at - 1];
             let values: Vec<u32> = numbers.iter().map(|number| pairs[*number as usize].1).collect();
             out.push(column.values(&values)?);
-            numbers.iter_mut().for_each(|number| *number = pairs[*number as usize].0);
+            for number in &mut numbers {
+                *number = pairs[*number as usize].0;
+            }
         }
         out.reverse();
         Ok(out)
@@ -430,6 +455,26 @@ mod tests {
             });
             assert_eq!(joined, [0, 1, 0, 2, 2, 1, 3, 0]);
             assert_eq!(pairs, [(2, 1), (0, 0), (1, 1), (2, 0)]);
+        }
+    }
+
+    #[test]
+    fn ids_of_any_width_come_back_as_their_digits() {
+        for width in [3, 8, 16] {
+            let id = |n: u8| Some((0..width).map(|at| at as u8 * 15 + n).collect::<Vec<_>>());
+            for rows in [vec![id(1), id(2), id(1)], vec![id(1), None, id(2), None, id(1)]] {
+                let array = FixedSizeBinaryArray::try_from_sparse_iter_with_size(rows.iter().cloned(), width).unwrap();
+                // A slice, as batches are.
+                let array = array.slice(1, rows.len() - 1);
+                let mut values = Values::new(&DataType::Utf8View, &DataType::FixedSizeBinary(width));
+                let mut numbers = Vec::new();
+                values.add(Found::Ids(array.clone()), &mut numbers).unwrap();
+                let given = values.values(&numbers).unwrap();
+                let digits = |id: &Vec<u8>| quiver_types::hex(id);
+                let expected: StringViewArray = rows[1..].iter().map(|id| id.as_ref().map(digits)).collect();
+                assert_eq!(given.as_string_view(), &expected, "{width}");
+                assert_eq!(values.len() as usize, if rows.len() == 3 { 2 } else { 3 });
+            }
         }
     }
 

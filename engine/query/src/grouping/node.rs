@@ -6,8 +6,9 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, AsArray, BooleanArray, RecordBatch, RecordBatchOptions, new_null_array};
+use arrow::buffer::BooleanBuffer;
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::{DataType, Schema, SchemaRef};
+use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::tree_node::TreeNodeRecursion;
 use datafusion::common::{exec_err, internal_err};
 use datafusion::error::Result;
@@ -26,11 +27,13 @@ use datafusion::physical_plan::{
     ReplaceChildrenOptions,
 };
 use futures::{StreamExt as _, TryStreamExt as _};
+use serde::{Deserialize, Serialize};
 
 use super::Asked;
 use super::alone::Alone;
 use super::columns::Prepared;
 use super::keys::{Groups, Values, is_key};
+use crate::forms::{At, damaged, within};
 use crate::functions::COUNT_DISTINCT;
 
 /// Rows of a batch that leaves the node.
@@ -53,11 +56,45 @@ struct Work {
     schema: SchemaRef,
     /// What plans show.
     shown: String,
+    /// What all this is prepared of.
+    of: Of,
+}
+
+/// What the work is prepared of.
+#[derive(Debug)]
+struct Of {
+    asked: Asked,
+    /// Columns of the table without codes.
+    plain: SchemaRef,
+    /// Columns that the aggregates are over.
+    over: SchemaRef,
+}
+
+/// The aggregates, and what becomes of them.
+struct Folded {
+    aggregates: Vec<Arc<AggregateFunctionExpr>>,
+    over: SchemaRef,
+    is_partial: bool,
+    schema: SchemaRef,
+}
+
+/// What written plans say of a node.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct WrittenGroups {
+    groups: Vec<Vec<u8>>,
+    args: Vec<Vec<Vec<u8>>>,
+    filters: Vec<Option<Vec<u8>>>,
+    predicate: Option<Vec<u8>>,
+    aggregates: Vec<Vec<u8>>,
+    plain: Vec<u8>,
+    over: Vec<u8>,
+    schema: Vec<u8>,
+    is_partial: bool,
 }
 
 /// See the module.
 #[derive(Debug)]
-pub(super) struct CodedGroupExec {
+pub(crate) struct CodedGroupExec {
     work: Arc<Work>,
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,
@@ -75,7 +112,22 @@ impl CodedGroupExec {
         aggregate: &AggregateExec,
         asked: Asked,
         input: Arc<dyn ExecutionPlan>,
-        plain: &Schema,
+        plain: &SchemaRef,
+    ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+        let folded = Folded {
+            aggregates: aggregate.aggr_expr().to_vec(),
+            over: aggregate.input_schema(),
+            is_partial: *aggregate.mode() == AggregateMode::Partial,
+            schema: aggregate.schema(),
+        };
+        Self::make(folded, asked, input, plain)
+    }
+
+    fn make(
+        folded: Folded,
+        asked: Asked,
+        input: Arc<dyn ExecutionPlan>,
+        plain: &SchemaRef,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
         let coded = input.schema();
         let mut columns = Vec::with_capacity(asked.groups.len());
@@ -116,7 +168,7 @@ impl CodedGroupExec {
         };
         let kinds =
             |args: &[Arc<dyn PhysicalExpr>]| args.iter().map(|arg| arg.data_type(plain)).collect::<Result<Vec<_>>>();
-        let aggregates = aggregate.aggr_expr().to_vec();
+        let Folded { aggregates, over, is_partial, schema } = folded;
         let work = Work {
             predicate,
             groups: asked.groups.iter().map(moved).collect::<Result<_>>()?,
@@ -124,14 +176,15 @@ impl CodedGroupExec {
             args: asked.args.iter().map(|args| args.iter().map(moved).collect()).collect::<Result<_>>()?,
             arg_types: asked.args.iter().map(|args| kinds(args)).collect::<Result<_>>()?,
             filters: asked.filters.iter().map(|f| f.as_ref().map(moved).transpose()).collect::<Result<_>>()?,
-            is_partial: *aggregate.mode() == AggregateMode::Partial,
-            schema: aggregate.schema(),
+            is_partial,
+            schema: Arc::clone(&schema),
             shown: shown(&asked, &aggregates),
             aggregates,
             used,
+            of: Of { asked, plain: Arc::clone(plain), over },
         };
         let properties = PlanProperties::new(
-            EquivalenceProperties::new(aggregate.schema()),
+            EquivalenceProperties::new(schema),
             Partitioning::UnknownPartitioning(input.output_partitioning().partition_count()),
             EmissionType::Final,
             Boundedness::Bounded,
@@ -140,15 +193,62 @@ impl CodedGroupExec {
         Ok(Some(Arc::new(Self { work: Arc::new(work), input, properties, metrics: ExecutionPlanMetricsSet::new() })))
     }
 
+    /// What a written plan says of it.
+    pub(crate) fn written(&self, at: &At<'_>) -> Result<WrittenGroups> {
+        let (work, Of { asked, plain, over }) = (&self.work, &self.work.of);
+        let expr = |expr: &Option<Arc<dyn PhysicalExpr>>| expr.as_ref().map(|e| at.forms.write_expr(e)).transpose();
+        Ok(WrittenGroups {
+            groups: at.write_exprs(&asked.groups)?,
+            args: asked.args.iter().map(|args| at.write_exprs(args)).collect::<Result<_>>()?,
+            filters: asked.filters.iter().map(expr).collect::<Result<_>>()?,
+            predicate: expr(&asked.predicate)?,
+            aggregates: work.aggregates.iter().map(|a| at.forms.write_aggregate(a)).collect::<Result<_>>()?,
+            plain: at.write_schema(plain)?,
+            over: at.write_schema(over)?,
+            schema: at.write_schema(&work.schema)?,
+            is_partial: work.is_partial,
+        })
+    }
+
+    /// Reads it over its input.
+    pub(crate) fn read(
+        of: WrittenGroups,
+        input: Arc<dyn ExecutionPlan>,
+        at: &At<'_>,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (plain, over) = (at.forms.read_schema(&of.plain)?, at.forms.read_schema(&of.over)?);
+        let is_fitting = input.schema().fields().len() == plain.fields().len()
+            && [of.args.len(), of.filters.len()].iter().all(|len| *len == of.aggregates.len());
+        if !is_fitting {
+            return Err(damaged("it groups other columns"));
+        }
+        let expr = |expr: &Option<Vec<u8>>| -> Result<Option<Arc<dyn PhysicalExpr>>> {
+            let read = expr.as_ref().map(|bytes| at.forms.read_expr(bytes, &plain)).transpose()?;
+            within(&read, &plain)?;
+            Ok(read)
+        };
+        let asked = Asked {
+            groups: at.read_exprs(&of.groups, &plain)?,
+            args: of.args.iter().map(|args| at.read_exprs(args, &plain)).collect::<Result<_>>()?,
+            filters: of.filters.iter().map(expr).collect::<Result<_>>()?,
+            predicate: expr(&of.predicate)?,
+        };
+        let aggregates = of.aggregates.iter().map(|bytes| at.forms.read_aggregate(bytes, &over));
+        let (aggregates, schema) = (aggregates.collect::<Result<_>>()?, at.forms.read_schema(&of.schema)?);
+        let folded = Folded { aggregates, over, is_partial: of.is_partial, schema };
+        Self::make(folded, asked, input, &plain)?.ok_or_else(|| damaged("it has keys of another type"))
+    }
+
     fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self {
+        if let (Some(input), true) = (children.pop(), children.is_empty()) {
+            Ok(Arc::new(Self {
                 work: Arc::clone(&self.work),
                 input,
                 properties: Arc::clone(&self.properties),
                 metrics: ExecutionPlanMetricsSet::new(),
-            })),
-            _ => internal_err!("a grouping has one child"),
+            }))
+        } else {
+            internal_err!("a grouping has one child")
         }
     }
 }
@@ -241,7 +341,7 @@ async fn step(state: Step) -> Result<Option<(Option<RecordBatch>, Step)>> {
     Ok(Some((Some(last), None)))
 }
 
-/// One partition.
+/// The groups of one partition while it runs, and what they take.
 struct Run {
     work: Arc<Work>,
     groups: Groups,
@@ -272,7 +372,7 @@ impl Run {
         Groups::new(work.columns.iter().map(|(kind, held)| Values::new(kind, held)).collect())
     }
 
-    /// Takes rows.
+    /// Puts the rows of a batch into their groups.
     fn add(&mut self, batch: &RecordBatch) -> Result<()> {
         let work = Arc::clone(&self.work);
         let mut batch = (batch.clone(), batch.project(&work.used)?);
@@ -296,12 +396,18 @@ impl Run {
     fn aggregate(&mut self, batch: &RecordBatch) -> Result<()> {
         let work = Arc::clone(&self.work);
         let found = work.groups.iter().map(|group| group.evaluate(batch)).collect::<Result<Vec<_>>>()?;
-        let groups = self.groups.of(found, batch.num_rows())?;
+        // Where all rows are one group, nobody asks for that of a row.
+        let groups = if found.is_empty() { Vec::new() } else { self.groups.of(found, batch.num_rows())? };
         let all = work.aggregates.iter().zip(&work.args).zip(&work.filters);
         for (((aggregate, args), filter), state) in all.zip(&mut self.aggregates) {
             // These count values as they are held.
             let as_held = matches!(aggregate.fun().name(), "count" | COUNT_DISTINCT) && !aggregate.is_distinct();
+            let only_counts = aggregate.fun().name() == "count" && !aggregate.is_distinct();
             let value = |arg: &Prepared| -> Result<ArrayRef> {
+                // That there is a value is all that counts: a constant is not written down for each row.
+                if only_counts && arg.is_constant() {
+                    return Ok(Arc::new(BooleanArray::new(BooleanBuffer::new_unset(batch.num_rows()), None)));
+                }
                 let found = arg.evaluate(batch)?;
                 if as_held { Ok(found.held()) } else { found.plain() }
             };

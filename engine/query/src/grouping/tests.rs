@@ -19,6 +19,7 @@ use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::by_codes;
 use crate::distinct_counts::DistinctCounts;
+use crate::forms::tests::passed;
 use crate::functions;
 use crate::tables::{Convert, ConvertExec, Converted, HEX, hex_ids};
 
@@ -35,10 +36,11 @@ struct Fake {
 
 fn fields(is_coded: bool) -> Vec<Field> {
     let text = |name: &str| Field::new(name, if is_coded { coded_texts() } else { DataType::Utf8View }, true);
-    let id = match is_coded {
-        true => Field::new("id", DataType::FixedSizeBinary(8), true)
-            .with_metadata([(HEX.to_owned(), String::new())].into_iter().collect()),
-        false => Field::new("id", DataType::Utf8View, true),
+    let id = if is_coded {
+        Field::new("id", DataType::FixedSizeBinary(8), true)
+            .with_metadata([(HEX.to_owned(), String::new())].into_iter().collect())
+    } else {
+        Field::new("id", DataType::Utf8View, true)
     };
     vec![
         text("name"),
@@ -197,6 +199,10 @@ async fn same_as_by_values() {
             assert!(shown.contains("CodedGroupExec"), "{statement}: {shown}");
             let found = collect(coded, exact.task_ctx()).await.unwrap();
             assert_eq!(texts(&found), expected, "{statement}: {shown}");
+            let (read, names) = passed(by_codes(planned().await).unwrap());
+            assert!(names.contains("CodedGroupExec"), "{statement}: {names:?} were written");
+            let found = collect(read, exact.task_ctx()).await.unwrap();
+            assert_eq!(texts(&found), expected, "written: {statement}: {shown}");
         }
     }
 }

@@ -13,7 +13,7 @@ use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::label::METRIC_NAME;
 use quiver_types::metrics::MetricMetadata;
 use quiver_types::source::SeriesExemplars;
-use quiver_types::{MatchOp, Matcher, MillisRange, SeriesSelector, SeriesTable};
+use quiver_types::{Access, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector, SeriesSnapshot, SeriesTable};
 
 use super::notation::{labels_json, push_labels};
 use super::{IndexSource, LookUp};
@@ -28,15 +28,29 @@ const COUNT_BYTES: usize = 96;
 
 type Batches = BoxStream<'static, Result<RecordBatch>>;
 
+/// Where a look-up is made while it runs, and what counts for its query.
+#[derive(Debug, Clone)]
+pub(super) struct Running {
+    snapshot: Arc<dyn SeriesSnapshot>,
+    access: Access,
+    stats: Arc<ReadStats>,
+}
+
+impl Running {
+    pub(super) fn new(source: &IndexSource, stats: Arc<ReadStats>) -> Self {
+        Self { snapshot: Arc::clone(&source.snapshot), access: source.access.clone(), stats }
+    }
+}
+
 /// Makes a look-up once the stream is asked for rows.
-pub(super) fn read(look_up: LookUp, source: IndexSource, schema: SchemaRef) -> Batches {
+pub(super) fn read(look_up: LookUp, source: Running, schema: SchemaRef) -> Batches {
     match look_up {
         LookUp::Series(selectors, range) => series(source, selectors, range, schema),
         other => stream::once(whole(other, source, schema)).try_flatten().boxed(),
     }
 }
 
-async fn select(source: &IndexSource, matchers: Vec<Matcher>, range: MillisRange) -> Result<Arc<SeriesTable>> {
+async fn select(source: &Running, matchers: Vec<Matcher>, range: MillisRange) -> Result<Arc<SeriesTable>> {
     let selector = SeriesSelector { matchers, range, labels: None };
     let selected = source.snapshot.select(&source.access, &selector, &source.stats).await.map_err(to_datafusion)?;
     source.stats.check().map_err(to_datafusion)?;
@@ -44,7 +58,7 @@ async fn select(source: &IndexSource, matchers: Vec<Matcher>, range: MillisRange
 }
 
 /// Label sets are written batch by batch: only the table of a selector is there as a whole.
-fn series(source: IndexSource, selectors: Vec<Vec<Matcher>>, range: MillisRange, schema: SchemaRef) -> Batches {
+fn series(source: Running, selectors: Vec<Vec<Matcher>>, range: MillisRange, schema: SchemaRef) -> Batches {
     let tables = stream::iter(selectors).then(move |matchers| {
         let source = source.clone();
         async move { Ok::<_, DataFusionError>((select(&source, matchers, range).await?, source)) }
@@ -67,8 +81,8 @@ fn series(source: IndexSource, selectors: Vec<Vec<Matcher>>, range: MillisRange,
 }
 
 /// Look-ups whose rows the index gives as a whole, in the query's memory.
-async fn whole(look_up: LookUp, source: IndexSource, schema: SchemaRef) -> Result<Batches> {
-    let IndexSource { snapshot, access, stats } = &source;
+async fn whole(look_up: LookUp, source: Running, schema: SchemaRef) -> Result<Batches> {
+    let Running { snapshot, access, stats } = &source;
     let batches = match look_up {
         LookUp::Names(selectors, range) => {
             let names = snapshot.label_names(access, &selectors, range, stats).await.map_err(to_datafusion)?;
@@ -157,7 +171,7 @@ fn exemplars(found: Vec<SeriesExemplars>, schema: SchemaRef) -> Batches {
 }
 
 /// Counts label by label: a column has each of its values once, so that a number per value is all that is held.
-fn cardinality(table: Arc<SeriesTable>, source: IndexSource, schema: SchemaRef) -> Batches {
+fn cardinality(table: Arc<SeriesTable>, source: Running, schema: SchemaRef) -> Batches {
     let total: Vec<ArrayRef> = vec![
         Arc::new(StringArray::new_null(1)),
         Arc::new(StringArray::new_null(1)),
@@ -176,7 +190,7 @@ fn cardinality(table: Arc<SeriesTable>, source: IndexSource, schema: SchemaRef) 
     stream::once(std::future::ready(first)).chain(counted).boxed()
 }
 
-fn count_values(table: &SeriesTable, at: usize, source: &IndexSource, schema: &SchemaRef) -> Result<RecordBatch> {
+fn count_values(table: &SeriesTable, at: usize, source: &Running, schema: &SchemaRef) -> Result<RecordBatch> {
     source.stats.check().map_err(to_datafusion)?;
     let Some((label, column)) = table.columns().nth(at) else { return Ok(RecordBatch::new_empty(Arc::clone(schema))) };
     let bytes = column.values.len() * COUNT_BYTES;

@@ -9,10 +9,12 @@ use arrow::array::{
 use arrow::buffer::{Buffer, NullBuffer, OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, TimeUnit};
-use quiver_types::logs::{Stored, push_hex};
+use quiver_types::logs::Stored;
+use quiver_types::push_hex;
 use quiver_types::spans::AttributeKind;
 use quiver_types::tables::spans::map;
 use quiver_types::{Error, Result};
+use serde::{Deserialize, Serialize};
 
 /// A nullable text.
 pub(super) fn text(name: impl Into<String>) -> Field {
@@ -66,16 +68,19 @@ pub(super) fn uncoded(column: &ArrayRef) -> Option<StringViewArray> {
 
 /// Writes ids as lower-case hex; ids of zeros are NULL where `zero_is_null`.
 pub(crate) fn hex_ids(ids: &FixedSizeBinaryArray, zero_is_null: bool) -> StringViewArray {
-    let mut digits = Vec::with_capacity(ids.len() * ids.value_length() as usize * 2);
+    let (data, size) = (ids.value_data(), ids.value_size());
+    let id = |row: usize| &data[row * size..(row + 1) * size];
+    let mut digits = Vec::with_capacity(ids.len() * size * 2);
     let mut views = Vec::with_capacity(ids.len());
-    let mut filled = Vec::with_capacity(ids.len());
     for row in 0..ids.len() {
-        let (id, from) = (ids.value(row), digits.len());
-        filled.push(ids.is_valid(row) && !(zero_is_null && id.iter().all(|byte| *byte == 0)));
-        push_hex(id, &mut digits);
+        let from = digits.len();
+        push_hex(id(row), &mut digits);
         views.push(make_view(&digits[from..], 0, from as u32));
     }
-    let nulls = Some(NullBuffer::from(filled)).filter(|n| n.null_count() > 0);
+    let is_filled = |row: usize| ids.is_valid(row) && id(row).iter().any(|byte| *byte != 0);
+    let nulls =
+        if zero_is_null { Some((0..ids.len()).map(is_filled).collect::<NullBuffer>()) } else { ids.nulls().cloned() };
+    let nulls = nulls.filter(|n| n.null_count() > 0);
     StringViewArray::new(ScalarBuffer::from(views), [Buffer::from_vec(digits)], nulls)
 }
 
@@ -133,13 +138,13 @@ impl TextMaps {
 }
 
 /// What the values of a column that is found by name are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
-pub(super) enum Kind {
-    /// Text.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Kind {
+    /// Texts; any other kind can be shown as one.
     Text,
     /// Whole numbers of 64 bits.
     Int,
-    /// Numbers.
+    /// Numbers with a fraction, or of both kinds.
     Float,
 }
 

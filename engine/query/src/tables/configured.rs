@@ -35,6 +35,16 @@ pub(super) enum Says {
     First(Arc<[DetectionRule]>),
 }
 
+impl Says {
+    /// The configuration that it follows from, if not from itself.
+    pub(super) fn configured(&self) -> Option<&Arc<Configured>> {
+        match self {
+            Self::ApdexT(configured) | Self::ErrorsFrustrate(configured) | Self::Key(configured) => Some(configured),
+            Self::When(_) | Self::Name(_) | Self::First(_) => None,
+        }
+    }
+}
+
 /// The column that says whether a condition holds.
 pub fn when(condition: &Value) -> String {
     format!("{PREFIX}when:{}", hex(condition))
@@ -51,14 +61,11 @@ pub fn first_of(rules: &[Value], owner: &str) -> String {
 }
 
 fn hex(value: &Value) -> String {
-    value.to_string().bytes().map(|b| format!("{b:02x}")).collect()
+    quiver_types::hex(value.to_string().as_bytes())
 }
 
 fn unhex(text: &str) -> Option<Value> {
-    let digit = |b: u8| char::from(b).to_digit(16).map(|d| d as u8);
-    let bytes: Option<Vec<u8>> =
-        text.as_bytes().chunks(2).map(|two| Some(digit(*two.first()?)? << 4 | digit(*two.get(1)?)?)).collect();
-    serde_json::from_slice(&bytes?).ok()
+    serde_json::from_slice(&quiver_types::hex_bytes(text)?).ok()
 }
 
 /// Whether a name is one of such a column.

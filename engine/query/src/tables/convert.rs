@@ -24,7 +24,10 @@ use datafusion::physical_plan::{
 use futures::{StreamExt as _, TryStreamExt as _};
 use quiver_types::Error;
 
+use super::written::WrittenConvert;
 use crate::error::to_datafusion;
+use crate::forms::At;
+use crate::unpinned::unpinned;
 
 /// Column that numbers the rows of a scan: no row of another partition or batch has the same number.
 pub(super) const ROW_ID: &str = "__q_row_id";
@@ -61,6 +64,11 @@ pub(crate) trait Convert: Debug + Send + Sync {
     /// The same with some columns of ids as bytes; `None`: one of them is none.
     fn with_bytes(&self, _columns: &[usize]) -> Option<Arc<dyn Convert>> {
         None
+    }
+
+    /// What a written plan says of it; `None`: it cannot be written.
+    fn written(&self, _at: &At<'_>) -> Result<Option<WrittenConvert>> {
+        Ok(None)
     }
 }
 
@@ -128,10 +136,35 @@ impl ConvertExec {
         Some(Self::new(self.table, Arc::clone(&self.input), convert, self.limit))
     }
 
+    /// What a written plan says of the conversion; `None`: it cannot be written.
+    pub(crate) fn written(&self, at: &At<'_>) -> Result<Option<WrittenConvert>> {
+        self.convert.written(at)
+    }
+
+    /// Rows that each partition gives at most.
+    pub(crate) fn limit(&self) -> Option<usize> {
+        self.limit
+    }
+
+    /// Reads a conversion over its input.
+    pub(crate) fn read(
+        rows: WrittenConvert,
+        input: Arc<dyn ExecutionPlan>,
+        limit: Option<usize>,
+        at: &At<'_>,
+    ) -> Result<Self> {
+        let (table, convert, columns) = rows.read(at)?;
+        if input.schema().fields().len() < columns {
+            return internal_err!("the input of a conversion has other columns");
+        }
+        Ok(Self::new(table, input, convert, limit))
+    }
+
     fn over(&self, mut children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
-        match (children.pop(), children.is_empty()) {
-            (Some(input), true) => Ok(Arc::new(Self::new(self.table, input, Arc::clone(&self.convert), self.limit))),
-            _ => internal_err!("a conversion has one child"),
+        if let (Some(input), true) = (children.pop(), children.is_empty()) {
+            Ok(Arc::new(Self::new(self.table, input, Arc::clone(&self.convert), self.limit)))
+        } else {
+            internal_err!("a conversion has one child")
         }
     }
 }
@@ -197,7 +230,7 @@ impl ExecutionPlan for ConvertExec {
             let rows = left.min(batch.num_rows());
             left -= rows;
             baseline.record_output(rows);
-            batch.slice(0, rows)
+            unpinned(batch.slice(0, rows))
         });
         let counted = match self.limit {
             None => counted.boxed(),

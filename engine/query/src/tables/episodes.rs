@@ -14,7 +14,6 @@ use super::history::{HistoryTable, entry_of};
 use super::named::{Ask, NamedTable};
 use crate::names::Names;
 
-/// The table.
 #[derive(Debug)]
 pub(super) struct EpisodeTable;
 
@@ -87,7 +86,7 @@ impl NamedTable for EpisodeTable {
         names.add(None, "alert_events", events);
         names.add(None, "notifications", messages);
         let list = |of: &dyn Fn(String) -> String| {
-            ask.found.iter().map(|name| format!(", {}", of(quoted(name)))).collect::<String>()
+            ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted(name))]).collect::<String>()
         };
         let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
         let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));

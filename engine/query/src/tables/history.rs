@@ -1,32 +1,47 @@
-//! What alerting did: `alert_events`, `alert_actions`, `rule_evaluations`, `notifications`.
+//! What alerting did: `alert_events`, `alert_actions`, `rule_evaluations`, `notifications`; what the server was asked and
+//! keeps, and how resources are: `query_log`, `ingest_usage_1m`, `storage_stats`,
+//! `resource_health`.
 //!
-//! Their rows are there as a whole before the first is given, in the query's memory; only columns that a statement speaks of
-//! are read, and only parts of its time.
+//! Queries that ended are shown to who sees all of the system; others see their own, without what tells how much there
+//! is.
+//!
+//! Their rows are there as a whole before the first is given (`at_once`); only columns that a statement speaks of are read,
+//! and only parts of its time.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, MapArray, RecordBatch, StringViewBuilder, TimestampMillisecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewBuilder,
+    TimestampMillisecondArray, new_null_array,
 };
+use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Float64Type, Schema, SchemaRef, TimeUnit, TimestampMillisecondType};
 use async_trait::async_trait;
-use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
+use datafusion::execution::TaskContext;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE};
-use quiver_types::{Access, Domain, Error, MillisRange, ReadStats, Result};
+use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered};
+use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
+use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 
+use super::at_once::{ReadAtOnce, at_once};
 use super::cells::{text, text_map, texts, time};
 use super::convert::batch;
 use super::lower::{Condition, Lower, Lowered, lower_all, nanos_of, range_of, supported};
 use super::named::{Ask, NamedTable};
-use crate::error::to_datafusion;
+use super::written::{WrittenHistory, WrittenRows};
+use crate::forms::{At, damaged, pinned};
 
 /// What the service of a row is called.
 const SERVICE_NAME: &str = "service_name";
+/// Who asked.
+const SUBJECT: &str = "subject";
+/// What tells of rows that a caller does not see, in the rows of his own queries.
+const OF_ALL: [&str; 5] = ["scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -66,7 +81,12 @@ impl NamedTable for HistoryTable {
     }
 
     fn domain(&self) -> Domain {
-        if self.0.number == RULE_EVALUATIONS.number { Domain::Alerting } else { Domain::Alerts }
+        match self.0.number {
+            n if n == RULE_EVALUATIONS.number => Domain::Alerting,
+            n if [&INGEST_USAGE, &QUERY_LOG, &STORAGE_STATS].iter().any(|table| table.number == n) => Domain::System,
+            n if n == RESOURCE_HEALTH.number => Domain::Resources,
+            _ => Domain::Alerts,
+        }
     }
 
     fn columns(&self) -> SchemaRef {
@@ -81,12 +101,15 @@ impl NamedTable for HistoryTable {
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
         let mut fields: Vec<Field> = self.columns().fields().iter().map(|f| (**f).clone()).collect();
         fields.extend(ask.found.iter().map(text));
+        let access = ask.access(self.domain());
+        let caller = &ask.ctx.query().asked.caller;
+        let is_own = self.0.number == QUERY_LOG.number && !access.is_full() && !caller.is_empty();
         Ok(Arc::new(HistoryProvider {
             table: self.0,
             schema: Arc::new(Schema::new(fields)),
             snapshot: Arc::clone(&ask.sources.rows),
-            access: ask.access(self.domain()),
-            stats: Arc::clone(&ask.ctx.stats),
+            access,
+            own: is_own.then(|| caller.clone()),
         }))
     }
 }
@@ -98,7 +121,76 @@ struct HistoryProvider {
     schema: SchemaRef,
     snapshot: Arc<dyn RowSnapshot>,
     access: Access,
-    stats: Arc<ReadStats>,
+    /// Whose rows alone are given.
+    own: Option<String>,
+}
+
+/// What a scan of it reads.
+#[derive(Debug)]
+pub(super) struct Reading {
+    table: &'static TableDef,
+    schema: SchemaRef,
+    snapshot: Arc<dyn RowSnapshot>,
+    access: Access,
+    own: Option<String>,
+    range: MillisRange,
+}
+
+#[async_trait]
+impl ReadAtOnce for Reading {
+    fn table(&self) -> &'static str {
+        self.table.name
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn read(&self, _: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let mut columns: Vec<&str> = self.schema.fields().iter().map(|field| stored(field.name())).collect();
+        // A statement that counts rows speaks of none.
+        columns.push("time");
+        let full = Access::full();
+        let mut access = &self.access;
+        if self.own.is_some() {
+            columns.push(SUBJECT);
+            access = &full;
+            stats.hide();
+        }
+        columns.sort_unstable();
+        columns.dedup();
+        let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
+        let shown = |one: &RecordBatch| match &self.own {
+            Some(caller) => cells(&rows_of(one, caller)?, &self.schema, true),
+            None => cells(one, &self.schema, false),
+        };
+        rows.iter().map(shown).collect()
+    }
+
+    fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows> {
+        Ok(WrittenRows::History(WrittenHistory {
+            table: self.table.number,
+            schema: at.write_schema(&self.schema)?,
+            snapshot: Pins::of_process().pin(&self.snapshot),
+            access: self.access.clone(),
+            own: self.own.clone(),
+            range: self.range,
+        }))
+    }
+}
+
+impl Reading {
+    /// Reads what [`ReadAtOnce::written`] says.
+    pub(super) fn read_from(rows: WrittenHistory, at: &At<'_>) -> DataFusionResult<Self> {
+        Ok(Self {
+            table: numbered(rows.table).ok_or_else(|| damaged("there is no such table"))?,
+            schema: at.forms.read_schema(&rows.schema)?,
+            snapshot: pinned::<dyn RowSnapshot>(rows.snapshot)?,
+            access: rows.access,
+            own: rows.own,
+            range: rows.range,
+        })
+    }
 }
 
 /// Lowers conditions on the time of rows; all else stays above.
@@ -140,7 +232,7 @@ impl TableProvider for HistoryProvider {
 
     async fn scan(
         &self,
-        state: &dyn Session,
+        _: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
@@ -148,21 +240,25 @@ impl TableProvider for HistoryProvider {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
         let range = ByTime::all_of(lower_all(&ByTime, filters));
-        let mut columns: Vec<&str> = schema.fields().iter().map(|field| stored(field.name())).collect();
-        // A statement that counts rows speaks of none.
-        columns.push("time");
-        columns.sort_unstable();
-        columns.dedup();
-        let rows = self.snapshot.rows(self.table, &columns, &self.access, range, &self.stats).await;
-        let rows = rows.and_then(|rows| rows.iter().map(|one| cells(one, &schema)).collect::<Result<Vec<_>>>());
-        MemTable::try_new(schema, vec![rows.map_err(to_datafusion)?])?.scan(state, None, &[], limit).await
+        let (snapshot, access, own) = (Arc::clone(&self.snapshot), self.access.clone(), self.own.clone());
+        Ok(at_once(Reading { table: self.table, schema, snapshot, access, own, range }, limit))
     }
 }
 
-/// Makes the columns of a statement of stored ones.
-fn cells(rows: &RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
+/// Keeps the rows of a caller.
+fn rows_of(rows: &RecordBatch, caller: &str) -> Result<RecordBatch> {
+    let subjects = rows.column_by_name(SUBJECT).and_then(|c| c.as_string_opt::<i32>()).ok_or_else(|| odd(SUBJECT))?;
+    let keep: BooleanArray = subjects.iter().map(|subject| Some(subject == Some(caller))).collect();
+    filter_record_batch(rows, &keep).map_err(|e| Error::internal("rows cannot be chosen").with_source(e))
+}
+
+/// Makes the columns of a statement of stored ones; `hides`: without what tells of rows that the caller does not see.
+fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: bool) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let name = field.name().as_str();
+        if hides && OF_ALL.contains(&name) {
+            return Ok(new_null_array(field.data_type(), rows.num_rows()));
+        }
         let stored = rows.column_by_name(stored(name)).ok_or_else(|| odd(name))?;
         match entry_of(name) {
             Some((_, key)) => Ok(entry(stored.as_map_opt().ok_or_else(|| odd(name))?, key)),
@@ -206,4 +302,71 @@ fn entry(maps: &MapArray, key: &str) -> ArrayRef {
         out.append_option(found.filter(|text| !text.is_empty()));
     }
     Arc::new(out.finish())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use datafusion::physical_plan::collect;
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+    use crate::forms::tests::passed;
+
+    /// Counts how often its rows are read.
+    #[derive(Debug, Default)]
+    struct Asked(AtomicUsize);
+
+    #[async_trait]
+    impl RowSnapshot for Asked {
+        async fn rows(
+            &self,
+            _: &'static TableDef,
+            columns: &[&str],
+            _: &Access,
+            range: MillisRange,
+            _: &ReadStats,
+        ) -> Result<Vec<RecordBatch>> {
+            assert_eq!((columns, range), (&["time"][..], MillisRange::ALL));
+            self.0.fetch_add(1, Relaxed);
+            Ok(Vec::new())
+        }
+    }
+
+    #[tokio::test]
+    async fn rows_are_read_when_a_plan_runs() {
+        let asked = Arc::new(Asked::default());
+        let table = HistoryTable(&RULE_EVALUATIONS);
+        let snapshot: Arc<dyn RowSnapshot> = Arc::<Asked>::clone(&asked);
+        let (schema, access) = (table.columns(), Access::full());
+        let provider = HistoryProvider { table: table.0, schema, snapshot, access, own: None };
+        let session = SessionContext::new();
+        let plan = provider.scan(&session.state(), Some(&Vec::new()), &[], None).await.unwrap();
+        assert_eq!(asked.0.load(Relaxed), 0, "it is only planned");
+        let (read, names) = passed(Arc::clone(&plan));
+        assert_eq!(names, BTreeSet::from(["AtOnceExec".to_owned()]));
+        // Twice, and as it comes back from what is written of it.
+        for (plan, runs) in [&plan, &plan, &read].into_iter().zip(1..) {
+            assert!(collect(Arc::clone(plan), session.task_ctx()).await.unwrap().is_empty());
+            assert_eq!(asked.0.load(Relaxed), runs);
+        }
+    }
+
+    #[test]
+    fn who_sees_not_all_sees_his_own() {
+        let said = |values: [&str; 3]| Arc::new(arrow::array::StringArray::from(values.to_vec())) as ArrayRef;
+        let read = Arc::new(arrow::array::Int64Array::from(vec![1, 2, 3])) as ArrayRef;
+        let (who, path) = (said(["ann", "bob", "ann"]), said(["/a", "/b", "/c"]));
+        let stored = [(SUBJECT, who), ("path", path), ("scanned_rows", read)];
+        let stored = RecordBatch::try_from_iter(stored).unwrap();
+        let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true)];
+        let schema = Arc::new(Schema::new(fields));
+        let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, true).unwrap();
+        let paths: Vec<_> = texts(shown.column(0)).unwrap().iter().flatten().map(str::to_owned).collect();
+        assert_eq!((paths, shown.column(1).null_count()), (vec!["/a".to_owned(), "/c".to_owned()], 2));
+        assert_eq!(cells(&stored, &schema, false).unwrap().column(1).null_count(), 0);
+        assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
+    }
 }

@@ -13,7 +13,6 @@ use super::cells::{text, time};
 use super::named::{Ask, NamedTable};
 use crate::error::from_datafusion;
 
-/// The table.
 #[derive(Debug)]
 pub(super) struct KeyTable;
 

@@ -25,7 +25,8 @@ use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::{from_datafusion, to_datafusion};
 use crate::logs::LogTables;
-use convert::LogRows;
+pub(super) use convert::LogRows;
+pub(crate) use filter::MATCHERS;
 use filter::{LogLower, present};
 
 /// The table of log records.

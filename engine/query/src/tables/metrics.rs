@@ -22,10 +22,11 @@ use super::lower::{lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::samples::{SampleRequest, SampleTables};
-use filter::{MetricFilter, MetricLower};
+pub(super) use filter::MetricFilter;
+use filter::MetricLower;
 use labels::LabelCells;
-pub(super) use lists::{ExemplarTable, MetadataTable, SeriesListTable};
-use samples::SampleRows;
+pub(super) use lists::{ExemplarTable, List, Listing, MetadataTable, SeriesListTable};
+pub(super) use samples::SampleRows;
 
 /// How names of columns begin that are labels.
 const LABEL_PREFIX: &str = "labels.";
@@ -85,9 +86,9 @@ impl NamedTable for SampleTable {
     }
 
     async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
-        let series = Series::of(ask);
-        let schema = with_found(&self.columns(), ask.found);
-        Ok(Arc::new(SampleProvider { schema, series, samples: Arc::clone(&ask.sources.samples) }))
+        let (series, schema) = (Series::of(ask), with_found(&self.columns(), ask.found));
+        let (samples, stats) = (Arc::clone(&ask.sources.samples), Arc::clone(&ask.ctx.stats));
+        Ok(Arc::new(SampleProvider { schema, series, samples, stats }))
     }
 }
 
@@ -96,7 +97,6 @@ impl NamedTable for SampleTable {
 struct Series {
     snapshot: Arc<dyn SeriesSnapshot>,
     access: Access,
-    stats: Arc<ReadStats>,
     lower: MetricLower,
 }
 
@@ -105,13 +105,18 @@ impl Series {
         Self {
             snapshot: Arc::clone(&ask.sources.series),
             access: ask.access(Domain::Metrics),
-            stats: Arc::clone(&ask.ctx.stats),
             lower: MetricLower { service_labels: Arc::clone(&ask.sources.service_labels) },
         }
     }
 
     /// Resolves the series of a filter, with the labels that columns and filter look at.
-    async fn select(&self, filter: &MetricFilter, range: MillisRange, cells: &LabelCells) -> Result<SelectedSeries> {
+    async fn select(
+        &self,
+        filter: &MetricFilter,
+        range: MillisRange,
+        cells: &LabelCells,
+        stats: &ReadStats,
+    ) -> Result<SelectedSeries> {
         let mut labels = cells.labels();
         if let Some(labels) = &mut labels {
             filter.labels(&self.lower.service_labels, labels);
@@ -119,11 +124,12 @@ impl Series {
             labels.dedup();
         }
         let selector = SeriesSelector { matchers: filter.matchers(), range, labels: labels.map(Into::into) };
-        let selected = self.snapshot.select(&self.access, &selector, &self.stats).await?;
+        let mut selected = self.snapshot.select(&self.access, &selector, stats).await?;
         if filter.needs_rows() {
             let keep =
                 (0..selected.table.len()).map(|row| filter.takes(&selected.table, row, &self.lower.service_labels));
-            selected.keep.restrict(keep.collect());
+            let keep = keep.collect();
+            selected.restrict(keep);
         }
         Ok(selected)
     }
@@ -135,6 +141,8 @@ struct SampleProvider {
     schema: SchemaRef,
     series: Series,
     samples: Arc<dyn SampleTables>,
+    /// Of the query that plans: series are selected then.
+    stats: Arc<ReadStats>,
 }
 
 #[async_trait]
@@ -167,7 +175,7 @@ impl TableProvider for SampleProvider {
         let range = filter.range();
         let reach = schema.column_with_name(INCREASE).map_or(0, |_| BEFORE_MS);
         let wide = MillisRange::new(range.min.saturating_sub(reach), range.max);
-        let selected = self.series.select(&filter, wide, &cells).await.map_err(to_datafusion)?;
+        let selected = self.series.select(&filter, wide, &cells, &self.stats).await.map_err(to_datafusion)?;
         let request = SampleRequest {
             range: wide,
             floats: true,
@@ -175,7 +183,7 @@ impl TableProvider for SampleProvider {
             start_times: schema.column_with_name("start_time").is_some(),
             again: false,
         };
-        let scan = self.samples.samples(&selected, &request, &self.series.stats).map_err(to_datafusion)?;
+        let scan = self.samples.samples(&selected, &request, &self.stats).map_err(to_datafusion)?;
         let input = scan.scan(state, None, &[], None).await?;
         let rows = SampleRows::new(schema, cells, &selected, filter.to_string(), range.min);
         Ok(Arc::new(ConvertExec::new("metric_samples", input, Arc::new(rows), limit)))

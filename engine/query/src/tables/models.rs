@@ -35,9 +35,9 @@ pub fn is_measure(column: &Field) -> bool {
 /// A member of a model or view, by both names.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct ModelMember {
-    /// The model.
+    /// Name of the model or view.
     pub model: String,
-    /// The member.
+    /// Name of the member within it.
     pub member: String,
 }
 

@@ -11,16 +11,18 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use futures::stream::BoxStream;
 use futures::{StreamExt as _, TryStreamExt as _};
-use quiver_types::configured::{Configured, ConfiguredSource};
+use quiver_types::configured::{Configured, ConfiguredSource, Listed};
 use quiver_types::logs::{LogSnapshot, LogSource};
 use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::spans::{SpanSnapshot, SpanSource};
 use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS};
+use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Clock, Domain, MillisRange, Result, SeriesSnapshot, SeriesSource};
 
 use super::episodes::EpisodeTable;
 use super::history::HistoryTable;
 use super::keys::KeyTable;
+use super::listed::ListedTable;
 use super::logs::LogTable;
 use super::metrics::{ExemplarTable, MetadataTable, SampleTable, SeriesListTable};
 use super::processes::{About, ProcessTable};
@@ -76,6 +78,10 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &HistoryTable(&ALERT_ACTIONS),
     &HistoryTable(&RULE_EVALUATIONS),
     &HistoryTable(&NOTIFICATIONS),
+    &HistoryTable(&QUERY_LOG),
+    &HistoryTable(&STORAGE_STATS),
+    &HistoryTable(&RESOURCE_HEALTH),
+    &HistoryTable(&INGEST_USAGE),
     &KeyTable,
     &ProcessTable(About::Instances),
     &ProcessTable(About::Steps),
@@ -83,6 +89,9 @@ pub(super) const TABLES: &[&dyn NamedTable] = &[
     &ResourceTable::Resources,
     &ResourceTable::Relationships,
     &RuleTable,
+    &ListedTable(Listed::Receivers),
+    &ListedTable(Listed::Silences),
+    &ListedTable(Listed::Audit),
 ];
 
 /// What tables read from, at one moment.
@@ -143,17 +152,17 @@ pub(super) type Probed = BoxStream<'static, datafusion::error::Result<RecordBatc
 pub struct TableSources {
     /// Runs what must be known of the data while a statement is planned.
     pub engine: Arc<QueryEngine>,
-    /// Series.
+    /// Which series there are.
     pub series: Arc<dyn SeriesSource>,
-    /// Their samples.
+    /// Scans of samples of selected series.
     pub samples: Arc<dyn SampleTables>,
-    /// Logs.
+    /// Which streams of logs there are.
     pub logs: Arc<dyn LogSource>,
-    /// Their rows.
+    /// Scans of log rows.
     pub log_tables: Arc<dyn LogTables>,
-    /// Spans.
+    /// Snapshots of spans.
     pub spans: Arc<dyn SpanSource>,
-    /// Their rows.
+    /// Scans of spans, their attributes and roll-ups.
     pub span_tables: Arc<dyn SpanTables>,
     /// Tables that keep rows as they came.
     pub rows: Arc<dyn RowSource>,

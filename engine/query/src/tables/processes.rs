@@ -42,7 +42,7 @@ pub(super) struct ProcessTable(pub(super) About);
 /// A statement, and the columns that it looks up in the data.
 #[derive(Debug, Default, Clone, PartialEq, Eq)]
 pub struct Statement {
-    /// Its text.
+    /// The statement as SQL.
     pub text: String,
     spans: BTreeSet<String>,
     logs: BTreeSet<String>,

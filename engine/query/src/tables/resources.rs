@@ -1,6 +1,7 @@
 //! `resources` and `resource_relationships`: managed resources as they are configured now, and what relates them. Who made
 //! the rows is who keeps the configuration; here they are cut to what the caller sees.
 
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
@@ -11,7 +12,7 @@ use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::catalog::{MemTable, TableProvider};
-use quiver_types::{Domain, Error, Result};
+use quiver_types::{Access, Domain, Error, Result};
 
 use super::cells::{TextMaps, text, text_map, time};
 use super::named::{Ask, NamedTable};
@@ -22,6 +23,8 @@ const ATTRIBUTES: &str = "attributes.";
 /// Columns with the services of which all must be seen.
 const SERVICE: &str = "service_name";
 const TARGET_SERVICE: &str = "target_service_name";
+/// The column with the number of relationships of a resource.
+const RELATIONSHIPS: &str = "relationships";
 
 /// A managed resource; empty texts are NULL.
 #[derive(Debug, Clone, Default)]
@@ -30,7 +33,7 @@ pub struct ManagedResource<'a> {
     pub id: &'a str,
     /// Its name.
     pub display_name: &'a str,
-    /// Its identity.
+    /// What tells it from others of its type.
     pub key: &'a str,
     /// The key of its type.
     pub kind: &'a str,
@@ -50,7 +53,7 @@ pub struct ManagedResource<'a> {
     pub attributes: Vec<(&'a str, String)>,
     /// When telemetry told of it first, Unix milliseconds.
     pub first_seen_ms: Option<i64>,
-    /// When last.
+    /// When telemetry told of it last, Unix milliseconds.
     pub last_seen_ms: Option<i64>,
     /// How many relationships name it.
     pub relationships: i64,
@@ -86,7 +89,7 @@ pub struct ManagedRelationship<'a> {
     pub confidence: Option<f64>,
     /// Since when it holds, Unix milliseconds.
     pub valid_from_ms: Option<i64>,
-    /// Until when.
+    /// Until when it holds, Unix milliseconds.
     pub valid_to_ms: Option<i64>,
 }
 
@@ -114,7 +117,7 @@ fn resource_columns() -> SchemaRef {
         text_map("attributes"),
         time("first_seen", TimeUnit::Millisecond),
         time("last_seen", TimeUnit::Millisecond),
-        Field::new("relationships", DataType::Int64, true),
+        Field::new(RELATIONSHIPS, DataType::Int64, true),
     ]))
 }
 
@@ -202,6 +205,31 @@ pub fn relationship_rows(rows: &[ManagedRelationship<'_>]) -> Result<RecordBatch
     batch(relationship_columns(), arrays)
 }
 
+/// The rows of services that a caller sees. What belongs to no service is seen by who sees all.
+fn cut(rows: &RecordBatch, access: &Access) -> Result<RecordBatch> {
+    let services: Vec<&StringViewArray> =
+        [SERVICE, TARGET_SERVICE].iter().filter_map(|name| rows.column_by_name(name)?.as_string_view_opt()).collect();
+    let sees = |row: usize| services.iter().all(|of| of.is_valid(row) && access.allows(of.value(row)));
+    let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+    filter_record_batch(rows, &seen).map_err(|e| Error::internal("cannot choose resources").with_source(e))
+}
+
+/// Resources with the number of relationships that are among those of a caller.
+fn recounted(rows: &RecordBatch, related: &RecordBatch) -> Result<RecordBatch> {
+    let fault = || Error::internal("a column of resources is of another type");
+    let texts = |batch: &RecordBatch, name: &str| -> Result<StringViewArray> {
+        batch.column_by_name(name).and_then(|column| column.as_string_view_opt()).cloned().ok_or_else(fault)
+    };
+    let (ids, ends) = (texts(rows, "id")?, [texts(related, "source_id")?, texts(related, "target_id")?]);
+    let mut numbers: HashMap<&str, i64> = HashMap::new();
+    ends.iter().flat_map(StringViewArray::iter).flatten().for_each(|id| *numbers.entry(id).or_default() += 1);
+    let counted: Int64Array = ids.iter().map(|id| Some(numbers.get(id?).copied().unwrap_or_default())).collect();
+    let at = rows.schema().index_of(RELATIONSHIPS).map_err(|_| fault())?;
+    let mut arrays = rows.columns().to_vec();
+    arrays[at] = Arc::new(counted);
+    batch(rows.schema(), arrays)
+}
+
 /// The values of an attribute.
 fn attribute(maps: &MapArray, key: &str) -> Option<StringViewArray> {
     let (keys, values) = (maps.keys().as_string_opt::<i32>()?, maps.values().as_string_opt::<i32>()?);
@@ -246,15 +274,10 @@ impl NamedTable for ResourceTable {
         let mut rows = rows.clone().unwrap_or_else(|| RecordBatch::new_empty(self.columns()));
         let access = ask.access(Domain::Resources);
         if !access.is_full() {
-            let services: Vec<StringViewArray> = [SERVICE, TARGET_SERVICE]
-                .iter()
-                .filter_map(|name| rows.column_by_name(name)?.as_string_view_opt().cloned())
-                .collect();
-            // What belongs to no service is seen by who sees all.
-            let sees = |row: usize| services.iter().all(|of| of.is_valid(row) && access.allows(of.value(row)));
-            let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
-            rows = filter_record_batch(&rows, &seen)
-                .map_err(|e| Error::internal("cannot choose resources").with_source(e))?;
+            rows = cut(&rows, &access)?;
+            if let (Self::Resources, Some(related)) = (self, &all.relationships) {
+                rows = recounted(&rows, &cut(related, &access)?)?;
+            }
         }
         let mut fields: Vec<Field> = rows.schema().fields().iter().map(|field| Field::clone(field)).collect();
         let mut arrays = rows.columns().to_vec();
@@ -272,7 +295,28 @@ impl NamedTable for ResourceTable {
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::Int64Type;
+
     use super::*;
+
+    /// Neither rows nor numbers tell of what a caller does not see.
+    #[test]
+    fn what_a_caller_sees() {
+        let resource = |id, service| ManagedResource { id, service, relationships: 9, ..ManagedResource::default() };
+        let rows =
+            resource_rows(&[resource("1", "cart"), resource("2", "cart"), resource("3", "pay"), resource("4", "")]);
+        let end = |id, service| RelatedResource { id, service, ..RelatedResource::default() };
+        let edge = |source, target| ManagedRelationship { source, target, ..ManagedRelationship::default() };
+        let (one, two) = (end("1", "cart"), end("2", "cart"));
+        let related =
+            relationship_rows(&[edge(one, two), edge(one, end("3", "pay")), edge(one, end("4", ""))]).unwrap();
+        let access = Access::services(["cart"]);
+        let (rows, related) = (cut(&rows.unwrap(), &access).unwrap(), cut(&related, &access).unwrap());
+        assert_eq!((rows.num_rows(), related.num_rows()), (2, 1));
+        let counted = recounted(&rows, &related).unwrap();
+        let numbers = counted.column_by_name(RELATIONSHIPS).unwrap().as_primitive::<Int64Type>();
+        assert_eq!(numbers.values().to_vec(), [1, 1]);
+    }
 
     #[test]
     fn rows_and_attributes() {

@@ -22,7 +22,7 @@ const SERVICE: &str = "service_name";
 /// A rule; empty texts are NULL.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct ConfiguredRule<'a> {
-    /// Its id.
+    /// Id in the configuration.
     pub id: &'a str,
     /// The alert that it makes.
     pub alert: &'a str,
@@ -34,11 +34,11 @@ pub struct ConfiguredRule<'a> {
     pub group: &'a str,
     /// `promql`, `logsql`, `olap`.
     pub language: &'a str,
-    /// The expression.
+    /// What it evaluates, in its language.
     pub expr: &'a str,
     /// Label `severity` of its alerts.
     pub severity: &'a str,
-    /// Its service.
+    /// The service that it belongs to; who may not see that sees no rule.
     pub service: &'a str,
     /// Whether it is on.
     pub enabled: bool,
@@ -48,7 +48,6 @@ pub struct ConfiguredRule<'a> {
     pub updated_ms: i64,
 }
 
-/// The table.
 #[derive(Debug)]
 pub(super) struct RuleTable;
 

@@ -17,6 +17,7 @@ use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::configured::Configured;
 use quiver_types::spans::{Place, SpanFilter, SpanRequest, SpanSnapshot};
 use quiver_types::{Access, Domain, ReadStats, Result};
+use serde::{Deserialize, Serialize};
 
 use super::cells::{Kind, text, text_map, time};
 use super::configured;
@@ -25,7 +26,7 @@ use super::lower::{Lower as _, lower_all, supported};
 use super::named::{Ask, NamedTable};
 use crate::error::to_datafusion;
 use crate::spans::SpanTables;
-use convert::SpanRows;
+pub(super) use convert::SpanRows;
 use filter::SpanLower;
 
 /// A struct in a list.
@@ -82,8 +83,8 @@ fn span_prefix() -> Vec<Field> {
 }
 
 /// What a row stands for.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Each {
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum Each {
     /// A span.
     Span,
     /// An event of a span.
@@ -214,4 +215,4 @@ impl TableProvider for SpanProvider {
 }
 
 /// Columns that are found by name, and what they hold.
-type Kinds = Vec<(String, Kind)>;
+pub(super) type Kinds = Vec<(String, Kind)>;

@@ -76,14 +76,20 @@ FROM (
     FROM spans GROUP BY trace_id, span_id, kind, service_name
 ) AS merged GROUP BY trace_id";
 
+/// Reports of one span in a minute are one call, however many there are of its two ends.
 const SERVICE_EDGES_SQL: &str = "
-SELECT date_trunc('minute', callee.start_time) AS time, caller.service_name AS caller, callee.service_name AS callee,
-    count(*) AS calls, sum(CASE WHEN callee.status_code = 'ERROR' THEN 1 ELSE 0 END) AS errors,
-    sum(callee.duration) AS duration_sum, max(callee.duration) AS duration_max
-FROM spans AS callee JOIN spans AS caller
-    ON callee.trace_id = caller.trace_id AND callee.parent_span_id = caller.span_id
-WHERE callee.service_name <> caller.service_name
-GROUP BY date_trunc('minute', callee.start_time), caller.service_name, callee.service_name";
+SELECT time, caller, callee, count(*) AS calls, sum(error) AS errors, sum(duration) AS duration_sum,
+    max(duration) AS duration_max
+FROM (
+    SELECT date_trunc('minute', callee.start_time) AS time, caller.service_name AS caller,
+        callee.service_name AS callee, max(CASE WHEN callee.status_code = 'ERROR' THEN 1 ELSE 0 END) AS error,
+        max(callee.duration) AS duration
+    FROM spans AS callee JOIN spans AS caller
+        ON callee.trace_id = caller.trace_id AND callee.parent_span_id = caller.span_id
+    WHERE callee.service_name <> caller.service_name
+    GROUP BY callee.trace_id, callee.span_id, callee.kind, date_trunc('minute', callee.start_time),
+        caller.service_name, callee.service_name
+) AS merged GROUP BY time, caller, callee";
 
 const OPERATIONS_SQL: &str = "
 SELECT date_trunc('minute', start_time) AS time, service_name, name, kind, count(*) AS spans,

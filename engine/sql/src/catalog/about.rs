@@ -10,8 +10,12 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
     Shape { name, columns }
 }
 
-/// Its tables; those from `views` on are about what there is none of here.
-pub(super) const ALL: [Shape; 11] = [
+/// Rights on tables: that of reading is the only one.
+const PRIVILEGES: &str = "grantor:t grantee:t table_catalog:t table_schema:t table_name:t privilege_type:t=SELECT \
+                          is_grantable:t=NO with_hierarchy:t=YES";
+
+/// Its tables; most are about what there is none of here.
+pub(super) const ALL: [Shape; 16] = [
     shape("schemata", "catalog_name:t schema_name:t schema_owner:t"),
     shape("tables", "table_catalog:t table_schema:t table_name:t table_type:t is_insertable_into:t=NO is_typed:t=NO"),
     shape(
@@ -48,11 +52,25 @@ pub(super) const ALL: [Shape; 11] = [
          routine_type:t data_type:t",
     ),
     shape("triggers", "trigger_catalog:t trigger_schema:t trigger_name:t event_object_schema:t event_object_table:t"),
+    shape("table_privileges", PRIVILEGES),
+    shape("role_table_grants", PRIVILEGES),
+    shape("check_constraints", "constraint_catalog:t constraint_schema:t constraint_name:t check_clause:t"),
+    shape(
+        "domains",
+        "domain_catalog:t domain_schema:t domain_name:t data_type:t character_maximum_length:l numeric_precision:l \
+         numeric_scale:l domain_default:t udt_catalog:t udt_schema:t udt_name:t",
+    ),
+    shape(
+        "foreign_tables",
+        "foreign_table_catalog:t foreign_table_schema:t foreign_table_name:t foreign_server_catalog:t \
+         foreign_server_name:t",
+    ),
 ];
 
 /// Whether there is nothing in a table of the schema, ever.
 pub(super) fn is_empty(name: &str) -> bool {
-    !matches!(name, "schemata" | "tables" | "columns" | "routines") && ALL.iter().any(|shape| shape.name == name)
+    let filled = ["schemata", "tables", "columns", "routines", "table_privileges", "role_table_grants"];
+    !filled.contains(&name) && ALL.iter().any(|shape| shape.name == name)
 }
 
 impl Catalog {
@@ -83,6 +101,19 @@ impl Catalog {
                 })
                 .collect(),
             "columns" => self.columns(),
+            "table_privileges" | "role_table_grants" => self
+                .entries
+                .iter()
+                .map(|entry| {
+                    vec![
+                        ("grantor", session.user.as_str().into()),
+                        ("grantee", session.user.as_str().into()),
+                        ("table_catalog", DATABASE.into()),
+                        ("table_schema", entry.schema.into()),
+                        ("table_name", entry.name.as_str().into()),
+                    ]
+                })
+                .collect(),
             "routines" => super::functions::known()
                 .iter()
                 .map(|function| {

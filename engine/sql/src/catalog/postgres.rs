@@ -19,7 +19,7 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
 }
 
 /// Tables that have rows.
-pub(super) const FILLED: [Shape; 16] = [
+pub(super) const FILLED: [Shape; 19] = [
     shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
     shape(
         "pg_class",
@@ -66,21 +66,21 @@ pub(super) const FILLED: [Shape; 16] = [
     shape(
         "pg_roles",
         "oid:l rolname:t rolsuper:b=false rolinherit:b=true rolcreaterole:b=false rolcreatedb:b=false rolcanlogin:b=true \
-         rolreplication:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:t rolbypassrls:b=false rolconfig:T",
+         rolreplication:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:z rolbypassrls:b=false rolconfig:T",
     ),
     shape(
         "pg_authid",
         "oid:l rolname:t rolsuper:b=false rolinherit:b=true rolcreaterole:b=false rolcreatedb:b=false \
-         rolcanlogin:b=true rolreplication:b=false rolbypassrls:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:t",
+         rolcanlogin:b=true rolreplication:b=false rolbypassrls:b=false rolconnlimit:i=-1 rolpassword:t rolvaliduntil:z",
     ),
     shape(
         "pg_stat_activity",
         "datid:l datname:t pid:i leader_pid:i usesysid:l=10 usename:t application_name:t client_addr:t \
-         client_hostname:t client_port:i backend_start:t xact_start:t query_start:t state_change:t wait_event_type:t wait_event:t \
+         client_hostname:t client_port:i backend_start:z xact_start:z query_start:z state_change:z wait_event_type:t wait_event:t \
          state:t=active backend_xid:l backend_xmin:l query_id:l query:t backend_type:t=client",
     ),
     shape("pg_timezone_names", "name:t abbrev:t utc_offset:t is_dst:b=false"),
-    shape("pg_user", "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false passwd:t valuntil:t"),
+    shape("pg_user", "usename:t usesysid:l usecreatedb:b=false usesuper:b=false userepl:b=false passwd:t valuntil:z"),
     shape(
         "pg_tables",
         "schemaname:t tablename:t tableowner:t tablespace:t hasindexes:b=false hasrules:b=false hastriggers:b=false \
@@ -91,12 +91,27 @@ pub(super) const FILLED: [Shape; 16] = [
         "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default boot_val:t \
          reset_val:t pending_restart:b=false",
     ),
+    shape(
+        "pg_stat_database",
+        "datid:l datname:t numbackends:i=1 xact_commit:l=0 xact_rollback:l=0 blks_read:l=0 blks_hit:l=0 tup_returned:l=0 \
+         tup_fetched:l=0 tup_inserted:l=0 tup_updated:l=0 tup_deleted:l=0 conflicts:l=0 temp_files:l=0 temp_bytes:l=0 \
+         deadlocks:l=0 checksum_failures:l blk_read_time:f=0 blk_write_time:f=0 session_time:f=0 active_time:f=0 \
+         idle_in_transaction_time:f=0 sessions:l=0 sessions_abandoned:l=0 sessions_fatal:l=0 sessions_killed:l=0 \
+         stats_reset:z",
+    ),
+    shape(
+        "pg_stat_bgwriter",
+        "checkpoints_timed:l=0 checkpoints_req:l=0 checkpoint_write_time:f=0 checkpoint_sync_time:f=0 \
+         buffers_checkpoint:l=0 buffers_clean:l=0 maxwritten_clean:l=0 buffers_backend:l=0 buffers_backend_fsync:l=0 \
+         buffers_alloc:l=0 stats_reset:z",
+    ),
+    shape("pg_stat_gssapi", "pid:i gss_authenticated:b=false principal:t encrypted:b=false"),
     shape("pg_am", "oid:l amname:t amhandler:t amtype:t"),
     shape("pg_tablespace", "oid:l spcname:t spcowner:l=10 spcacl:T spcoptions:T"),
 ];
 
 /// Tables about what there is none of here.
-pub(super) const EMPTY: [Shape; 47] = [
+pub(super) const EMPTY: [Shape; 59] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -204,10 +219,41 @@ pub(super) const EMPTY: [Shape; 47] = [
     shape(
         "pg_locks",
         "locktype:t database:l relation:l page:i tuple:h virtualxid:t transactionid:l classid:l objid:l objsubid:h \
-         virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:t",
+         virtualtransaction:t pid:i mode:t granted:b fastpath:b waitstart:z",
     ),
     shape("pg_cast", "oid:l castsource:l casttarget:l castfunc:l castcontext:t castmethod:t"),
     shape("pg_stat_user_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
+    shape("pg_policies", "schemaname:t tablename:t policyname:t permissive:t roles:T cmd:t qual:t with_check:t"),
+    shape("pg_rules", "schemaname:t tablename:t rulename:t definition:t"),
+    shape("pg_group", "groname:t grosysid:l grolist:T"),
+    shape("pg_stat_all_tables", "relid:l schemaname:t relname:t seq_scan:l idx_scan:l n_live_tup:l n_dead_tup:l"),
+    shape("pg_statio_user_tables", "relid:l schemaname:t relname:t heap_blks_read:l heap_blks_hit:l"),
+    shape(
+        "pg_aggregate",
+        "aggfnoid:l aggkind:t aggnumdirectargs:h aggtransfn:t aggfinalfn:t aggtranstype:l agginitval:t",
+    ),
+    shape("pg_prepared_xacts", "transaction:l gid:t prepared:z owner:t database:t"),
+    shape("pg_available_extensions", "name:t default_version:t installed_version:t comment:t"),
+    shape(
+        "pg_stat_replication",
+        "pid:i usesysid:l usename:t application_name:t client_addr:t client_hostname:t client_port:i backend_start:z \
+         backend_xmin:l state:t sent_lsn:t write_lsn:t flush_lsn:t replay_lsn:t write_lag:t flush_lag:t replay_lag:t \
+         sync_priority:i sync_state:t reply_time:z",
+    ),
+    shape(
+        "pg_replication_slots",
+        "slot_name:t plugin:t slot_type:t datoid:l database:t temporary:b active:b active_pid:i xmin:l catalog_xmin:l \
+         restart_lsn:t confirmed_flush_lsn:t wal_status:t safe_wal_size:l two_phase:b",
+    ),
+    shape(
+        "pg_stat_user_indexes",
+        "relid:l indexrelid:l schemaname:t relname:t indexrelname:t idx_scan:l idx_tup_read:l",
+    ),
+    shape(
+        "pg_stats",
+        "schemaname:t tablename:t attname:t inherited:b null_frac:f avg_width:i n_distinct:f most_common_vals:T \
+         most_common_freqs:T histogram_bounds:T correlation:f",
+    ),
 ];
 
 /// The number of a schema.
@@ -276,6 +322,11 @@ impl Catalog {
                 ("pid", i64::from(session.backend).into()),
                 ("usename", session.user.as_str().into()),
             ]],
+            "pg_stat_database" => {
+                vec![vec![("datid", number(&[DATABASE]).into()), ("datname", DATABASE.into())]]
+            }
+            "pg_stat_bgwriter" => vec![Vec::new()],
+            "pg_stat_gssapi" => vec![vec![("pid", i64::from(session.backend).into())]],
             "pg_timezone_names" => {
                 vec![vec![("name", "UTC".into()), ("abbrev", "UTC".into()), ("utc_offset", "00:00:00".into())]]
             }

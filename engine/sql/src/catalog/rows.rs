@@ -4,11 +4,14 @@ use std::sync::Arc;
 
 use arrow::array::{
     ArrayRef, BooleanArray, Float32Array, Int16Array, Int32Array, Int64Array, ListBuilder, RecordBatch,
-    StringViewArray, StringViewBuilder,
+    StringViewArray, StringViewBuilder, TimestampNanosecondArray,
 };
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
 use datafusion::catalog::{MemTable, TableProvider};
 use quiver_types::{Error, Result};
+
+/// The zone of moments.
+const ZONE: &str = "UTC";
 
 /// A value of a row.
 #[derive(Debug, Clone, PartialEq)]
@@ -53,7 +56,7 @@ impl From<String> for Cell {
 pub(super) type Row = Vec<(&'static str, Cell)>;
 
 /// A table: `name:type` or `name:type=default`, by spaces. Types: `l` bigint, `i` integer, `h` smallint, `b` boolean, `f`
-/// real, `t` text, `T` texts.
+/// real, `t` text, `T` texts, `z` a moment, of which none is known.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shape {
     pub(super) name: &'static str,
@@ -91,6 +94,7 @@ impl Shape {
                 'b' => DataType::Boolean,
                 'f' => DataType::Float32,
                 'T' => DataType::List(Arc::new(Field::new("item", DataType::Utf8View, true))),
+                'z' => DataType::Timestamp(TimeUnit::Nanosecond, Some(ZONE.into())),
                 _ => DataType::Utf8View,
             };
             Field::new(column.name, data_type, true)
@@ -132,6 +136,7 @@ fn array(column: &Column, rows: &[Row]) -> ArrayRef {
             };
             Arc::new(rows.iter().map(bool).collect::<BooleanArray>())
         }
+        'z' => Arc::new(TimestampNanosecondArray::new_null(rows.len()).with_timezone(ZONE)),
         'T' => {
             let mut lists = ListBuilder::new(StringViewBuilder::new());
             for row in rows {
@@ -159,9 +164,9 @@ mod tests {
 
     #[test]
     fn defaults_and_values() {
-        let shape = Shape { name: "x", columns: "oid:l a:b=true b:t c:T d:h=-1" };
+        let shape = Shape { name: "x", columns: "oid:l a:b=true b:t c:T d:h=-1 e:z" };
         let rows: Vec<Row> = vec![vec![("oid", 5_i64.into()), ("b", "y".into())], vec![("a", false.into())]];
-        assert_eq!(shape.names(), ["oid", "a", "b", "c", "d"]);
+        assert_eq!(shape.names(), ["oid", "a", "b", "c", "d", "e"]);
         assert!(shape.table(&rows).is_ok());
         let a = array(&Column { name: "a", kind: 'b', default: Some("true") }, &rows);
         assert_eq!(a.as_any().downcast_ref::<BooleanArray>(), Some(&BooleanArray::from(vec![true, false])));

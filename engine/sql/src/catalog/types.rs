@@ -1,6 +1,7 @@
 //! Types of columns as PostgreSQL knows them: its numbers, its names.
 
-use arrow::datatypes::DataType;
+use arrow::datatypes::{DataType, Field};
+use quiver_query::functions::is_json;
 
 /// A type of PostgreSQL: number, name in `pg_type`, name in SQL, bytes of a value (-1: any number), category, number of the
 /// type of arrays of it (0: none).
@@ -71,8 +72,13 @@ pub(crate) fn named(name: &str) -> Option<&'static PgType> {
     PG_TYPES.iter().find(|known| known.name == name || known.sql == name)
 }
 
+/// The number of the type of a column: texts that hold JSON are it.
+pub fn field_oid(field: &Field) -> u32 {
+    if is_json(field) { 114 } else { type_oid(field.data_type()) }
+}
+
 /// The number of the type that a column has for clients of PostgreSQL. What is made of several values is JSON, but for
-/// lists of plain ones.
+/// lists of plain ones, and lists of these.
 pub fn type_oid(data_type: &DataType) -> u32 {
     match data_type {
         DataType::Boolean => 16,
@@ -95,6 +101,10 @@ pub fn type_oid(data_type: &DataType) -> u32 {
         DataType::Dictionary(_, values) => type_oid(values),
         DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
             let inner = type_oid(item.data_type());
+            // An array has any number of levels.
+            if is_list(item.data_type()) {
+                return inner;
+            }
             let array = pg_type(inner).map_or(0, |known| known.array);
             let is_plain = !matches!(inner, 114) && PG_TYPES.iter().any(|known| known.oid == inner);
             if is_plain && array != 0 { array } else { 114 }
@@ -104,10 +114,14 @@ pub fn type_oid(data_type: &DataType) -> u32 {
     }
 }
 
+fn is_list(data_type: &DataType) -> bool {
+    matches!(data_type, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use arrow::datatypes::{Field, TimeUnit};
+    use arrow::datatypes::TimeUnit;
     use std::sync::Arc;
 
     #[test]
@@ -115,7 +129,8 @@ mod tests {
         let list = |item| DataType::List(Arc::new(Field::new("item", item, true)));
         assert_eq!(type_oid(&list(DataType::Utf8View)), 1009);
         assert_eq!(type_oid(&list(quiver_types::tables::spans::map())), 114);
-        assert_eq!(type_oid(&list(list(DataType::Int64))), 114);
+        assert_eq!(type_oid(&list(list(DataType::Int64))), 1016);
+        assert_eq!(type_oid(&list(list(quiver_types::tables::spans::map()))), 114);
         assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
         assert_eq!(named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));

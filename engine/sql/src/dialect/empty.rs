@@ -5,13 +5,14 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, GroupByExpr, JoinOperator, ObjectName, Query, Select, SelectItem,
-    SetExpr, TableFactor, Value, Visit, Visitor,
+    SetExpr, SetOperator, SetQuantifier, TableFactor, Value, Values, Visitor,
 };
 
 use super::{bare, outputs};
 use crate::catalog::Catalog;
 use crate::parse::{normal, parts};
 use crate::scope::Named;
+use crate::walk::walk;
 
 /// Columns of the catalog that are lists of options and rights: nothing here has any.
 const NO_LISTS: [&str; 5] = ["reloptions", "relacl", "attoptions", "attfdwoptions", "spcoptions"];
@@ -121,7 +122,7 @@ impl Visitor for Aggregates<'_> {
 
 /// Whether the outputs of a select are of aggregates: it has a row then, whatever it reads.
 pub(super) fn aggregates(select: &Select, is_aggregate: IsAggregate<'_>) -> bool {
-    select.projection.visit(&mut Aggregates(is_aggregate, 0)).is_break()
+    walk(&select.projection, &mut Aggregates(is_aggregate, 0)).is_break()
 }
 
 fn is_false(expr: &Expr) -> bool {
@@ -150,9 +151,16 @@ pub(super) fn fold(query: &mut Query, is_aggregate: IsAggregate<'_>) {
 fn fold_set(set: &mut SetExpr, is_aggregate: IsAggregate<'_>) -> bool {
     match set {
         SetExpr::Select(select) => fold_select(select, is_aggregate),
-        SetExpr::SetOperation { left, right, .. } => {
-            let left = fold_set(left, is_aggregate);
-            fold_set(right, is_aggregate) && left
+        SetExpr::SetOperation { left, op, set_quantifier, right } => {
+            let (is_left, is_right) = (fold_set(left, is_aggregate), fold_set(right, is_aggregate));
+            // Rows that none are added to, also by a recursion that reads what there is none of.
+            if is_right && !is_left && *op == SetOperator::Union && *set_quantifier == SetQuantifier::All {
+                let nothing = Values { explicit_row: false, value_keyword: false, rows: Vec::new() };
+                let rows = std::mem::replace(&mut **left, SetExpr::Values(nothing));
+                *set = rows;
+                return false;
+            }
+            is_left && is_right
         }
         _ => false,
     }

@@ -4,16 +4,17 @@ use std::collections::HashSet;
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visit as _, Visitor,
+    Expr, Ident, ObjectName, Query, TableAlias, TableAliasColumnDef, TableFactor, Visitor,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
 
-use super::{bare, keywords};
+use super::{bare, keywords, rows};
 use crate::calls::CALLS;
 use crate::parse::normal;
+use crate::walk::walk;
 
-/// Bare names of columns that a statement speaks of.
+/// Names of columns that a statement speaks of, with a point before them where a table is.
 #[derive(Default)]
 pub(super) struct Names(pub(super) HashSet<String>);
 
@@ -21,8 +22,10 @@ impl Visitor for Names {
     type Break = ();
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if let Expr::Identifier(ident) = expr {
-            self.0.insert(normal(ident));
+        match expr {
+            Expr::Identifier(ident) => _ = self.0.insert(normal(ident)),
+            Expr::CompoundIdentifier(name) => self.0.extend(name.last().map(|column| format!(".{}", normal(column)))),
+            _ => {}
         }
         ControlFlow::Continue(())
     }
@@ -34,16 +37,34 @@ const SERIES: [&str; 2] = ["generate_series", "range"];
 /// `f(…) AS name`: a function of rows has a column `name` where the statement speaks of one; any other function is a row.
 /// Without a name it is called as the function.
 pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
+    rows::lateral(factor);
+    rows::series(factor);
+    if let TableFactor::UNNEST { alias, array_exprs, .. } = factor {
+        rows::whole(array_exprs);
+        // Of several lists each has a column of its own.
+        if array_exprs.len() == 1 {
+            name_items(alias, names);
+        }
+        return rows::numbered(factor);
+    }
+    if rows::members(factor) || rows::table(factor, names) {
+        return rows::numbered(factor);
+    }
     let TableFactor::Table { name, alias, args: Some(args), .. } = factor else { return };
     let Some(function) = bare(name) else { return };
     let is_named = |alias: &TableAlias| names.contains(&normal(&alias.name));
     if SERIES.contains(&function.as_str()) || function == "unnest" {
-        if alias.is_none() && names.contains(&function) {
+        rows::step_in(&mut args.args);
+        // The planner calls the column `value`; whoever speaks of that gets it.
+        let speaks_of_value = names.contains("value") || names.contains(".value");
+        if alias.is_none() && (names.contains(&function) || !speaks_of_value) {
             let name = Ident::with_quote('"', function.clone());
             *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
         }
         *name = ObjectName::from(vec![Ident::new(function)]);
-        if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty() && is_named(alias)) {
+        if let Some(alias) =
+            alias.as_mut().filter(|alias| alias.columns.is_empty() && (is_named(alias) || !speaks_of_value))
+        {
             alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
         }
         return;
@@ -51,8 +72,13 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     if CALLS.iter().any(|(known, _)| *known == function) {
         return;
     }
-    if function == "pg_get_keywords" && args.args.is_empty() {
-        let Some(subquery) = query(&keywords::query()) else { return };
+    let about = match function.as_str() {
+        "pg_get_keywords" if args.args.is_empty() => Some(keywords::query()),
+        "pg_show_all_settings" if args.args.is_empty() => Some("SELECT * FROM pg_catalog.pg_settings".to_owned()),
+        _ => None,
+    };
+    if let Some(sql) = about {
+        let Some(subquery) = query(&sql) else { return };
         let named = || TableAlias { explicit: true, name: Ident::new(function), columns: Vec::new(), at: None };
         let alias = Some(alias.take().unwrap_or_else(named));
         *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
@@ -67,9 +93,20 @@ pub(super) fn translate(factor: &mut TableFactor, names: &HashSet<String>) {
     *factor = TableFactor::Derived { lateral: false, subquery: Box::new(subquery), alias, sample: None };
 }
 
+/// Gives the column of a list's items the name of its alias, or that of the function where the statement speaks of it.
+fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
+    if alias.is_none() && names.contains("unnest") {
+        let name = Ident::with_quote('"', "unnest");
+        *alias = Some(TableAlias { explicit: true, name, columns: Vec::new(), at: None });
+    }
+    if let Some(alias) = alias.as_mut().filter(|alias| alias.columns.is_empty()) {
+        alias.columns.push(TableAliasColumnDef { name: alias.name.clone(), data_type: None });
+    }
+}
+
 fn query(sql: &str) -> Option<Query> {
     let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?;
     let query = parser.parse_query().ok()?;
     // Nothing else is read into it.
-    query.visit(&mut Names::default()).is_continue().then_some(*query)
+    walk(&*query, &mut Names::default()).is_continue().then_some(*query)
 }

@@ -1,5 +1,6 @@
-//! Patterns of `to_char`, `to_date` and `to_timestamp` as PostgreSQL has them (`YYYY-MM-DD HH24:MI`), written as DataFusion
-//! knows them (`%Y-%m-%d %H:%M`). Those with `%` are DataFusion's already.
+//! Patterns of `to_date` and `to_timestamp` as PostgreSQL has them (`YYYY-MM-DD HH24:MI`), written as DataFusion knows them
+//! (`%Y-%m-%d %H:%M`). Those with `%` are DataFusion's already. Patterns of `to_char` are functions of ours, of which those of
+//! numbers are told from those of times.
 
 use datafusion::sql::sqlparser::ast::Expr;
 use quiver_types::{Error, ErrorKind, Result};
@@ -39,15 +40,59 @@ const WORDS: [(&str, &str, &str); 24] = [
 /// Words whose case says how what they give is written.
 const OF_CASE: [&str; 8] = ["AM", "PM", "am", "pm", "Mon", "Dy", "Month", "Day"];
 
+/// Words of patterns of numbers, and those that are not known here.
+const NUMBERS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
+const LACKING: [&str; 4] = ["EEEE", "RN", "TH", "V"];
+
 /// A call with a pattern of PostgreSQL; none: it has none.
 pub(super) fn translate(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     let [value, pattern] = args else { return Ok(None) };
-    let Some(Some(pattern)) = folded(pattern) else { return Ok(None) };
-    if pattern.contains('%') {
+    let Some(Some(pattern)) = folded(pattern) else {
+        // Rows have patterns of their own, or a parameter has no value yet.
+        return Ok((name == "to_char").then(|| call("row_to_char", args.to_vec())));
+    };
+    let has_numbers = matches!(name, "to_char" | "to_number") && is_of_numbers(&pattern)?;
+    if has_numbers && name == "to_char" {
+        return Ok(Some(call("number_to_char", args.to_vec())));
+    }
+    if pattern.contains('%') || name == "to_number" {
         return Ok(None);
+    }
+    if name == "to_char" {
+        return Ok(Some(call("time_to_char", args.to_vec())));
     }
     let Some(found) = translated(&pattern)? else { return Ok(None) };
     Ok(Some(call(name, vec![value.clone(), text(&found)])))
+}
+
+/// Whether a pattern is one of numbers: it has digits, and no other words than these have.
+fn is_of_numbers(pattern: &str) -> Result<bool> {
+    let (mut rest, mut has_digits, mut lacking) = (pattern, false, None);
+    while let Some(first) = rest.chars().next() {
+        if let Some((_, behind)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+            rest = behind;
+            continue;
+        }
+        let begins = |word: &&&str| rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+        if let Some(word) = NUMBERS.iter().find(begins) {
+            has_digits |= matches!(*word, "9" | "0");
+            rest = &rest[word.len()..];
+        } else if let Some(word) = LACKING.iter().find(begins) {
+            lacking = lacking.or(Some(*word));
+            rest = &rest[word.len()..];
+        } else if first.is_ascii_alphabetic() {
+            return Ok(false);
+        } else {
+            rest = &rest[first.len_utf8()..];
+        }
+    }
+    match lacking {
+        Some(word) if has_digits || word == "RN" => {
+            let text = format!("`{word}` in the pattern `{pattern}` is not supported");
+            Err(Error::new(ErrorKind::Unsupported, text))
+        }
+        _ => Ok(has_digits),
+    }
 }
 
 /// The pattern; none: it has no word of times (those of numbers are others).
@@ -105,6 +150,20 @@ mod tests {
         check("FMMonth FMDD, DDD", Some("%B %-d, %j"));
         check("999.00", None);
         check("other", None);
+        for (pattern, expected) in [
+            ("FM9,990.00%", true),
+            ("S999MI", true),
+            ("999 \"per day\"", true),
+            ("YYYY-MM-01", false),
+            ("MI:SS", false),
+            ("%Y", false),
+            ("DD", false),
+        ] {
+            assert_eq!(is_of_numbers(pattern).unwrap(), expected, "{pattern}");
+        }
+        for wrong in ["9.99EEEE", "RN", "999TH", "9V9"] {
+            assert_eq!(is_of_numbers(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
+        }
         for wrong in ["Month YYYY", "DDTH", "YYYY-Q", "YYYY \"open"] {
             assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
         }

@@ -6,16 +6,17 @@ use datafusion::sql::sqlparser::ast::{
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 use quiver_types::{Error, Result};
 
-use super::patterns::folded;
+use super::patterns::{self, folded};
 use super::{
-    Translator, arguments, bare, boolean, empty, expr, literal, number, percentiles, quoted, take, text, times, types,
+    Translator, arguments, arrays, bare, boolean, call, documents, empty, expr, gathered, literal, number, others,
+    percentiles, quoted, rows, take, text, times, types,
 };
 use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that give definitions, remarks and sizes: there are none of these.
-const NOTHING: [&str; 20] = [
+const NOTHING: [&str; 22] = [
     "pg_get_function_sqlbody",
     "pg_database_size",
     "pg_relation_size",
@@ -36,6 +37,8 @@ const NOTHING: [&str; 20] = [
     "shobj_description",
     "inet_server_addr",
     "inet_client_addr",
+    "pg_stat_get_numscans",
+    "pg_get_function_arg_default",
 ];
 /// Rights that everybody has on what he sees.
 const READING: [&str; 4] = ["select", "usage", "connect", "execute"];
@@ -50,10 +53,13 @@ impl Translator<'_> {
         {
             if empty::is_empty(query) {
                 *place = expr("make_array()")?;
+            } else if let Some(list) = rows::items_of(query) {
+                *place = list;
             } else {
-                // The rows of a subquery are a list.
-                super::aggregated(query, "array_agg")?;
-                *place = Expr::Subquery(query.clone());
+                // The rows of a subquery are a list, also where there are none.
+                arrays::listed(query, self.aggregates)?;
+                let list = Expr::Subquery(query.clone());
+                *place = call("or_empty", vec![list]);
             }
             return Ok(());
         }
@@ -62,6 +68,15 @@ impl Translator<'_> {
         }
         if name == "rate" {
             with_series(&mut function.args);
+        }
+        if name.starts_with("regexp_") {
+            patterns::in_call(&name, &mut function.args);
+        }
+        if name == "array_remove"
+            && let Some(found) = arguments(&function.args).and_then(|args| gathered::without_nulls(&args))
+        {
+            *place = found;
+            return Ok(());
         }
         if let Some(all) = of_all(&name) {
             function.name = ObjectName::from(vec![Ident::new(all)]);
@@ -72,10 +87,16 @@ impl Translator<'_> {
             *place = found;
             return Ok(());
         }
-        if name == "percentile_disc" {
-            if let Some(found) = percentiles::disc(function)? {
-                *place = found;
-            }
+        if let Some(found) = percentiles::one_of(&name, function)? {
+            *place = found;
+            return Ok(());
+        }
+        if let Some(found) = gathered::sorted(&name, function) {
+            *place = found;
+            return Ok(());
+        }
+        if let Some(found) = documents::translate(&name, function) {
+            *place = found;
             return Ok(());
         }
         if function.over.is_some() || function.filter.is_some() {
@@ -87,13 +108,24 @@ impl Translator<'_> {
             }
             return Ok(());
         }
-        let Some(args) = arguments(&function.args) else { return Ok(()) };
+        let Some(mut args) = arguments(&function.args) else { return Ok(()) };
+        if name == "date_trunc" {
+            times::dated(&mut args, self.catalog);
+        }
         let found = match self.about_session(&name, &args)? {
             Some(found) => Some(found),
             None => times::function(&name, &args)?,
         };
+        let found = found.or_else(|| rows::output(&name, &args));
         let found = match found {
             None if name == "mod" => remainder(&args),
+            None if matches!(name.as_str(), "num_nulls" | "num_nonnulls") => nulls(name == "num_nulls", &args)?,
+            None if name == "array_fill" => filled(&args),
+            None if name == "coalesce" => self.coalesced(&args),
+            None if name.contains("_extract_path") => at_path(&name, &args),
+            None if name == "ceiling" => Some(call("ceil", args.clone())),
+            None if matches!(name.as_str(), "lpad" | "rpad") => padded(&name, &args)?,
+            None => others::written(&name, &args)?,
             found => found,
         };
         let found = match found {
@@ -106,6 +138,19 @@ impl Translator<'_> {
         Ok(())
     }
 
+    /// `coalesce(list, '{}')`, whose text is a list without items; none: it has no such text.
+    fn coalesced(&self, args: &[Expr]) -> Option<Expr> {
+        let is_empty = |arg: &Expr| {
+            let items = if matches!(arg, Expr::Value(_)) { literal(arg).and_then(types::items_of) } else { None };
+            items.is_some_and(|items| items.is_empty())
+        };
+        if !args.iter().any(is_empty) || !args.iter().any(|arg| arrays::is_list(arg, self.catalog)) {
+            return None;
+        }
+        let list = |arg: &Expr| if is_empty(arg) { call("make_array", Vec::new()) } else { arg.clone() };
+        Some(call("coalesce", args.iter().map(list).collect()))
+    }
+
     /// What a function says of the session; none: it says nothing of it.
     pub(super) fn about_session(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         let has_public = self.catalog.entries.iter().any(|entry| entry.schema == PUBLIC_SCHEMA);
@@ -116,9 +161,14 @@ impl Translator<'_> {
             ("current_schemas", [_]) => expr("make_array('pg_catalog', 'public', 'quiver')")?,
             ("version", []) => text(&version()),
             ("pg_backend_pid", []) => number(i64::from(self.session.backend)),
-            ("pg_is_in_recovery", []) => boolean(false),
+            ("pg_is_in_recovery" | "pg_is_wal_replay_paused", []) => boolean(false),
+            // No statement waits for another one.
+            ("pg_blocking_pids" | "pg_safe_snapshot_blocking_pids", [_]) => expr("make_array()")?,
             ("pg_my_temp_schema" | "txid_current", []) => number(0),
-            ("pg_postmaster_start_time" | "pg_conf_load_time", []) => expr("CAST(NULL AS TIMESTAMP WITH TIME ZONE)")?,
+            ("pg_postmaster_start_time" | "pg_conf_load_time" | "pg_last_xact_replay_timestamp", []) => {
+                expr("CAST(NULL AS TIMESTAMP WITH TIME ZONE)")?
+            }
+            ("inet_server_port" | "inet_client_port", []) => expr("CAST(NULL AS INTEGER)")?,
             ("set_config", [name, _, _]) if is_open(name) => expr("CAST(NULL AS TEXT)")?,
             ("set_config", [_, _, _]) if self.session.backend == 0 => {
                 return Err(Error::invalid(
@@ -178,7 +228,10 @@ impl Translator<'_> {
                 self.names(oid, &names)?
             }
             ("array_lower", [list, _]) => expr(&format!("CASE WHEN array_length({list}) > 0 THEN 1 END"))?,
-            ("array_upper", [list, dimension]) => expr(&format!("CAST(array_length({list}, {dimension}) AS BIGINT)"))?,
+            // A list without items has no length.
+            ("array_upper" | "array_length", [list, dimension]) => {
+                expr(&format!("nullif(CAST(array_length({list}, {dimension}) AS BIGINT), 0)"))?
+            }
             ("parse_ident", [name]) => {
                 let name = literal(name).ok_or_else(|| Error::invalid("`parse_ident` takes a constant"))?;
                 let parts: Vec<String> = types::split(name).iter().map(|part| quoted(part)).collect();
@@ -240,6 +293,58 @@ fn of_all(name: &str) -> Option<&'static str> {
         "array_replace" => "array_replace_all",
         _ => return None,
     })
+}
+
+/// `lpad` or `rpad` to no length below zero: the function counts it as a very large one.
+fn padded(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+    let [text, length, fill @ ..] = args else { return Ok(None) };
+    if matches!(length, Expr::Value(_)) {
+        return Ok(None);
+    }
+    let length = expr(&format!("CASE WHEN ({length}) < 0 THEN 0 ELSE ({length}) END"))?;
+    let mut whole = vec![text.clone(), length];
+    whole.extend_from_slice(fill);
+    Ok(Some(call(name, whole)))
+}
+
+/// How many arguments are NULL, or are not.
+fn nulls(are_null: bool, args: &[Expr]) -> Result<Option<Expr>> {
+    if args.is_empty() {
+        return Ok(None);
+    }
+    let not = if are_null { "" } else { "NOT " };
+    let parts: Vec<String> =
+        args.iter().map(|arg| format!("CASE WHEN ({arg}) IS {not}NULL THEN 1 ELSE 0 END")).collect();
+    expr(&format!("CAST({} AS INTEGER)", parts.join(" + "))).map(Some)
+}
+
+/// `jsonb_extract_path(document, 'a', 'b')` as what a constant path leads to.
+fn at_path(name: &str, args: &[Expr]) -> Option<Expr> {
+    let function = match name {
+        "json_extract_path" | "jsonb_extract_path" => "json_get_path",
+        "json_extract_path_text" | "jsonb_extract_path_text" => "json_get_path_text",
+        _ => return None,
+    };
+    let [document, keys @ ..] = args else { return None };
+    let key = |key: &Expr| Some(format!("\"{}\"", literal(key)?.replace('\\', "\\\\").replace('"', "\\\"")));
+    let keys = keys.iter().map(key).collect::<Option<Vec<_>>>()?;
+    Some(call(function, vec![document.clone(), text(&format!("{{{}}}", keys.join(",")))]))
+}
+
+/// `array_fill(value, array[2, 3])`: the last length is that of the innermost lists.
+fn filled(args: &[Expr]) -> Option<Expr> {
+    let [value, lengths] = args else { return None };
+    let lengths = match lengths {
+        Expr::Array(lengths) => lengths.elem.clone(),
+        other => literal(other).and_then(types::items_of)?,
+    };
+    // Lengths that are written as a text are numbers.
+    let length = |length: &Expr| match literal(length).and_then(|text| text.parse().ok()) {
+        Some(written) => number(written),
+        None => length.clone(),
+    };
+    let list = |inner: Expr, by: &Expr| call("array_repeat", vec![inner, length(by)]);
+    (!lengths.is_empty()).then(|| lengths.iter().rev().fold(value.clone(), list))
 }
 
 /// `mod(a, b)` as `a % b`.

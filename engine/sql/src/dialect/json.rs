@@ -1,9 +1,10 @@
 //! Operators on JSON. Types are not known here: what is cast to `json`, or comes out of such an operator, is a text that
 //! holds it, and `->>` behind anything else reads a map.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, DataType, Expr, Value};
 
-use super::{bare, literal, types};
+use super::{bare, call, literal, take, types};
+use crate::parse::parts;
 
 /// The function that an operator behind `left` is; none: it is no operator on JSON.
 pub(super) fn function(left: &Expr, op: &BinaryOperator) -> Option<&'static str> {
@@ -21,7 +22,84 @@ fn is_json(expr: &Expr) -> bool {
     match expr {
         Expr::Nested(inner) => is_json(inner),
         Expr::Cast { data_type, .. } => types::is_text(data_type),
-        Expr::Function(call) => bare(&call.name).is_some_and(|name| name.starts_with("json_")),
+        Expr::Function(call) => bare(&call.name).is_some_and(|name| name.starts_with("json")),
         other => literal(other).is_some(),
     }
+}
+
+/// Whether one of two sides is a text that is cast to JSON, or comes out of it.
+pub(super) fn is_either(left: &Expr, right: &Expr) -> bool {
+    let is_one = |side: &Expr| literal(side).is_none_or(|_| matches!(side, Expr::Cast { .. })) && is_json(side);
+    is_one(left) || is_one(right)
+}
+
+/// Functions of `jsonb` that give something else.
+const OTHERS: [&str; 5] =
+    ["jsonb_typeof", "jsonb_array_length", "jsonb_pretty", "jsonb_array_elements_text", "jsonb_extract_path_text"];
+
+fn is_binary_type(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::JSONB => true,
+        DataType::Custom(name, _) => parts(name).pop().as_deref() == Some("jsonb"),
+        _ => false,
+    }
+}
+
+/// Whether it is of type `jsonb`, as far as a statement says it. Nothing in it is translated yet.
+fn is_binary(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_binary(inner),
+        Expr::Cast { data_type, .. } => is_binary_type(data_type),
+        Expr::TypedString(typed) => is_binary_type(&typed.data_type),
+        Expr::Function(call) => bare(&call.name)
+            .is_some_and(|name| name == "to_jsonb" || (name.starts_with("jsonb_") && !OTHERS.contains(&name.as_str()))),
+        Expr::BinaryOp { left, op: BinaryOperator::StringConcat, right } => is_binary(left) || is_binary(right),
+        Expr::BinaryOp { left, op, .. } => {
+            matches!(
+                op,
+                BinaryOperator::Arrow | BinaryOperator::HashArrow | BinaryOperator::Minus | BinaryOperator::HashMinus
+            ) && is_binary(left)
+        }
+        _ => false,
+    }
+}
+
+/// Whether it may be of the type of what stands on the other side: a text without a type, or a column.
+fn is_open(expr: &Expr) -> bool {
+    match expr {
+        Expr::Nested(inner) => is_open(inner),
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => true,
+        Expr::Value(value) => !matches!(value.value, Value::Number(..) | Value::Boolean(_)),
+        _ => false,
+    }
+}
+
+/// Operators that change a document, put two together or compare them: they are those of other types, too, so that what
+/// they stand between is looked at before it is translated.
+pub(super) fn changed(place: &mut Expr) {
+    let Expr::BinaryOp { left, op, right } = place else { return };
+    let function = match op {
+        BinaryOperator::StringConcat => {
+            let (is_left, is_right) = (is_binary(left), is_binary(right));
+            if !(is_left && is_right || is_left && is_open(right) || is_right && is_open(left)) {
+                return;
+            }
+            "jsonb_concat"
+        }
+        // One document may be written in several forms.
+        BinaryOperator::Eq | BinaryOperator::NotEq => {
+            let (is_left, is_right) = (is_binary(left), is_binary(right));
+            if is_left && (is_right || is_open(right)) || is_right && is_open(left) {
+                for side in [left, right] {
+                    let document = take(side);
+                    **side = call("json_normal", vec![document]);
+                }
+            }
+            return;
+        }
+        BinaryOperator::Minus if is_binary(left) => "jsonb_less",
+        BinaryOperator::HashMinus => "jsonb_less_path",
+        _ => return,
+    };
+    *place = call(function, vec![take(left), take(right)]);
 }

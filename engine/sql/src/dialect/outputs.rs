@@ -4,20 +4,27 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Function, Ident, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, VisitMut, VisitorMut,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, Ident, OrderByKind, Query, Select,
+    SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, VisitorMut,
 };
 
-use super::arguments;
+use super::{arguments, is_bare_function};
 use crate::parse::{normal, parts};
+use crate::walk::walk_mut;
 
 /// What has no better name.
 const NONE: &str = "?column?";
+/// Stands before the number of an output of the whole statement whose name others have, too: no name that anybody writes
+/// has it, so that clients can be shown the name alone.
+pub(crate) const AGAIN: char = '\u{2063}';
+/// The same within a statement, where outer parts speak of it by this name.
+const AGAIN_WITHIN: char = '_';
 
 /// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as
 /// tables; those of others have no names that anybody speaks of.
 pub(crate) fn translate(query: &mut Query) {
-    of_query(query);
-    let _ = VisitMut::visit(query, &mut Tables);
+    name_all(query, AGAIN);
+    let _ = walk_mut(query, &mut Tables);
 }
 
 /// Finds subqueries that are tables.
@@ -41,8 +48,12 @@ impl VisitorMut for Tables {
     }
 }
 
-/// Names the outputs of one query.
+/// Names the outputs of one query that another one reads.
 pub(super) fn of_query(query: &mut Query) {
+    name_all(query, AGAIN_WITHIN);
+}
+
+fn name_all(query: &mut Query, again: char) {
     let order = query.order_by.as_mut();
     let mut body = &mut *query.body;
     let select = loop {
@@ -54,7 +65,7 @@ pub(super) fn of_query(query: &mut Query) {
             _ => return,
         }
     };
-    of_select(select);
+    of_select(select, again);
     // Rows without their like are in the order of outputs alone, by their names.
     if let (Some(order), Some(_)) = (order, &select.distinct)
         && let OrderByKind::Expressions(keys) = &mut order.kind
@@ -71,17 +82,21 @@ pub(super) fn of_query(query: &mut Query) {
     }
 }
 
-fn of_select(select: &mut Select) {
+fn of_select(select: &mut Select, again: char) {
     let mut columns = HashSet::new();
     for item in &mut select.projection {
         let SelectItem::UnnamedExpr(expr) = item else { continue };
         // A column has a name; the same one again needs another.
-        let is_column = matches!(expr, Expr::Identifier(_) | Expr::CompoundIdentifier(_));
+        let is_column = match expr {
+            Expr::Identifier(name) => !is_bare_function(name),
+            Expr::CompoundIdentifier(_) => true,
+            _ => false,
+        };
         if !is_column || !columns.insert(expr.to_string()) {
             *item = SelectItem::ExprWithAlias { alias: name(expr), expr: expr.clone() };
         }
     }
-    make_unique(&mut select.projection);
+    number(&mut select.projection, again);
 }
 
 /// The name of an output that is given none, as PostgreSQL has it.
@@ -96,13 +111,34 @@ pub(crate) fn name(expr: &Expr) -> Ident {
             _ => word(NONE),
         },
         Expr::Function(Function { name, .. }) => word(&parts(name).pop().unwrap_or_else(|| NONE.to_owned())),
-        Expr::Cast { expr, .. } | Expr::Nested(expr) | Expr::Collate { expr, .. } => name(expr),
+        // What has no name of its own is called as the type that it is cast to at last.
+        Expr::Cast { expr, data_type, .. } => {
+            if is_weak(expr) {
+                word(&type_of(data_type))
+            } else {
+                name(expr)
+            }
+        }
+        Expr::TypedString(typed) => word(&type_of(&typed.data_type)),
+        Expr::Nested(expr) | Expr::Collate { expr, .. } => name(expr),
+        Expr::CompoundFieldAccess { root, access_chain } => match access_chain.last() {
+            Some(AccessExpr::Dot(field)) => name(field),
+            _ => name(root),
+        },
+        Expr::Subquery(query) => of_first(query).unwrap_or_else(|| word(NONE)),
+        Expr::BinaryOp { op: BinaryOperator::Overlaps, .. } => word("overlaps"),
+        Expr::Tuple(_) => word("row"),
+        Expr::Case { else_result: Some(other), .. } if !is_weak(other) => name(other),
         Expr::Case { .. } => word("case"),
-        Expr::Exists { .. } => word("exists"),
+        Expr::Exists { negated: false, .. } => word("exists"),
         Expr::Array(_) => word("array"),
         Expr::Extract { .. } => word("extract"),
         Expr::Position { .. } => word("position"),
+        Expr::Substring { shorthand: true, .. } => word("substr"),
         Expr::Substring { .. } => word("substring"),
+        Expr::Overlay { .. } => word("overlay"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Leading), .. } => word("ltrim"),
+        Expr::Trim { trim_where: Some(TrimWhereField::Trailing), .. } => word("rtrim"),
         Expr::Trim { .. } => word("btrim"),
         Expr::Ceil { .. } => word("ceil"),
         Expr::Floor { .. } => word("floor"),
@@ -112,8 +148,57 @@ pub(crate) fn name(expr: &Expr) -> Ident {
     }
 }
 
+/// Whether a value has no name, or only one that another around it takes the place of, as that of a type
+/// (`FigureColnameInternal` of PostgreSQL).
+fn is_weak(expr: &Expr) -> bool {
+    match expr {
+        Expr::Cast { expr, .. } => is_weak(expr),
+        Expr::Case { else_result, .. } => else_result.as_ref().is_none_or(|other| is_weak(other)),
+        Expr::TypedString(_) | Expr::Interval(_) => true,
+        Expr::Nested(expr) | Expr::Collate { expr, .. } => is_weak(expr),
+        other => name(other).value == NONE,
+    }
+}
+
+/// What the first output of a subquery is called.
+fn of_first(query: &Query) -> Option<Ident> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    match select.projection.first()? {
+        SelectItem::UnnamedExpr(expr) => Some(name(expr)),
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        _ => None,
+    }
+}
+
+/// What PostgreSQL calls a type within: `int4`.
+fn type_of(data_type: &DataType) -> String {
+    let name = match data_type {
+        DataType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => return type_of(item),
+        DataType::Custom(name, _) => return parts(name).pop().unwrap_or_else(|| NONE.to_owned()),
+        DataType::SmallInt(_) | DataType::Int2(_) => "int2",
+        DataType::Int(_) | DataType::Integer(_) | DataType::Int4(_) => "int4",
+        DataType::BigInt(_) | DataType::Int8(_) => "int8",
+        DataType::Real | DataType::Float4 => "float4",
+        DataType::Double(_) | DataType::DoublePrecision | DataType::Float(_) | DataType::Float8 => "float8",
+        DataType::Numeric(_) | DataType::Decimal(_) => "numeric",
+        DataType::Boolean | DataType::Bool => "bool",
+        DataType::Varchar(_) | DataType::CharacterVarying(_) | DataType::CharVarying(_) => "varchar",
+        DataType::Char(_) | DataType::Character(_) => "bpchar",
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => "timestamptz",
+        DataType::Timestamp(..) => "timestamp",
+        DataType::Time(..) => "time",
+        DataType::Interval { .. } => "interval",
+        other => return other.to_string().to_lowercase(),
+    };
+    name.to_owned()
+}
+
 /// Outputs of one name are two columns for PostgreSQL, and an error for DataFusion, but for columns of two tables.
 pub(crate) fn make_unique(items: &mut [SelectItem]) {
+    number(items, AGAIN_WITHIN);
+}
+
+fn number(items: &mut [SelectItem], again: char) {
     let mut seen = HashMap::<String, usize>::new();
     let mut aliases = HashSet::new();
     for item in items {
@@ -122,7 +207,7 @@ pub(crate) fn make_unique(items: &mut [SelectItem]) {
                 let times = seen.entry(normal(alias)).or_default();
                 *times += 1;
                 if *times > 1 {
-                    *alias = Ident::with_quote('"', format!("{}_{times}", normal(alias)));
+                    *alias = Ident::with_quote('"', format!("{}{again}{times}", normal(alias)));
                 }
                 aliases.insert(normal(alias));
             }
@@ -131,7 +216,7 @@ pub(crate) fn make_unique(items: &mut [SelectItem]) {
                 let times = seen.entry(own.clone()).or_default();
                 *times += 1;
                 if aliases.contains(&own) {
-                    let alias = Ident::with_quote('"', format!("{own}_{times}"));
+                    let alias = Ident::with_quote('"', format!("{own}{again}{times}"));
                     *item = SelectItem::ExprWithAlias { expr: expr.clone(), alias };
                 }
             }
@@ -152,14 +237,26 @@ mod tests {
             translate(&mut query);
             assert_eq!(query.to_string(), expected, "{text}");
         };
+        check("select current_role", "SELECT current_role AS current_role");
         check(
             "select count(*), 1, a::text from t",
             "SELECT count(*) AS \"count\", 1 AS \"?column?\", a::TEXT AS a FROM t",
         );
-        check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?_2\"");
-        check("select a, a, t.a from t", "SELECT a, a AS \"a_2\", t.a FROM t");
-        check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a_2\", t.a AS \"a_3\" FROM t");
-        check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a_2\", u.a FROM t, u");
+        check(
+            "select 1::int, '2'::float8[], date '2024-01-01', (select max(a) from t), a[1], substr(a, 2) from t",
+            "SELECT 1::INT AS \"int4\", '2'::FLOAT8[] AS \"float8\", DATE '2024-01-01' AS \"date\", \
+             (SELECT max(a) FROM t) AS \"max\", a[1] AS a, SUBSTR(a, 2) AS \"substr\" FROM t",
+        );
+        check("select 1, 2", "SELECT 1 AS \"?column?\", 2 AS \"?column?\u{2063}2\"");
+        check("select a, a, t.a from t", "SELECT a, a AS \"a\u{2063}2\", t.a FROM t");
+        check("select a a, a, t.a from t", "SELECT a AS a, a AS \"a\u{2063}2\", t.a AS \"a\u{2063}3\" FROM t");
+        check("select t.a, t.a, u.a from t, u", "SELECT t.a, t.a AS \"a\u{2063}2\", u.a FROM t, u");
+        check("select a_2 from (select a, a from t) s", "SELECT a_2 FROM (SELECT a, a AS \"a_2\" FROM t) s");
+        check(
+            "select '1'::float8::int, case when a then b end, case when a then b else c end::int from t",
+            "SELECT '1'::FLOAT8::INT AS \"int4\", CASE WHEN a THEN b END AS \"case\", \
+             CASE WHEN a THEN b ELSE c END::INT AS c FROM t",
+        );
         check(
             "select distinct lower(a) from t order by lower(a) desc",
             "SELECT DISTINCT lower(a) AS \"lower\" FROM t ORDER BY \"lower\" DESC",
@@ -169,6 +266,10 @@ mod tests {
              where a in (select max(a) from t)",
             "WITH c AS (SELECT count(*) AS \"count\" FROM t) \
              SELECT count FROM (SELECT count, 1 AS \"?column?\" FROM c) s WHERE a IN (SELECT max(a) FROM t)",
+        );
+        check(
+            "select exists (select 1), not exists (select 1)",
+            "SELECT EXISTS (SELECT 1) AS \"exists\", NOT EXISTS (SELECT 1) AS \"?column?\"",
         );
         check("select max(a) from t union select 2", "SELECT max(a) AS \"max\" FROM t UNION SELECT 2");
     }

@@ -1,7 +1,7 @@
 //! `LIKE … ESCAPE`: the planner knows the backslash alone, so a constant pattern is written with it. `SIMILAR TO`: the
 //! planner takes its pattern for a regular expression that is found anywhere; it is written as one that takes the whole text.
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Value};
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Value};
 use quiver_types::{Error, Result};
 
 use super::{take, text, types};
@@ -83,6 +83,57 @@ fn whole(pattern: &str, escape: Option<char>) -> Result<String> {
     Ok(out)
 }
 
+/// Whether an operator has a regular expression on its right.
+pub(super) fn is_regex(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{PGRegexIMatch, PGRegexMatch, PGRegexNotIMatch, PGRegexNotMatch};
+    matches!(op, PGRegexMatch | PGRegexIMatch | PGRegexNotMatch | PGRegexNotIMatch)
+}
+
+/// Writes the ends of words in a constant regular expression as the planner knows them: `\y` and `\Y`, `\m` and `\M`.
+pub(super) fn with_words(pattern: &mut Expr) {
+    replace(pattern, |letter| match letter {
+        'y' => Some("\\b"),
+        'Y' => Some("\\B"),
+        'm' => Some("\\b{start}"),
+        'M' => Some("\\b{end}"),
+        _ => None,
+    });
+}
+
+/// The same in what a function of regular expressions takes; `\&` in a replacement is all that was found.
+pub(super) fn in_call(name: &str, args: &mut FunctionArguments) {
+    let FunctionArguments::List(list) = args else { return };
+    let mut args = list.args.iter_mut().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(arg)) => Some(arg),
+        _ => None,
+    });
+    if let Some(Some(pattern)) = args.nth(1) {
+        with_words(pattern);
+    }
+    if name == "regexp_replace"
+        && let Some(Some(replacement)) = args.next()
+    {
+        replace(replacement, |letter| (letter == '&').then_some("\\0"));
+    }
+}
+
+/// Puts something in the place of letters behind a backslash, in a constant.
+fn replace(constant: &mut Expr, by: impl Fn(char) -> Option<&'static str>) {
+    let Expr::Value(value) = constant else { return };
+    let (Value::SingleQuotedString(text) | Value::EscapedStringLiteral(text)) = &mut value.value else { return };
+    let mut out = String::with_capacity(text.len());
+    let mut letters = text.chars();
+    while let Some(letter) = letters.next() {
+        let next = if letter == '\\' { letters.next() } else { None };
+        match next.map(|next| (next, by(next))) {
+            Some((_, Some(other))) => out.push_str(other),
+            Some((next, None)) => out.extend([letter, next]),
+            None => out.push(letter),
+        }
+    }
+    *text = out;
+}
+
 /// Whether it is a text that is written out.
 pub(super) fn is_written(expr: &Expr) -> bool {
     matches!(expr, Expr::Value(value) if matches!(value.value, Value::SingleQuotedString(_)))
@@ -142,6 +193,17 @@ mod tests {
         check("[%_(]+\\%", Some('\\'), "[%_(]+\\%");
         check("a!_b\\", Some('!'), "a\\_b\\\\");
         assert!(whole("a\\", Some('\\')).is_err());
+    }
+
+    #[test]
+    fn ends_of_words_are_known() {
+        let check = |pattern: &str, expected: &str| {
+            let mut found = text(pattern);
+            with_words(&mut found);
+            assert_eq!(found, text(expected), "{pattern}");
+        };
+        check("\\mfoo\\M|\\ybar\\Y", "\\b{start}foo\\b{end}|\\bbar\\B");
+        check("\\\\y\\d", "\\\\y\\d");
     }
 
     #[test]

@@ -1,7 +1,10 @@
-//! `percentile_disc(q) WITHIN GROUP (ORDER BY x)`: a value that is there, of any type; the planner has the one between
-//! values (`percentile_cont`) alone.
+//! Aggregates with `WITHIN GROUP (ORDER BY x)`: `percentile_disc` is a value that is there, of any type, and not known to
+//! the planner; its `percentile_cont` rounds the place between two values to a millionth, and `quantile` does not; `mode`
+//! is a function of one value.
 
-use datafusion::sql::sqlparser::ast::{Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments};
+use datafusion::sql::sqlparser::ast::{
+    Array, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, OrderByExpr,
+};
 use quiver_types::{Error, Result};
 
 use super::{arguments, call, expr, literal};
@@ -16,24 +19,55 @@ pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
         let mut list = list.clone();
         list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(q.clone()))];
         let one = Function { args: FunctionArguments::List(list), ..function.clone() };
-        let put = if name == "percentile_disc" { disc(&one)? } else { None };
-        Ok(put.unwrap_or(Expr::Function(one)))
+        Ok(one_of(name, &one)?.unwrap_or(Expr::Function(one)))
     };
     Ok(Some(call("make_array", elem.iter().map(one).collect::<Result<_>>()?)))
 }
 
-/// The value out of the sorted list of all; none: it is called in another way.
-pub(super) fn disc(function: &Function) -> Result<Option<Expr>> {
+/// An aggregate with one order, as the planner knows it; none: it is called in another way, or is another one.
+pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
     let ([order], None, Some(args)) = (function.within_group.as_slice(), &function.over, arguments(&function.args))
     else {
         return Ok(None);
     };
-    let [q] = args.as_slice() else { return Ok(None) };
-    if let Some(number) = literal(q).and_then(|text| text.parse::<f64>().ok())
-        && !(0.0..=1.0).contains(&number)
-    {
-        return Err(Error::invalid(format!("`percentile_disc` takes a number from 0 to 1, not `{q}`")));
+    let q = match (name, args.as_slice()) {
+        // Of values that are there equally often the first in the order is meant: `mode` has that of `ASC` alone.
+        ("mode", []) if order.options.asc != Some(false) => return mode(function, &order.expr).map(Some),
+        ("percentile_cont" | "percentile_disc", [q]) => q,
+        _ => return Ok(None),
+    };
+    let number = literal(q).and_then(|text| text.parse::<f64>().ok());
+    if number.is_some_and(|number| !(0.0..=1.0).contains(&number)) {
+        return Err(Error::invalid(format!("`{name}` takes a number from 0 to 1, not `{q}`")));
     }
+    match name {
+        "percentile_cont" if number.is_some() => cont(function, q, order).map(Some),
+        "percentile_disc" => disc(function, q, order).map(Some),
+        _ => Ok(None),
+    }
+}
+
+/// The condition of a call, as it is written behind it.
+fn filter(function: &Function) -> String {
+    function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"))
+}
+
+fn mode(function: &Function, value: &Expr) -> Result<Expr> {
+    expr(&format!("mode({value}){}", filter(function)))
+}
+
+/// The value between two. From the greatest on it is the one of the opposite values, to the last digit.
+fn cont(function: &Function, q: &Expr, order: &OrderByExpr) -> Result<Expr> {
+    let (value, filter) = (&order.expr, filter(function));
+    if order.options.asc == Some(false) {
+        expr(&format!("(-quantile(-1.0 * ({value}), {q}){filter})"))
+    } else {
+        expr(&format!("quantile({value}, {q}){filter}"))
+    }
+}
+
+/// The value out of the sorted list of all.
+fn disc(function: &Function, q: &Expr, order: &OrderByExpr) -> Result<Expr> {
     let value = &order.expr;
     let kept = function.filter.as_ref().map_or_else(String::new, |kept| format!(" AND ({kept})"));
     let present = format!("FILTER (WHERE {value} IS NOT NULL{kept})");
@@ -41,5 +75,4 @@ pub(super) fn disc(function: &Function) -> Result<Option<Expr>> {
         "array_element(array_agg({value} ORDER BY {order}) {present}, \
          CAST(greatest(ceil({q} * count({value}) {present}), 1) AS BIGINT))"
     ))
-    .map(Some)
 }

@@ -1,19 +1,20 @@
 //! Clauses of queries that the planner takes in another form, and those that it would read as something else.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, GroupByExpr, LimitClause, Query, Select, SetExpr, SetOperator, SetQuantifier, TableFactor,
+    BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
+    SetQuantifier, TableFactor,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::{empty, expr, number, outputs};
 
-fn unsupported(text: impl Into<String>) -> Error {
+pub(super) fn unsupported(text: impl Into<String>) -> Error {
     Error::new(ErrorKind::Unsupported, text)
 }
 
-/// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and refuses sets that count.
+/// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and numbers the rows of sets that count.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
-    counts(&query.body)?;
+    counted(&mut query.body)?;
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
     if fetch.with_ties || fetch.percent {
         return Err(unsupported("`FETCH` with `TIES` or `PERCENT` is not supported: write `FETCH FIRST n ROWS ONLY`"));
@@ -27,17 +28,66 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     Ok(())
 }
 
-/// Refuses `EXCEPT ALL` and `INTERSECT ALL`: the planner joins, and a join does not tell how often a row is there.
-fn counts(body: &SetExpr) -> Result<()> {
+/// `EXCEPT ALL` and `INTERSECT ALL` as sets of rows that are numbered among their like: the planner joins, and a join
+/// does not tell how often a row is there.
+fn counted(body: &mut SetExpr) -> Result<()> {
     let mut open = vec![body];
     while let Some(body) = open.pop() {
-        let SetExpr::SetOperation { left, op, set_quantifier, right } = body else { continue };
-        if *set_quantifier == SetQuantifier::All && matches!(op, SetOperator::Except | SetOperator::Intersect) {
-            return Err(unsupported(format!("`{op} ALL` is not supported: number equal rows by `row_number()`")));
+        match body {
+            SetExpr::SetOperation {
+                left,
+                op: op @ (SetOperator::Except | SetOperator::Intersect),
+                set_quantifier: SetQuantifier::All,
+                right,
+            } => {
+                let names = names_of(left).ok_or_else(|| {
+                    unsupported(format!("`{op} ALL` takes queries that list their outputs: write them instead of `*`"))
+                })?;
+                let columns: Vec<String> = (1..=names.len()).map(|at| format!("\"of set {at}\"")).collect();
+                let named = columns.iter().zip(&names).map(|(column, name)| format!("{column} AS {name}"));
+                let named = named.collect::<Vec<_>>().join(", ");
+                let columns = columns.join(", ");
+                let (left, right) = (numbered(left, &columns), numbered(right, &columns));
+                let sql = format!("(SELECT {named} FROM ({left} {op} {right}) AS sides)");
+                let Expr::Subquery(rows) = expr(&sql)? else { return Err(Error::internal("no subquery of ours")) };
+                *body = *rows.body;
+            }
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            _ => {}
         }
-        open.extend([&**left, &**right]);
     }
     Ok(())
+}
+
+/// The rows of a set, each with its number among its like.
+fn numbered(set: &SetExpr, columns: &str) -> String {
+    format!(
+        "SELECT {columns}, row_number() OVER (PARTITION BY {columns}) AS \"of set\" FROM ({set}) AS side ({columns})"
+    )
+}
+
+/// The names of the outputs of a set; none: they are not listed.
+fn names_of(set: &SetExpr) -> Option<Vec<Ident>> {
+    let mut set = set;
+    loop {
+        match set {
+            SetExpr::Select(select) => {
+                let name = |item: &SelectItem| match item {
+                    SelectItem::UnnamedExpr(value) => Some(outputs::name(value)),
+                    SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+                    _ => None,
+                };
+                return select.projection.iter().map(name).collect();
+            }
+            SetExpr::Query(inner) => set = &*inner.body,
+            SetExpr::SetOperation { left, .. } => set = &**left,
+            SetExpr::Values(values) => {
+                let width = values.rows.first().map_or(0, |row| row.len());
+                return Some((1..=width).map(|at| Ident::new(format!("column{at}"))).collect());
+            }
+            _ => return None,
+        }
+    }
 }
 
 /// Leaves `()` out of a `GROUP BY`. Where nothing else is in it, all rows are one group, whatever the outputs are.
@@ -52,23 +102,25 @@ pub(super) fn ungroup(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) 
 }
 
 /// Puts `(a, b) IN (SELECT …)` as an `EXISTS` where it is a condition of the `WHERE`: there rows of which it is not known
-/// are left out as those of which it is false.
+/// are left out as those of which it is false. `NOT IN` keeps a row of which each is known to be another one.
 pub(super) fn rows_in(select: &mut Select) -> Result<()> {
     let mut open: Vec<&mut Expr> = select.selection.iter_mut().collect();
     while let Some(place) = open.pop() {
         match place {
             Expr::BinaryOp { left, op: BinaryOperator::And, right } => open.extend([&mut **left, &mut **right]),
             Expr::Nested(inner) => open.push(&mut **inner),
-            Expr::InSubquery { expr: row, subquery, negated: false } => {
+            Expr::InSubquery { expr: row, subquery, negated } => {
                 let Expr::Tuple(items) = &**row else { continue };
                 outputs::of_query(subquery);
                 let names: Vec<String> = (1..=items.len()).map(|at| format!("\"of row {at}\"")).collect();
                 let equal = items.iter().zip(&names).map(|(item, name)| format!("\"rows\".{name} = ({item})"));
-                let sql = format!(
-                    "EXISTS (SELECT 1 FROM ({subquery}) AS \"rows\" ({}) WHERE {})",
-                    names.join(", "),
-                    equal.collect::<Vec<_>>().join(" AND ")
-                );
+                let equal = equal.collect::<Vec<_>>().join(" AND ");
+                let rows = format!("(SELECT 1 FROM ({subquery}) AS \"rows\" ({}) WHERE", names.join(", "));
+                let sql = if *negated {
+                    format!("NOT EXISTS {rows} ({equal}) IS NOT FALSE)")
+                } else {
+                    format!("EXISTS {rows} {equal})")
+                };
                 *place = expr(&sql)?;
             }
             _ => {}
@@ -80,8 +132,8 @@ pub(super) fn rows_in(select: &mut Select) -> Result<()> {
 /// Refuses rows that are looked for in a subquery elsewhere.
 pub(super) fn lone_rows() -> Result<()> {
     Err(unsupported(
-        "`(a, b) IN (SELECT …)` stands in `WHERE`, joined to other conditions by `AND`, without `NOT`: elsewhere write \
-         `EXISTS` or `NOT EXISTS`",
+        "`(a, b) IN (SELECT …)` stands in `WHERE`, joined to other conditions by `AND`: elsewhere write `EXISTS` or \
+         `NOT EXISTS`",
     ))
 }
 

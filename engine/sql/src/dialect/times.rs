@@ -1,12 +1,14 @@
 //! Times as PostgreSQL has them: literals without seconds, buckets that begin by the clock of a zone, intervals of numbers.
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, UnaryOperator, Value,
+    BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
+    TimezoneInfo, UnaryOperator, Value,
 };
 use quiver_query::with_seconds;
 use quiver_types::Result;
 
-use super::{expr, formats, literal, quoted};
+use super::{arrays, bare, call, expr, formats, literal, quoted, take};
+use crate::catalog::Catalog;
 use crate::parse::normal;
 
 /// Arguments of `make_interval` in their order, each with its unit.
@@ -34,20 +36,92 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     }
 }
 
-/// `1 day 02:03:04.5` as `1 day 2 hours 3 minutes 4.5 seconds`; none: it has no such part.
-pub(super) fn worded(text: &str) -> Option<String> {
-    let mut is_changed = false;
-    let words: Vec<String> = text
-        .split_whitespace()
-        .map(|word| match clock(word) {
-            Some(named) => {
-                is_changed = true;
-                named
+/// A word for a time, cast to a type of them: `'today'::date`; none: it is none.
+pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>> {
+    let Expr::Value(value) = value else { return Ok(None) };
+    let Value::SingleQuotedString(word) = &value.value else { return Ok(None) };
+    let word = word.trim().to_lowercase();
+    let to = match data_type {
+        DataType::Date => "DATE",
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => "TIMESTAMP WITH TIME ZONE",
+        DataType::Timestamp(..) => "TIMESTAMP",
+        _ => return Ok(None),
+    };
+    let moment = match word.as_str() {
+        "now" => "now()",
+        "today" => "date_trunc('day', now())",
+        "yesterday" => "(date_trunc('day', now()) - INTERVAL '1 day')",
+        "tomorrow" => "(date_trunc('day', now()) + INTERVAL '1 day')",
+        "epoch" => "to_timestamp(0)",
+        _ => return Ok(None),
+    };
+    expr(&format!("CAST({moment} AS {to})")).map(Some)
+}
+
+/// `P1Y2M3DT4H5M6.5S` as `1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds`, and `1-2` as `1 years 2 months`; none:
+/// it is no interval of ISO 8601 or of SQL's standard.
+fn standard(text: &str) -> Option<String> {
+    let text = text.trim();
+    if let Some((years, months)) = text.split_once('-')
+        && !text.starts_with('P')
+    {
+        let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
+        return (is_whole(years) && is_whole(months)).then(|| format!("{years} years {months} months"));
+    }
+    let (mut parts, mut number, mut in_day) = (Vec::new(), String::new(), false);
+    for letter in text.strip_prefix('P')?.chars() {
+        let unit = match (letter, in_day) {
+            ('T', false) if number.is_empty() => {
+                in_day = true;
+                continue;
             }
-            None => word.to_owned(),
-        })
-        .collect();
-    is_changed.then(|| words.join(" "))
+            ('0'..='9' | '.' | '-' | '+', _) => {
+                number.push(letter);
+                continue;
+            }
+            ('Y', false) => "years",
+            ('M', false) => "months",
+            ('W', false) => "weeks",
+            ('D', false) => "days",
+            ('H', true) => "hours",
+            ('M', true) => "minutes",
+            ('S', true) => "seconds",
+            _ => return None,
+        };
+        number.parse::<f64>().ok()?;
+        parts.push(format!("{} {unit}", std::mem::take(&mut number)));
+    }
+    (number.is_empty() && !parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// `1 day 02:03:04.5` as `1 day 2 hours 3 minutes 4.5 seconds`, `3 02:03` as `3 days 2 hours 3 minutes`, `1 month - 1 day`
+/// as `1 month -1 day`, and forms of standards; none: it has no such part.
+pub(super) fn worded(text: &str) -> Option<String> {
+    if let Some(whole) = standard(text) {
+        return Some(whole);
+    }
+    let mut is_changed = false;
+    let mut words = Vec::<String>::new();
+    let mut sign = "";
+    for word in text.split_whitespace() {
+        if sign.is_empty() && matches!(word, "-" | "+") {
+            (is_changed, sign) = (true, word);
+            continue;
+        }
+        let signed = format!("{sign}{word}");
+        sign = "";
+        let named = clock(&signed);
+        is_changed |= named.is_some();
+        // A number alone before a clock is one of days.
+        if named.is_some()
+            && let Some(days) = words.last_mut().filter(|word| word.parse::<i64>().is_ok())
+        {
+            days.push_str(" days");
+        }
+        words.push(named.unwrap_or(signed));
+    }
+    // A sign that stands before nothing is no interval, and for the planner to refuse.
+    (is_changed && sign.is_empty()).then(|| words.join(" "))
 }
 
 /// Hours, minutes and maybe seconds, all of the sign before them.
@@ -83,10 +157,38 @@ pub(super) fn extract(field: &DateTimeField, time: &Expr) -> Result<Option<Expr>
     part_of(&field.to_string(), time)
 }
 
-/// A part of a time that is years of the calendar.
+/// A part of a time that is years of the calendar, or seconds: these have a fraction.
 fn part_of(part: &str, time: &Expr) -> Result<Option<Expr>> {
+    if unit_of(part) == Some("second") || part.eq_ignore_ascii_case("second") {
+        return expr(&format!("(date_part('microsecond', {time}) / 1000000.0)")).map(Some);
+    }
+    match part.to_lowercase().as_str() {
+        // Moments are shown at UTC.
+        "timezone" | "timezone_hour" | "timezone_minute" => {
+            return expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN 0 END")).map(Some);
+        }
+        "julian" => return expr(&format!("(date_part('epoch', {time}) / 86400 + 2440588)")).map(Some),
+        _ => {}
+    }
     let Some((years, less)) = era(part) else { return Ok(None) };
     expr(&format!("((date_part('year', {time}) + {less}) / {years})")).map(Some)
+}
+
+/// The name by which the planner knows a unit of times; none: it knows it as it is written, or there is none.
+fn unit_of(unit: &str) -> Option<&'static str> {
+    Some(match unit.to_lowercase().as_str() {
+        "microseconds" | "microsecon" | "us" | "usec" | "usecs" => "microsecond",
+        "milliseconds" | "millisecon" | "ms" | "msec" | "msecs" => "millisecond",
+        "seconds" | "sec" | "secs" | "s" => "second",
+        "minutes" | "min" | "mins" | "m" => "minute",
+        "hours" | "hr" | "hrs" | "h" => "hour",
+        "days" | "d" => "day",
+        "weeks" | "w" => "week",
+        "months" | "mon" | "mons" => "month",
+        "qtr" => "quarter",
+        "years" | "yr" | "yrs" | "y" => "year",
+        _ => return None,
+    })
 }
 
 /// The beginning of what `unit` names and a time lies in.
@@ -95,40 +197,85 @@ fn truncated(unit: &Expr, time: &str) -> String {
         Some((years, less)) => format!(
             "(date_trunc('year', {time}) - INTERVAL '1 year' * ((date_part('year', {time}) + {less}) % {years}))"
         ),
-        None => format!("date_trunc({unit}, {time})"),
+        None => match literal(unit).and_then(unit_of) {
+            Some(unit) => format!("date_trunc('{unit}', {time})"),
+            None => format!("date_trunc({unit}, {time})"),
+        },
+    }
+}
+
+/// Says of a column that is one of dates in all tables that it is a date.
+pub(super) fn dated(args: &mut [Expr], catalog: &Catalog) {
+    for arg in args.iter_mut().skip(1) {
+        if arrays::is_column_of(arg, catalog, |kind| matches!(kind, arrow::datatypes::DataType::Date32)) {
+            let expr = Box::new(take(arg));
+            *arg = Expr::Cast { kind: CastKind::Cast, expr, data_type: DataType::Date, array: false, format: None };
+        }
+    }
+}
+
+/// Whether a statement says that a value is a date.
+pub(super) fn is_date(time: &Expr) -> bool {
+    match time {
+        // Days later or sooner.
+        Expr::BinaryOp { left, op: BinaryOperator::Plus | BinaryOperator::Minus, right } => {
+            is_date(left) && constant(right).is_some()
+        }
+        Expr::Nested(inner) => is_date(inner),
+        Expr::Cast { data_type, .. } => *data_type == DataType::Date,
+        Expr::TypedString(typed) => typed.data_type == DataType::Date,
+        Expr::Function(call) => bare(&call.name).is_some_and(|name| name == "current_date"),
+        _ => false,
     }
 }
 
 /// What a function of times is for the planner; none: it knows the function, or there is none.
 pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
+        ("localtime", []) => expr("CAST(now() AS TIME)")?,
         ("localtimestamp", []) => expr("CAST(now() AS TIMESTAMP)")?,
+        ("clock_timestamp" | "statement_timestamp" | "transaction_timestamp", []) => expr("now()")?,
+        // There are no infinite ones here.
+        ("isfinite", [time]) => expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN true END"))?,
+        ("timezone", [zone, time]) => call("at_time_zone", vec![time.clone(), zone.clone()]),
         ("date_trunc", [unit, time, zone]) => {
             let moment = format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)");
             let beginning = truncated(unit, &format!("{moment} AT TIME ZONE {zone}"));
             expr(&format!("{beginning} AT TIME ZONE 'UTC'"))?
         }
-        ("date_trunc", [unit, time]) if literal(unit).is_some_and(|unit| era(unit).is_some()) => {
+        // What a date begins with is a moment.
+        ("date_trunc", [unit, time]) if is_date(time) => {
+            expr(&truncated(unit, &format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)")))?
+        }
+        ("date_trunc", [unit, time]) if literal(unit).is_some_and(|u| era(u).is_some() || unit_of(u).is_some()) => {
             expr(&truncated(unit, &format!("({time})")))?
         }
         ("date_part" | "datepart", [part, time]) => {
             let Some(part) = literal(part) else { return Ok(None) };
             return part_of(part, time);
         }
-        ("make_timestamp", [year, month, day, hour, minute, second]) => expr(&format!(
-            "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
-             + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
-        ))?,
-        ("to_char" | "to_date" | "to_timestamp", _) => return formats::translate(name, args),
+        ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second]) => {
+            let time = format!(
+                "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
+                 + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
+            );
+            let is_moment = name == "make_timestamptz";
+            expr(&if is_moment { format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)") } else { time })?
+        }
+        ("to_char" | "to_date" | "to_number" | "to_timestamp", _) => return formats::translate(name, args),
+        // Of base 10, where the planner takes the quotient of two logarithms.
+        ("log", [number]) => call("log10", vec![number.clone()]),
+        // A cast, written as a function.
+        ("date", [time]) => expr(&format!("CAST({time} AS DATE)"))?,
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
 }
 
-/// `make_interval(days => 3)` of constants as a literal.
+/// `make_interval(days => 3)` of constants as a literal, of other values as so many intervals of one.
 pub(super) fn interval(args: &FunctionArguments) -> Result<Option<Expr>> {
     let FunctionArguments::List(list) = args else { return Ok(None) };
-    let mut parts = Vec::new();
+    let (mut parts, mut others) = (Vec::new(), Vec::new());
     for (at, arg) in list.args.iter().enumerate() {
         let (unit, value) = match arg {
             FunctionArg::Unnamed(FunctionArgExpr::Expr(value)) => (PARTS.get(at).map(|(_, unit)| *unit), value),
@@ -139,8 +286,15 @@ pub(super) fn interval(args: &FunctionArguments) -> Result<Option<Expr>> {
             }
             _ => return Ok(None),
         };
-        let (Some(unit), Some(number)) = (unit, constant(value)) else { return Ok(None) };
-        parts.push(format!("{number} {unit}"));
+        let Some(unit) = unit else { return Ok(None) };
+        match constant(value) {
+            Some(number) => parts.push(format!("{number} {unit}")),
+            None => others.push(format!("INTERVAL '1 {unit}' * ({value})")),
+        }
+    }
+    if !others.is_empty() {
+        others.extend(parts.iter().map(|part| format!("INTERVAL {}", quoted(part))));
+        return expr(&format!("({})", others.join(" + "))).map(Some);
     }
     if parts.is_empty() {
         parts.push("0 seconds".to_owned());
@@ -158,5 +312,27 @@ fn constant(value: &Expr) -> Option<String> {
         Expr::Nested(inner) => constant(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => constant(expr).map(|number| format!("-{number}")),
         _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_several_forms() {
+        for (text, expected) in [
+            ("P1Y2M3DT4H5M6.5S", Some("1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds")),
+            ("PT-36H", Some("-36 hours")),
+            ("P2W", Some("2 weeks")),
+            ("1-2", Some("1 years 2 months")),
+            ("3 4:05:06", Some("3 days 4 hours 05 minutes 06 seconds")),
+            ("1 day 02:03", Some("1 day 02 hours 03 minutes 0 seconds")),
+            ("P1H", None),
+            ("P", None),
+            ("1 day", None),
+        ] {
+            assert_eq!(worded(text).as_deref(), expected, "{text}");
+        }
     }
 }

@@ -1,6 +1,8 @@
 //! Casts to types of PostgreSQL: those that have its schema before them, names of relations and types as numbers.
 
-use datafusion::sql::sqlparser::ast::{ArrayElemTypeDef, DataType, Expr, Value};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, ExactNumberInfo, Expr, UnaryOperator, Value,
+};
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
@@ -45,6 +47,18 @@ fn kind(name: &str) -> Option<Kind> {
     })
 }
 
+/// Letters at most of texts of a type, where it has a length: a cast cuts the others off.
+fn letters_of(data_type: &DataType) -> Option<u64> {
+    match data_type {
+        DataType::Varchar(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharacterVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::CharVarying(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::Char(Some(CharacterLength::IntegerLength { length, .. }))
+        | DataType::Character(Some(CharacterLength::IntegerLength { length, .. })) => Some(*length),
+        _ => None,
+    }
+}
+
 /// Whether a type is that of whole numbers.
 fn is_whole(data_type: &DataType) -> bool {
     use DataType::{BigInt, Int, Int2, Int4, Int8, Integer, SmallInt, TinyInt};
@@ -63,6 +77,32 @@ fn may_have_fraction(expr: &Expr) -> bool {
     }
 }
 
+/// Whether a value is calculated of written numbers alone, one of them with a fraction.
+fn is_written(expr: &Expr) -> bool {
+    fn are_numbers(expr: &Expr) -> bool {
+        match expr {
+            Expr::Value(value) => matches!(value.value, Value::Number(..)),
+            Expr::Nested(inner) | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => {
+                are_numbers(inner)
+            }
+            Expr::BinaryOp { left, op, right } => calculates(op) && are_numbers(left) && are_numbers(right),
+            _ => false,
+        }
+    }
+    fn has_fraction(expr: &Expr) -> bool {
+        match expr {
+            Expr::Nested(inner) | Expr::UnaryOp { expr: inner, .. } => has_fraction(inner),
+            Expr::BinaryOp { left, right, .. } => has_fraction(left) || has_fraction(right),
+            value => may_have_fraction(value),
+        }
+    }
+    are_numbers(expr) && has_fraction(expr)
+}
+
+fn calculates(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
+}
+
 /// A type without its schema, where there is one here.
 pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     if let DataType::Array(ArrayElemTypeDef::SquareBracket(inner, size)) = data_type {
@@ -72,6 +112,11 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     // These are texts here.
     if let DataType::JSON | DataType::JSONB | DataType::Uuid = data_type {
         return Some(DataType::Text);
+    }
+    // As binary digits; the planner takes each `float` for the smaller one.
+    if let DataType::Float(digits) = data_type {
+        let is_small = matches!(digits, ExactNumberInfo::Precision(digits) if *digits <= 24);
+        return Some(if is_small { DataType::Real } else { DataType::DoublePrecision });
     }
     let name = name_of(data_type)?;
     let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
@@ -84,7 +129,7 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
         "float4" | "real" => DataType::Real,
         "float8" => DataType::DoublePrecision,
         "bool" | "boolean" => DataType::Boolean,
-        "numeric" | "decimal" => DataType::Numeric(datafusion::sql::sqlparser::ast::ExactNumberInfo::None),
+        "numeric" | "decimal" => DataType::Numeric(ExactNumberInfo::None),
         "date" => DataType::Date,
         "_text" | "_name" | "_varchar" | "_char" => of_texts(),
         _ => return None,
@@ -100,13 +145,31 @@ impl Translator<'_> {
         {
             **inner = call("make_array", items);
         }
+        if let DataType::Numeric(_) | DataType::Decimal(_) = data_type
+            && let Some(digits) = literal(inner).and_then(without_exponent)
+        {
+            **inner = text(&digits);
+        }
+        if *data_type == DataType::Bytea
+            && let Some(digits) = literal(inner).and_then(|text| text.strip_prefix("\\x"))
+        {
+            *place = expr(&format!("decode({}, 'hex')", quoted(digits)))?;
+            return Ok(());
+        }
+        if let Some(letters) = letters_of(data_type) {
+            let value = take(inner);
+            *place = expr(&format!("left(CAST({value} AS TEXT), {letters})"))?;
+            return Ok(());
+        }
         let Some(kind) = name_of(data_type).as_deref().and_then(kind) else {
             if let Some(plain) = plain(data_type) {
                 *data_type = plain;
             }
             if is_whole(data_type) && may_have_fraction(inner) {
+                // Numbers are written as `numeric`, whose half goes away from zero; the planner has them as doubles.
+                let rounds = if is_written(inner) { "round" } else { "to_whole" };
                 let value = take(inner);
-                **inner = call("to_whole", vec![value]);
+                **inner = call(rounds, vec![value]);
             }
             return Ok(());
         };
@@ -185,6 +248,36 @@ impl Translator<'_> {
     }
 }
 
+/// Digits of a decimal at most, before or behind its point.
+const DIGITS_MAX: usize = 38;
+
+/// A number with an exponent without it: decimals are read from plain digits; none: it has none, or too many digits.
+fn without_exponent(number: &str) -> Option<String> {
+    let (digits, exponent) = number.trim().split_once(['e', 'E'])?;
+    let exponent: i32 = exponent.parse().ok()?;
+    let (sign, digits) = match digits.strip_prefix('-') {
+        Some(digits) => ("-", digits),
+        None => ("", digits.strip_prefix('+').unwrap_or(digits)),
+    };
+    let (whole, fraction) = digits.split_once('.').unwrap_or((digits, ""));
+    let all = format!("{whole}{fraction}");
+    if all.is_empty() || !all.bytes().all(|byte| byte.is_ascii_digit()) || exponent.unsigned_abs() as usize > DIGITS_MAX
+    {
+        return None;
+    }
+    let point = i64::try_from(whole.len()).ok()? + i64::from(exponent);
+    let length = i64::try_from(all.len()).ok()?;
+    let zeros = |count: i64| "0".repeat(usize::try_from(count).unwrap_or_default());
+    Some(if point <= 0 {
+        format!("{sign}0.{}{all}", zeros(-point))
+    } else if point >= length {
+        format!("{sign}{all}{}", zeros(point - length))
+    } else {
+        let (before, behind) = all.split_at(usize::try_from(point).ok()?);
+        format!("{sign}{before}.{behind}")
+    })
+}
+
 /// A name as SQL writes it.
 fn as_written(name: &str) -> String {
     let is_plain = name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_');
@@ -223,7 +316,7 @@ fn namespace_of(name: &str) -> Result<i64> {
 }
 
 /// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
-fn items_of(written: &str) -> Option<Vec<Expr>> {
+pub(super) fn items_of(written: &str) -> Option<Vec<Expr>> {
     let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
     let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
     let mut end = |item: &mut String, is_quoted: &mut bool| {
@@ -279,4 +372,27 @@ pub(super) fn split(name: &str) -> Vec<String> {
     }
     parts.push(part);
     parts
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn exponents_are_written_out() {
+        for (number, expected) in [
+            ("1e3", Some("1000")),
+            ("1.5e-3", Some("0.0015")),
+            ("-12.345E1", Some("-123.45")),
+            ("+.5e1", Some("5")),
+            ("12e-1", Some("1.2")),
+            ("1e0", Some("1")),
+            ("12.5", None),
+            ("1e99", None),
+            ("e3", None),
+            ("1e", None),
+        ] {
+            assert_eq!(without_exponent(number).as_deref(), expected, "{number}");
+        }
+    }
 }

@@ -8,16 +8,19 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
-use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, Value, VisitMut as _, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    ArrayElemTypeDef, DataType as SqlType, Expr as Ast, Query, Value, Visitor, VisitorMut,
+};
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
 
-use super::{Request, Seen, SqlEngine, in_zone, translated, zone_of};
+use super::{Request, Seen, SqlEngine, in_zone, shown_names, translated, zone_of};
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
-use crate::parse::{Param, Params, Parsed, params_of, parse_open, put_params};
+use crate::parse::{Param, Params, Parsed, params_of, parse_open, parts, put_params};
+use crate::walk::{walk, walk_mut};
 
 /// Most parameters of a statement.
 const PARAMS_MAX: usize = 1_000;
@@ -27,6 +30,8 @@ const TEXT: u32 = 25;
 const UNKNOWN: u32 = 705;
 /// Type of numbers of rows.
 const INT8: u32 = 20;
+/// Type of numbers of what the catalog has.
+const OID: u32 = 26;
 
 /// See the module.
 #[derive(Debug, Clone)]
@@ -57,7 +62,7 @@ impl SqlEngine {
             Box::pin(own.described(request, &declared, seen, &inner)).await
         };
         let mut described = self.engine.run(ctx, work).await?;
-        described.columns = in_zone(&described.columns, zone.as_ref());
+        described.columns = shown_names(&in_zone(&described.columns, zone.as_ref()));
         Ok(described)
     }
 
@@ -93,10 +98,15 @@ impl SqlEngine {
             let plan = found.ok();
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
             let places = plan.as_ref().map(said_by_place).unwrap_or_default();
+            let casts = match &read.statement {
+                Parsed::Query(query) => cast_to(query),
+                _ => BTreeMap::new(),
+            };
             for (at, known) in types.iter_mut().enumerate().filter(|(_, known)| known.is_none()) {
                 let name = format!("${}", at + 1);
                 let said = found.get(&name).and_then(Option::as_ref);
-                *known = said.map(type_oid).or_else(|| places.get(&name).copied());
+                let said = said.map(type_oid).or_else(|| places.get(&name).copied());
+                *known = casts.get(&name).copied().or(said);
                 if lists.contains(&name) {
                     *known = Some(list_of(known.unwrap_or(TEXT)));
                 }
@@ -161,8 +171,44 @@ fn compared_to_one(query: &mut Query) -> BTreeSet<String> {
     }
     let mut comparer = Comparer(BTreeSet::new());
     // The visitor never breaks.
-    let _ = query.visit(&mut comparer);
+    let _ = walk_mut(query, &mut comparer);
     comparer.0
+}
+
+/// Parameters that are cast to types which no column has: the planner has texts and whole numbers in their place, which
+/// drivers would send instead.
+fn cast_to(query: &Query) -> BTreeMap<String, u32> {
+    struct Finder(BTreeMap<String, u32>);
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_expr(&mut self, expr: &Ast) -> ControlFlow<()> {
+            if let Ast::Cast { expr, data_type, .. } = expr
+                && let Ast::Value(value) = &**expr
+                && let Value::Placeholder(name) = &value.value
+                && let Some(oid) = own_type(data_type)
+            {
+                self.0.insert(name.clone(), oid);
+            }
+            ControlFlow::Continue(())
+        }
+    }
+    let mut finder = Finder(BTreeMap::new());
+    // The visitor never breaks.
+    let _ = walk(query, &mut finder);
+    finder.0
+}
+
+/// The number of a type that is another one for the planner.
+fn own_type(data_type: &SqlType) -> Option<u32> {
+    match data_type {
+        SqlType::Uuid => Some(2950),
+        SqlType::JSON => Some(114),
+        SqlType::JSONB => Some(3802),
+        SqlType::Custom(name, _) => parts(name).last().is_some_and(|name| name == "oid").then_some(OID),
+        SqlType::Array(ArrayElemTypeDef::SquareBracket(item, _)) => own_type(item).map(list_of),
+        _ => None,
+    }
 }
 
 /// The number of the type of lists of a type; of texts where there is none.
@@ -214,4 +260,21 @@ fn null_of(oid: u32) -> Option<Param> {
 /// The one column of a plan.
 fn plan_columns() -> SchemaRef {
     Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8, false)]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn casts_say_what_drivers_send() {
+        let Parsed::Query(query) =
+            parse_open("select $1::oid[], $2::uuid, $3::jsonb, $4::int, $5::text[], $6::uuid[]").unwrap().statement
+        else {
+            panic!("no query")
+        };
+        let found = cast_to(&query);
+        let found: Vec<(&str, u32)> = found.iter().map(|(name, oid)| (name.as_str(), *oid)).collect();
+        assert_eq!(found, [("$1", 1028), ("$2", 2950), ("$3", 3802), ("$6", 2951)]);
+    }
 }

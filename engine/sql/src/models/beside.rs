@@ -4,7 +4,7 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr as Ast, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, VisitMut, VisitorMut,
+    Expr as Ast, Ident, ObjectName, Query, Select, TableFactor, TableWithJoins, VisitorMut,
 };
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
 use quiver_types::{Error, Result};
@@ -12,6 +12,7 @@ use quiver_types::{Error, Result};
 use super::columns::{Columns, Meaning, Relation, is_all_of, listed};
 use super::{Asked, DIMENSION_MARK, Walk, bare_measure, is_measure_call, marked, quoted};
 use crate::parse::normal;
+use crate::walk::walk_mut;
 
 impl Walk<'_> {
     /// Puts tables of rows in the place of the models of a SELECT.
@@ -27,8 +28,8 @@ impl Walk<'_> {
         let mut own = Vec::new();
         factors(&from, &mut |factor| own.extend(self.fixed(factor)));
         let mut check = Check { columns: &columns, others: &own, depth: 0 };
-        let checked = VisitMut::visit(select, &mut check);
-        let checked = if checked.is_continue() { VisitMut::visit(&mut from, &mut check) } else { checked };
+        let checked = walk_mut(select, &mut check);
+        let checked = if checked.is_continue() { walk_mut(&mut from, &mut check) } else { checked };
         if let ControlFlow::Break(error) = checked {
             return Err(*error);
         }

@@ -8,7 +8,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Distinct, Expr as Ast, GroupByExpr, JoinConstraint, JoinOperator, ObjectName, OrderBy, OrderByKind,
-    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitMut, VisitorMut,
+    Query, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, Value, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, OLAP_SCHEMA};
@@ -19,6 +20,7 @@ use super::columns::{Columns, Marker, Relation, is_all_of, listed};
 use super::{Asked, DIMENSION_MARK, Walk, dimension_of, marked, measure_of, quoted};
 use crate::dialect::{make_unique, output_name};
 use crate::parse::{normal, parts};
+use crate::walk::walk_mut;
 
 impl<'w> Walk<'w> {
     /// The model that stands in a `FROM`.
@@ -82,11 +84,11 @@ impl<'w> Walk<'w> {
         let has_wildcard = name_outputs(select, &columns)?;
         let outputs: Vec<String> = select.projection.iter().filter_map(output).collect();
         let mut marker = Marker::new(&columns);
-        broken(VisitMut::visit(select, &mut marker))?;
+        broken(walk_mut(select, &mut marker))?;
         for key in keys(order.as_deref_mut()) {
             // A bare name is an output's before it is a column's.
             if !matches!(key, Ast::Identifier(ident) if outputs.contains(&normal(ident))) {
-                broken(VisitMut::visit(key, &mut marker))?;
+                broken(walk_mut(key, &mut marker))?;
             }
         }
         let is_grouped = marker.has_measures;
@@ -111,13 +113,13 @@ impl<'w> Walk<'w> {
             kept.extend(select.having.take());
         } else {
             select.group_by = group_by;
-            broken(VisitMut::visit(&mut select.group_by, &mut Marker::new(&columns)))?;
+            broken(walk_mut(&mut select.group_by, &mut Marker::new(&columns)))?;
         }
         select.selection = kept.into_iter().reduce(and);
         let mut placer = Placer { reads: &mut reads, groups, aggregates: self.finder.aggregates, depth: 0 };
-        broken(VisitMut::visit(select, &mut placer))?;
+        broken(walk_mut(select, &mut placer))?;
         for key in keys(order.as_deref_mut()) {
-            broken(VisitMut::visit(key, &mut placer))?;
+            broken(walk_mut(key, &mut placer))?;
         }
         orders_by_outputs(select, order);
         from.truncate(1);
@@ -135,11 +137,11 @@ impl<'w> Walk<'w> {
     /// A condition of the `WHERE`, and whether it is the compiler's.
     fn condition(&self, mut condition: Ast, columns: &Columns<'_>, is_grouped: bool) -> Result<(Ast, bool)> {
         let mut marker = Marker::new(columns);
-        broken(VisitMut::visit(&mut condition, &mut marker))?;
+        broken(walk_mut(&mut condition, &mut marker))?;
         if marker.has_measures {
             return Err(Error::invalid("`MEASURE` is a value of a group: its condition stands in `HAVING`"));
         }
-        broken(VisitMut::visit(&mut condition, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
+        broken(walk_mut(&mut condition, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
         match (marker.unknown.first(), marker.has_subqueries, is_grouped) {
             (None, false, _) => Ok((condition, true)),
             (_, true, true) => {
@@ -185,7 +187,7 @@ impl<'w> Walk<'w> {
                 group = unnested(item.ok_or_else(missing)?);
             }
             let mut marker = Marker::new(columns);
-            broken(VisitMut::visit(&mut group, &mut marker))?;
+            broken(walk_mut(&mut group, &mut marker))?;
             if let (Ast::Identifier(name), Some(unknown)) = (&group, marker.unknown.first()) {
                 let named = select.projection.iter().find(|item| output(item).as_deref() == Some(&*normal(name)));
                 let item = named.and_then(value).ok_or_else(|| columns.unknown(unknown))?;
@@ -199,7 +201,7 @@ impl<'w> Walk<'w> {
             if has_measure(&mut group) {
                 return Err(Error::invalid("rows are grouped by dimensions, not by measures"));
             }
-            broken(VisitMut::visit(&mut group, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
+            broken(walk_mut(&mut group, &mut NoCalls { aggregates: self.finder.aggregates, depth: 0 }))?;
             if !groups.contains(&group) {
                 groups.push(group);
             }
@@ -313,7 +315,7 @@ fn name_outputs(select: &mut Select, columns: &Columns<'_>) -> Result<bool> {
             });
             continue;
         };
-        if *options != Default::default() {
+        if *options != WildcardAdditionalOptions::default() {
             let text = format!("`{item}` of a model is not supported: write the columns that are wanted");
             return Err(Error::new(ErrorKind::Unsupported, text));
         }
@@ -348,7 +350,7 @@ fn with_outputs(select: &mut Select) -> Result<()> {
         }
     }
     match &mut select.having {
-        Some(having) => broken(VisitMut::visit(having, &mut Names(&select.projection))),
+        Some(having) => broken(walk_mut(having, &mut Names(&select.projection))),
         None => Ok(()),
     }
 }
@@ -378,7 +380,7 @@ fn has_measure(expr: &mut Ast) -> bool {
             if measure_of(expr).is_some() { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         }
     }
-    VisitMut::visit(expr, &mut Any).is_break()
+    walk_mut(expr, &mut Any).is_break()
 }
 
 /// Refuses aggregates and windows where a value of one row is wanted.
@@ -436,13 +438,12 @@ impl Reads {
     }
 
     fn group(&mut self, expr: &Ast) -> Ast {
-        match dimension_of(expr) {
-            Some(member) => self.dimension(&member),
-            None => {
-                let name = format!("__group_{}", self.asked.columns.len());
-                self.asked.columns.push((name.clone(), expr.clone()));
-                self.place(&name)
-            }
+        if let Some(member) = dimension_of(expr) {
+            self.dimension(&member)
+        } else {
+            let name = format!("__group_{}", self.asked.columns.len());
+            self.asked.columns.push((name.clone(), expr.clone()));
+            self.place(&name)
         }
     }
 

@@ -301,12 +301,11 @@ impl Output {
                 _ => concat(&arrays).internal("cannot join a column of logs")?,
             });
         }
-        let overflow: Option<MapArray> = match shape.with.overflow {
-            true => {
-                let array = columns.pop().ok_or_else(|| Error::internal("the overflow map is gone"))?;
-                Some(array.as_map().clone())
-            }
-            false => None,
+        let overflow: Option<MapArray> = if shape.with.overflow {
+            let array = columns.pop().ok_or_else(|| Error::internal("the overflow map is gone"))?;
+            Some(array.as_map().clone())
+        } else {
+            None
         };
         let later = self.time.split_off(rows);
         let time = std::mem::replace(&mut self.time, later);

@@ -158,7 +158,9 @@ fn smallest<'p>(parts: &[&'p PartMeta], count: usize) -> Vec<&'p PartMeta> {
 /// Gives the parts of the smallest class of which there are so many.
 fn alike<'p>(parts: &[&'p PartMeta], count: usize) -> Option<Vec<&'p PartMeta>> {
     let mut classes: BTreeMap<u32, Vec<&PartMeta>> = BTreeMap::new();
-    parts.iter().for_each(|p| classes.entry(class(p)).or_default().push(p));
+    for p in parts {
+        classes.entry(class(p)).or_default().push(p);
+    }
     classes.into_values().find(|of_class| of_class.len() >= count)
 }
 
@@ -269,15 +271,10 @@ mod tests {
             names: NameFilter::default(),
             has_histograms: false,
             window: 0,
-            origin: match c.packed {
-                true => Origin::Flushed {
-                    writer: PartId::nil(),
-                    generation: 0,
-                    flush_id: PartId::nil(),
-                    output: 0,
-                    outputs: 1,
-                },
-                false => Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() },
+            origin: if c.packed {
+                Origin::Flushed { writer: PartId::nil(), generation: 0, flush_id: PartId::nil(), output: 0, outputs: 1 }
+            } else {
+                Origin::Compacted { compaction_id: PartId::nil(), replaced: Vec::new() }
             },
             files: Vec::new(),
         }

@@ -4,8 +4,8 @@
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
 
-const FIRST: Duration = Duration::from_secs(60);
-const LONGEST: Duration = Duration::from_secs(3600);
+const FIRST: Duration = Duration::from_mins(1);
+const LONGEST: Duration = Duration::from_hours(1);
 
 /// The days that rest, by table.
 #[derive(Debug, Default)]

@@ -146,9 +146,9 @@ async fn write(
         for batch in &mut batches {
             rewritten.add(rewriter.rewrite(batch));
         }
-        let order = sorted(&batches, |_| true);
-        rows += order.len() as u64;
-        writer.push(&batches, &order)?;
+        let sorted = sorted(&batches, |_| true)?;
+        rows += sorted.rows.len() as u64;
+        writer.push(&sorted.batches, &sorted.rows)?;
         failpoint::hit("compact.in-merge");
         core.goes_on()?;
     }

@@ -29,6 +29,10 @@ const OWN_MAX: usize = 250;
 /// Merges the inputs of a plan.
 pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Arc<Part>]) -> Result<Vec<PartMeta>> {
     let stats = ReadStats::default();
+    // Of several reports of a span the one in the earliest part is the first.
+    let mut parts = parts.to_vec();
+    parts.sort_by_key(|part| part.meta.id);
+    let parts = &parts[..];
     let own = own_columns(parts, &stats).await?;
     let mut inputs = Vec::with_capacity(parts.len());
     for part in parts {
@@ -39,7 +43,9 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
     let mut rollup = rollups::merged(parts, &inputs, &stats).await?;
     if rollup.is_none() {
         // All rows are read for their roll-up.
-        inputs.iter_mut().for_each(|input| input.groups.clear());
+        for input in &mut inputs {
+            input.groups.clear();
+        }
     }
     let rows: u64 = parts.iter().map(|p| p.meta.rows).sum();
     let bytes: u64 = parts.iter().map(|p| p.meta.bytes).sum::<u64>().max(1);
@@ -72,9 +78,9 @@ pub(super) async fn merge_spans(core: &Core, job: &Job, plan: &Plan, parts: &[Ar
                     read[n] += found.iter().map(|batch| batch.len() as u64).sum::<u64>();
                     batches.extend(found);
                 }
-                let rows = sorted(&batches, |_| true);
-                kept += rows.len() as u64;
-                writer.push(&batches, &rows)?;
+                let sorted = sorted(&batches, |_| true)?;
+                kept += sorted.rows.len() as u64;
+                writer.push(&sorted.batches, &sorted.rows)?;
             }
         }
         failpoint::hit("compact.in-merge");

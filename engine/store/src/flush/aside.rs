@@ -19,7 +19,7 @@ use crate::metrics::METRICS;
 /// More are not set aside: then it is not the generation that is at fault.
 const HELD_MAX: usize = 8;
 const FIRST: Duration = Duration::from_secs(2);
-const LONGEST: Duration = Duration::from_secs(600);
+const LONGEST: Duration = Duration::from_mins(10);
 
 /// Gives the id under which a generation is committed that was set aside.
 pub(crate) fn held_id(id: GenerationId) -> GenerationId {
@@ -43,7 +43,9 @@ struct Held {
 impl Aside {
     pub(super) fn new(found: Vec<Arc<Generation>>, flushing: Arc<Flushing>) -> Self {
         let mut aside = Self { all: Vec::new(), flushing };
-        found.into_iter().for_each(|generation| aside.add(generation, "so it was found at the start".into()));
+        for generation in found {
+            aside.add(generation, "so it was found at the start".into());
+        }
         aside
     }
 

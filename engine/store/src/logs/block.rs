@@ -105,6 +105,9 @@ pub(crate) trait Block: Send {
         false
     }
 
+    /// Of a block that is read so: no other rows than these are still asked for.
+    fn narrow(&mut self, _rows: &BooleanBuffer) {}
+
     /// Forgets columns that take much memory.
     fn forget_wide(&mut self) {}
 

@@ -1,11 +1,15 @@
 //! The blocks of a scan: live batches and row groups of parts, handed out one by one. A part is opened when the first of
 //! its row groups is wanted.
+//!
+//! Which batches and parts there are is chosen when the scan is planned; what is learnt of them (which streams match,
+//! which row groups a part has) belongs to the run that asks for it.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quiver_types::logs::LogRequest;
+use quiver_types::stats::add;
 use quiver_types::{Access, ReadStats, Result};
 
 use super::block::Block;
@@ -13,6 +17,8 @@ use super::group::Group;
 use super::live::{LiveBlock, LiveStreams};
 use super::parts::{PartScan, Pruned};
 use crate::error::leave_out;
+use crate::memtable::logs::LogsView;
+use crate::part::Part;
 use crate::snapshot::Snapshot;
 
 /// A block that can be opened.
@@ -48,39 +54,61 @@ impl Handle {
     }
 }
 
-/// All blocks of a scan.
+/// What a scan reads: generations that have rows in its time, and parts that are not ruled out.
 #[derive(Debug)]
-pub(super) struct Blocks {
-    live: Vec<LiveBlock>,
-    parts: Vec<Arc<PartScan>>,
+pub(super) struct Sources {
+    live: Vec<LogsView>,
+    parts: Vec<Arc<Part>>,
     pub(super) pruned: Pruned,
-    pub(super) generations: usize,
-    pub(super) stats: Arc<ReadStats>,
 }
 
-impl Blocks {
-    pub(super) fn new(snapshot: &Snapshot, access: &Access, request: &Arc<LogRequest>, stats: &Arc<ReadStats>) -> Self {
+impl Sources {
+    pub(super) fn new(snapshot: &Snapshot, access: &Access, request: &LogRequest) -> Self {
         let range = request.filter.time_bounds();
-        let (mut live, mut generations) = (Vec::new(), 0);
-        for generation in &snapshot.visible.generations {
-            let view = generation.log_view(range, snapshot.seq);
-            generations += usize::from(!view.chunks.is_empty());
-            let streams = Arc::new(LiveStreams::new(view.streams, view.index, access, stats));
-            let block = |(chunk, rows)| LiveBlock { chunk, rows, streams: Arc::clone(&streams) };
-            live.extend(view.chunks.into_iter().map(block));
-        }
-        let (parts, pruned) = super::parts::choose(snapshot, access, request, stats);
-        Self { live, parts, pruned, generations, stats: Arc::clone(stats) }
+        let views = snapshot.visible.generations.iter().map(|generation| generation.log_view(range, snapshot.seq));
+        let live = views.filter(|view| !view.chunks.is_empty()).collect();
+        let (parts, pruned) = super::parts::choose(snapshot, access, request);
+        Self { live, parts, pruned }
     }
 
     /// Rows of all blocks, before anything is filtered.
     pub(super) fn rows(&self) -> u64 {
-        self.live.iter().map(|b| b.rows as u64).sum::<u64>() + self.parts.iter().map(|p| p.part.meta.rows).sum::<u64>()
+        let live = self.live.iter().flat_map(|view| &view.chunks).map(|(_, rows)| *rows as u64);
+        live.sum::<u64>() + self.parts.iter().map(|part| part.meta.rows).sum::<u64>()
     }
 
     /// Number of parts to be read.
     pub(super) fn parts(&self) -> usize {
         self.parts.len()
+    }
+
+    /// Number of generations to be read.
+    pub(super) fn generations(&self) -> usize {
+        self.live.len()
+    }
+}
+
+/// All blocks of one run of a scan.
+#[derive(Debug)]
+pub(super) struct Blocks {
+    live: Vec<LiveBlock>,
+    parts: Vec<Arc<PartScan>>,
+    /// What the query read.
+    pub(super) stats: Arc<ReadStats>,
+}
+
+impl Blocks {
+    /// Begins a run, which counts for a query.
+    pub(super) fn new(sources: &Sources, access: &Access, request: &Arc<LogRequest>, stats: Arc<ReadStats>) -> Self {
+        let mut live = Vec::new();
+        for LogsView { chunks, streams, index } in sources.live.iter().cloned() {
+            let streams = Arc::new(LiveStreams::new(streams, index, access, &stats));
+            let block = |(chunk, rows)| LiveBlock { chunk, rows, streams: Arc::clone(&streams) };
+            live.extend(chunks.into_iter().map(block));
+        }
+        let parts = sources.parts.iter().map(|part| Arc::new(PartScan::new(part, access, request))).collect();
+        add(&stats.parts_total, sources.pruned.total as u64);
+        Self { live, parts, stats }
     }
 
     /// Gives a queue over all of them.

@@ -99,16 +99,6 @@ impl Values {
         matches!(self, Self::Missing) || self.nulls().is_some_and(|n| n.is_null(i))
     }
 
-    /// The value as a number, of types whose text is a number to every filter.
-    pub(crate) fn number(&self, i: usize) -> Option<f64> {
-        match self {
-            Self::Int(a) | Self::Time(a, _) => Some(a.value(i) as f64),
-            Self::Float(a) => Some(a.value(i)),
-            Self::Ipv4(a) => Some(f64::from(a.value(i))),
-            _ => None,
-        }
-    }
-
     /// A value as text; empty when it is missing. `buffer` holds the text of typed values.
     pub(crate) fn text<'a>(&'a self, i: usize, buffer: &'a mut String) -> &'a str {
         if self.is_null(i) {

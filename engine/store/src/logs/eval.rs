@@ -1,17 +1,20 @@
-//! Puts filters to the rows of a block: exactly, cheap conditions first, each only to rows that are still undecided.
+//! Puts filters to the rows of a block: exactly, cheap conditions first, each only to rows that are still undecided. What
+//! asks for the values of a column is in `quiver_types::logs`.
 
-use std::collections::{HashMap, HashSet};
 use std::time::{Duration, Instant};
 
-use arrow::array::{Array, BooleanBufferBuilder, StringViewArray};
+use arrow::array::{Array, BooleanBufferBuilder, Int64Array, UInt32Array};
 use arrow::buffer::BooleanBuffer;
 use futures::future::BoxFuture;
-use quiver_types::Matcher;
-use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, RowMatcher, StreamSelector, ValueMatcher};
+use quiver_types::logs::{
+    ChosenRows, FieldPattern, IfPresent, LogFilter, RowMatcher, StreamSelector, TextMatch, TypedValues, ValueMatcher,
+    match_coded, match_typed,
+};
 
 use super::block::{Block, column, of_stream};
 use super::choose::StreamTest;
 use super::column::{Column, Values, dictionary};
+use super::text;
 use crate::error::Result;
 use crate::memtable::logs::LiveStream;
 use crate::part::logs::ColumnKind;
@@ -23,8 +26,6 @@ const SLICE_ROWS_MIN: usize = 16;
 const SLICE_TIME: Duration = Duration::from_millis(4);
 /// Filters of one block that are evaluated before that.
 const FILTERS_AT_ONCE: usize = 16;
-/// From so many values on they are looked up and not compared one by one.
-const MANY_KEYS: usize = 16;
 
 /// Says which of some rows match.
 pub(crate) fn eval<'a>(
@@ -105,10 +106,9 @@ pub(super) fn none(rows: &BooleanBuffer) -> bool {
     rows.set_slices().next().is_none()
 }
 
-/// Says whether a stream has the labels that a selector asks for. No group: no condition.
+/// Says whether a stream has the labels that a selector asks for.
 pub(crate) fn selects(selector: &StreamSelector, stream: &LiveStream) -> bool {
-    let all = |group: &Vec<Matcher>| group.iter().all(|m| m.matches(stream.labels.get(&m.name)));
-    selector.groups.is_empty() || selector.groups.iter().any(all)
+    selector.selects(|name| stream.labels.get(name))
 }
 
 /// What a condition costs, roughly; only the order counts.
@@ -145,7 +145,7 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
         Values::Text(array) if !matcher.hints().present => array,
         _ => return matching(column, matcher, &rows),
     };
-    let texts = TextMatch::of(array, matcher);
+    let texts = TextMatch::new(array, matcher);
     let mut found = BooleanBufferBuilder::new(rows.len());
     found.append_n(rows.len(), false);
     let (mut start, mut len) = (0, SLICE_ROWS / 16);
@@ -168,42 +168,6 @@ async fn matching_slices(column: &Column, matcher: &dyn ValueMatcher, rows: Bool
     found.finish()
 }
 
-/// Bytes of a text that its view holds, whatever its length.
-const VIEW_PREFIX: usize = 4;
-
-/// A matcher of the texts of a column.
-struct TextMatch<'a> {
-    array: &'a StringViewArray,
-    matcher: &'a dyn ValueMatcher,
-    /// Whether a missing value matches, where there are any.
-    missing: Option<bool>,
-    /// Which of the first bytes of a value must be what: the view tells without a look at the text, which is far away.
-    prefix: (u32, u32),
-}
-
-impl<'a> TextMatch<'a> {
-    fn of(array: &'a StringViewArray, matcher: &'a dyn ValueMatcher) -> Self {
-        let missing = array.nulls().filter(|n| n.null_count() > 0).map(|_| matcher.matches(""));
-        let (mut mask, mut begin) = ([0; VIEW_PREFIX], [0; VIEW_PREFIX]);
-        let starts = matcher.hints().starts.unwrap_or_default();
-        for (i, byte) in starts.bytes().take(VIEW_PREFIX).enumerate() {
-            (mask[i], begin[i]) = (u8::MAX, byte);
-        }
-        Self { array, matcher, missing, prefix: (u32::from_le_bytes(mask), u32::from_le_bytes(begin)) }
-    }
-
-    #[inline]
-    fn matches(&self, at: usize) -> bool {
-        match self.missing {
-            Some(missing) if self.array.is_null(at) => missing,
-            _ => {
-                let begin = (self.array.views()[at] >> 32) as u32;
-                begin & self.prefix.0 == self.prefix.1 && self.matcher.matches(self.array.value(at))
-            }
-        }
-    }
-}
-
 /// Clears all rows outside of a range.
 pub(super) fn within(rows: &BooleanBuffer, start: usize, end: usize) -> BooleanBuffer {
     if start == 0 && end == rows.len() {
@@ -221,32 +185,23 @@ fn matching(column: &Column, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -
     if matcher.hints().present {
         return column.present(rows);
     }
-    let missing = || matcher.matches("");
+    let asked = Asked { column, rows };
     match &column.values {
-        Values::Missing => whole(rows, missing()),
+        Values::Missing => whole(rows, matcher.matches("")),
         Values::Constant(value) => whole(rows, matcher.matches(value)),
         Values::Text(array) => {
-            let texts = TextMatch::of(array, matcher);
+            let texts = TextMatch::new(array, matcher);
             column.select(rows, |at| texts.matches(at))
         }
-        Values::Coded(array) => {
-            let Some(texts) = dictionary(array) else { return whole(rows, missing()) };
-            let empty = array.keys().nulls().filter(|n| n.null_count() > 0).map(|_| missing());
-            // 0: not asked yet.
-            let mut known = vec![0u8; texts.len()];
-            let keys = array.keys();
-            column.select(rows, |at| match empty {
-                Some(empty) if keys.is_null(at) => empty,
-                _ => {
-                    let code = keys.value(at) as usize;
-                    if known[code] == 0 {
-                        known[code] = 1 + u8::from(matcher.matches(texts.value(code)));
-                    }
-                    known[code] == 2
-                }
-            })
-        }
-        values => typed(column, values, matcher, rows),
+        Values::Coded(array) => match dictionary(array) {
+            Some(texts) => match_coded(array.keys(), texts, matcher, &asked),
+            None => whole(rows, matcher.matches("")),
+        },
+        Values::Int(array) => match_typed(array, matcher, &asked),
+        Values::Float(array) => match_typed(array, matcher, &asked),
+        Values::Hex(array) => match_typed(array, matcher, &asked),
+        Values::Ipv4(array) => match_typed(&Addresses(array), matcher, &asked),
+        Values::Time(array, digits) => match_typed(&Times(array, *digits), matcher, &asked),
     }
 }
 
@@ -254,121 +209,91 @@ fn whole(rows: &BooleanBuffer, matches: bool) -> BooleanBuffer {
     if matches { rows.clone() } else { BooleanBuffer::new_unset(rows.len()) }
 }
 
-/// Typed values: by number where that decides, by their text else.
-fn typed(column: &Column, values: &Values, matcher: &dyn ValueMatcher, rows: &BooleanBuffer) -> BooleanBuffer {
-    let MatchHints { exact, number, number_decides, .. } = matcher.hints();
-    let missing = matcher.matches("");
-    let is_number = !matches!(values, Values::Hex(_));
-    if let Some(range) = number.filter(|_| number_decides && is_number) {
-        return column.select(rows, |at| {
-            if values.is_null(at) {
-                return missing;
-            }
-            values.number(at).is_some_and(|v| range.min <= v && v <= range.max)
-        });
-    }
-    if let Some(texts) = exact {
-        let wanted: Vec<Key> =
-            texts.iter().filter(|t| matcher.matches(t)).filter_map(|t| Key::read(values, t)).collect();
-        if wanted.len() >= MANY_KEYS {
-            let wanted: HashSet<Key> = wanted.into_iter().collect();
-            return column.select(rows, |at| {
-                if values.is_null(at) { missing } else { Key::of(values, at).is_some_and(|key| wanted.contains(&key)) }
-            });
-        }
-        return column.select(rows, |at| {
-            if values.is_null(at) { missing } else { wanted.iter().any(|key| key.equals(values, at)) }
-        });
-    }
-    let mut buffer = String::new();
-    let mut known: HashMap<i64, bool> = HashMap::new();
-    column.select(rows, |at| {
-        if values.is_null(at) {
-            return missing;
-        }
-        if is_number && let Some(range) = number {
-            let outside = values.number(at).is_none_or(|v| v < range.min || range.max < v);
-            if outside {
-                return false;
-            }
-        }
-        match values {
-            // Codes, ports, sizes: few values, each many times.
-            Values::Int(array) if known.len() < 4096 => {
-                let value = array.value(at);
-                *known.entry(value).or_insert_with(|| matcher.matches(values.text(at, &mut buffer)))
-            }
-            _ => matcher.matches(values.text(at, &mut buffer)),
-        }
-    })
+/// The rows of a block that are still undecided, as values of a column.
+struct Asked<'a> {
+    column: &'a Column,
+    rows: &'a BooleanBuffer,
 }
 
-/// A text as a value of a type, to be compared without writing values.
-#[derive(PartialEq, Eq, Hash)]
-enum Key {
-    Int(i64),
-    Float(u64),
-    Ipv4(u32),
-    Time(i64),
-    Hex(Vec<u8>),
+impl ChosenRows for Asked<'_> {
+    fn select(&self, passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+        self.column.select(self.rows, passes)
+    }
+}
+
+/// Addresses of the fourth version.
+struct Addresses<'a>(&'a UInt32Array);
+
+impl TypedValues for Addresses<'_> {
+    type Key = u32;
+
+    fn is_missing(&self, at: usize) -> bool {
+        self.0.is_null(at)
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        f64::from(self.0.value(at))
+    }
+
+    fn write(&self, at: usize, out: &mut String) {
+        text::write_ipv4(self.0.value(at), out);
+    }
+
+    fn read(&self, text: &str) -> Option<u32> {
+        text::read_ipv4(text)
+    }
+
+    fn key(&self, at: usize) -> u32 {
+        self.0.value(at)
+    }
+
+    fn is(&self, at: usize, key: &u32) -> bool {
+        self.0.value(at) == *key
+    }
+}
+
+/// Times that are written with so many digits after the second; none: without zeros at the end.
+struct Times<'a>(&'a Int64Array, Option<u8>);
+
+impl TypedValues for Times<'_> {
+    type Key = i64;
+
+    fn is_missing(&self, at: usize) -> bool {
+        self.0.is_null(at)
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        self.0.value(at) as f64
+    }
+
+    fn write(&self, at: usize, out: &mut String) {
+        text::write_time(self.0.value(at), self.1, out);
+    }
+
+    fn read(&self, text: &str) -> Option<i64> {
+        match self.1 {
+            Some(digits) => text::read_time(text).filter(|(_, own)| *own == digits).map(|(nanos, _)| nanos),
+            None => text::read_time_short(text),
+        }
+    }
+
+    fn key(&self, at: usize) -> i64 {
+        self.0.value(at)
+    }
+
+    fn is(&self, at: usize, key: &i64) -> bool {
+        self.0.value(at) == *key
+    }
 }
 
 /// The number of a text of a kind of typed values.
 pub(super) fn number_of(kind: ColumnKind, text: &str) -> Option<f64> {
-    use super::text;
     match kind {
         ColumnKind::Int => text::read_int(text).map(|v| v as f64),
         ColumnKind::Float => text::read_float(text, &mut String::new()),
         ColumnKind::Ipv4 => text::read_ipv4(text).map(f64::from),
         ColumnKind::Time(_) => text::read_time(text).map(|t| t.0 as f64),
         ColumnKind::Text | ColumnKind::Coded | ColumnKind::Hex(_) => None,
-    }
-}
-
-impl Key {
-    /// `None`: no value of this type has the text.
-    fn read(values: &Values, text: &str) -> Option<Self> {
-        use super::text;
-        match values {
-            Values::Int(_) => text::read_int(text).map(Self::Int),
-            Values::Float(_) => text::read_float(text, &mut String::new()).map(|f| Self::Float(f.to_bits())),
-            Values::Ipv4(_) => text::read_ipv4(text).map(Self::Ipv4),
-            Values::Time(_, Some(digits)) => {
-                text::read_time(text).filter(|(_, d)| d == digits).map(|(nanos, _)| Self::Time(nanos))
-            }
-            Values::Time(_, None) => {
-                let nanos = text::read_time_short(text)?;
-                Some(Self::Time(nanos))
-            }
-            Values::Hex(_) => {
-                let mut bytes = Vec::new();
-                text::read_hex(text, &mut bytes).then_some(Self::Hex(bytes))
-            }
-            _ => None,
-        }
-    }
-
-    /// The value of a row.
-    fn of(values: &Values, at: usize) -> Option<Self> {
-        Some(match values {
-            Values::Int(a) => Self::Int(a.value(at)),
-            Values::Float(a) => Self::Float(a.value(at).to_bits()),
-            Values::Ipv4(a) => Self::Ipv4(a.value(at)),
-            Values::Time(a, _) => Self::Time(a.value(at)),
-            Values::Hex(a) => Self::Hex(a.value(at).to_vec()),
-            _ => return None,
-        })
-    }
-
-    fn equals(&self, values: &Values, at: usize) -> bool {
-        match (self, values) {
-            (Self::Int(v), Values::Int(a)) => a.value(at) == *v,
-            (Self::Float(v), Values::Float(a)) => a.value(at).to_bits() == *v,
-            (Self::Ipv4(v), Values::Ipv4(a)) => a.value(at) == *v,
-            (Self::Time(v), Values::Time(a, _)) => a.value(at) == *v,
-            (Self::Hex(v), Values::Hex(a)) => a.value(at) == &v[..],
-            _ => false,
-        }
     }
 }
 
@@ -386,7 +311,7 @@ async fn any_field(
             return Ok(found);
         }
         let column = column(block, &name, &open).await?;
-        let more = matching_slices(&column, &Present(matcher), open.clone()).await;
+        let more = matching_slices(&column, &IfPresent(matcher), open.clone()).await;
         open = &open & &!&more;
         found = &found | &more;
     }
@@ -401,24 +326,6 @@ async fn any_field(
         }
     }
     Ok(found)
-}
-
-/// A matcher that is never asked about missing fields.
-#[derive(Debug)]
-struct Present<'a>(&'a dyn ValueMatcher);
-
-impl ValueMatcher for Present<'_> {
-    fn matches(&self, value: &str) -> bool {
-        !value.is_empty() && self.0.matches(value)
-    }
-
-    fn hints(&self) -> MatchHints {
-        self.0.hints()
-    }
-
-    fn describe(&self) -> String {
-        self.0.describe()
-    }
 }
 
 async fn by_row(

@@ -189,16 +189,15 @@ impl Fields {
         // Column before, column after; constants have none, and are not written.
         let mut moved = vec![OVERFLOW; found.len()];
         for (at, ((name, rows), analysis)) in std::mem::take(&mut self.names).into_iter().zip(found).enumerate() {
-            match analysis.constant.clone().filter(|c| rows == order.len() as u64 && c.len() <= CONSTANT_BYTES_MAX) {
-                Some(value) => {
-                    moved[at] = CONSTANT;
-                    plan.constants.insert(name, value);
-                }
-                None => {
-                    moved[at] = plan.columns.len() as u32;
-                    let kind = analysis.kind(&name);
-                    plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
-                }
+            if let Some(value) =
+                analysis.constant.clone().filter(|c| rows == order.len() as u64 && c.len() <= CONSTANT_BYTES_MAX)
+            {
+                moved[at] = CONSTANT;
+                plan.constants.insert(name, value);
+            } else {
+                moved[at] = plan.columns.len() as u32;
+                let kind = analysis.kind(&name);
+                plan.columns.push(ColumnPlan { name, kind, rows, of_stream: false, in_groups: Vec::new() });
             }
         }
         for column in self.columns.iter_mut().flatten().filter(|c| **c != OVERFLOW) {

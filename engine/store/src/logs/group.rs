@@ -1,5 +1,7 @@
 //! A row group of a part as a block: columns are read when they are asked for, of the rows that still matter.
 
+mod ranges;
+
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::ops::Range;
 use std::sync::Arc;
@@ -27,15 +29,14 @@ use crate::error::{Context, Error};
 use crate::memtable::logs::LiveStream;
 use crate::part::Part;
 use crate::part::logs::{ColumnKind, PartLogs, PartStream, page_times};
+use ranges::{covers, runs};
 
-/// Rows closer than this are read as one run.
-const GAP_ROWS: usize = 64;
-/// More runs than this are joined over wider gaps.
-const RUNS_MAX: usize = 2048;
 /// Columns up to this are kept while windows of a row group are read.
 const NARROW_BYTES: usize = 128 * 1024;
 /// Rows that lie in more pages of a row group are not looked for in kept ones.
 const PAGES_MAX: usize = 32;
+/// Rows that are fewer than one of so many are looked up where they lie in few pages, though the group is read by windows.
+const FEW_OF: usize = 64;
 
 /// A row group.
 #[derive(Debug, Clone)]
@@ -72,6 +73,7 @@ impl Group {
             bytes: 0,
             job: false,
             sweep: None,
+            few: None,
         }
     }
 }
@@ -90,36 +92,8 @@ pub(super) struct GroupBlock {
     job: bool,
     /// It is read window by window: columns for which the cache was asked.
     sweep: Option<HashSet<String>>,
-}
-
-/// Says whether ranges hold all rows that are set.
-fn covers(at: Option<&Arc<Vec<Range<u32>>>>, rows: &BooleanBuffer) -> bool {
-    let Some(ranges) = at else { return true };
-    rows.set_slices().all(|(start, end)| {
-        let found = ranges.partition_point(|r| (r.end as usize) <= start);
-        ranges.get(found).is_some_and(|r| r.start as usize <= start && end <= r.end as usize)
-    })
-}
-
-/// Runs of rows to read for those that are set; `None`: all of them.
-fn runs(rows: &BooleanBuffer) -> Option<Vec<Range<u32>>> {
-    let mut gap = GAP_ROWS;
-    loop {
-        let mut out: Vec<Range<u32>> = Vec::new();
-        for (start, end) in rows.set_slices() {
-            match out.last_mut() {
-                Some(last) if start <= last.end as usize + gap => last.end = end as u32,
-                _ => out.push(start as u32..end as u32),
-            }
-        }
-        if out.iter().map(ExactSizeIterator::len).sum::<usize>() * 4 >= rows.len() * 3 {
-            return None;
-        }
-        if out.len() <= RUNS_MAX {
-            return Some(out);
-        }
-        gap *= 4;
-    }
+    /// The rows that are asked for, where they are a small part.
+    few: Option<BooleanBuffer>,
 }
 
 impl GroupBlock {
@@ -214,7 +188,7 @@ impl GroupBlock {
             add(&self.stats.cache_hits, 1);
             return Ok(Column::whole(values));
         }
-        let many = !self.job && (self.sweep.is_some() || rows.count_set_bits() * 4 >= rows.len());
+        let many = !self.job && (self.is_swept(name) || rows.count_set_bits() * 4 >= rows.len());
         if !self.job
             && !many
             && let Some(column) = self.load_pages(name, digits, rows).await?
@@ -234,6 +208,12 @@ impl GroupBlock {
             cache.insert(opened.part.meta.id, self.group, name, &values, opened.logs.groups());
         }
         Ok(Column { values, at })
+    }
+
+    /// Says whether windows of the group will ask for most of a column.
+    fn is_swept(&self, name: &str) -> bool {
+        let pages = |few: &BooleanBuffer| self.opened.logs.pages_of(self.group, name, few, PAGES_MAX);
+        self.sweep.is_some() && self.few.as_ref().and_then(pages).is_none()
     }
 
     /// A few rows of a column out of pages that are kept decoded; `None` while they are not used again and again. Pages
@@ -503,7 +483,9 @@ impl Block for GroupBlock {
             column.for_each(rows, |_, at| {
                 entries(&map, at).for_each(|(name, _)| *of_names.entry(name).or_default() += 1);
             });
-            of_names.into_iter().for_each(|(name, n)| add(name, n));
+            for (name, n) in of_names {
+                add(name, n);
+            }
         }
         Ok(())
     }
@@ -527,6 +509,11 @@ impl Block for GroupBlock {
     fn sweep(&mut self) -> bool {
         self.sweep = Some(HashSet::new());
         true
+    }
+
+    fn narrow(&mut self, rows: &BooleanBuffer) {
+        let is_few = rows.count_set_bits() * FEW_OF < rows.len();
+        self.few = is_few.then(|| rows.clone());
     }
 
     fn forget_wide(&mut self) {

@@ -194,7 +194,9 @@ impl Block for LiveBlock {
     async fn by_streams(&mut self, values: &[StreamValue], rows: &BooleanBuffer) -> Result<(Vec<Values>, Vec<u64>)> {
         let (places, slots) = self.slots(rows);
         let mut counts = vec![0; slots.len()];
-        places.into_iter().for_each(|place| counts[place as usize] += 1);
+        for place in places {
+            counts[place as usize] += 1;
+        }
         let of = |value: &StreamValue| {
             OfStreams::of(value, slots.iter().map(|&slot| &**self.streams.stream(slot))).into_values()
         };
@@ -281,7 +283,9 @@ impl Block for LiveBlock {
             let all = own.fields(row).filter(|&f| wanted[own.field_names[f] as usize]);
             fields.extend(all.map(|f| (names[own.field_names[f] as usize], own.values.value(f))));
             fields.sort_unstable_by_key(|f| f.0);
-            fields.iter().for_each(|(name, value)| out.push(name, value));
+            for (name, value) in &fields {
+                out.push(name, value);
+            }
             out.end_row();
         }
         out.finish()

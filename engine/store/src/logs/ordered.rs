@@ -8,21 +8,20 @@ use std::sync::Arc;
 use arrow::array::{Array, BooleanBufferBuilder, RecordBatch, RecordBatchOptions};
 use arrow::buffer::BooleanBuffer;
 use arrow::compute::interleave;
-use datafusion::error::Result;
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::BaselineMetrics;
-use quiver_types::Error;
+use async_trait::async_trait;
 use quiver_types::logs::LogFilter;
+use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTimer};
+use quiver_types::{Error, Result};
 
 use super::block::Block;
 use super::blocks::{Handle, at_once, open};
 use super::column::Values;
 use super::eval::eval;
-use super::exec::{Counters, Scan};
 use super::output::{output, prefetch};
 use super::parts::PartScan;
-use super::stream::{WIDE_BYTES, WINDOW_BYTES, external};
-use crate::error::leave_out;
+use super::planned::{Scan, ScanRun, count};
+use super::stream::{WIDE_BYTES, WINDOW_BYTES};
+use crate::error::{Context, leave_out};
 
 /// Rows that the first slice should hold before the filter.
 const FIRST_SLICE_ROWS: f64 = 4096.0;
@@ -38,6 +37,7 @@ type Address = (i64, u32, u32);
 /// The stream's state.
 pub(super) struct Ordered {
     scan: Arc<Scan>,
+    run: Arc<ScanRun>,
     newest: bool,
     /// What is left of time.
     left: Option<(i64, i64)>,
@@ -52,21 +52,14 @@ pub(super) struct Ordered {
     /// Whether the columns of all rows of the slice were read at once.
     prefetched: bool,
     rows_left: usize,
-    memory: MemoryReservation,
-    baseline: BaselineMetrics,
-    counters: Counters,
+    memory: Arc<dyn ScanMemory>,
+    counters: Arc<dyn ScanCounters>,
 }
 
 impl Ordered {
-    pub(super) fn new(
-        scan: Arc<Scan>,
-        newest: bool,
-        limit: Option<usize>,
-        memory: MemoryReservation,
-        baseline: BaselineMetrics,
-        counters: Counters,
-    ) -> Self {
-        let (handles, parts) = scan.blocks.by_time();
+    pub(super) fn new(scan: Arc<Scan>, run: Arc<ScanRun>, newest: bool, limit: Option<usize>, task: ScanTask) -> Self {
+        let ScanTask { memory, counters, .. } = task;
+        let (handles, parts) = run.blocks.by_time();
         let (min, max) = scan.request.filter.time_bounds();
         let ranges = handles.iter().map(Handle::range).chain(parts.iter().map(|p| p.range()));
         let all = ranges.reduce(|a, b| (a.0.min(b.0), a.1.max(b.1)));
@@ -85,29 +78,10 @@ impl Ordered {
             prefetched: false,
             rows_left: limit.unwrap_or(usize::MAX),
             memory,
-            baseline,
             counters,
             scan,
+            run,
         }
-    }
-
-    /// Gives the next batch.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
-        tokio::task::yield_now().await;
-        while self.rows_left > 0 {
-            if self.given < self.found.len() {
-                match self.batch().await? {
-                    Some(batch) => return Ok(Some(batch)),
-                    None => continue,
-                }
-            }
-            self.blocks.clear();
-            self.memory.free();
-            let Some(slice) = self.slice() else { break };
-            self.find(slice).await?;
-        }
-        self.memory.free();
-        Ok(None)
     }
 
     /// Cuts the next slice off what is left, so that it holds about as many rows as wanted.
@@ -159,8 +133,8 @@ impl Ordered {
         let mut touched = touched.into_iter().peekable();
         while let Some(first) = touched.peek() {
             let count = at_once(first);
-            let opened = open(touched.by_ref().take(count), &self.scan.blocks.stats).await;
-            self.handles.extend(opened.map_err(external)?);
+            let opened = open(touched.by_ref().take(count), &self.run.blocks.stats).await;
+            self.handles.extend(opened?);
         }
         self.found.clear();
         self.given = 0;
@@ -169,11 +143,10 @@ impl Ordered {
         let within = LogFilter::Time(vec![slice]);
         for handle in self.handles.iter().filter(|h| touches(h.range())) {
             tokio::task::yield_now().await;
-            let timer = self.baseline.elapsed_compute().clone();
-            let _timer = timer.timer();
+            let _timer = ScanTimer::start(&self.counters);
             let mut block = handle.open();
             let found = addresses(&mut *block, &self.scan, &within, self.blocks.len() as u32, &mut self.found).await;
-            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match found {
                 Ok(false) => {}
                 Ok(true) => {
@@ -183,7 +156,7 @@ impl Ordered {
                     self.row_bytes = self.row_bytes.max(mean);
                     self.blocks.push(block);
                 }
-                Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
+                Err(e) => leave_out(&self.run.blocks.stats, e)?,
             }
         }
         // Blocks that lie on the other side of time are done.
@@ -206,19 +179,21 @@ impl Ordered {
             let Scan { request, projection, .. } = &*self.scan;
             let set = set(rows, block.len());
             if let Err(e) = prefetch(&mut **block, request, projection, &set).await {
-                leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                leave_out(&self.run.blocks.stats, e)?;
                 damaged.push(at);
             }
-            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             bytes += block.bytes();
         }
-        damaged.into_iter().for_each(|at| self.drop_rows(at));
+        for at in damaged {
+            self.drop_rows(at);
+        }
         self.memory.try_resize(bytes + self.found.len() * size_of::<Address>())?;
         Ok(())
     }
 
     fn leave_out(&self, error: Error) -> Result<()> {
-        leave_out(&self.scan.blocks.stats, error).map_err(external)
+        leave_out(&self.run.blocks.stats, error)
     }
 
     /// Takes the rows of a block that are still to come off the list.
@@ -240,17 +215,18 @@ impl Ordered {
         let end = self.found.len().min(self.given + most.min(self.rows_left));
         let wanted = &self.found[self.given..end];
         let Scan { request, projection, schema, .. } = &*self.scan;
-        let timer = self.baseline.elapsed_compute().clone();
-        let _timer = timer.timer();
+        let _timer = ScanTimer::start(&self.counters);
         let mut rows: Vec<Vec<u32>> = vec![Vec::new(); self.blocks.len()];
-        wanted.iter().for_each(|a| rows[a.1 as usize].push(a.2));
+        for a in wanted {
+            rows[a.1 as usize].push(a.2);
+        }
         let mut batches = vec![None; self.blocks.len()];
         for (at, rows) in rows.iter_mut().enumerate().filter(|(_, rows)| !rows.is_empty()) {
             rows.sort_unstable();
             let block = &mut self.blocks[at];
             let set = set(rows, block.len());
             let batch = output(&mut **block, request, projection, schema, &set).await;
-            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match batch {
                 Ok(batch) => batches[at] = Some(batch),
                 Err(e) => {
@@ -277,14 +253,35 @@ impl Ordered {
         let mut columns = Vec::with_capacity(projection.len());
         for at in 0..projection.len() {
             let arrays: Vec<&dyn Array> = used.iter().map(|b| b.column(at).as_ref()).collect();
-            columns.push(interleave(&arrays, &places)?);
+            columns.push(interleave(&arrays, &places).internal("cannot put rows of logs in order")?);
         }
         let options = RecordBatchOptions::new().with_row_count(Some(places.len()));
-        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)?;
+        let batch = RecordBatch::try_new_with_options(Arc::clone(schema), columns, &options)
+            .internal("cannot make a batch of logs")?;
         self.given = end;
         self.rows_left -= batch.num_rows();
-        self.baseline.record_output(batch.num_rows());
         Ok(Some(batch))
+    }
+}
+
+#[async_trait]
+impl ScanBatches for Ordered {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        tokio::task::yield_now().await;
+        while self.rows_left > 0 {
+            if self.given < self.found.len() {
+                match self.batch().await? {
+                    Some(batch) => return Ok(Some(batch)),
+                    None => continue,
+                }
+            }
+            self.blocks.clear();
+            self.memory.free();
+            let Some(slice) = self.slice() else { break };
+            self.find(slice).await?;
+        }
+        self.memory.free();
+        Ok(None)
     }
 }
 
@@ -295,7 +292,9 @@ fn order(a: &Address, b: &Address) -> Ordering {
 fn set(rows: &[u32], len: usize) -> BooleanBuffer {
     let mut bits = BooleanBufferBuilder::new(len);
     bits.append_n(len, false);
-    rows.iter().for_each(|&row| bits.set_bit(row as usize, true));
+    for &row in rows {
+        bits.set_bit(row as usize, true);
+    }
     bits.finish()
 }
 
@@ -306,7 +305,7 @@ async fn addresses(
     slice: &LogFilter,
     number: u32,
     found: &mut Vec<Address>,
-) -> quiver_types::Result<bool> {
+) -> Result<bool> {
     let filter = &scan.request.filter;
     let rows = block.allowed().await?;
     let rows = block.candidates(slice, rows).await?;

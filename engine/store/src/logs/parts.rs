@@ -30,7 +30,7 @@ pub(super) struct Pruned {
     pub(super) name: usize,
 }
 
-/// A part as a scan sees it.
+/// A part as one run of a scan sees it.
 #[derive(Debug)]
 pub(super) struct PartScan {
     pub(super) part: Arc<Part>,
@@ -92,12 +92,7 @@ fn range_of(meta: &PartMeta) -> (i64, i64) {
 }
 
 /// Chooses the parts that may hold rows that match.
-pub(super) fn choose(
-    snapshot: &Snapshot,
-    access: &Access,
-    request: &Arc<LogRequest>,
-    stats: &ReadStats,
-) -> (Vec<Arc<PartScan>>, Pruned) {
+pub(super) fn choose(snapshot: &Snapshot, access: &Access, request: &LogRequest) -> (Vec<Arc<Part>>, Pruned) {
     let (min, max) = request.filter.time_bounds();
     let parts = snapshot.visible.table(table::TABLE.name);
     let mut pruned = Pruned { total: parts.len(), ..Pruned::default() };
@@ -112,19 +107,18 @@ pub(super) fn choose(
         } else if !prune::part_may_match(&request.filter, meta, range) {
             pruned.name += 1;
         } else {
-            chosen.push(Arc::new(PartScan {
-                part: Arc::clone(part),
-                access: access.clone(),
-                request: Arc::clone(request),
-                opened: OnceCell::new(),
-            }));
+            chosen.push(Arc::clone(part));
         }
     }
-    add(&stats.parts_total, pruned.total as u64);
     (chosen, pruned)
 }
 
 impl PartScan {
+    pub(super) fn new(part: &Arc<Part>, access: &Access, request: &Arc<LogRequest>) -> Self {
+        let (part, access, request) = (Arc::clone(part), access.clone(), Arc::clone(request));
+        Self { part, access, request, opened: OnceCell::new() }
+    }
+
     /// First and last time.
     pub(super) fn range(&self) -> (i64, i64) {
         range_of(&self.part.meta)

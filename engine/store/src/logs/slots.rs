@@ -255,7 +255,9 @@ impl PartSlots {
     async fn texts(&self, value: &StreamValue, streams: &[u32], visit: &mut VisitText<'_>) -> Result<()> {
         match value {
             StreamValue::Same(text) => {
-                streams.iter().for_each(|&stream| visit(stream, text));
+                for &stream in streams {
+                    visit(stream, text);
+                }
                 Ok(())
             }
             StreamValue::Id => {

@@ -10,17 +10,15 @@ use std::sync::Arc;
 
 use arrow::array::{BooleanBufferBuilder, RecordBatch};
 use arrow::buffer::BooleanBuffer;
-use datafusion::common::utils::memory::get_record_batch_memory_size;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::BaselineMetrics;
-use quiver_types::Error;
+use async_trait::async_trait;
+use quiver_types::Result;
 use quiver_types::logs::LogForm;
+use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanTask, ScanTimer, batch_bytes};
 
 use super::block::{Block, STEP_ROWS};
 use super::eval::{eval, none, within};
-use super::exec::{Counters, Scan, ScanRun};
 use super::output::{by_stream, field_counts, output, prefetch};
+use super::planned::{Scan, ScanRun, count};
 use super::values::{to_batch, value_counts};
 use crate::error::leave_out;
 
@@ -34,14 +32,13 @@ const NARROW_COLUMNS: usize = 4;
 /// The stream's state.
 #[derive(Debug)]
 pub(super) struct AnyOrder {
-    pub(super) scan: Arc<Scan>,
-    pub(super) run: Arc<ScanRun>,
-    pub(super) rows_left: usize,
-    pub(super) memory: MemoryReservation,
-    pub(super) baseline: BaselineMetrics,
-    pub(super) counters: Counters,
+    scan: Arc<Scan>,
+    run: Arc<ScanRun>,
+    rows_left: usize,
+    memory: Arc<dyn ScanMemory>,
+    counters: Arc<dyn ScanCounters>,
     /// The block at hand and the rows of it that are still to be given out.
-    pub(super) open: Option<OpenBlock>,
+    open: Option<OpenBlock>,
 }
 
 /// Bytes of rows that are given out at once, about: who reads slowly holds as much of a block.
@@ -54,7 +51,7 @@ const FEW_ROWS: usize = 1024;
 const PROBE_ROWS: usize = 8192;
 
 /// See [`AnyOrder`].
-pub(super) struct OpenBlock {
+struct OpenBlock {
     block: Box<dyn Block>,
     /// Rows that match, or that may.
     rows: BooleanBuffer,
@@ -74,19 +71,13 @@ impl std::fmt::Debug for OpenBlock {
 impl OpenBlock {
     /// Looks for the rows that match, and reads what is given of them, unless that is much: then both are done window by
     /// window.
-    async fn of(
-        mut block: Box<dyn Block>,
-        scan: &Scan,
-        matching: Option<BooleanBuffer>,
-        most: usize,
-    ) -> quiver_types::Result<Self> {
+    async fn of(mut block: Box<dyn Block>, scan: &Scan, matching: Option<BooleanBuffer>, most: usize) -> Result<Self> {
         let filter = &scan.request.filter;
-        let (mut rows, mut unfiltered) = match matching {
-            Some(rows) => (rows, false),
-            None => {
-                let rows = block.allowed().await?;
-                (block.candidates(filter, rows).await?, true)
-            }
+        let (mut rows, mut unfiltered) = if let Some(rows) = matching {
+            (rows, false)
+        } else {
+            let rows = block.allowed().await?;
+            (block.candidates(filter, rows).await?, true)
         };
         let mut row_bytes = Vec::new();
         if !none(&rows) {
@@ -100,6 +91,7 @@ impl OpenBlock {
         let wide = !row_bytes.is_empty();
         if unfiltered {
             let is_read = wide && block.sweep();
+            block.narrow(&rows);
             let fields = |name: &str| scan.filter_fields.contains(name);
             let filter_bytes = if is_read { block.row_bytes(&fields, WIDE_BYTES) } else { Vec::new() };
             if filter_bytes.is_empty() {
@@ -110,6 +102,7 @@ impl OpenBlock {
             }
         }
         let rows = if unfiltered { rows } else { first(rows, most) };
+        block.narrow(&rows);
         let windows = windows(&rows, batch_rows(scan), &row_bytes);
         if !wide && !windows.is_empty() {
             prefetch(&mut *block, &scan.request, &scan.projection, &rows).await?;
@@ -118,12 +111,7 @@ impl OpenBlock {
     }
 
     /// Gives the rows of a window, if there are any; at most so many.
-    async fn give(
-        &mut self,
-        scan: &Scan,
-        window: Range<usize>,
-        most: usize,
-    ) -> quiver_types::Result<Option<RecordBatch>> {
+    async fn give(&mut self, scan: &Scan, window: Range<usize>, most: usize) -> Result<Option<RecordBatch>> {
         let mut rows = within(&self.rows, window.start, window.end);
         if self.unfiltered {
             rows = first(eval(&mut *self.block, &scan.request.filter, rows).await?, most);
@@ -138,51 +126,51 @@ impl OpenBlock {
     }
 }
 
-/// Turns an error of ours into DataFusion's.
-pub(super) fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
-}
-
-impl AnyOrder {
-    /// Gives the next batch.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+#[async_trait]
+impl ScanBatches for AnyOrder {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         while self.rows_left > 0 {
             if let Some(batch) = self.window().await? {
                 return Ok(Some(batch));
             }
             self.memory.free();
-            let Some(handle) = self.run.queue.next().await.map_err(external)? else { break };
+            let Some(handle) = self.run.queue.next().await? else { break };
             tokio::task::yield_now().await;
-            let timer = self.baseline.elapsed_compute().clone();
-            let _timer = timer.timer();
+            let _timer = ScanTimer::start(&self.counters);
             let mut block = handle.open();
             let taken = take(&mut *block, &self.scan, &self.run).await;
-            self.counters.add(&block.take_stats(), &self.scan.blocks.stats);
+            count(&block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match taken {
                 Ok(Taken::Counted(batch, bytes)) => {
                     self.memory.try_resize(bytes)?;
-                    self.baseline.record_output(batch.num_rows());
                     return Ok(Some(batch));
                 }
                 Ok(Taken::Rows(matching)) => self.open(block, matching).await?,
-                Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external)?,
+                Err(e) => leave_out(&self.run.blocks.stats, e)?,
             }
         }
         self.memory.free();
         Ok(None)
+    }
+}
+
+impl AnyOrder {
+    pub(super) fn new(scan: Arc<Scan>, run: Arc<ScanRun>, limit: Option<usize>, task: ScanTask) -> Self {
+        let ScanTask { memory, counters, .. } = task;
+        Self { scan, run, rows_left: limit.unwrap_or(usize::MAX), memory, counters, open: None }
     }
 
     /// Opens a block to give its rows out; of which those match, if that is known.
     async fn open(&mut self, block: Box<dyn Block>, matching: Option<BooleanBuffer>) -> Result<()> {
         match OpenBlock::of(block, &self.scan, matching, self.rows_left).await {
             Ok(mut open) => {
-                self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
+                count(&open.block.take_stats(), &*self.counters, &self.run.blocks.stats);
                 self.memory.try_resize(open.block.bytes())?;
                 self.open = Some(open);
                 Ok(())
             }
-            Err(e) => leave_out(&self.scan.blocks.stats, e).map_err(external),
+            Err(e) => leave_out(&self.run.blocks.stats, e),
         }
     }
 
@@ -193,20 +181,18 @@ impl AnyOrder {
                 self.open = None;
                 break;
             };
-            let timer = self.baseline.elapsed_compute().clone();
-            let _timer = timer.timer();
+            let _timer = ScanTimer::start(&self.counters);
             let given = open.give(&self.scan, window, self.rows_left).await;
-            self.counters.add(&open.block.take_stats(), &self.scan.blocks.stats);
+            count(&open.block.take_stats(), &*self.counters, &self.run.blocks.stats);
             match given {
                 Ok(Some(batch)) => {
-                    self.memory.try_resize(open.block.bytes() + get_record_batch_memory_size(&batch))?;
+                    self.memory.try_resize(open.block.bytes() + batch_bytes(&batch))?;
                     self.rows_left -= batch.num_rows();
-                    self.baseline.record_output(batch.num_rows());
                     return Ok(Some(batch));
                 }
                 Ok(None) => tokio::task::yield_now().await,
                 Err(e) => {
-                    leave_out(&self.scan.blocks.stats, e).map_err(external)?;
+                    leave_out(&self.run.blocks.stats, e)?;
                     self.open = None;
                 }
             }
@@ -223,7 +209,7 @@ enum Taken {
     Rows(Option<BooleanBuffer>),
 }
 
-async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> quiver_types::Result<Taken> {
+async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> Result<Taken> {
     if scan.request.form == LogForm::Rows {
         return Ok(Taken::Rows(None));
     }
@@ -245,7 +231,7 @@ async fn take(block: &mut dyn Block, scan: &Scan, run: &ScanRun) -> quiver_types
 }
 
 /// Gives the rows of a block that match and that the caller may see.
-pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> quiver_types::Result<BooleanBuffer> {
+pub(super) async fn matching(block: &mut dyn Block, scan: &Scan) -> Result<BooleanBuffer> {
     let filter = &scan.request.filter;
     let rows = block.allowed().await?;
     let rows = block.candidates(filter, rows).await?;

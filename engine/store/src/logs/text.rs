@@ -1,6 +1,7 @@
 //! Texts of typed values: times, addresses, hex digits. Reading takes only what writing gives back exactly.
 
-pub(crate) use quiver_types::logs::{push_hex, write_float, write_hex, write_int};
+pub(crate) use quiver_types::logs::{read_float, read_int, write_float, write_int};
+pub(crate) use quiver_types::{is_hex, push_hex, read_hex, write_hex};
 
 /// Writes a time as RFC 3339 in UTC. Digits after the second: as many as said, or none at the end that are zero.
 pub(crate) fn write_time(nanos: i64, digits: Option<u8>, out: &mut String) {
@@ -147,69 +148,6 @@ pub(crate) fn read_ipv4(text: &str) -> Option<u32> {
         parts += 1;
     }
     (parts == 4).then_some(address)
-}
-
-/// Values of lower-case hex digits; [`NO_DIGIT`] for all other bytes.
-const HEX: [u8; 256] = {
-    let mut table = [NO_DIGIT; 256];
-    let mut value = 0;
-    while value < 16 {
-        table[b"0123456789abcdef"[value] as usize] = value as u8;
-        value += 1;
-    }
-    table
-};
-const NO_DIGIT: u8 = 0x80;
-
-/// Says whether there are pairs of lower-case hex digits and nothing else.
-pub(crate) fn is_hex(text: &str) -> bool {
-    let seen = text.bytes().fold(0, |seen, b| seen | HEX[b as usize]);
-    text.len().is_multiple_of(2) && seen & NO_DIGIT == 0
-}
-
-/// Appends the bytes of lower-case hex digits; `false` (and nothing) when there is anything else.
-pub(crate) fn read_hex(text: &str, out: &mut Vec<u8>) -> bool {
-    let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-    let before = out.len();
-    let mut seen = 0;
-    out.extend(pairs.iter().map(|&[high, low]| {
-        let (high, low) = (HEX[high as usize], HEX[low as usize]);
-        seen |= high | low;
-        high << 4 | low
-    }));
-    let all = rest.is_empty() && seen & NO_DIGIT == 0;
-    if !all {
-        out.truncate(before);
-    }
-    all
-}
-
-/// Reads an integer that is written back as it was.
-pub(crate) fn read_int(text: &str) -> Option<i64> {
-    let b = text.as_bytes();
-    let digits = b.strip_prefix(b"-").unwrap_or(b);
-    if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
-        return None;
-    }
-    if digits[0] == b'0' && b.len() > 1 {
-        return None;
-    }
-    text.parse().ok()
-}
-
-/// Reads a decimal number that is written back as it was.
-pub(crate) fn read_float(text: &str, buffer: &mut String) -> Option<f64> {
-    use std::fmt::Write as _;
-    let b = text.as_bytes();
-    if b.len() > 24 || !b.last()?.is_ascii_digit() || !b.iter().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-'))
-    {
-        return None;
-    }
-    let value: f64 = text.parse().ok()?;
-    buffer.clear();
-    // Writing to a text cannot fail.
-    let _ = write!(buffer, "{value}");
-    (value.is_finite() && buffer == text).then_some(value)
 }
 
 #[cfg(test)]

@@ -99,12 +99,11 @@ impl StreamIndex {
         for stream in streams.from(*known) {
             let slot = *known as u32;
             for (name, value) in stream.labels.iter() {
-                grown += match labels.get_mut(name) {
-                    Some(values) => add(values, value, slot),
-                    None => {
-                        let own = add(labels.entry(name.into()).or_default(), value, slot);
-                        own + name.len() + ENTRY_BYTES
-                    }
+                grown += if let Some(values) = labels.get_mut(name) {
+                    add(values, value, slot)
+                } else {
+                    let own = add(labels.entry(name.into()).or_default(), value, slot);
+                    own + name.len() + ENTRY_BYTES
                 };
             }
             grown += add(services, &stream.service, slot) + ENTRY_BYTES / 2;

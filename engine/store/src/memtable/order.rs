@@ -51,7 +51,9 @@ impl Order {
         for (rank, &pair) in sorted.iter().enumerate() {
             rank_of[pair as usize] = rank as u32;
         }
-        ranks.iter_mut().for_each(|r| *r = rank_of[*r as usize]);
+        for r in &mut ranks {
+            *r = rank_of[*r as usize];
+        }
         entries.iter_mut().filter(|e| e.metric > 0).for_each(|e| e.metric = rank_of[e.metric as usize - 1] + 1);
         entries.sort_unstable_by(|a, b| {
             let others = |e: &Entry| &ranks[e.first as usize..e.end as usize];

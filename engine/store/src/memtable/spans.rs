@@ -48,17 +48,26 @@ pub(crate) struct SpanChunk {
     pub(crate) repeated: Vec<u32>,
     seq: u32,
     /// Rows that repeat any, beside which others.
-    repeats: Mutex<Option<(u64, Arc<Vec<u32>>)>>,
+    repeats: Mutex<Option<(u64, Arc<ChunkRepeats>)>>,
+}
+
+/// What was found of the rows of a write beside others; both ascend, and no row is in both.
+#[derive(Debug, Default)]
+pub(crate) struct ChunkRepeats {
+    /// Rows that repeat an earlier one.
+    pub(crate) rows: Vec<u32>,
+    /// Other rows of whose side of the span a part has a report.
+    pub(crate) reported: Vec<u32>,
 }
 
 impl SpanChunk {
-    /// Gives the rows that were found to repeat others, if it was beside the same ones.
-    pub(crate) fn repeats(&self, beside: u64) -> Option<Arc<Vec<u32>>> {
-        self.repeats.lock().as_ref().filter(|(known, _)| *known == beside).map(|(_, rows)| Arc::clone(rows))
+    /// Gives what was found, if it was beside the same others.
+    pub(crate) fn repeats(&self, beside: u64) -> Option<Arc<ChunkRepeats>> {
+        self.repeats.lock().as_ref().filter(|(known, _)| *known == beside).map(|(_, found)| Arc::clone(found))
     }
 
-    pub(crate) fn keep_repeats(&self, beside: u64, rows: &Arc<Vec<u32>>) {
-        *self.repeats.lock() = Some((beside, Arc::clone(rows)));
+    pub(crate) fn keep_repeats(&self, beside: u64, found: &Arc<ChunkRepeats>) {
+        *self.repeats.lock() = Some((beside, Arc::clone(found)));
     }
 
     fn keys(&self) -> impl Iterator<Item = SpanKey> {
@@ -114,7 +123,9 @@ impl LiveSpans {
     /// Appends a write; gives the bytes that it takes.
     pub(crate) fn insert(&self, batch: SpansBatch, seq: u32) -> usize {
         let (mut min, mut max) = (i64::MAX, i64::MIN);
-        starts(&batch).iter().for_each(|&t| (min, max) = (min.min(t), max.max(t)));
+        for &t in starts(&batch) {
+            (min, max) = (min.min(t), max.max(t));
+        }
         let repeated = self.note(&batch);
         let bytes = batch.memory_bytes() + size_of::<SpanChunk>() + KNOWN_BYTES * batch.len();
         let chunk = SpanChunk { batch, starts: (min, max), repeated, seq, repeats: Mutex::default() };

@@ -90,12 +90,12 @@ mod tests {
     fn budget_and_time_end_repeats() {
         let retries = Retries::new(Timer::default());
         assert_eq!(retries.begin(Duration::ZERO).pause(), None, "no time");
-        let mut run = retries.begin(Duration::from_secs(3600));
+        let mut run = retries.begin(Duration::from_hours(1));
         let repeats = std::iter::from_fn(|| run.pause()).take(1000).count();
         assert!((95..=105).contains(&repeats), "{repeats}");
         for _ in 0..4 {
             retries.succeeded();
         }
-        assert!(retries.begin(Duration::from_secs(3600)).pause().is_some());
+        assert!(retries.begin(Duration::from_hours(1)).pause().is_some());
     }
 }

@@ -60,7 +60,7 @@ fn numerator(v: f64, power: f64) -> Option<i64> {
 /// `vi * 10` is exact as long as it is below 2^53.
 fn exponents(v: f64) -> Option<(i32, i32)> {
     let size = v.abs();
-    if !(size < INTEGER_MAX) || (size == 0.0 && v.is_sign_negative()) {
+    if size.is_nan() || size >= INTEGER_MAX || (size == 0.0 && v.is_sign_negative()) {
         return None;
     }
     if size == 0.0 {

@@ -313,11 +313,10 @@ impl<'a> Samples<'a> {
                 let mut next = 0;
                 for rows in rows {
                     let pages = self.pages(number, column, &rows);
-                    for page in pages.start.max(next)..pages.end {
+                    for (page, location) in locations.iter().enumerate().take(pages.end).skip(pages.start.max(next)) {
                         if nullable && self.is_null_page(number, column, page) {
                             continue;
                         }
-                        let location = &locations[page];
                         out.push(
                             location.offset as u64..(location.offset + i64::from(location.compressed_page_size)) as u64,
                         );

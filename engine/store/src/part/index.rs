@@ -243,7 +243,9 @@ impl LabelIndex<'_> {
             match self {
                 Self::Memory(index) => {
                     stats.check()?;
-                    rows.iter().for_each(|&row| union.add_list(index.postings.of(index.order[row as usize])));
+                    for &row in rows {
+                        union.add_list(index.postings.of(index.order[row as usize]));
+                    }
                 }
                 Self::File(index) if rows.len() <= BITMAPS_KEPT => {
                     for one in index.several(rows, stats).await? {

@@ -29,6 +29,8 @@ const GAP_ROWS: u64 = 32;
 const FROM_MAP: usize = 1024;
 /// What a distinct value costs beside its text.
 const VALUE_BYTES: usize = 56;
+/// What a label of the map costs beside its texts and codes.
+const LABEL_BYTES: usize = 384;
 
 /// One label of chosen series: distinct values in no order, the first one the empty text (label absent), and for each
 /// series the place of its value.
@@ -196,6 +198,8 @@ impl Part {
     ) -> Result<Vec<LabelTexts>> {
         let (file, footer) = self.series_footer(stats).await?;
         let all = names(file, &footer)?;
+        let names_bytes: usize = all.iter().map(|name| 2 * size_of::<String>() + name.len()).sum();
+        stats.take(names_bytes)?;
         let names: Vec<&str> = match wanted {
             None => all.iter().map(String::as_str).collect(),
             Some(wanted) => wanted
@@ -218,6 +222,7 @@ impl Part {
         if !sources.map.is_empty() {
             columns.push("labels");
         }
+        let series = numbers.len();
         if !columns.is_empty() {
             let mut done = 0;
             for numbers in numbers.chunks(SERIES_AT_ONCE) {
@@ -242,7 +247,7 @@ impl Part {
                     }
                     if !sources.map.is_empty() {
                         let picked = wanted.map(|_| &sources.map[..]);
-                        add_map(batch, &rows, picked, &mut rest, done).ok_or_else(bad)?;
+                        add_map(batch, &rows, picked, &mut rest, (done, series), stats)?.ok_or_else(bad)?;
                     }
                     done += rows.len();
                 }
@@ -251,8 +256,7 @@ impl Part {
                 let texts = coders.iter_mut().chain(rest.values_mut()).map(|c| std::mem::take(&mut c.text_bytes)).sum();
                 stats.take(texts)?;
             }
-            stats.take(rest.len() * size_of_val(numbers))?;
-            rest.values_mut().for_each(|coder| coder.codes.resize(numbers.len(), 0));
+            rest.values_mut().for_each(|coder| coder.codes.resize(series, 0));
         }
         let mut out: Vec<LabelTexts> = coders.into_iter().chain(rest.into_values()).map(Coder::finish).collect();
         if !sources.index.is_empty() {
@@ -262,6 +266,7 @@ impl Part {
             }
         }
         out.sort_unstable_by(|a, b| a.name.cmp(&b.name));
+        stats.give_back(names_bytes);
         Ok(out)
     }
 
@@ -353,16 +358,22 @@ fn each_set(
     Some(())
 }
 
-/// Picks labels of some rows out of the map; `done` rows came before. `wanted`: sorted, none: all.
+/// Picks labels of some rows out of the map; `done` rows of so many came before. `wanted`: sorted, none: all. A label has
+/// a code for each series, whoever has it, so its memory is asked for when it is first met: names may be as many as series.
+///
+/// # Errors
+/// Those of the gate. `None`: the columns are not those of series.
 fn add_map(
     batch: &RecordBatch,
     rows: &[usize],
     wanted: Option<&[&str]>,
     coders: &mut HashMap<String, Coder, foldhash::fast::RandomState>,
-    done: usize,
-) -> Option<()> {
-    let map = batch.column_by_name("labels")?.as_map_opt()?;
-    let (names, values) = (map.keys().as_string_opt::<i32>()?, map.values().as_string_opt::<i32>()?);
+    (done, series): (usize, usize),
+    stats: &ReadStats,
+) -> Result<Option<()>> {
+    let Some(map) = batch.column_by_name("labels").and_then(AsArray::as_map_opt) else { return Ok(None) };
+    let texts = (map.keys().as_string_opt::<i32>(), map.values().as_string_opt::<i32>());
+    let (Some(names), Some(values)) = texts else { return Ok(None) };
     let offsets = map.offsets();
     for (n, &row) in rows.iter().enumerate() {
         for i in offsets[row] as usize..offsets[row + 1] as usize {
@@ -371,15 +382,19 @@ fn add_map(
                 continue;
             }
             if !coders.contains_key(name) {
-                coders.insert(name.to_owned(), Coder::new(name));
+                stats.take(LABEL_BYTES + 2 * name.len() + series * size_of::<u32>())?;
+                stats.check()?;
+                let mut coder = Coder::new(name);
+                coder.codes.reserve_exact(series);
+                coders.insert(name.to_owned(), coder);
             }
-            let coder = coders.get_mut(name)?;
+            let Some(coder) = coders.get_mut(name) else { return Ok(None) };
             let number = coder.number(values.value(i));
             coder.codes.resize(done + n, 0);
             coder.codes.push(number);
         }
     }
-    Some(())
+    Ok(Some(()))
 }
 
 /// Tells a label of some series by the index.

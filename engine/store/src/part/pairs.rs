@@ -201,7 +201,9 @@ mod tests {
         let mut table = PairTable::default();
         let sets: [&[(&str, &str)]; 5] =
             [&[("a", "x"), ("b", "x")], &[("a", "x"), ("c", "1")], &[], &[("b", "a"), ("c", "1")], &[("a", "y")]];
-        sets.iter().for_each(|set| table.push(set.iter().copied()));
+        for set in &sets {
+            table.push(set.iter().copied());
+        }
         for (n, set) in sets.iter().enumerate() {
             let read: Vec<_> = table.of(n).iter().map(|&p| (table.name(p), table.value(p))).collect();
             assert_eq!(read, *set);

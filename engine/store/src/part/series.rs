@@ -255,7 +255,9 @@ impl Part {
     /// Internal: the file is damaged. NotFound: it is gone. Unavailable: the store does not answer. Those of the gate.
     pub async fn series_pages(&self, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Arc<SeriesPage>>> {
         let mut pages: Vec<u32> = numbers.chunk_by(|a, b| a / PAGE_SERIES == b / PAGE_SERIES).map(|c| c[0]).collect();
-        pages.iter_mut().for_each(|number| *number /= PAGE_SERIES);
+        for number in &mut pages {
+            *number /= PAGE_SERIES;
+        }
         self.pages(&pages, Purpose::Query, stats).await
     }
 

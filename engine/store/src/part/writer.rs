@@ -45,6 +45,9 @@ impl std::fmt::Debug for PartWriter {
 
 impl PartWriter {
     /// Begins a part; its files will be `root/<key>`. They are created with their first rows.
+    ///
+    /// # Errors
+    /// The place of the part cannot be made.
     pub fn metrics(root: &Path, spec: PartSpec) -> Result<Self> {
         assert_eq!(spec.table, metrics::TABLE.name, "a part of metrics");
         Ok(Self {
@@ -61,6 +64,9 @@ impl PartWriter {
     }
 
     /// Appends a series; series come in series order, each once and normalized. An empty one is left out.
+    ///
+    /// # Errors
+    /// A file cannot be made or written.
     pub fn push(&mut self, run: &SeriesRun) -> Result<()> {
         let Some(range) = run.time_range() else { return Ok(()) };
         assert!(

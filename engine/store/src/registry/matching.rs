@@ -179,12 +179,13 @@ mod tests {
 
     #[test]
     fn matchers() {
+        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
+
         let registry = registry(SETS);
         let check = |matchers: &[(&str, MatchOp, &str)], expected: &[u32]| {
             let matchers: Vec<_> = matchers.iter().map(|(n, o, v)| Matcher::new(*n, *o, *v).expect("valid")).collect();
             assert_eq!(registry.matching(&matchers).iter().collect::<Vec<_>>(), expected, "{matchers:?}");
         };
-        use MatchOp::{Equal, NotEqual, NotRegex, Regex};
         check(&[], &[0, 1, 2, 3]);
         check(&[("__name__", Equal, "up")], &[0, 1, 2]);
         check(&[("__name__", Equal, "up"), ("job", Equal, "a")], &[0, 2]);

@@ -26,7 +26,7 @@ const SAMPLES_AHEAD: Millis = 2 * DAY_MS;
 /// How much the believed time moves before it is written again.
 const WRITE_EVERY: Millis = 10 * 60_000;
 /// How often a clock that is not believed is logged.
-const SAY_EVERY: Duration = Duration::from_secs(3600);
+const SAY_EVERY: Duration = Duration::from_hours(1);
 
 /// What is known of the time at one moment.
 #[derive(Debug, Clone, Copy)]
@@ -184,7 +184,7 @@ mod tests {
     const HOUR: Millis = 3_600_000;
 
     fn clock() -> TrustedClock {
-        let confirm = Duration::from_secs(6 * 3600);
+        let confirm = Duration::from_hours(6);
         TrustedClock { anchor: (START, Duration::ZERO), confirm, leap: None, file: PathBuf::new(), written: None }
     }
 

@@ -9,15 +9,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use arrow::array::RecordBatch;
-use datafusion::error::{DataFusionError, Result};
-use datafusion::execution::memory_pool::MemoryReservation;
-use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder};
-use quiver_types::{Error, MillisRange, ReadStats, stats};
+use async_trait::async_trait;
+use quiver_types::scan::{ScanBatches, ScanCounters, ScanMemory, ScanShape, ScanTask, ScanTimer};
+use quiver_types::{MillisRange, ReadStats, Result, stats};
 
 use super::SampleRequest;
 use super::batch::{self, BatchBuilder, FloatView, FloatViews};
 use super::plan::{Weights, samples_in};
-use crate::error::leave_out;
+use crate::error::{Context, leave_out};
 use crate::part::SeriesRows;
 use crate::run::{FloatRun, HistRun};
 use crate::sample_blocks::{Place, SampleBlock};
@@ -29,6 +28,8 @@ const BATCH_SAMPLES: usize = 1 << 17;
 const BATCH_ROWS: usize = 1 << 14;
 /// Fewer samples of a decoded block are copied, so that batches do not get too small.
 const DIRECT_SAMPLES_MIN: u32 = if cfg!(test) { 2 } else { 1 << 11 };
+/// What a batch that cannot be made is told as.
+const NO_BATCH: &str = "cannot make a batch of samples";
 /// Memory per sample of a window: as read, and as it stands in the batch.
 const SAMPLE_BYTES: u64 = 48;
 
@@ -38,57 +39,46 @@ pub(super) struct ScanShared {
     pub(super) selection: Arc<Selection>,
     pub(super) request: SampleRequest,
     pub(super) weights: Weights,
-    pub(super) stats: Arc<ReadStats>,
-    /// Per part: its pages stand in `pages_total`.
-    counted: Vec<AtomicBool>,
     /// Histograms are read although they are not asked for: one in a source hides the float of another source.
     hists_hide_floats: bool,
 }
 
 impl ScanShared {
-    pub(super) fn new(selection: Arc<Selection>, request: SampleRequest, stats: Arc<ReadStats>) -> Self {
+    pub(super) fn new(selection: Arc<Selection>, request: SampleRequest) -> Self {
         let several = selection.parts.len() + selection.live.len() > 1;
         Self {
             weights: Weights::new(&selection, request.range),
-            counted: selection.parts.iter().map(|_| AtomicBool::new(false)).collect(),
             hists_hide_floats: request.floats && several && selection.has_histograms(),
             selection,
             request,
-            stats,
         }
     }
 
     fn wants_hists(&self) -> bool {
         self.request.histograms || self.hists_hide_floats
     }
+}
 
-    /// Adds what one read of a part counted; the pages of a part count once per scan.
-    fn count(&self, part: usize, read: &ReadStats, counters: &Counters) {
+/// What the partitions of one run of a scan share.
+#[derive(Debug)]
+pub(super) struct ScanRun {
+    /// Per part: its pages stand in `pages_total`.
+    counted: Vec<AtomicBool>,
+    /// What the query read.
+    stats: Arc<ReadStats>,
+}
+
+impl ScanRun {
+    pub(super) fn new(scan: &ScanShared, stats: Arc<ReadStats>) -> Self {
+        Self { counted: scan.selection.parts.iter().map(|_| AtomicBool::new(false)).collect(), stats }
+    }
+
+    /// Adds what one read of a part counted to the query; the pages of a part count once per run.
+    fn count(&self, part: usize, read: &ReadStats, counters: &dyn ScanCounters) {
         if read.pages_total.load(Relaxed) > 0 && self.counted[part].swap(true, Relaxed) {
             read.pages_total.store(0, Relaxed);
         }
-        counters.add(read.drain_into(&self.stats));
-    }
-}
-
-/// The counters of `ReadStats` as metrics of the node.
-#[derive(Debug)]
-struct Counters(Vec<(&'static str, Count)>);
-
-impl Counters {
-    fn new(metrics: &ExecutionPlanMetricsSet, partition: usize) -> Self {
-        // Those that the label phase counts are not the node's.
-        let names = ReadStats::default().list().into_iter().map(|(name, _)| name);
-        let own = names.filter(|name| !["parts_total", "parts_read", "series"].contains(name));
-        Self(own.map(|name| (name, MetricBuilder::new(metrics).counter(name, partition))).collect())
-    }
-
-    fn add(&self, counted: Vec<(&'static str, u64)>) {
-        for (name, n) in counted.into_iter().filter(|&(_, n)| n > 0) {
-            if let Some((_, counter)) = self.0.iter().find(|(own, _)| *own == name) {
-                counter.add(n as usize);
-            }
-        }
+        counters.add(&read.drain_into(&self.stats));
     }
 }
 
@@ -133,6 +123,7 @@ struct Window {
 #[derive(Debug)]
 pub(super) struct SampleStream {
     scan: Arc<ScanShared>,
+    run: Arc<ScanRun>,
     rows: Range<u32>,
     window: Window,
     /// First entry of each part that no window had yet.
@@ -142,20 +133,20 @@ pub(super) struct SampleStream {
     batch: BatchBuilder,
     /// Batches that come before what `batch` collects.
     ready: VecDeque<RecordBatch>,
+    /// Columns that are given out; none: all.
+    projection: Option<Vec<usize>>,
     rows_left: usize,
-    memory: MemoryReservation,
-    baseline: BaselineMetrics,
-    counters: Counters,
+    memory: Arc<dyn ScanMemory>,
+    counters: Arc<dyn ScanCounters>,
 }
 
 impl SampleStream {
     pub(super) fn new(
         scan: &Arc<ScanShared>,
+        run: Arc<ScanRun>,
         rows: Range<u32>,
-        limit: Option<usize>,
-        memory: MemoryReservation,
-        metrics: &ExecutionPlanMetricsSet,
-        partition: usize,
+        shape: &ScanShape,
+        task: ScanTask,
     ) -> Self {
         let before = |list: &[u32]| list.partition_point(|&row| row < rows.start);
         Self {
@@ -165,16 +156,17 @@ impl SampleStream {
             rows,
             batch: BatchBuilder::new(scan.request),
             ready: VecDeque::new(),
-            rows_left: limit.unwrap_or(usize::MAX),
-            memory,
-            baseline: BaselineMetrics::new(metrics, partition),
-            counters: Counters::new(metrics, partition),
+            projection: shape.projection.clone(),
+            rows_left: shape.limit.unwrap_or(usize::MAX),
+            memory: task.memory,
+            counters: task.counters,
             scan: Arc::clone(scan),
+            run,
         }
     }
 
-    /// Gives the next batch.
-    pub(super) async fn next(&mut self) -> Result<Option<RecordBatch>> {
+    /// Gives the next batch with all columns.
+    async fn next_whole(&mut self) -> Result<Option<RecordBatch>> {
         tokio::task::yield_now().await;
         loop {
             if let Some(batch) = self.ready.pop_front() {
@@ -186,8 +178,7 @@ impl SampleStream {
                 }
                 self.load().await?;
             }
-            let timer = self.baseline.elapsed_compute().clone();
-            let _timer = timer.timer();
+            let _timer = ScanTimer::start(&self.counters);
             self.fill();
             if self.batch.weight() >= BATCH_SAMPLES || self.batch.rows() >= BATCH_ROWS {
                 return self.finish_batch();
@@ -200,11 +191,11 @@ impl SampleStream {
             self.memory.free();
             return Ok(None);
         }
-        let batch = self.batch.finish()?;
+        let batch = self.batch.finish().internal(NO_BATCH)?;
         Ok(self.give(batch))
     }
 
-    /// Counts a batch and cuts it to what is still wanted.
+    /// Cuts a batch to what is still wanted.
     fn give(&mut self, mut batch: RecordBatch) -> Option<RecordBatch> {
         if batch.num_rows() > self.rows_left {
             batch = batch.slice(0, self.rows_left);
@@ -214,7 +205,6 @@ impl SampleStream {
             self.window = Window { rows: self.rows.end..self.rows.end, parts: Vec::new() };
             self.ready.clear();
         }
-        self.baseline.record_output(batch.num_rows());
         Some(batch)
     }
 
@@ -223,7 +213,7 @@ impl SampleStream {
         let start = self.window.rows.end;
         // The window before goes first.
         self.window.parts = Vec::new();
-        let scan = Arc::clone(&self.scan);
+        let (scan, run) = (Arc::clone(&self.scan), Arc::clone(&self.run));
         let end = scan.weights.window_end(start..self.rows.end, scan.selection.parts.len());
         let bytes = (scan.weights.samples(start..end) * SAMPLE_BYTES) as usize;
         self.memory.try_resize(bytes)?;
@@ -233,15 +223,14 @@ impl SampleStream {
             let len = part.rows[first..].partition_point(|&row| row < end);
             self.part_at[n] = first + len;
             if len > 0 {
-                reads.push(read_part(&scan, n, first..first + len));
+                reads.push(read_part(&scan, &run, n, first..first + len));
             }
         }
-        let timer = self.baseline.elapsed_compute().clone();
-        let timer = timer.timer();
-        let read = futures::future::try_join_all(reads).await.map_err(external)?;
-        timer.done();
+        let timer = ScanTimer::start(&self.counters);
+        let read = futures::future::try_join_all(reads).await?;
+        drop(timer);
         for (window, stats) in read {
-            scan.count(window.part, &stats, &self.counters);
+            run.count(window.part, &stats, &*self.counters);
             self.window.parts.push(window);
         }
         self.window.rows = start..end;
@@ -292,9 +281,10 @@ impl SampleStream {
                 continue;
             }
             if self.batch.rows() > 0 {
-                self.ready.push_back(self.batch.finish()?);
+                self.ready.push_back(self.batch.finish().internal(NO_BATCH)?);
             }
-            self.ready.push_back(batch::of_block(&self.scan.request, given, &places, block)?);
+            let batch = batch::of_block(&self.scan.request, given, &places, block).internal(NO_BATCH)?;
+            self.ready.push_back(batch);
         }
         Ok(())
     }
@@ -354,35 +344,39 @@ impl SampleStream {
         if live_samples > 0 {
             let read = ReadStats::default();
             stats::add(&read.samples, live_samples as u64);
-            self.counters.add(read.drain_into(&self.scan.stats));
+            self.counters.add(&read.drain_into(&self.run.stats));
         }
     }
 }
 
-fn external(error: Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+#[async_trait]
+impl ScanBatches for SampleStream {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(batch) = self.next_whole().await? else { return Ok(None) };
+        Ok(Some(match &self.projection {
+            Some(columns) => batch.project(columns).internal(NO_BATCH)?,
+            None => batch,
+        }))
+    }
 }
 
 /// Reads some entries of a part; nothing of one that is damaged, where the answer can tell.
 async fn read_part(
     scan: &ScanShared,
+    run: &ScanRun,
     part: usize,
     entries: Range<usize>,
-) -> quiver_types::Result<(PartWindow, ReadStats)> {
+) -> Result<(PartWindow, ReadStats)> {
     match read_entries(scan, part, entries.clone()).await {
         Ok(read) => Ok(read),
         Err(e) => {
-            leave_out(&scan.stats, e)?;
+            leave_out(&run.stats, e)?;
             Ok((PartWindow { part, entries, floats: Vec::new(), hists: Vec::new() }, ReadStats::default()))
         }
     }
 }
 
-async fn read_entries(
-    scan: &ScanShared,
-    part: usize,
-    entries: Range<usize>,
-) -> quiver_types::Result<(PartWindow, ReadStats)> {
+async fn read_entries(scan: &ScanShared, part: usize, entries: Range<usize>) -> Result<(PartWindow, ReadStats)> {
     let PartRows { part: source, series, numbers, .. } = &scan.selection.parts[part];
     let SampleRequest { range, floats, start_times, .. } = scan.request;
     let stats = ReadStats::default();
@@ -413,12 +407,7 @@ fn count_once(read: &ReadStats, all: &ReadStats) {
 
 /// Reads the float samples of some series of a part: out of decoded blocks, or out of the file, then by whole blocks
 /// where these are worth keeping.
-async fn read_floats(
-    scan: &ScanShared,
-    part: usize,
-    numbers: &[u32],
-    stats: &ReadStats,
-) -> quiver_types::Result<Vec<Floats>> {
+async fn read_floats(scan: &ScanShared, part: usize, numbers: &[u32], stats: &ReadStats) -> Result<Vec<Floats>> {
     let PartRows { part: source, series, .. } = &scan.selection.parts[part];
     let SampleRequest { range, again, .. } = scan.request;
     let (id, cache) = (source.meta.id, &source.cache().samples);
@@ -431,30 +420,27 @@ async fn read_floats(
         // Blocks are known by their first series.
         let block = members.start;
         let end = at + numbers[at..].partition_point(|&n| n < members.end);
-        let held = match cache.get(id, block) {
-            Some(held) => {
-                stats::add(&stats.cache_hits, 1);
+        let held = if let Some(held) = cache.get(id, block) {
+            stats::add(&stats.cache_hits, 1);
+            Some(held)
+        } else {
+            stats::add(&stats.cache_misses, 1);
+            let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
+            let rows = series.block_samples(block_of);
+            if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
+                let page = source.series_page(block, stats).await?;
+                let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
+                let own = ReadStats::default();
+                let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;
+                // Those that are wanted count below.
+                own.samples.store(0, Relaxed);
+                count_once(&own, stats);
+                let held = Arc::new(SampleBlock::new(members.start, &runs));
+                cache.insert(id, block, &held);
                 Some(held)
-            }
-            None => {
-                stats::add(&stats.cache_misses, 1);
-                let wanted = numbers[at..end].iter().map(|&n| u64::from(samples_in(series, n, range))).sum();
-                let rows = series.block_samples(block_of);
-                if rows > 0 && cache.admits(id, block, (wanted, rows), again) {
-                    let page = source.series_page(block, stats).await?;
-                    let all: Vec<SeriesRows> = members.clone().map(|n| page.samples(n)).collect();
-                    let own = ReadStats::default();
-                    let runs = source.read_floats(&all, MillisRange::ALL, false, &own).await?;
-                    // Those that are wanted count below.
-                    own.samples.store(0, Relaxed);
-                    count_once(&own, stats);
-                    let held = Arc::new(SampleBlock::new(members.start, &runs));
-                    cache.insert(id, block, &held);
-                    Some(held)
-                } else {
-                    missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
-                    None
-                }
+            } else {
+                missing.extend(numbers[at..end].iter().map(|&n| series.samples(n)));
+                None
             }
         };
         blocks.resize(blocks.len() + end - at, held);

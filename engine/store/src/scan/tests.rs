@@ -7,7 +7,9 @@ use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, RecordBatch};
 use arrow::datatypes::{Float64Type, Int64Type, UInt32Type};
+use datafusion::physical_plan::displayable;
 use proptest::prelude::*;
+use quiver_query::scan_table;
 use quiver_types::histogram::read_histogram;
 use quiver_types::source::SeriesSource;
 use quiver_types::stats::get;
@@ -16,7 +18,7 @@ use quiver_types::{
     stale_nan,
 };
 
-use super::{SampleRequest, SamplesExec};
+use super::SampleRequest;
 use crate::run::{SeriesRun, cmp_float, cmp_histogram};
 use crate::select::testing::{Item, World, labels, scan, select, service_labels, wait};
 
@@ -299,9 +301,9 @@ fn long_series_come_whole() {
         }
         assert_eq!(get(&stats.samples), 800_001);
         assert!(batches.len() > 5, "{}", batches.len());
-        let exec: &SamplesExec = plan.downcast_ref().expect("the node");
         assert_eq!(plan.properties().partitioning.partition_count(), 3);
-        assert_eq!((exec.series(), exec.parts()), (40, (2, 2)));
+        let shown = displayable(&*plan).one_line().to_string();
+        assert!(shown.starts_with("SamplesExec: ") && shown.contains(", series=40, parts=2/2, "), "{shown}");
         let metrics = plan.metrics().expect("metrics");
         assert_eq!(metrics.output_rows(), Some(40));
         let counted = |name: &str| metrics.sum_by_name(name).map(|v| v.as_usize() as u64);
@@ -317,6 +319,62 @@ fn long_series_come_whole() {
 }
 
 #[test]
+fn a_plan_that_runs_again_counts_for_that_run() {
+    use datafusion::physical_plan::collect;
+    use datafusion::physical_plan::execution_plan::reset_plan_states;
+    use datafusion::prelude::{SessionConfig, SessionContext};
+
+    let mut world = World::new();
+    world.add_part(&[(labels(&[("__name__", "m")]), 1000, Item::Float(1.0, 0))]);
+    wait(async {
+        let stats = Arc::new(ReadStats::default());
+        let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
+        let (plan, _) = scan(&selected, SampleRequest::default(), 1, &stats).await;
+        let first = stats.list();
+        let (once, samples) = (get(&stats.pages_total), get(&stats.samples));
+        assert!(once > 0 && samples == 1);
+        let plan = reset_plan_states(plan).expect("ready for another run");
+        let again = Arc::new(ReadStats::default());
+        let config = SessionConfig::new().with_extension(Arc::clone(&again));
+        collect(Arc::clone(&plan), SessionContext::new_with_config(config).task_ctx()).await.expect("batches");
+        assert_eq!((get(&again.pages_total), get(&again.samples)), (once, samples));
+        assert_eq!(stats.list(), first, "the first run is over");
+        let counted = plan.metrics().and_then(|metrics| metrics.sum_by_name("samples"));
+        assert_eq!(counted.map(|n| n.as_usize() as u64), Some(samples), "as do the metrics of its node");
+        collect(plan, SessionContext::new().task_ctx()).await.expect("batches");
+        assert_eq!((stats.list(), get(&again.samples)), (first, samples), "without an engine nobody counts");
+    });
+}
+
+#[test]
+fn a_selection_is_narrowed_for_scans_that_are_made_of_it_later() {
+    let mut world = World::new();
+    let items: Vec<_> =
+        (0..5).map(|i| (labels(&[("__name__", "m"), ("i", &i.to_string())]), 1000, Item::Float(1.0, 0))).collect();
+    world.add_part(&items);
+    wait(async {
+        let stats = Arc::new(ReadStats::default());
+        let mut selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
+        let whole = super::samples_table(&selected, SampleRequest::default(), &stats).expect("own series");
+        selected.restrict(vec![true, true, false, true, true]);
+        selected.restrict(vec![false, true, true, true, false]);
+        let (_, batches) = scan(&selected, SampleRequest::default(), 1, &stats).await;
+        let rows = |batches: &[RecordBatch]| -> Vec<u32> {
+            let columns = batches.iter().map(|b| b.column_by_name("row").expect("a row").as_primitive::<UInt32Type>());
+            columns.flat_map(|rows| rows.values().to_vec()).collect()
+        };
+        assert_eq!(rows(&batches), [1, 3]);
+        let session = datafusion::prelude::SessionContext::new();
+        let batches = session.read_table(scan_table(whole)).expect("a frame").collect().await.expect("batches");
+        assert_eq!(
+            batches.iter().map(RecordBatch::num_rows).sum::<usize>(),
+            5,
+            "a table that was there stays as it is"
+        );
+    });
+}
+
+#[test]
 fn projection_and_limit() {
     use datafusion::prelude::SessionContext;
 
@@ -327,9 +385,10 @@ fn projection_and_limit() {
     wait(async {
         let stats = Arc::new(ReadStats::default());
         let selected = select(&*world.snapshot(), vec![], MillisRange::ALL, &stats).await;
-        let table = super::samples_table(&selected, SampleRequest::default(), stats).expect("own series");
+        let table = super::samples_table(&selected, SampleRequest::default(), &stats).expect("own series");
         let session = SessionContext::new();
-        let frame = session.read_table(table).expect("a frame").select_columns(&["v", "row"]).expect("columns");
+        let frame = session.read_table(scan_table(table)).expect("a frame");
+        let frame = frame.select_columns(&["v", "row"]).expect("columns");
         let batches = frame.limit(0, Some(3)).expect("a limit").collect().await.expect("batches");
         assert_eq!(batches.iter().map(RecordBatch::num_rows).sum::<usize>(), 3);
         assert_eq!(batches[0].schema().field(0).name(), "v");

@@ -303,7 +303,9 @@ impl BaseCache {
         // Without those that could not be read.
         key.parts = opened.iter().map(|opened| opened.part.meta.id).collect();
         let base = Arc::new(Base::of(&opened, question.labels.map(|names| &**names), stats).await?);
-        opened.iter_mut().for_each(|opened| opened.ids = Vec::new());
+        for opened in &mut opened {
+            opened.ids = Vec::new();
+        }
         self.put(key, &base);
         narrow(&base, opened.into_iter().map(Some).collect(), question.range, stats)
     }

@@ -27,7 +27,9 @@ impl CodedColumn {
         for (new, &old) in order.iter().enumerate() {
             map[old as usize] = new as u32;
         }
-        codes.iter_mut().for_each(|code| *code = map[*code as usize]);
+        for code in &mut codes {
+            *code = map[*code as usize];
+        }
         let values = order.iter().map(|&code| Arc::clone(&values[code as usize])).collect();
         Self { name, values: Arc::new(values), codes }
     }
@@ -63,7 +65,9 @@ fn used_codes(codes: &[u32], values: usize) -> Vec<u32> {
     if values <= codes.len() * 4 {
         let mut used = vec![false; values];
         used[0] = true;
-        codes.iter().for_each(|&code| used[code as usize] = true);
+        for &code in codes {
+            used[code as usize] = true;
+        }
         (0..values as u32).filter(|&code| used[code as usize]).collect()
     } else {
         let mut used = codes.to_vec();

@@ -50,12 +50,12 @@ pub(crate) async fn labels(
         }
         stats.check()?;
     }
-    for live in live::resolve(question, snapshot, stats) {
-        live.for_pairs(|name, value| match wanted {
-            Wanted::Names => insert(&mut found, name),
-            Wanted::Values(wanted) if wanted == name => insert(&mut found, value),
-            Wanted::Values(_) => {}
-        });
+    for live in live::resolve(question, snapshot, stats)? {
+        live.for_pairs(stats, |name, value| match wanted {
+            Wanted::Names => insert(&mut found, name, stats),
+            Wanted::Values(wanted) if wanted == name => insert(&mut found, value, stats),
+            Wanted::Values(_) => Ok(()),
+        })?;
     }
     stats.take(found.iter().map(|text| text.len() + TEXT_BYTES).sum())?;
     stats.check()?;
@@ -63,10 +63,12 @@ pub(crate) async fn labels(
     Ok(sorted.iter().map(ToString::to_string).collect())
 }
 
-fn insert(found: &mut Texts, text: &str) {
+fn insert(found: &mut Texts, text: &str, stats: &ReadStats) -> Result<()> {
     if !found.contains(text) {
+        stats.take(text.len() + TEXT_BYTES)?;
         found.insert(Arc::from(text));
     }
+    Ok(())
 }
 
 /// Gives the names or values that the series of a part have.
@@ -111,11 +113,14 @@ async fn of_part(part: &Part, question: &Question<'_>, wanted: Wanted<'_>, stats
             let all = part.label_names(stats).await?.len();
             let mut names = Texts::default();
             for numbers in numbers.chunks(SERIES_AT_ONCE) {
+                let mut bytes = 0;
                 for label in part.labels(numbers, None, stats).await? {
+                    bytes += size_of_val(&label.codes[..]);
                     if !names.contains(&label.name) && label.codes.iter().any(|&code| code != 0) {
                         names.insert(label.name);
                     }
                 }
+                stats.give_back(bytes);
                 if names.len() == all {
                     break;
                 }

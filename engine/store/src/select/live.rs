@@ -3,6 +3,8 @@
 //! All generations of a process share one registry, so matchers are judged once for all of them. Labels are coded by
 //! the number of their (label, value) pair: a text is parsed once per distinct pair, not once per series.
 
+mod order;
+
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -22,6 +24,10 @@ use crate::snapshot::Snapshot;
 
 /// Series that are read under one lock: a writer that waits for it holds up acknowledgements.
 const SERIES_PER_LOCK: usize = 4096;
+/// What a label costs beside its texts and codes, and a value of it.
+const TEXT_BYTES: usize = 128;
+/// What it costs to know that a pair was seen.
+const PAIR_BYTES: usize = 16;
 
 /// A pair's number → what was made of it.
 pub(crate) type ByPair<T> = HashMap<u32, T, foldhash::fast::RandomState>;
@@ -29,18 +35,23 @@ pub(crate) type ByPair<T> = HashMap<u32, T, foldhash::fast::RandomState>;
 /// The series of a generation that match.
 pub(crate) struct LiveMatches {
     pub(crate) generation: Arc<Generation>,
-    /// Slot, registry number, whether there are histograms; ascending slots.
+    /// Slot, registry number, whether there are histograms; ascending slots, or series order.
     pub(crate) found: Vec<(u32, u32, bool)>,
     ids: Vec<SeriesId>,
+    /// Whether they are in series order.
+    sorted: bool,
 }
 
 /// Resolves a question over the generations of a snapshot; those without a match are left out.
-pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Vec<LiveMatches> {
+///
+/// # Errors
+/// Those of the gate.
+pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &ReadStats) -> Result<Vec<LiveMatches>> {
     let inside =
         |generation: &&Arc<Generation>| generation.range().is_some_and(|range| range.overlaps(&question.range));
     let generations: Vec<&Arc<Generation>> = snapshot.visible.generations.iter().filter(inside).collect();
     if question.is_void() {
-        return Vec::new();
+        return Ok(Vec::new());
     }
     let mut out = Vec::new();
     let mut numbers: Option<(&Arc<Registry>, RoaringBitmap)> = None;
@@ -53,13 +64,15 @@ pub(crate) fn resolve(question: &Question<'_>, snapshot: &Snapshot, stats: &Read
         let (_, matching) = numbers.insert(known.unwrap_or_else(|| (registry, matching(registry, question.selectors))));
         let found = generation.held_slots(matching, question.access, question.range, snapshot.seq);
         if !found.is_empty() {
+            stats.take(found.len() * (size_of::<(u32, u32, bool)>() + size_of::<SeriesId>()))?;
+            stats.check()?;
             let mut ids = Vec::with_capacity(found.len());
             by_chunk(registry, &found, |index, number| ids.extend(index.id(number)));
             assert_eq!(ids.len(), found.len(), "a generation that is held keeps its series");
-            out.push(LiveMatches { generation: Arc::clone(generation), found, ids });
+            out.push(LiveMatches { generation: Arc::clone(generation), found, ids, sorted: false });
         }
     }
-    out
+    Ok(out)
 }
 
 fn matching(registry: &Registry, selectors: &[Vec<Matcher>]) -> RoaringBitmap {
@@ -77,18 +90,24 @@ fn by_chunk(registry: &Registry, found: &[(u32, u32, bool)], mut read: impl FnMu
 
 impl LiveMatches {
     /// Shows each distinct (label, value) pair of the series once.
-    pub(crate) fn for_pairs(&self, mut show: impl FnMut(&str, &str)) {
+    ///
+    /// # Errors
+    /// Those of the gate, and of whom they are shown.
+    pub(crate) fn for_pairs(&self, stats: &ReadStats, mut show: impl FnMut(&str, &str) -> Result<()>) -> Result<()> {
         let mut seen: ByPair<()> = ByPair::default();
+        let mut outcome = Ok(());
         by_chunk(self.generation.registry(), &self.found, |index, number| {
             let Some((_, pairs)) = index.pairs_of(number) else { return };
             for &pair in pairs {
-                if seen.insert(pair, ()).is_none()
+                if outcome.is_ok()
+                    && seen.insert(pair, ()).is_none()
                     && let Some((name, value)) = Pairs::new(&index.pair_bytes(pair)).next()
                 {
-                    show(name, value);
+                    outcome = stats.take(PAIR_BYTES).and_then(|()| show(name, value));
                 }
             }
         });
+        outcome
     }
 }
 
@@ -100,33 +119,60 @@ struct Growing {
 }
 
 /// Codes the labels of some series.
-#[derive(Default)]
-struct Coder {
+struct Coder<'a> {
+    rows: usize,
+    /// Labels that are wanted; `None`: all.
+    names: Option<&'a [String]>,
+    stats: &'a ReadStats,
     columns: Vec<Growing>,
     by_name: HashMap<Arc<str>, u32, foldhash::fast::RandomState>,
-    /// Column and code of each pair.
-    places: ByPair<(u32, u32)>,
+    /// Column and code of each pair; `None`: of a label that is not wanted.
+    places: ByPair<Option<(u32, u32)>>,
 }
 
-impl Coder {
-    fn place(&mut self, index: &Index, pair: u32, rows: usize) -> Option<(u32, u32)> {
+impl<'a> Coder<'a> {
+    fn new(rows: usize, names: Option<&'a [String]>, stats: &'a ReadStats) -> Self {
+        let (by_name, places) = (HashMap::default(), ByPair::default());
+        Self { rows, names, stats, columns: Vec::new(), by_name, places }
+    }
+
+    /// Gives column and code of a pair. A label has a code for each series, whoever has it, so its memory is asked for
+    /// when it is first met: names may be as many as series.
+    fn place(&mut self, index: &Index, pair: u32) -> Result<Option<(u32, u32)>> {
         let vacant = match self.places.entry(pair) {
-            Entry::Occupied(known) => return Some(*known.get()),
+            Entry::Occupied(known) => return Ok(*known.get()),
             Entry::Vacant(vacant) => vacant,
         };
         let bytes = index.pair_bytes(pair);
-        let (name, value) = Pairs::new(&bytes).next()?;
+        let Some((name, value)) = Pairs::new(&bytes).next() else { return Ok(None) };
+        if self.names.is_some_and(|names| names.iter().all(|wanted| wanted != name)) {
+            return Ok(*vacant.insert(None));
+        }
         let column = if let Some(&column) = self.by_name.get(name) {
             column
         } else {
+            self.stats.take(TEXT_BYTES + name.len() + self.rows * size_of::<u32>())?;
+            self.stats.check()?;
             let name: Arc<str> = Arc::from(name);
-            self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes: vec![0; rows] });
+            let codes = vec![0; self.rows];
+            self.columns.push(Growing { name: Arc::clone(&name), values: vec![Arc::from("")], codes });
             self.by_name.insert(name, self.columns.len() as u32 - 1);
             self.columns.len() as u32 - 1
         };
+        self.stats.take(TEXT_BYTES + value.len())?;
         let values = &mut self.columns[column as usize].values;
         values.push(Arc::from(value));
-        Some(*vacant.insert((column, values.len() as u32 - 1)))
+        Ok(*vacant.insert(Some((column, values.len() as u32 - 1))))
+    }
+
+    /// Codes the pairs of the series of a row.
+    fn add(&mut self, index: &Index, pairs: &[u32], row: usize) -> Result<()> {
+        for &pair in pairs {
+            if let Some((column, code)) = self.place(index, pair)? {
+                self.columns[column as usize].codes[row] = code;
+            }
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Vec<CodedColumn> {
@@ -146,8 +192,8 @@ impl SeriesList for LiveMatches {
     }
 
     fn is_sorted(&self) -> bool {
-        // They come in the order in which they were first seen.
-        false
+        // They come in the order in which they were first seen, unless they were put in another one.
+        self.sorted
     }
 
     async fn columns(
@@ -164,21 +210,15 @@ impl SeriesList for LiveMatches {
                 &some
             }
         };
-        let mut coder = Coder::default();
-        let mut row = 0;
+        let mut coder = Coder::new(found.len(), names, stats);
+        let (mut row, mut outcome) = (0, Ok(()));
         by_chunk(self.generation.registry(), found, |index, number| {
-            for &pair in index.pairs_of(number).map_or(&[][..], |(_, pairs)| pairs) {
-                if let Some((column, code)) = coder.place(index, pair, found.len()) {
-                    coder.columns[column as usize].codes[row] = code;
-                }
+            if outcome.is_ok() {
+                outcome = coder.add(index, index.pairs_of(number).map_or(&[][..], |(_, pairs)| pairs), row);
+                row += 1;
             }
-            row += 1;
         });
-        if let Some(names) = names {
-            coder.columns.retain(|column| names.iter().any(|name| **name == *column.name));
-        }
-        // Live series are few beside what the process holds of each of them: their table is counted when it is made.
-        stats.take(coder.columns.len() * found.len() * size_of::<u32>())?;
+        outcome?;
         Ok(coder.finish())
     }
 }

@@ -5,9 +5,10 @@ use std::sync::Arc;
 
 use datafusion::physical_plan::{ExecutionPlan, collect};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use quiver_query::scan_table;
 use quiver_types::source::SeriesSource;
 use quiver_types::{
-    Access, Histogram, LabelSet, Matcher, Millis, MillisRange, ReadStats, SelectedSeries, SeriesSelector,
+    Access, Histogram, LabelSet, Matcher, Millis, MillisRange, ReadStats, RunShared, SelectedSeries, SeriesSelector,
     SeriesSnapshot,
 };
 use tempfile::TempDir;
@@ -210,8 +211,10 @@ pub(crate) async fn scan(
     partitions: usize,
     stats: &Arc<ReadStats>,
 ) -> (Arc<dyn ExecutionPlan>, Vec<arrow::array::RecordBatch>) {
-    let session = SessionContext::new_with_config(SessionConfig::new().with_target_partitions(partitions));
-    let table = samples_table(selected, request, Arc::clone(stats)).expect("own series");
+    let config = SessionConfig::new().with_target_partitions(partitions);
+    let config = config.with_extension(Arc::new(RunShared::default())).with_extension(Arc::clone(stats));
+    let session = SessionContext::new_with_config(config);
+    let table = scan_table(samples_table(selected, request, stats).expect("own series"));
     let plan = table.scan(&session.state(), None, &[], None).await.expect("a plan");
     let batches = collect(Arc::clone(&plan), session.task_ctx()).await.expect("batches");
     (plan, batches)

@@ -2,11 +2,12 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use proptest::prelude::*;
 use quiver_types::source::SeriesSource;
-use quiver_types::stats::get;
-use quiver_types::{Access, LabelSet, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector};
+use quiver_types::stats::{Gate, get};
+use quiver_types::{Access, Error, ErrorKind, LabelSet, MatchOp, Matcher, MillisRange, ReadStats, SeriesSelector};
 
 use super::testing::{Item, World, labels, select, service_labels, wait};
 use crate::run::SeriesRun;
@@ -27,6 +28,8 @@ fn world() -> World {
 
 #[test]
 fn parts_are_opened_for_a_reason() {
+    use MatchOp::{Equal, NotEqual, Regex};
+
     let world = world();
     let check = |matchers: &[(&str, MatchOp, &str)], range: (i64, i64), access: Access, read: u64, series: usize| {
         wait(async {
@@ -41,7 +44,6 @@ fn parts_are_opened_for_a_reason() {
             }
         });
     };
-    use MatchOp::{Equal, NotEqual, Regex};
     let full = Access::full;
     let ever = (i64::MIN, i64::MAX);
     check(&[], ever, full(), 2, 4);
@@ -201,7 +203,7 @@ proptest! {
         let (parts, live): (&[usize], &[usize]) =
             [(&[1][..], &[][..]), (&[], &[1]), (&[2, 3], &[2]), (&[2, 1], &[3]), (&[1], &[1])][state];
         let some = |step: usize| (0..sets.len()).step_by(step).map(run).collect::<Vec<_>>();
-        parts.iter().for_each(|&step| world.add_runs(some(step)));
+        for &step in parts { world.add_runs(some(step)); }
         if state == 3 || sets.len() % 3 == 0 {
             world.forget_indexes();
         }
@@ -301,4 +303,97 @@ fn few_series_cost_the_same_among_many() {
         // What a page is cut to may differ by one.
         assert!(*large as f64 <= 1.2 * *small as f64 + 1.0, "{small} pages among 5,000, {large} among 50,000");
     }
+}
+
+/// Some memory, and what was asked for at once when there was no more.
+#[derive(Debug)]
+struct Little {
+    left: AtomicUsize,
+    refused: AtomicUsize,
+}
+
+impl Gate for Little {
+    fn take(&self, bytes: usize) -> quiver_types::Result<()> {
+        let taken = self.left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(bytes));
+        taken.map(|_| ()).map_err(|_| {
+            self.refused.fetch_max(bytes, Relaxed);
+            Error::new(ErrorKind::LimitExceeded, "no more memory")
+        })
+    }
+
+    fn give_back(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Relaxed);
+    }
+
+    fn check(&self) -> quiver_types::Result<()> {
+        Ok(())
+    }
+}
+
+/// A table has a code for each series and label, so labels that each series has for itself make it as large as their
+/// number times itself: that is refused while it grows, label by label, not when it is there.
+#[test]
+fn labels_of_their_own_are_asked_for_one_by_one() {
+    const SERIES: usize = 1000;
+    const BYTES: usize = 1 << 20;
+    let names: Vec<String> = (0..SERIES).map(|i| format!("l{i:04}")).collect();
+    let items: Vec<_> = names.iter().map(|name| item(&[("__name__", "own"), (name, "x")], 1000)).collect();
+    let (mut live, mut stored) = (World::new(), World::new());
+    let generation = live.add_generation();
+    live.insert(generation, &items);
+    stored.add_part(&items);
+    for world in [&live, &stored] {
+        wait(async {
+            let gate = Arc::new(Little { left: BYTES.into(), refused: 0.into() });
+            let stats = ReadStats::default();
+            stats.set_gate(Arc::clone(&gate) as _);
+            let matcher = Matcher::new("__name__", MatchOp::Equal, "own").expect("valid");
+            let selector = SeriesSelector { matchers: vec![matcher], range: MillisRange::ALL, labels: None };
+            let selected = world.snapshot().select(&Access::full(), &selector, &stats).await;
+            assert_eq!(selected.expect_err("too much").kind, ErrorKind::LimitExceeded);
+            let refused = gate.refused.load(Relaxed);
+            assert!((1..BYTES / 8).contains(&refused), "{refused} bytes at once");
+            // One of them is no more than itself.
+            let selector = SeriesSelector { labels: Some(Arc::from(["l0007".to_owned()])), ..selector };
+            let stats = ReadStats::default();
+            stats.set_gate(Arc::new(Little { left: BYTES.into(), refused: 0.into() }));
+            let selected = world.snapshot().select(&Access::full(), &selector, &stats).await.expect("selects");
+            assert_eq!((selected.table.len(), selected.table.names().len()), (SERIES, 1));
+        });
+    }
+}
+
+/// Live series of which only some labels are wanted stand in the order in which all of their labels put them.
+#[test]
+fn live_series_with_some_of_their_labels_are_in_series_order() {
+    let mut sets: Vec<Vec<(String, String)>> = Vec::new();
+    for n in 0..60u32 {
+        let own = |text: String| (text, format!("v{}", n * 7 % 5));
+        let metric = ("__name__".to_owned(), format!("m{}", n * 11 % 3));
+        let more = [own(format!("A{}", n % 4)), own(format!("l{}", n * 13 % 6)), ("n".to_owned(), n.to_string())];
+        sets.push(more.into_iter().take(n as usize % 4).chain((n % 5 > 0).then_some(metric)).collect());
+    }
+    let set = |pairs: &Vec<(String, String)>| LabelSet::from_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+    let items = sets.iter().map(set).filter(|set| set.iter().next().is_some());
+    let items: Vec<_> = items.map(|set| (set, 1000, Item::Float(1.0, 0))).collect();
+    let mut world = World::new();
+    for part in [&items[..], &items[..items.len() / 2]] {
+        let generation = world.add_generation();
+        world.insert(generation, part);
+    }
+    wait(async {
+        let mut tables = Vec::new();
+        for labels in [None, Some(Arc::<[String]>::from(["n".to_owned(), "l1".to_owned()]))] {
+            let selector = SeriesSelector { matchers: vec![], range: MillisRange::ALL, labels };
+            let stats = ReadStats::default();
+            let selected = world.snapshot().select(&Access::full(), &selector, &stats).await.expect("selects");
+            let wanted = |row| {
+                let labels = selected.table.labels(row).filter(|l| l.0 == "n" || l.0 == "l1");
+                labels.map(|(name, value)| format!("{name}={value}")).collect::<Vec<_>>()
+            };
+            tables.push((0..selected.table.len()).map(wanted).collect::<Vec<_>>());
+        }
+        assert_eq!(tables[0], tables[1]);
+        assert!(tables[0].len() > 20);
+    });
 }

@@ -1,7 +1,7 @@
 //! Evaluates a filter over a set of rows, by columns where it can: what is cheap narrows first.
 
 use arrow::array::{BooleanArray, FixedSizeBinaryArray};
-use arrow::buffer::BooleanBuffer;
+use arrow::buffer::{BooleanBuffer, Buffer};
 use quiver_types::Access;
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 
@@ -48,9 +48,23 @@ pub(crate) fn matching(set: &impl SpanSet, filter: &SpanFilter, access: &Access)
     keep
 }
 
-/// Gives the rows that are kept as bits, made a word at a time.
+/// Gives the rows that are kept as bits, made eight at a time.
 pub(crate) fn mask(keep: &[bool]) -> BooleanArray {
-    BooleanArray::new(BooleanBuffer::collect_bool(keep.len(), |row| keep[row]), None)
+    let (eights, rest) = keep.as_chunks::<8>();
+    let mut bytes = Vec::with_capacity(keep.len().div_ceil(8));
+    bytes.extend(eights.iter().map(|eight| bits_of(*eight)));
+    if !rest.is_empty() {
+        let mut last = [false; 8];
+        last[..rest.len()].copy_from_slice(rest);
+        bytes.push(bits_of(last));
+    }
+    BooleanArray::new(BooleanBuffer::new(Buffer::from_vec(bytes), 0, keep.len()), None)
+}
+
+/// The first is the lowest bit. Each bit of the factor moves the lowest bit of one byte to its place in the highest byte,
+/// and no other.
+fn bits_of(eight: [bool; 8]) -> u8 {
+    (u64::from_le_bytes(eight.map(u8::from)).wrapping_mul(0x0102_0408_1020_4080) >> 56) as u8
 }
 
 /// Lower goes first.
@@ -111,7 +125,14 @@ fn narrow(set: &impl SpanSet, filter: &SpanFilter, keep: &mut [bool]) {
             start <= *max && end >= *min
         }),
         SpanFilter::Duration(min, max) => at_once(keep, |i| (*min..=*max).contains(&set.duration(i))),
-        SpanFilter::Kinds(kinds) => at_once(keep, |i| kinds.contains(&set.kind(i))),
+        SpanFilter::Kinds(kinds) => {
+            // A table, as to search the list costs more than all else of a row.
+            let mut wanted = [false; 256];
+            for kind in kinds {
+                wanted[usize::from(*kind)] = true;
+            }
+            at_once(keep, |i| wanted[usize::from(set.kind(i))]);
+        }
         SpanFilter::Status(status) => at_once(keep, |i| set.status(i) == *status),
         SpanFilter::Root => by_row(keep, |i| set.is_root(i)),
         SpanFilter::Received(max) => at_once(keep, |i| set.received(i) <= *max),
@@ -140,4 +161,20 @@ fn either(tests: usize, keep: &mut [bool], mut narrow: impl FnMut(usize, &mut [b
         taken.iter_mut().zip(open).for_each(|(t, o)| *t |= o);
     }
     keep.copy_from_slice(&taken);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn bits_stand_where_their_rows_do() {
+        for rows in [0, 1, 7, 8, 9, 64, 77] {
+            let keep: Vec<bool> = (0..rows).map(|row| row * row % 5 == 1).collect();
+            assert_eq!(mask(&keep).values().iter().collect::<Vec<_>>(), keep);
+        }
+        for byte in 0..=u8::MAX {
+            assert_eq!(bits_of(std::array::from_fn(|at| (byte >> at) & 1 == 1)), byte);
+        }
+    }
 }

@@ -1,19 +1,26 @@
 //! Spans that were sent again: a row that equals an earlier one in all but the time of its receipt counts once, wherever
 //! the two stand. Compaction leaves such rows out; until then readers do.
 //!
-//! What is earlier: parts by their ids, then generations, in each its batches. Only sources that overlap in time are
-//! compared, and of a part only traces of which the other has spans; what was found is kept for the part beside the same
-//! others.
+//! A row that describes its side of a span otherwise than an earlier one is a row of its own, but its calls are those of
+//! the earlier: a roll-up of both together counts them once, and so must roll-ups that are put together.
+//!
+//! Which rows report one span, and which of them is the first, says `quiver_types::spans::FirstReport`; of rows of parts
+//! of which none comes first, that in the part with the lower id does, and parts come before live spans. Only sources that
+//! are near each other in time are compared, also those of the day before and the day after, and of a part only traces of
+//! which the other has spans; what was found is kept for each two parts.
 
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::AsArray;
-use arrow::datatypes::Int64Type;
+use arrow::datatypes::{Int64Type, UInt8Type, UInt32Type};
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_types::spans::{RollupRow, TraceId};
+use quiver_types::spans::{
+    FirstReport, RollupBuilder, RollupRow, SHARED, STATUS_ERROR, TraceId, are_one_span, bucket, first_received,
+    reports_near,
+};
 use quiver_types::tables::spans;
 use quiver_types::time::day_of;
 use quiver_types::{ReadStats, SpansBatch};
@@ -21,12 +28,12 @@ use xxhash_rust::xxh3::xxh3_64;
 
 use crate::cache::Lru;
 use crate::error::{Error, Result};
-use crate::memtable::spans::{SpanChunk, SpanKey};
+use crate::memtable::spans::{ChunkRepeats, SpanChunk};
 use crate::part::spans::{SpanIndex, equal_but_received, roll_up};
 use crate::part::{Part, PartId, PartMeta};
 use crate::snapshot::Snapshot;
 
-/// Bytes of what is kept, each of two.
+/// Bytes of what is kept, each of three.
 const KEPT_BYTES: u64 = 4 << 20;
 /// Rows that are looked at together.
 const STEP_ROWS: u64 = 64 * 1024;
@@ -35,13 +42,44 @@ const COMPARED_ROWS: usize = 4096;
 /// So many rows under one key are told apart.
 const SAME_KEY_MAX: usize = 16;
 
-/// A part beside earlier ones: its id, and a hash of theirs.
+/// A part beside others: its id, and a hash of theirs, or of what was found of its rows.
 type Beside = (PartId, u64);
+
+/// What was found of the rows of a part beside others: ascending ranges; no row is in both.
+#[derive(Debug, Default)]
+pub(crate) struct PartRepeats {
+    /// Rows that repeat an earlier one.
+    pub(crate) rows: Vec<Range<u64>>,
+    /// Other rows of whose side of the span there is an earlier report.
+    reported: Vec<Range<u64>>,
+}
+
+impl PartRepeats {
+    fn of(marked: Marked<u64>) -> Self {
+        let (rows, reported) = marked.lists();
+        Self { rows: ranges(rows.into_iter()), reported: ranges(reported.into_iter()) }
+    }
+
+    fn bytes(&self) -> u64 {
+        64 + 16 * (self.rows.len() + self.reported.len()) as u64
+    }
+
+    /// Gives a hash of what was found.
+    fn signature(&self) -> u64 {
+        let bounds = |list: &[Range<u64>]| list.iter().flat_map(|r| [r.start, r.end]).collect::<Vec<u64>>();
+        let (rows, reported) = (bounds(&self.rows), bounds(&self.reported));
+        let all = std::iter::once(rows.len() as u64).chain(rows).chain(reported);
+        xxh3_64(&all.flat_map(u64::to_be_bytes).collect::<Vec<u8>>())
+    }
+}
 
 /// Finds repeats, and keeps what it found.
 #[derive(Debug)]
 pub(crate) struct Repeats {
-    rows: Lru<Beside, Arc<Vec<Range<u64>>>>,
+    /// Of a part beside all others that are near.
+    rows: Lru<Beside, Arc<PartRepeats>>,
+    /// Of the first part beside the second.
+    pairs: Lru<(PartId, PartId), Arc<PartRepeats>>,
     corrections: Lru<Beside, Arc<Correction>>,
 }
 
@@ -55,7 +93,8 @@ pub(crate) struct Correction {
 
 impl Default for Repeats {
     fn default() -> Self {
-        Self { rows: Lru::new(KEPT_BYTES, 1), corrections: Lru::new(KEPT_BYTES, 1) }
+        let (rows, pairs) = (Lru::new(KEPT_BYTES, 1), Lru::new(KEPT_BYTES, 1));
+        Self { rows, pairs, corrections: Lru::new(KEPT_BYTES, 1) }
     }
 }
 
@@ -75,11 +114,14 @@ fn may_share(a: &PartMeta, b: &PartMeta) -> bool {
     a.services_all || b.services_all || a.services.iter().any(|s| b.services.contains(s))
 }
 
-/// Gives the parts with rows of some days.
-fn of_days(snapshot: &Snapshot, first: i32, last: i32) -> &[Arc<Part>] {
+/// Gives the parts with rows that may be near a range.
+fn parts_near(snapshot: &Snapshot, range: (i64, i64)) -> impl Iterator<Item = &Arc<Part>> {
     let all = snapshot.visible.table(spans::TABLE.name);
-    let from = all.partition_point(|p| p.meta.day < first);
-    &all[from..all.partition_point(|p| p.meta.day <= last)]
+    let day = |ns: i64| day_of(ns.div_euclid(1_000_000));
+    let range = reports_near(range);
+    let from = all.partition_point(|p| p.meta.day < day(range.0));
+    let to = all.partition_point(|p| p.meta.day <= day(range.1));
+    all[from..to].iter().filter(move |p| both(bounds(p), range).is_some())
 }
 
 fn signature<'p>(ids: impl Iterator<Item = &'p [u8]>) -> u64 {
@@ -87,30 +129,45 @@ fn signature<'p>(ids: impl Iterator<Item = &'p [u8]>) -> u64 {
 }
 
 impl Repeats {
-    /// Gives the rows of a part that repeat those of earlier parts of a snapshot: ascending ranges.
+    /// Gives the rows of a part that repeat those of other parts of a snapshot, or are not the first reports of their spans.
     pub(crate) async fn of_part(&self, snapshot: &Snapshot, part: &Part, stats: &ReadStats) -> Result<Found> {
-        let earlier = |p: &&Arc<Part>| {
-            p.meta.id < part.meta.id && both(bounds(p), bounds(part)).is_some() && may_share(&p.meta, &part.meta)
-        };
-        let earlier: Vec<&Arc<Part>> = of_days(snapshot, part.meta.day, part.meta.day).iter().filter(earlier).collect();
-        let beside = (part.meta.id, signature(earlier.iter().map(|p| &p.meta.id.as_bytes()[..])));
-        if earlier.is_empty() {
-            return Ok(Found { beside, rows: Arc::default() });
+        let others = parts_near(snapshot, bounds(part));
+        let others = others.filter(|p| p.meta.id != part.meta.id && may_share(&p.meta, &part.meta));
+        let others: Vec<&Arc<Part>> = others.collect();
+        let beside = (part.meta.id, signature(others.iter().map(|p| &p.meta.id.as_bytes()[..])));
+        if others.is_empty() {
+            return Ok(Found::new(part, Arc::default()));
         }
-        if let Some(rows) = self.rows.get(&beside) {
-            return Ok(Found { beside, rows });
+        if let Some(repeats) = self.rows.get(&beside) {
+            return Ok(Found::new(part, repeats));
         }
-        let mut rows = BTreeSet::new();
-        for other in earlier {
-            if let Err(error) = repeated(part, other, &mut rows, stats).await {
-                // Who needs that part is told; who does not must not fail with it.
-                tracing::warn!(part = %other.meta.id, %error, "cannot compare a part of spans with another");
-                return Ok(Found { beside, rows: Arc::default() });
+        let mut marked = Marked::default();
+        for other in others {
+            match self.of_pair(part, other, stats).await {
+                Ok(found) => marked.add(&found),
+                Err(error) => {
+                    // Who needs that part is told; who does not must not fail with it.
+                    tracing::warn!(part = %other.meta.id, %error, "cannot compare a part of spans with another");
+                    return Ok(Found::new(part, Arc::default()));
+                }
             }
         }
-        let rows = Arc::new(ranges(rows.into_iter()));
-        self.rows.insert(beside, Arc::clone(&rows), 64 + 16 * rows.len() as u64);
-        Ok(Found { beside, rows })
+        let repeats = Arc::new(PartRepeats::of(marked));
+        self.rows.insert(beside, Arc::clone(&repeats), repeats.bytes());
+        Ok(Found::new(part, repeats))
+    }
+
+    /// The same beside one other part.
+    async fn of_pair(&self, part: &Part, other: &Part, stats: &ReadStats) -> Result<Arc<PartRepeats>> {
+        let pair = (part.meta.id, other.meta.id);
+        if let Some(known) = self.pairs.get(&pair) {
+            return Ok(known);
+        }
+        let mut marked = Marked::default();
+        repeated(part, other, &mut marked, stats).await?;
+        let found = Arc::new(PartRepeats::of(marked));
+        self.pairs.insert(pair, Arc::clone(&found), found.bytes());
+        Ok(found)
     }
 
     /// Gives what makes the roll-up of a part with repeats right.
@@ -119,10 +176,8 @@ impl Repeats {
             return Ok(known);
         }
         let index = part.span_index(stats).await?;
-        let touched = |rows: &Range<u64>| {
-            let at = found.rows.partition_point(|r| r.end <= rows.start);
-            found.rows.get(at).is_some_and(|r| r.start < rows.end)
-        };
+        let PartRepeats { rows: repeated, reported } = &*found.repeats;
+        let touched = |rows: &Range<u64>| overlaps(repeated, rows) || overlaps(reported, rows);
         let hashes: HashSet<u32> = index.entries().filter(|(_, rows)| touched(rows)).map(|(hash, _)| hash).collect();
         let entries: Vec<(u32, Range<u64>)> = index.entries().filter(|(hash, _)| hashes.contains(hash)).collect();
         let mut correction = Correction::default();
@@ -131,12 +186,16 @@ impl Repeats {
             rows.sort_unstable_by_key(|r| r.start);
             let batches = part.span_batches(&rows, stats).await?;
             correction.minus.extend(roll_up(&batches)?);
-            let mut kept = Vec::new();
+            let (mut kept, mut counted) = (Vec::new(), RollupBuilder::default());
             for (batch, at) in placed(&batches, &rows) {
-                let keep: Vec<bool> = at.iter().map(|row| !contains(&found.rows, *row)).collect();
+                let known: Vec<bool> = at.iter().map(|row| contains(reported, *row)).collect();
+                let keep: Vec<bool> =
+                    at.iter().zip(&known).map(|(row, known)| !known && !contains(repeated, *row)).collect();
                 kept.push(without(batch, &keep)?);
+                push(&mut counted, &without(batch, &known)?, false)?;
             }
             correction.plus.extend(roll_up(&kept)?);
+            correction.plus.extend(counted.rows(|_| true));
         }
         let correction = Arc::new(correction);
         let bytes = 64 + 400 * (correction.minus.len() + correction.plus.len()) as u64;
@@ -144,17 +203,16 @@ impl Repeats {
         Ok(correction)
     }
 
-    /// Gives the rows of a live batch, of the generation at a place in the snapshot, that repeat earlier ones: ascending.
+    /// Gives the rows of a live batch, of the generation at a place in the snapshot, that repeat earlier ones, and those
+    /// that parts have other reports of.
     pub(crate) async fn of_chunk(
         &self,
         snapshot: &Snapshot,
         generation: usize,
         chunk: &SpanChunk,
         stats: &ReadStats,
-    ) -> Result<Arc<Vec<u32>>> {
-        let days = |ns: i64| day_of(ns.div_euclid(1_000_000));
-        let parts = of_days(snapshot, days(chunk.starts.0), days(chunk.starts.1)).iter();
-        let parts: Vec<&Arc<Part>> = parts.filter(|p| both(bounds(p), chunk.starts).is_some()).collect();
+    ) -> Result<Arc<ChunkRepeats>> {
+        let parts: Vec<&Arc<Part>> = parts_near(snapshot, chunk.starts).collect();
         let before = &snapshot.visible.generations[..generation.min(snapshot.visible.generations.len())];
         let before: Vec<_> = before.iter().filter(|g| g.spans() > 0).collect();
         let numbers: Vec<[u8; 8]> = before.iter().map(|g| g.number.to_be_bytes()).collect();
@@ -164,33 +222,132 @@ impl Repeats {
         if let Some(known) = chunk.repeats(signature) {
             return Ok(known);
         }
-        let mut rows: BTreeSet<u32> = chunk.repeated.iter().copied().collect();
-        before.iter().for_each(|g| g.span_repeats(chunk, &mut rows));
+        let mut marked = Marked { repeated: chunk.repeated.iter().copied().collect(), reported: BTreeSet::new() };
+        for g in &before {
+            g.span_repeats(chunk, &mut marked.repeated);
+        }
         let mut whole = true;
         for part in parts {
-            if let Err(error) = live_repeated(chunk, part, &mut rows, stats).await {
+            if let Err(error) = live_repeated(chunk, part, &mut marked, stats).await {
                 tracing::warn!(part = %part.meta.id, %error, "cannot compare live spans with a part");
                 whole = false;
             }
         }
-        let rows = Arc::new(rows.into_iter().collect::<Vec<u32>>());
+        let (rows, reported) = marked.lists();
+        let found = Arc::new(ChunkRepeats { rows, reported });
         if whole {
-            chunk.keep_repeats(signature, &rows);
+            chunk.keep_repeats(signature, &found);
         }
-        Ok(rows)
+        Ok(found)
     }
 }
 
 /// Repeats of a part beside others.
 #[derive(Debug)]
 pub(crate) struct Found {
+    /// The part and what was found: other parts that come change nothing of what follows from it.
     beside: Beside,
-    pub(crate) rows: Arc<Vec<Range<u64>>>,
+    pub(crate) repeats: Arc<PartRepeats>,
+}
+
+impl Found {
+    fn new(part: &Part, repeats: Arc<PartRepeats>) -> Self {
+        Self { beside: (part.meta.id, repeats.signature()), repeats }
+    }
+
+    /// Says whether the roll-up of the part is right as it is.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.repeats.rows.is_empty() && self.repeats.reported.is_empty()
+    }
+}
+
+/// Adds spans to a roll-up, with their calls or without.
+pub(super) fn push(builder: &mut RollupBuilder, batch: &SpansBatch, calls: bool) -> Result<()> {
+    let SpansBatch { spans, contexts } = batch;
+    let of = spans["context"].as_primitive::<UInt32Type>().values();
+    let attributes = spans["attributes"].as_binary::<i32>();
+    builder.push_spans(spans, contexts, of, |i| attributes.value(i), calls)?;
+    Ok(())
+}
+
+/// A row of a batch.
+type At<'b> = (&'b SpansBatch, usize);
+
+/// Says whether two rows report the same side of a span.
+fn same_side(a: At<'_>, b: At<'_>) -> bool {
+    side(a) == side(b)
+}
+
+/// The service of a row, whether it calls, and whether it is called.
+fn side((batch, row): At<'_>) -> (&str, bool, bool) {
+    let small = |name: &str| batch.spans[name].as_primitive::<UInt8Type>().value(row);
+    let (kind, shared) = (small("kind"), small("marks") & SHARED != 0);
+    let context = batch.spans["context"].as_primitive::<UInt32Type>().value(row) as usize;
+    let service = batch.contexts["service"].as_string::<i32>().value(context);
+    (service, matches!(kind, 3 | 4) && !shared, shared || matches!(kind, 2 | 5))
+}
+
+/// Gives what tells whether a row is the first of the reports of its side of a span.
+fn report((batch, row): At<'_>) -> FirstReport {
+    let time = |name: &str| batch.spans[name].as_primitive::<Int64Type>().value(row);
+    let small = |name: &str| batch.spans[name].as_primitive::<UInt8Type>().value(row);
+    let (start, received) = (time("start"), first_received(time("received"), small("marks")));
+    (received, start, bucket(time("end").saturating_sub(start)), small("status") == STATUS_ERROR)
+}
+
+/// What was found of rows so far.
+#[derive(Debug, Default)]
+struct Marked<N> {
+    repeated: BTreeSet<N>,
+    reported: BTreeSet<N>,
+}
+
+impl<N: Ord + Copy> Marked<N> {
+    /// Notes what a row is beside rows of another part; `is_first` says of a report there and of this one whether the
+    /// former comes first.
+    fn note(
+        &mut self,
+        row: N,
+        here: At<'_>,
+        [same_start, any]: Candidates<'_>,
+        others: &Rows,
+        is_first: impl Fn(&FirstReport, &FirstReport) -> bool,
+    ) {
+        let this = report(here);
+        let has = |list: &[(i64, u64)], is: fn(At<'_>, At<'_>) -> bool| {
+            list.iter().any(|(start, other)| {
+                let there = others.get(*other).filter(|_| are_one_span(this.1, *start));
+                there.is_some_and(|there| is(here, there) && is_first(&report(there), &this))
+            })
+        };
+        if has(same_start, equal_but_received) {
+            self.repeated.insert(row);
+        } else if has(same_start, same_side) || has(any, same_side) {
+            self.reported.insert(row);
+        }
+    }
+
+    /// Gives the rows that are repeats, and those that only were reported before.
+    fn lists(self) -> (Vec<N>, Vec<N>) {
+        let reported = self.reported.difference(&self.repeated).copied().collect();
+        (self.repeated.into_iter().collect(), reported)
+    }
+}
+
+impl Marked<u64> {
+    fn add(&mut self, found: &PartRepeats) {
+        self.repeated.extend(found.rows.iter().cloned().flatten());
+        self.reported.extend(found.reported.iter().cloned().flatten());
+    }
 }
 
 fn contains(ranges: &[Range<u64>], row: u64) -> bool {
-    let at = ranges.partition_point(|r| r.end <= row);
-    ranges.get(at).is_some_and(|r| r.start <= row)
+    overlaps(ranges, &(row..row + 1))
+}
+
+fn overlaps(ranges: &[Range<u64>], rows: &Range<u64>) -> bool {
+    let at = ranges.partition_point(|r| r.end <= rows.start);
+    ranges.get(at).is_some_and(|r| r.start < rows.end)
 }
 
 /// Joins ascending rows to ranges.
@@ -232,8 +389,30 @@ pub(super) fn without(batch: &SpansBatch, keep: &[bool]) -> Result<SpansBatch> {
     Ok(SpansBatch { spans, contexts: batch.contexts.clone() })
 }
 
-/// Where rows of a part stand, by key.
-type Keyed = HashMap<SpanKey, Vec<u64>, FixedState>;
+/// Trace and span.
+type Ids = (u128, u64);
+
+fn ids_of(trace: &[u8], span: &[u8]) -> Ids {
+    let (trace, span) = (trace.try_into().unwrap_or_default(), span.try_into().unwrap_or_default());
+    (u128::from_be_bytes(trace), u64::from_be_bytes(span))
+}
+
+/// Starts and rows of the reports of each span in a part, ascending.
+type Keyed = HashMap<Ids, Vec<(i64, u64)>, FixedState>;
+
+/// The reports of a span that a row is compared with: those of its start, and any; a few of each.
+type Candidates<'r> = [&'r [(i64, u64)]; 2];
+
+fn candidates(reports: &[(i64, u64)], start: i64) -> Candidates<'_> {
+    let from = reports.partition_point(|report| report.0 < start);
+    let until = reports.partition_point(|report| report.0 <= start);
+    [&reports[from..until], reports].map(|list| &list[..list.len().min(SAME_KEY_MAX)])
+}
+
+/// Gives the rows of candidates.
+fn rows_of<'r>(lists: impl Iterator<Item = Candidates<'r>>) -> BTreeSet<u64> {
+    lists.flatten().flatten().map(|(_, row)| *row).collect()
+}
 
 /// Reads the keys of rows of a part whose starts lie in a range; `rows` in any order.
 async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats: &ReadStats) -> Result<Keyed> {
@@ -249,16 +428,20 @@ async fn keys(part: &Part, rows: &mut Vec<Range<u64>>, range: (i64, i64), stats:
         let starts = batch.starts()?;
         for (i, row) in numbers.by_ref().take(batch.len()).enumerate() {
             if range.0 <= starts[i] && starts[i] <= range.1 {
-                out.entry(SpanKey::new(traces.value(i), ids.value(i), starts[i])).or_default().push(row);
+                out.entry(ids_of(traces.value(i), ids.value(i))).or_default().push((starts[i], row));
             }
         }
     }
+    out.values_mut().for_each(|reports| reports.sort_unstable());
     Ok(out)
 }
 
-/// Adds the rows of a part that repeat those of another.
-async fn repeated(part: &Part, other: &Part, out: &mut BTreeSet<u64>, stats: &ReadStats) -> Result<()> {
-    let Some(range) = both(bounds(part), bounds(other)) else { return Ok(()) };
+/// Notes the rows of a part that repeat those of another, or report the same.
+async fn repeated(part: &Part, other: &Part, out: &mut Marked<u64>, stats: &ReadStats) -> Result<()> {
+    let (mine, theirs) = (bounds(part), bounds(other));
+    let Some(range) = both(reports_near(mine), reports_near(theirs)) else { return Ok(()) };
+    let lower = other.meta.id < part.meta.id;
+    let is_first = |there: &FirstReport, this: &FirstReport| there < this || there == this && lower;
     let (mine, theirs) = (part.span_index(stats).await?, other.span_index(stats).await?);
     let of = |index: &SpanIndex| -> Vec<(u32, Range<u64>)> { index.entries_in(&index.starts(range)).collect() };
     let (mine, theirs) = (of(&mine), of(&theirs));
@@ -274,35 +457,35 @@ async fn repeated(part: &Part, other: &Part, out: &mut BTreeSet<u64>, stats: &Re
             theirs[from..to].iter().filter(|(hash, _)| wanted.contains(hash)).map(|(_, rows)| rows.clone()).collect();
         let own = keys(part, &mut own, range, stats).await?;
         let others = keys(other, &mut others, range, stats).await?;
-        let mut pairs: Vec<(u64, &[u64])> = own
+        let mut pairs: Vec<(u64, Candidates<'_>)> = own
             .iter()
-            .filter_map(|(key, rows)| Some((rows, others.get(key)?)))
-            .flat_map(|(rows, theirs)| rows.iter().map(|row| (*row, &theirs[..theirs.len().min(SAME_KEY_MAX)])))
+            .filter_map(|(ids, reports)| Some((reports, others.get(ids)?)))
+            .flat_map(|(reports, theirs)| reports.iter().map(move |(start, row)| (*row, candidates(theirs, *start))))
             .collect();
-        pairs.sort_unstable();
+        pairs.sort_unstable_by_key(|pair| pair.0);
         for pairs in pairs.chunks(COMPARED_ROWS) {
-            let mine = Rows::read(part, pairs.iter().map(|(row, _)| *row), stats).await?;
-            let theirs = Rows::read(other, pairs.iter().flat_map(|(_, rows)| rows.iter().copied()), stats).await?;
-            let equal = |a: u64, b: u64| match (mine.get(a), theirs.get(b)) {
-                (Some((x, i)), Some((y, j))) => equal_but_received((x, i), (y, j)),
-                _ => false,
-            };
-            out.extend(pairs.iter().filter(|(a, rows)| rows.iter().any(|b| equal(*a, *b))).map(|(a, _)| *a));
+            let mine = Rows::read(part, pairs.iter().map(|(row, _)| *row).collect(), stats).await?;
+            let theirs = Rows::read(other, rows_of(pairs.iter().map(|(_, lists)| *lists)), stats).await?;
+            for (row, lists) in pairs {
+                if let Some(here) = mine.get(*row) {
+                    out.note(*row, here, *lists, &theirs, is_first);
+                }
+            }
         }
     }
     Ok(())
 }
 
-/// Adds the rows of a live batch that repeat those of a part.
-async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut BTreeSet<u32>, stats: &ReadStats) -> Result<()> {
-    let range = bounds(part);
+/// Notes the rows of a live batch that repeat those of a part, or report the same.
+async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut Marked<u32>, stats: &ReadStats) -> Result<()> {
+    let range = reports_near(bounds(part));
     let index = part.span_index(stats).await?;
     let traces = chunk.batch.spans["trace_id"].as_fixed_size_binary();
     let ids = chunk.batch.spans["span_id"].as_fixed_size_binary();
     let starts = chunk.batch.spans["start"].as_primitive::<Int64Type>().values();
     let rows = || (0..starts.len()).filter(|&i| range.0 <= starts[i] && starts[i] <= range.1);
     let wanted: BTreeSet<TraceId> = rows().map(|i| traces.value(i).try_into().unwrap_or_default()).collect();
-    let within = index.starts(both(range, chunk.starts).unwrap_or(range));
+    let within = index.starts(both(range, reports_near(chunk.starts)).unwrap_or(range));
     let cut = |r: Range<u64>| r.start.max(within.start)..r.end.min(within.end);
     let mut found: Vec<Range<u64>> =
         index.traces(wanted.iter()).into_iter().map(cut).filter(|r| r.start < r.end).collect();
@@ -310,14 +493,14 @@ async fn live_repeated(chunk: &SpanChunk, part: &Part, out: &mut BTreeSet<u32>, 
         return Ok(());
     }
     let known = keys(part, &mut found, range, stats).await?;
-    let key = |i: usize| SpanKey::new(traces.value(i), ids.value(i), starts[i]);
-    let few = |rows: &Vec<u64>| rows.len().min(SAME_KEY_MAX);
-    let known_of = |i: usize| known.get(&key(i)).map(|rows| &rows[..few(rows)]);
-    let pairs: Vec<(usize, &[u64])> = rows().filter_map(|i| Some((i, known_of(i)?))).collect();
+    let reports_of = |i: usize| known.get(&ids_of(traces.value(i), ids.value(i)));
+    let pairs: Vec<(usize, Candidates<'_>)> =
+        rows().filter_map(|i| Some((i, candidates(reports_of(i)?, starts[i])))).collect();
     for pairs in pairs.chunks(COMPARED_ROWS) {
-        let theirs = Rows::read(part, pairs.iter().flat_map(|(_, rows)| rows.iter().copied()), stats).await?;
-        let equal = |i: usize, row: u64| theirs.get(row).is_some_and(|y| equal_but_received((&chunk.batch, i), y));
-        out.extend(pairs.iter().filter(|(i, rows)| rows.iter().any(|row| equal(*i, *row))).map(|(i, _)| *i as u32));
+        let theirs = Rows::read(part, rows_of(pairs.iter().map(|(_, lists)| *lists)), stats).await?;
+        for (i, lists) in pairs {
+            out.note(*i as u32, (&chunk.batch, *i), *lists, &theirs, |_, _| true);
+        }
     }
     Ok(())
 }
@@ -330,8 +513,7 @@ struct Rows {
 }
 
 impl Rows {
-    async fn read(part: &Part, rows: impl Iterator<Item = u64>, stats: &ReadStats) -> Result<Self> {
-        let rows: BTreeSet<u64> = rows.collect();
+    async fn read(part: &Part, rows: BTreeSet<u64>, stats: &ReadStats) -> Result<Self> {
         let wanted = ranges(rows.into_iter());
         let batches = part.span_batches(&wanted, stats).await?;
         let mut at = HashMap::default();

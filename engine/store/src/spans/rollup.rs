@@ -2,40 +2,39 @@
 
 use std::fmt;
 use std::sync::Arc;
+use std::vec::IntoIter;
 
-use arrow::array::{AsArray, BooleanArray, RecordBatch};
+use arrow::array::{BooleanArray, RecordBatch};
 use arrow::compute::filter_record_batch;
-use arrow::datatypes::UInt32Type;
+use arrow::datatypes::SchemaRef;
 use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::streaming::StreamingTable;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Statistics;
-use datafusion::error::{DataFusionError, Result as DataFusionResult};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::PartitionStream;
+use quiver_types::scan::{
+    PlannedScan, ScanBatches, ScanMemory, ScanShape, ScanSource, ScanTask, ScanText, batch_bytes,
+};
 use quiver_types::spans::{
     Counts, RollupBuilder, RollupKind, RollupRequest, RollupRow, RollupRows, RollupSum, rollup_batch, rollup_schema,
 };
+use quiver_types::stats::add;
 use quiver_types::tables::spans;
-use quiver_types::{Access, ReadStats, SpansBatch, stats};
+use quiver_types::{Access, ReadStats, SpansBatch};
+use serde::{Deserialize, Serialize};
 use tokio::sync::Mutex;
 
-use super::repeats::{Found, Repeats, without};
-use super::table::rows_about;
+use super::planned::{Cut, projected, write_end};
+use super::repeats::{Correction, Repeats, push, without};
 use crate::error::{Context, Result, leave_out};
 use crate::memtable::GenerationId;
 use crate::part::Part;
-use crate::snapshot::Snapshot;
+use crate::snapshot::{Snapshot, SnapshotForm};
 
 /// Live spans of which the roll-up is kept from one question to the next.
 const KEPT_SPANS_MAX: usize = 1_000_000;
 
 /// What a row of a roll-up takes in a file, about, at least.
 const ROW_BYTES: u64 = 4;
+
+/// What a row of live spans takes in memory, about, beside what it takes in a batch.
+const LIVE_ROW_BYTES: usize = 384;
 
 /// The roll-up of live spans: which generations, how many batches of each are in.
 #[derive(Debug, Default)]
@@ -49,12 +48,13 @@ struct Kept {
 }
 
 impl LiveRollup {
-    /// Gives the rows of the live spans of a snapshot.
+    /// Gives the rows of the live spans of a snapshot, and asks the memory for them first.
     async fn rows(
         &self,
         snapshot: &Snapshot,
         repeats: &Repeats,
         wanted: impl Fn(RollupKind) -> bool,
+        memory: &dyn ScanMemory,
         stats: &ReadStats,
     ) -> Result<Vec<RollupRow>> {
         let all = (i64::MIN, i64::MAX);
@@ -70,31 +70,32 @@ impl LiveRollup {
         for (n, (generation, _, chunks)) in views.iter().enumerate() {
             let done = kept.pushed[n].1;
             for chunk in &chunks[done..] {
-                let repeated = repeats.of_chunk(snapshot, *generation, chunk, stats).await?;
-                if repeated.is_empty() {
-                    kept.push(&chunk.batch)?;
+                let found = repeats.of_chunk(snapshot, *generation, chunk, stats).await?;
+                if found.rows.is_empty() && found.reported.is_empty() {
+                    kept.push(&chunk.batch, true)?;
                 } else {
-                    let mut keep = vec![true; chunk.batch.len()];
-                    repeated.iter().for_each(|&row| keep[row as usize] = false);
-                    kept.push(&without(&chunk.batch, &keep)?)?;
+                    let rows = chunk.batch.len();
+                    let (mut keep, mut reported) = (vec![true; rows], vec![false; rows]);
+                    found.rows.iter().chain(&found.reported).for_each(|&row| keep[row as usize] = false);
+                    found.reported.iter().for_each(|&row| reported[row as usize] = true);
+                    kept.push(&without(&chunk.batch, &keep)?, true)?;
+                    kept.push(&without(&chunk.batch, &reported)?, false)?;
                 }
                 kept.pushed[n].1 += 1;
             }
         }
-        let rows = kept.builder.rows(wanted);
+        let room = memory.try_resize(kept.builder.rows_max(&wanted) * LIVE_ROW_BYTES);
+        let rows = room.map(|()| kept.builder.rows(wanted));
         if kept.spans > KEPT_SPANS_MAX {
             *kept = Kept::default();
         }
-        Ok(rows)
+        rows
     }
 }
 
 impl Kept {
-    fn push(&mut self, batch: &SpansBatch) -> Result<()> {
-        let SpansBatch { spans, contexts } = batch;
-        let of = spans["context"].as_primitive::<UInt32Type>().values();
-        let attributes = spans["attributes"].as_binary::<i32>();
-        self.builder.push_spans(spans, contexts, of, |i| attributes.value(i))?;
+    fn push(&mut self, batch: &SpansBatch, calls: bool) -> Result<()> {
+        push(&mut self.builder, batch, calls)?;
         self.spans += batch.len();
         Ok(())
     }
@@ -109,7 +110,6 @@ struct Scan {
     request: RollupRequest,
     /// Of the request, made once.
     ranges: Vec<(RollupKind, (i64, i64))>,
-    stats: Arc<ReadStats>,
 }
 
 impl fmt::Debug for Scan {
@@ -119,6 +119,16 @@ impl fmt::Debug for Scan {
 }
 
 impl Scan {
+    fn new(
+        snapshot: &Snapshot,
+        (live, repeats): (&Arc<LiveRollup>, &Arc<Repeats>),
+        access: &Access,
+        request: RollupRequest,
+    ) -> Self {
+        let (snapshot, access, ranges) = (snapshot.clone(), access.clone(), request.ranges());
+        Self { snapshot, live: Arc::clone(live), repeats: Arc::clone(repeats), access, request, ranges }
+    }
+
     fn wants(&self, kind: RollupKind, minute: i64) -> bool {
         self.ranges.iter().any(|(k, (from, to))| *k == kind && (*from..=*to).contains(&minute))
     }
@@ -141,48 +151,39 @@ impl Scan {
         live.min(KEPT_SPANS_MAX) + self.parts().iter().map(of_part).sum::<usize>()
     }
 
-    async fn batches(&self) -> Result<Vec<RecordBatch>> {
-        let parts = self.parts();
+    /// Says whether nobody else can have the parent of an open span.
+    fn is_alone(&self) -> bool {
+        let parts = self.snapshot.visible.table(spans::TABLE.name).len();
+        parts + usize::from(self.snapshot.visible.generations.iter().any(|g| g.spans() > 0)) < 2
+    }
+
+    /// Gives the roll-up of the live spans.
+    async fn of_live(&self, memory: &dyn ScanMemory, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
         let asked = |kind| self.ranges.iter().any(|(k, _)| *k == kind);
-        let mut live = self.live.rows(&self.snapshot, &self.repeats, asked, &self.stats).await?;
+        let mut live = self.live.rows(&self.snapshot, &self.repeats, asked, memory, stats).await?;
         live.retain(|r| self.wants(r.kind, r.minute));
-        let all_parts = self.snapshot.visible.table(spans::TABLE.name).len();
-        // Nobody else can have the parent of an open span.
-        let alone = all_parts + usize::from(self.snapshot.visible.generations.iter().any(|g| g.spans() > 0)) < 2;
-        let mut out = Vec::new();
-        stats::add(&self.stats.parts_total, all_parts as u64);
-        stats::add(&self.stats.parts_read, parts.len() as u64);
-        if !live.is_empty() {
-            out.push(rollup_batch(live.iter())?);
-        }
-        for part in parts {
-            if self.request == RollupRequest::Services && !part.meta.services_all {
-                // What the catalog knows of each part is enough.
-                out.push(rollup_batch(
-                    part.meta.services.iter().map(|name| of_service(name)).collect::<Vec<_>>().iter(),
-                )?);
-                continue;
-            }
-            match self.of_part(&part).await {
-                Ok(rows) => out.extend(rows),
-                Err(e) => leave_out(&self.stats, e)?,
-            }
-        }
-        out.iter().map(|batch| self.seen(batch, alone)).collect()
+        if live.is_empty() { Ok(Vec::new()) } else { Ok(vec![rollup_batch(live.iter())?]) }
     }
 
     /// Gives the roll-up of a part without the spans that repeat those of others.
-    async fn of_part(&self, part: &Part) -> Result<Vec<RecordBatch>> {
-        let rows = part.rollup(&self.request, &self.stats).await?;
-        let repeated = self.repeats.of_part(&self.snapshot, part, &self.stats).await?;
-        if repeated.rows.is_empty() {
+    async fn of_part(&self, part: &Part, memory: &dyn ScanMemory, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        if self.request == RollupRequest::Services && !part.meta.services_all {
+            // What the catalog knows of each part is enough.
+            let rows: Vec<RollupRow> = part.meta.services.iter().map(|name| of_service(name)).collect();
+            return Ok(vec![rollup_batch(rows.iter())?]);
+        }
+        let rows = part.rollup(&self.request, memory, stats).await?;
+        let repeated = self.repeats.of_part(&self.snapshot, part, stats).await?;
+        if repeated.is_empty() {
             return Ok(rows);
         }
-        Ok(vec![self.corrected(part, &rows, &repeated).await?])
+        let correction = self.repeats.correction(part, &repeated, stats).await?;
+        // Their sum is there beside them.
+        memory.try_grow(rows.iter().map(batch_bytes).sum())?;
+        Ok(vec![self.corrected(&rows, &correction)?])
     }
 
-    async fn corrected(&self, part: &Part, batches: &[RecordBatch], repeated: &Found) -> Result<RecordBatch> {
-        let correction = self.repeats.correction(part, repeated, &self.stats).await?;
+    fn corrected(&self, batches: &[RecordBatch], correction: &Correction) -> Result<RecordBatch> {
         let mut sum = RollupSum::default();
         for batch in batches {
             let rows = RollupRows::of(batch)?;
@@ -223,68 +224,153 @@ fn of_service(name: &str) -> RollupRow {
     }
 }
 
+/// The table; a scan of it reads files only when it runs.
 #[derive(Debug)]
-struct Rows(Arc<Scan>, SchemaRef);
+struct RollupTable(Arc<Scan>);
 
-impl PartitionStream for Rows {
-    fn schema(&self) -> &SchemaRef {
-        &self.1
+impl ScanSource for RollupTable {
+    fn schema(&self) -> SchemaRef {
+        rollup_schema()
     }
 
-    fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let scan = Arc::clone(&self.0);
-        let read = async move {
-            let batches = scan.batches().await.map_err(|e| DataFusionError::External(Box::new(e)))?;
-            Ok::<_, DataFusionError>(futures::stream::iter(batches.into_iter().map(Ok)))
-        };
-        let batches = futures::TryStreamExt::try_flatten(futures::stream::once(read));
-        Box::pin(RecordBatchStreamAdapter::new(rollup_schema(), batches))
+    fn rows_about(&self) -> Option<usize> {
+        Some(self.0.rows_about())
+    }
+
+    fn scan(&self, shape: &ScanShape) -> Result<Arc<dyn PlannedScan>> {
+        Ok(Arc::new(RollupScan::try_new(Arc::clone(&self.0), shape.clone())?))
     }
 }
 
-/// The table; a scan of it reads files only when it runs.
+/// Reads roll-ups, all in one partition: they are few.
 #[derive(Debug)]
-struct RollupTable(StreamingTable, Arc<Scan>);
+pub(crate) struct RollupScan {
+    scan: Arc<Scan>,
+    schema: SchemaRef,
+    shape: ScanShape,
+}
+
+/// The written form of such a scan.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct RollupForm {
+    snapshot: SnapshotForm,
+    access: Access,
+    request: RollupRequest,
+    shape: ScanShape,
+}
+
+impl RollupForm {
+    /// Plans the scan again, over the same snapshot.
+    pub(crate) fn scan(self, live: &Arc<LiveRollup>, repeats: &Arc<Repeats>) -> Result<RollupScan> {
+        let scan = Scan::new(&self.snapshot.snapshot()?, (live, repeats), &self.access, self.request);
+        RollupScan::try_new(Arc::new(scan), self.shape)
+    }
+}
+
+impl RollupScan {
+    /// Gives its written form.
+    pub(crate) fn form(&self) -> RollupForm {
+        let Scan { snapshot, access, request, .. } = &*self.scan;
+        let (access, request) = (access.clone(), request.clone());
+        RollupForm { snapshot: snapshot.form(), access, request, shape: self.shape.clone() }
+    }
+
+    fn try_new(scan: Arc<Scan>, shape: ScanShape) -> Result<Self> {
+        let schema = projected(rollup_schema(), &shape)?;
+        Ok(Self { scan, schema, shape })
+    }
+}
+
+impl PlannedScan for RollupScan {
+    fn name(&self) -> &'static str {
+        "SpanRollupsExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn partitions(&self) -> usize {
+        1
+    }
+
+    fn explain(&self, _: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SpanRollupsExec: ")?;
+        write_end(&self.schema, self.shape.limit, f)
+    }
+
+    fn open(&self, _: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
+        Ok(Box::new(Rows::new(&self.scan, &self.shape, task)))
+    }
+}
+
+/// What the one partition reads: live spans first, then part by part, so that no more than one of them is held.
+struct Rows {
+    scan: Arc<Scan>,
+    stats: Arc<ReadStats>,
+    memory: Arc<dyn ScanMemory>,
+    cut: Cut,
+    /// See [`Scan::is_alone`].
+    alone: bool,
+    /// Whether live spans are still to be read.
+    live_left: bool,
+    /// Parts that are still to be read.
+    parts: IntoIter<Arc<Part>>,
+    /// What was read and is still to be given out.
+    read: IntoIter<RecordBatch>,
+}
+
+impl Rows {
+    fn new(scan: &Arc<Scan>, shape: &ScanShape, task: ScanTask) -> Self {
+        let ScanTask { memory, stats, .. } = task;
+        let parts = scan.parts();
+        add(&stats.parts_total, scan.snapshot.visible.table(spans::TABLE.name).len() as u64);
+        add(&stats.parts_read, parts.len() as u64);
+        let (alone, cut, scan) = (scan.is_alone(), Cut::new(shape), Arc::clone(scan));
+        let (parts, read) = (parts.into_iter(), Vec::new().into_iter());
+        Self { scan, stats, memory, cut, alone, live_left: true, parts, read }
+    }
+
+    /// Reads what comes next; none: there is no more.
+    async fn read(&mut self) -> Result<Option<Vec<RecordBatch>>> {
+        let (memory, stats) = (&*self.memory, &*self.stats);
+        if std::mem::take(&mut self.live_left) {
+            return self.scan.of_live(memory, stats).await.map(Some);
+        }
+        let Some(part) = self.parts.next() else { return Ok(None) };
+        match self.scan.of_part(&part, memory, stats).await {
+            Ok(batches) => Ok(Some(batches)),
+            Err(e) => leave_out(stats, e).map(|()| Some(Vec::new())),
+        }
+    }
+}
 
 #[async_trait]
-impl TableProvider for RollupTable {
-    fn schema(&self) -> SchemaRef {
-        self.0.schema()
-    }
-
-    fn table_type(&self) -> TableType {
-        TableType::Base
-    }
-
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        self.0.scan(state, projection, filters, limit).await
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        Some(rows_about(self.1.rows_about(), &self.0.schema()))
+impl ScanBatches for Rows {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        tokio::task::coop::consume_budget().await;
+        while !self.cut.is_done() {
+            if let Some(batch) = self.read.next() {
+                let seen = self.scan.seen(&batch, self.alone)?;
+                return self.cut.take(&seen).map(Some);
+            }
+            let Some(batches) = self.read().await? else { break };
+            let bytes = || batches.iter().map(batch_bytes);
+            // What is given of one of them is there beside them.
+            self.memory.try_resize(bytes().sum::<usize>() + bytes().max().unwrap_or(0))?;
+            self.read = batches.into_iter();
+        }
+        self.memory.free();
+        Ok(None)
     }
 }
 
 /// Makes the table of what a request asks for.
 pub(super) fn table(
     snapshot: &Snapshot,
-    (live, repeats): (&Arc<LiveRollup>, &Arc<Repeats>),
+    kept: (&Arc<LiveRollup>, &Arc<Repeats>),
     access: &Access,
     request: RollupRequest,
-    stats: Arc<ReadStats>,
-) -> Result<Arc<dyn TableProvider>> {
-    let (snapshot, live, access) = (snapshot.clone(), Arc::clone(live), access.clone());
-    let repeats = Arc::clone(repeats);
-    let ranges = request.ranges();
-    let scan = Arc::new(Scan { snapshot, live, repeats, access, request, ranges, stats });
-    let rows = Rows(Arc::clone(&scan), rollup_schema());
-    let table = StreamingTable::try_new(rollup_schema(), vec![Arc::new(rows)])
-        .map_err(|e| quiver_types::Error::internal("cannot make a table of roll-ups").with_source(e))?;
-    Ok(Arc::new(RollupTable(table, scan)))
+) -> Arc<dyn ScanSource> {
+    Arc::new(RollupTable(Arc::new(Scan::new(snapshot, kept, access, request))))
 }

@@ -3,10 +3,11 @@
 
 use std::cmp::Reverse;
 use std::collections::{HashSet, VecDeque};
-use std::ops::Range;
+use std::ops::{Deref, Range};
 use std::sync::Arc;
 
 use arrow::array::RecordBatch;
+use arrow::buffer::BooleanBuffer;
 use arrow::datatypes::{Schema, SchemaRef};
 use futures::StreamExt;
 use quiver_types::spans::{SpanColumn, SpanFilter, SpanRequest, TextTest};
@@ -15,7 +16,7 @@ use quiver_types::{Access, ReadStats, stats};
 
 use tokio::sync::OnceCell;
 
-use super::eval::matching;
+use super::eval::{mask, matching};
 use super::live::LiveRows;
 use super::repeats::Repeats;
 use crate::error::{Error, Result, leave_out};
@@ -38,17 +39,32 @@ pub(crate) struct ScanShared {
     /// Whether texts are read as views.
     views: bool,
     pub(super) access: Access,
-    pub(crate) stats: Arc<ReadStats>,
     /// Batches with the places of their generations in the snapshot.
     pub(super) live: Vec<(usize, Arc<SpanChunk>)>,
     pub(crate) parts: Vec<Arc<Part>>,
     /// Parts of the table, and those left out by time and by service.
     pub(crate) parts_total: usize,
     pub(crate) pruned: [usize; 2],
-    snapshot: Snapshot,
+    pub(super) snapshot: Snapshot,
     repeats: Arc<Repeats>,
+}
+
+/// One run of a scan, shared by its partitions.
+#[derive(Debug)]
+pub(super) struct ScanRun {
+    scan: Arc<ScanShared>,
+    /// What the query read.
+    pub(super) stats: Arc<ReadStats>,
     /// Of a look-up of traces: the parts that may hold one of them.
     holders: OnceCell<HashSet<PartId>>,
+}
+
+impl Deref for ScanRun {
+    type Target = ScanShared;
+
+    fn deref(&self) -> &ScanShared {
+        &self.scan
+    }
 }
 
 /// Gives the services of which every matching span is one; none: any.
@@ -73,13 +89,7 @@ fn may_match(meta: &PartMeta, access: &Access, wanted: Option<&[&TextTest]>) -> 
 }
 
 impl ScanShared {
-    pub(super) fn new(
-        snapshot: &Snapshot,
-        repeats: &Arc<Repeats>,
-        access: Access,
-        request: SpanRequest,
-        stats: Arc<ReadStats>,
-    ) -> Self {
+    pub(super) fn new(snapshot: &Snapshot, repeats: &Arc<Repeats>, access: Access, request: SpanRequest) -> Self {
         let bounds = request.filter.start_bounds();
         let live = live_chunks(snapshot, bounds);
         let (repeats, snapshot_kept) = (Arc::clone(repeats), snapshot.clone());
@@ -91,35 +101,9 @@ impl ScanShared {
         let parts: Vec<Arc<Part>> =
             timely.iter().filter(|p| may_match(&p.meta, &access, wanted.as_deref())).map(|p| Arc::clone(p)).collect();
         let pruned = [all.len() - timely.len(), timely.len() - parts.len()];
-        stats::add(&stats.parts_total, all.len() as u64);
         let (parts_total, snapshot) = (all.len(), snapshot_kept);
-        let holders = OnceCell::new();
         let views = request.columns.iter().all(SpanColumn::takes_views);
-        Self { request, views, access, stats, live, parts, parts_total, pruned, snapshot, repeats, holders }
-    }
-
-    /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
-    async fn may_hold(&self, part: &Part) -> Result<bool> {
-        let Some(ids) = self.request.filter.traces() else { return Ok(true) };
-        let holders = self.holders.get_or_try_init(|| async {
-            let ask = |part: Arc<Part>| async move {
-                let holds = part.may_hold_traces(ids, &self.stats).await;
-                (part.meta.id, holds)
-            };
-            let asked = self.parts.clone().into_iter().map(ask);
-            let mut answers = futures::stream::iter(asked).buffer_unordered(FILTERS_AT_ONCE);
-            let mut holders = HashSet::new();
-            while let Some((part, holds)) = answers.next().await {
-                match holds {
-                    Ok(true) => _ = holders.insert(part),
-                    Ok(false) => {}
-                    Err(e) => leave_out(&self.stats, e)?,
-                }
-                self.stats.check()?;
-            }
-            Ok::<_, Error>(holders)
-        });
-        Ok(holders.await?.contains(&part.meta.id))
+        Self { request, views, access, live, parts, parts_total, pruned, snapshot, repeats }
     }
 
     /// How many rows lie in the window of the request, about: those of parts as if they were spread evenly over their time.
@@ -151,6 +135,38 @@ impl ScanShared {
         let rows: Vec<u64> = live.chain(self.parts.iter().map(|p| p.meta.rows)).collect();
         share(&rows, partitions)
     }
+}
+
+impl ScanRun {
+    /// Begins a run, which counts for a query.
+    pub(super) fn new(scan: &Arc<ScanShared>, stats: Arc<ReadStats>) -> Self {
+        stats::add(&stats.parts_total, scan.parts_total as u64);
+        Self { scan: Arc::clone(scan), stats, holders: OnceCell::new() }
+    }
+
+    /// Says whether a part may hold one of the traces that are asked for. The filters of all parts are read at once.
+    async fn may_hold(&self, part: &Part) -> Result<bool> {
+        let Some(ids) = self.request.filter.traces() else { return Ok(true) };
+        let holders = self.holders.get_or_try_init(|| async {
+            let ask = |part: Arc<Part>| async move {
+                let holds = part.may_hold_traces(ids, &self.stats).await;
+                (part.meta.id, holds)
+            };
+            let asked = self.parts.clone().into_iter().map(ask);
+            let mut answers = futures::stream::iter(asked).buffer_unordered(FILTERS_AT_ONCE);
+            let mut holders = HashSet::new();
+            while let Some((part, holds)) = answers.next().await {
+                match holds {
+                    Ok(true) => _ = holders.insert(part),
+                    Ok(false) => {}
+                    Err(e) => leave_out(&self.stats, e)?,
+                }
+                self.stats.check()?;
+            }
+            Ok::<_, Error>(holders)
+        });
+        Ok(holders.await?.contains(&part.meta.id))
+    }
 
     /// Says of the rows of a live batch which match, repeats left out.
     pub(super) async fn matching_live(&self, generation: usize, chunk: &SpanChunk) -> Result<Vec<bool>> {
@@ -158,7 +174,7 @@ impl ScanShared {
         // Who asks for a trace gets all reports of it, and tells the same ones himself.
         if self.request.filter.leaves_out_repeats() && keep.contains(&true) {
             let repeats = self.repeats.of_chunk(&self.snapshot, generation, chunk, &self.stats).await?;
-            repeats.iter().for_each(|&row| keep[row as usize] = false);
+            repeats.rows.iter().for_each(|&row| keep[row as usize] = false);
         }
         Ok(keep)
     }
@@ -201,7 +217,7 @@ enum Step {
 /// One partition.
 #[derive(Debug)]
 pub(super) struct SpanStream {
-    scan: Arc<ScanShared>,
+    run: Arc<ScanRun>,
     /// What is left of its share.
     units: VecDeque<usize>,
     left: Option<usize>,
@@ -267,11 +283,7 @@ impl OpenPart {
     }
 
     /// Reads rows with all columns that are needed, texts as dictionaries, and says which of them match.
-    pub(super) async fn read_coded(
-        &self,
-        scan: &ScanShared,
-        step: &[Range<u64>],
-    ) -> Result<Vec<(SpanRows, Vec<bool>)>> {
+    pub(super) async fn read_coded(&self, scan: &ScanRun, step: &[Range<u64>]) -> Result<Vec<(SpanRows, Vec<bool>)>> {
         let wanted = self.wanted(step);
         let columns: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
         let read = self.part.span_rows_all_coded(step, &columns, &scan.stats).await?;
@@ -283,7 +295,7 @@ impl OpenPart {
     }
 
     /// Reads columns for an answer.
-    async fn answer(&self, scan: &ScanShared, rows: &[Range<u64>], columns: &[&str]) -> Result<Vec<SpanRows>> {
+    async fn answer(&self, scan: &ScanRun, rows: &[Range<u64>], columns: &[&str]) -> Result<Vec<SpanRows>> {
         if scan.views {
             self.part.span_rows_viewed(rows, columns, &scan.stats).await
         } else {
@@ -293,7 +305,7 @@ impl OpenPart {
 
     /// Reads the rows that match, a batch for each row group. Of many rows first what the filter looks at, then the rest of
     /// those that are left.
-    async fn read(&self, scan: &ScanShared, step: &[Range<u64>], rows: u64) -> Result<Vec<RecordBatch>> {
+    async fn read(&self, scan: &ScanRun, step: &[Range<u64>], rows: u64) -> Result<Vec<RecordBatch>> {
         let columns = &scan.request.columns;
         if rows <= SMALL_ROWS {
             let rows = self.read_few(scan, step).await?;
@@ -305,24 +317,33 @@ impl OpenPart {
         let mut out = Vec::new();
         for group in self.part.span_row_groups(step, &scan.stats).await? {
             let found = self.part.span_rows_kept(&group, &first, &self.schema, &scan.stats).await?;
-            let keep = matching(&PartRows::new(&found), &wanted.filter, &scan.access);
-            let kept = keep.iter().filter(|keep| **keep).count();
+            let keep = mask(&matching(&PartRows::new(&found), &wanted.filter, &scan.access));
+            let (kept, rows) = (keep.true_count(), keep.values().len());
             if kept == 0 {
                 continue;
             }
             // Rows that are nearly all wanted are read as they lie, without jumping.
-            let (all, most) = (kept == keep.len(), kept * 2 > keep.len());
-            let group = if most { group } else { group.with(left(&group.rows, &keep)) };
-            let others = self.part.span_rows_kept(&group, &rest, &self.schema, &scan.stats).await?;
-            let found = if all { found } else { found.filter(&keep)? };
-            let others = if all || !most { others } else { others.filter(&keep)? };
+            let (all, most) = (kept == rows, kept * 2 > rows);
+            let group = if most { group } else { group.with(left(&group.rows, keep.values())) };
+            // Of few rows: who found them before read their traces then, and kept the pages.
+            let paged = if most {
+                None
+            } else {
+                self.part.span_rows_paged(&group.rows, &rest, &self.schema, &scan.stats).await?
+            };
+            let others = match paged {
+                Some(known) => known,
+                None => self.part.span_rows_kept(&group, &rest, &self.schema, &scan.stats).await?,
+            };
+            let found = if all { found } else { found.filter_by(&keep)? };
+            let others = if all || !most { others } else { others.filter_by(&keep)? };
             out.push(found.beside(&others)?.project(columns)?);
         }
         Ok(out)
     }
 
     /// Reads the few rows of a step that match.
-    async fn read_few(&self, scan: &ScanShared, step: &[Range<u64>]) -> Result<SpanRows> {
+    async fn read_few(&self, scan: &ScanRun, step: &[Range<u64>]) -> Result<SpanRows> {
         let wanted = self.wanted(step);
         let names: Vec<&str> = wanted.first.iter().chain(&wanted.rest).map(String::as_str).collect();
         let read = match self.part.span_rows_paged(step, &names, &self.schema, &scan.stats).await? {
@@ -337,31 +358,27 @@ impl OpenPart {
 }
 
 /// Gives the rows of ranges that are kept, as ranges.
-fn left(step: &[Range<u64>], mut keep: &[bool]) -> Vec<Range<u64>> {
+fn left(step: &[Range<u64>], keep: &BooleanBuffer) -> Vec<Range<u64>> {
     let mut out: Vec<Range<u64>> = Vec::new();
+    let mut at = 0;
     for range in step {
-        let (mut here, rest) = keep.split_at(keep.len().min((range.end - range.start) as usize));
-        keep = rest;
-        let mut row = range.start;
+        let rows = ((range.end - range.start) as usize).min(keep.len() - at);
         // From run to run: a look at each row by itself would cost as much as to read it.
-        while let Some(skipped) = here.iter().position(|keep| *keep) {
-            here = &here[skipped..];
-            let run = here.iter().position(|keep| !*keep).unwrap_or(here.len());
-            here = &here[run..];
-            let start = row + skipped as u64;
-            row = start + run as u64;
+        for (start, end) in keep.slice(at, rows).set_slices() {
+            let (start, end) = (range.start + start as u64, range.start + end as u64);
             match out.last_mut() {
-                Some(last) if last.end == start => last.end = row,
-                _ => out.push(start..row),
+                Some(last) if last.end == start => last.end = end,
+                _ => out.push(start..end),
             }
         }
+        at += rows;
     }
     out
 }
 
 impl SpanStream {
-    pub(super) fn new(scan: &Arc<ScanShared>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
-        Self { scan: Arc::clone(scan), units, left: limit, part: None, ready: VecDeque::new() }
+    pub(super) fn new(run: Arc<ScanRun>, units: VecDeque<usize>, limit: Option<usize>) -> Self {
+        Self { run, units, left: limit, part: None, ready: VecDeque::new() }
     }
 
     /// Gives the next batch that is not empty.
@@ -393,7 +410,7 @@ impl SpanStream {
 
     /// Does one step of work.
     async fn step(&mut self) -> Result<Step> {
-        let scan = Arc::clone(&self.scan);
+        let scan = Arc::clone(&self.run);
         if let Some(batch) = self.ready.pop_front() {
             return Ok(Step::Read(Some(batch)));
         }
@@ -433,7 +450,7 @@ impl SpanStream {
     }
 }
 
-pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart> {
+pub(super) async fn open(scan: &ScanRun, part: Arc<Part>) -> Result<OpenPart> {
     let filter = &scan.request.filter;
     let index = match filter.traces() {
         Some(ids) => part.trace_index(ids, &scan.stats).await?,
@@ -454,7 +471,8 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
         let schema = part.span_columns(&scan.stats).await?;
         let mut excluded = index.filters.excluded(filter, &index.keys, &|name| schema.column_with_name(name).is_some());
         if filter.leaves_out_repeats() {
-            excluded.extend_from_slice(&scan.repeats.of_part(&scan.snapshot, &part, &scan.stats).await?.rows);
+            let found = scan.repeats.of_part(&scan.snapshot, &part, &scan.stats).await?;
+            excluded.extend_from_slice(&found.repeats.rows);
         }
         excluded.extend(index.slowest.excluded(filter, services(filter).as_deref(), &scan.access));
         excluded.sort_unstable_by_key(|range| range.start);
@@ -476,17 +494,20 @@ pub(super) async fn open(scan: &ScanShared, part: Arc<Part>) -> Result<OpenPart>
 
 #[cfg(test)]
 mod tests {
-    use super::{left, share};
+    use super::{BooleanBuffer, left, share};
 
     #[test]
     fn what_is_left_are_runs() {
-        let keep = |text: &str| text.bytes().map(|b| b == b'x').collect::<Vec<_>>();
+        let keep = |text: &str| text.bytes().map(|b| b == b'x').collect::<BooleanBuffer>();
         assert_eq!(left(&[3..8], &keep("xx.x.")), [3..5, 6..7]);
         // A run goes on in the next range where that begins at its end, and there alone.
         assert_eq!(left(&[0..2, 2..4, 9..12], &keep(".xx..xx")), [1..3, 10..12]);
         assert_eq!(left(&[0..2, 5..7], &keep("xxxx")), [0..2, 5..7]);
         assert!(left(&[0..3], &keep("...")).is_empty());
-        assert!(left(&[], &[]).is_empty());
+        assert!(left(&[], &keep("")).is_empty());
+        let long = keep(&".xx.......x".repeat(20));
+        let runs: Vec<_> = (0..20).flat_map(|i| [i * 11 + 1..i * 11 + 3, i * 11 + 10..i * 11 + 11]).collect();
+        assert_eq!(left(&[0..100, 100..220], &long), runs);
     }
 
     #[test]

@@ -4,18 +4,12 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
-use async_trait::async_trait;
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::{Session, TableProvider};
-use datafusion::common::Statistics;
-use datafusion::common::stats::Precision;
-use datafusion::error::Result as DataFusionResult;
-use datafusion::logical_expr::{Expr, TableType};
-use datafusion::physical_plan::ExecutionPlan;
+use arrow::datatypes::SchemaRef;
+use quiver_types::scan::{PlannedScan, ScanShape, ScanSource};
 use quiver_types::spans::{RollupRequest, SpanRequest, SpanSnapshot, SpanSource, TagRequest, schema_of};
 use quiver_types::{Access, Error, MillisRange, ReadStats, Result, Version};
 
-use super::exec::SpansExec;
+use super::planned::SpansScan;
 use super::repeats::Repeats;
 use super::rollup::{self, LiveRollup};
 use super::stream::ScanShared;
@@ -66,8 +60,8 @@ impl SpanSnapshot for Pinned {
     }
 }
 
-/// Makes a table of the spans of a snapshot that a request takes and a caller may see. What its scans read is added to
-/// `stats`.
+/// Makes a table of the spans of a snapshot that a request takes and a caller may see. What its scans read counts in
+/// the `ReadStats` of their task; `stats` say whether spans are hidden from whoever asks.
 ///
 /// # Errors
 /// Internal: the snapshot is of another source.
@@ -75,16 +69,12 @@ pub fn spans_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
     request: &SpanRequest,
-    stats: Arc<ReadStats>,
-) -> Result<Arc<dyn TableProvider>> {
+    stats: &ReadStats,
+) -> Result<Arc<dyn ScanSource>> {
     let pinned = pinned(snapshot)?;
-    let scan = ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), request.clone(), stats);
-    Ok(Arc::new(SpansTable { schema: schema_of(&request.columns), scan: Arc::new(scan) }))
-}
-
-/// What a planner hears of a table of so many rows, about.
-pub(super) fn rows_about(rows: usize, schema: &SchemaRef) -> Statistics {
-    Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(schema) }
+    let scan = ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), request.clone());
+    let (schema, hidden) = (schema_of(&request.columns), stats.is_hidden());
+    Ok(Arc::new(SpansTable { schema, scan: Arc::new(scan), hidden }))
 }
 
 pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
@@ -92,8 +82,8 @@ pub(super) fn pinned(snapshot: &Arc<dyn SpanSnapshot>) -> Result<&Pinned> {
     pinned.ok_or_else(|| Error::internal("this snapshot was taken by another source"))
 }
 
-/// Makes a table of the roll-ups of spans of a snapshot, as a caller may see them. What its scans read is added to
-/// `stats`.
+/// Makes a table of the roll-ups of spans of a snapshot, as a caller may see them. What its scans read counts in the
+/// `ReadStats` of their task.
 ///
 /// # Errors
 /// Internal: the snapshot is of another source.
@@ -101,14 +91,13 @@ pub fn rollups_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
     request: RollupRequest,
-    stats: Arc<ReadStats>,
-) -> Result<Arc<dyn TableProvider>> {
+) -> Result<Arc<dyn ScanSource>> {
     let pinned = pinned(snapshot)?;
-    rollup::table(&pinned.snapshot, (&pinned.live, &pinned.repeats), access, request, stats)
+    Ok(rollup::table(&pinned.snapshot, (&pinned.live, &pinned.repeats), access, request))
 }
 
 /// Makes a table of keys or values of attributes of a snapshot, counted over the spans that a request takes and a caller
-/// may see. What its scan reads is added to `stats`.
+/// may see. What its scan reads counts in the `ReadStats` of its task.
 ///
 /// # Errors
 /// Internal: the snapshot is of another source.
@@ -116,16 +105,15 @@ pub fn tags_table(
     snapshot: &Arc<dyn SpanSnapshot>,
     access: &Access,
     request: &TagRequest,
-    stats: Arc<ReadStats>,
-) -> Result<Arc<dyn TableProvider>> {
+) -> Result<Arc<dyn ScanSource>> {
     let pinned = pinned(snapshot)?;
-    let spans = SpanRequest { filter: request.filter.clone(), columns: request.columns() };
-    tags::table(ScanShared::new(&pinned.snapshot, &pinned.repeats, access.clone(), spans, stats), request.clone())
+    Ok(tags::table(&pinned.snapshot, &pinned.repeats, access.clone(), request.clone()))
 }
 
 struct SpansTable {
     schema: SchemaRef,
     scan: Arc<ScanShared>,
+    hidden: bool,
 }
 
 impl fmt::Debug for SpansTable {
@@ -134,28 +122,16 @@ impl fmt::Debug for SpansTable {
     }
 }
 
-#[async_trait]
-impl TableProvider for SpansTable {
+impl ScanSource for SpansTable {
     fn schema(&self) -> SchemaRef {
         Arc::clone(&self.schema)
     }
 
-    fn table_type(&self) -> TableType {
-        TableType::Base
+    fn rows_about(&self) -> Option<usize> {
+        Some(self.scan.rows_about())
     }
 
-    async fn scan(
-        &self,
-        state: &dyn Session,
-        projection: Option<&Vec<usize>>,
-        _filters: &[Expr],
-        limit: Option<usize>,
-    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
-        let partitions = state.config().target_partitions();
-        Ok(Arc::new(SpansExec::try_new(&self.scan, projection.cloned(), limit, partitions)?))
-    }
-
-    fn statistics(&self) -> Option<Statistics> {
-        Some(rows_about(self.scan.rows_about(), &self.schema))
+    fn scan(&self, shape: &ScanShape) -> Result<Arc<dyn PlannedScan>> {
+        Ok(Arc::new(SpansScan::try_new(&self.scan, self.hidden, shape.clone())?))
     }
 }

@@ -8,27 +8,25 @@ use std::sync::Arc;
 use arrow::array::{
     Array, ArrayRef, AsArray, BinaryArray, Int32DictionaryArray, RecordBatch, StringArray, UInt8Array, UInt64Array,
 };
-use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt32Type};
-use datafusion::arrow::datatypes::SchemaRef;
-use datafusion::catalog::TableProvider;
-use datafusion::catalog::streaming::StreamingTable;
-use datafusion::error::DataFusionError;
-use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
-use datafusion::execution::{SendableRecordBatchStream, TaskContext};
-use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::streaming::PartitionStream;
+use arrow::datatypes::{DataType, Float64Type, Int64Type, SchemaRef, UInt32Type};
+use async_trait::async_trait;
 use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
-use quiver_types::SpansBatch;
+use quiver_types::scan::{PlannedScan, ScanBatches, ScanMemory, ScanShape, ScanSource, ScanTask, ScanText};
 use quiver_types::spans::{
-    Attributes, Place, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, Value, events,
-    links, tag_kind, tag_schema, tag_value_kind,
+    Attributes, Place, SpanRequest, TAG_BYTES, TAG_CARDINALITY_MAX, TAG_HASH_BYTES, TAG_VALUES_MAX, TagRequest, Value,
+    events, links, tag_kind, tag_schema, tag_value_kind,
 };
+use quiver_types::{Access, SpansBatch};
+use serde::{Deserialize, Serialize};
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::stream::{ScanShared, open};
+use super::planned::{Cut, projected, run_of, write_end};
+use super::repeats::Repeats;
+use super::stream::{ScanRun, ScanShared, open};
 use crate::error::{Context, Result, leave_out};
 use crate::part::spans::{AttributeColumn, SpanRows};
+use crate::snapshot::{Snapshot, SnapshotForm};
 
 /// Streams that share the work.
 const PARTITIONS: usize = 4;
@@ -204,7 +202,9 @@ impl Tally {
                         found.push((value.text().into_owned(), tag_value_kind(value)));
                     }
                 };
-                columns.iter().for_each(|(_, column)| column.each(i, &mut look));
+                for (_, column) in &columns {
+                    column.each(i, &mut look);
+                }
                 self.of_span(found);
             }
             return;
@@ -285,89 +285,177 @@ impl Tally {
     }
 }
 
-/// Counts what is left of a scan, part by part; live batches come first.
-async fn count(
-    scan: &ScanShared,
-    units: &mut VecDeque<usize>,
-    tally: &mut Tally,
-    memory: &MemoryReservation,
-) -> datafusion::error::Result<Option<RecordBatch>> {
-    let mut live = false;
-    while let Some(unit) = units.pop_front() {
-        if let Some((generation, chunk)) = scan.live.get(unit) {
-            live = true;
-            let keep = scan.matching_live(*generation, chunk).await.map_err(external)?;
-            tally.live(&chunk.batch, &keep);
-            memory.try_resize(tally.bytes)?;
-            // Whoever asks gets a chance to see his deadline between steps.
-            tokio::task::yield_now().await;
-            continue;
-        }
-        let Some(part) = scan.parts.get(unit - scan.live.len()) else { break };
-        let mut part = match open(scan, Arc::clone(part)).await {
-            Ok(part) => part,
-            Err(e) => {
-                leave_out(&scan.stats, e).map_err(external)?;
+/// One partition.
+struct Counting {
+    scan: Arc<ScanRun>,
+    /// What is left of its share.
+    units: VecDeque<usize>,
+    tally: Tally,
+    memory: Arc<dyn ScanMemory>,
+    cut: Cut,
+}
+
+impl Counting {
+    /// Counts what is left of a scan, part by part; live batches come first.
+    async fn count(&mut self) -> Result<Option<RecordBatch>> {
+        let Self { scan, units, tally, memory, .. } = self;
+        let scan: &ScanRun = scan;
+        let mut live = false;
+        while let Some(unit) = units.pop_front() {
+            if let Some((generation, chunk)) = scan.live.get(unit) {
+                live = true;
+                let keep = scan.matching_live(*generation, chunk).await?;
+                tally.live(&chunk.batch, &keep);
+                memory.try_resize(tally.bytes)?;
+                // Whoever asks gets a chance to see his deadline between steps.
+                tokio::task::yield_now().await;
                 continue;
             }
-        };
-        loop {
-            let (step, _) = part.next_rows();
-            if step.is_empty() {
-                break;
-            }
-            match part.read_coded(scan, &step).await {
-                Ok(read) => read.iter().for_each(|(rows, keep)| tally.part(rows, keep)),
+            let Some(part) = scan.parts.get(unit - scan.live.len()) else { break };
+            let mut part = match open(scan, Arc::clone(part)).await {
+                Ok(part) => part,
                 Err(e) => {
-                    leave_out(&scan.stats, e).map_err(external)?;
+                    leave_out(&scan.stats, e)?;
+                    continue;
+                }
+            };
+            loop {
+                let (step, _) = part.next_rows();
+                if step.is_empty() {
                     break;
                 }
+                match part.read_coded(scan, &step).await {
+                    Ok(read) => read.iter().for_each(|(rows, keep)| tally.part(rows, keep)),
+                    Err(e) => {
+                        leave_out(&scan.stats, e)?;
+                        break;
+                    }
+                }
+                memory.try_resize(tally.bytes)?;
+                tokio::task::yield_now().await;
             }
-            memory.try_resize(tally.bytes)?;
-            tokio::task::yield_now().await;
+            return tally.take().map(Some);
         }
-        return tally.take().map(Some).map_err(external);
+        if live { tally.take().map(Some) } else { Ok(None) }
     }
-    if live { tally.take().map(Some).map_err(external) } else { Ok(None) }
 }
 
-fn external(error: quiver_types::Error) -> DataFusionError {
-    DataFusionError::External(Box::new(error))
+#[async_trait]
+impl ScanBatches for Counting {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        if self.cut.is_done() {
+            return Ok(None);
+        }
+        let Some(batch) = self.count().await? else { return Ok(None) };
+        self.cut.take(&batch).map(Some)
+    }
 }
 
-/// The scan, the units of a partition, what is asked.
-struct Counted(Arc<ScanShared>, VecDeque<usize>, TagRequest, SchemaRef);
+/// The table.
+struct TagTable {
+    scan: Arc<ScanShared>,
+    request: TagRequest,
+}
 
-impl fmt::Debug for Counted {
+impl fmt::Debug for TagTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Tags").field("request", &self.2).finish_non_exhaustive()
+        f.debug_struct("Tags").field("request", &self.request).finish_non_exhaustive()
     }
 }
 
-impl PartitionStream for Counted {
-    fn schema(&self) -> &SchemaRef {
-        &self.3
+impl ScanSource for TagTable {
+    fn schema(&self) -> SchemaRef {
+        tag_schema()
     }
 
-    fn execute(&self, context: Arc<TaskContext>) -> SendableRecordBatchStream {
-        let memory = MemoryConsumer::new("span_tags").register(context.memory_pool());
-        let state = (Arc::clone(&self.0), self.1.clone(), Tally::new(self.2.clone()), memory);
-        let batches = futures::stream::try_unfold(state, async |(scan, mut units, mut tally, memory)| {
-            let batch = count(&scan, &mut units, &mut tally, &memory).await?;
-            Ok(batch.map(|batch| (batch, (scan, units, tally, memory))))
-        });
-        Box::pin(RecordBatchStreamAdapter::new(tag_schema(), batches))
+    fn scan(&self, shape: &ScanShape) -> Result<Arc<dyn PlannedScan>> {
+        Ok(Arc::new(TagScan::try_new(Arc::clone(&self.scan), self.request.clone(), shape.clone())?))
     }
+}
+
+/// Counts what attributes the spans of a filter have.
+#[derive(Debug)]
+pub(crate) struct TagScan {
+    scan: Arc<ScanShared>,
+    request: TagRequest,
+    schema: SchemaRef,
+    shape: ScanShape,
+    /// The units of each partition.
+    shares: Vec<VecDeque<usize>>,
+}
+
+/// The written form of such a scan.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct TagForm {
+    snapshot: SnapshotForm,
+    access: Access,
+    request: TagRequest,
+    shape: ScanShape,
+}
+
+impl TagForm {
+    /// Plans the scan again, over the same snapshot.
+    pub(crate) fn scan(self, repeats: &Arc<Repeats>) -> Result<TagScan> {
+        let scan = shared(&self.snapshot.snapshot()?, repeats, self.access, &self.request);
+        TagScan::try_new(scan, self.request, self.shape)
+    }
+}
+
+impl TagScan {
+    /// Gives its written form.
+    pub(crate) fn form(&self) -> TagForm {
+        let (snapshot, access) = (self.scan.snapshot.form(), self.scan.access.clone());
+        TagForm { snapshot, access, request: self.request.clone(), shape: self.shape.clone() }
+    }
+
+    fn try_new(scan: Arc<ScanShared>, request: TagRequest, shape: ScanShape) -> Result<Self> {
+        let schema = projected(tag_schema(), &shape)?;
+        let shares = scan.shares(scan.units().clamp(1, PARTITIONS));
+        Ok(Self { scan, request, schema, shape, shares })
+    }
+}
+
+impl PlannedScan for TagScan {
+    fn name(&self) -> &'static str {
+        "SpanTagsExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn partitions(&self) -> usize {
+        self.shares.len()
+    }
+
+    fn explain(&self, _: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SpanTagsExec: ")?;
+        write_end(&self.schema, self.shape.limit, f)
+    }
+
+    fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
+        Ok(Box::new(Counting {
+            scan: run_of(&self.scan, &task),
+            units: self.shares[partition].clone(),
+            tally: Tally::new(self.request.clone()),
+            memory: task.memory,
+            cut: Cut::new(&self.shape),
+        }))
+    }
+}
+
+/// Finds what is read for a request.
+fn shared(snapshot: &Snapshot, repeats: &Arc<Repeats>, access: Access, request: &TagRequest) -> Arc<ScanShared> {
+    let spans = SpanRequest { filter: request.filter.clone(), columns: request.columns() };
+    Arc::new(ScanShared::new(snapshot, repeats, access, spans))
 }
 
 /// Makes the table of what a request asks for.
-pub(super) fn table(scan: ScanShared, request: TagRequest) -> Result<Arc<dyn TableProvider>> {
-    let partitions = scan.units().clamp(1, PARTITIONS);
-    let scan = Arc::new(scan);
-    let partition = |units| -> Arc<dyn PartitionStream> {
-        Arc::new(Counted(Arc::clone(&scan), units, request.clone(), tag_schema()))
-    };
-    let table = StreamingTable::try_new(tag_schema(), scan.shares(partitions).into_iter().map(partition).collect())
-        .map_err(|e| quiver_types::Error::internal("cannot make a table of attributes").with_source(e))?;
-    Ok(Arc::new(table))
+pub(super) fn table(
+    snapshot: &Snapshot,
+    repeats: &Arc<Repeats>,
+    access: Access,
+    request: TagRequest,
+) -> Arc<dyn ScanSource> {
+    Arc::new(TagTable { scan: shared(snapshot, repeats, access, &request), request })
 }

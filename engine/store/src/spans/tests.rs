@@ -3,22 +3,23 @@
 
 mod lookup;
 mod merge;
+mod reports;
 mod rollup;
 mod tags;
 
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use quiver_query::scan_table;
 use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
     SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
 };
-use quiver_types::{Access, Clock, MillisRange, ReadStats, SpansBatch};
+use quiver_types::{Access, Clock, MillisRange, ReadStats, RunShared, SpansBatch, stats};
 
 use crate::{Store, StoreSettings, spans_table};
 
@@ -101,8 +102,8 @@ fn batch(from: u64, count: u64) -> SpansBatch {
 
 async fn read(source: &Arc<dyn SpanSource>, access: &Access, filter: SpanFilter) -> Vec<Span> {
     let request = SpanRequest { filter, columns: all_columns() };
-    let stats = Arc::new(ReadStats::default());
-    let table: Arc<dyn TableProvider> = spans_table(&source.snapshot(), access, &request, stats).unwrap();
+    let stats = ReadStats::default();
+    let table = scan_table(spans_table(&source.snapshot(), access, &request, &stats).unwrap());
     let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
     let session = SessionContext::new();
     let physical = session.state().create_physical_plan(&plan).await.unwrap();
@@ -116,6 +117,12 @@ async fn read(source: &Arc<dyn SpanSource>, access: &Access, filter: SpanFilter)
 
 fn attribute(place: Option<Place>, key: &str, value: &str) -> SpanFilter {
     SpanFilter::Attribute { place, key: key.into(), test: AttributeTest::equals(value) }
+}
+
+/// Asks for an item of a list.
+fn of_list(value: &str) -> SpanFilter {
+    let test = AttributeTest::Item(Box::new(AttributeTest::equals(value)));
+    SpanFilter::Attribute { place: Some(Place::Span), key: "list".into(), test }
 }
 
 /// Filters with a direct model of each.
@@ -132,6 +139,8 @@ fn cases() -> Vec<(SpanFilter, Box<dyn Fn(&Span) -> bool>)> {
         (SpanFilter::Status(2), Box::new(|s| s.status == 2)),
         (SpanFilter::Duration(5_000, 9_000), Box::new(|s| (5_000..=9_000).contains(&s.duration()))),
         (SpanFilter::Starts(T0, T0 + 70_000_000_000), Box::new(|s| (T0..=T0 + 70_000_000_000).contains(&s.start))),
+        (of_list("1"), Box::new(|s| s.attributes.get("list").is_some())),
+        (of_list("2"), Box::new(|_| false)),
         (attribute(Some(Place::Span), "number", "7"), Box::new(|s| s.attributes.get("number") == Some(Value::Int(7)))),
         (attribute(None, "mixed", "five"), Box::new(|s| s.attributes.get("mixed") == Some(Value::Text("five")))),
         (attribute(None, "mixed", "5"), Box::new(|s| s.attributes.get("mixed") == Some(Value::Int(5)))),
@@ -223,22 +232,28 @@ async fn a_table_is_read_as_often_as_it_is_asked() {
     let source = store.span_source();
     let session = SessionContext::new();
     let request = SpanRequest { filter: SpanFilter::All, columns: all_columns() };
-    let table = spans_table(&source.snapshot(), &Access::full(), &request, Arc::default()).unwrap();
+    let table = spans_table(&source.snapshot(), &Access::full(), &request, &ReadStats::default()).unwrap();
+    let table = scan_table(table);
     let scan = || LogicalPlanBuilder::scan("spans", provider_as_source(Arc::clone(&table)), None).unwrap();
     let rows = async |plan| {
         let physical = session.state().create_physical_plan(&plan).await.unwrap();
-        let mut rows = Vec::new();
+        let (mut rows, mut parts) = (Vec::new(), Vec::new());
         for _ in 0..2 {
-            let batches = collect(Arc::clone(&physical), session.task_ctx()).await.unwrap();
+            let (counted, shared) = (Arc::new(ReadStats::default()), Arc::new(RunShared::default()));
+            let config = SessionConfig::new().with_extension(Arc::clone(&counted)).with_extension(shared);
+            let task = SessionContext::new_with_config(config).task_ctx();
+            let batches = collect(Arc::clone(&physical), task).await.unwrap();
+            parts.push(stats::get(&counted.parts_total));
             rows.push(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>());
         }
+        assert!(parts[0] > 0 && parts[0] == parts[1], "each run counts for itself: {parts:?}");
         rows
     };
     assert_eq!(rows(scan().build().unwrap()).await, [400, 400]);
     let both = scan().union(scan().build().unwrap()).unwrap().build().unwrap();
     assert_eq!(rows(both).await, [800, 800]);
     let key = TagRequest { filter: SpanFilter::All, place: None, key: None };
-    let tags = crate::tags_table(&source.snapshot(), &Access::full(), &key, Arc::default()).unwrap();
+    let tags = scan_table(crate::tags_table(&source.snapshot(), &Access::full(), &key).unwrap());
     let plan = LogicalPlanBuilder::scan("tags", provider_as_source(tags), None).unwrap().build().unwrap();
     let found = rows(plan).await;
     assert!(found[0] > 0 && found[0] == found[1], "{found:?}");

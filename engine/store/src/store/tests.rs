@@ -78,7 +78,7 @@ impl Bench {
         let mut settings = StoreSettings {
             data_dir: self.dir.path().join("data"),
             store_retry_budget: Duration::from_secs(1),
-            retention_interval: Duration::from_secs(3600),
+            retention_interval: Duration::from_hours(1),
             timer: self.timer.clone(),
             ..StoreSettings::default()
         };

@@ -224,6 +224,7 @@ impl Default for Encoder {
         let options = IpcWriteOptions::try_new(8, false, MetadataVersion::V5).expect("8 is a valid alignment");
         let mut dictionaries = DictionaryTracker::new(false);
         // The type of the context has no public name; a closure can hold it all the same.
+        #[allow(clippy::default_trait_access, reason = "it has no name to be called by")]
         let mut context = Default::default();
         Self {
             encode: Box::new(move |batch, out| {
@@ -268,7 +269,9 @@ impl Encoder {
 
     pub(crate) fn histograms(&mut self, rows: &[HistogramRow], out: &mut Vec<u8>) {
         let mut histograms = HistogramBuilder::default();
-        rows.iter().for_each(|r| histograms.push(&r.histogram));
+        for r in rows {
+            histograms.push(&r.histogram);
+        }
         let columns: Vec<ArrayRef> = vec![
             Arc::new(UInt32Array::from_iter_values(rows.iter().map(|r| r.slot))),
             Arc::new(Int64Array::from_iter_values(rows.iter().map(|r| r.ts))),

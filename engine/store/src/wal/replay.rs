@@ -73,11 +73,15 @@ pub(crate) fn replay(
     let mut out = Vec::new();
     for (id, files) in generations {
         if flushed(id) {
-            files.values().for_each(|path| discard(disk, path));
+            for path in files.values() {
+                discard(disk, path);
+            }
             continue;
         }
         let started = Instant::now();
-        files.values().for_each(|path| settle(disk, path));
+        for path in files.values() {
+            settle(disk, path);
+        }
         let mut replay = GenerationReplay::begin(disk, id, &files, registry)?;
         let bytes = replay.run(disk, &files)?;
         let GenerationReplay { generation, damaged, torn, corrupt, .. } = replay;
@@ -88,7 +92,13 @@ pub(crate) fn replay(
         generation.seal();
         let files: Vec<PathBuf> = files.into_values().collect();
         if generation.is_empty() {
-            files.iter().for_each(|path| if damaged { quarantine(disk, path) } else { discard(disk, path) });
+            for path in &files {
+                if damaged {
+                    quarantine(disk, path);
+                } else {
+                    discard(disk, path);
+                }
+            }
         } else {
             out.push(Replayed { generation: Arc::new(generation), files, damaged, corrupt });
         }

@@ -124,7 +124,9 @@ mod tests {
     fn apply(tracker: &mut HintTracker, histograms: &[(Millis, f64, ResetHint)], floats: &[Millis]) -> Vec<ResetHint> {
         let mut batch = MetricsBatch::default();
         let series = batch.push_series(LabelSet::from_pairs([("__name__", "h")]).canonical());
-        floats.iter().for_each(|&ts| batch.push_sample(series, ts, 1.0, 0));
+        for &ts in floats {
+            batch.push_sample(series, ts, 1.0, 0);
+        }
         batch.histograms.extend(histograms.iter().map(|&(ts, count, hint)| HistogramSample {
             series,
             ts,

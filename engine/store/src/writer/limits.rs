@@ -1,5 +1,7 @@
 //! What a request may hold: ages of samples, number of days. Checked before anything is logged.
 
+use std::ops::RangeInclusive;
+
 use quiver_types::tables::logs::millis_of;
 use quiver_types::time::day_of;
 use quiver_types::{Error, LogsBatch, MetricsBatch, Millis, Result, SpansBatch};
@@ -60,18 +62,24 @@ pub(crate) fn check_days(days: &[i32], settings: &WriteSettings) -> Result<()> {
     Ok(())
 }
 
+/// The accepted time of log rows, in nanoseconds.
+pub(crate) fn logs_window(now: Millis, settings: &WriteSettings) -> RangeInclusive<i64> {
+    let nanos = |ms: Millis| ms.saturating_mul(1_000_000);
+    let min = settings.logs_past_ms.map_or(i64::MIN, |past| nanos(now.saturating_sub(past)));
+    let max = settings.logs_future_ms.map_or(i64::MAX, |future| nanos(now.saturating_add(future)));
+    min..=max
+}
+
 /// Drops log rows outside of the accepted time.
 ///
 /// # Errors
 /// Invalid: what is left touches too many days.
 pub(crate) fn admit_logs(batch: &mut LogsBatch, now: Millis, settings: &WriteSettings) -> Result<Admitted> {
-    let nanos = |ms: Millis| ms.saturating_mul(1_000_000);
-    let min = settings.logs_past_ms.map_or(i64::MIN, |past| nanos(now.saturating_sub(past)));
-    let max = settings.logs_future_ms.map_or(i64::MAX, |future| nanos(now.saturating_add(future)));
-    let old = batch.time.iter().filter(|&&t| t < min).count() as u64;
-    let future = batch.time.iter().filter(|&&t| t > max).count() as u64;
+    let window = logs_window(now, settings);
+    let old = batch.time.iter().filter(|t| *t < window.start()).count() as u64;
+    let future = batch.time.iter().filter(|t| *t > window.end()).count() as u64;
     if old + future > 0 {
-        batch.retain(|t| (min..=max).contains(&t));
+        batch.retain(|t| window.contains(&t));
         METRICS.refused_old_rows.add(old);
         METRICS.refused_future_rows.add(future);
     }
@@ -145,7 +153,9 @@ mod tests {
     fn batch(ts: &[i64]) -> MetricsBatch {
         let mut batch = MetricsBatch::default();
         let series = batch.push_series(&[]);
-        ts.iter().for_each(|&t| batch.push_sample(series, t, t as f64, t));
+        for &t in ts {
+            batch.push_sample(series, t, t as f64, t);
+        }
         batch
     }
 

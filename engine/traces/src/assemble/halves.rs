@@ -2,6 +2,8 @@
 //!
 //! Client and server may share an id (Zipkin), and each may report in pieces that lack the kind or the service.
 
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use quiver_types::spans::{Side, Span};
 
 /// A service, and its side of the call.
@@ -12,43 +14,53 @@ pub(super) type Half = (String, Side);
 /// A report without a side joins the half that its service has; one without a service joins a named half of its side,
 /// or of one that did not tell its side.
 pub(super) fn of(reports: &[&Span]) -> Vec<Half> {
-    let mut halves: Vec<Half> = Vec::with_capacity(reports.len());
-    for report in reports {
+    // The side that a service tells, the caller's where it tells both. A sender may give thousands of spans one id.
+    let mut sides: HashMap<&str, Side, FixedState> = HashMap::default();
+    for report in reports.iter().filter(|report| report.side() != Side::None) {
+        let known = sides.entry(report.context.service.as_str()).or_insert(report.side());
+        *known = report.side().min(*known);
+    }
+    let half = |report: &&Span| {
         let service = &report.context.service;
-        let has = |side| reports.iter().any(|r| r.context.service == *service && r.side() == side);
         let side = match report.side() {
             // Without a service there is no telling whose half it would be: the sides below decide.
-            Side::None if !service.is_empty() => {
-                [Side::Caller, Side::Callee].into_iter().find(|&side| has(side)).unwrap_or(Side::None)
-            }
+            Side::None if !service.is_empty() => sides.get(service.as_str()).copied().unwrap_or(Side::None),
             side => side,
         };
-        halves.push((service.clone(), side));
-    }
+        (service.clone(), side)
+    };
+    let mut halves: Vec<Half> = reports.iter().map(half).collect();
     let mut named: Vec<Half> = halves.iter().filter(|h| !h.0.is_empty()).cloned().collect();
     named.sort_unstable();
-    let is_called = halves.iter().any(|h| h.0.is_empty() && h.1 == Side::Caller);
+    named.dedup();
+    let nameless = |side| halves.iter().any(|h| h.0.is_empty() && h.1 == side);
+    let (has_caller, has_callee) = (nameless(Side::Caller), nameless(Side::Callee));
     let without_service = |side| {
+        // Among themselves those without a service go by the same rule as those with one.
+        let side = match side {
+            Side::None if has_caller => Side::Caller,
+            Side::None if has_callee => Side::Callee,
+            side => side,
+        };
         let joins: &[Side] = match side {
             Side::Caller => &[Side::Caller, Side::None],
-            Side::Callee if is_called => &[Side::Callee],
+            Side::Callee if has_caller => &[Side::Callee],
             Side::Callee => &[Side::Callee, Side::None],
             Side::None => &[Side::Caller, Side::None, Side::Callee],
         };
-        joins.iter().find_map(|side| named.iter().find(|half| half.1 == *side)).cloned()
+        let joined = joins.iter().find_map(|side| named.iter().find(|half| half.1 == *side)).cloned();
+        joined.unwrap_or_else(|| (String::new(), side))
     };
-    // Among themselves those without a service go by the same rule as those with one.
-    let nameless = |side| halves.iter().any(|h| h.0.is_empty() && h.1 == side);
-    let own_side = |side| match side {
-        Side::None if nameless(Side::Caller) => Side::Caller,
-        Side::None if nameless(Side::Callee) => Side::Callee,
-        side => side,
-    };
-    let join = |half: &Half| match &*half.0 {
-        "" => without_service(own_side(half.1)).unwrap_or_else(|| (String::new(), own_side(half.1))),
-        _ => half.clone(),
-    };
-    halves.iter().map(join).collect()
+    let [caller, callee, none] = [Side::Caller, Side::Callee, Side::None].map(without_service);
+    for half in halves.iter_mut().filter(|half| half.0.is_empty()) {
+        let joined = match half.1 {
+            Side::Caller => &caller,
+            Side::Callee => &callee,
+            Side::None => &none,
+        };
+        half.clone_from(joined);
+    }
+    halves
 }
 
 #[cfg(test)]

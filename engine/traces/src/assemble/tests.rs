@@ -195,3 +195,30 @@ fn annotations_that_are_sent_twice_stand_once_in_order() {
     let names: Vec<&str> = trace.spans[0].events.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["early", "between", "late"]);
 }
+
+/// Breaks where ids that differ from the shared one in a bit are all taken: then two spans had one id, and parents led to
+/// either.
+#[test]
+fn each_of_many_that_share_an_id_has_its_own() {
+    let services: Vec<String> = (0..200).map(|n| format!("s{n:03}")).collect();
+    for id in [1, 7, u64::MAX] {
+        let mut reports: Vec<Span> = services.iter().map(|service| span(id, 0, service, SERVER, 5, 9)).collect();
+        // One that is there already, and one that none may have.
+        reports.push(span(id ^ FLIP, id, "s000", 0, 6, 8));
+        let trace = assemble([1; 16], reports);
+        assert_eq!(trace.spans.len(), 201, "{id:x}");
+        assert!(ids_differ(&trace.spans) && trace.spans.iter().all(|span| span.span_id != [0; 8]), "{id:x}");
+        let own: Vec<&Span> = trace.spans.iter().filter(|span| span.span_id == id.to_be_bytes()).collect();
+        assert_eq!((own.len(), own[0].context.service.as_str()), (1, "s000"), "{id:x}");
+    }
+}
+
+/// Breaks where what one report is matched with is looked for among all others: 50,000 of one id then take a minute.
+#[test]
+fn a_constant_id_takes_no_time() {
+    let reports: Vec<Span> = (1..=50_000).map(|n| span(7, 0, if n % 2 == 0 { "a" } else { "" }, 0, n, n + 1)).collect();
+    let began = std::time::Instant::now();
+    let trace = assemble([1; 16], reports);
+    assert_eq!((trace.spans.len(), trace.start(), trace.end()), (1, 1, 50_001));
+    assert!(began.elapsed().as_secs() < 20, "{:?}", began.elapsed());
+}

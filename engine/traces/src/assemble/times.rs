@@ -1,6 +1,6 @@
 //! Start and end of a span of which several reports tell, some of them without a start or a duration.
 
-use quiver_types::spans::{NO_DURATION, NO_START, Span};
+use quiver_types::spans::{FIRST, NO_DURATION, NO_START, Span};
 
 /// What the reports of a span say of its times; their order does not matter.
 #[derive(Debug, Clone, Copy, Default)]
@@ -42,7 +42,7 @@ impl Times {
         span.start = self.start.unwrap_or_else(made_up);
         let by_duration = self.duration.map(|d| span.start.saturating_add(d));
         span.end = self.end.max(by_duration).unwrap_or(span.start).max(span.start);
-        span.marks &= !(NO_START | NO_DURATION);
+        span.marks &= !(NO_START | NO_DURATION | FIRST);
         span
     }
 }

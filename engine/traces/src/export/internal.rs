@@ -230,7 +230,7 @@ fn write_span(
                 });
             }
         });
-        w.key("orphan").raw(span.parent.is_some() && tree.parent[i].is_none());
+        w.key("orphan").raw(tree.is_orphan(trace, i));
         w.key("warnings").array(|w| {
             if span.is_negative() {
                 w.text("NEGATIVE_DURATION");

@@ -3,7 +3,11 @@
 //!
 //! Each list is one plan: spans and roll-ups are grouped, put together and grouped again. Where a roll-up says that an hour
 //! has too many names to be counted ([`UNLISTED`]), the plan is made once more over spans alone.
+//!
+//! The names of all services are what the catalog knows of each part, a few dozen rows: their plan is a scan, and a set of
+//! ours puts them together, since to plan groups and order of them would take several times as long as all else.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch};
@@ -12,11 +16,11 @@ use datafusion::error::Result as DataFusionResult;
 use datafusion::functions_aggregate::expr_fn::{count, max, min, sum};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, ident, lit};
 use quiver_query::QueryContext;
-use quiver_types::spans::{RollupRequest, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
+use quiver_types::spans::{RollupRequest, RollupRows, SpanColumn, SpanFilter, SpanRequest, UNLISTED, instance_parts};
 use quiver_types::tables::spans::{MINUTE_NS, minute_of};
 
 use super::sketch::{Sketch, aggregate};
-use super::{InstanceRow, OperationRow, ServiceRow, columns};
+use super::{InstanceRow, OperationRow, ServiceRow, columns, shown};
 use crate::engine::{Reader, TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, failed, functions, int, named, rows, shown_service, union};
 
@@ -97,6 +101,26 @@ impl Reader {
             Ok(LogicalPlanBuilder::from(self.plan(&request)?))
         };
         filters.iter().map(scan).collect()
+    }
+
+    /// Gives the names of all services, in order; `None` where roll-ups do not know them.
+    async fn all_services(&self) -> Result<Option<Vec<String>>, TraceError> {
+        let plan = self.rollup_plan(&RollupRequest::Services)?;
+        let (mut names, mut listed) = (BTreeSet::new(), true);
+        self.run(&plan, |batch| {
+            let rows = RollupRows::of(batch)?;
+            for row in 0..batch.num_rows() {
+                listed &= rows.sort(row) != UNLISTED;
+                let name = shown(rows.names(row).0);
+                if !names.contains(name) {
+                    self.collect(2 * (size_of::<String>() + name.len()))?;
+                    names.insert(name.to_owned());
+                }
+            }
+            Ok(true)
+        })
+        .await?;
+        Ok(listed.then(|| names.into_iter().collect()))
     }
 
     /// Plans `service`, `name`, `kind`, `spans`, `errors`, `last`, `unlisted`, and with `durations` those.
@@ -356,9 +380,16 @@ impl TracesEngine {
         conditions: Vec<SpanFilter>,
     ) -> Result<Vec<String>, TraceError> {
         self.read(ctx, move |reader| async move {
-            let sources = || match range == ALWAYS && conditions.is_empty() {
-                true => Sources { rollup: Some(RollupRequest::Services), spans: Vec::new() },
-                false => Sources::split(range, &conditions, RollupRequest::Operations),
+            let all = range == ALWAYS && conditions.is_empty();
+            if all && let Some(names) = reader.all_services().await? {
+                return Ok(names);
+            }
+            let sources = || {
+                if all {
+                    Sources::spans(range, &conditions)
+                } else {
+                    Sources::split(range, &conditions, RollupRequest::Operations)
+                }
             };
             let plan = |[sources, _]: &[Sources; 2]| {
                 let rollups = reader.rollup_rows(sources.rollup.as_ref())?;

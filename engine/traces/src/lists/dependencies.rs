@@ -252,8 +252,8 @@ impl TracesEngine {
 
 /// What a node, an edge or an open span takes, about.
 const SUM_BYTES: usize = 512;
-/// What a span takes in a graph that is made of spans, about.
-const WAITING_BYTES: usize = 96;
+/// What a span takes in a graph that is made of spans, about: it waits for its children and for other reports.
+const WAITING_BYTES: usize = 160;
 
 /// Gives the columns that a graph of spans needs.
 fn graph_columns() -> Vec<SpanColumn> {
@@ -279,7 +279,6 @@ impl Reader {
     async fn graph_of_spans(&self, filter: SpanFilter) -> Result<Sums, TraceError> {
         let mut builder = RollupBuilder::default();
         self.scan(filter, graph_columns(), |batch| {
-            // Each span waits for its children.
             self.collect(batch.num_rows() * WAITING_BYTES)?;
             builder.push(batch)?;
             Ok(true)

@@ -25,6 +25,8 @@ use crate::plan::{ascending, built, failed, functions, rows, shown_service, stat
 const STEPS_MAX: i64 = 11_000;
 /// What a cell of the finest heat map takes, about.
 const HEAT_BYTES: usize = 96;
+/// What a point of a series takes as a value of JSON, about: a list of a text and a number.
+const POINT_BYTES: usize = 192;
 /// Most series of an answer, the commonest; the rest is called `other`.
 const SERIES_MAX: usize = 100;
 
@@ -54,16 +56,15 @@ impl SplitBy {
             Some("service") => Self::Service,
             Some("operation") => Self::Operation,
             Some("status") => Self::Status,
-            Some(other) => match other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
-                Some(key) => {
+            Some(other) => {
+                if let Some(key) = other.strip_prefix("tag:").filter(|key| !key.is_empty()) {
                     let (place, key) = place(key);
                     Self::Tag(place, key.to_owned())
-                }
-                None => {
+                } else {
                     let text = format!("`{other}` is none of service, operation, status, tag:<key>");
                     return Err(ParamError::new("by", text));
                 }
-            },
+            }
         })
     }
 }
@@ -71,7 +72,7 @@ impl SplitBy {
 /// What is shown of the spans of a step.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Measure {
-    /// How many.
+    /// How many spans.
     Count,
     /// How many failed.
     Errors,
@@ -132,11 +133,14 @@ impl TracesEngine {
         self.read(ctx, move |reader| async move {
             let plan = reader.series_plan(filter, step, &by, measure)?;
             let mut series: Vec<(String, Vec<Value>)> = Vec::new();
+            // Beside the rows themselves, and until they are written.
+            let memory = reader.collected("points");
             reader
                 .list(&plan, |batch| {
                     let c = Columns(batch);
                     let (names, steps) = (c.text("name")?, c.times("step")?);
                     let (counts, errors) = (c.times("count")?, c.times("errors")?);
+                    memory.add(batch.num_rows() * POINT_BYTES)?;
                     for i in 0..batch.num_rows() {
                         let sketch = || Ok::<_, TraceError>(Sketch::read(c.bytes("durations")?.value(i)));
                         let value = match measure {
@@ -156,6 +160,7 @@ impl TracesEngine {
                 .await?;
             let list: Vec<Value> =
                 series.into_iter().map(|(name, points)| json!({"name": name, "points": points})).collect();
+            reader.ctx.keep(memory);
             Ok(json!({"step": step, "series": list}))
         })
         .await
@@ -287,7 +292,8 @@ fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, bu
     let most = cells.keys().map(|k| k.1).max().unwrap_or(0);
     let width = ((most - least + 1) as usize).div_ceil(buckets.max(1)).max(1);
     let rows = ((most - least + 1) as usize).div_ceil(width);
-    let bounds: Vec<i64> = (0..=rows).map(|i| 2f64.powf((least as f64 + (i * width) as f64) / 16.0) as i64).collect();
+    let bounds: Vec<i64> =
+        (0..=rows).map(|i| 2f64.powf((f64::from(least) + (i * width) as f64) / 16.0) as i64).collect();
     let mut counts = vec![vec![0u64; rows]; times.len()];
     let mut errors = counts.clone();
     let mut exemplars: Vec<Vec<Option<TraceId>>> = vec![vec![None; rows]; times.len()];

@@ -1,6 +1,6 @@
 //! Keys of attributes and their values.
 
-mod hashes;
+pub(crate) mod hashes;
 
 use std::sync::Arc;
 
@@ -21,6 +21,9 @@ use crate::plan::{Listing, built, functions, int, named, rows, shown_service, st
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
     ["name", "service", "kind", "status", "statusMessage", "instrumentation:name", "instrumentation:version"];
+
+/// The intrinsic of which a span has many: the names of its events.
+pub const EVENT_NAME: &str = "event:name";
 
 /// Gives the columns in which attributes of a place stand.
 pub(crate) fn place_columns(place: Option<Place>) -> Vec<SpanColumn> {
@@ -65,7 +68,7 @@ pub(crate) fn each_attribute(c: &Columns<'_>, row: usize, mut f: impl FnMut(Plac
 pub enum KeyOf {
     /// An attribute, at one place or at any.
     Attribute(Option<Place>, String),
-    /// One of [`INTRINSICS`].
+    /// One of [`INTRINSICS`], or [`EVENT_NAME`].
     Intrinsic(String),
 }
 
@@ -167,7 +170,13 @@ impl TracesEngine {
                     let columns = intrinsic_columns(&name);
                     let scan = LogicalPlanBuilder::from(reader.plan(&SpanRequest { filter, columns })?);
                     intrinsic(&name).and_then(|value| {
-                        let counted = scan.aggregate(vec![value.alias("value")], vec![rows().alias("spans")])?;
+                        let (value, spans) = (value.alias("value"), vec![rows().alias("spans")]);
+                        let counted = if name == EVENT_NAME {
+                            let names = scan.project(vec![value])?.unnest_column("value")?;
+                            names.aggregate(vec![col("value")], spans)?
+                        } else {
+                            scan.aggregate(vec![value], spans)?
+                        };
                         let text = cast(col("value"), DataType::Utf8).alias("value");
                         counted.project(vec![text, col("spans")])?.filter(col("value").not_eq(lit("")))
                     })
@@ -221,6 +230,7 @@ fn intrinsic_columns(name: &str) -> Vec<SpanColumn> {
         "statusMessage" => vec![SpanColumn::Text("status_message")],
         "instrumentation:name" => columns(&[], &["scope_name"]),
         "instrumentation:version" => columns(&[], &["scope_version"]),
+        EVENT_NAME => columns(&["events"], &[]),
         _ => vec![SpanColumn::Text("name")],
     }
 }
@@ -234,6 +244,7 @@ fn intrinsic(name: &str) -> DataFusionResult<Expr> {
         "statusMessage" => col("status_message"),
         "instrumentation:name" => col("scope_name"),
         "instrumentation:version" => col("scope_version"),
+        EVENT_NAME => functions::event_names(col("events")),
         _ => col("name"),
     })
 }

@@ -3,22 +3,25 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, RecordBatch, StringArray, StringBuilder};
+use arrow::array::{
+    Array, ArrayRef, AsArray, Int32Array, Int64Array, ListBuilder, RecordBatch, StringArray, StringBuilder,
+};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, UInt8Type};
 use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::{
-    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, col,
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, TypeSignature, Volatility, col,
 };
-use quiver_types::spans::{Attributes, Place, SpanColumn, instance_name, instance_parts, kind_name};
+use quiver_types::spans::{Attributes, Place, SpanColumn, events, instance_name, instance_parts, kind_name};
+use serde::{Deserialize, Serialize};
 
 use crate::export::spanarray::remote_of;
 use crate::lists::tags::{each_attribute, place_columns};
 use crate::lists::{Columns, instance_of};
 
 /// What a function does; plain data, as all of a plan.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
-enum What {
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum What {
     /// The step that a time is in, counted from an origin.
     Step { origin: i64, step: i64 },
     /// The duration on a scale of 16 steps from one power of two to the next.
@@ -31,6 +34,8 @@ enum What {
     Remote,
     /// The word of a kind.
     Kind,
+    /// The names of events, each once.
+    EventNames,
     /// The first value of an attribute, empty where there is none; of the columns in which it may stand.
     Attribute { key: String, columns: Vec<String> },
 }
@@ -41,9 +46,22 @@ struct SpanFunction {
     signature: Signature,
 }
 
+/// Gives the function of so many arguments.
+pub(crate) fn function(what: What, arguments: usize) -> ScalarUDF {
+    ScalarUDF::from(SpanFunction { what, signature: Signature::any(arguments, Volatility::Immutable) })
+}
+
+/// What a function does and of how many arguments, if it is one of these.
+pub(crate) fn parts(function: &ScalarUDF) -> Option<(&What, usize)> {
+    let of: &SpanFunction = function.inner().downcast_ref()?;
+    match of.signature.type_signature {
+        TypeSignature::Any(arguments) => Some((&of.what, arguments)),
+        _ => None,
+    }
+}
+
 fn call(what: What, arguments: Vec<Expr>) -> Expr {
-    let signature = Signature::any(arguments.len(), Volatility::Immutable);
-    ScalarUDF::from(SpanFunction { what, signature }).call(arguments)
+    function(what, arguments.len()).call(arguments)
 }
 
 /// The step that a time is in (`Int64`), counted from an origin.
@@ -76,6 +94,11 @@ pub(crate) fn kind_word(of: Expr) -> Expr {
     call(What::Kind, vec![of])
 }
 
+/// The names of the events of a span, each once (a list of `Utf8`).
+pub(crate) fn event_names(of: Expr) -> Expr {
+    call(What::EventNames, vec![of])
+}
+
 /// The first value of an attribute at a place, or at any; with the columns that it needs.
 pub(crate) fn attribute(place: Option<Place>, key: &str) -> (Expr, Vec<SpanColumn>) {
     let wanted = place_columns(place);
@@ -93,6 +116,7 @@ impl ScalarUDFImpl for SpanFunction {
             What::InstancePart => "instance_part",
             What::Remote => "remote_name",
             What::Kind => "kind_word",
+            What::EventNames => "event_names",
             What::Attribute { .. } => "first_attribute",
         }
     }
@@ -115,6 +139,7 @@ impl ScalarUDFImpl for SpanFunction {
         Ok(match &self.what {
             What::Step { .. } => DataType::Int64,
             What::Scale => DataType::Int32,
+            What::EventNames => DataType::new_list(DataType::Utf8, true),
             _ => DataType::Utf8,
         })
     }
@@ -156,6 +181,10 @@ impl What {
                 let Some(kinds) = first.as_primitive_opt::<UInt8Type>() else { return exec_err!("kinds are numbers") };
                 Arc::new(StringArray::from_iter_values(kinds.values().iter().map(|kind| kind_name(*kind))))
             }
+            Self::EventNames => {
+                let Some(of_spans) = first.as_binary_opt::<i32>() else { return exec_err!("events are bytes") };
+                names_of((0..of_spans.len()).map(|row| of_spans.value(row)))
+            }
             Self::Attribute { key, columns } => first_values(key, columns, arrays)?,
         })
     }
@@ -177,19 +206,36 @@ fn instances<'a>(resources: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
     Arc::new(out.finish())
 }
 
+/// Events of one name count once for their span.
+fn names_of<'a>(of_spans: impl Iterator<Item = &'a [u8]>) -> ArrayRef {
+    let (mut out, mut names) = (ListBuilder::new(StringBuilder::new()), Vec::new());
+    for bytes in of_spans {
+        names.clear();
+        names.extend(events(bytes).map(|event| event.name));
+        names.sort_unstable();
+        names.dedup();
+        for name in &names {
+            out.values().append_value(name);
+        }
+        out.append(true);
+    }
+    Arc::new(out.finish())
+}
+
 fn first_values(key: &str, columns: &[String], arrays: &[ArrayRef]) -> Result<ArrayRef> {
     let fields: Vec<Field> =
         columns.iter().zip(arrays).map(|(name, array)| Field::new(name, array.data_type().clone(), true)).collect();
     let batch = RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays.to_vec())?;
     let (columns, mut out) = (Columns(&batch), StringBuilder::new());
+    let mut found = String::new();
     for row in 0..batch.num_rows() {
-        let mut found: Option<String> = None;
+        found.clear();
         each_attribute(&columns, row, |_, k, value| {
-            if k == key && found.as_ref().is_none_or(String::is_empty) {
-                found = Some(value.text().into_owned());
+            if k == key && found.is_empty() {
+                found.push_str(&value.text());
             }
         });
-        out.append_value(found.as_deref().unwrap_or_default());
+        out.append_value(&found);
     }
     Ok(Arc::new(out.finish()))
 }
@@ -224,7 +270,8 @@ mod tests {
     #[test]
     fn arguments_of_other_types_are_refused() {
         let texts = Arc::new(StringArray::from(vec!["x"])) as ArrayRef;
-        for what in [What::Scale, What::Instance, What::Remote, What::Kind, What::Step { origin: 0, step: 1 }] {
+        let others = [What::Remote, What::Kind, What::EventNames, What::Step { origin: 0, step: 1 }];
+        for what in [What::Scale, What::Instance].into_iter().chain(others) {
             assert!(what.evaluate(&[Arc::clone(&texts)]).is_err(), "{what:?}");
         }
         assert!(What::Kind.evaluate(&[]).is_err());

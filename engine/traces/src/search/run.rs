@@ -36,6 +36,12 @@ const SLICE: i64 = 120_000_000_000;
 /// How much wider a slice may be than the one before.
 const WIDER_MAX: i64 = 16;
 
+/// Spans that one slice may have for each trace that is wanted, with conditions and without, where most will do; with
+/// conditions in any case, since to plan a slice takes as long as to go over some ten thousand; and at most.
+const SLICE_SPANS_EACH: [usize; 2] = [256, 16];
+const SLICE_SPANS: usize = 16 * 1024;
+const SLICE_SPANS_MAX: usize = 256 * 1024;
+
 /// Traces of a page.
 pub(super) type Whole = HashMap<TraceId, Trace, FixedState>;
 
@@ -184,6 +190,7 @@ impl Reader {
         let mut lower = if upper > ahead { ahead.max(range.0) } else { upper.saturating_sub(width) };
         loop {
             lower = lower.max(range.0);
+            (lower, width) = self.widened(page, (lower, upper), width)?;
             let mut found = self.candidates(page.search, (lower, upper)).await?;
             loop {
                 let chunk = page.chunk(read);
@@ -219,6 +226,26 @@ impl Reader {
             upper = lower - 1;
             lower = upper.saturating_sub(width);
         }
+    }
+
+    /// Begins a slice earlier, as long as few spans lie in it; gives its begin and the width.
+    fn widened(
+        &self,
+        page: &Pages<'_>,
+        (mut lower, upper): (i64, i64),
+        mut width: i64,
+    ) -> Result<(i64, i64), TraceError> {
+        let (search, first) = (page.search, page.search.range.0);
+        let [found, any] = SLICE_SPANS_EACH.map(|spans| page.enough.saturating_mul(spans).min(SLICE_SPANS_MAX));
+        let most = if search.conditions.is_empty() { any } else { found.max(SLICE_SPANS) };
+        while lower > first {
+            let earlier = lower.saturating_sub(width.saturating_mul(3)).max(first);
+            if self.spans_about(search.filter_in((earlier, upper)))?.is_none_or(|spans| spans > most) {
+                break;
+            }
+            (lower, width) = (earlier, width.saturating_mul(4));
+        }
+        Ok((lower, width))
     }
 
     /// Reads traces, and adds their rows to the page.

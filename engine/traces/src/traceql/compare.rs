@@ -3,10 +3,12 @@
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 
+use quiver_query::Collected;
 use quiver_types::spans::Value;
 use serde_json::json;
 
 use super::eval::{Looked, any_json};
+use super::memory::{LABEL_BYTES, reserve};
 use super::metrics::{Cell, Groups, MetricExemplar, MetricSeries};
 use super::{Comparison, Field, Intrinsic};
 use crate::engine::{Reader, TraceError};
@@ -85,7 +87,11 @@ fn values(looked: &Looked<'_>, i: usize) -> Vec<(String, String)> {
 }
 
 /// Makes series of what was counted: of each attribute and side the commonest values, and the sum of all.
-pub(super) fn series(comparison: &Comparison, groups: &Groups) -> Vec<MetricSeries> {
+pub(super) fn series(
+    comparison: &Comparison,
+    groups: &Groups,
+    memory: &Collected,
+) -> Result<Vec<MetricSeries>, TraceError> {
     let mut attributes: BTreeMap<(&str, &str), Vec<(&str, &BTreeMap<i64, Cell>)>> = BTreeMap::new();
     for (labels, cells) in groups {
         if let [side, key, value] = labels.as_slice() {
@@ -103,6 +109,7 @@ pub(super) fn series(comparison: &Comparison, groups: &Groups) -> Vec<MetricSeri
             out.push(MetricSeries { labels, ..MetricSeries::default() });
         }
         for (value, cells) in values.into_iter().take(comparison.values) {
+            reserve(memory, 2 * LABEL_BYTES + key.len() + value.len(), cells.len(), cells.len())?;
             let value = serde_json::from_str(value).unwrap_or_default();
             let labels = vec![("__meta_type".to_owned(), text(side)), (key.to_owned(), value)];
             let points = cells.iter().map(|(at, cell)| (*at, cell.count as f64)).collect();
@@ -116,5 +123,5 @@ pub(super) fn series(comparison: &Comparison, groups: &Groups) -> Vec<MetricSeri
             out.push(MetricSeries { labels, points, exemplars });
         }
     }
-    out
+    Ok(out)
 }

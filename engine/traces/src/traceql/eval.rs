@@ -3,10 +3,13 @@
 use std::borrow::Cow;
 use std::cell::OnceCell;
 
-use quiver_types::spans::{Place, Span, Value, hex, kind_name};
+use quiver_types::spans::{Place, Span, Value, any_item, hex, is_list, kind_name};
 
+use super::duration::go_text;
 use super::stages::{FoundSet, number};
-use super::{Aggregate, Check, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term};
+use super::{
+    Aggregate, Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term,
+};
 use crate::assemble::Trace;
 use crate::export::any_value;
 use crate::export::internal::STATUS;
@@ -65,7 +68,7 @@ impl Query {
     /// Gives what it wants of a trace that is looked at already.
     pub(super) fn find_in(&self, looked: &Looked<'_>) -> Option<Found> {
         let trace = looked.trace;
-        let chosen = looked.chosen(&self.spans);
+        let chosen = looked.chosen(&self.spans, None);
         let spans: Vec<usize> = (0..trace.spans.len()).filter(|&i| chosen[i]).collect();
         if spans.is_empty() {
             return None;
@@ -143,6 +146,15 @@ fn fields_of(spans: &Spanset) -> Vec<&Field> {
         }
         Spanset::Both(Relation::Structure { union: false, .. }, _, right) => fields_of(right),
         Spanset::Both(_, left, right) => [fields_of(left), fields_of(right)].concat(),
+        Spanset::Piped(spans, stages) => {
+            let mut out = fields_of(spans);
+            for stage in stages {
+                if let Stage::Select(fields) = stage {
+                    out.extend(fields);
+                }
+            }
+            out
+        }
     }
 }
 
@@ -162,6 +174,7 @@ impl<'t> Looked<'t> {
         match field {
             Field::Attribute(place, key) => attribute(&self.trace.spans[i], *place, key).map(any_json),
             Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
+                Some(nanos) if intrinsic.is_duration() => Some(any_json(Value::Text(&go_text(nanos)))),
                 Some(number) => Some(any_json(Value::Int(number))),
                 None => self.text(*intrinsic, i).map(|text| any_json(Value::Text(&text))),
             },
@@ -180,15 +193,22 @@ impl<'t> Looked<'t> {
     fn number(&self, intrinsic: Intrinsic, i: usize) -> Option<i64> {
         let nested = || self.nested.get_or_init(|| Nested::of(self.trace, &self.tree));
         Some(match intrinsic {
-            Intrinsic::Duration => self.trace.spans[i].duration(),
             Intrinsic::TraceDuration => self.trace.end().saturating_sub(self.trace.start()),
             Intrinsic::ChildCount => self.tree.children[i].len() as i64,
             Intrinsic::NestedSetLeft => nested().left[i],
             Intrinsic::NestedSetRight => nested().right[i],
             Intrinsic::NestedSetParent if self.trace.spans[i].parent.is_none() => -1,
             Intrinsic::NestedSetParent => self.tree.parent[i].map_or(0, |parent| nested().left[parent]),
-            _ => return None,
+            of_span => return intrinsic_number(&self.trace.spans[i], of_span),
         })
+    }
+
+    /// The number that a field is, as numbers over time count it.
+    pub(super) fn figure(&self, field: &Field, i: usize) -> Option<f64> {
+        match field {
+            Field::Attribute(..) => figure_of(self.span(i), field),
+            Field::Intrinsic(intrinsic) => self.number(*intrinsic, i).map(|number| number as f64),
+        }
     }
 
     /// An intrinsic that is a text; none when it is empty.
@@ -204,12 +224,15 @@ impl<'t> Looked<'t> {
         (!text.is_empty()).then_some(text)
     }
 
-    /// Says of each span whether a set holds it.
-    fn chosen(&self, spans: &Spanset) -> Vec<bool> {
+    /// Says of each span whether a set holds it; with `within` of spans that are among these only, in ascending order.
+    pub(super) fn chosen(&self, spans: &Spanset, within: Option<&[usize]>) -> Vec<bool> {
         match spans {
-            Spanset::Filter(expr) => (0..self.trace.spans.len()).map(|i| self.holds(expr, i)).collect(),
+            Spanset::Filter(expr) => {
+                let is_within = |i: usize| within.is_none_or(|within| within.binary_search(&i).is_ok());
+                (0..self.trace.spans.len()).map(|i| is_within(i) && self.holds(expr, i)).collect()
+            }
             Spanset::Both(relation, left, right) => {
-                let (left, right) = (self.chosen(left), self.chosen(right));
+                let (left, right) = (self.chosen(left, within), self.chosen(right, within));
                 let either = || left.iter().zip(&right).map(|(a, b)| *a || *b).collect();
                 match relation {
                     Relation::Or => either(),
@@ -220,7 +243,23 @@ impl<'t> Looked<'t> {
                     }
                 }
             }
+            Spanset::Piped(spans, stages) => self.left_of(self.chosen(spans, within), stages),
         }
+    }
+
+    /// Says of each span whether stages leave it of a set.
+    fn left_of(&self, mut chosen: Vec<bool>, stages: &[Stage]) -> Vec<bool> {
+        let spans: Vec<usize> = (0..chosen.len()).filter(|&i| chosen[i]).collect();
+        if spans.is_empty() {
+            return chosen;
+        }
+        let mut sets = vec![FoundSet { spans, attributes: Vec::new() }];
+        for stage in stages {
+            sets = stage.run(self, sets);
+        }
+        chosen.fill(false);
+        sets.iter().flat_map(|set| &set.spans).for_each(|&i| chosen[i] = true);
+        chosen
     }
 
     fn structure(&self, kind: Structure, negated: bool, union: bool, left: &[bool], right: &[bool]) -> Vec<bool> {
@@ -267,7 +306,9 @@ impl<'t> Looked<'t> {
             Structure::Sibling => {
                 for children in &tree.children {
                     let chosen = children.iter().filter(|&&c| of[c]).count();
-                    children.iter().for_each(|&c| out[c] = chosen > usize::from(of[c]));
+                    for &c in children {
+                        out[c] = chosen > usize::from(of[c]);
+                    }
                 }
             }
         }
@@ -282,10 +323,31 @@ impl<'t> Looked<'t> {
             Expr::Or(any) => any.iter().any(|one| self.holds(one, i)),
             Expr::Not(one) => !self.holds(one, i),
             Expr::Is(field, check) => self.is(field, check, i),
-            Expr::Compare(left, compare, right) => match (self.worked_out(left, i), self.worked_out(right, i)) {
-                (Some(left), Some(right)) => left.compares(*compare, &right),
-                _ => false,
-            },
+            Expr::Compare(left, compare, right) => self.compares(left, *compare, right, i),
+        }
+    }
+
+    /// Says whether two sides compare so; of a list one item is enough, and to differ from it means from all of them.
+    fn compares(&self, left: &Term, compare: Compare, right: &Term, i: usize) -> bool {
+        let (own, other) = (self.worked_out(left, i), self.worked_out(right, i));
+        let (Some(own), Some(other)) = (own, other) else { return false };
+        let to_all = compare == Compare::NotEqual;
+        let of_items = |list: &str, holds: &dyn Fn(&Fixed) -> bool| {
+            any_item(list, |item| holds(&Fixed::of(item)) != to_all).is_some_and(|found| found != to_all)
+        };
+        match (self.list(left, i), self.list(right, i)) {
+            (Some(list), None) => of_items(list, &|item| item.compares(compare, &other)),
+            (None, Some(list)) => of_items(list, &|item| own.compares(compare, item)),
+            _ => own.compares(compare, &other),
+        }
+    }
+
+    /// Gives the list that is the value of a field, in OTLP/JSON.
+    fn list(&self, term: &Term, i: usize) -> Option<&'t str> {
+        let Term::Field(Field::Attribute(place, key)) = term else { return None };
+        match attribute(self.span(i), *place, key) {
+            Some(Value::Json(json)) if is_list(json) => Some(json),
+            _ => None,
         }
     }
 
@@ -293,14 +355,11 @@ impl<'t> Looked<'t> {
     fn worked_out(&self, term: &Term, i: usize) -> Option<Fixed> {
         match term {
             Term::Fixed(fixed) => Some(fixed.clone()),
-            Term::Worked(left, sign, right) => {
-                let (left, right) = (self.worked_out(left, i)?, self.worked_out(right, i)?);
-                let number = sign.of(left.number()?, right.number()?);
-                number.is_finite().then_some(Fixed::Number(number))
-            }
+            Term::Worked(left, sign, right) => self.worked_out(left, i)?.worked(*sign, &self.worked_out(right, i)?),
             Term::Field(Field::Attribute(place, key)) => attribute(&self.trace.spans[i], *place, key).map(Fixed::of),
             Term::Field(Field::Intrinsic(intrinsic)) => match self.number(*intrinsic, i) {
-                Some(number) => Some(Fixed::Number(number as f64)),
+                Some(nanos) if intrinsic.is_duration() => Some(Fixed::Number(nanos as f64)),
+                Some(number) => Some(Fixed::Whole(number)),
                 None => self.text(*intrinsic, i).map(|text| Fixed::Text(text.into_owned())),
             },
         }
@@ -309,8 +368,8 @@ impl<'t> Looked<'t> {
     fn is(&self, field: &Field, check: &Check, i: usize) -> bool {
         let span = &self.trace.spans[i];
         let one = |value: Option<Value<'_>>| match check {
-            Check::Passes(test) => value.is_some_and(|v| test.matches(v)),
-            Check::Fails(test) => value.is_some_and(|v| !test.matches(v)),
+            Check::Passes(test) => value.is_some_and(|v| test.matches_item(v)),
+            Check::Fails(test) => value.is_some_and(|v| !test.matches_item(v)),
             Check::Missing => value.is_none(),
             Check::There => value.is_some(),
         };
@@ -336,11 +395,23 @@ impl<'t> Looked<'t> {
                     .collect();
                 any(ids.iter().map(|id| Value::Text(id)).collect())
             }
-            Field::Intrinsic(intrinsic) => match self.number(*intrinsic, i) {
-                Some(number) => one(Some(Value::Int(number))),
-                None => one(self.text(*intrinsic, i).as_deref().map(Value::Text)),
-            },
+            Field::Intrinsic(intrinsic) => {
+                if let Some(number) = self.number(*intrinsic, i) {
+                    one(Some(Value::Int(number)))
+                } else {
+                    let text = self.text(*intrinsic, i);
+                    // Where every span has a text, an empty one is `nil`, and compares as an empty one.
+                    let compares = matches!(check, Check::Passes(_) | Check::Fails(_)) && intrinsic.is_text_of_all();
+                    one(text.as_deref().or(compares.then_some("")).map(Value::Text))
+                }
+            }
         }
+    }
+
+    /// Says whether what is worked out of the first span that has a number is a whole one.
+    pub(super) fn is_whole(&self, term: &Term, spans: &[usize]) -> bool {
+        let first = spans.iter().filter_map(|&i| self.worked_out(term, i)).find(|value| value.number().is_some());
+        matches!(first, Some(Fixed::Whole(_)))
     }
 
     /// Gives an aggregate of some spans; none when none of them has a number.
@@ -362,7 +433,7 @@ impl<'t> Looked<'t> {
 }
 
 /// Gives the value of an attribute; without a place that of the span, else that of its resource.
-pub(super) fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
+pub(crate) fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> Option<Value<'s>> {
     let resource = || match key {
         "service.name" => Some(Value::Text(span.service_shown())),
         _ => span.context.resource.get(key),
@@ -374,6 +445,23 @@ pub(super) fn attribute<'s>(span: &'s Span, place: Option<Place>, key: &str) -> 
         Some(Place::Scope) => span.context.scope_attributes.get(key),
         Some(Place::Event) => span.events.iter().find_map(|e| e.attributes.get(key)),
         Some(Place::Link) => span.links.iter().find_map(|l| l.attributes.get(key)),
+    }
+}
+
+/// Gives the number that a field is, where the span alone tells it; a text that is one counts as none.
+pub(super) fn figure_of(span: &Span, field: &Field) -> Option<f64> {
+    match field {
+        Field::Attribute(place, key) => attribute(span, *place, key)?.number().filter(|v| v.is_finite()),
+        Field::Intrinsic(intrinsic) => intrinsic_number(span, *intrinsic).map(|number| number as f64),
+    }
+}
+
+/// Gives an intrinsic that is a number which the span alone tells; of events that of the first.
+pub(super) fn intrinsic_number(span: &Span, intrinsic: Intrinsic) -> Option<i64> {
+    match intrinsic {
+        Intrinsic::Duration => Some(span.duration()),
+        Intrinsic::EventSince => span.events.first().map(|event| event.time.saturating_sub(span.start)),
+        _ => None,
     }
 }
 

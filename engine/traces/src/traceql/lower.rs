@@ -35,6 +35,7 @@ impl Query {
                 Spanset::Filter(expr) => of_expr(expr).0,
                 Spanset::Both(Relation::Structure { union: false, .. }, _, right) => of(right),
                 Spanset::Both(_, left, right) => SpanFilter::Or(vec![of(left), of(right)]),
+                Spanset::Piped(spans, _) => of(spans),
             }
         }
         of(&self.spans)
@@ -50,6 +51,7 @@ fn of_spans(spans: &Spanset) -> Lowered {
         }
         Spanset::Both(Relation::And, left, _) => (of_spans(left).0, false),
         Spanset::Both(Relation::Structure { .. }, _, right) => (of_spans(right).0, false),
+        Spanset::Piped(spans, _) => (of_spans(spans).0, false),
     }
 }
 
@@ -78,22 +80,20 @@ fn not(filter: SpanFilter) -> SpanFilter {
 }
 
 fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
-    let at = |place, test: &AttributeTest| SpanFilter::Attribute {
-        place: Some(place),
-        key: key.to_owned(),
-        test: test.clone(),
-    };
-    let there = |place| at(place, &AttributeTest::Exists);
+    let at = |place, test| SpanFilter::Attribute { place: Some(place), key: key.to_owned(), test };
+    let there = |place| at(place, AttributeTest::Exists);
+    // Of a list one item is enough.
+    let item = |place, test: &AttributeTest| at(place, AttributeTest::Item(Box::new(test.clone())));
     let of = |place| match check {
-        Check::Passes(test) => at(place, test),
-        Check::Fails(test) => there(place).and(not(at(place, test))),
+        Check::Passes(test) => item(place, test),
+        Check::Fails(test) => there(place).and(not(item(place, test))),
         Check::There => there(place),
         Check::Missing => not(there(place)),
     };
     match place {
         Some(Place::Resource) if key == "service.name" => match check {
             Check::Passes(AttributeTest::Text(test)) => (SpanFilter::Service(test.clone()), true),
-            Check::Passes(AttributeTest::Equals(text, _)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
+            Check::Passes(AttributeTest::Equals(text, None)) => (SpanFilter::Service(TextTest::Is(text.clone())), true),
             _ => (SpanFilter::All, false),
         },
         // Of several events one may pass and another not.
@@ -113,7 +113,6 @@ fn of_attribute(place: Option<Place>, key: &str, check: &Check) -> Lowered {
 fn of_intrinsic(intrinsic: Intrinsic, check: &Check) -> Lowered {
     let text = |make: fn(TextTest) -> SpanFilter| match check {
         Check::Passes(AttributeTest::Text(test)) => (make(test.clone()), true),
-        Check::Passes(AttributeTest::Equals(text, _)) => (make(TextTest::Is(text.clone())), true),
         _ => (SpanFilter::All, false),
     };
     let word = |filter: fn(&str) -> Option<SpanFilter>| match check {

@@ -4,39 +4,41 @@
 //! whether it is wanted, and holds one cell of each series and step.
 //! Values are counted by powers of two, as the data sources of this API expect them.
 
+use std::collections::btree_map::Entry;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashSet;
-use quiver_query::QueryContext;
+use quiver_query::{Collected, QueryContext};
 use quiver_types::spans::{Place, Span, SpanColumn, SpanFilter, TraceId, Value, all_columns, read_spans};
 use serde_json::{Value as Json, json};
 
 use super::compare::{self, Compared};
-use super::eval::{Looked, any_json, attribute, intrinsic_text};
-use super::{Aggregate, Field, Intrinsic, Metric, MetricFunction, Query};
+use super::duration::go_text;
+use super::eval::{Looked, any_json, attribute, figure_of, intrinsic_number, intrinsic_text};
+use super::memory::{BUCKET_BYTES, CELL_BYTES, GROUP_BYTES, LABEL_BYTES, TEXT_BYTES, reserve};
+use super::{Aggregate, Choice, Compare, Field, Intrinsic, Metric, MetricFunction, Query};
 use crate::assemble::{Trace, assemble_all};
 use crate::engine::{Reader, TraceError, TracesEngine, lookup_filter, summary_columns};
 use crate::lists::histogram::{Measure, SplitBy, check_steps};
 use crate::lists::{Columns, columns as columns_of};
 use crate::params::ParamError;
 
-/// What a cell takes, about, beside its labels.
-const CELL_BYTES: usize = 256;
 /// What a trace that is known takes, about.
 const KNOWN_BYTES: usize = 48;
 /// Most traces that are held at once.
 const TRACES: usize = 100;
 /// Nanoseconds of a second.
-const SECOND_NS: f64 = 1e9;
+pub(super) const SECOND_NS: f64 = 1e9;
 
 /// Numbers of one series.
 #[derive(Debug, Clone, Default)]
 pub struct MetricSeries {
     /// Names and values, values in OTLP/JSON.
     pub labels: Vec<(String, Json)>,
-    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number.
+    /// Start of the step in Unix nanoseconds (0 for a whole window), and its number; NaN is none, also where steps
+    /// without spans have 0.
     pub points: Vec<(i64, f64)>,
     /// Spans that its numbers are made of, the first of each step.
     pub exemplars: Vec<MetricExemplar>,
@@ -103,10 +105,15 @@ impl Cell {
         self.sum += value;
     }
 
-    /// Counts a value of its power of two; smaller ones than 2 have none.
-    fn count_value(&mut self, value: f64) {
-        if let Some(bound) = bucket(value) {
-            *self.buckets.entry(bound).or_default() += 1;
+    /// Counts a value of its power of two; smaller ones than 2 have none. Says what that takes in memory.
+    fn count_value(&mut self, value: f64) -> usize {
+        let Some(bound) = bucket(value) else { return 0 };
+        let before = self.buckets.len();
+        *self.buckets.entry(bound).or_default() += 1;
+        match (before, self.buckets.len()) {
+            (0, _) => BUCKET_BYTES.0,
+            (before, after) if before < after => BUCKET_BYTES.1,
+            _ => 0,
         }
     }
 
@@ -130,7 +137,7 @@ fn bucket(value: f64) -> Option<u64> {
 
 /// Durations are given in seconds.
 fn unit(field: &Field) -> f64 {
-    if matches!(field, Field::Intrinsic(_)) { SECOND_NS } else { 1.0 }
+    if matches!(field, Field::Intrinsic(i) if i.is_duration()) { SECOND_NS } else { 1.0 }
 }
 
 /// Gives a quantile of counted values: those of one power of two count as spread evenly over their logarithms.
@@ -169,9 +176,11 @@ fn counted_by(metric: &Metric) -> Option<SplitBy> {
 
 /// Whether only the whole trace tells the value of a field.
 fn is_of_trace(field: &Field) -> bool {
-    use Intrinsic::{ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, RootName, RootService, TraceId};
-    let all = [ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, RootName, RootService, TraceId];
-    matches!(field, Field::Intrinsic(i) if all.contains(i))
+    use Intrinsic::{ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight};
+    use Intrinsic::{RootName, RootService, TraceDuration, TraceId};
+    let numbers = [ChildCount, NestedSetLeft, NestedSetParent, NestedSetRight, TraceDuration];
+    let names = [RootName, RootService, TraceId];
+    matches!(field, Field::Intrinsic(i) if numbers.contains(i) || names.contains(i))
 }
 
 /// The field whose values count.
@@ -200,29 +209,26 @@ fn columns(metric: &Metric) -> Vec<SpanColumn> {
     columns
 }
 
-fn value_of(span: &Span, field: &Field) -> Option<f64> {
-    match field {
-        Field::Attribute(place, key) => attribute(span, *place, key)?.number().filter(|v| v.is_finite()),
-        Field::Intrinsic(_) => Some(span.duration() as f64),
-    }
-}
-
 /// The value of a field as a label.
 fn label(span: &Span, field: &Field) -> String {
     let value = match field {
         Field::Attribute(place, key) => attribute(span, *place, key).map(any_json),
+        Field::Intrinsic(i) if i.is_duration() => {
+            intrinsic_number(span, *i).map(|nanos| any_json(Value::Text(&go_text(nanos))))
+        }
         Field::Intrinsic(i) => intrinsic_text(span, *i).map(|text| any_json(Value::Text(&text))),
     };
     value.unwrap_or_else(|| any_json(Value::Text("nil"))).to_string()
 }
 
-fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
+fn series_of(metric: &Metric, groups: &Groups, memory: &Collected) -> Result<Vec<MetricSeries>, TraceError> {
     if let MetricFunction::Compare(comparison) = &metric.function {
-        return compare::series(comparison, groups);
+        return compare::series(comparison, groups, memory);
     }
     let mut out = Vec::new();
     for (texts, cells) in groups {
         let values = texts.iter().map(|text| serde_json::from_str(text).unwrap_or_default());
+        let labels_bytes = LABEL_BYTES + texts.iter().map(|text| LABEL_BYTES + text.len()).sum::<usize>();
         let labels: Vec<(String, Json)> = metric.by.iter().map(ToString::to_string).zip(values).collect();
         let with = |name: &str, value: f64| {
             let mut labels = labels.clone();
@@ -245,6 +251,7 @@ fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
         match &metric.function {
             MetricFunction::Quantiles(_, list) => {
                 for (n, &q) in list.iter().enumerate() {
+                    reserve(memory, labels_bytes, cells.len(), if n + 1 == list.len() { cells.len() } else { 0 })?;
                     let points = cells.iter().map(|(at, cell)| (*at, quantile(&cell.buckets, q) / unit)).collect();
                     // They are of no quantile in particular; once is enough.
                     let exemplars = if n + 1 == list.len() { of_values(&|_| true) } else { Vec::new() };
@@ -254,6 +261,8 @@ fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
             MetricFunction::Histogram(_) => {
                 let bounds: BTreeSet<u64> = cells.values().flat_map(|cell| cell.buckets.keys().copied()).collect();
                 for bound in bounds {
+                    let held = cells.values().filter(|cell| cell.buckets.contains_key(&bound)).count();
+                    reserve(memory, labels_bytes, held, held)?;
                     let count = |cell: &Cell| cell.buckets.get(&bound).map(|n| *n as f64);
                     let points = cells.iter().filter_map(|(at, cell)| Some((*at, count(cell)?))).collect();
                     let exemplars = of_values(&|value| bucket(value) == Some(bound));
@@ -261,16 +270,33 @@ fn series_of(metric: &Metric, groups: &Groups) -> Vec<MetricSeries> {
                 }
             }
             function => {
+                reserve(memory, labels_bytes, cells.len(), cells.len())?;
                 let points = cells.iter().map(|(at, cell)| (*at, cell.number(function))).collect();
                 out.push(MetricSeries { labels: labels.clone(), points, exemplars: of_values(&|_| true) });
             }
         }
     }
-    out
+    Ok(out)
+}
+
+/// Keeps numbers that compare so, divided by the time of rates. With `gaps` a step without spans has no number, else it
+/// has 0, and one that is left out is told from it by NaN.
+pub(super) fn keep(series: &mut Vec<MetricSeries>, (compare, number): (Compare, f64), by: f64, gaps: bool) {
+    let is_kept = |value: f64| compare.holds(value / by, number);
+    for one in &mut *series {
+        let left_out: BTreeSet<i64> = one.points.iter().filter(|(_, v)| !is_kept(*v)).map(|(at, _)| *at).collect();
+        one.exemplars.retain(|exemplar| !left_out.contains(&exemplar.at));
+        if gaps {
+            one.points.retain(|(_, value)| is_kept(*value));
+        } else {
+            one.points.iter_mut().filter(|(_, value)| !is_kept(*value)).for_each(|(_, value)| *value = f64::NAN);
+        }
+    }
+    series.retain(|one| !one.points.is_empty());
 }
 
 /// Keeps of each step the greatest numbers, or the least; series without any go.
-fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
+pub(super) fn pick(series: &mut Vec<MetricSeries>, greatest: bool, most: usize) {
     let mut steps: BTreeMap<i64, Vec<(f64, usize)>> = BTreeMap::new();
     for (n, one) in series.iter().enumerate() {
         one.points.iter().for_each(|(at, value)| steps.entry(*at).or_default().push((*value, n)));
@@ -307,14 +333,11 @@ impl TracesEngine {
     ) -> Result<Vec<MetricSeries>, TraceError> {
         let wrong = |reason: &str| ParamError::new("q", reason);
         let metric = query.metric.clone().ok_or_else(|| wrong("a query of metrics ends in a function of metrics"))?;
-        if let Some(field) = metric.by.iter().find(|f| matches!(f, Field::Intrinsic(i) if i.is_duration())) {
-            return Err(wrong(&format!("`by ({field})` is not supported")).into());
-        }
         if let Some(step) = step {
             check_steps(range, step)?;
         }
-        let (picked, name) = (metric.pick, metric.function.name());
-        let needs_trace = matches!(metric.function, MetricFunction::Compare(_)) || metric.by.iter().any(is_of_trace);
+        let (choices, name) = (metric.choices.clone(), metric.function.name());
+        let needs_trace = metric.is_comparison() || metric.by.iter().chain(counted(&metric)).any(is_of_trace);
         let starts = SpanFilter::Starts(range.0, range.1);
         let mut series = match (query.exact_filter().filter(|_| !needs_trace), counted_by(&metric)) {
             (Some(filter), Some(by)) if !exemplars => {
@@ -327,13 +350,26 @@ impl TracesEngine {
                         Some(filter) => reader.cells(&metric, starts.and(filter), step).await?,
                         None => reader.cells_of_traces(&query, &metric, range, step).await?,
                     };
-                    Ok(series_of(&metric, &groups))
+                    let memory = reader.collected("series of spans");
+                    let series = series_of(&metric, &groups, &memory)?;
+                    reader.ctx.keep(memory);
+                    Ok(series)
                 })
                 .await?
             }
         };
-        if let Some((greatest, most)) = picked {
-            pick(&mut series, greatest, most);
+        let by = match step {
+            _ if !query.is_rate() => 1.0,
+            Some(step) => step as f64 / SECOND_NS,
+            None => (range.1.saturating_sub(range.0) as f64 / SECOND_NS).max(1.0),
+        };
+        for choice in choices {
+            match choice {
+                Choice::Kept(compare, number) => {
+                    keep(&mut series, (compare, number), by, step.is_none() || query.leaves_gaps());
+                }
+                Choice::Picked(greatest, most) => pick(&mut series, greatest, most),
+            }
         }
         for one in series.iter_mut().filter(|one| one.labels.is_empty()) {
             one.labels.push(("__name__".to_owned(), json!({"stringValue": name})));
@@ -377,14 +413,14 @@ impl Reader {
             read_spans(batch, &mut spans)?;
             for span in &spans {
                 let value = match counted(metric) {
-                    Some(field) => value_of(span, field),
+                    Some(field) => figure_of(span, field),
                     None => Some(0.0),
                 };
                 let Some(value) = value else { continue };
                 let labels: Vec<String> = metric.by.iter().map(|field| label(span, field)).collect();
                 let cell = self.cell(&mut groups, labels, at_step(span.start, step))?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
-                if by_power { cell.count_value(value) } else { cell.add(value) }
+                self.fill(cell, value, by_power)?;
             }
             Ok(true)
         })
@@ -399,12 +435,33 @@ impl Reader {
         labels: Vec<String>,
         at: i64,
     ) -> Result<&'g mut Cell, TraceError> {
-        let bytes: usize = labels.iter().map(String::len).sum();
-        let cells = groups.entry(labels).or_default();
-        if !cells.contains_key(&at) {
-            self.collect(CELL_BYTES + bytes)?;
+        let cells = match groups.entry(labels) {
+            Entry::Occupied(cells) => cells.into_mut(),
+            Entry::Vacant(place) => {
+                let labels: usize = place.key().iter().map(|text| TEXT_BYTES + text.len()).sum();
+                self.collect(GROUP_BYTES + labels)?;
+                place.insert(BTreeMap::new())
+            }
+        };
+        match cells.entry(at) {
+            Entry::Occupied(cell) => Ok(cell.into_mut()),
+            Entry::Vacant(place) => {
+                self.collect(CELL_BYTES)?;
+                Ok(place.insert(Cell::default()))
+            }
         }
-        Ok(cells.entry(at).or_default())
+    }
+
+    /// Puts a value into a cell.
+    fn fill(&self, cell: &mut Cell, value: f64, by_power: bool) -> Result<(), TraceError> {
+        if !by_power {
+            cell.add(value);
+            return Ok(());
+        }
+        match cell.count_value(value) {
+            0 => Ok(()),
+            taken => self.collect(taken),
+        }
     }
 
     /// Reads whole traces into the cells of a metric.
@@ -432,13 +489,13 @@ impl Reader {
                     compared.add(self, comparison, (&looked, i), (&mut groups, at))?;
                     continue;
                 }
-                let value = counted(metric).map_or(Some(0.0), |field| value_of(span, field));
+                let value = counted(metric).map_or(Some(0.0), |field| looked.figure(field, i));
                 let Some(value) = value else { continue };
                 let label =
                     |field: &Field| looked.json(field, i).unwrap_or_else(|| any_json(Value::Text("nil"))).to_string();
                 let cell = self.cell(&mut groups, metric.by.iter().map(label).collect(), at)?;
                 cell.first.get_or_insert((span.trace_id, span.start, value));
-                if by_power { cell.count_value(value) } else { cell.add(value) }
+                self.fill(cell, value, by_power)?;
             }
             Ok(())
         })
@@ -501,6 +558,22 @@ mod tests {
         // The third of ten: half of the way from one power to the other that has a count.
         assert!((quantile(&cell.buckets, 0.3).log2() - 22.5).abs() < 1e-9);
         assert!(quantile(&BTreeMap::new(), 0.5).abs() < 1e-9);
+    }
+
+    #[test]
+    fn numbers_that_are_left_out_are_told_from_steps_without_spans() {
+        let all = || vec![MetricSeries { points: vec![(0, 1.0), (60, 9.0)], ..MetricSeries::default() }];
+        let kept = |compare, number, gaps| {
+            let mut series = all();
+            keep(&mut series, (compare, number), 1.0, gaps);
+            series.iter().map(|s| s.points.iter().map(|p| p.1.to_string()).collect()).collect::<Vec<Vec<String>>>()
+        };
+        assert_eq!(kept(Compare::Greater, 1.0, true), [["9"]]);
+        assert_eq!(kept(Compare::Less, 9.0, false), [["1", "NaN"]]);
+        assert!(kept(Compare::Greater, 9.0, true).is_empty());
+        let mut rates = all();
+        keep(&mut rates, (Compare::LessEqual, 0.1), 60.0, true);
+        assert_eq!(rates[0].points, [(0, 1.0)]);
     }
 
     #[test]

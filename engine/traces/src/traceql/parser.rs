@@ -1,14 +1,19 @@
 //! Text to [`Query`], straight from its characters.
 
+mod math;
 mod metric;
+mod query;
 mod scalar;
 mod term;
+mod token;
 
 use std::sync::Arc;
 
-use quiver_types::matcher::{affordable, builder};
+use quiver_types::matcher::{WatchedRegex, affordable, builder};
 use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
+pub(super) use self::math::numbers;
+pub(super) use self::query::parse;
 use self::term::Node;
 use super::{
     Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term, TraceqlError,
@@ -20,32 +25,11 @@ const DEPTH_MAX: usize = 64;
 /// Most conditions.
 const CONDITIONS_MAX: usize = 256;
 const REGEX_BYTES_MAX: usize = 1024;
-/// Most stages behind the spans, and those of them that group: each may make a set of every span, and of each set again.
+/// Most stages of a query, and those of them that group: each may make a set of every span, and of each set again.
 const STAGES_MAX: usize = 32;
 const GROUPS_MAX: usize = 3;
 
 type Result<T> = std::result::Result<T, TraceqlError>;
-
-pub(super) fn parse(text: &str) -> Result<Query> {
-    let mut p = Parser { text, at: 0, depth: 0, conditions: 0 };
-    p.blank();
-    // What is done with all spans may stand alone.
-    let is_stage = p.rest().starts_with(char::is_alphabetic) && !p.is_hint();
-    let spans = if p.is_end() || is_stage { Spanset::Filter(Expr::True) } else { p.spanset()? };
-    let mut query = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
-    if is_stage {
-        p.stage(&mut query)?;
-    }
-    // Hints stand behind a pipe, too, as they did in older queries.
-    while p.eat("|") && !p.is_hint() {
-        p.stage(&mut query)?;
-    }
-    query.exemplars = p.hints()?;
-    if !p.is_end() {
-        return Err(p.unexpected());
-    }
-    Ok(query)
-}
 
 /// A literal.
 #[derive(Debug, Clone, PartialEq)]
@@ -71,6 +55,12 @@ struct Parser<'a> {
     at: usize,
     depth: usize,
     conditions: usize,
+    /// Stages so far, those in parentheses among them.
+    stages: usize,
+    /// Those of them that group.
+    groups: usize,
+    /// Numbers over time that are being read are constants, and no queries.
+    only_constants: bool,
 }
 
 impl<'a> Parser<'a> {
@@ -92,19 +82,15 @@ impl<'a> Parser<'a> {
         }
     }
 
-    fn unexpected(&self) -> TraceqlError {
-        let rest = self.rest();
-        if let Some(op) = ["+", "-", "*", "/", "%", "^"].into_iter().find(|op| rest.starts_with(op)) {
-            return self.error_at(self.at, format!("arithmetic is not supported: `{op}`"));
-        }
-        match rest.chars().next() {
-            None => self.error_at(self.at, "unexpected end of the query"),
-            Some(c) => self.error_at(self.at, format!("unexpected `{c}`")),
-        }
-    }
-
+    /// Passes blanks, and comments, which go to the end of their line.
     fn blank(&mut self) {
-        self.at += self.rest().len() - self.rest().trim_start().len();
+        loop {
+            self.at += self.rest().len() - self.rest().trim_start().len();
+            if !self.rest().starts_with("//") {
+                return;
+            }
+            self.at += self.rest().find('\n').unwrap_or(self.rest().len());
+        }
     }
 
     /// Takes a sign, and the blanks behind it.
@@ -115,17 +101,6 @@ impl<'a> Parser<'a> {
             self.blank();
         }
         there
-    }
-
-    fn expect(&mut self, sign: &str) -> Result<()> {
-        if self.eat(sign) {
-            return Ok(());
-        }
-        let mut error = self.unexpected();
-        if error.reason.starts_with("unexpected") {
-            error.reason.push_str(&format!(", expected `{sign}`"));
-        }
-        Err(error)
     }
 
     fn deeper<T>(&mut self, f: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
@@ -140,28 +115,26 @@ impl<'a> Parser<'a> {
 
     // Sets of spans.
 
+    /// Reads what `&&` and `||` join. Neither binds closer than the other, as in Tempo's grammar.
     fn spanset(&mut self) -> Result<Spanset> {
-        let mut left = self.spanset_and()?;
-        while self.eat("||") {
-            let right = self.spanset_and()?;
-            left = Spanset::Both(Relation::Or, Box::new(left), Box::new(right));
+        let mut left = self.spanset_structure(false)?;
+        loop {
+            let relation = if self.eat("&&") {
+                Relation::And
+            } else if self.eat("||") {
+                Relation::Or
+            } else {
+                return Ok(left);
+            };
+            let right = self.spanset_structure(true)?;
+            left = Spanset::Both(relation, Box::new(left), Box::new(right));
         }
-        Ok(left)
     }
 
-    fn spanset_and(&mut self) -> Result<Spanset> {
-        let mut left = self.spanset_structure()?;
-        while !is_union(self.rest()) && self.eat("&&") {
-            let right = self.spanset_structure()?;
-            left = Spanset::Both(Relation::And, Box::new(left), Box::new(right));
-        }
-        Ok(left)
-    }
-
-    fn spanset_structure(&mut self) -> Result<Spanset> {
-        let mut left = self.spanset_one()?;
+    fn spanset_structure(&mut self, is_right: bool) -> Result<Spanset> {
+        let mut left = self.spanset_one(is_right)?;
         while let Some(relation) = self.structure() {
-            let right = self.spanset_one()?;
+            let right = self.spanset_one(true)?;
             left = Spanset::Both(relation, Box::new(left), Box::new(right));
         }
         Ok(left)
@@ -187,16 +160,26 @@ impl<'a> Parser<'a> {
         None
     }
 
-    fn spanset_one(&mut self) -> Result<Spanset> {
+    /// Reads one set; right behind a sign it can be nothing else.
+    fn spanset_one(&mut self, is_right: bool) -> Result<Spanset> {
         if self.eat("(") {
             return self.deeper(|p| {
-                let inner = p.spanset()?;
-                if p.rest().starts_with('|') {
-                    return Err(p.error_at(p.at, "a pipe inside of parentheses is not supported"));
+                let spans = p.spanset()?;
+                let mut inner = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
+                while p.eat("|") {
+                    let begin = p.at;
+                    p.stage(&mut inner)?;
+                    if inner.metric.is_some() {
+                        return Err(p.error_at(begin, "a function of metrics inside of parentheses is not supported"));
+                    }
                 }
-                p.expect(")")?;
-                Ok(inner)
+                p.expect_of(")", ") or |")?;
+                let Query { spans, stages, .. } = inner;
+                Ok(if stages.is_empty() { spans } else { Spanset::Piped(Box::new(spans), stages) })
             });
+        }
+        if is_right && !self.rest().starts_with('{') {
+            return Err(self.unexpected_for("{ or ("));
         }
         Ok(Spanset::Filter(self.filter()?))
     }
@@ -217,38 +200,32 @@ impl<'a> Parser<'a> {
         self.as_condition(node, begin)
     }
 
-    /// Reads what `||` joins; of one part it is that part, which need not be a condition.
+    /// Reads what `&&` and `||` join, from left to right: neither binds closer than the other, as in Tempo's grammar.
+    /// Of one part it is that part, which need not be a condition.
     fn any(&mut self) -> Result<Node> {
-        self.joined("||", Self::all, Expr::Or)
-    }
-
-    fn all(&mut self) -> Result<Node> {
-        self.joined("&&", Self::one, Expr::And)
-    }
-
-    fn joined(&mut self, sign: &str, part: fn(&mut Self) -> Result<Node>, join: fn(Vec<Expr>) -> Expr) -> Result<Node> {
         let begin = self.at;
-        let first = part(self)?;
-        if !self.rest().starts_with(sign) {
-            return Ok(first);
-        }
-        let mut parts = vec![self.as_condition(first, begin)?];
-        while self.eat(sign) {
+        let mut left = self.one()?;
+        while self.rest().starts_with("&&") || self.rest().starts_with("||") {
+            let first = self.as_condition(left, begin)?;
+            let is_all = self.eat("&&");
+            if !is_all {
+                self.eat("||");
+            }
             let at = self.at;
-            let next = part(self)?;
-            parts.push(self.as_condition(next, at)?);
+            let next = self.one()?;
+            let next = self.as_condition(next, at)?;
+            left = Node::Condition(match (first, is_all) {
+                (Expr::And(parts), true) => Expr::And(with(parts, next)),
+                (Expr::Or(parts), false) => Expr::Or(with(parts, next)),
+                (first, true) => Expr::And(vec![first, next]),
+                (first, false) => Expr::Or(vec![first, next]),
+            });
         }
-        Ok(Node::Condition(join(parts)))
+        Ok(left)
     }
 
     fn one(&mut self) -> Result<Node> {
         let begin = self.at;
-        if self.rest().starts_with('!') {
-            self.eat("!");
-            let at = self.at;
-            let node = self.deeper(Self::one)?;
-            return Ok(Node::Condition(Expr::Not(Box::new(self.as_condition(node, at)?))));
-        }
         // What is in parentheses is counted there.
         if !self.rest().starts_with('(') {
             self.conditions += 1;
@@ -256,11 +233,17 @@ impl<'a> Parser<'a> {
                 return Err(self.error_at(self.at, format!("more than {CONDITIONS_MAX} conditions")));
             }
         }
-        let left = self.side()?;
-        let Some(op) = self.op() else { return Ok(left) };
-        let at = self.at;
-        let right = self.side()?;
-        self.compared(left, op, right, (begin, at)).map(Node::Condition)
+        let mut left = self.side()?;
+        while let Some(op) = self.op() {
+            let at = self.at;
+            // Each negation of one is nested deeper.
+            if matches!(left, Node::Condition(_)) {
+                self.count_part(at)?;
+            }
+            let right = self.side()?;
+            left = Node::Condition(self.compared(left, op, right, (begin, at))?);
+        }
+        Ok(left)
     }
 
     /// Takes what was read from a place on as a condition.
@@ -301,7 +284,7 @@ impl<'a> Parser<'a> {
             Some('"' | '`') => Err(Literal::Text(self.quoted()?)),
             Some('.') => {
                 self.at += 1;
-                Ok(Field::Attribute(None, self.key()?))
+                Ok(Field::Attribute(None, self.key(begin)?))
             }
             Some(c) if c.is_ascii_digit() || c == '-' => Err(self.number()?),
             Some(c) if c.is_alphabetic() => self.word(begin)?,
@@ -316,7 +299,7 @@ impl<'a> Parser<'a> {
         let scopes = Place::ALL.into_iter().find(|place| super::scope_name(*place) == word);
         if let (Some(place), true) = (scopes, self.rest().starts_with('.')) {
             self.at += 1;
-            return Ok(Ok(Field::Attribute(Some(place), self.key()?)));
+            return Ok(Ok(Field::Attribute(Some(place), self.key(begin)?)));
         }
         if word == "parent" && self.rest().starts_with('.') {
             return Err(self.error_at(begin, "`parent.` is not supported"));
@@ -334,6 +317,8 @@ impl<'a> Parser<'a> {
             "true" => Literal::Bool(true),
             "false" => Literal::Bool(false),
             "nil" => Literal::Nil,
+            "minInt" => Literal::Number(i64::MIN as f64, i64::MIN.to_string()),
+            "maxInt" => Literal::Number(i64::MAX as f64, i64::MAX.to_string()),
             "error" | "ok" | "unset" | "unspecified" | "internal" | "server" | "client" | "producer" | "consumer" => {
                 Literal::Word(name)
             }
@@ -348,9 +333,8 @@ impl<'a> Parser<'a> {
         &rest[..end]
     }
 
-    /// Reads the key of an attribute, parts of which may stand in quotes.
-    fn key(&mut self) -> Result<String> {
-        let begin = self.at;
+    /// Reads the key of an attribute whose place begins there; parts of it may stand in quotes.
+    fn key(&mut self, begin: usize) -> Result<String> {
         let mut key = String::new();
         loop {
             key.push_str(self.take(|c| !c.is_whitespace() && !"{}()=~!<>&|,^\"`".contains(c)));
@@ -359,7 +343,10 @@ impl<'a> Parser<'a> {
             }
             key.push_str(&self.quoted()?);
         }
-        if key.is_empty() { Err(self.error_at(begin, "an attribute without a name")) } else { Ok(key) }
+        if key.is_empty() {
+            return Err(self.error_at(begin, "syntax error: unexpected END_ATTRIBUTE, expecting IDENTIFIER"));
+        }
+        Ok(key)
     }
 
     fn quoted(&mut self) -> Result<String> {
@@ -418,7 +405,10 @@ impl<'a> Parser<'a> {
         let wrong = |reason: String| Err(self.error_at(at, reason));
         let (Op::Number(compare), literal) = (op, literal.clone()) else {
             let Literal::Text(pattern) = literal else { return wrong("a regular expression is a text".into()) };
-            let test = AttributeTest::Text(TextTest::Regex(Arc::new(self.regex(&pattern, at)?)));
+            if !has_texts(&field) {
+                return wrong(format!("`{field}` is no text"));
+            }
+            let test = AttributeTest::Text(TextTest::Regex(Arc::new(WatchedRegex::new(self.regex(&pattern, at)?))));
             let check = if op == Op::Matches { Check::Passes(test) } else { Check::Fails(test) };
             return Ok(Expr::Is(field, check));
         };
@@ -450,6 +440,11 @@ impl<'a> Parser<'a> {
             (_, Literal::Word(word)) => return wrong(format!("unknown identifier: {word}")),
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
             (field, _) if is_number(field) => return wrong(format!("`{field}` is a number")),
+            (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => {
+                return wrong(format!("`{field}` is a text"));
+            }
+            // What every span has is a text even where it looks like a number: `1e3` is another id than `1000`.
+            (Field::Intrinsic(_), Literal::Text(text)) => equals(AttributeTest::Text(TextTest::Is(text))),
             (_, Literal::Number(number, text)) => equals(AttributeTest::Equals(text, Some(number))),
             (_, Literal::Text(text)) => equals(AttributeTest::equals(&text)),
             (_, Literal::Bool(value)) => equals(AttributeTest::equals(if value { "true" } else { "false" })),
@@ -490,32 +485,39 @@ impl<'a> Parser<'a> {
         if let Some(metric) = &mut query.metric {
             return self.pick(name, begin, metric);
         }
-        let groups = query.stages.iter().filter(|stage| matches!(stage, Stage::By(..))).count();
-        if query.stages.len() >= STAGES_MAX || (name == "by" && groups >= GROUPS_MAX) {
+        if self.stages >= STAGES_MAX || (name == "by" && self.groups >= GROUPS_MAX) {
             let text = format!("more than {STAGES_MAX} stages, or {GROUPS_MAX} `by` among them");
             return Err(self.error_at(begin, text));
         }
+        self.stages += 1;
+        self.groups += usize::from(name == "by");
         match name {
-            "" if self.rest().starts_with('{') => query.stages.push(Stage::Filter(self.filter()?)),
+            // What else begins with a parenthesis is arithmetic with aggregates.
+            "" if self.rest().trim_start_matches(|c: char| c == '(' || c.is_whitespace()).starts_with('{') => {
+                query.stages.push(match self.spanset()? {
+                    Spanset::Filter(expr) => Stage::Filter(expr),
+                    spans => Stage::Within(spans),
+                });
+            }
             "select" => {
-                self.expect("(")?;
+                self.expect_only("(")?;
                 let mut fields = vec![self.field()?];
                 while self.eat(",") {
                     fields.push(self.field()?);
                 }
-                self.expect(")")?;
+                self.expect_of(")", ") or ,")?;
                 query.stages.push(Stage::Select(fields));
             }
             "by" => {
-                self.expect("(")?;
+                self.expect_only("(")?;
                 let term = self.term()?;
                 let name = format!("by({term})").into();
                 query.stages.push(Stage::By(term, name));
                 self.expect(")")?;
             }
             "coalesce" => {
-                self.expect("(")?;
-                self.expect(")")?;
+                self.expect_only("(")?;
+                self.expect_only(")")?;
                 query.stages.push(Stage::Coalesce);
             }
             "rate"
@@ -541,9 +543,9 @@ impl<'a> Parser<'a> {
     }
 }
 
-/// `&&` in front of a set, and not the sign of a union such as `&>>`.
-fn is_union(rest: &str) -> bool {
-    rest.starts_with("&>") || rest.starts_with("&<") || rest.starts_with("&~")
+fn with(mut parts: Vec<Expr>, next: Expr) -> Vec<Expr> {
+    parts.push(next);
+    parts
 }
 
 fn is_number(field: &Field) -> bool {

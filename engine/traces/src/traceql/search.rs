@@ -8,6 +8,7 @@ use serde_json::Value;
 
 use super::Query;
 use super::eval::Looked;
+use super::memory::LABEL_BYTES;
 use super::stages::FoundSet;
 use crate::assemble::Trace;
 use crate::engine::{TraceError, TracesEngine};
@@ -87,6 +88,19 @@ impl TraceqlHit {
     }
 }
 
+impl HitSet {
+    /// What it takes in memory, about.
+    fn bytes(&self) -> usize {
+        let text = |value: &Value| value.as_object().and_then(|o| o.values().next()?.as_str()).map_or(0, str::len);
+        let own = self.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + text(value));
+        let spans = self.spans.iter().map(|span| {
+            let shown = span.attributes.iter().map(|(key, value)| LABEL_BYTES + key.len() + text(value));
+            size_of::<HitSpan>() + span.name.as_ref().map_or(0, String::len) + shown.sum::<usize>()
+        });
+        size_of::<Self>() + own.sum::<usize>() + spans.sum::<usize>()
+    }
+}
+
 impl TracesEngine {
     /// Gives the newest traces that a query wants.
     ///
@@ -104,6 +118,14 @@ impl TracesEngine {
         conditions.push(wanted.query.filter());
         let search = Search { conditions, limit: wanted.limit, accepts: Some(accepts), ..Search::new(wanted.range) };
         let traces = self.search_whole(ctx, search, now).await?;
-        Ok(traces.iter().filter_map(|trace| TraceqlHit::of(&wanted.query, trace, wanted.spans)).collect())
+        let memory = self.collected("hits", ctx);
+        let mut hits = Vec::new();
+        for trace in &traces {
+            let Some(hit) = TraceqlHit::of(&wanted.query, trace, wanted.spans) else { continue };
+            memory.add(size_of::<TraceqlHit>() + hit.sets.iter().map(HitSet::bytes).sum::<usize>())?;
+            hits.push(hit);
+        }
+        ctx.keep(memory);
+        Ok(hits)
     }
 }

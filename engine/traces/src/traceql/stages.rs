@@ -3,10 +3,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use quiver_types::spans::Value;
 use serde_json::{Value as Json, json};
 
-use super::eval::Looked;
-use super::{Aggregate, Scalar, Stage, Term};
+use super::duration::go_text;
+use super::eval::{Looked, any_json};
+use super::{Aggregate, Field, Scalar, Stage, Term};
 
 /// Most attributes of a set: what its values are called is in memory once, the values are not.
 const ATTRIBUTES_MAX: usize = 16;
@@ -32,6 +34,14 @@ impl Stage {
                 };
                 sets.into_iter().filter_map(kept).collect()
             }
+            Self::Within(spans) => {
+                let kept = |mut set: FoundSet| {
+                    let chosen = looked.chosen(spans, Some(&set.spans));
+                    set.spans.retain(|&i| chosen[i]);
+                    (!set.spans.is_empty()).then_some(set)
+                };
+                sets.into_iter().filter_map(kept).collect()
+            }
             Self::Scalar(left, compare, right) => {
                 let kept = |mut set: FoundSet| {
                     let mut seen = Vec::new();
@@ -43,7 +53,7 @@ impl Stage {
                     for (name, value) in seen {
                         let is_new = set.attributes.iter().all(|(known, _)| *known != name);
                         if is_new && set.attributes.len() < ATTRIBUTES_MAX {
-                            set.attributes.push((name, number(value)));
+                            set.attributes.push((name, value));
                         }
                     }
                     Some(set)
@@ -76,19 +86,37 @@ fn grouped(looked: &Looked<'_>, (term, name): (&Term, &Arc<str>), set: FoundSet)
     groups.into_values().collect()
 }
 
-/// A number as OTLP/JSON has it.
+/// A number as OTLP/JSON has it: one that is no `int64` is a double, though it is whole.
 pub(super) fn number(value: f64) -> Json {
-    if value.fract() == 0.0 { json!({"intValue": format!("{value:.0}")}) } else { json!({"doubleValue": value}) }
+    const INT_END: f64 = 9_223_372_036_854_775_808.0;
+    if value.fract() == 0.0 && (-INT_END..INT_END).contains(&value) {
+        json!({"intValue": (value as i64).to_string()})
+    } else {
+        double(value)
+    }
+}
+
+/// A double as OTLP/JSON has it; what JSON has no number for is a text.
+fn double(value: f64) -> Json {
+    if value.is_finite() { json!({"doubleValue": value}) } else { any_json(Value::Double(value)) }
 }
 
 impl Scalar {
     /// Works it out of some spans, and notes the aggregates that it is made of; none where one has no number.
-    fn of(&self, looked: &Looked<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, f64)>) -> Option<f64> {
+    fn of(&self, looked: &Looked<'_>, spans: &[usize], seen: &mut Vec<(Arc<str>, Json)>) -> Option<f64> {
         match self {
             Self::Fixed(value) => Some(*value),
             Self::Aggregate(function, term, name) => {
                 let value = looked.aggregate(*function, term.as_ref(), spans)?;
-                seen.push((Arc::clone(name), value));
+                let shown = match term {
+                    Some(Term::Field(Field::Intrinsic(intrinsic))) if intrinsic.is_duration() => {
+                        json!({"stringValue": go_text(value as i64)})
+                    }
+                    // What has a point keeps it, and an average has one.
+                    Some(term) if *function == Aggregate::Avg || !looked.is_whole(term, spans) => double(value),
+                    _ => number(value),
+                };
+                seen.push((Arc::clone(name), shown));
                 Some(value)
             }
             Self::Worked(left, sign, right) => {

@@ -22,6 +22,8 @@ pub(crate) enum Term {
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Fixed {
     Number(f64),
+    /// A whole number, with which arithmetic stays whole.
+    Whole(i64),
     Text(String),
     Bool(bool),
 }
@@ -56,6 +58,7 @@ impl fmt::Display for Term {
         match self {
             Self::Field(field) => write!(f, "{field}"),
             Self::Fixed(Fixed::Number(value)) => write!(f, "{value}"),
+            Self::Fixed(Fixed::Whole(value)) => write!(f, "{value}"),
             Self::Fixed(Fixed::Text(text)) => write!(f, "`{text}`"),
             Self::Fixed(Fixed::Bool(value)) => write!(f, "{value}"),
             Self::Worked(left, sign, right) => write!(f, "({left} {} {right})", sign.text()),
@@ -64,7 +67,7 @@ impl fmt::Display for Term {
 }
 
 impl Sign {
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::Plus => "+",
             Self::Minus => "-",
@@ -86,13 +89,25 @@ impl Sign {
             Self::Power => left.powf(right),
         }
     }
+
+    /// Works it out for whole numbers; none where the outcome is none.
+    fn of_whole(self, left: i64, right: i64) -> Option<i64> {
+        match self {
+            Self::Plus => left.checked_add(right),
+            Self::Minus => left.checked_sub(right),
+            Self::Times => left.checked_mul(right),
+            Self::By => left.checked_div(right),
+            Self::Remainder => left.checked_rem(right),
+            Self::Power => None,
+        }
+    }
 }
 
 impl Fixed {
     /// Takes the value of an attribute.
     pub(super) fn of(value: Value<'_>) -> Self {
         match value {
-            Value::Int(v) => Self::Number(v as f64),
+            Value::Int(v) => Self::Whole(v),
             Value::Double(v) => Self::Number(v),
             Value::Bool(v) => Self::Bool(v),
             other => Self::Text(other.text().into_owned()),
@@ -103,9 +118,21 @@ impl Fixed {
     pub(super) fn number(&self) -> Option<f64> {
         match self {
             Self::Number(v) => Some(*v),
+            Self::Whole(v) => Some(*v as f64),
             Self::Text(text) => text.parse().ok(),
             Self::Bool(_) => None,
         }
+    }
+
+    /// Works arithmetic with another value out; none without numbers, and where the outcome has no bounds.
+    pub(super) fn worked(&self, sign: Sign, other: &Self) -> Option<Self> {
+        if let (Self::Whole(left), Self::Whole(right)) = (self, other)
+            && let Some(whole) = sign.of_whole(*left, *right)
+        {
+            return Some(Self::Whole(whole));
+        }
+        let number = sign.of(self.number()?, other.number()?);
+        number.is_finite().then_some(Self::Number(number))
     }
 
     /// Compares with another value; of different types only numbers compare.
@@ -119,6 +146,7 @@ impl Fixed {
             Compare::GreaterEqual => order.is_ge(),
         };
         match (self, other) {
+            (Self::Whole(left), Self::Whole(right)) => in_order(left.cmp(right)),
             (Self::Text(left), Self::Text(right)) => in_order(left.cmp(right)),
             (Self::Bool(left), Self::Bool(right)) => in_order(left.cmp(right)),
             _ => match (self.number(), other.number()) {

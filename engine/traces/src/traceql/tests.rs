@@ -6,6 +6,9 @@ use super::*;
 use crate::assemble::tests::span;
 use crate::assemble::{Trace, assemble};
 
+mod scan;
+mod stages;
+
 /// A shop: web calls cart twice and payment once, which fails.
 fn shop() -> Trace {
     let with = |mut span: Span, service: &str, name: &str, attributes: &[(&str, Value<'_>)]| {
@@ -45,7 +48,7 @@ fn what_queries_want() {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
     };
-    for all in ["", "{}", "{ }", "{ true }", "{ !false }", "({})"] {
+    for all in ["", "{}", "{ }", "{ true }", "{ !false }", "({})", "// all\n{ // of\n} // them"] {
         check(all, &[1, 2, 5, 3, 4, 6]);
     }
     check("{ false }", &[]);
@@ -96,7 +99,24 @@ fn what_queries_want() {
     check("{ 1000 < span.amount - (100 + 0.5) * 2 }", &[4]);
     check(r#"{ name > "POST /a" && name <= "charge" }"#, &[1, 6]);
     check("{ span.nowhere + 1 > 0 || .odd = 1 - 1 }", &[]);
-    // Structure.
+    check("{ event:timeSinceStart + 1 < 0 }", &[4]);
+    // Whole numbers stay whole.
+    check("{ span.http.code / 300 = 1 && 7 / 2 = 3 && 7 / 2.0 = 3.5 }", &[1]);
+    check("{ span.http.code / 300.0 > 1.6 || span.amount / 2 = 649.75 }", &[1, 4]);
+    // A sign stands for all of a power.
+    check("{ -span.http.code ^ 2 = -250000 }", &[1]);
+    check("{ -2 ^ 2 = -4 && 2 ^ -1 = 0.5 && 2 ^ -2 ^ 2 = 0.0625 && -2 * 2 = -4 && .odd = nil }", &[1, 2, 5, 3, 4, 6]);
+    check("{ span.http.code / 0 = 0 || span.http.code % 0 = 0 }", &[]);
+    check("{ duration / 7 = 1 }", &[]);
+}
+
+#[test]
+fn what_structures_and_stages_want() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+    };
     check(r#"{ name = "Charge" } >> { status = error }"#, &[6]);
     check(r#"{ resource.service.name = "web" } > { resource.service.name = "cart" }"#, &[5]);
     check("{ nestedSetParent < 0 } >> { kind = server }", &[5, 6]);
@@ -134,8 +154,20 @@ fn what_queries_want() {
     check("{ (kind = client) != true && -span.http.code < -400 }", &[1]);
     check("{ !(1 + 1 = 3) && `a` =~ \"a|b\" && span.amount > -(1 - 2) }", &[4]);
     check("{ 1 > 2 || true = false }", &[]);
+    check("{ nil = nil || nil != nil }", &[]);
+    check("{ span.http.code > minInt && span.http.code < maxInt }", &[1, 2, 3]);
+    // From left to right, whichever sign it is; a negation is of what stands right behind it.
+    check("{ status = error || kind = client && span.http.code = 200 }", &[2, 3]);
+    check("{ status = error || (kind = client && span.http.code = 200) }", &[2, 3, 4, 6]);
+    check("{ span.http.code = 200 && false || status = error && kind = client }", &[4]);
+    check(r#"{ status = error } || { kind = client } && { name = "nowhere" }"#, &[]);
+    check(r#"{ status = error } || ({ kind = client } && { name = "nowhere" })"#, &[4, 6]);
+    check("{ !span.\"odd key\" = false }", &[2]);
+    check("{ .items = 3 = true != false }", &[5]);
+    check("{ !(span.\"odd key\" = false) && !!(kind = client) }", &[2, 3, 4]);
     // Numbers of the tree.
     check("{ span:childCount = 3 }", &[1]);
+    check("{ childCount = 3 }", &[1]);
     check("{ nestedSetLeft = 1 || nestedSetParent = nestedSetLeft - 1 }", &[1, 2, 5, 6]);
     check("{ nestedSetRight = 12 }", &[1]);
     check("{ nestedSetParent = -1 }", &[1]);
@@ -153,6 +185,15 @@ fn functions_of_metrics() {
         "{} | avg_over_time(duration) by(status) | topk(3)",
         "{} | min_over_time(.a) | bottomk( 1 )",
         "{} | { status = error } | select(name) | rate() with (exemplars=5)",
+        "{} | rate() by (name) > 0.5 | topk(3)",
+        "{} | count_over_time() != -1e3 with (exemplars=false)",
+        "{} | rate() by (name) | topk(5) | bottomk(2) with (sample=true)",
+        "{} | rate() > 1 < 9 | topk(2) >= 0.5 != 3 | bottomk(1)",
+        "{} | rate() > 3 / 2 + (1 - 4) | topk(2)",
+        "{} | max_over_time(duration) by (name) > 10s | topk(2) < 1.5h",
+        "{} | max_over_time(trace:duration) by (name)",
+        "{} | avg_over_time(event:timeSinceStart)",
+        "{} | histogram_over_time(span:childCount)",
     ] {
         let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
         assert!(query.is_metric() && query.exact_filter().is_some(), "{text}");
@@ -166,18 +207,24 @@ fn errors_name_what_is_wrong() {
         assert_eq!(error.to_string(), format!("parse error at line {expected}"), "{text}");
     };
     check("{ broken", "1, col 3: unknown identifier: broken");
-    check("{", "1, col 2: unexpected end of the query");
-    check("{ name = }", "1, col 10: unexpected `}`");
+    check("{", "1, col 2: syntax error: unexpected $end");
+    check("{ name = }", "1, col 10: syntax error: unexpected }");
     check("{ name = \"x }", "1, col 10: a text that does not end");
     check("{\n  status > \"x\" }", "2, col 12: only numbers and durations can be compared by order");
     check("{ name > 5 }", "1, col 10: `name` has no order");
     check("{ duration = \"x\" }", "1, col 14: `duration` is a number");
     check("{ status = 2 }", "1, col 12: expected error, ok or unset");
     check("{ kind = x }", "1, col 10: unknown identifier: x");
-    check("{ name = \"a\"", "1, col 13: unexpected end of the query, expected `}`");
+    check("{ rootName != 3.2 }", "1, col 15: `rootName` is a text");
+    check("{ 1 = name }", "1, col 3: `name` is a text");
+    check("{ event:name && true }", "1, col 3: `event:name` is a text");
+    check("{ duration =~ \"1.*\" }", "1, col 15: `duration` is no text");
+    check("{ status + 1 = 2 }", "1, col 12: arithmetic needs numbers");
+    check("{ 1 ^ name = 1 }", "1, col 7: arithmetic needs numbers");
+    check("{ name = \"a\"", "1, col 13: syntax error: unexpected $end");
     check("{ .a + \"x\" > 2 }", "1, col 8: arithmetic needs numbers");
     check("{ .a + nil > 2 }", "1, col 8: arithmetic needs numbers");
-    check("{ .a + 1 }", "1, col 10: unexpected `}`");
+    check("{ .a + 1 }", "1, col 10: syntax error: unexpected }");
     check("{ .a > 1 / 0 }", "1, col 12: a number without bounds");
     check("{ .a =~ .b }", "1, col 9: a regular expression is a text");
     check("{ parent.a = 1 }", "1, col 3: `parent.` is not supported");
@@ -185,26 +232,50 @@ fn errors_name_what_is_wrong() {
     check("{ (.a = 1) > true }", "1, col 14: a condition has no order");
     check("{ (.a = 1) = 2 }", "1, col 14: a condition compares with `true` and `false` only");
     check("{ (.a = 1) + 2 = 3 }", "1, col 14: arithmetic needs numbers");
-    check("{ span. = 1 }", "1, col 8: an attribute without a name");
+    check("{ span. = 1 }", "1, col 3: syntax error: unexpected END_ATTRIBUTE, expecting IDENTIFIER");
     check("{ duration > 5x }", "1, col 14: `5x` is neither a number nor a duration");
     check("{ name =~ \"(\" }", "1, col 11: `(` is no regular expression");
     check("{ name =~ 5 }", "1, col 11: a regular expression is a text");
     check("{} | by(1)", "1, col 9: expected a field");
-    check("{} | nothing(1)", "1, col 6: `nothing` is not supported");
+    check("{} | nothing(1)", "1, col 6: syntax error: unexpected IDENTIFIER");
     check("{} | 1 < 2", "1, col 6: a comparison of numbers needs an aggregate");
-    check("({} | count() > 1) && {}", "1, col 5: a pipe inside of parentheses is not supported");
-    check("{} | compare()", "1, col 14: unexpected `)`, expected `{`");
+    check("({} | rate()) && {}", "1, col 7: a function of metrics inside of parentheses is not supported");
+    check("({} | count() > 1", "1, col 18: syntax error: unexpected $end, expecting ) or |");
+    check("{} | compare()", "1, col 14: syntax error: unexpected ), expecting {");
     check("{} | compare({}, 10, 5)", "1, col 16: `compare` takes a number of values, then a start and an end");
     check("{} | compare({}, 10, 5, 5)", "1, col 16: the end of the selection is not after its start");
     check("{} | compare({}, 0)", "1, col 16: `compare` gives 1 to 1000 values of an attribute");
     check("{} | rate() with (exemplars=many)", "1, col 19: `exemplars` is a number, or `true` or `false`");
-    check("{} | quantile_over_time(duration)", "1, col 33: `quantile_over_time()` needs a quantile");
+    check("{} | quantile_over_time(duration)", "1, col 33: syntax error: unexpected ), expecting ,");
     check("{} | quantile_over_time(duration, 9)", "1, col 35: a quantile is a number from 0 to 1");
     check("{} | max_over_time(name)", "1, col 20: `name` is no number of a span");
+    check("{} | rate() =~ 5", "1, col 13: numbers are compared by order");
+    check("{} | avg_over_time(duration) > 5s * 2", "1, col 35: syntax error: unexpected *, expecting with");
+    check("{} | compare({ true }) > 2", "1, col 24: `compare()` cannot be used with second stage functions");
+    check("{} | compare({ true }) | topk(2)", "1, col 26: `compare()` cannot be used with second stage functions");
+    check("{ !name = \"a\" }", "1, col 4: `name` is a text");
+    check("{ !1 = 1 }", "1, col 4: a condition needs a field");
     check("{} | rate() | topk(0)", "1, col 20: expected a whole number from 1 to 10000");
-    check("{} | count()", "1, col 13: `count()` needs a comparison");
-    check("{} {}", "1, col 4: unexpected `{`");
-    check("{} | rate() | count() > 1", "1, col 15: only one `topk` or `bottomk` can follow a function of metrics");
+    check("{} | count()", "1, col 13: syntax error: unexpected $end");
+    check("{} {}", "1, col 4: syntax error: unexpected {, expecting with");
+    check("{} | rate() | count() > 1", "1, col 15: syntax error: unexpected count, expecting topk or bottomk");
+    // The words of Tempo, as its own tests have them.
+    check("{ .a } | { .b", "1, col 14: syntax error: unexpected $end");
+    check("{ .a | .b }", "1, col 6: syntax error: unexpected |");
+    check("({ .a } | { .b }) + ({ .a } | { .b })", "1, col 19: syntax error: unexpected +, expecting with");
+    check("{ true } &&", "1, col 12: syntax error: unexpected $end, expecting { or (");
+    check("{} > 10", "1, col 6: syntax error: unexpected INTEGER, expecting { or (");
+    check("count(", "1, col 7: syntax error: unexpected $end, expecting )");
+    check("count(.thing)", "1, col 7: syntax error: unexpected ., expecting )");
+    check("wharblgarbl", "1, col 1: syntax error: unexpected IDENTIFIER");
+    check("{ 2 <> 3}", "1, col 6: syntax error: unexpected >");
+    check("{ 2 = .b ", "1, col 10: syntax error: unexpected $end");
+    check("{ + }", "1, col 3: syntax error: unexpected +");
+    check("{ . foo }", "1, col 3: syntax error: unexpected END_ATTRIBUTE, expecting IDENTIFIER");
+    check("{ .foo .bar }", "1, col 8: syntax error: unexpected .");
+    check("select()", "1, col 8: syntax error: unexpected )");
+    check("{} | topk(10)", "1, col 6: syntax error: unexpected topk");
+    check("{} | rate() | topk(-1)", "1, col 20: syntax error: unexpected -, expecting INTEGER");
     let many = format!("{{}}{}", " | count() > 1".repeat(33));
     assert!(Query::parse(&many).unwrap_err().reason.contains("more than 32 stages"));
     let many = format!("{{}}{}", " | by(name)".repeat(4));
@@ -213,8 +284,66 @@ fn errors_name_what_is_wrong() {
     assert!(Query::parse(&deep).unwrap_err().reason.contains("nested deeper than 64"));
     assert!(Query::parse(&"(".repeat(60_000)).is_err());
     assert!(Query::parse(&format!("{{ {}true }}", "!".repeat(60_000))).is_err());
+    let many = format!("{{ .a = 1{} }}", " != true".repeat(10_000));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("more than 256 conditions"));
     let many = vec!["name = \"x\""; 300].join(" || ");
     assert!(Query::parse(&format!("{{ {many} }}")).unwrap_err().reason.contains("more than 256 conditions"));
+}
+
+#[test]
+fn pipelines_stand_in_relations() {
+    let trace = shop();
+    let check = |text: &str, expected: &[u64]| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(ids(&trace, query.find(&trace)), expected, "{text}");
+        assert!(query.exact_filter().is_none(), "{text}");
+    };
+    check(r#"({ name = "GET cart" } | count() > 1) && { status = error }"#, &[2, 3, 4, 6]);
+    check(r#"({ name = "GET cart" } | count() > 2) && { status = error }"#, &[]);
+    check(r#"({ name = "GET cart" } | count() > 2) || { status = error }"#, &[4, 6]);
+    check("({ false } | count() < 5) || { status = error }", &[4, 6]);
+    check(r#"({ name = "GET cart" } | count() = 2) > { kind = server }"#, &[5]);
+    check("{ kind = client } > ({ } | by(resource.service.name) | count() = 1)", &[5, 6]);
+    check("(({ } | { status = error } | select(span.amount)) && { kind = server }) | count() > 1", &[1, 5, 4, 6]);
+    // Behind a pipe they are of the spans so far.
+    check(r#"{} | { name = "Charge" } >> { status = error }"#, &[6]);
+    check(r#"{ kind = client } | { name = "Charge" } >> { status = error }"#, &[]);
+    check(r#"{ status = error } | ({ name = "Charge" } || { kind = server }) | count() = 2"#, &[4, 6]);
+    check("({} | { kind = client } > { kind = server }) << {}", &[1, 2, 4]);
+    check("{} | by(resource.service.name) | { kind = server } && { kind = client }", &[1, 2, 3, 4]);
+    let many = format!("({{}}{}) && ({{}} | by(name))", " | by(name)".repeat(3));
+    assert!(Query::parse(&many).unwrap_err().reason.contains("or 3 `by` among them"));
+    let query = Query::parse("({} | select(span.amount)) && {}").unwrap();
+    let charge = trace.spans.iter().position(|s| s.name == "Charge").unwrap();
+    assert_eq!(query.shown(&eval::Looked::at(&trace), charge)[0].0, "amount");
+}
+
+#[test]
+fn of_a_list_one_item_is_enough() {
+    let list = r#"{"arrayValue":{"values":[{"stringValue":"q1"},{"stringValue":"q2"}]}}"#;
+    let numbers = r#"{"arrayValue":{"values":[{"intValue":"1"},{"intValue":"9"}]}}"#;
+    let mut one = span(1, 0, "", 2, 1, 5);
+    one.attributes =
+        Attributes::of([("arr", Value::Json(list)), ("n", Value::Json(numbers)), ("own", Value::Text("q2"))]);
+    let trace = assemble([1; 16], vec![one]);
+    let check = |text: &str, expected: bool| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        assert_eq!(query.find(&trace).is_some(), expected, "{text}");
+    };
+    check(r#"{ .arr = "q1" }"#, true);
+    check(r#"{ span.arr = "q2" && .arr != nil }"#, true);
+    check(r#"{ .arr = "q3" }"#, false);
+    check(r#"{ .arr != "q1" }"#, false);
+    check(r#"{ .arr != "q3" }"#, true);
+    check(r#"{ .arr =~ "q[23]" }"#, true);
+    check(r#"{ .arr !~ "q[3]" }"#, true);
+    check(r#"{ .arr !~ "q[2]" }"#, false);
+    check("{ .n > 8 && .n < 2 }", true);
+    check("{ .n > 9 }", false);
+    check(r#"{ .arr > "q1" }"#, true);
+    check(r#"{ .arr > "q2" }"#, false);
+    check("{ .own = .arr && .arr = .own }", true);
+    check("{ .arr != .own }", false);
 }
 
 #[test]
@@ -232,6 +361,7 @@ fn the_scan_gets_what_it_can_tell() {
     check(r#"{ name = "a" } >> { name = "b" }"#, r#"name = "b""#, false);
     check("{ nestedSetParent < 0 }", "root", true);
     check("{ name = `a` } | count() > 3", r#"name = "a""#, false);
+    check(r#"({ name = "a" } | count() > 1) && { name = "b" }"#, r#"name = "a""#, false);
     check("{ span.a != 1 }", r#"(span.a exists and not span.a = "1")"#, true);
 }
 
@@ -247,9 +377,23 @@ fn sets_have_what_they_share() {
         [
             r#"by(resource.service.name)={"stringValue":"web"}"#,
             r#"count()={"intValue":"4"}"#,
-            r#"avg(duration)={"intValue":"269250000"}"#,
+            r#"avg(duration)={"stringValue":"269.25ms"}"#,
         ]
     );
+}
+
+#[test]
+fn aggregates_have_the_type_of_what_they_are_of() {
+    let trace = shop();
+    let shown = |text: &str| {
+        let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+        query.find(&trace).map(|found| found.sets[0].attributes[0].1.to_string()).unwrap_or_default()
+    };
+    assert_eq!(shown("{} | max(duration) > 1ms"), r#"{"stringValue":"599ms"}"#);
+    assert_eq!(shown("{} | sum(span.http.code) > 1"), r#"{"intValue":"900"}"#);
+    assert_eq!(shown("{} | avg(span.http.code) > 1"), r#"{"doubleValue":300.0}"#);
+    assert_eq!(shown("{} | min(span.amount) > 1"), r#"{"doubleValue":1299.5}"#);
+    assert_eq!(shown("{} | by(duration) | count() > 0"), r#"{"stringValue":"30ms"}"#);
 }
 
 #[test]

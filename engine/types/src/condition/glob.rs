@@ -12,6 +12,9 @@ const COMPILED_BYTES_MAX: usize = 1 << 20;
 /// A compiled pattern.
 #[derive(Debug, Clone)]
 pub struct Glob {
+    /// As written.
+    text: String,
+    folded: bool,
     regex: Regex,
     names: Vec<String>,
     /// What each text begins with that fits; empty where case does not matter.
@@ -28,7 +31,8 @@ impl Glob {
             return Err(format!("must have 1 to {BYTES_MAX} bytes"));
         }
         let prefix = text.split(['*', '{', '}']).next().filter(|_| !folded).unwrap_or_default().to_owned();
-        let (mut pattern, mut names) = (String::from("(?s)^"), Vec::new());
+        // Whoever is given the text of the expression alone must know that case does not count.
+        let (mut pattern, mut names) = (String::from(if folded { "(?is)^" } else { "(?s)^" }), Vec::new());
         let (mut rest, mut at_start) = (text, true);
         while let Some(c) = rest.chars().next() {
             rest = &rest[c.len_utf8()..];
@@ -59,13 +63,24 @@ impl Glob {
             at_start = c == '/';
         }
         pattern.push('$');
-        let regex = RegexBuilder::new(&pattern).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
-        Ok(Self { regex: regex.map_err(|_| "is too large when it is compiled")?, names, prefix })
+        let regex = RegexBuilder::new(&pattern).size_limit(COMPILED_BYTES_MAX).build();
+        let regex = regex.map_err(|_| "is too large when it is compiled")?;
+        Ok(Self { text: text.to_owned(), folded, regex, names, prefix })
     }
 
     /// Says whether a text fits as a whole.
     pub fn matches(&self, text: &str) -> bool {
         text.starts_with(&self.prefix) && self.regex.is_match(text)
+    }
+
+    /// The pattern as written.
+    pub(super) fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Whether case does not count.
+    pub(super) fn is_folded(&self) -> bool {
+        self.folded
     }
 
     /// Names of segments.

@@ -109,13 +109,19 @@ fn text(value: &Value) -> Checked<String> {
     }
 }
 
+/// Compiles a pattern that says all of itself.
+pub(super) fn compiled(text: &str) -> Result<Regex, regex::Error> {
+    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build()
+}
+
 fn pattern(value: &Value, folded: bool) -> Checked<Regex> {
     let text = text(value)?;
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
     }
-    let built = RegexBuilder::new(&text).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
-    built.map_err(|error| match error {
+    // Whoever is given its text alone, such as a query, must know that case does not count.
+    let text = if folded { format!("(?i){text}") } else { text };
+    compiled(&text).map_err(|error| match error {
         regex::Error::CompiledTooBig(_) => ("INVALID_REGEX", "is too large when it is compiled".to_owned()),
         other => {
             let said = other.to_string();
@@ -187,6 +193,23 @@ fn fits(field: &FieldName, test: &Test) -> Checked<()> {
     if fits { Ok(()) } else { Err(("INVALID_TYPE", "must be a number: the field is one".to_owned())) }
 }
 
+/// Kinds and states of spans are words that others write in upper case (`SERVER`, `ERROR`): what is asked for as they do is
+/// asked for in lower case, too.
+fn with_lower_case(field: &FieldName, test: Test) -> Test {
+    let FieldName::Intrinsic("span.kind" | "span.status") = field else { return test };
+    let both = |operands: Vec<Operand>| {
+        let lower = operands.iter().filter(|one| !one.is_variable()).map(|one| one.text.to_ascii_lowercase());
+        let lower: Vec<String> = lower.filter(|text| operands.iter().all(|one| one.text != *text)).collect();
+        let lower = lower.into_iter().map(|text| Operand { text, number: None });
+        operands.into_iter().chain(lower).collect()
+    };
+    match test {
+        Test::In(any, false) => Test::In(both(any), false),
+        Test::NotIn(none, false) => Test::NotIn(both(none), false),
+        other => other,
+    }
+}
+
 impl Leaf {
     pub(super) fn parse(map: &Map<String, Value>, at: &str) -> Result<Self, Vec<ConditionError>> {
         let mut errors = Vec::new();
@@ -233,7 +256,7 @@ impl Leaf {
                 let value = value.or((*op == "exists").then_some(there));
                 let test = value.ok_or(("REQUIRED", "is required".to_owned())).and_then(|v| test(op, v, folded));
                 let test = test.and_then(|test| match &field {
-                    Ok(field) => fits(field, &test).map(|()| test),
+                    Ok(field) => fits(field, &test).map(|()| with_lower_case(field, test)),
                     Err(_) => Ok(test),
                 });
                 test.map_err(|(code, message)| put("value", code, message)).ok()

@@ -34,7 +34,9 @@ impl Sought {
     }
 
     fn parts(mut parts: Vec<Vec<u8>>) -> Option<Self> {
-        parts.iter_mut().for_each(|part| part.truncate(PART_BYTES_MAX));
+        for part in &mut parts {
+            part.truncate(PART_BYTES_MAX);
+        }
         let tells = parts.len() <= PARTS_MAX && parts.iter().all(|part| part.len() >= PART_BYTES_MIN);
         (tells && !parts.is_empty()).then_some(Self::Parts(parts))
     }
@@ -84,7 +86,9 @@ impl Screen {
             askers.push(asker);
             match sought {
                 Sought::Wholes(texts) => {
-                    texts.into_iter().for_each(|text| of_whole.entry(text).or_default().push(asker));
+                    for text in texts {
+                        of_whole.entry(text).or_default().push(asker);
+                    }
                 }
                 Sought::Parts(own) => {
                     for part in own {
@@ -98,9 +102,10 @@ impl Screen {
                 }
             }
         }
-        let parts = match parts.is_empty() {
-            true => None,
-            false => Some(AhoCorasick::builder().match_kind(MatchKind::Standard).build(&parts).ok()?),
+        let parts = if parts.is_empty() {
+            None
+        } else {
+            Some(AhoCorasick::builder().match_kind(MatchKind::Standard).build(&parts).ok()?)
         };
         Some(Self { field, askers, parts, of_part, of_whole })
     }

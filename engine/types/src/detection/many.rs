@@ -74,21 +74,20 @@ impl<'a> Detecting<'a> {
         {
             return Arc::clone(places);
         }
-        let places = match self.by_service.get(service) {
-            Some(places) => Arc::clone(places),
-            None => {
-                let rules = self.detector.rules.iter().enumerate().filter(|(_, rule)| rule.is_for(service));
-                let mut found = Places::default();
-                for (place, rule) in rules {
-                    found.all.push(place);
-                    if !rule.entries_only {
-                        found.any_scope.push(place);
-                    }
+        let places = if let Some(places) = self.by_service.get(service) {
+            Arc::clone(places)
+        } else {
+            let rules = self.detector.rules.iter().enumerate().filter(|(_, rule)| rule.is_for(service));
+            let mut found = Places::default();
+            for (place, rule) in rules {
+                found.all.push(place);
+                if !rule.entries_only {
+                    found.any_scope.push(place);
                 }
-                let found = Arc::new(found);
-                self.by_service.insert(service.to_owned(), Arc::clone(&found));
-                found
             }
+            let found = Arc::new(found);
+            self.by_service.insert(service.to_owned(), Arc::clone(&found));
+            found
         };
         self.last = Some((service.to_owned(), Arc::clone(&places)));
         places

@@ -211,9 +211,12 @@ impl Method {
             (_, None) => return Err(("REQUIRED", "is required".to_owned())),
             (_, Some(name)) => name,
         };
-        let known = |known: &[&str], what: &str| match known.contains(&name) {
-            true => Ok(From::Name(name.to_owned())),
-            false => Err(("INVALID_VALUE", format!("there is no {what} `{name}`"))),
+        let known = |known: &[&str], what: &str| {
+            if known.contains(&name) {
+                Ok(From::Name(name.to_owned()))
+            } else {
+                Err(("INVALID_VALUE", format!("there is no {what} `{name}`")))
+            }
         };
         match self {
             Self::JsonPath => JsonPath::parse(name).map(From::Path).map_err(|why| ("INVALID_EXPR", why)),

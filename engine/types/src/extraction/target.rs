@@ -138,7 +138,7 @@ impl Target {
             "urlDecode" => Cow::Owned(url_decoded(raw).ok_or("is no text when it is decoded")?),
             "hash" => {
                 let hash = digest(&SHA256, raw.as_bytes());
-                Cow::Owned(hash.as_ref().iter().map(|byte| format!("{byte:02x}")).collect())
+                Cow::Owned(crate::hex(hash.as_ref()))
             }
             "redact" => Cow::Borrowed("***"),
             _ => Cow::Borrowed(raw),

@@ -10,12 +10,13 @@ use arrow::buffer::{Buffer, NullBuffer};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef, UInt64Type};
 use foldhash::fast::FixedState;
 use hashbrown::HashTable;
+use serde::{Deserialize, Serialize};
 
 use super::source::{FIELD_NAME, FIELD_VALUE, ROW_COUNT};
 use crate::{Error, ErrorKind, Result};
 
 /// Fields with more values, or a longer one, are left out.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct ValueLimits {
     /// Different values of a field.
     pub values: u64,

@@ -8,8 +8,11 @@ use std::fmt;
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+
 use crate::Matcher;
-use crate::logs::StreamId;
+use crate::logs::{MatcherForm, StreamId};
 
 /// Says which values match. Values are never empty, except that a missing field is asked as the empty text.
 pub trait ValueMatcher: Send + Sync + fmt::Debug {
@@ -23,6 +26,11 @@ pub trait ValueMatcher: Send + Sync + fmt::Debug {
 
     /// The filter as the language writes it, for `explain` and as part of cache keys: equal texts, equal matchers.
     fn describe(&self) -> String;
+
+    /// What it was made of, so that a plan with it can leave the engine that made it; `None`: it cannot.
+    fn written(&self) -> Option<MatcherForm> {
+        None
+    }
 }
 
 /// What prunes.
@@ -62,10 +70,15 @@ pub trait RowMatcher: Send + Sync + fmt::Debug {
 
     /// As [`ValueMatcher::describe`].
     fn describe(&self) -> String;
+
+    /// As [`ValueMatcher::written`].
+    fn written(&self) -> Option<MatcherForm> {
+        None
+    }
 }
 
 /// Which fields a matcher is put to.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum FieldPattern {
     /// One field by name.
     Name(String),
@@ -74,10 +87,18 @@ pub enum FieldPattern {
 }
 
 /// Matchers of PromQL kind over stream labels: any of the groups, all of a group. A missing label is empty.
-#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct StreamSelector {
     /// Alternatives.
     pub groups: Vec<Vec<Matcher>>,
+}
+
+impl StreamSelector {
+    /// Says whether a stream has the labels that are asked for; `label` gives the value of one, empty where it is missing.
+    /// No group: no condition.
+    pub fn selects<'a>(&self, label: impl Fn(&str) -> &'a str) -> bool {
+        self.groups.is_empty() || self.groups.iter().any(|group| group.iter().all(|m| m.matches(label(&m.name))))
+    }
 }
 
 // Matchers are told apart by their texts, as `describe` promises.
@@ -110,30 +131,32 @@ impl Hash for dyn RowMatcher {
 }
 
 /// A filter of rows.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum LogFilter {
     /// Every row.
     All,
     /// No row.
     None,
     /// All of these.
-    And(Vec<LogFilter>),
+    And(#[serde(with = "crate::nested")] Vec<LogFilter>),
     /// Any of these.
-    Or(Vec<LogFilter>),
+    Or(#[serde(with = "crate::nested")] Vec<LogFilter>),
     /// Not this.
-    Not(Box<LogFilter>),
+    Not(#[serde(with = "crate::nested")] Box<LogFilter>),
     /// The value of a field matches. `_time`, `_stream` and `_stream_id` are asked as the texts that a reader sees.
     Value {
         /// Which field.
         field: FieldPattern,
-        /// How.
+        /// What decides.
+        #[serde(with = "crate::logs::written::value")]
         matcher: Arc<dyn ValueMatcher>,
     },
     /// The values of some fields match together.
     Row {
         /// Which fields.
         fields: Vec<String>,
-        /// How.
+        /// What decides.
+        #[serde(with = "crate::logs::written::row")]
         matcher: Arc<dyn RowMatcher>,
     },
     /// The time lies in one of these ranges of Unix nanoseconds, both ends included, ascending and apart.
@@ -147,11 +170,12 @@ pub enum LogFilter {
 }
 
 /// A part of a period that comes again and again, such as some hours of each day.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct TimePredicate {
     /// How the language writes it.
     pub text: String,
     /// The length of the period in nanoseconds, above 0.
+    #[serde(deserialize_with = "above_0")]
     pub period_ns: i64,
     /// Where within a period 1970 began, by the clock of the zone.
     pub phase_ns: i64,
@@ -159,6 +183,12 @@ pub struct TimePredicate {
     pub zone_ns: i64,
     /// The first and the last nanosecond of the part within the period.
     pub part_ns: (i64, i64),
+}
+
+/// Reads the length of a period: times are divided by it.
+fn above_0<'de, D: Deserializer<'de>>(deserializer: D) -> Result<i64, D::Error> {
+    let ns = i64::deserialize(deserializer)?;
+    if ns > 0 { Ok(ns) } else { Err(D::Error::custom("a period must be above 0")) }
 }
 
 impl TimePredicate {
@@ -171,7 +201,7 @@ impl TimePredicate {
 }
 
 /// Names of fields, and the beginnings of names.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub struct FieldNames {
     names: HashSet<String>,
     prefixes: HashSet<String>,

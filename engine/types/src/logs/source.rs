@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use async_trait::async_trait;
+use serde::{Deserialize, Serialize};
 
 use crate::logs::{
     LogFilter, OBSERVED_TIME, REST, SEVERITY_NUMBER, Stored, StreamSelector, TIME, ValueCounts, ValueLimits,
@@ -31,7 +32,7 @@ pub trait LogSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Arc<dyn LogSnapshot>;
 }
 
-/// What was visible at one moment. The scan itself is a `TableProvider` (`quiver_store::logs_table`).
+/// What was visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::logs_table`).
 #[async_trait]
 pub trait LogSnapshot: Send + Sync + fmt::Debug {
     /// Gives the streams that may have rows within a closed range of Unix nanoseconds and that a selector takes.
@@ -65,7 +66,7 @@ pub const ROW_COUNT: &str = "__q_rows";
 pub const FIELD_VALUE: &str = "__q_value";
 
 /// A column that a scan is asked for.
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct LogColumn {
     /// Name of the field; `_time`, `_stream` and `_stream_id` too, and for the analytical models `__q_service` and
     /// [`crate::logs::SEVERITY_NUMBER`] (`UInt8`) and [`crate::logs::OBSERVED_TIME`] (as `_time`, nullable).
@@ -75,7 +76,7 @@ pub struct LogColumn {
 }
 
 /// The order in which a scan gives rows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum LogOrder {
     /// Any.
     #[default]
@@ -87,7 +88,7 @@ pub enum LogOrder {
 }
 
 /// What the rows of a scan are.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default, Serialize, Deserialize)]
 pub enum LogForm {
     /// Rows of the table.
     #[default]
@@ -106,7 +107,7 @@ pub enum LogForm {
 /// `Timestamp(Nanosecond, UTC)`; a missing field is null, never empty. With `rest`, a last column
 /// [`crate::logs::REST`] (`Map<Utf8, Utf8>`, entries in name order, never null) holds all other fields of the row, but
 /// neither `_time` nor `_stream` nor `_stream_id`.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct LogRequest {
     /// Which rows.
     pub filter: LogFilter,

@@ -12,6 +12,7 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type, UInt32Type};
 
+use crate::hex::write_hex;
 use crate::tables::logs::dictionary;
 
 /// Bytes of an identifier, which is 32 lower-case hex digits as text.
@@ -154,27 +155,32 @@ pub fn write_float(value: f64, out: &mut String) {
     let _ = write!(out, "{value}");
 }
 
-/// Writes bytes as lower-case hex digits.
-pub fn write_hex(bytes: &[u8], out: &mut String) {
-    out.extend(bytes.iter().flat_map(|byte| PAIRS[usize::from(*byte)]).map(char::from));
-}
-
-/// The same to bytes, for many.
-pub fn push_hex(bytes: &[u8], out: &mut Vec<u8>) {
-    bytes.iter().for_each(|byte| out.extend_from_slice(&PAIRS[usize::from(*byte)]));
-}
-
-/// Digits of each byte.
-const PAIRS: [[u8; 2]; 256] = {
-    const DIGITS: &[u8; 16] = b"0123456789abcdef";
-    let mut pairs = [[0; 2]; 256];
-    let mut i = 0;
-    while i < 256 {
-        pairs[i] = [DIGITS[i >> 4], DIGITS[i & 15]];
-        i += 1;
+/// Reads an integer that is written back as it was.
+pub fn read_int(text: &str) -> Option<i64> {
+    let b = text.as_bytes();
+    let digits = b.strip_prefix(b"-").unwrap_or(b);
+    if digits.is_empty() || digits.len() > 19 || !digits.iter().all(u8::is_ascii_digit) {
+        return None;
     }
-    pairs
-};
+    if digits[0] == b'0' && b.len() > 1 {
+        return None;
+    }
+    text.parse().ok()
+}
+
+/// Reads a decimal number that is written back as it was.
+pub fn read_float(text: &str, buffer: &mut String) -> Option<f64> {
+    let b = text.as_bytes();
+    if b.len() > 24 || !b.last()?.is_ascii_digit() || !b.iter().all(|c| c.is_ascii_digit() || matches!(c, b'.' | b'-'))
+    {
+        return None;
+    }
+    let value: f64 = text.parse().ok()?;
+    buffer.clear();
+    // Writing to a text cannot fail.
+    let _ = write!(buffer, "{value}");
+    (value.is_finite() && buffer == text).then_some(value)
+}
 
 #[cfg(test)]
 mod tests {
@@ -232,9 +238,13 @@ mod tests {
         }
         out.clear();
         write_float(0.25, &mut out);
-        write_hex(&[0, 255, 26], &mut out);
-        let mut bytes = Vec::new();
-        push_hex(&[0, 255, 26], &mut bytes);
-        assert_eq!((&*out, &*bytes), ("0.2500ff1a", &b"00ff1a"[..]));
+        assert_eq!(out, "0.25");
+    }
+
+    #[test]
+    fn what_is_read_is_written_again() {
+        assert_eq!(["-7", "0", "07", "-0", "7.0"].map(read_int), [Some(-7), Some(0), None, None, None]);
+        let floats = ["0.5", "-0", "2.50", "1e3"].map(|text| read_float(text, &mut String::new()).map(f64::to_bits));
+        assert_eq!(floats, [Some(0.5_f64.to_bits()), Some((-0.0_f64).to_bits()), None, None]);
     }
 }

@@ -5,14 +5,15 @@ use std::sync::Arc;
 
 use regex::{Regex, RegexBuilder};
 
+use super::kept::KEPT;
 use super::list::alternatives;
-use super::{MatchOp, Matcher, folding};
+use super::{MatchOp, Matcher, WatchedRegex, folding, translate};
 use crate::{Error, ErrorKind, Result};
 
 /// A pattern that is compiled, or known to be a list of texts.
 #[derive(Debug, Clone)]
 pub(super) enum Pattern {
-    Regex(Regex),
+    Regex(WatchedRegex),
     Texts(Arc<HashSet<String>>),
 }
 
@@ -20,7 +21,7 @@ impl Pattern {
     fn new(pattern: &str) -> Result<Self> {
         match alternatives(pattern) {
             Some(texts) => Ok(Self::Texts(Arc::new(texts))),
-            None => compile(pattern).map(Self::Regex),
+            None => compile(pattern).map(|regex| Self::Regex(WatchedRegex::new(regex))),
         }
     }
 
@@ -32,16 +33,21 @@ impl Pattern {
     }
 }
 
-/// Compiles a pattern as Prometheus does: anchored, dot matches new lines.
+/// Compiles a pattern as Prometheus does: in Go's syntax, anchored, dot matches new lines.
 ///
 /// # Errors
 /// Invalid: it is no regular expression, or one that takes more than [`REGEX_BYTES_MAX`]. LimitExceeded: see
 /// [`affordable`].
 pub fn compile(pattern: &str) -> Result<Regex> {
+    KEPT.regex(pattern, || compile_new(pattern))
+}
+
+fn compile_new(pattern: &str) -> Result<Regex> {
+    let invalid = |e: String| Error::invalid(format!("invalid regular expression `{pattern}`: {e}"));
     affordable(pattern)?;
-    builder(&format!("^(?s:{pattern})$"))
-        .build()
-        .map_err(|e| Error::invalid(format!("invalid regular expression `{pattern}`: {e}")))
+    let text = translate(pattern).map_err(invalid)?;
+    affordable(&text)?;
+    builder(&format!("^(?s:{text})$")).build().map_err(|e| invalid(e.to_string()))
 }
 
 /// Gives a builder for a pattern that is [`affordable`], with the bounds that patterns of all languages have.
@@ -167,6 +173,24 @@ impl PatternBudget {
     }
 }
 
+/// Groups that any pattern may have.
+const GROUPS_FREE: usize = 16;
+/// Size of a compiled pattern times its groups, for others: a search keeps the places of all groups for each state.
+const GROUP_BYTES_MAX: usize = 16 << 20;
+
+/// Refuses a pattern that takes much memory where its groups are asked for.
+///
+/// # Errors
+/// LimitExceeded.
+pub fn few_groups(regex: &Regex) -> Result<()> {
+    let groups = regex.captures_len();
+    if groups <= GROUPS_FREE || compiled_bytes(regex.as_str()).saturating_mul(groups) <= GROUP_BYTES_MAX {
+        return Ok(());
+    }
+    let text = format!("a regular expression of that size has too many groups: {}", groups - 1);
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
 /// Gives the size that `size_limit` of the crate `regex` is about.
 pub fn compiled_bytes(pattern: &str) -> usize {
     use regex_automata::nfa::thompson::{Config, NFA};
@@ -178,6 +202,15 @@ pub fn compiled_bytes(pattern: &str) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn groups_times_states_are_bounded() {
+        let refused = |pattern: &str| few_groups(&Regex::new(pattern).unwrap()).map_err(|e| e.kind).err();
+        assert_eq!(refused(&"(.*)".repeat(1000)), Some(ErrorKind::LimitExceeded));
+        assert_eq!(refused(&"(a)".repeat(100)), None);
+        assert_eq!(refused(&r"(\S+) ".repeat(15)), None);
+        assert_eq!(refused(&"(?:.*)".repeat(1000)), None);
+    }
 
     #[test]
     fn long_and_costly_patterns_are_refused() {

@@ -7,12 +7,15 @@ use arrow::array::{
 };
 use arrow::datatypes::{DataType, Field, Int32Type, Int64Type, Schema, SchemaRef, UInt8Type, UInt32Type};
 use hashbrown::{Equivalent, HashMap};
+use serde::Serialize;
 
+use super::written::ColumnForm;
 use super::{AttributeKind, Attributes, Place, Span, SpanContext, events, links};
 use crate::{Error, Result};
 
 /// A column of a scan. None is ever null but [`SpanColumn::Attribute`].
-#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, Serialize)]
+#[serde(into = "ColumnForm")]
 pub enum SpanColumn {
     /// A column of [`super::SPAN_COLUMNS`] but `context`, of its type there.
     Own(&'static str),

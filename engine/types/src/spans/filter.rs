@@ -3,10 +3,13 @@
 use std::fmt;
 use std::sync::Arc;
 
-use super::{TraceId, Value, hex};
+use serde::{Deserialize, Serialize};
+
+use super::{TraceId, Value, any_item, hex};
+use crate::matcher::WatchedRegex;
 
 /// Where an attribute stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Place {
     /// On the span itself.
     Span,
@@ -37,7 +40,7 @@ impl Place {
 }
 
 /// A condition on a text.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum TextTest {
     /// Equal to this.
     Is(String),
@@ -46,7 +49,7 @@ pub enum TextTest {
     /// Holds this.
     Contains(String),
     /// Matches as a whole.
-    Regex(Arc<regex::Regex>),
+    Regex(#[serde(with = "super::written::regex")] Arc<WatchedRegex>),
 }
 
 impl TextTest {
@@ -70,7 +73,7 @@ impl TextTest {
 }
 
 /// A condition on the value of an attribute.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum AttributeTest {
     /// There is one.
     Exists,
@@ -80,6 +83,8 @@ pub enum AttributeTest {
     Equals(String, Option<f64>),
     /// It is a number within these bounds, both included.
     Number(f64, f64),
+    /// An item passes where the value is a list; what is none passes by itself.
+    Item(#[serde(with = "crate::nested")] Box<AttributeTest>),
 }
 
 impl AttributeTest {
@@ -89,10 +94,28 @@ impl AttributeTest {
         Self::Equals(text.to_owned(), number)
     }
 
+    /// Gives the text and the number that it asks for, if it asks for one value.
+    pub fn wanted(&self) -> Option<(&str, Option<f64>)> {
+        match self {
+            Self::Equals(text, number) => Some((text, *number)),
+            Self::Item(test) => test.wanted(),
+            Self::Exists | Self::Text(_) | Self::Number(..) => None,
+        }
+    }
+
+    /// Says whether a value matches, of a list one of its items.
+    pub fn matches_item(&self, value: Value<'_>) -> bool {
+        match value {
+            Value::Json(list) => any_item(list, |item| self.matches(item)).unwrap_or_else(|| self.matches(value)),
+            _ => self.matches(value),
+        }
+    }
+
     /// Says whether a value matches.
     pub fn matches(&self, value: Value<'_>) -> bool {
         match self {
             Self::Exists => true,
+            Self::Item(test) => test.matches_item(value),
             Self::Text(test) => test.matches(&value.text()),
             Self::Equals(text, number) => {
                 value.text() == text.as_str() || number.is_some_and(|n| value.number() == Some(n))
@@ -103,18 +126,18 @@ impl AttributeTest {
 }
 
 /// A filter of spans.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub enum SpanFilter {
     /// Every span.
     All,
     /// No span.
     None,
     /// All of these.
-    And(Vec<SpanFilter>),
+    And(#[serde(with = "crate::nested")] Vec<SpanFilter>),
     /// Any of these.
-    Or(Vec<SpanFilter>),
+    Or(#[serde(with = "crate::nested")] Vec<SpanFilter>),
     /// Not this.
-    Not(Box<SpanFilter>),
+    Not(#[serde(with = "crate::nested")] Box<SpanFilter>),
     /// Of one of these traces.
     Traces(Arc<Vec<TraceId>>),
     /// Takes every span, and says of a look-up of traces that reports that were sent again count once, as they do
@@ -142,9 +165,9 @@ pub enum SpanFilter {
     Attribute {
         /// Where; none: anywhere.
         place: Option<Place>,
-        /// Which.
+        /// Key of the attribute.
         key: String,
-        /// How.
+        /// What its value must pass.
         test: AttributeTest,
     },
     /// Has a status message.
@@ -221,6 +244,18 @@ impl fmt::Display for TextTest {
     }
 }
 
+impl fmt::Display for AttributeTest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Exists => f.write_str("exists"),
+            Self::Text(test) => write!(f, "{test}"),
+            Self::Equals(text, _) => write!(f, "= {text:?}"),
+            Self::Number(min, max) => write!(f, "in [{min}, {max}]"),
+            Self::Item(test) => write!(f, "{test}"),
+        }
+    }
+}
+
 impl fmt::Display for SpanFilter {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let list = |f: &mut fmt::Formatter<'_>, all: &[Self], by: &str| {
@@ -255,13 +290,7 @@ impl fmt::Display for SpanFilter {
             Self::ScopeName(test) => write!(f, "scope name {test}"),
             Self::ScopeVersion(test) => write!(f, "scope version {test}"),
             Self::Attribute { place, key, test } => {
-                let place = place.map_or("any", Place::name);
-                match test {
-                    AttributeTest::Exists => write!(f, "{place}.{key} exists"),
-                    AttributeTest::Text(test) => write!(f, "{place}.{key} {test}"),
-                    AttributeTest::Equals(text, _) => write!(f, "{place}.{key} = {text:?}"),
-                    AttributeTest::Number(min, max) => write!(f, "{place}.{key} in [{min}, {max}]"),
-                }
+                write!(f, "{}.{key} {test}", place.map_or("any", Place::name))
             }
         }
     }
@@ -283,6 +312,24 @@ mod tests {
         check("500", Value::Int(501), false);
         check("true", Value::Bool(true), true);
         check("a", Value::Text("a"), true);
+    }
+
+    #[test]
+    fn an_item_of_a_list_is_enough_where_that_is_asked() {
+        let list = r#"{"arrayValue":{"values":[{"stringValue":"q1"},{"intValue":"7"}]}}"#;
+        let check = |test: AttributeTest, whole: bool, item: bool| {
+            assert_eq!(test.matches(Value::Json(list)), whole, "{test}");
+            assert_eq!(AttributeTest::Item(Box::new(test.clone())).matches(Value::Json(list)), item, "{test}");
+        };
+        check(AttributeTest::equals("q1"), false, true);
+        check(AttributeTest::equals("q2"), false, false);
+        check(AttributeTest::equals("7.0"), false, true);
+        check(AttributeTest::equals(r#"["q1",7]"#), true, false);
+        check(AttributeTest::Number(5.0, 8.0), false, true);
+        check(AttributeTest::Text(TextTest::Prefix("q".into())), false, true);
+        let one = AttributeTest::Item(Box::new(AttributeTest::equals("q1")));
+        assert!(one.matches(Value::Text("q1")) && !one.matches(Value::Text("q2")));
+        assert_eq!(one.wanted(), Some(("q1", None)));
     }
 
     #[test]

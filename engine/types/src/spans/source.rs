@@ -4,6 +4,8 @@ use std::any::Any;
 use std::fmt;
 use std::sync::Arc;
 
+use serde::{Deserialize, Serialize};
+
 use super::{SpanColumn, SpanFilter};
 use crate::{MillisRange, Version};
 
@@ -13,7 +15,7 @@ pub trait SpanSource: Send + Sync + fmt::Debug {
     fn snapshot(&self) -> Arc<dyn SpanSnapshot>;
 }
 
-/// What was visible at one moment. The scan itself is a `TableProvider` (`quiver_store::spans_table`).
+/// What was visible at one moment. The scan itself is a [`crate::scan::ScanSource`] (`quiver_store::spans_table`).
 pub trait SpanSnapshot: Send + Sync + fmt::Debug {
     /// Gives the moment; none: the source tells none from another.
     fn version(&self) -> Option<Version> {
@@ -30,7 +32,7 @@ pub trait SpanSnapshot: Send + Sync + fmt::Debug {
 }
 
 /// What a scan is asked for. Rows come in no promised order.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct SpanRequest {
     /// Which spans.
     pub filter: SpanFilter,

@@ -3,6 +3,7 @@
 use std::sync::{Arc, LazyLock};
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use serde::{Deserialize, Serialize};
 
 use super::{AttributeKind, Place, SpanColumn, SpanFilter, Value};
 
@@ -16,7 +17,7 @@ pub const TAG_HASH_BYTES: usize = 16;
 pub const TAG_VALUES_MAX: usize = 200_000;
 
 /// What of attributes is asked for.
-#[derive(Debug, Clone)]
+#[derive(Debug, Clone, Serialize, Deserialize)]
 pub struct TagRequest {
     /// Of which spans.
     pub filter: SpanFilter,

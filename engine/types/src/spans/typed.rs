@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Float64Builder, Int64Builder, StringViewBuilder};
 use arrow::datatypes::DataType;
+use serde::{Deserialize, Serialize};
 
 use super::Value;
 use crate::{Error, ErrorKind, Result};
 
 /// What values of an attribute are read as.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum AttributeKind {
     /// Text (`Utf8View`).
     Text,

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use arrow::record_batch::RecordBatch;
 
-use super::{FileDef, TableDef, millis, spans};
+use super::{FileDef, TableDef, millis, spans, usage};
 
 /// Services of a row, a line each; who may see the row must see all of them.
 pub const SERVICE: &str = "__q_service";
@@ -49,8 +49,17 @@ pub const NOTIFICATIONS: TableDef = TableDef {
     ..ALERT_EVENTS
 };
 
-/// All of them.
-pub const TABLES: [&TableDef; 4] = [&ALERT_EVENTS, &ALERT_ACTIONS, &RULE_EVALUATIONS, &NOTIFICATIONS];
+/// All tables whose rows are kept as they came, those of the server's own use among them.
+pub const TABLES: [&TableDef; 8] = [
+    &ALERT_EVENTS,
+    &ALERT_ACTIONS,
+    &RULE_EVALUATIONS,
+    &NOTIFICATIONS,
+    &usage::QUERY_LOG,
+    &usage::STORAGE_STATS,
+    &usage::RESOURCE_HEALTH,
+    &usage::INGEST_USAGE,
+];
 
 /// Finds one by its number.
 pub fn numbered(number: u16) -> Option<&'static TableDef> {
@@ -66,19 +75,19 @@ pub struct TableRows {
     pub rows: RecordBatch,
 }
 
-fn text(name: &str) -> Field {
+pub(super) fn text(name: &str) -> Field {
     Field::new(name, DataType::Utf8, false)
 }
 
-fn number(name: &str) -> Field {
+pub(super) fn number(name: &str) -> Field {
     Field::new(name, DataType::Int64, false)
 }
 
-fn float(name: &str) -> Field {
+pub(super) fn float(name: &str) -> Field {
     Field::new(name, DataType::Float64, false)
 }
 
-fn time(name: &str) -> Field {
+pub(super) fn time(name: &str) -> Field {
     millis(name, false)
 }
 
@@ -91,7 +100,7 @@ fn map(name: &str) -> Field {
     Field::new(name, spans::map(), false)
 }
 
-fn columns(fields: Vec<Field>) -> SchemaRef {
+pub(super) fn columns(fields: Vec<Field>) -> SchemaRef {
     Arc::new(Schema::new(fields))
 }
 

@@ -68,7 +68,7 @@ impl Clients {
         let client = self.client(options, files)?;
         let headers = headers(options, files)?;
         let authorization = match options.and_then(|o| o.object("oauth2")) {
-            Some(oauth2) => Some(self.token(&client, oauth2, files).await?),
+            Some(oauth2) => Some(self.token(oauth2, files).await?),
             None => authorization(options, files)?,
         };
         let follow = options.is_some_and(|o| o.is_given("follow_redirects") && o.truth("follow_redirects"));
@@ -79,11 +79,12 @@ impl Clients {
             let method = call.method.parse().map_err(lasting)?;
             let mut request = client.request(method, url.clone()).header("content-type", call.content_type);
             request = request.body(call.body.clone());
-            for (name, value) in &call.headers {
+            // No credentials across hosts, keys and tokens of a kind neither.
+            let is_first = url.origin() == first;
+            for (name, value) in call.headers.iter().filter(|(name, _)| is_first || *name != AUTHORIZATION.as_str()) {
                 request = request.header(*name, value);
             }
-            // No credentials across hosts.
-            if url.origin() == first {
+            if is_first {
                 for (name, value) in &headers {
                     request = request.header(name, value);
                 }
@@ -100,8 +101,9 @@ impl Clients {
         Err(Failure::lasting(format!("more than {REDIRECTS_MAX} redirects")))
     }
 
-    /// Asks for a token by client credentials (RFC 6749 section 4.4).
-    async fn token(&self, client: &Client, oauth2: &Options, files: &Files) -> Result<HeaderValue, Failure> {
+    /// Asks for a token by client credentials (RFC 6749 section 4.4), over the proxy and TLS of `oauth2` itself.
+    async fn token(&self, oauth2: &Options, files: &Files) -> Result<HeaderValue, Failure> {
+        let client = self.client(Some(oauth2), files)?;
         for (name, why) in [("grant_type", "another grant than client credentials"), ("claims", "claims")] {
             if oauth2.value(name).is_some() && oauth2.text(name) != "client_credentials" {
                 return Err(Failure::lasting(format!("oauth2 with {why} is not supported")));
@@ -119,7 +121,7 @@ impl Clients {
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
         let request = client
             .post(url)
-            .basic_auth(oauth2.text("client_id"), Some(secret))
+            .basic_auth(escaped(oauth2.text("client_id")), Some(escaped(&secret)))
             .header("content-type", "application/x-www-form-urlencoded")
             .body(body);
         let answer = request.send().await.map_err(|e| broken(&e))?;
@@ -132,6 +134,11 @@ impl Clients {
             .ok_or_else(|| Failure::lasting("oauth2: the answer holds no token"))?;
         secret_header(&token)
     }
+}
+
+/// Escapes an id or secret as it stands in a header of the grant (RFC 6749 section 2.3.1).
+fn escaped(text: &str) -> String {
+    url::form_urlencoded::byte_serialize(text.as_bytes()).collect()
 }
 
 fn secret_header(text: &str) -> Result<HeaderValue, Failure> {

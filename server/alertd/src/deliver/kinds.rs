@@ -81,7 +81,7 @@ fn key_hash(message: &Message) -> String {
 }
 
 fn text_hash(text: &str) -> String {
-    digest(&SHA256, text.as_bytes()).as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    quiver_types::hex(digest(&SHA256, text.as_bytes()).as_ref())
 }
 
 /// Labels that all alerts of a message share.

@@ -1,5 +1,7 @@
 //! Texts as mail carries them: quoted-printable bodies and encoded words of headers, cut where Go cuts them.
 
+use std::fmt::Write as _;
+
 /// Longest line of a body, `=` at its end included.
 const LINE_MAX: usize = 76;
 /// Longest content of an encoded word: 75 characters without `=?UTF-8?q?` and `?=`.
@@ -86,7 +88,11 @@ pub(super) fn header_value(text: &str) -> String {
         match c {
             ' ' => out.push('_'),
             _ if plain => out.push(c),
-            _ => c.encode_utf8(&mut [0; 4]).bytes().for_each(|b| out.push_str(&format!("={b:02X}"))),
+            _ => {
+                for byte in c.encode_utf8(&mut [0; 4]).bytes() {
+                    let _ = write!(out, "={byte:02X}");
+                }
+            }
         }
     }
     out + "?="

@@ -197,7 +197,7 @@ async fn cram_md5(connection: &mut AsyncSmtpConnection, user: &str, secret: &str
     let challenge = asked.first_word().and_then(|text| BASE64_STANDARD.decode(text).ok()).unwrap_or_default();
     let mut mac = Hmac::<Md5>::new_from_slice(secret.as_bytes()).expect("any length will do");
     mac.update(&challenge);
-    let digest: String = mac.finalize().into_bytes().iter().map(|byte| format!("{byte:02x}")).collect();
+    let digest = quiver_types::hex(&mac.finalize().into_bytes());
     connection.command(format!("{}\r\n", BASE64_STANDARD.encode(format!("{user} {digest}")))).await.map(drop)
 }
 

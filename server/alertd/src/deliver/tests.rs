@@ -119,6 +119,34 @@ async fn what_trying_again_does_not_mend() {
 }
 
 #[tokio::test]
+async fn tokens_of_oauth2() {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let proxy = format!("http://{}", socket.local_addr().unwrap());
+    let asked = tokio::spawn(async move {
+        let (mut peer, _) = socket.accept().await.unwrap();
+        let (mut text, mut buffer) = (String::new(), [0; 4096]);
+        while !text.contains("grant_type=client_credentials") {
+            let n = peer.read(&mut buffer).await.unwrap();
+            assert!(n > 0, "{text}");
+            text.push_str(&String::from_utf8_lossy(&buffer[..n]));
+        }
+        let body = r#"{"access_token":"t0k"}"#;
+        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
+        peer.write_all(answer.as_bytes()).await.unwrap();
+        text
+    });
+    let (url, seen) = sink(&["200 OK"]).await;
+    let issuer = "http://127.0.0.1:1/token";
+    let oauth2 = format!("{{client_id: 'a b', client_secret: 'c+d', token_url: '{issuer}', proxy_url: '{proxy}'}}");
+    let yaml = format!("{{url: '{url}', http_config: {{oauth2: {oauth2}}}}}");
+    assert_eq!(tell(&sender(&["127.0.0.0/8"]), &yaml, 5000).await, Ok(Some(200)));
+    // RFC 6749 section 2.3.1: `a+b:c%2Bd`.
+    let asked = asked.await.unwrap();
+    assert!(asked.starts_with(&format!("POST {issuer} ")) && asked.contains("Basic YStiOmMlMkJk"), "{asked}");
+    assert!(seen.lock().unwrap()[0].contains("Bearer t0k"));
+}
+
+#[tokio::test]
 async fn redirects_and_time() {
     let (target, seen) = sink(&["200 OK"]).await;
     let answer = format!("307 x\r\nlocation: {target}").leak();
@@ -131,6 +159,13 @@ async fn redirects_and_time() {
     assert!(!seen.lock().unwrap()[0].to_lowercase().contains("authorization"), "no credentials across hosts");
     assert_eq!(tell(&open, &format!("{{url: '{target}', {http}}}"), 5000).await, Ok(Some(200)));
     assert!(seen.lock().unwrap()[1].contains("Basic dTpw"), "credentials where they belong");
+    let base = url.replace("hook", "");
+    let opsgenie = format!("{{api_key: k3y, api_url: '{base}', http_config: {{follow_redirects: true}}}}");
+    let opsgenie = integration("opsgenie", &opsgenie);
+    let budget = Duration::from_secs(5);
+    assert_eq!(open.tell(&told(&[("a", true)]), &opsgenie, &Files::default(), budget).await, Ok(Some(200)));
+    let last = seen.lock().unwrap()[2].to_lowercase();
+    assert!(last.contains("high") && !last.contains("k3y"), "no key of a kind across hosts: {last}");
     // A receiver that hangs costs its budget, and `timeout` bounds each attempt.
     let silent = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("http://{}/", silent.local_addr().unwrap());

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use chrono::DateTime;
+use chrono::{DateTime, NaiveDateTime, Utc};
 use quiver_alerting::dispatch::Alert;
+use quiver_alerting::text::quote;
 use quiver_types::LabelSet;
 use serde_json::Value;
 
@@ -25,6 +26,8 @@ pub struct Posted {
     pub refused: Vec<String>,
     /// What the envelope says of where it comes from.
     pub external_url: String,
+    /// What of a flat array is not of the form that Alertmanager's description gives; it takes nothing of such a body.
+    pub misfit: Option<String>,
 }
 
 /// Most alerts of one body.
@@ -40,7 +43,10 @@ const ENVELOPE_NS: i64 = 24 * 3600 * 1_000_000_000;
 /// It is no JSON, or has another shape.
 pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -> Result<Posted, String> {
     let value: Value = serde_json::from_slice(body).map_err(|e| format!("parsing alerts body failed: {e}"))?;
+    let none = Vec::new();
     let items = match form {
+        // As in Alertmanager, which takes it for a list without alerts.
+        AlertForm::Flat if value.is_null() => &none,
         AlertForm::Flat => value.as_array().ok_or("an array of alerts is wanted")?,
         AlertForm::Envelope => {
             let envelope = value.as_object().ok_or("a webhook envelope is wanted: an object")?;
@@ -54,6 +60,10 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
     let external_url = text(&value, "externalURL")?.unwrap_or_default().to_owned();
     let mut out = Posted { external_url, ..Posted::default() };
     for (i, item) in items.iter().enumerate() {
+        let url = item.get("generatorURL").and_then(Value::as_str).unwrap_or_default();
+        if form == AlertForm::Flat && out.misfit.is_none() && !url.is_empty() && !is_uri(url) {
+            out.misfit = Some(format!("{i}.generatorURL in body must be of type uri: {}", quote(url)));
+        }
         let read = match form {
             AlertForm::Flat => read(item, now, None, now.saturating_add(resolve_timeout_ns)),
             AlertForm::Envelope => match text(item, "status").map(|own| own.unwrap_or(status)) {
@@ -69,6 +79,41 @@ pub fn posted(body: &[u8], form: AlertForm, resolve_timeout_ns: i64, now: i64) -
         }
     }
     Ok(out)
+}
+
+/// Whether a text is an absolute URI or path, as Go's `url.ParseRequestURI` takes them.
+fn is_uri(text: &str) -> bool {
+    if text.bytes().any(|b| b.is_ascii_control()) {
+        return false;
+    }
+    let is_scheme = |scheme: &str| {
+        let mut bytes = scheme.bytes();
+        bytes.next().is_some_and(|b| b.is_ascii_alphabetic())
+            && bytes.all(|b| b.is_ascii_alphanumeric() || matches!(b, b'+' | b'-' | b'.'))
+    };
+    let (scheme, rest) = match text.split_once(':').filter(|(scheme, _)| is_scheme(scheme)) {
+        Some((scheme, rest)) => (scheme, rest),
+        None => ("", text),
+    };
+    let path = rest.split('?').next().unwrap_or_default();
+    if !path.starts_with('/') {
+        // What a scheme gives a meaning of its own, such as an address of mail.
+        return text == "*" || !scheme.is_empty();
+    }
+    let is_escaped = |part: &str| {
+        let mut after = part.split('%').skip(1);
+        after.all(|after| after.len() > 1 && after.bytes().take(2).all(|b| b.is_ascii_hexdigit()))
+    };
+    let Some(rest) = path.strip_prefix("//").filter(|_| !scheme.is_empty()) else { return is_escaped(path) };
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    let (user, host) = authority.rsplit_once('@').unwrap_or(("", authority));
+    let port = host.rsplit(']').next().and_then(|behind| behind.rsplit_once(':')).map_or("", |(_, port)| port);
+    let refused = |b: u8| matches!(b, b' ' | b'`' | b'{' | b'}' | b'|' | b'\\' | b'^' | b'#' | b'@');
+    is_escaped(path)
+        && is_escaped(user)
+        && !host.contains('%')
+        && !host.bytes().any(refused)
+        && port.bytes().all(|b| b.is_ascii_digit())
 }
 
 /// Reads a text; absent and null stand for none.
@@ -101,11 +146,19 @@ fn time(item: &Value, name: &str) -> Result<Option<i64>, String> {
         Some(Value::String(text)) => text,
         Some(_) => return Err(format!("`{name}` is no time")),
     };
-    let time = DateTime::parse_from_rfc3339(text).map_err(|_| format!("`{name}` is no time as RFC 3339 has it"))?;
-    if chrono::Datelike::year(&time.to_utc()) <= 1 {
+    let time = DateTime::parse_from_rfc3339(text).ok().map(|time| time.to_utc()).or_else(|| loosely(text));
+    let time = time.ok_or_else(|| format!("`{name}` is no time as RFC 3339 has it"))?;
+    if chrono::Datelike::year(&time) <= 1 {
         return Ok(None);
     }
     time.timestamp_nanos_opt().map(Some).ok_or_else(|| format!("`{name}` is out of range"))
+}
+
+/// Reads what else Alertmanager takes for a time: without a zone, which is UTC then, and without seconds.
+fn loosely(text: &str) -> Option<DateTime<Utc>> {
+    let forms = ["%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%d %H:%M:%S", "%Y-%m-%dT%H:%M", "%Y-%m-%dT%H:%MZ"];
+    let time = forms.iter().find_map(|form| NaiveDateTime::parse_from_str(text, form).ok())?;
+    Some(time.and_utc())
 }
 
 /// Reads one alert. `ended`: when it ended, if no end is given; `timeout`: when it ends without another word.
@@ -187,6 +240,13 @@ mod tests {
         check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{}\"}}", at(500)), (500, 500, false));
         let both = format!("\"startsAt\":\"{}\",\"endsAt\":\"{}\"", at(400), at(2000));
         check(AlertForm::Flat, &format!("{{{labels},{both}}}"), (400, 2000, false));
+        // Without a zone, as Alertmanager takes them.
+        for text in ["1970-01-01T00:08:20", "1970-01-01T00:08:20.000", "1970-01-01 00:08:20"] {
+            check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{text}\"}}"), (500, 500, false));
+        }
+        for text in ["1970-01-01T00:08", "1970-01-01T00:08Z"] {
+            check(AlertForm::Flat, &format!("{{{labels},\"endsAt\":\"{text}\"}}"), (480, 480, false));
+        }
         check(AlertForm::Envelope, &format!("{{{labels}}}"), (1000, 1000 + 86_400, true));
         check(AlertForm::Envelope, &format!("{{{labels},\"status\":\"resolved\"}}"), (1000, 1000, false));
         check(
@@ -194,6 +254,30 @@ mod tests {
             &format!("{{{labels},\"status\":\"resolved\",\"endsAt\":\"{}\"}}", at(900)),
             (900, 900, false),
         );
+    }
+
+    #[test]
+    fn uris() {
+        for fine in [
+            "/x y",
+            "*",
+            "http://a",
+            "http://a:9090/graph?g0.expr=a%zz#b",
+            "mailto:a",
+            "x:",
+            "//a b",
+            "http://[::1]:80/",
+            "http://user@a/%20",
+            "http:///x",
+            "http://a:/",
+        ] {
+            assert!(is_uri(fine), "{fine}");
+        }
+        for wrong in
+            ["::bad", "foo", "foo/bar", "1x:/a", "/%zz", "http://a b/", "http://a:x/", "http://a/%2", "/\n", "?a"]
+        {
+            assert!(!is_uri(wrong), "{wrong}");
+        }
     }
 
     #[test]
@@ -205,8 +289,15 @@ mod tests {
         check("{}", "at least one label");
         check("{\"labels\":{\"a\":\"\"}}", "at least one label");
         check("{\"labels\":{\"a\":1}}", "`labels.a` is no text");
-        check("{\"labels\":{\"a\":\"1\"},\"startsAt\":\"soon\"}", "`startsAt`");
+        for time in ["soon", "2026-11-26", "2026-11-26T09:00:00+0100", "2026-11-26T09:00:00 x"] {
+            check(&format!("{{\"labels\":{{\"a\":\"1\"}},\"startsAt\":\"{time}\"}}"), "`startsAt`");
+        }
         check("{\"labels\":{\"a\":\"1\"},\"generatorURL\":5}", "`generatorURL` is no text");
+        let odd = b"[{\"labels\":{\"a\":\"1\"}},{\"generatorURL\":\"::bad\"}]";
+        let misfit = posted(odd, AlertForm::Flat, 1, 1).unwrap().misfit;
+        assert_eq!(misfit.as_deref(), Some("1.generatorURL in body must be of type uri: \"::bad\""));
+        let envelope = b"{\"alerts\":[{\"labels\":{\"a\":\"1\"},\"generatorURL\":\"::bad\"}]}";
+        assert_eq!(posted(envelope, AlertForm::Envelope, 1, 1).unwrap().misfit, None);
         let odd = read_one(AlertForm::Envelope, "{\"labels\":{\"a\":\"1\"},\"status\":5}").unwrap_err();
         assert!(odd.contains("`status` is no text"), "{odd}");
         check(
@@ -214,7 +305,8 @@ mod tests {
             "before end",
         );
         check(&format!("{{\"labels\":{{\"a\":\"{}\"}}}}", "x".repeat(70_000)), "bytes");
-        for (form, body) in [(AlertForm::Flat, "{}"), (AlertForm::Flat, "["), (AlertForm::Envelope, "[]")] {
+        assert!(posted(b"null", AlertForm::Flat, 1, 1).is_ok_and(|p| p.alerts.is_empty() && p.refused.is_empty()));
+        for (form, body) in [(AlertForm::Flat, "{}"), (AlertForm::Flat, "["), (AlertForm::Envelope, "null")] {
             assert!(posted(body.as_bytes(), form, 1, 1).is_err(), "{body}");
         }
         // Good ones are taken all the same.

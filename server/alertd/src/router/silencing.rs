@@ -37,7 +37,7 @@ pub enum SilenceOp {
     },
     /// Ends one.
     Expire {
-        /// Which.
+        /// Id of the silence.
         id: String,
         /// Versions of which the present one must be.
         expected: Option<Vec<i64>>,
@@ -64,6 +64,8 @@ impl SilenceDone {
 
 /// Most silences that are kept, expired ones included.
 const SILENCES_MAX: usize = 20_000;
+/// What they may take together, patterns included: they are held for days, and no query's memory counts them.
+const SILENCES_BYTES_MAX: usize = 64 << 20;
 
 /// Changes of silences that can be taken back.
 struct Trial<'a> {
@@ -107,6 +109,11 @@ impl Trial<'_> {
                     "" => None,
                     id => Some(self.present(id, expected.as_ref())?),
                 };
+                // One that is changed may stay beside what it becomes.
+                if self.silences.bytes() + silence.bytes() > SILENCES_BYTES_MAX {
+                    let text = format!("all silences together would take more than {SILENCES_BYTES_MAX} bytes");
+                    return Err(SilenceError::Invalid(text));
+                }
                 self.former.extend(former.iter().map(|s| (s.id.clone(), Some(s.clone()))));
                 self.former.push((new_id.clone(), None));
                 let id = self.silences.set(*silence, new_id, self.now).map_err(|e| match e {

@@ -30,6 +30,7 @@ async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Ar
         external_url: "http://q".to_owned(),
         files_dir: None,
         alerts_max: 3,
+        alert_bytes_max: 1 << 20,
         service_labels: vec!["service".to_owned()],
     };
     let policy = Policy::load(policy, &|_| Ok(Vec::new())).unwrap();
@@ -108,6 +109,25 @@ async fn what_is_taken_outlives_a_kill() {
 }
 
 #[tokio::test]
+async fn alerts_take_no_more_memory_than_they_may() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    let large = |name: &str, kib: usize| {
+        let text = "x".repeat(kib << 10);
+        Alert { annotations: BTreeMap::from([("text".to_owned(), text)]), ..alert(name, 1000, 2000) }
+    };
+    router.insert_posted(vec![large("A", 200)]).await.unwrap();
+    let told = router.insert_posted(vec![large("B", 200)]).await.unwrap_err();
+    assert_eq!(told.kind(), ErrorKind::Unavailable);
+    router.insert_posted(vec![large("A", 200)]).await.expect("it is no more than before");
+    assert!(router.insert_posted(vec![large("A", 300)]).await.is_err(), "it grows");
+    router.insert_posted(vec![large("B", 10)]).await.expect("there is room for a small one");
+    router.insert(vec![large("C", 200)]).await.expect("rules have more");
+    assert_eq!(router.state.lock().dispatcher.alert_count(), 3);
+}
+
+#[tokio::test]
 async fn ended_alerts_leave() {
     let dir = tempfile::tempdir().unwrap();
     let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
@@ -130,6 +150,28 @@ async fn ended_alerts_leave() {
     let groups = router.groups(&asked);
     assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));
     assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
+}
+
+#[tokio::test]
+async fn receivers_are_those_of_the_groups_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let policy = "route: {receiver: a, routes: [{matchers: [alertname=A], continue: true}, {matchers: [alertname=A], \
+        receiver: b, continue: true}, {matchers: [alertname=A], mute_time_intervals: [always]}]}\n\
+        receivers: [{name: a}, {name: b}]\ntime_intervals: [{name: always, time_intervals: [{}]}]\n";
+    let router = open(dir.path(), policy, &clock).await;
+    router.insert(vec![alert("A", 1000, 2000)]).await.unwrap();
+    let all = Asked { shown: everything(), labels: &|_| true, receiver: &|_| true };
+    assert_eq!(router.alerts(&all)[0].receivers, ["a", "b", "a"]);
+    let groups = |asked: &Asked<'_>| -> Vec<Vec<String>> {
+        router.groups(asked).into_iter().flat_map(|g| g.alerts).map(|row| row.receivers).collect()
+    };
+    assert_eq!(groups(&all), [["a", "a", "b"], ["a", "a", "b"], ["a", "a", "b"]]);
+    assert_eq!(groups(&Asked { receiver: &|name| name == "b", ..all }), [["b"]]);
+    let all = Asked { shown: Shown { muted: false, ..everything() }, labels: &|_| true, receiver: &|_| true };
+    assert_eq!(groups(&all).len(), 2);
+    // A muted route is nothing that silences or inhibits.
+    assert!(groups(&Asked { shown: Shown { active: false, ..everything() }, ..all }).is_empty());
 }
 
 #[tokio::test]

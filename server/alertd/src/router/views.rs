@@ -1,6 +1,6 @@
 //! Alerts and groups as they are now, for who asks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use quiver_alerting::dispatch::{Alert, Muting};
 use quiver_alerting::inhibit::Inhibitor;
@@ -73,11 +73,10 @@ pub struct Shown {
 }
 
 impl Shown {
+    /// Says whether an alert is asked for. That its route is muted makes it none that something else mutes.
     fn wants(self, row: &AlertRow) -> bool {
-        (self.active || row.state != AlertState::Active)
-            && (self.silenced || row.silenced_by.is_empty())
-            && (self.inhibited || row.inhibited_by.is_empty())
-            && (self.muted || row.muted_by.is_empty())
+        let (silenced, inhibited) = (!row.silenced_by.is_empty(), !row.inhibited_by.is_empty());
+        (self.active || silenced || inhibited) && (self.silenced || !silenced) && (self.inhibited || !inhibited)
     }
 }
 
@@ -106,15 +105,9 @@ fn row(muting: &Muting<'_>, alert: &Alert, receivers: Vec<String>, muted_by: &[S
     AlertRow { alert: alert.clone(), receivers, state, silenced_by, inhibited_by, muted_by: muted_by.to_vec() }
 }
 
-/// Gives the receivers of the routes that labels take, each once.
+/// Gives the receivers of the routes that labels take, one for each route.
 pub(crate) fn receivers(route: &Route, labels: &LabelSet) -> Vec<String> {
-    let mut out: Vec<String> = Vec::new();
-    for route in route.matching(labels) {
-        if !out.contains(&route.options.receiver) {
-            out.push(route.options.receiver.clone());
-        }
-    }
-    out
+    route.matching(labels).into_iter().map(|route| route.options.receiver.clone()).collect()
 }
 
 impl Router {
@@ -142,28 +135,41 @@ impl Router {
         out
     }
 
-    /// Gives the groups with alerts that have not ended, by labels and receiver.
+    /// Gives the groups with alerts that have not ended, by labels and receiver. Receivers of an alert are those of the
+    /// groups asked for that hold it.
     pub fn groups(&self, asked: &Asked<'_>) -> Vec<GroupRow> {
         let mut out = self.with_muting(|muting, dispatcher, now| {
             let mut options = BTreeMap::new();
             dispatcher.route().walk(&mut |route| {
                 options.insert(route.idx, &route.options);
             });
-            let mut out = Vec::new();
+            let mut out: Vec<GroupRow> = Vec::new();
+            let mut held: HashMap<u64, Vec<String>> = HashMap::new();
             for group in dispatcher.groups() {
                 let Some(options) = options.get(&group.route).filter(|o| (asked.receiver)(&o.receiver)) else {
                     continue;
                 };
                 let muted_by = muting.muted_by(options, now);
                 let live = group.alerts().filter(|a| !a.is_resolved(now) && (asked.labels)(&a.labels));
-                let rows = live.map(|a| row(muting, a, receivers(dispatcher.route(), &a.labels), &muted_by, now));
+                let rows = live.map(|a| row(muting, a, Vec::new(), &muted_by, now));
                 let mut alerts: Vec<AlertRow> = rows.filter(|row| asked.shown.wants(row)).collect();
-                if alerts.is_empty() {
+                for row in &alerts {
+                    held.entry(fingerprint(&row.alert.labels)).or_default().push(options.receiver.clone());
+                }
+                if alerts.is_empty() || (!asked.shown.muted && !muted_by.is_empty()) {
                     continue;
                 }
                 alerts.sort_by(|a, b| compare_alerts(&a.alert.labels, &b.alert.labels));
                 let (labels, route_labels) = (group.labels.clone(), options.labels.clone());
                 out.push(GroupRow { labels, route_labels, receiver: options.receiver.clone(), alerts });
+            }
+            for names in held.values_mut() {
+                names.sort();
+            }
+            for group in &mut out {
+                for row in &mut group.alerts {
+                    row.receivers = held.get(&fingerprint(&row.alert.labels)).cloned().unwrap_or_default();
+                }
             }
             out
         });

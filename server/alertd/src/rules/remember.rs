@@ -90,6 +90,11 @@ impl Memory {
         Ok(Self { kept, found: Mutex::new(found), last_ms })
     }
 
+    /// Says whether nothing was ever kept here: the database is new, or was lost.
+    pub(super) fn is_new(&self) -> bool {
+        self.last_ms < 0
+    }
+
     /// Restores the alerts of a group that shows up for the first time.
     pub(super) fn restore(&self, file: &str, group: &mut Group, now: Millis) {
         let mut found = self.found.lock();

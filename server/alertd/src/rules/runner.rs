@@ -42,6 +42,8 @@ pub(super) struct Runner {
     pub(super) view: Arc<ArcSwap<GroupView>>,
     /// What its queries may see.
     pub(super) rights: Vec<Rights>,
+    /// By whom.
+    pub(super) editors: Vec<String>,
     /// Ids of its rules, where they are stored.
     pub(super) ids: Vec<String>,
 }
@@ -102,7 +104,7 @@ impl Runner {
         let gone = group.take_over(former.group);
         self.metrics.history.note(self.names(&former.file).gone(&group, &gone, now));
         *kept = self.memory.keep(&former.file, &group, kept, now);
-        (self.rights, self.ids) = (source.rights, source.ids);
+        (self.rights, self.editors, self.ids) = (source.rights, source.editors, source.ids);
         if !same_beat {
             times.last = group.due_at(now);
         }
@@ -150,30 +152,29 @@ impl Runner {
     async fn evaluate(&self, at: Millis, missed: u64, kept: &mut KeptNow, ending: bool) {
         let former = self.view.load_full();
         let (before, started_at) = (&former.group, self.clock.now_ms());
-        let mut view = GroupView::clone(&former);
-        if ending {
-            view.group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
-        }
-        let asker = self.asker(&view);
-        let engine = self.engines.engine(&asker);
-        let setting = self.settings.setting.clone();
+        let fresh = || {
+            let mut group = before.clone();
+            if ending {
+                group.rules.iter_mut().for_each(|status| status.rule.enabled = false);
+            }
+            group
+        };
+        let asker = self.asker(&former);
         let began = Instant::now();
-        let mut group = view.group.clone();
-        let evaluated = tokio::task::spawn_blocking(move || {
-            group.evaluate(at, &setting, &*engine);
+        let group = self.cycle(fresh(), at, &asker).await.unwrap_or_else(|| {
+            let told = Health::Err("a fault of ours, see the log".to_owned());
+            let mut group = fresh();
+            group.rules.iter_mut().for_each(|status| status.health = told.clone());
             group
         });
-        match evaluated.await {
-            Ok(group) => view.group = group,
-            Err(error) => {
-                tracing::error!(%error, file = asker.file, group = asker.group, "a rule group met a fault of ours");
-                let told = Health::Err("a fault of ours, see the log".to_owned());
-                view.group.rules.iter_mut().for_each(|status| status.health = told.clone());
-            }
-        }
         failpoint::hit("rules.after-evaluation");
-        (view.last_evaluation, view.evaluation_time) = (Some(at), began.elapsed());
-        view.missed += missed;
+        let view = GroupView {
+            file: former.file.clone(),
+            group,
+            last_evaluation: Some(at),
+            evaluation_time: began.elapsed(),
+            missed: former.missed + missed,
+        };
         let failed = view.group.rules.iter().filter(|r| r.rule.enabled && matches!(r.health, Health::Err(_))).count();
         self.metrics.rule_failures.fetch_add(failed as u64, Relaxed);
         self.metrics.evaluations.fetch_add(1, Relaxed);
@@ -212,6 +213,7 @@ impl Runner {
             interval,
             timeout: interval.max(TIMEOUT_MIN),
             rights: self.rights.clone(),
+            editors: self.editors.clone(),
             extra_labels: view.group.model.extra_labels(),
         }
     }

@@ -2,7 +2,7 @@ use std::sync::atomic::{AtomicBool, AtomicI64, Ordering::SeqCst};
 
 use quiver_alerting::problem::Place;
 use quiver_alerting::rules::{
-    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Written, read,
+    AlertState, Element, ElementValue, Expressions, Health, Language, ParsedExpr, Reads, Written, read,
 };
 use quiver_types::{LabelSet, SystemClock};
 
@@ -54,11 +54,15 @@ impl Engine for Answering {
     fn write(&self, _: &[Written]) -> std::result::Result<(), String> {
         Ok(())
     }
+
+    fn reads(&self, _: Language, _: &str) -> Reads {
+        Reads::Series(Vec::new())
+    }
 }
 
 impl Engines for Answers {
-    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
-        Box::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
+    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
+        Arc::new(Answering { hit: self.hit.load(SeqCst), timeout: asker.timeout })
     }
 }
 
@@ -87,6 +91,7 @@ async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn
         external_url: "http://q".to_owned(),
         files_dir: None,
         alerts_max: 100,
+        alert_bytes_max: 1 << 20,
         service_labels: vec!["service".to_owned()],
     };
     let sender = Sender::new(Egress::default(), Arc::new(SystemClock), Arc::clone(&metrics));
@@ -111,7 +116,7 @@ fn sources(text: &str) -> Vec<Source> {
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_secs(20), "never: {what}");
+        assert!(began.elapsed() < Duration::from_mins(1), "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -128,7 +133,7 @@ fn sent(rules: &Rules) -> Vec<String> {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn alerts_reach_the_router_and_outlive_a_restart() {
-    let dir = tempfile::tempdir().unwrap();
+    let (dir, began) = (tempfile::tempdir().unwrap(), std::time::Instant::now());
     let engines = Arc::<Answers>::default();
     engines.hit.store(true, SeqCst);
     let text = "groups: [{name: g, rules: [{alert: A, expr: x}]}, {name: p, rules: [{alert: P, expr: x, for: 1h}]}]";
@@ -152,7 +157,8 @@ async fn alerts_reach_the_router_and_outlive_a_restart() {
     assert_eq!(state(&again, "g"), Some(AlertState::Firing));
     let after = since(&again);
     assert_eq!(before[0], after[0], "what fires goes on");
-    assert!((0..5000).contains(&(after[1] - before[1])), "the time down does not count: {before:?} {after:?}");
+    let most = began.elapsed().as_millis() as i64;
+    assert!((0..=most).contains(&(after[1] - before[1])), "the time down does not count: {before:?} {after:?}, {most}");
     // What fires no more resolves, at the second evaluation after the start.
     engines.hit.store(false, SeqCst);
     again.start(&CancellationToken::new());
@@ -185,10 +191,12 @@ async fn a_clock_that_leaps_neither_fires_nor_forgets() {
         assert_eq!(state(&rules, "g"), Some(AlertState::Firing), "{leap_ms}");
         assert_eq!(state(&rules, "p"), Some(AlertState::Pending), "{leap_ms}");
         let since = view("p").group.rules[0].alerts().next().unwrap().active_at;
-        assert!((0..60_000).contains(&(clock.now_ms() - since)), "pending since {since}, after a leap of {leap_ms}");
+        // Less than any leap, more than any machine stands still.
+        assert!((0..hour).contains(&(clock.now_ms() - since)), "pending since {since}, after a leap of {leap_ms}");
         until("the alert fires at the router", || sent(&rules).len() == 1).await;
         let missed: u64 = rules.views().iter().map(|v| v.missed).sum();
-        assert!(missed < 100, "{missed} cycles count as missed after a leap of {leap_ms}");
+        // Those of the least leap would be 72,000.
+        assert!(missed < 10_000, "{missed} cycles count as missed after a leap of {leap_ms}");
     }
     stop.cancel();
 }
@@ -209,7 +217,17 @@ async fn what_fails_harms_only_itself() {
     assert!(matches!(view("c").group.rules[0].health, Health::Err(_)));
     assert!(matches!(&view("e").group.rules[0].health, Health::Err(e) if e == "no"));
     assert_eq!(view("e").group.rules[1].health, Health::Ok);
-    assert!(view("g").missed <= 3, "{}", view("g").missed);
+    // Where the machine stands still all of them miss some.
+    let (mut last, mut between) = ((view("h").missed, view("g").missed), view("g").missed);
+    for _ in 0..4 {
+        if between <= 3 {
+            break;
+        }
+        until("the hanging one has missed more", || view("h").missed >= last.0 + 8).await;
+        between = view("g").missed - last.1;
+        last = (view("h").missed, view("g").missed);
+    }
+    assert!(between <= 3, "{between} cycles were missed beside one that hangs");
     // A group that goes ends its alerts; one that changes keeps those of equal rules.
     let since = view("g").group.rules[0].alerts().next().unwrap().active_at;
     rules.set(
@@ -223,6 +241,31 @@ async fn what_fails_harms_only_itself() {
     let mut out = String::new();
     rules.metrics.write(&mut out);
     assert!(!out.contains("quiver_rule_missed_iterations_total 0"), "{out}");
+}
+
+/// Rules that need nothing of each other run at once, as many as their group lets and as there are places for.
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_group_run_at_once() {
+    let dir = tempfile::tempdir().unwrap();
+    let rules = open(dir.path(), &Arc::<Answers>::default()).await;
+    rules.start(&CancellationToken::new());
+    // Each takes a second.
+    let three = "{alert: A, expr: hang}, {alert: B, expr: hang}, {record: c, expr: hang}";
+    let set = |concurrency: usize| {
+        let text = format!("groups: [{{name: g{concurrency}, concurrency: {concurrency}, rules: [{three}]}}]");
+        rules.set(Origin::Files, sources(&text));
+    };
+    let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
+    set(3);
+    until("a cycle of three at once", || {
+        let view = view("g3");
+        view.last_evaluation.is_some() && view.evaluation_time < Duration::from_millis(2500)
+    })
+    .await;
+    assert!(view("g3").group.rules.iter().all(|r| r.health == Health::Err("timed out".to_owned())));
+    set(1);
+    until("a cycle", || view("g1").last_evaluation.is_some()).await;
+    assert!(view("g1").evaluation_time >= Duration::from_secs(3), "{:?}", view("g1").evaluation_time);
 }
 
 /// Keeps the changes of alerts that the history is told.
@@ -282,7 +325,11 @@ async fn what_fired_has_an_end() {
     // The clock leaps, then its `for` is raised.
     until("firing", || fires(&rules)).await;
     clock.0.fetch_add(7_200_000, SeqCst);
-    tokio::time::sleep(Duration::from_millis(300)).await;
+    let leapt = clock.now_ms();
+    until("a cycle after the leap", || {
+        rules.views().iter().all(|v| v.last_evaluation.is_some_and(|at| (at - leapt).abs() < 600_000))
+    })
+    .await;
     set(&rules, "{alert: A, expr: y, for: 1d}");
     told.until_ended("A", 2).await;
     set(&rules, "{alert: A, expr: y}");

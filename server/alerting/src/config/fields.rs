@@ -40,7 +40,9 @@ pub enum Shape {
     TextMap,
     /// A list of texts.
     Texts,
-    /// Anything.
+    /// Lists of texts by name, none of which is shown.
+    SecretLists,
+    /// A value of any type, kept as JSON.
     Any,
     /// Options of their own.
     Object(&'static Schema),
@@ -102,7 +104,7 @@ pub enum OptionValue {
     TextMap(BTreeMap<String, String>),
     /// List of texts.
     Texts(Vec<String>),
-    /// Anything.
+    /// A value of any type, as JSON.
     Any(serde_json::Value),
     /// Options.
     Object(Options),
@@ -317,13 +319,14 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
             let ms = duration::parse(&text()?).map_err(|e| node.problem(path, Code::InvalidDuration, e))?;
             OptionValue::Duration(ms.saturating_mul(1_000_000))
         }
-        Shape::GoDuration => match node.integer() {
-            Some(nanos) => OptionValue::Duration(i64::try_from(nanos).map_err(|_| wrong("a duration"))?),
-            None => {
+        Shape::GoDuration => {
+            if let Some(nanos) = node.integer() {
+                OptionValue::Duration(i64::try_from(nanos).map_err(|_| wrong("a duration"))?)
+            } else {
                 let nanos = duration::parse_go(&text()?).map_err(|e| node.problem(path, Code::InvalidDuration, e))?;
                 OptionValue::Duration(nanos)
             }
-        },
+        }
         Shape::Word(words) => {
             let text = text()?;
             if !words.contains(&text.as_str()) {
@@ -342,6 +345,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
             }
             _ => return Err(wrong("a list")),
         },
+        Shape::SecretLists => OptionValue::Any(text_lists(node, path, &wrong("a mapping"))?),
         Shape::Any => OptionValue::Any(any(node)),
         Shape::Object(schema) => OptionValue::Object(schema.read(node, path, problems)),
         Shape::Objects(schema) => match &node.kind {
@@ -384,6 +388,21 @@ fn text_map(node: &Node, path: &str, problems: &mut Problems) -> Option<BTreeMap
         }
     }
     Some(out)
+}
+
+/// Gives lists of texts by name as JSON; whatever else it is, is `wrong`.
+fn text_lists(node: &Node, path: &str, wrong: &Problem) -> Result<serde_json::Value, Problem> {
+    let Kind::Map(pairs) = &node.kind else { return Err(wrong.clone()) };
+    for (key, value) in pairs {
+        let at = pointer(path, &key.text);
+        let Kind::List(items) = &value.kind else {
+            return Err(value.problem(&at, Code::InvalidType, "wanted a list"));
+        };
+        if let Some((i, item)) = items.iter().enumerate().find(|(_, item)| item.text().is_none()) {
+            return Err(item.problem(&pointer(&at, i), Code::InvalidType, "wanted a text"));
+        }
+    }
+    Ok(texts(node))
 }
 
 /// Gives any value as JSON.
@@ -513,11 +532,28 @@ mod tests {
     use super::*;
 
     #[test]
+    fn headers_of_proxies_are_lists() {
+        let told = |text: &str| {
+            let node = crate::yaml::read(text).expect(text).remove(0);
+            let mut problems = Problems::default();
+            crate::config::HTTP.read(&node, "", &mut problems);
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
+        };
+        assert_eq!(told("{proxy_connect_header: {}}"), "");
+        assert_eq!(told("{proxy_url: 'http://p', proxy_connect_header: {A: [b, 1]}}"), "");
+        assert!(told("{proxy_connect_header: {A: [b]}}").contains("must also be configured"));
+        for bad in ["x", "[a]", "{A: b}", "{A: [{b: c}]}"] {
+            let told = told(&format!("{{proxy_url: 'http://p', proxy_connect_header: {bad}}}"));
+            assert!(told.contains("wanted"), "{bad}: {told}");
+        }
+    }
+
+    #[test]
     fn addresses() {
-        ["http://h", "https://u:p@h:80/a?b#c", "http://[::1]:9/", "HTTP://h"]
-            .into_iter()
-            .for_each(|u| assert_eq!(check_url(u), Ok(()), "{u}"));
-        [
+        for u in ["http://h", "https://u:p@h:80/a?b#c", "http://[::1]:9/", "HTTP://h"] {
+            assert_eq!(check_url(u), Ok(()), "{u}");
+        }
+        for u in [
             "",
             "h",
             "h:80",
@@ -529,9 +565,9 @@ mod tests {
             "http://a b",
             "://x",
             "http://h\n",
-        ]
-        .into_iter()
-        .for_each(|u| assert!(check_url(u).is_err(), "{u}"));
+        ] {
+            assert!(check_url(u).is_err(), "{u}");
+        }
         assert_eq!(check_host_port("localhost:25"), Ok(()));
         assert!(check_host_port("localhost").is_err() && check_host_port("h:").is_err());
         assert_eq!(check_template_url("http://h/{{ .Status }}"), Ok(()));

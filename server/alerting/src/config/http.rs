@@ -1,6 +1,8 @@
 //! `http_config` and `tls_config`.
 
-use super::fields::{FieldDef, Options, Schema, Shape, field, sound};
+use serde_json::Value;
+
+use super::fields::{FieldDef, OptionValue, Options, Schema, Shape, field, sound};
 
 const TLS_VERSIONS: &[&str] = &["TLS10", "TLS11", "TLS12", "TLS13"];
 
@@ -98,7 +100,7 @@ static OAUTH2: Schema = Schema {
         field("proxy_url", Shape::ProxyUrl),
         field("no_proxy", Shape::Text),
         field("proxy_from_environment", Shape::Truth),
-        field("proxy_connect_header", Shape::Any),
+        field("proxy_connect_header", Shape::SecretLists),
     ],
     check: |o| {
         for name in ["client_id", "token_url"] {
@@ -146,7 +148,9 @@ const RESERVED: [&str; 17] = [
 
 fn check_proxy(o: &Options) -> Result<(), String> {
     let (from_environment, url) = (o.truth("proxy_from_environment"), o.has("proxy_url"));
-    if o.value("proxy_connect_header").is_some() && !from_environment && !url {
+    let has_header =
+        matches!(o.value("proxy_connect_header"), Some(OptionValue::Any(Value::Object(h))) if !h.is_empty());
+    if has_header && !from_environment && !url {
         let both = "proxy_url or proxy_from_environment must also be configured";
         return Err(format!("if proxy_connect_header is configured, {both}"));
     }
@@ -176,7 +180,7 @@ pub(crate) static HTTP: Schema = Schema {
         field("proxy_url", Shape::ProxyUrl),
         field("no_proxy", Shape::Text),
         field("proxy_from_environment", Shape::Truth),
-        field("proxy_connect_header", Shape::Any),
+        field("proxy_connect_header", Shape::SecretLists),
         field("http_headers", Shape::ObjectMap(&HEADER)),
     ],
     check: |o| {
@@ -194,7 +198,7 @@ pub(crate) static HTTP: Schema = Schema {
             return Err("at most one of basic_auth, oauth2 & authorization must be configured".into());
         }
         check_proxy(o)?;
-        if let Some(super::OptionValue::ObjectMap(headers)) = o.value("http_headers")
+        if let Some(OptionValue::ObjectMap(headers)) = o.value("http_headers")
             && let Some(name) = headers.keys().find(|name| RESERVED.contains(&name.to_ascii_lowercase().as_str()))
         {
             return Err(format!("setting header \"{name}\" is not allowed"));

@@ -85,10 +85,18 @@ fn visit(value: &mut Value, schema: &Schema, path: &str, seen: Visit<'_>) {
                     visit(item, schema, &pointer(&at, name), seen);
                 }
             }
-            // The one list of secrets there is: values of headers.
+            // Values of headers.
             Shape::Texts if field.name == "secrets" => {
                 for (n, item) in inner.as_array_mut().into_iter().flatten().enumerate() {
                     seen(&pointer(&at, n), item, Shape::Secret);
+                }
+            }
+            Shape::SecretLists => {
+                for (name, items) in inner.as_object_mut().into_iter().flatten() {
+                    let at = pointer(&at, name);
+                    for (n, item) in items.as_array_mut().into_iter().flatten().enumerate() {
+                        seen(&pointer(&at, n), item, Shape::Secret);
+                    }
                 }
             }
             _ => {}
@@ -181,12 +189,13 @@ mod tests {
             route: {receiver: a, group_wait: 1m}\n\
             receivers:\n- name: a\n  webhook_configs:\n  - url: 'http://h/a@b?p4ss'\n    max_alerts: 3\n    \
             http_config: {basic_auth: {username: u, password: p4ss}, proxy_url: 'http://u:p4ss@h', \
+            proxy_connect_header: {P/Q: [p4ss]}, \
             http_headers: {X: {secrets: [p4ss], values: [v]}}}\n  slack_configs: [{channel: c}]\n";
         crate::config::Config::load(text).expect("valid");
         let shown = shown(text).expect("valid");
         let written = yaml::write(&shown);
         assert!(!written.contains("p4ss"), "{written}");
-        assert_eq!(written.matches("<secret>").count(), 5, "{written}");
+        assert_eq!(written.matches("<secret>").count(), 6, "{written}");
         // What is shown is a configuration itself.
         crate::config::Config::load(&written).unwrap_or_else(|e| panic!("{e}: {written}"));
         assert_eq!(json_of("{a: [1, true]}"), Some(serde_json::json!({"a": [1, true]})));
@@ -195,7 +204,8 @@ mod tests {
         let places = receiver_secrets(receiver);
         let within = "/webhook_configs/0/http_config";
         let expected =
-            ["/basic_auth/password", "/proxy_url", "/http_headers/X/secrets/0"].map(|at| format!("{within}{at}"));
+            ["/basic_auth/password", "/proxy_url", "/proxy_connect_header/P~1Q/0", "/http_headers/X/secrets/0"];
+        let expected = expected.map(|at| format!("{within}{at}"));
         let mut found = places.clone();
         found.sort_unstable();
         let mut wanted: Vec<String> = expected.into_iter().chain(["/webhook_configs/0/url".to_owned()]).collect();

@@ -4,6 +4,11 @@ use std::collections::BTreeMap;
 
 use quiver_types::LabelSet;
 
+/// What an alert takes beside its texts, wherever it is held.
+const OWN_BYTES: usize = 1024;
+/// How often its texts are held: by those who know it, its groups, its history, and on their way.
+const COPIES: usize = 4;
+
 /// An alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Alert {
@@ -24,6 +29,12 @@ pub struct Alert {
 }
 
 impl Alert {
+    /// Gives what it takes in memory, about.
+    pub fn bytes(&self) -> usize {
+        let annotations: usize = self.annotations.iter().map(|(name, value)| name.len() + value.len()).sum();
+        OWN_BYTES + COPIES * (self.labels.canonical().len() + annotations + self.generator_url.len())
+    }
+
     /// Says whether it has ended.
     pub fn is_resolved(&self, now: i64) -> bool {
         self.ends_at <= now

@@ -50,6 +50,8 @@ pub struct Dispatcher {
     route: Route,
     /// Alerts that fire, or whose end is not told everywhere.
     alerts: BTreeMap<LabelSetKey, Alert>,
+    /// What they take in memory.
+    alert_bytes: usize,
     groups: BTreeMap<(usize, LabelSetKey), Group>,
     groups_made: u64,
 }
@@ -76,7 +78,7 @@ impl<'a> GroupView<'a> {
 impl Dispatcher {
     /// Makes an empty one.
     pub fn new(route: Route) -> Self {
-        Self { route, alerts: BTreeMap::new(), groups: BTreeMap::new(), groups_made: 0 }
+        Self { route, alerts: BTreeMap::new(), alert_bytes: 0, groups: BTreeMap::new(), groups_made: 0 }
     }
 
     /// Gives the tree.
@@ -99,6 +101,11 @@ impl Dispatcher {
         self.alerts.len()
     }
 
+    /// Gives what they take in memory, about.
+    pub fn alert_bytes(&self) -> usize {
+        self.alert_bytes
+    }
+
     /// Walks the groups.
     pub fn groups(&self) -> impl Iterator<Item = GroupView<'_>> {
         self.groups.iter().map(|((route, _), g)| GroupView {
@@ -116,7 +123,10 @@ impl Dispatcher {
             Some(old) => old.merge(&alert, now),
             None => alert,
         };
-        self.alerts.insert(key, alert.clone());
+        self.alert_bytes += alert.bytes();
+        if let Some(old) = self.alerts.insert(key, alert.clone()) {
+            self.alert_bytes -= old.bytes();
+        }
         self.place(&alert, now, &|_| true);
         alert
     }
@@ -197,7 +207,9 @@ impl Dispatcher {
         }
         let ended = flush.alerts.iter().filter(|a| a.is_resolved(flush.at)).map(|a| &a.labels);
         let gone: Vec<LabelSet> = ended.filter(|labels| self.is_over(labels, flush.at)).cloned().collect();
-        gone.iter().for_each(|labels| drop(self.alerts.remove(labels.canonical())));
+        for labels in &gone {
+            self.remove(labels);
+        }
         gone
     }
 
@@ -205,8 +217,16 @@ impl Dispatcher {
     pub fn forget(&mut self, now: i64) -> Vec<LabelSet> {
         let gone: Vec<LabelSet> =
             self.alerts.values().map(|a| &a.labels).filter(|labels| self.is_over(labels, now)).cloned().collect();
-        gone.iter().for_each(|labels| drop(self.alerts.remove(labels.canonical())));
+        for labels in &gone {
+            self.remove(labels);
+        }
         gone
+    }
+
+    fn remove(&mut self, labels: &LabelSet) {
+        if let Some(gone) = self.alerts.remove(labels.canonical()) {
+            self.alert_bytes -= gone.bytes();
+        }
     }
 
     /// Says whether an alert has ended, and no group holds it.
@@ -314,7 +334,9 @@ mod tests {
 
     fn due(d: &mut Dispatcher, now: i64) -> Vec<(String, usize)> {
         let flushes = d.take_due(now * S);
-        flushes.iter().for_each(|f| drop(d.done(f, true)));
+        for f in &flushes {
+            drop(d.done(f, true));
+        }
         flushes.into_iter().map(|f| (f.key, f.alerts.len())).collect()
     }
 
@@ -365,6 +387,7 @@ mod tests {
         let flush = d.take_due(10 * S).remove(0);
         assert_eq!(d.done(&flush, true), [LabelSet::from_pairs([("a", "1")])]);
         assert_eq!((d.alert_count(), d.groups().count()), (0, 0));
+        assert_eq!(d.alert_bytes(), 0, "what they took is given back");
     }
 
     #[test]

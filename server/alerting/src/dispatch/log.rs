@@ -52,7 +52,7 @@ pub struct LogKey {
 /// What was told last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
-    /// When.
+    /// When that was.
     pub at: i64,
     /// What was named as firing.
     pub firing: BTreeSet<u64>,
@@ -65,7 +65,7 @@ pub struct Entry {
 /// What is to be told.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Decision {
-    /// Why.
+    /// What asks for the message.
     pub reason: Reason,
     /// The alerts of the message; none: only the log is written.
     pub alerts: Vec<Alert>,

@@ -51,7 +51,8 @@ fn cut(text: &str) -> Option<(&str, MatchOp, &str)> {
     Some((name, op, rest[written.len()..].trim_matches(space)))
 }
 
-fn one(text: &str) -> Result<Matcher, MatcherError> {
+/// Reads one matcher.
+pub(super) fn one(text: &str) -> Result<Matcher, MatcherError> {
     let (name, op, raw) = cut(text).ok_or_else(|| MatcherError::new(0, format!("bad matcher format: {text}")))?;
     let unescaped = || MatcherError::new(0, format!("matcher value contains unescaped double quote: {raw}"));
     let (body, mut open) = raw.strip_prefix('"').map_or((raw, false), |body| (body, true));
@@ -101,8 +102,18 @@ mod tests {
 
     #[test]
     fn refused() {
-        [",", "{,}", "job=\"v", "job=v\"", "a b=c", "{{foo=", "\"foo=\"bar\"\"", "1a=b", "{foo=~\"invalid[regexp\"}"]
-            .into_iter()
-            .for_each(|t| assert!(parse(t).is_err(), "{t}"));
+        for t in [
+            ",",
+            "{,}",
+            "job=\"v",
+            "job=v\"",
+            "a b=c",
+            "{{foo=",
+            "\"foo=\"bar\"\"",
+            "1a=b",
+            "{foo=~\"invalid[regexp\"}",
+        ] {
+            assert!(parse(t).is_err(), "{t}");
+        }
     }
 }

@@ -222,9 +222,9 @@ mod tests {
         check("{\"foo\"=\"\\xf0\\x9f\"}", "7:17: \"\\xf0\\x9f\": invalid input");
         check("a=b}c", "0:4: }: expected opening brace");
         check("{a=b}c", "5:6: c: expected end of input");
-        ["a", "a=", "a!b", "a=\"b", ",", "{,}", "a=b,,c=d", "a=~\"[\""]
-            .into_iter()
-            .for_each(|t| assert!(parse(t).is_err(), "{t}"));
+        for t in ["a", "a=", "a!b", "a=\"b", ",", "{,}", "a=b,,c=d", "a=~\"[\""] {
+            assert!(parse(t).is_err(), "{t}");
+        }
     }
 
     #[test]

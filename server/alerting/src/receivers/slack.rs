@@ -36,10 +36,7 @@ static CONFIRM: Schema = Schema {
         field("ok_text", Shape::Text),
         field("dismiss_text", Shape::Text),
     ],
-    check: |o| match o.has("text") {
-        true => Ok(()),
-        false => Err("missing text in Slack confirmation configuration".to_owned()),
-    },
+    check: |o| if o.has("text") { Ok(()) } else { Err("missing text in Slack confirmation configuration".to_owned()) },
 };
 
 static ACTION: Schema = Schema {

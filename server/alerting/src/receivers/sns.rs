@@ -26,12 +26,13 @@ static SIGV4: Schema = Schema {
         field("use_fips_sts_endpoint", Shape::Truth),
         field("service_name", Shape::Text),
     ],
-    check: |o| match o.has("access_key") == o.has("secret_key") {
-        true => Ok(()),
-        false => {
+    check: |o| match (o.has("access_key") == o.has("secret_key"), o.has("external_id") && !o.has("role_arn")) {
+        (false, _) => {
             Err("must provide a AWS SigV4 Access key and Secret Key if credentials are specified in the SigV4 config"
                 .to_owned())
         }
+        (true, true) => Err("external_id can only be used with role_arn".to_owned()),
+        (true, false) => Ok(()),
     },
 };
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use super::variables::defined;
 use super::{Language, Rule, RuleFile, RuleKind};
 use crate::problem::{Code, Place, Problem, Problems};
 use crate::template::{RULE_FUNCTIONS, Templates};
@@ -22,10 +23,6 @@ pub struct ParsedExpr {
     /// As its language prints it.
     pub canonical: String,
 }
-
-/// Variables that stand before each template of a rule.
-pub(super) const DEFINITIONS: &str =
-    "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}";
 
 /// Longest expression.
 const EXPR_BYTES_MAX: usize = 64 << 10;
@@ -85,8 +82,8 @@ pub(super) fn check_rule(
     if rule.kind == RuleKind::Record {
         check_recording(fields, prefix, rule, problems);
     } else {
-        templates(fields, prefix, "labels", "label", labels, problems);
-        templates(fields, prefix, "annotations", "annotation", &rule.annotations, problems);
+        templates(fields, prefix, "labels", "label", (rule.name.as_str(), labels), problems);
+        templates(fields, prefix, "annotations", "annotation", (rule.name.as_str(), &rule.annotations), problems);
     }
 }
 
@@ -137,13 +134,12 @@ fn templates(
     prefix: &str,
     field: &'static str,
     word: &str,
-    texts: &BTreeMap<String, String>,
+    (alert, texts): (&str, &BTreeMap<String, String>),
     problems: &mut Problems,
 ) {
     for (name, text) in texts {
         let mut templates = Templates::new(RULE_FUNCTIONS);
-        let whole = format!("{DEFINITIONS}{text}");
-        if let Err(e) = templates.add(&format!("__alert_{name}"), &whole) {
+        if let Err(e) = templates.add(&format!("__alert_{alert}"), &defined(text)) {
             let node = fields.node().get(field).and_then(|n| n.get(name)).unwrap_or(fields.node());
             let message = format!("{prefix}{word} \"{name}\": {e}");
             problems.push(node.problem(&pointer(&fields.path_of(field), name), Code::InvalidTemplate, message));

@@ -1,6 +1,6 @@
 //! One evaluation of one rule: results to alerts and samples.
 
-use std::cell::RefCell;
+use std::cell::{OnceCell, RefCell};
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
@@ -9,15 +9,24 @@ use quiver_types::label::METRIC_NAME;
 use quiver_types::{LabelSet, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::check::DEFINITIONS;
+use super::restore::Before;
+use super::variables::{defined, names_own, own_fields};
 use super::{Element, ElementValue, Engine, Language, Rule, Written};
-use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Value, expand};
+use crate::template::{Host, MapKind, Options, QueriedSample, RULE_FUNCTIONS, Struct, Templates, Value};
 
 /// How long an ended alert is kept, so that its end is told.
 const RESOLVED_RETENTION_MS: Millis = 15 * 60_000;
 
 /// What a template that fails yields begins with this.
 pub const ERROR_TEMPLATE: &str = "<error expanding template: ";
+
+/// What is told of a result whose labels name a service of others.
+const NOT_THE_EDITORS: &str = "FORBIDDEN: labels of the result name a service for which the last \
+    editor of the rule lacks {edit, alerting}";
+
+/// Go's name of what templates run over, as errors tell it.
+const DATA_TYPE: &str =
+    "struct { Labels map[string]string; ExternalLabels map[string]string; ExternalURL string; Value interface {} }";
 
 /// What rules are told of the service.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -47,6 +56,9 @@ pub(super) struct Evaluation<'a> {
     pub(super) at: Millis,
     pub(super) offset_ms: Millis,
     pub(super) limit: usize,
+    /// Time from one evaluation to the next, and what names the group: of templates.
+    pub(super) interval_ms: Millis,
+    pub(super) group_id: u64,
     /// Restored alerts that are missing now are judged at the next evaluation.
     pub(super) is_first: bool,
 }
@@ -59,14 +71,65 @@ impl Rule {
 }
 
 /// The label that says whose an alert is.
-const SERVICE: &str = "service";
+pub(super) const SERVICE: &str = "service";
 
-impl Evaluation<'_> {
-    fn expand(&self, name: &str, text: &str, data: &Value, warnings: &RefCell<Vec<String>>) -> String {
+/// A label or annotation of a rule; a template is parsed once for all elements of a result.
+enum Text<'a> {
+    Plain(&'a str),
+    Template(Result<Templates, String>),
+}
+
+impl<'a> Text<'a> {
+    fn of(template: &str, text: &'a str) -> Self {
         // Most labels and annotations hold no template.
         if !text.contains("{{") {
-            return text.to_owned();
+            return Self::Plain(text);
         }
+        let mut templates = Templates::new(RULE_FUNCTIONS);
+        let added = templates.add(template, &defined(text));
+        Self::Template(added.map(|()| templates).map_err(|e| format!("error parsing template {template}: {e}")))
+    }
+}
+
+/// What the alerts of one evaluation are made of.
+struct Texts<'a> {
+    /// Name of its templates, as errors tell it.
+    template: String,
+    labels: Vec<(&'a str, Text<'a>)>,
+    annotations: Vec<(&'a str, Text<'a>)>,
+    external_labels: Value,
+    external_url: Value,
+    /// Whether one of them names what only vmalert has.
+    names_own: bool,
+}
+
+impl<'a> Texts<'a> {
+    fn of(rule: &'a Rule, setting: &Setting) -> Self {
+        let template = format!("__alert_{}", rule.name);
+        let all = |texts: &'a BTreeMap<String, String>| {
+            texts.iter().map(|(name, text)| (name.as_str(), Text::of(&template, text))).collect::<Vec<_>>()
+        };
+        let (labels, annotations) = (all(&rule.labels), all(&rule.annotations));
+        let external = setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
+        let external_labels = Value::text_map(MapKind::Texts, external);
+        let external_url = Value::text(&setting.external_url);
+        let names_own = rule.labels.values().chain(rule.annotations.values()).any(|text| names_own(text));
+        Self { template, labels, annotations, external_labels, external_url, names_own }
+    }
+}
+
+impl Evaluation<'_> {
+    fn expand<'d>(
+        &self,
+        template: &str,
+        text: &Text<'_>,
+        data: impl FnOnce() -> &'d Value,
+        warnings: &RefCell<Vec<String>>,
+    ) -> String {
+        let parsed = match text {
+            Text::Plain(text) => return (*text).to_owned(),
+            Text::Template(parsed) => parsed,
+        };
         let query = |expr: &str| {
             let elements = self.engine.query(self.number, Language::Promql, expr, self.at)?;
             let sample = |e: Element| QueriedSample { value: value_of(&e.value), labels: e.labels };
@@ -79,38 +142,72 @@ impl Evaluation<'_> {
             route_labels: None,
         };
         let options = Options { host, ..Options::default() };
-        let name = format!("__alert_{name}");
-        expand(&name, &format!("{DEFINITIONS}{text}"), data, RULE_FUNCTIONS, &options).unwrap_or_else(|e| {
+        let outcome = match parsed {
+            Ok(templates) => templates
+                .run(template, data(), &options)
+                .map_err(|e| format!("error executing template {template}: {e}")),
+            Err(e) => Err(e.clone()),
+        };
+        outcome.unwrap_or_else(|e| {
             warnings.borrow_mut().push(e.clone());
             format!("{ERROR_TEMPLATE}{e}>")
         })
     }
 
-    /// Makes an alert of an element: labels of the element without its name, of the rule, and `alertname`.
-    fn alert(&self, element: &Element, warnings: &RefCell<Vec<String>>) -> ActiveAlert {
-        let external = self.setting.external_labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        let data = Value::Struct(Arc::new(Struct {
-            type_name: "struct",
-            fields: vec![
-                ("Labels", "", Value::text_map(MapKind::Texts, element.labels.iter())),
-                ("ExternalLabels", "", Value::text_map(MapKind::Texts, external)),
-                ("ExternalURL", "", Value::text(&self.setting.external_url)),
-                ("Value", "", value_of(&element.value)),
-            ],
-        }));
-        let expand = |texts: &BTreeMap<String, String>| {
-            let pair =
-                |(name, text): (&String, &String)| (name.clone(), self.expand(&self.rule.name, text, &data, warnings));
-            texts.iter().map(pair).collect::<BTreeMap<_, _>>()
+    /// Gives what templates run over. Labels are made before there is an alert; its annotations see it.
+    fn data(&self, element: &Element, texts: &Texts<'_>, alert: Option<(&LabelSet, Millis)>) -> Value {
+        let mut fields = vec![
+            ("Labels", "", Value::text_map(MapKind::Texts, element.labels.iter())),
+            ("ExternalLabels", "", texts.external_labels.clone()),
+            ("ExternalURL", "", texts.external_url.clone()),
+            ("Value", "", value_of(&element.value)),
+        ];
+        if texts.names_own {
+            fields.extend(own_fields(self, alert));
+        }
+        Value::Struct(Arc::new(Struct { type_name: DATA_TYPE, fields }))
+    }
+
+    /// Expands labels or annotations of an element; most hold no template and need no data.
+    fn expand_all(
+        &self,
+        all: &[(&str, Text<'_>)],
+        template: &str,
+        data: impl Fn() -> Value,
+        warnings: &RefCell<Vec<String>>,
+    ) -> BTreeMap<String, String> {
+        let made = OnceCell::new();
+        let pair = |(name, text): &(&str, Text<'_>)| {
+            ((*name).to_owned(), self.expand(template, text, || made.get_or_init(&data), warnings))
         };
+        all.iter().map(pair).collect()
+    }
+
+    /// Gives the labels of an alert: those of the element without its name, those of the rule, and `alertname`.
+    fn labels(&self, element: &Element, texts: &Texts<'_>, warnings: &RefCell<Vec<String>>) -> LabelSet {
         let mut labels: BTreeMap<&str, &str> = element.labels.iter().filter(|(name, _)| *name != METRIC_NAME).collect();
-        let mut own = expand(&self.rule.labels);
+        let mut own = self.expand_all(&texts.labels, &texts.template, || self.data(element, texts, None), warnings);
         own.retain(|name, _| self.rule.sets(name, element));
         labels.extend(own.iter().map(|(n, v)| (n.as_str(), v.as_str())));
         labels.insert("alertname", &self.rule.name);
+        LabelSet::from_pairs(labels)
+    }
+
+    fn annotations(
+        &self,
+        element: &Element,
+        texts: &Texts<'_>,
+        alert: (&LabelSet, Millis),
+        warnings: &RefCell<Vec<String>>,
+    ) -> BTreeMap<String, String> {
+        self.expand_all(&texts.annotations, &texts.template, || self.data(element, texts, Some(alert)), warnings)
+    }
+
+    /// Makes an alert that begins, still without annotations.
+    fn alert(&self, labels: LabelSet, element: &Element) -> ActiveAlert {
         ActiveAlert {
-            labels: LabelSet::from_pairs(labels),
-            annotations: expand(&self.rule.annotations),
+            labels,
+            annotations: BTreeMap::new(),
             value: element.value.clone(),
             state: AlertState::Pending,
             active_at: self.at,
@@ -124,30 +221,44 @@ impl Evaluation<'_> {
         }
     }
 
+    /// Refuses labels of services that are not its editor's. Which one it is is not told: the text is read by all who see
+    /// the rule.
+    fn must_write(&self, labels: &LabelSet) -> Result<(), String> {
+        if self.engine.may_write(self.number, labels) { Ok(()) } else { Err(NOT_THE_EDITORS.to_owned()) }
+    }
+
     /// Moves alerts on by a result; gives the samples to be written.
     ///
     /// # Errors
-    /// Two alerts with equal labels: nothing has changed. More alerts than the limit: all are gone.
+    /// Two alerts with equal labels, or one of a service that is not the editor's: nothing has changed. More alerts than
+    /// the limit: all are gone.
     pub(super) fn alerts(
         &self,
         elements: &[Element],
+        before: &Before,
         active: &mut BTreeMap<Vec<u8>, ActiveAlert>,
         warnings: &RefCell<Vec<String>>,
     ) -> Result<Vec<Written>, String> {
         let mut hits = BTreeMap::new();
+        let made = OnceCell::new();
+        let texts = || made.get_or_init(|| Texts::of(self.rule, self.setting));
         for element in elements {
-            let alert = self.alert(element, warnings);
-            if hits.insert(alert.labels.canonical().to_vec(), alert).is_some() {
+            let labels = self.labels(element, texts(), warnings);
+            self.must_write(&labels)?;
+            if hits.insert(labels.canonical().to_vec(), (labels, element)).is_some() {
                 return Err("vector contains metrics with the same labelset after applying alert labels".to_owned());
             }
         }
-        for (key, alert) in &hits {
-            match active.get_mut(key).filter(|there| there.state != AlertState::Inactive) {
-                Some(there) => {
-                    there.value = alert.value.clone();
-                    there.annotations = alert.annotations.clone();
-                }
-                None => drop(active.insert(key.clone(), alert.clone())),
+        for (key, (labels, element)) in &hits {
+            let annotations = |since| self.annotations(element, texts(), (labels, since), warnings);
+            if let Some(there) = active.get_mut(key).filter(|there| there.state != AlertState::Inactive) {
+                there.value = element.value.clone();
+                there.annotations = annotations(there.active_at);
+            } else {
+                let mut alert = self.alert(labels.clone(), element);
+                before.resume(key, &mut alert, self.rule.for_ms);
+                alert.annotations = annotations(alert.active_at);
+                active.insert(key.clone(), alert);
             }
         }
         let mut written = Vec::new();
@@ -226,7 +337,7 @@ impl Evaluation<'_> {
     /// Makes the series of a recording rule.
     ///
     /// # Errors
-    /// Two series with equal labels, or more than the limit.
+    /// Two series with equal labels, one of a service that is not the editor's, or more than the limit.
     pub(super) fn series(&self, elements: Vec<Element>) -> Result<Vec<Written>, String> {
         let mut seen = std::collections::HashSet::new();
         let mut written = Vec::with_capacity(elements.len());
@@ -236,6 +347,7 @@ impl Evaluation<'_> {
             let own = self.rule.labels.iter().filter(|(name, _)| self.rule.sets(name, &element));
             pairs.extend(own.map(|(n, v)| (n.as_str(), v.as_str())));
             let labels = LabelSet::from_pairs(pairs);
+            self.must_write(&labels)?;
             if !seen.insert(labels.clone()) {
                 return Err("vector contains metrics with the same labelset after applying rule labels".to_owned());
             }
@@ -248,15 +360,10 @@ impl Evaluation<'_> {
     }
 }
 
-/// Writes labels as `{a="b", c="d"}`, with the name before them.
-pub(crate) fn show_labels(labels: &LabelSet) -> String {
-    let mut out = labels.metric().to_owned();
-    let mut rest = labels.iter().filter(|(name, _)| *name != METRIC_NAME).peekable();
-    if rest.peek().is_none() && !out.is_empty() {
-        return out;
-    }
-    out.push('{');
-    for (i, (name, value)) in rest.enumerate() {
+/// Writes pairs as `{a="b", c="d"}`.
+pub(crate) fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+    let mut out = "{".to_owned();
+    for (i, (name, value)) in pairs.enumerate() {
         let separator = if i > 0 { ", " } else { "" };
         let plain = !name.is_empty()
             && !name.starts_with(|c: char| c.is_ascii_digit())

@@ -1,14 +1,20 @@
 //! A group under evaluation: its rules with their alerts, what they wrote last, and what is sent.
 
+mod at_once;
+
 use std::cell::RefCell;
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_types::{LabelSet, Millis, stale_nan};
 
 use super::alert::{ActiveAlert, AlertState};
 use super::evaluate::{Evaluation, Setting};
+use super::restore::Before;
 use super::{ElementValue, Engine, Rule, RuleGroup, RuleKind, Written};
+
+pub use at_once::Cycle;
 
 /// Health of a rule.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -101,6 +107,22 @@ pub struct Group {
     /// Series of rules that are gone: they are ended at the next evaluation.
     orphans: Vec<LabelSet>,
     pub(super) evaluations: u64,
+    /// Which rules wait for which, once it was asked for.
+    waits: Option<Arc<[u64]>>,
+    /// Whether the first evaluation looks for the alerts of before among series.
+    pub(super) adopts: bool,
+}
+
+/// What all evaluations of one cycle have in common.
+#[derive(Debug)]
+struct Turn {
+    at: Millis,
+    offset_ms: Millis,
+    limit: usize,
+    interval_ms: Millis,
+    group_id: u64,
+    is_first: bool,
+    adopts: bool,
 }
 
 impl Group {
@@ -108,7 +130,7 @@ impl Group {
     pub fn new(model: RuleGroup, default_interval_ms: Millis) -> Self {
         let interval_ms = model.interval_ms.unwrap_or(default_interval_ms);
         let rules = model.rules.iter().cloned().map(RuleStatus::new).collect();
-        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0 }
+        Self { model, interval_ms, rules, orphans: Vec::new(), evaluations: 0, waits: None, adopts: false }
     }
 
     /// Takes over the alerts of a former version: those of rules of equal identity, the n-th of the n-th of such. Gives
@@ -124,56 +146,49 @@ impl Group {
         }
         self.orphans = former.orphans;
         self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
-        self.evaluations = former.evaluations;
+        (self.evaluations, self.adopts) = (former.evaluations, former.adopts);
         gone
     }
 
     /// Says when an evaluation is due at or before a time, by the group's phase within its interval.
     pub fn due_at(&self, now: Millis) -> Millis {
         let interval = self.interval_ms.max(1);
-        let phase = match self.model.eval_offset_ms {
-            Some(offset) => offset.rem_euclid(interval),
-            None => {
-                let name = format!("{}\u{0}{}", self.model.namespace.as_deref().unwrap_or_default(), self.model.name);
-                (crate::labels::fnv64(name.as_bytes()) % interval.unsigned_abs()) as Millis
-            }
+        let phase = if let Some(offset) = self.model.eval_offset_ms {
+            offset.rem_euclid(interval)
+        } else {
+            (self.id() % interval.unsigned_abs()) as Millis
         };
         now - (now - phase).rem_euclid(interval)
     }
 
+    /// Gives a number of its name.
+    fn id(&self) -> u64 {
+        let name = format!("{}\u{0}{}", self.model.namespace.as_deref().unwrap_or_default(), self.model.name);
+        crate::labels::fnv64(name.as_bytes())
+    }
+
     /// Evaluates all rules in order; what each writes is there for those behind it.
     pub fn evaluate(&mut self, at: Millis, setting: &Setting, engine: &dyn Engine) {
+        let turn = self.turn(at);
+        for (number, status) in self.rules.iter_mut().enumerate() {
+            status.take_turn(number, &turn, setting, engine);
+        }
+        self.end_cycle(&turn, engine);
+    }
+
+    fn turn(&self, at: Millis) -> Turn {
         let offset_ms = self.model.query_offset_ms.unwrap_or(0);
         let is_first = self.evaluations == 0;
-        for (number, status) in self.rules.iter_mut().enumerate() {
-            if !status.rule.enabled {
-                status.end(at, offset_ms, engine);
-                continue;
-            }
-            let rule = status.rule.clone();
-            let evaluation =
-                Evaluation { rule: &rule, number, setting, engine, at, offset_ms, limit: self.model.limit, is_first };
-            let began = engine.elapsed();
-            let outcome = status.evaluate(&evaluation);
-            status.evaluation_time = engine.elapsed().saturating_sub(began);
-            status.last_evaluation = Some(at);
-            status.health = match outcome {
-                Ok(samples) => {
-                    status.samples = samples;
-                    status.failing_since = None;
-                    Health::Ok
-                }
-                Err(e) => {
-                    status.failing_since.get_or_insert(at);
-                    Health::Err(e)
-                }
-            };
-        }
+        let (limit, interval_ms, group_id) = (self.model.limit, self.interval_ms, self.id());
+        Turn { at, offset_ms, limit, interval_ms, group_id, is_first, adopts: is_first && self.adopts }
+    }
+
+    fn end_cycle(&mut self, turn: &Turn, engine: &dyn Engine) {
         self.evaluations += 1;
         // What an edited rule writes now goes on: a mark at the same time would hide it.
         let goes_on = |labels: &LabelSet| self.rules.iter().any(|r| r.written.contains_key(labels.canonical()));
         let orphans = self.orphans.iter().filter(|labels| !goes_on(labels));
-        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), at - offset_ms)).collect();
+        let ended: Vec<Written> = orphans.map(|labels| ended(labels.clone(), turn.at - turn.offset_ms)).collect();
         if ended.is_empty() || engine.write(&ended).is_ok() {
             self.orphans.clear();
         }
@@ -245,12 +260,50 @@ impl RuleStatus {
         }
     }
 
-    fn evaluate(&mut self, evaluation: &Evaluation<'_>) -> Result<usize, String> {
-        let ts = evaluation.at - evaluation.offset_ms;
-        let elements = evaluation.engine.query(evaluation.number, self.rule.language, &self.rule.expr, ts)?;
+    /// Evaluates the rule, or ends what it left where it is not evaluated any more.
+    fn take_turn(&mut self, number: usize, turn: &Turn, setting: &Setting, engine: &dyn Engine) {
+        if !self.rule.enabled {
+            self.end(turn.at, turn.offset_ms, engine);
+            return;
+        }
+        let began = engine.elapsed();
+        let outcome = self.evaluate(number, turn, setting, engine);
+        self.evaluation_time = engine.elapsed().saturating_sub(began);
+        self.last_evaluation = Some(turn.at);
+        self.health = match outcome {
+            Ok(samples) => {
+                self.samples = samples;
+                self.failing_since = None;
+                Health::Ok
+            }
+            Err(e) => {
+                self.failing_since.get_or_insert(turn.at);
+                Health::Err(e)
+            }
+        };
+    }
+
+    fn evaluate(
+        &mut self,
+        number: usize,
+        turn: &Turn,
+        setting: &Setting,
+        engine: &dyn Engine,
+    ) -> Result<usize, String> {
+        let &Turn { at, offset_ms, limit, interval_ms, group_id, is_first, adopts } = turn;
+        let rule = &self.rule;
+        let evaluation =
+            Evaluation { rule, number, setting, engine, at, offset_ms, limit, interval_ms, group_id, is_first };
+        let ts = at - offset_ms;
+        let elements = engine.query(number, self.rule.language, &self.rule.expr, ts)?;
         let warnings = RefCell::new(Vec::new());
         let written = match self.rule.kind {
-            RuleKind::Alert => evaluation.alerts(&elements, &mut self.active, &warnings),
+            RuleKind::Alert => {
+                let looks = adopts && !elements.is_empty();
+                let before =
+                    if looks { Before::read(&self.rule, number, (at, offset_ms), engine) } else { Before::default() };
+                evaluation.alerts(&elements, &before, &mut self.active, &warnings)
+            }
             RuleKind::Record => evaluation.series(elements),
         };
         self.warnings = warnings.into_inner();
@@ -261,7 +314,7 @@ impl RuleStatus {
         let gone = self.written.iter().filter(|(key, _)| !now.contains_key(*key));
         written.extend(gone.map(|(_, labels)| ended(labels.clone(), ts)));
         if !written.is_empty() {
-            evaluation.engine.write(&written)?;
+            engine.write(&written)?;
         }
         self.written = now;
         Ok(samples)

@@ -51,7 +51,7 @@ fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
         for (k, node) in groups.iter().enumerate().filter(|(_, node)| !node.is_null()) {
             let group = group(node, &pointer(&path, k), reading, &mut file.warnings, &mut problems);
             let Some(mut group) = group else { continue };
-            group.namespace = namespace.clone();
+            group.namespace.clone_from(&namespace);
             if !names.insert((namespace.clone(), group.name.clone())) {
                 let message = format!("groupname: \"{}\" is repeated in the same file", group.name);
                 problems.push(node.problem(&pointer(&path, k), Code::Duplicate, message));
@@ -363,7 +363,8 @@ mod tests {
         let told = errors(&rule("alert: a, expr: 1, annotations: {s: '{{$label.x}}'}"));
         assert!(
             told[0].starts_with("/groups/0/rules/0/annotations/s 4:")
-                && told[0].contains("undefined variable \"$label\""),
+                && told[0].contains("undefined variable \"$label\"")
+                && told[0].contains("template: __alert_a:1: "),
             "{told:?}"
         );
         let told = errors(&rule("record: 's{a=\"b\"}', expr: 1"));

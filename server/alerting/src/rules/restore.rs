@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use quiver_types::{LabelSet, Millis};
+use quiver_types::label::METRIC_NAME;
+use quiver_types::{LabelSet, Matcher, Millis};
 
 use super::alert::{ActiveAlert, AlertState};
-use super::{ElementValue, Group, RuleStatus};
+use super::{ElementValue, Engine, Group, NewestSample, Rule, RuleStatus};
 
 /// Longest gap since the last cycle over which state is restored.
 pub const OUTAGE_MAX_MS: Millis = 3_600_000;
@@ -90,22 +91,61 @@ impl Group {
         }
         let hold = status.rule.for_ms;
         for alert in remembered {
-            let active_at = match alert.firing {
-                true => alert.active_at,
-                false if hold < GRACE_MS => alert.active_at,
-                false => {
-                    let remaining = hold - (last_cycle - alert.active_at);
-                    if remaining <= 0 {
-                        alert.active_at
-                    } else if remaining < GRACE_MS {
-                        now + GRACE_MS - hold
-                    } else {
-                        alert.active_at + (now - last_cycle)
-                    }
-                }
-            };
+            let active_at =
+                if alert.firing { alert.active_at } else { resumed(hold, alert.active_at, last_cycle, now) };
             let restored = ActiveAlert { active_at, ..alert.into_alert() };
             status.active.insert(restored.labels.canonical().to_vec(), restored);
         }
+    }
+}
+
+/// Says since when a pending alert counts as active after a gap.
+fn resumed(hold: Millis, active_at: Millis, last_cycle: Millis, now: Millis) -> Millis {
+    let remaining = hold - (last_cycle - active_at);
+    if hold < GRACE_MS || remaining <= 0 {
+        active_at
+    } else if remaining < GRACE_MS {
+        now + GRACE_MS - hold
+    } else {
+        active_at + (now - last_cycle)
+    }
+}
+
+/// What series say of the alerts that a rule had before anything was kept of it: since when each was active, and when that
+/// was written last. By the labels of the alert.
+#[derive(Debug, Default)]
+pub(super) struct Before(BTreeMap<Vec<u8>, (Millis, Millis)>);
+
+impl Before {
+    /// Reads the newest `ALERTS_FOR_STATE` before an evaluation at `at`, whoever wrote it. What cannot be read says nothing.
+    pub(super) fn read(rule: &Rule, number: usize, (at, offset_ms): (Millis, Millis), engine: &dyn Engine) -> Self {
+        let matchers = [Matcher::equal(METRIC_NAME, "ALERTS_FOR_STATE"), Matcher::equal("alertname", &rule.name)];
+        let until = at - offset_ms - 1;
+        let found = engine.newest(number, &matchers, (until - OUTAGE_MAX_MS, until)).unwrap_or_default();
+        let known = |(labels, written, since): NewestSample| {
+            let own = LabelSet::from_pairs(labels.iter().filter(|(name, _)| *name != METRIC_NAME));
+            let (last, since) = (written + offset_ms, (since * 1000.0) as Millis);
+            (0 < since && since <= last).then(|| (own.canonical().to_vec(), (since, last)))
+        };
+        Self(found.into_iter().filter_map(known).collect())
+    }
+
+    /// Lets an alert that begins go on as it was.
+    pub(super) fn resume(&self, key: &[u8], alert: &mut ActiveAlert, hold: Millis) {
+        let Some(&(since, last)) = self.0.get(key) else { return };
+        if last - since >= hold {
+            let fired_at = Some(since + hold);
+            (alert.state, alert.active_at) = (AlertState::Firing, since);
+            (alert.fired_at, alert.period) = (fired_at, fired_at);
+        } else {
+            alert.active_at = resumed(hold, since, last, alert.active_at);
+        }
+    }
+}
+
+impl Group {
+    /// Lets the first evaluation read since when alerts were active out of their series: nothing was kept of them.
+    pub fn adopt(&mut self) {
+        self.adopts = true;
     }
 }

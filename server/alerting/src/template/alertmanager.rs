@@ -45,7 +45,7 @@ fn time_of(value: &Value) -> Time {
 pub static MESSAGE_FUNCTIONS: Functions = &[
     function("toUpper", &[Param::Text], false, |_, args| Ok(Value::text(upper(&text(args, 0))))),
     function("toLower", &[Param::Text], false, |_, args| Ok(Value::text(lower(&text(args, 0))))),
-    function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0), true)))),
+    function("title", &[Param::Text], false, |_, args| Ok(Value::text(title(&text(args, 0))))),
     function("trimSpace", &[Param::Text], false, |_, args| Ok(Value::text(text(args, 0).trim()))),
     function("join", &[Param::Text, Param::Texts], false, |call, args| {
         let joined = texts_of(&args[1]).join(&text(args, 0));

@@ -79,6 +79,8 @@ pub(super) enum Number {
     /// Beyond what an int holds.
     Uint(u64),
     Float(f64),
+    /// Real and imaginary part.
+    Complex(f64, f64),
 }
 
 impl Pipe {

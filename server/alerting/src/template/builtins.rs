@@ -33,7 +33,7 @@ pub static BUILTINS: Functions = &[
     function("slice", &[Param::Any, Param::Any], true, |_, args| slice(args)),
     function("print", &[Param::Any], true, |call, args| made(call, args, sprint(args))),
     function("println", &[Param::Any], true, |call, args| {
-        let texts: Vec<String> = args.iter().map(Value::printed).collect();
+        let texts: Vec<String> = args.chunks(1).map(sprint).collect();
         made(call, args, texts.join(" ") + "\n")
     }),
     function("printf", &[Param::Text, Param::Any], true, |call, args| {

@@ -1,5 +1,8 @@
 //! Escaping as Go's `html`, `js` and `urlquery` do it.
 
+use crate::text::is_printable;
+use std::fmt::Write as _;
+
 /// Escapes a text for HTML.
 pub fn html_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
@@ -34,9 +37,12 @@ pub(super) fn js_escape(text: &str) -> String {
                 out.push('\\');
                 out.push(c);
             }
-            '<' | '>' | '&' | '=' => out += &format!("\\u{:04X}", c as u32),
-            c if c < ' ' => out += &format!("\\u{:04X}", c as u32),
-            c if c.is_control() => out += &format!("\\u{:04X}", c as u32),
+            '<' | '>' | '&' | '=' => {
+                let _ = write!(out, "\\u{:04X}", c as u32);
+            }
+            c if c < ' ' || !c.is_ascii() && !is_printable(c) => {
+                let _ = write!(out, "\\u{:04X}", c as u32);
+            }
             c => out.push(c),
         }
     }
@@ -50,7 +56,9 @@ pub fn query_escape(text: &str) -> String {
         match byte {
             b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'~' => out.push(byte as char),
             b' ' => out.push('+'),
-            byte => out += &format!("%{byte:02X}"),
+            byte => {
+                let _ = write!(out, "%{byte:02X}");
+            }
         }
     }
     out
@@ -93,8 +101,11 @@ mod tests {
     #[test]
     fn escaped() {
         assert_eq!(html_escape("<a href=\"x\">'&"), "&lt;a href=&#34;x&#34;&gt;&#39;&amp;");
-        ["<a href=\"x\">'&amp;lt;", "&#34;"].into_iter().for_each(|t| assert_eq!(html_unescape(&html_escape(t)), t));
+        for t in ["<a href=\"x\">'&amp;lt;", "&#34;"] {
+            assert_eq!(html_unescape(&html_escape(t)), t);
+        }
         assert_eq!(js_escape("'<é\n"), "\\'\\u003Cé\\u000A");
+        assert_eq!(js_escape("a b\u{2028}\u{feff}"), "a b\\u2028\\uFEFF");
         assert_eq!(query_escape("a b&ü/~"), "a+b%26%C3%BC%2F~");
         assert_eq!(query_unescape("a+b%26%C3%BC").as_deref(), Ok("a b&ü"));
         assert!(query_unescape("%zz").is_err() && query_unescape("%e").is_err());

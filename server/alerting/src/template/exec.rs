@@ -6,7 +6,7 @@ mod frame;
 use std::collections::BTreeMap;
 use std::fmt;
 
-use args::{check_args, param, size};
+use args::{check_args, check_count, param, size};
 use frame::{At, Frame, fail, set, variable};
 
 use super::ast::{Arg, ArgKind, Branch, Command, List, Number, Pipe, Statement};
@@ -156,7 +156,7 @@ impl<'o> Exec<'o> {
 
     /// Counts bytes of texts and lists that are made on the way.
     pub(super) fn make(&mut self, bytes: usize) -> Result<(), String> {
-        self.made += bytes;
+        self.made = self.made.saturating_add(bytes);
         if self.made > self.options.budget.made_max {
             return Err("the template makes too much".to_owned());
         }
@@ -411,6 +411,7 @@ impl<'o> Exec<'o> {
             ArgKind::Bool(value) => Ok(Value::Bool(*value)),
             ArgKind::Number { value: Number::Int(value), .. } => Ok(Value::Int(*value)),
             ArgKind::Number { value: Number::Float(value), .. } => Ok(Value::Float(*value)),
+            ArgKind::Number { value: Number::Complex(real, part), .. } => Ok(Value::Complex(*real, *part)),
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
             ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, &[], None),
@@ -522,7 +523,9 @@ impl<'o> Exec<'o> {
             return self.short_circuit(frame, dot, name == "or", args, last);
         }
         let given = args.len();
-        let mut values = Vec::with_capacity(given + 1);
+        let count = given + usize::from(last.is_some());
+        check_count(frame, name, (function.params, function.variadic), count, given)?;
+        let mut values = Vec::with_capacity(count);
         for (i, arg) in args.iter().enumerate() {
             values.push(self.typed(frame, dot, function, i, arg)?);
         }

@@ -5,6 +5,7 @@
 
 use super::escape::{html_escape, html_unescape};
 use super::value::{Safe, Value};
+use std::fmt::Write as _;
 
 /// Where in a page.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -392,10 +393,12 @@ fn script_text(text: &str, quote: char) -> String {
             '/' => out.push_str("\\/"),
             '\\' => out.push_str("\\\\"),
             '\0' | '\x0b' | '"' | '&' | '\'' | '+' | '<' | '>' | '`' | '\u{2028}' | '\u{2029}' => {
-                out += &format!("\\u{:04x}", c as u32);
+                let _ = write!(out, "\\u{:04x}", c as u32);
             }
             // Between back quotes they begin code.
-            '$' | '{' | '}' if quote == '`' => out += &format!("\\u{:04x}", c as u32),
+            '$' | '{' | '}' if quote == '`' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
             c => out.push(c),
         }
     }
@@ -411,7 +414,9 @@ fn unquoted_escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
         match c {
-            '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ' | '=' | '`' | '+' => out += &format!("&#{};", c as u32),
+            '\t' | '\n' | '\x0b' | '\x0c' | '\r' | ' ' | '=' | '`' | '+' => {
+                let _ = write!(out, "&#{};", c as u32);
+            }
             c => out.push(c),
         }
     }
@@ -458,7 +463,7 @@ fn percent(text: &str, keep: bool) -> String {
         if plain {
             out.push(*byte as char);
         } else {
-            out += &format!("%{byte:02x}");
+            let _ = write!(out, "%{byte:02x}");
         }
     }
     out

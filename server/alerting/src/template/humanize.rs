@@ -1,5 +1,7 @@
 //! Numbers for people, as Prometheus' templates write them.
 
+use std::borrow::Cow;
+
 use super::time::Time;
 use super::value::Value;
 use crate::text::{general, quote};
@@ -19,11 +21,12 @@ pub(super) fn to_float(value: &Value) -> Result<f64, String> {
 /// Reads a number as Go's `strconv.ParseFloat` does.
 pub(super) fn parse_float(text: &str) -> Result<f64, String> {
     let invalid = || format!("strconv.ParseFloat: parsing {}: invalid syntax", quote(text));
-    let body = text.strip_prefix(['+', '-']).unwrap_or(text);
+    let bare = without_underscores(text).ok_or_else(invalid)?;
+    let body = bare.strip_prefix(['+', '-']).unwrap_or(&bare);
     let sign = if text.starts_with('-') { -1.0 } else { 1.0 };
     match body.to_ascii_lowercase().as_str() {
         "inf" | "infinity" => return Ok(sign * f64::INFINITY),
-        "nan" if body.len() == text.len() => return Ok(f64::NAN),
+        "nan" if body.len() == bare.len() => return Ok(f64::NAN),
         _ => {}
     }
     if !body.starts_with(|c: char| c.is_ascii_digit() || c == '.') {
@@ -37,6 +40,26 @@ pub(super) fn parse_float(text: &str) -> Result<f64, String> {
         return Err(format!("strconv.ParseFloat: parsing {}: value out of range", quote(text)));
     }
     Ok(sign * value)
+}
+
+/// Takes out the underscores between digits, and between `0x` and a digit.
+fn without_underscores(text: &str) -> Option<Cow<'_, str>> {
+    if !text.contains('_') {
+        return Some(Cow::Borrowed(text));
+    }
+    let body = text.trim_start_matches(['+', '-']);
+    let (is_hex, digits) = match body.strip_prefix("0x").or_else(|| body.strip_prefix("0X")) {
+        Some(digits) => (true, digits),
+        None => (false, body),
+    };
+    let is_digit = |c: Option<u8>| c.is_some_and(|c| if is_hex { c.is_ascii_hexdigit() } else { c.is_ascii_digit() });
+    let bytes = digits.as_bytes();
+    let stands_well = |i: usize| match i {
+        0 => is_hex && is_digit(bytes.get(1).copied()),
+        i => is_digit(bytes.get(i - 1).copied()) && is_digit(bytes.get(i + 1).copied()),
+    };
+    let all = (0..bytes.len()).filter(|i| bytes[*i] == b'_').all(stands_well);
+    all.then(|| Cow::Owned(text.replace('_', "")))
 }
 
 /// Reads `1.8p3` behind `0x`.
@@ -168,21 +191,30 @@ pub(super) fn lower(text: &str) -> String {
     text.chars().map(|c| c.to_lowercase().next().unwrap_or(c)).collect()
 }
 
-/// `title`: the first letter of each word large; the rest as it is, or small.
-pub(super) fn title(text: &str, lowers: bool) -> String {
+/// Makes the first letter of each word large and leaves the rest, as the cases of Go's language tables do.
+pub(super) fn title_as_is(text: &str) -> String {
+    titled(text, false)
+}
+
+/// Makes the first letter of each word large and the rest small.
+pub(super) fn title(text: &str) -> String {
+    titled(text, true)
+}
+
+fn titled(text: &str, lowers: bool) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut out = String::with_capacity(text.len());
-    let (mut in_word, mut titled) = (false, false);
+    let (mut in_word, mut is_titled) = (false, false);
     for (i, c) in chars.iter().enumerate() {
         if !belongs(&chars, i, in_word) {
-            (in_word, titled) = (false, false);
+            (in_word, is_titled) = (false, false);
             out.push(*c);
             continue;
         }
         in_word = true;
         let cased = c.is_lowercase() || c.is_uppercase();
-        if cased && !titled {
-            titled = true;
+        if cased && !is_titled {
+            is_titled = true;
             // One letter may become two (ß); only its first is large.
             let mut upper = c.to_uppercase();
             out.extend(upper.next());
@@ -228,6 +260,8 @@ mod tests {
         assert_eq!(humanize_timestamp(1_435_065_584.128).as_deref(), Ok("2015-06-23 13:19:44.128 +0000 UTC"));
         assert_eq!(humanize_timestamp(f64::NAN).as_deref(), Ok("NaN"));
         assert!(humanize_timestamp(1e19).is_err());
+        assert_eq!(["1_000", "-1_0.5_0", "0x_1p0"].map(|t| parse_float(t).unwrap()), [1000.0, -10.5, 1.0]);
+        assert!(["_1", "1_", "1__0", "1_.5", "1_e3"].iter().all(|t| parse_float(t).is_err()));
         assert_eq!(parse_float("one"), Err("strconv.ParseFloat: parsing \"one\": invalid syntax".to_owned()));
         assert_eq!(
             (parse_float(".12"), parse_float("+Inf"), parse_float("0x1p-2")),
@@ -242,8 +276,9 @@ mod tests {
 
     #[test]
     fn titles() {
-        assert_eq!(title("aa bb CC", false), "Aa Bb CC");
-        assert_eq!(title("aa bb CC", true), "Aa Bb Cc");
-        assert_eq!(title("don't foo_bar foo-bar a.b 1st", true), "Don't Foo_bar Foo-Bar A.b 1St");
+        assert_eq!(title_as_is("aa bb CC"), "Aa Bb CC");
+        assert_eq!(title_as_is("don't foo_bar a.b 1st ßx é\u{a0}é"), "Don't Foo_bar A.b 1St Ssx É\u{a0}É");
+        assert_eq!(title("aa bb CC"), "Aa Bb Cc");
+        assert_eq!(title("don't foo_bar foo-bar a.b 1st"), "Don't Foo_bar Foo-Bar A.b 1St");
     }
 }

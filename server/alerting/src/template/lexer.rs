@@ -330,6 +330,20 @@ impl Lexer<'_> {
     }
 
     fn number(&mut self) -> Result<(), String> {
+        let mut fine = self.scan_number();
+        if fine && matches!(self.peek(), Some('+' | '-')) {
+            // A complex constant, which ends with its imaginary part.
+            fine = self.scan_number() && self.input[..self.pos].ends_with('i');
+        }
+        if !fine {
+            return Err(format!("bad number syntax: {}", crate::text::quote(&self.input[self.start..self.pos])));
+        }
+        self.emit(Kind::Number);
+        Ok(())
+    }
+
+    /// Goes over one number; `false`: the word goes on behind it.
+    fn scan_number(&mut self) -> bool {
         let accept = |lexer: &mut Self, set: &str| {
             let found = lexer.peek().is_some_and(|c| set.contains(c));
             lexer.pos += usize::from(found);
@@ -360,12 +374,12 @@ impl Lexer<'_> {
             accept(self, "+-");
             run(self, "0123456789_");
         }
-        if let Some(c) = self.peek().filter(|c| is_word(*c) || matches!(c, '+' | '-')) {
+        accept(self, "i");
+        if let Some(c) = self.peek().filter(|c| is_word(*c)) {
             self.pos += c.len_utf8();
-            return Err(format!("bad number syntax: {}", crate::text::quote(&self.input[self.start..self.pos])));
+            return false;
         }
-        self.emit(Kind::Number);
-        Ok(())
+        true
     }
 }
 
@@ -392,6 +406,8 @@ mod tests {
         check("{{", &["{{", "unclosed action"]);
         check("{{ \u{a0} }}", &["{{", "unrecognized character in action: U+00A0"]);
         check("{{1x}}", &["{{", "bad number syntax: \"1x\""]);
+        check("{{1+2}}", &["{{", "bad number syntax: \"1+2\""]);
+        check("{{1+2i}}", &["{{", "1+2i", "}}", ""]);
         check("{{x*}}", &["{{", "bad character U+002A '*'"]);
         check("{{(}}", &["{{", "(", "unclosed left paren"]);
         check("{{'a'}}{{`r\n`}}", &["{{", "'a'", "}}", "{{", "`r\n`", "}}", ""]);

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::ast::{Arg, ArgKind, Branch, Command, List, Number, Pipe, Statement, is_empty};
+use super::complex::complex;
 use super::lexer::{Keyword, Kind, Token, lex};
 use super::{ParseError, Source};
 use crate::text::{quote, unquote};
@@ -460,7 +461,7 @@ impl Parser<'_> {
             }
             Kind::Field => ArgKind::Field(vec![token.text[1..].to_owned()]),
             Kind::Bool => ArgKind::Bool(token.text == "true"),
-            Kind::CharConstant | Kind::Number => match number(&token.text) {
+            Kind::CharConstant | Kind::Number => match complex(&token.text).or_else(|| number(&token.text)) {
                 Some(value) => ArgKind::Number { text: token.text, value },
                 None if token.kind == Kind::CharConstant => {
                     return self.fail(token.pos, format!("malformed character constant: {}", token.text));
@@ -516,11 +517,29 @@ fn number(text: &str) -> Option<Number> {
             _ => None,
         };
     }
+    if radix.is_some_and(|(_, radix)| radix == 16) {
+        let value = hex_float(&plain[2..])?;
+        return Some(Number::Float(if negative { -value } else { value }));
+    }
     if radix.is_some() || !plain.contains(['.', 'e']) || !plain.bytes().any(|b| b.is_ascii_digit()) {
         return None;
     }
     let value: f64 = plain.parse().ok().filter(|v: &f64| v.is_finite())?;
     Some(Number::Float(if negative { -value } else { value }))
+}
+
+/// Reads digits and a power of two, behind `0x`: `1.8p1`. The digits are as many as a float holds exactly.
+fn hex_float(text: &str) -> Option<f64> {
+    const DIGITS_MAX: usize = 13;
+    let (mantissa, power) = text.split_once('p')?;
+    let (whole, part) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = [whole, part].concat();
+    if digits.len() > DIGITS_MAX || !digits.bytes().all(|b| b.is_ascii_hexdigit()) {
+        return None;
+    }
+    let value = u64::from_str_radix(&digits, 16).ok()? as f64;
+    let power = power.parse::<i32>().ok()?.saturating_sub(4 * part.len() as i32);
+    Some(value * 2_f64.powi(power)).filter(|value| value.is_finite())
 }
 
 #[cfg(test)]
@@ -540,6 +559,13 @@ mod tests {
         check("08", None);
         check("1_000", Some(Number::Int(1000)));
         check(".", None);
+        check("0x1p4", Some(Number::Float(16.0)));
+        check("-0x1.8P1", Some(Number::Float(-3.0)));
+        check("0x.8p-1", Some(Number::Float(0.25)));
+        check("0x_1p4_0", Some(Number::Float(1_099_511_627_776.0)));
+        for wrong in ["0x1p", "0xp1", "0x1.8", "0x+1p4", "0x1p99999"] {
+            check(wrong, None);
+        }
     }
 
     #[test]

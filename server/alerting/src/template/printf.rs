@@ -1,7 +1,8 @@
 //! `printf` as Go's `fmt` does it: verbs, flags, width, precision, and what it says of arguments that do not suit.
 
 use super::value::{ListKind, MapKind, Value, go_syntax};
-use crate::text::{binary, general, hexadecimal, quote, quote_char, with_precision};
+use crate::text::{binary, general, hexadecimal, is_printable, quote, quote_char, with_precision};
+use std::fmt::Write as _;
 
 /// Widest field.
 const WIDTH_MAX: usize = 10_000;
@@ -10,6 +11,8 @@ const WIDTH_MAX: usize = 10_000;
 struct Flags {
     minus: bool,
     plus: bool,
+    /// Fields of structures with their names.
+    names: bool,
     sharp: bool,
     space: bool,
     zero: bool,
@@ -58,13 +61,18 @@ pub(super) fn format(
             out.push_str("%!(NOVERB)");
             break;
         };
-        make(flags.width.unwrap_or(0).saturating_add(16))?;
+        make(16)?;
         match (verb, args.get(next)) {
             ('%', _) => out.push('%'),
-            (verb, _) if bad_index => out += &format!("%!{verb}(BADINDEX)"),
-            (verb, None) => out += &format!("%!{verb}(MISSING)"),
+            (verb, _) if bad_index => {
+                let _ = write!(out, "%!{verb}(BADINDEX)");
+            }
+            (verb, None) => {
+                let _ = write!(out, "%!{verb}(MISSING)");
+            }
             (verb, Some(arg)) => {
                 next += 1;
+                make(room(arg, flags))?;
                 let text = one(verb, arg, flags);
                 make(text.len())?;
                 out.push_str(&text);
@@ -76,7 +84,7 @@ pub(super) fn format(
             .iter()
             .map(|a| if *a == Value::Nil { "<nil>".to_owned() } else { format!("{}={}", a.type_name(), a.printed()) })
             .collect();
-        out += &format!("%!(EXTRA {})", extra.join(", "));
+        let _ = write!(out, "%!(EXTRA {})", extra.join(", "));
     }
     Ok(out)
 }
@@ -148,63 +156,87 @@ fn pad_text(text: String, flags: Flags) -> String {
     if flags.zero && missing > 0 { "0".repeat(missing) + &text } else { pad(text, flags, false) }
 }
 
-fn bad_verb(verb: char, arg: &Value) -> String {
+/// Gives the bytes that widths and precisions may add to a value: each part of it is filled up by itself.
+fn room(arg: &Value, flags: Flags) -> usize {
+    let width = flags.width.unwrap_or(0);
     match arg {
-        Value::Nil => format!("%!{verb}(<nil>)"),
-        arg => format!("%!{verb}({}={})", arg.type_name(), arg.printed()),
+        Value::List(list) => room_of_all(list.items.iter(), flags),
+        Value::Map(map) => room_of_all(map.entries.values(), flags),
+        Value::Struct(fields) => room_of_all(fields.fields.iter().map(|(_, _, value)| value), flags),
+        Value::Int(_) | Value::Uint(_) | Value::Float(_) | Value::Duration(_) | Value::Named(..) => {
+            width.max(flags.precision.unwrap_or(0))
+        }
+        _ => width,
     }
 }
 
-fn one(verb: char, arg: &Value, flags: Flags) -> String {
+fn room_of_all<'a>(parts: impl Iterator<Item = &'a Value>, flags: Flags) -> usize {
+    // A name may stand before each part.
+    let width = flags.width.unwrap_or(0);
+    parts.fold(0, |sum: usize, part| sum.saturating_add(width).saturating_add(room(part, flags)))
+}
+
+/// Says that a verb does not suit; the value is shown under the same flags, and as the number that it is.
+fn bad_verb(verb: char, arg: &Value, flags: Flags) -> String {
+    let shown = match arg {
+        Value::Nil => return format!("%!{verb}(<nil>)"),
+        Value::Duration(number) | Value::Named(_, number, _) => shown('v', &Value::Int(*number), flags),
+        arg => shown('v', arg, flags),
+    };
+    format!("%!{verb}({}={shown})", arg.type_name())
+}
+
+fn one(verb: char, arg: &Value, mut flags: Flags) -> String {
     match (verb, arg) {
-        ('T', arg) => return pad(arg.type_name().to_owned(), flags, false),
-        ('v', Value::Nil) => return pad("<nil>".to_owned(), flags, false),
+        ('T', arg) => return text('s', arg.type_name(), flags).unwrap_or_default(),
+        ('v', Value::Nil) => return pad_text("<nil>".to_owned(), flags),
+        // Integers are written alike, and floats whose digits are told.
+        ('v', Value::Int(_)) => (flags.sharp, flags.plus) = (false, false),
+        ('v', Value::Float(_)) if flags.precision.is_some() => (flags.sharp, flags.plus) = (false, false),
         ('v', arg) if flags.sharp => return pad(go_syntax(arg), flags, false),
+        // With this verb a plus is about fields, not about signs.
+        ('v', _) => (flags.names, flags.plus) = (flags.plus, false),
         _ => {}
     }
-    match arg {
-        Value::Nil => bad_verb(verb, arg),
-        Value::Bool(value) if matches!(verb, 't' | 'v') => pad(value.to_string(), flags, false),
-        Value::Int(value) => integer(verb, i128::from(*value), flags).unwrap_or_else(|| bad_verb(verb, arg)),
-        Value::Uint(value) => integer(verb, i128::from(*value), flags).unwrap_or_else(|| bad_verb(verb, arg)),
-        Value::Float(value) => float(verb, *value, flags).unwrap_or_else(|| bad_verb(verb, arg)),
-        Value::Text(value) | Value::Safe(_, value) => text(verb, value, flags).unwrap_or_else(|| bad_verb(verb, arg)),
+    let sign = if arg.is_pointer() { "&" } else { "" };
+    if *arg == Value::Nil { bad_verb(verb, arg, flags) } else { sign.to_owned() + &shown(verb, arg, flags) }
+}
+
+fn shown(verb: char, arg: &Value, flags: Flags) -> String {
+    let known = match arg {
+        Value::Nil => Some("<nil>".to_owned()),
+        Value::Bool(value) => matches!(verb, 't' | 'v').then(|| pad_text(value.to_string(), flags)),
+        Value::Int(value) => integer(verb, i128::from(*value), flags),
+        Value::Uint(value) => integer(verb, i128::from(*value), flags),
+        Value::Float(value) => float(verb, *value, flags),
+        Value::Complex(real, imaginary) => complex(verb, (*real, *imaginary), flags),
+        Value::Text(value) | Value::Safe(_, value) => text(verb, value, flags),
+        Value::Duration(n) | Value::Named(_, n, _) if !has_text(verb) => integer(verb, i128::from(*n), flags),
         Value::Time(_) | Value::Duration(_) | Value::Named(..) | Value::Histogram(_) => {
-            let number = match arg {
-                Value::Duration(n) | Value::Named(_, n, _) if !matches!(verb, 'v' | 's' | 'q' | 'x' | 'X') => Some(*n),
-                _ => None,
-            };
-            let shown = match number {
-                Some(number) => integer(verb, i128::from(number), flags),
-                None => text(verb, &arg.printed(), flags),
-            };
-            shown.unwrap_or_else(|| bad_verb(verb, arg))
+            text(verb, &arg.printed(), flags)
         }
         // They say themselves how they are written.
-        Value::Map(map) if map.kind == MapKind::Labels && has_text(verb) => {
-            text(verb, &arg.printed(), flags).unwrap_or_else(|| bad_verb(verb, arg))
+        Value::Map(map) if map.kind == MapKind::Labels && has_text(verb) => text(verb, &arg.printed(), flags),
+        Value::List(list) if list.kind == ListKind::Pairs && has_text(verb) => text(verb, &arg.printed(), flags),
+        Value::List(list) => {
+            let items: Vec<String> = list.items.iter().map(|item| shown(verb, item, flags)).collect();
+            Some(format!("[{}]", items.join(" ")))
         }
-        Value::List(list) if list.kind == ListKind::Pairs && has_text(verb) => {
-            text(verb, &arg.printed(), flags).unwrap_or_else(|| bad_verb(verb, arg))
+        Value::Map(map) => {
+            let item = |(name, value): (&String, &Value)| {
+                format!("{}:{}", shown(verb, &Value::text(name), flags), shown(verb, value, flags))
+            };
+            Some(format!("map[{}]", map.entries.iter().map(item).collect::<Vec<_>>().join(" ")))
         }
-        Value::List(list) if !matches!(verb, 'v') || flags.plus => {
-            let items: Vec<String> = list.items.iter().map(|item| one(verb, item, flags)).collect();
-            format!("[{}]", items.join(" "))
+        Value::Struct(fields) => {
+            let item = |(name, _, value): &(&'static str, &'static str, Value)| {
+                let shown = shown(verb, value, flags);
+                if flags.names { format!("{name}:{shown}") } else { shown }
+            };
+            Some(format!("{{{}}}", fields.fields.iter().map(item).collect::<Vec<_>>().join(" ")))
         }
-        Value::Map(map) if !matches!(verb, 'v') || flags.plus => {
-            let key = |name: &str| text(verb, name, flags).unwrap_or_else(|| bad_verb(verb, &Value::text(name)));
-            let items: Vec<String> =
-                map.entries.iter().map(|(name, value)| format!("{}:{}", key(name), one(verb, value, flags))).collect();
-            format!("map[{}]", items.join(" "))
-        }
-        Value::List(_) | Value::Map(_) => pad(arg.printed(), flags, false),
-        Value::Struct(_) if matches!(verb, 'v' | 's') => {
-            let mut out = String::new();
-            arg.print(&mut out, flags.plus);
-            pad(out, flags, false)
-        }
-        Value::Bool(_) | Value::Struct(_) => bad_verb(verb, arg),
-    }
+    };
+    known.unwrap_or_else(|| bad_verb(verb, arg, flags))
 }
 
 /// Says whether a verb is one of texts.
@@ -224,45 +256,58 @@ fn signed(digits: &str, negative: bool, flags: Flags) -> String {
 
 fn integer(verb: char, value: i128, flags: Flags) -> Option<String> {
     let size = value.unsigned_abs();
-    let digits = match verb {
-        'd' | 'v' => size.to_string(),
-        'b' if flags.sharp => format!("{size:#b}"),
-        'b' => format!("{size:b}"),
-        'o' if flags.sharp => format!("0{size:o}"),
-        'o' => format!("{size:o}"),
-        'O' => format!("{size:#o}"),
-        'x' if flags.sharp => format!("{size:#x}"),
-        'x' => format!("{size:x}"),
-        'X' if flags.sharp => format!("0X{size:X}"),
-        'X' => format!("{size:X}"),
-        'c' | 'q' | 'U' => {
-            let c = u32::try_from(value).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
-            let shown = match verb {
-                'c' => c.to_string(),
-                'q' if flags.plus => ascii(&quote_char(c)),
-                'q' => quote_char(c),
-                _ if flags.sharp => format!("U+{size:04X} '{c}'"),
-                _ => format!("U+{size:04X}"),
-            };
-            return Some(if verb == 'U' { pad(shown, flags, false) } else { pad_text(shown, flags) });
-        }
+    let (digits, prefix) = match verb {
+        'd' | 'v' => (size.to_string(), ""),
+        'b' => (format!("{size:b}"), "0b"),
+        'o' | 'O' => (format!("{size:o}"), "0"),
+        'x' => (format!("{size:x}"), "0x"),
+        'X' => (format!("{size:X}"), "0X"),
+        'c' | 'q' => return Some(pad_text(character(verb, value, flags), flags)),
+        'U' => return Some(pad(code_point(value, flags), flags, false)),
         _ => return None,
     };
-    let mut flags = flags;
-    let digits = match flags.precision {
-        Some(0) if size == 0 => String::new(),
-        Some(precision) => {
-            flags.zero = false;
-            format!("{digits:0>precision$}")
+    let least = match (flags.precision, flags.width) {
+        // No digits are asked for, and there are none: no sign and no prefix either.
+        (Some(0), _) if size == 0 => return Some(pad(String::new(), flags, false)),
+        (Some(precision), _) => precision,
+        // Zeros that fill a field are digits, before the prefix is there; a sign takes the place of one.
+        (None, Some(width)) if flags.zero && !flags.minus => {
+            width.saturating_sub(usize::from(value < 0 || flags.plus || flags.space))
         }
-        None => digits,
+        _ => 0,
     };
-    Some(pad(signed(&digits, value < 0, flags), flags, true))
+    let mut shown = format!("{digits:0>least$}");
+    if flags.sharp && !(prefix == "0" && shown.starts_with('0')) {
+        shown.insert_str(0, prefix);
+    }
+    if verb == 'O' {
+        shown.insert_str(0, "0o");
+    }
+    Some(pad(signed(&shown, value < 0, flags), flags, false))
+}
+
+/// Gives the character of a number, or its literal.
+fn character(verb: char, value: i128, flags: Flags) -> String {
+    let c = u32::try_from(value).ok().and_then(char::from_u32).unwrap_or('\u{fffd}');
+    match verb {
+        'c' => c.to_string(),
+        _ if flags.plus => ascii(&quote_char(c)),
+        _ => quote_char(c),
+    }
+}
+
+/// Gives `U+0041`, with the character behind it under `#`. Numbers below zero are taken as 64 bits without a sign.
+fn code_point(value: i128, flags: Flags) -> String {
+    let code = value & i128::from(u64::MAX);
+    let least = flags.precision.unwrap_or(0).max(4);
+    let c = u32::try_from(code).ok().and_then(char::from_u32).filter(|c| flags.sharp && is_printable(*c));
+    let behind = c.map_or_else(String::new, |c| format!(" '{c}'"));
+    format!("U+{code:0least$X}{behind}")
 }
 
 fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
-    let shown = match verb {
-        'v' | 'g' => general(value, flags.precision, flags.sharp && verb == 'g'),
+    let mut shown = match verb {
+        'v' | 'g' => general(value, flags.precision, flags.sharp),
         'G' => general(value, flags.precision, flags.sharp).replace('e', "E"),
         'e' | 'f' | 'F' => with_precision(value, verb, flags.precision),
         'E' => with_precision(value, 'e', flags.precision).replace('e', "E"),
@@ -271,6 +316,10 @@ fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
         'b' => binary(value),
         _ => return None,
     };
+    if flags.sharp && matches!(verb, 'e' | 'E' | 'f' | 'F') && value.is_finite() && !shown.contains('.') {
+        let at = shown.find(['e', 'E']).unwrap_or(shown.len());
+        shown.insert(at, '.');
+    }
     let (negative, digits) = match shown.strip_prefix(['-', '+']) {
         Some(digits) => (shown.starts_with('-'), digits),
         None => (false, shown.as_str()),
@@ -285,14 +334,24 @@ fn float(verb: char, value: f64, flags: Flags) -> Option<String> {
     Some(pad(shown, flags, !infinite))
 }
 
+/// Both parts as numbers, the second one with its sign.
+fn complex(verb: char, (real, imaginary): (f64, f64), flags: Flags) -> Option<String> {
+    let (real, imaginary) = (float(verb, real, flags)?, float(verb, imaginary, Flags { plus: true, ..flags })?);
+    Some(format!("({real}{imaginary}i)"))
+}
+
 /// Escapes of a quoted text what is not ASCII.
 fn ascii(quoted: &str) -> String {
     let mut out = String::with_capacity(quoted.len());
     for c in quoted.chars() {
         match c as u32 {
             0..0x80 => out.push(c),
-            code @ 0x80..0x1_0000 => out += &format!("\\u{code:04x}"),
-            code => out += &format!("\\U{code:08x}"),
+            code @ 0x80..0x1_0000 => {
+                let _ = write!(out, "\\u{code:04x}");
+            }
+            code => {
+                let _ = write!(out, "\\U{code:08x}");
+            }
         }
     }
     out
@@ -319,7 +378,8 @@ fn text(verb: char, text: &str, flags: Flags) -> Option<String> {
         's' | 'v' => cut(text),
         'q' => {
             let text: String = cut(text);
-            match (flags.sharp && !text.contains('`'), flags.plus) {
+            let quotable = |c: char| c == '\t' || !matches!(c, '`' | '\u{7f}' | '\u{feff}') && c >= ' ';
+            match (flags.sharp && text.chars().all(quotable), flags.plus) {
                 (true, _) => format!("`{text}`"),
                 (false, true) => ascii(&quote(&text)),
                 (false, false) => quote(&text),
@@ -338,10 +398,28 @@ mod tests {
 
     const HEX: &str = "0x1.cp+01|0X1.CP+01|4503599627370496p-52|    -0x1p-01|0x1.0p+00";
     const SHARP: &str = "00A|1.00000|1.00000e+07|100.";
+    const FLAGS_STAY: &str = "%!o(float64=2.50000)|%!q(float64=+1e+100)|%!d(bool=0000true)";
+    const QUOTABLE: &str = "U+0000|U+0061 'a'|\"a\\nb\"|`a\tb`";
     const ASCII: &str = r#""\u00e9\U0001f642\""|"é"|'\u00e9'"#;
 
     fn check(form: &str, args: &[Value], expected: &str) {
         assert_eq!(format(form, args, |_| Ok(())).as_deref(), Ok(expected), "{form}");
+    }
+
+    #[test]
+    fn integers_are_filled_before_they_have_a_prefix() {
+        check("%#.5x|%#08x|%#.5b", &[5, 5, -5].map(Value::Int), "0x00005|0x00000005|-0b00101");
+        check("%#o|%#.3o|%O|%#O", &[0, 5, 5, 5].map(Value::Int), "0|005|0o5|0o05");
+        check("[%+.0d][%5.0d][% .0v][%#.0x]", &[0, 0, 0, 0].map(Value::Int), "[][     ][][]");
+        check("%+06d|% 06d|%-06d|%+v|%#.3v", &[5, 5, 5, 5, 5].map(Value::Int), "+00005| 00005|5     |5|005");
+        check("%U|%.5U|%#8.5U", &[-5, 5, 0x41].map(Value::Int), "U+FFFFFFFFFFFFFFFB|U+00005|U+00041 'A'");
+    }
+
+    #[test]
+    fn floats_keep_their_point() {
+        let values = [100.0, -1.5, 1e21, 2.0, f64::NAN].map(Value::Float);
+        check("%#.0f|%#.0e|%#.0E|%#.1f|%#f", &values, "100.|-2.e+00|1.E+21|2.0|NaN");
+        check("%#.3v|%+.0v", &[123_456_789.0, 100.0].map(Value::Float), "1.23e+08|1e+02");
     }
 
     #[test]
@@ -374,6 +452,51 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_values() {
+        let pair =
+            || Value::fields("template.Pair", vec![("Name", "Name", Value::text("a")), ("N", "N", Value::Int(7))]);
+        check("%v|%+v|%3v|%d", &[pair(), pair(), pair(), pair()], "{a 7}|{Name:a N:7}|{  a   7}|{%!d(string=a) 7}");
+        check("%#v", &[pair()], "template.Pair{Name:\"a\", N:7}");
+        let pointed = || Value::fields("*template.sample", vec![("Value", "Value", Value::Int(1))]);
+        check(
+            "%v|%+v|%#v|%T",
+            &[(); 4].map(|()| pointed()),
+            "&{1}|&{Value:1}|&template.sample{Value:1}|*template.sample",
+        );
+        check("%3v|%x|%q", &[(); 3].map(|()| Value::texts(["a", "b"])), "[  a   b]|[61 62]|[\"a\" \"b\"]");
+        check("%+v|%+v|%+d", &[Value::Int(5), Value::Float(5.0), Value::Int(5)], "5|5|+5");
+        check(
+            "%d|%v",
+            &[(); 2].map(|()| Value::list(ListKind::Any, vec![Value::Nil, Value::Int(1)])),
+            "[<nil> 1]|[<nil> 1]",
+        );
+        let labels = || Value::text_map(MapKind::Labels, [("a", "b")]);
+        check(
+            "%d|%4t",
+            &[labels(), labels()],
+            "map[%!d(string=a):%!d(string=b)]|map[%!t(string=   a):%!t(string=   b)]",
+        );
+        check("%#U|%#U|%#q|%#q", &[Value::Int(0), Value::Int(97), Value::text("a\nb"), Value::text("a\tb")], QUOTABLE);
+    }
+
+    /// A narrow value in a wide field is counted before it is made, each part of it.
+    #[test]
+    fn widths_are_counted() {
+        let many = Value::list(ListKind::Any, vec![Value::Int(1); 1000]);
+        let within = |form: &str, most: usize| {
+            let mut made = 0;
+            let count = |bytes: usize| {
+                made += bytes;
+                if made > most { Err("too much".to_owned()) } else { Ok(()) }
+            };
+            format(form, std::slice::from_ref(&many), count)
+        };
+        assert!(within("%9999d", 9_000_000).is_err());
+        assert!(within("%.9999d", 9_000_000).is_err());
+        assert!(within("%2d", 9_000).is_ok());
+    }
+
+    #[test]
     fn what_does_not_suit() {
         check("%d", &[Value::text("x")], "%!d(string=x)");
         check("%d %d", &[Value::Int(1)], "1 %!d(MISSING)");
@@ -381,5 +504,11 @@ mod tests {
         check("%", &[], "%!(NOVERB)");
         check("%[5]d", &[Value::Int(1)], "%!d(BADINDEX)");
         check("%s", &[Value::Int(1)], "%!s(int=1)");
+        check("%-4d|%05d", &["x", "é"].map(Value::text), "%!d(string=x   )|%!d(string=0000é)");
+        check("%8.3f", &[Value::text("http")], "%!f(string=     htt)");
+        check("%08.3f|%+.1e", &[2, 97].map(Value::Int), "%!f(int=     002)|%!e(int=+97)");
+        check("%5t|%-5s|", &[3, 4].map(Value::Int), "%!t(int=    3)|%!s(int=4    )|");
+        check("%#o|%+q|%08d", &[Value::Float(2.5), Value::Float(1e100), Value::Bool(true)], FLAGS_STAY);
+        check("%t", &[Value::Duration(1_500_000_000)], "%!t(time.Duration=1500000000)");
     }
 }

@@ -4,13 +4,13 @@ use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use quiver_types::LabelSet;
+use quiver_types::{LabelSet, matcher};
 
 use super::builtins::texts_of;
 use super::escape::{html_escape, query_escape};
 use super::exec::Call;
 use super::humanize::{
-    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title, to_float,
+    humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
     to_time, upper,
 };
 use super::value::{ListKind, Map, MapKind, Safe, Struct, Value};
@@ -76,7 +76,7 @@ pub static RULE_FUNCTIONS: Functions = &[
     function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),
     function("match", &[Param::Text, Param::Text], re_match),
     function("safeHtml", &[Param::Text], |_, args| Ok(Value::Safe(Safe::Html, text(args, 0)))),
-    function("title", &[Param::Text], |_, args| Ok(Value::text(title(&text(args, 0), false)))),
+    function("title", &[Param::Text], |_, args| Ok(Value::text(title_as_is(&text(args, 0))))),
     function("toUpper", &[Param::Text], |_, args| Ok(Value::text(upper(&text(args, 0))))),
     function("toLower", &[Param::Text], |_, args| Ok(Value::text(lower(&text(args, 0))))),
     function("graphLink", &[Param::Text], |_, args| Ok(link(&text(args, 0), 0))),
@@ -133,6 +133,12 @@ pub static RULE_FUNCTIONS: Functions = &[
     function("parseDurationTime", &[Param::Text], |_, args| {
         duration::parse_signed(&text(args, 0)).map(|ms| Value::Duration(ms.saturating_mul(1_000_000)))
     }),
+    function("formatTime", &[Param::Text, Param::Any], |call, args| {
+        let time = to_time(to_float(&args[1])?)?.ok_or_else(|| "value is NaN or Inf".to_owned())?;
+        let shown = time.format(&text(args, 0));
+        call.make(shown.len())?;
+        Ok(Value::text(shown))
+    }),
 ];
 
 fn query(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
@@ -165,11 +171,12 @@ fn label(sample: &Value, name: &str) -> Value {
     }
 }
 
-/// Compiles a regular expression, with bounds.
+/// Compiles a regular expression in Go's syntax, with bounds.
 pub(super) fn regex(pattern: &str) -> Result<regex::Regex, String> {
-    quiver_types::matcher::affordable(pattern).map_err(|e| e.to_string())?;
-    let built = regex::RegexBuilder::new(pattern).size_limit(quiver_types::matcher::REGEX_BYTES_MAX).build();
-    built.map_err(|e| format!("error parsing regexp: {e}"))
+    matcher::affordable(pattern).map_err(|e| e.to_string())?;
+    let text = matcher::translate(pattern).map_err(|e| format!("error parsing regexp: {e}"))?;
+    matcher::affordable(&text).map_err(|e| e.to_string())?;
+    matcher::builder(&text).build().map_err(|e| format!("error parsing regexp: {e}"))
 }
 
 pub(super) fn re_match(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
@@ -199,19 +206,16 @@ fn path_of(url: &str) -> &str {
 /// Cuts `host:port` as Go's `net.SplitHostPort` does.
 pub(crate) fn split_host_port(text: &str) -> Option<(&str, &str)> {
     let colon = text.rfind(':')?;
-    let (host, port) = match text.strip_prefix('[') {
-        Some(rest) => {
-            let end = rest.find(']')?;
-            let after = &rest[end + 1..];
-            (&rest[..end], after.strip_prefix(':')?)
+    let (host, port) = if let Some(rest) = text.strip_prefix('[') {
+        let end = rest.find(']')?;
+        let after = &rest[end + 1..];
+        (&rest[..end], after.strip_prefix(':')?)
+    } else {
+        let host = &text[..colon];
+        if host.contains(':') {
+            return None;
         }
-        None => {
-            let host = &text[..colon];
-            if host.contains(':') {
-                return None;
-            }
-            (host, &text[colon + 1..])
-        }
+        (host, &text[colon + 1..])
     };
     if host.contains(['[', ']']) || port.contains(['[', ']', ':']) { None } else { Some((host, port)) }
 }
@@ -244,5 +248,6 @@ mod tests {
         check("[2001:0DB8::1]::12345", "[2001:0DB8::1]::12345");
         assert_eq!(path_of("http://testhost:9090/path/prefix"), "/path/prefix");
         assert_eq!(path_of("http://testhost:9090"), "");
+        assert!(regex(r"\Qa.b\E").is_ok_and(|r| r.is_match("a.b") && !r.is_match("axb")) && regex("a**").is_err());
     }
 }

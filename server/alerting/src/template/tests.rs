@@ -48,6 +48,19 @@ fn statements() {
         &Value::Nil,
         "1:2: executing \"test\" at <and>: wrong number of args for and: want at least 1 got 0",
     );
+    // Counted before they are looked at.
+    fails(
+        "{{toUpper \"a\" .x.y}}",
+        &Value::Nil,
+        "1:2: executing \"test\" at <toUpper>: wrong number of args for toUpper: want 1 got 2",
+    );
+}
+
+#[test]
+fn complex_constants() {
+    check("{{1i}} {{0i}} {{1+2i}} {{-2.5e1i}} {{010i}}", &Value::Nil, "(0+1i) (0+0i) (1+2i) (0-25i) (0+10i)");
+    check("{{printf \"%v %T\" 1.5i 2i}} {{printf \"%.1f\" 1-2i}}", &Value::Nil, "(0+1.5i) complex128 (1.0-2.0i)");
+    check("{{if 0i}}x{{else}}y{{end}} {{eq 1i 1i}} {{eq 1i 2i}}", &Value::Nil, "y true false");
 }
 
 #[test]
@@ -103,6 +116,12 @@ fn functions_of_rules() {
     );
     check("{{ query \"m\" | first | label \"instance\" }}{{ query \"m\" | first | value }}", &Value::Nil, "b21");
     check("{{define \"x\"}}{{.arg0}} {{.arg1}}{{end}}{{template \"x\" (args 1 \"2\")}}", &Value::Nil, "1 2");
+    check("{{ 1700000000.5 | formatTime \"2006-01-02 15:04:05.0\" }}", &Value::Nil, "2023-11-14 22:13:20.5");
+    fails(
+        "{{ formatTime \"2006\" \"NaN\" }}",
+        &Value::Nil,
+        "1:3: executing \"test\" at <formatTime \"2006\" \"NaN\">: error calling formatTime: value is NaN or Inf",
+    );
     check("{{ (\"-30m\" | parseDuration | toDuration | (now | toTime).Add).UnixMilli }}", &Value::Nil, "1353753852000");
     check(
         "{{ now }} {{ (now | toTime).Format \"Mon Jan 2 15:04:05 2006\" }}",

@@ -1,8 +1,10 @@
 //! Values of templates: what Go's reflection would see, as far as rules and notifications show it.
 
 use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::sync::Arc;
 
+use super::complex::complex_text;
 use super::time::Time;
 use crate::duration::format_go;
 use crate::text::{float_text, quote};
@@ -20,6 +22,8 @@ pub enum Value {
     Uint(u64),
     /// Number.
     Float(f64),
+    /// Complex number: real and imaginary part.
+    Complex(f64, f64),
     /// Text.
     Text(Arc<str>),
     /// Text that is not escaped again in its place.
@@ -61,7 +65,7 @@ pub struct List {
 /// What a list holds.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum ListKind {
-    /// Anything.
+    /// Values of any type.
     Any,
     /// Texts.
     Texts,
@@ -107,7 +111,7 @@ pub struct Map {
 /// What a mapping holds; a missing entry gives the empty text, unless the mapping holds anything.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum MapKind {
-    /// Anything.
+    /// Values of any type.
     Any,
     /// Texts.
     Texts,
@@ -178,6 +182,7 @@ impl Value {
             Self::Int(_) => "int",
             Self::Uint(_) => "uint64",
             Self::Float(_) => "float64",
+            Self::Complex(..) => "complex128",
             Self::Text(_) => "string",
             Self::Safe(Safe::Html, _) => "template.HTML",
             Self::Safe(Safe::Url, _) => "template.URL",
@@ -199,6 +204,7 @@ impl Value {
             Self::Int(value) | Self::Duration(value) | Self::Named(_, value, _) => *value != 0,
             Self::Uint(value) => *value != 0,
             Self::Float(value) => *value != 0.0,
+            Self::Complex(real, imaginary) => *real != 0.0 || *imaginary != 0.0,
             Self::Text(text) | Self::Safe(_, text) => !text.is_empty(),
             Self::List(list) => !list.items.is_empty(),
             Self::Map(map) => !map.entries.is_empty(),
@@ -222,6 +228,7 @@ impl Value {
             Self::Int(value) => *out += &value.to_string(),
             Self::Uint(value) => *out += &value.to_string(),
             Self::Float(value) => *out += &float_text(*value),
+            Self::Complex(real, imaginary) => *out += &complex_text(*real, *imaginary),
             Self::Text(text) | Self::Safe(_, text) | Self::Histogram(text) => out.push_str(text),
             Self::List(list) if list.kind == ListKind::Pairs => print_pairs(out, &list.items),
             Self::List(list) => {
@@ -241,7 +248,7 @@ impl Value {
                     if i > 0 {
                         out.push(' ');
                     }
-                    *out += &format!("{name}:");
+                    let _ = write!(out, "{name}:");
                     value.print(out, plus);
                 }
                 out.push(']');
@@ -253,7 +260,7 @@ impl Value {
                         out.push(' ');
                     }
                     if plus {
-                        *out += &format!("{name}:");
+                        let _ = write!(out, "{name}:");
                     }
                     value.print(out, plus);
                 }
@@ -272,10 +279,15 @@ impl Value {
         out
     }
 
+    /// Says whether Go has a pointer to it, which its `fmt` tells of a value that stands alone.
+    pub(super) fn is_pointer(&self) -> bool {
+        matches!(self, Self::Struct(fields) if fields.type_name.starts_with('*'))
+    }
+
     /// Gives it as JSON, as Go's `json.Marshal` writes it.
     pub fn json(&self, out: &mut String) {
         match self {
-            Self::Nil | Self::Histogram(_) => out.push_str("null"),
+            Self::Nil | Self::Histogram(_) | Self::Complex(..) => out.push_str("null"),
             Self::Bool(value) => *out += &value.to_string(),
             Self::Int(value) | Self::Duration(value) | Self::Named(_, value, _) => *out += &value.to_string(),
             Self::Uint(value) => *out += &value.to_string(),
@@ -339,7 +351,7 @@ fn json_text(out: &mut String, text: &str) {
             '\u{8}' => out.push_str("\\b"),
             '\u{c}' => out.push_str("\\f"),
             c if (c as u32) < 0x20 || matches!(c, '<' | '>' | '&' | '\u{2028}' | '\u{2029}') => {
-                *out += &format!("\\u{:04x}", c as u32);
+                let _ = write!(out, "\\u{:04x}", c as u32);
             }
             c => out.push(c),
         }
@@ -381,6 +393,9 @@ pub(super) fn sprint(values: &[Value]) -> String {
         if i > 0 && !texts(value) && !texts(&values[i - 1]) {
             out.push(' ');
         }
+        if value.is_pointer() {
+            out.push('&');
+        }
         value.print(&mut out, false);
     }
     out
@@ -398,6 +413,12 @@ pub(super) fn go_syntax(value: &Value) -> String {
             let items: Vec<String> =
                 map.entries.iter().map(|(name, value)| format!("{}:{}", quote(name), go_syntax(value))).collect();
             format!("{}{{{}}}", map.kind.type_name(), items.join(", "))
+        }
+        Value::Struct(fields) => {
+            let items: Vec<String> =
+                fields.fields.iter().map(|(name, _, value)| format!("{name}:{}", go_syntax(value))).collect();
+            let (sign, name) = fields.type_name.strip_prefix('*').map_or(("", fields.type_name), |name| ("&", name));
+            format!("{sign}{name}{{{}}}", items.join(", "))
         }
         Value::Uint(value) => format!("{value:#x}"),
         Value::Duration(nanos) => nanos.to_string(),

@@ -1,5 +1,7 @@
 //! Numbers as Go's `fmt` writes them.
 
+use std::fmt::Write as _;
+
 /// Writes a number as `%v` does: the fewest digits that tell it, with an exponent below 1e-4 and from 1e6 on.
 pub fn float_text(value: f64) -> String {
     general(value, None, false)
@@ -61,16 +63,16 @@ pub fn general(value: f64, precision: Option<usize>, keep: bool) -> String {
         }
         out += &exponent_text('e', exponent);
     } else if exponent < 0 {
-        out += &format!("0.{}{digits}", "0".repeat((-exponent - 1) as usize));
+        let _ = write!(out, "0.{}{digits}", "0".repeat((-exponent - 1) as usize));
     } else {
         let whole = exponent as usize + 1;
         if digits.len() <= whole {
-            out += &format!("{digits}{}", "0".repeat(whole - digits.len()));
+            let _ = write!(out, "{digits}{}", "0".repeat(whole - digits.len()));
             if keep {
                 out.push('.');
             }
         } else {
-            out += &format!("{}.{}", &digits[..whole], &digits[whole..]);
+            let _ = write!(out, "{}.{}", &digits[..whole], &digits[whole..]);
         }
     }
     out

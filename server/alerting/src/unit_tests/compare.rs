@@ -4,8 +4,11 @@ use quiver_types::{Histogram, LabelSet, ResetHint, Span};
 
 use super::series::{self, Value};
 use super::{ExpectedSample, series::buckets};
-use crate::rules::{Element, ElementValue, show_labels};
+use crate::rules::{Element, ElementValue, show_pairs};
 use crate::text::float_text;
+
+/// Most numbers of an expected histogram.
+const NUMBERS_MAX: usize = 1 << 20;
 
 /// A sample in a form that is compared and shown.
 #[derive(Debug, Clone, PartialEq)]
@@ -41,7 +44,9 @@ impl Sample {
         if sample.histogram.is_empty() {
             return Ok(Self { labels, value: sample.value, histogram: None });
         }
-        let slots = series::items(&sample.histogram).map_err(fail)?;
+        // One is wanted; that there are more is said of two.
+        let mut room = series::Room { slots: 2, numbers: NUMBERS_MAX };
+        let slots = series::items_within(&sample.histogram, &mut room).map_err(fail)?;
         match slots.as_slice() {
             [slot] => match &slot.value {
                 Some(Value::Histogram(h)) => Ok(Self { labels, value: 0.0, histogram: Some(histogram_text(h)) }),
@@ -52,7 +57,7 @@ impl Sample {
     }
 
     pub(super) fn show(&self) -> String {
-        let labels = if self.labels.canonical().is_empty() { "{}".to_owned() } else { show_labels(&self.labels) };
+        let labels = show_pairs(self.labels.iter());
         match &self.histogram {
             Some(text) => format!("{labels} {text}"),
             None => format!("{labels} {}", scientific(self.value)),
@@ -143,6 +148,16 @@ mod tests {
             "{{buckets:[0 2 0] counter_reset_hint:not_reset}}",
             "{{counter_reset_hint:not_reset offset:1 buckets:[2]}}",
         );
+    }
+
+    #[test]
+    fn one_histogram_is_expected() {
+        let expected = |histogram: &str| {
+            let (labels, histogram) = ("h".to_owned(), histogram.to_owned());
+            Sample::expected(&ExpectedSample { labels, value: 0.0, histogram })
+        };
+        assert!(expected("{{count:1}}").is_ok());
+        assert!(expected("{{count:1}}x18446744073709551615").is_err_and(|e| e.contains("expected 1 value")));
     }
 
     #[test]

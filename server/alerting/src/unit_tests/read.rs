@@ -1,7 +1,5 @@
 //! The file of tests.
 
-use quiver_types::LabelSet;
-
 use super::{AlertTest, ExpectedSample, ExprTest, TestFile, TestGroup};
 use crate::problem::{Code, Problems};
 use crate::template::parse_time;
@@ -59,12 +57,11 @@ fn group(node: &Node, idx: usize, interval_ms: i64, problems: &mut Problems) -> 
         start_ms: 0,
     };
     if let Some(text) = fields.text("start_timestamp", problems) {
-        match start(&text) {
-            Some(ms) => group.start_ms = ms,
-            None => {
-                let message = format!("cannot parse {} to a valid timestamp", crate::text::quote(&text));
-                fields.problem("start_timestamp", Code::InvalidValue, message, problems);
-            }
+        if let Some(ms) = start(&text) {
+            group.start_ms = ms;
+        } else {
+            let message = format!("cannot parse {} to a valid timestamp", crate::text::quote(&text));
+            fields.problem("start_timestamp", Code::InvalidValue, message, problems);
         }
     }
     for (i, item) in fields.list("input_series", problems).unwrap_or_default().iter().enumerate() {
@@ -113,8 +110,7 @@ fn alert(node: &Node, path: String, problems: &mut Problems) -> Option<AlertTest
         let annotations = alert.text_map("exp_annotations", problems).unwrap_or_default();
         alert.finish(problems);
         labels.insert("alertname".to_owned(), alertname.clone());
-        let set = LabelSet::from_pairs(labels.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-        expected.push((set, annotations));
+        expected.push((labels, annotations));
     }
     fields.finish(problems);
     Some(AlertTest { eval_time_ms, alertname, expected })
@@ -149,7 +145,7 @@ mod tests {
         let file = read(text).expect("valid");
         let test = &file.tests[0];
         assert_eq!((test.name.as_str(), test.interval_ms, test.start_ms), ("unnamed#0", 60_000, 1_577_836_800_000));
-        assert_eq!(test.alerts[0].expected[0].0.get("alertname"), "A");
+        assert_eq!(test.alerts[0].expected[0].0["alertname"], "A");
         assert_eq!(test.exprs[0].samples[0].value, f64::INFINITY);
         let told = |text: &str| read(text).expect_err(text).to_string();
         assert!(

@@ -1,16 +1,17 @@
 //! Runs a test: evaluations in steps over samples that come as time passes.
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use quiver_types::{LabelSet, Millis};
 
 use super::compare::{self, Sample};
 use super::series::{self, Value};
-use super::{AlertTest, TestGroup};
+use super::{AlertTest, TestGroup, valid};
 use crate::duration;
 use crate::rules::{
-    AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting, Written,
-    show_labels,
+    ActiveAlert, AlertState, ElementValue, Engine, Group, Health, Language, RuleGroup, RuleKind, RuleStatus, Setting,
+    Written, show_pairs,
 };
 
 /// An engine for tests; starts empty.
@@ -48,20 +49,31 @@ pub struct Outcome {
     pub cases: Vec<Case>,
 }
 
+/// Numbers in the samples of one test: some hundred megabytes.
+const NUMBERS_MAX: usize = 4_000_000;
+
 /// Series that are still to come.
 struct Feed {
     series: Vec<(LabelSet, std::iter::Peekable<std::vec::IntoIter<(Millis, Value)>>)>,
 }
 
 impl Feed {
-    fn new(group: &TestGroup) -> Result<Self, String> {
+    /// Reads the samples up to a time since the start.
+    fn new(group: &TestGroup, end_ms: Millis) -> Result<Self, String> {
         let mut out = Vec::new();
+        let slots = usize::try_from(end_ms / group.interval_ms.max(1)).unwrap_or(usize::MAX).saturating_add(1);
+        let mut room = series::Room { slots, numbers: NUMBERS_MAX };
         for (labels, values) in &group.input_series {
             let (set, starts, rest) = series::labels(labels.trim())?;
-            if starts || !rest.is_empty() {
-                return Err(format!("bad series: {labels}"));
+            // Both are one line: values may begin behind the labels and a blank, as in promtool.
+            let before = labels.trim().strip_suffix(rest).unwrap_or_default();
+            let begins = !rest.is_empty() && before.ends_with([' ', '\t']);
+            if starts || !(rest.is_empty() || begins) || rest.contains('\n') || values.trim().contains('\n') {
+                return Err(format!("bad series: {labels} {}", values.trim()));
             }
-            let slots = series::items(values)?;
+            let items = if begins { Cow::Owned(format!("{rest} {values}")) } else { Cow::Borrowed(values.as_str()) };
+            let slots = series::items_within(&items, &mut room)?;
+            valid::samples(&set, &slots)?;
             let at = |i: usize| group.start_ms.saturating_add(group.interval_ms.saturating_mul(i as i64));
             let samples: Vec<_> = slots.into_iter().enumerate().filter_map(|(i, s)| Some((at(i), s.value?))).collect();
             out.push((set, samples.into_iter().peekable()));
@@ -98,7 +110,9 @@ pub fn run(
     bench: &dyn Bench,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let feed = bench.ready().and_then(|()| Feed::new(test));
+    let alert_times = test.alerts.iter().map(|a| a.eval_time_ms);
+    let end = alert_times.chain(test.exprs.iter().map(|e| e.eval_time_ms)).max().unwrap_or(0);
+    let feed = bench.ready().and_then(|()| Feed::new(test, end));
     let mut feed = match feed {
         Ok(feed) => feed,
         Err(e) => {
@@ -109,8 +123,6 @@ pub fn run(
     let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
     groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
     let setting = Setting { external_labels: test.external_labels.clone(), external_url: test.external_url.clone() };
-    let alert_times = test.alerts.iter().map(|a| a.eval_time_ms);
-    let end = alert_times.chain(test.exprs.iter().map(|e| e.eval_time_ms)).max().unwrap_or(0);
     let mut elapsed = 0;
     while elapsed <= end {
         let at = test.start_ms + elapsed;
@@ -121,7 +133,9 @@ pub fn run(
             outcome.errors.push(e);
             return outcome;
         }
-        groups.iter_mut().for_each(|group| group.evaluate(at, &setting, bench));
+        for group in &mut groups {
+            group.evaluate(at, &setting, bench);
+        }
         let failed = failures(&groups, at);
         if !failed.is_empty() {
             outcome.errors.extend(failed);
@@ -149,18 +163,23 @@ fn failures(groups: &[Group], at: Millis) -> Vec<String> {
     failed.map(|(rule, e)| format!("    rule: {}, time: {time}, err: {e}", rule.rule.name)).collect()
 }
 
-type Shown = (LabelSet, BTreeMap<String, String>);
+/// Labels and annotations of an alert.
+type Shown = (BTreeMap<String, String>, BTreeMap<String, String>);
 
 fn sorted(mut alerts: Vec<Shown>) -> Vec<Shown> {
-    alerts.sort_by(|a, b| a.0.iter().cmp(b.0.iter()).then_with(|| a.1.cmp(&b.1)));
+    alerts.sort();
     alerts
+}
+
+fn labels_of(alert: &ActiveAlert) -> BTreeMap<String, String> {
+    alert.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect()
 }
 
 fn check_alerts(test: &TestGroup, wanted: &AlertTest, groups: &[Group], outcome: &mut Outcome) {
     let rules = groups.iter().flat_map(|g| &g.rules);
     let named = rules.filter(|r| r.rule.kind == RuleKind::Alert && r.rule.name == wanted.alertname);
     let firing = named.flat_map(RuleStatus::alerts).filter(|a| a.state == AlertState::Firing);
-    let got = sorted(firing.map(|a| (a.labels.clone(), a.annotations.clone())).collect());
+    let got = sorted(firing.map(|a| (labels_of(a), a.annotations.clone())).collect());
     let expected = sorted(wanted.expected.clone());
     let time = duration::format(wanted.eval_time_ms);
     let is_ok = got == expected;
@@ -186,10 +205,10 @@ fn show_alerts(alerts: &[Shown]) -> String {
     if alerts.is_empty() {
         return "[]".to_owned();
     }
-    let braces = |labels: &LabelSet| if labels.canonical().is_empty() { "{}".to_owned() } else { show_labels(labels) };
+    // An annotation without a text is there, too, and is compared.
+    let braces = |pairs: &BTreeMap<String, String>| show_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())));
     let one = |(i, (labels, annotations)): (usize, &Shown)| {
-        let annotations = LabelSet::from_pairs(annotations.iter().map(|(n, v)| (n.as_str(), v.as_str())));
-        format!("\n{i}:\n  Labels:{}\n  Annotations:{}", braces(labels), braces(&annotations))
+        format!("\n{i}:\n  Labels:{}\n  Annotations:{}", braces(labels), braces(annotations))
     };
     format!("[{}\n]", alerts.iter().enumerate().map(one).collect::<Vec<_>>().join(","))
 }
@@ -230,4 +249,37 @@ fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &d
         }
     }
     outcome.cases.push(case);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_may_begin_behind_the_labels() {
+        let feed = |series: &str, minutes: Millis| {
+            let text = format!("tests: [{{input_series: [{{series: '{series}', values: '1 2x1'}}]}}]");
+            let file = super::super::read(&text).expect("valid");
+            let mut feed = Feed::new(&file.tests[0], minutes * 60_000)?;
+            let value = |written: Written| match written.value {
+                ElementValue::Float(value) => (written.ts / 60_000, value),
+                ElementValue::Histogram(..) => (written.ts / 60_000, f64::NAN),
+            };
+            Ok::<_, String>(feed.until(Millis::MAX).into_iter().map(value).collect::<Vec<_>>())
+        };
+        let all = vec![(0, 5.0), (1, 1.0), (2, 2.0), (3, 2.0)];
+        assert_eq!(feed("x{a=\"b\"} 5", 9).as_ref(), Ok(&all));
+        assert_eq!(feed("x 5", 1).as_deref(), Ok(&all[..2]));
+        assert_eq!(feed("x 5", 0).as_deref(), Ok(&all[..1]));
+        assert_eq!(feed("x", 9).map(|all| all.len()), Ok(3));
+        assert!(feed("x{}{}", 9).is_err() && feed("x{},", 9).is_err());
+    }
+
+    #[test]
+    fn annotations_without_a_text_are_shown() {
+        let labels = [("alertname".to_owned(), "A".to_owned())].into();
+        let annotations = [("a".to_owned(), String::new()), ("b".to_owned(), "x".to_owned())].into();
+        let shown = show_alerts(&[(labels, annotations)]);
+        assert_eq!(shown, "[\n0:\n  Labels:{alertname=\"A\"}\n  Annotations:{a=\"\", b=\"x\"}\n]");
+    }
 }

@@ -1,5 +1,7 @@
 //! Series lines: `name{label="value"} items…`, and histogram literals.
 
+use std::collections::BTreeMap;
+
 use quiver_types::histogram::CUSTOM_SCHEMA;
 use quiver_types::{Histogram, LabelSet, ResetHint, Span, stale_nan};
 
@@ -31,39 +33,89 @@ impl Slot {
     }
 }
 
+/// How much of a series is wanted, and how much may be made of it: a few characters stand for any number of samples.
+#[derive(Debug, Clone, Copy)]
+pub struct Room {
+    /// Slots from the first one; what comes behind them is read, not kept.
+    pub slots: usize,
+    /// Numbers that samples may hold together.
+    pub numbers: usize,
+}
+
+impl Room {
+    const UNBOUNDED: Self = Self { slots: usize::MAX, numbers: usize::MAX };
+
+    /// Appends a slot a number of times.
+    fn put(&mut self, slots: &mut Vec<Slot>, slot: &Slot, times: usize) -> Result<(), String> {
+        let times = times.min(self.slots.saturating_sub(slots.len()));
+        let numbers = match &slot.value {
+            Some(Value::Histogram(h)) => 16 + h.positive.len() + h.negative.len() + h.custom_bounds.len(),
+            _ => 1,
+        };
+        let left = times.checked_mul(numbers).and_then(|wanted| self.numbers.checked_sub(wanted));
+        self.numbers = left.ok_or("the series have too many samples")?;
+        slots.extend(std::iter::repeat_n(slot.clone(), times));
+        Ok(())
+    }
+}
+
+/// Words that begin something else than a series.
+const NO_NAMES: [&str; 8] = ["nan", "inf", "on", "ignoring", "group_left", "group_right", "bool", "atan2"];
+
+/// Cuts a name of letters, digits, `_` and `also` at the start of a text.
+fn identifier(text: &str, also: char) -> Option<(&str, &str)> {
+    let len = text.find(|c: char| !(c.is_ascii_alphanumeric() || c == '_' || c == also)).unwrap_or(text.len());
+    let (name, rest) = text.split_at(len);
+    (!name.is_empty() && !name.starts_with(|c: char| c.is_ascii_digit())).then_some((name, rest))
+}
+
 /// Reads the labels at the start of a line; gives the rest, and whether `@st` followed.
+///
+/// # Errors
+/// A name, a quoted value or a bracket of another form.
 pub fn labels(line: &str) -> Result<(LabelSet, bool, &str), String> {
-    let mut pairs: Vec<(String, String)> = Vec::new();
-    let mut rest = line;
-    let name_len = rest.find(|c: char| c == '{' || c == '@' || c.is_whitespace()).unwrap_or(rest.len());
-    if name_len > 0 {
-        pairs.push(("__name__".into(), rest[..name_len].into()));
-        rest = &rest[name_len..];
+    let mut pairs: BTreeMap<String, String> = BTreeMap::new();
+    let (metric, mut rest) = identifier(line, ':').unwrap_or(("", line));
+    if NO_NAMES.iter().any(|word| metric.eq_ignore_ascii_case(word)) {
+        return Err(format!("`{metric}` is no name of a series: {line}"));
     }
     if let Some(inner) = rest.strip_prefix('{') {
         rest = inner.trim_start();
         while !rest.starts_with('}') {
-            let (name, after) = if rest.starts_with(['"', '\'']) {
-                quoted(rest)?
-            } else {
-                let len = rest.find(|c: char| c == '=' || c == ',' || c == '}' || c.is_whitespace());
-                let len = len.ok_or_else(|| format!("labels do not end: {line}"))?;
-                (rest[..len].to_owned(), &rest[len..])
-            };
-            rest = after.trim_start();
-            if let Some(after) = rest.strip_prefix('=') {
-                let (value, after) = quoted(after.trim_start())?;
-                pairs.push((name, value));
-                rest = after.trim_start();
-            } else {
-                pairs.push(("__name__".into(), name));
-            }
-            rest = rest.strip_prefix(',').unwrap_or(rest).trim_start();
             if rest.is_empty() {
                 return Err(format!("labels do not end: {line}"));
             }
+            let is_quoted = rest.starts_with(['"', '\'', '`']);
+            let (name, after) = if is_quoted {
+                quoted(rest)?
+            } else {
+                let (name, after) = identifier(rest, '_').ok_or_else(|| format!("no name of a label: {rest}"))?;
+                (name.to_owned(), after)
+            };
+            let after = after.trim_start();
+            let (name, value, after) = match after.strip_prefix('=') {
+                Some(after) => {
+                    let (value, after) = quoted(after.trim_start())?;
+                    (name, value, after.trim_start())
+                }
+                // Alone in quotes, it is the name of the series.
+                None if is_quoted => ("__name__".to_owned(), name, after),
+                None => return Err(format!("a label without a value: {line}")),
+            };
+            if pairs.contains_key(&name) {
+                return Err(format!("label `{name}` is there twice: {line}"));
+            }
+            pairs.insert(name, value);
+            rest = match after.strip_prefix(',') {
+                Some(after) => after.trim_start(),
+                None if after.starts_with('}') => after,
+                None => return Err(format!("labels do not end: {line}")),
+            };
         }
         rest = &rest[1..];
+    }
+    if !metric.is_empty() {
+        pairs.insert("__name__".to_owned(), metric.to_owned());
     }
     let (starts, rest) = rest.strip_prefix("@st").map_or((false, rest), |r| (true, r));
     let set = LabelSet::from_pairs(pairs.iter().map(|(n, v)| (n.as_str(), v.as_str())));
@@ -71,6 +123,9 @@ pub fn labels(line: &str) -> Result<(LabelSet, bool, &str), String> {
 }
 
 /// Reads a quoted text with Go escapes; gives the rest.
+///
+/// # Errors
+/// It does not end, or holds an escape that Go does not know.
 pub fn quoted(text: &str) -> Result<(String, &str), String> {
     let quote = text.chars().next().filter(|c| "\"'`".contains(*c)).ok_or_else(|| format!("no quoted text: {text}"))?;
     let mut out = String::new();
@@ -106,7 +161,19 @@ pub fn quoted(text: &str) -> Result<(String, &str), String> {
 }
 
 /// Reads items into slots.
-pub fn items(mut text: &str) -> Result<Vec<Slot>, String> {
+///
+/// # Errors
+/// An item of another form, or more of them than [`Room`] has.
+pub fn items(text: &str) -> Result<Vec<Slot>, String> {
+    let mut room = Room::UNBOUNDED;
+    items_within(text, &mut room)
+}
+
+/// Reads items into slots, as far as there is room.
+///
+/// # Errors
+/// An item of another form, or more of them than there is room for.
+pub fn items_within(mut text: &str, room: &mut Room) -> Result<Vec<Slot>, String> {
     let mut slots = Vec::new();
     loop {
         text = text.trim_start();
@@ -114,11 +181,11 @@ pub fn items(mut text: &str) -> Result<Vec<Slot>, String> {
             return Ok(slots);
         }
         if text.starts_with("{{") {
-            text = histogram_item(text, &mut slots)?;
+            text = histogram_item(text, &mut slots, room)?;
             continue;
         }
         let len = text.find(char::is_whitespace).unwrap_or(text.len());
-        float_item(&text[..len], &mut slots)?;
+        float_item(&text[..len], &mut slots, room)?;
         text = &text[len..];
     }
 }
@@ -130,31 +197,33 @@ fn repeat_suffix(text: &str) -> Result<(usize, &str), String> {
     Ok((times, &rest[len..]))
 }
 
-fn float_item(item: &str, slots: &mut Vec<Slot>) -> Result<(), String> {
+/// Reads how many slots are left out behind a `_`: `_x0` is none.
+fn gap(text: &str) -> Result<(usize, &str), String> {
+    if text.starts_with('x') { repeat_suffix(text) } else { Ok((1, text)) }
+}
+
+fn float_item(item: &str, slots: &mut Vec<Slot>, room: &mut Room) -> Result<(), String> {
     if let Some(rest) = item.strip_prefix('_') {
-        let (times, rest) = repeat_suffix(rest)?;
+        let (times, rest) = gap(rest)?;
         if !rest.is_empty() {
             return Err(format!("bad item: {item}"));
         }
-        slots.extend(std::iter::repeat_n(Slot::empty(), times.max(1)));
-        return Ok(());
+        return room.put(slots, &Slot::empty(), times);
     }
     let (start, rest) = number(item).ok_or_else(|| format!("bad item: {item}"))?;
     if rest.is_empty() {
-        slots.push(Slot::float(start));
-        return Ok(());
+        return room.put(slots, &Slot::float(start), 1);
     }
     if rest.starts_with('x') {
         let (times, rest) = repeat_suffix(rest)?;
         if !rest.is_empty() {
             return Err(format!("bad item: {item}"));
         }
-        slots.extend(std::iter::repeat_n(Slot::float(start), times + 1));
-        return Ok(());
+        return room.put(slots, &Slot::float(start), times.saturating_add(1));
     }
-    let (sign, rest) = match rest.split_at(1) {
-        ("+", rest) => (1.0, rest),
-        ("-", rest) => (-1.0, rest),
+    let (sign, rest) = match (rest.strip_prefix('+'), rest.strip_prefix('-')) {
+        (Some(rest), _) => (1.0, rest),
+        (_, Some(rest)) => (-1.0, rest),
         _ => return Err(format!("bad item: {item}")),
     };
     // One sign, a number, and how often: a step without `x` is none.
@@ -165,15 +234,18 @@ fn float_item(item: &str, slots: &mut Vec<Slot>) -> Result<(), String> {
         return Err(format!("bad item: {item}"));
     }
     let mut value = start;
-    slots.push(Slot::float(value));
+    room.put(slots, &Slot::float(value), 1)?;
     for _ in 0..times {
+        if slots.len() >= room.slots {
+            break;
+        }
         value += sign * delta;
-        slots.push(Slot::float(value));
+        room.put(slots, &Slot::float(value), 1)?;
     }
     Ok(())
 }
 
-/// Reads a number (or `stale`, or a duration in seconds) at the start of a text.
+/// Reads a number (or `stale`) at the start of a text. With a unit it is none: durations are expressions only.
 fn number(text: &str) -> Option<(f64, &str)> {
     let (negative, body) = match text.as_bytes().first()? {
         b'-' => (true, &text[1..]),
@@ -206,15 +278,13 @@ fn number(text: &str) -> Option<(f64, &str)> {
     if end == 0 {
         return None;
     }
-    if bytes.get(end).is_some_and(|b| b"smhdwy".contains(b)) {
-        let len = body.find(|c: char| !(c.is_ascii_digit() || "smhdwy".contains(c))).unwrap_or(body.len());
-        let ms = duration_ms(&body[..len]).ok()?;
-        return Some((signed(ms as f64 / 1000.0), &body[len..]));
-    }
     Some((signed(body[..end].parse().ok()?), &body[end..]))
 }
 
 /// Reads a duration, possibly signed.
+///
+/// # Errors
+/// No duration.
 pub fn duration_ms(text: &str) -> Result<i64, String> {
     let fault = || format!("bad duration: {text}");
     let (negative, mut rest) = text.strip_prefix('-').map_or((false, text), |t| (true, t));
@@ -240,18 +310,21 @@ pub fn duration_ms(text: &str) -> Result<i64, String> {
 }
 
 /// Reads the items of a `@st` line: signed durations relative to their sample.
+///
+/// # Errors
+/// An item that is no duration.
 pub fn start_items(text: &str) -> Result<Vec<Option<i64>>, String> {
     let mut slots = Vec::new();
     for item in text.split_whitespace() {
         if let Some(rest) = item.strip_prefix('_') {
-            let (times, _) = repeat_suffix(rest)?;
-            slots.extend(std::iter::repeat_n(None, times.max(1)));
+            let (times, _) = gap(rest)?;
+            slots.extend(std::iter::repeat_n(None, times));
             continue;
         }
         let (body, times) = item.rsplit_once('x').map_or(Ok((item, 0)), |(b, n)| {
             n.parse::<usize>().map(|n| (b, n)).map_err(|_| format!("bad item: {item}"))
         })?;
-        let split = body[1..].find(['+', '-']).map(|i| i + 1);
+        let split = body.char_indices().skip(1).find(|(_, c)| matches!(c, '+' | '-')).map(|(i, _)| i);
         let (start, delta) = split.map_or((body, "0"), |i| body.split_at(i));
         let delta = duration_ms(delta.strip_prefix('+').unwrap_or(delta).trim_start_matches("--"))?;
         let mut value = duration_ms(start)?;
@@ -264,29 +337,32 @@ pub fn start_items(text: &str) -> Result<Vec<Option<i64>>, String> {
     Ok(slots)
 }
 
-fn histogram_item<'a>(text: &'a str, slots: &mut Vec<Slot>) -> Result<&'a str, String> {
+fn histogram_item<'a>(text: &'a str, slots: &mut Vec<Slot>, room: &mut Room) -> Result<&'a str, String> {
     let (first, hinted, rest) = histogram(text)?;
     let slot = |h: &Histogram| Slot { value: Some(Value::Histogram(Box::new(h.clone()))), hinted };
     if rest.starts_with('x') {
         let (times, rest) = repeat_suffix(rest)?;
-        slots.extend(std::iter::repeat_n(slot(&first), times + 1));
+        room.put(slots, &slot(&first), times.saturating_add(1))?;
         return Ok(rest);
     }
     let sign = match rest.as_bytes().first() {
         Some(b'+') => 1.0,
         Some(b'-') => -1.0,
         _ => {
-            slots.push(slot(&first));
+            room.put(slots, &slot(&first), 1)?;
             return Ok(rest);
         }
     };
     let (delta, _, rest) = histogram(&rest[1..])?;
     let (times, rest) = repeat_suffix(rest)?;
     let mut running = first;
-    slots.push(slot(&running));
+    room.put(slots, &slot(&running), 1)?;
     for _ in 0..times {
+        if slots.len() >= room.slots {
+            break;
+        }
         running = add(&running, &delta, sign)?;
-        slots.push(slot(&running));
+        room.put(slots, &slot(&running), 1)?;
     }
     Ok(rest)
 }
@@ -297,35 +373,39 @@ fn histogram(text: &str) -> Result<(Histogram, bool, &str), String> {
     let body = text.strip_prefix("{{").ok_or_else(fault)?;
     let end = body.find("}}").ok_or_else(fault)?;
     let rest = &body[end + 2..];
-    let mut fields = body[..end].trim();
+    let mut fields = body[..end].trim_end();
     let mut h = Histogram { float: true, ..Histogram::default() };
     let (mut offset, mut n_offset) = (0, 0);
     let (mut buckets, mut n_buckets) = (Vec::new(), Vec::new());
-    let mut hinted = false;
+    let mut seen: Vec<String> = Vec::new();
     while !fields.is_empty() {
         let (name, after) = fields.split_once(':').ok_or_else(fault)?;
-        let (value, after) = if let Some(list) = after.strip_prefix('[') {
-            list.split_once(']').ok_or_else(fault)?
-        } else {
-            after.split_once(char::is_whitespace).unwrap_or((after, ""))
-        };
-        let number = || parse_number(value).ok_or_else(fault);
-        let list =
-            || value.split_whitespace().map(|v| parse_number(v).ok_or_else(fault)).collect::<Result<Vec<_>, _>>();
-        match name.trim() {
-            "schema" => h.schema = value.parse().map_err(|_| fault())?,
+        let name = name.to_ascii_lowercase();
+        if seen.contains(&name) {
+            return Err(format!("duplicate key `{name}` in histogram: {text}"));
+        }
+        // A list ends at its bracket, anything else at a space; a space follows either.
+        let len = if after.starts_with('[') { after.find(']').map(|i| i + 1) } else { after.find(char::is_whitespace) };
+        let (value, after) = after.split_at(len.unwrap_or(after.len()));
+        if !(after.is_empty() || after.starts_with(char::is_whitespace)) {
+            return Err(fault());
+        }
+        let number = || literal_number(value).ok_or_else(fault);
+        let list = || literal_list(value).ok_or_else(fault);
+        let whole = || literal_whole(value).ok_or_else(fault);
+        match name.as_str() {
+            "schema" => h.schema = whole()?,
             "count" => h.count = number()?,
             "sum" => h.sum = number()?,
             "z_bucket" => h.zero_count = number()?,
             "z_bucket_w" => h.zero_threshold = number()?,
-            "offset" => offset = value.parse().map_err(|_| fault())?,
-            "n_offset" => n_offset = value.parse().map_err(|_| fault())?,
+            "offset" => offset = whole()?,
+            "n_offset" => n_offset = whole()?,
             "buckets" => buckets = list()?,
             "n_buckets" => n_buckets = list()?,
             "custom_values" => h.custom_bounds = list()?,
             "counter_reset_hint" => {
-                hinted = true;
-                h.reset_hint = match value {
+                h.reset_hint = match value.to_ascii_lowercase().as_str() {
                     "unknown" => ResetHint::Unknown,
                     "reset" => ResetHint::Reset,
                     "not_reset" => ResetHint::NotReset,
@@ -335,8 +415,10 @@ fn histogram(text: &str) -> Result<(Histogram, bool, &str), String> {
             }
             _ => return Err(fault()),
         }
+        seen.push(name);
         fields = after.trim_start();
     }
+    let hinted = seen.iter().any(|name| name == "counter_reset_hint");
     let spans = |offset: i32, counts: &[f64]| {
         if counts.is_empty() { vec![] } else { vec![Span { offset, length: counts.len() as u32 }] }
     };
@@ -346,8 +428,27 @@ fn histogram(text: &str) -> Result<(Histogram, bool, &str), String> {
     Ok((h, hinted, rest))
 }
 
-fn parse_number(text: &str) -> Option<f64> {
+/// Reads a number of a histogram: only a minus stands before it, and it begins with a digit or is a word.
+fn literal_number(text: &str) -> Option<f64> {
+    let body = text.strip_prefix('-').unwrap_or(text);
+    if body.starts_with(['+', '.']) || body == "stale" {
+        return None;
+    }
     number(text).and_then(|(v, rest)| rest.is_empty().then_some(v))
+}
+
+/// Reads `[1 2 3]`: at least one number, and none but a last space is free.
+fn literal_list(text: &str) -> Option<Vec<f64>> {
+    let inner = text.strip_prefix('[')?.strip_suffix(']')?;
+    if inner.starts_with(char::is_whitespace) || inner.is_empty() {
+        return None;
+    }
+    inner.split_whitespace().map(literal_number).collect()
+}
+
+/// Reads a whole number: digits, with a minus at most.
+fn literal_whole(text: &str) -> Option<i32> {
+    if text.starts_with('+') { None } else { text.parse().ok() }
 }
 
 /// Gives the buckets of one side by index.
@@ -356,12 +457,12 @@ pub fn buckets(spans: &[Span], counts: &[f64]) -> Vec<(i32, f64)> {
     let mut next = 0;
     let mut counts = counts.iter();
     for span in spans {
-        next += span.offset;
+        next = span.offset.wrapping_add(next);
         for _ in 0..span.length {
             if let Some(count) = counts.next() {
                 out.push((next, *count));
             }
-            next += 1;
+            next = next.wrapping_add(1);
         }
     }
     out
@@ -369,7 +470,7 @@ pub fn buckets(spans: &[Span], counts: &[f64]) -> Vec<(i32, f64)> {
 
 /// Reduces an exponential bucket index to a coarser schema.
 fn coarser(index: i32, from: i32, to: i32) -> i32 {
-    ((index - 1) >> (from - to)) + 1
+    (index.wrapping_sub(1) >> (from - to)).wrapping_add(1)
 }
 
 fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
@@ -377,8 +478,11 @@ fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
     {
         return Err("the second histogram of a series must not be coarser".into());
     }
+    if let Some(h) = [a, b].into_iter().find(|h| h.schema != CUSTOM_SCHEMA && !(-4..=8).contains(&h.schema)) {
+        return Err(format!("histogram has an invalid schema, got schema {}", h.schema));
+    }
     let side = |spans_a: &[Span], a_counts: &[f64], spans_b: &[Span], b_counts: &[f64]| {
-        let mut sums: std::collections::BTreeMap<i32, f64> = buckets(spans_a, a_counts).into_iter().collect();
+        let mut sums: BTreeMap<i32, f64> = buckets(spans_a, a_counts).into_iter().collect();
         for (index, count) in buckets(spans_b, b_counts) {
             let index = if a.schema == CUSTOM_SCHEMA { index } else { coarser(index, b.schema, a.schema) };
             *sums.entry(index).or_default() += sign * count;
@@ -388,9 +492,9 @@ fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
         for (index, count) in sums {
             match spans.last_mut() {
                 Some(span) if index == next => span.length += 1,
-                _ => spans.push(Span { offset: index - next, length: 1 }),
+                _ => spans.push(Span { offset: index.wrapping_sub(next), length: 1 }),
             }
-            next = index + 1;
+            next = index.wrapping_add(1);
             counts.push(count);
         }
         (spans, counts)
@@ -410,43 +514,4 @@ fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn floats() {
-        let check = |text: &str, expected: &[f64]| {
-            let got: Vec<f64> = items(text)
-                .unwrap()
-                .into_iter()
-                .map(|s| match s.value {
-                    Some(Value::Float(v)) => v,
-                    _ => -999.0,
-                })
-                .collect();
-            assert_eq!(got, expected, "{text}");
-        };
-        check("1 _ -1.5 1e3", &[1.0, -999.0, -1.5, 1e3]);
-        check("0+10x2 5-1x1 3x2", &[0.0, 10.0, 20.0, 5.0, 4.0, 3.0, 3.0, 3.0]);
-        check("_x2 5m 0x2 -Inf", &[-999.0, -999.0, 300.0, 0.0, 0.0, 0.0, f64::NEG_INFINITY]);
-        check("0.1E+2 .5", &[10.0, 0.5]);
-        for bad in ["1+1", "1-1 2", "1++1x2", "1--1x2", "Infx2", "1+NaNx2", "stalex2", "Stale", "1+1x", "1+1x-1"] {
-            assert!(items(bad).is_err(), "{bad}");
-        }
-    }
-
-    #[test]
-    fn histograms_and_labels() {
-        let (set, starts, rest) = labels(r#"m{a="b", "c d"="\"x"}@st 1"#).unwrap();
-        assert_eq!((set.metric(), set.get("c d"), starts, rest), ("m", "\"x", true, "1"));
-        assert_eq!(labels(r#"{"a.b", c="d"} 1"#).unwrap().0.metric(), "a.b");
-        let slots = items("{{schema:0 count:3 buckets:[1 2] counter_reset_hint:gauge}}+{{buckets:[1]}}x1 _").unwrap();
-        assert_eq!(slots.len(), 3);
-        let Some(Value::Histogram(h)) = &slots[1].value else { panic!() };
-        assert_eq!((h.positive.as_slice(), slots[0].hinted), (&[2.0, 2.0][..], true));
-        assert_eq!(
-            start_items("_ -30s-1mx2 -1ms").unwrap(),
-            [None, Some(-30_000), Some(-90_000), Some(-150_000), Some(-1)]
-        );
-    }
-}
+mod tests;

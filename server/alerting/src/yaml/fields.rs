@@ -143,12 +143,11 @@ impl<'a> Fields<'a> {
         };
         let mut out = BTreeMap::new();
         for (key, value) in pairs {
-            match value.text() {
-                Some(text) => drop(out.insert(key.text.clone(), text.to_owned())),
-                None => {
-                    let message = format!("wanted a text, got {}", value.kind_name());
-                    problems.push(value.problem(&pointer(&path, &key.text), Code::InvalidType, message));
-                }
+            if let Some(text) = value.text() {
+                drop(out.insert(key.text.clone(), text.to_owned()));
+            } else {
+                let message = format!("wanted a text, got {}", value.kind_name());
+                problems.push(value.problem(&pointer(&path, &key.text), Code::InvalidType, message));
             }
         }
         Some(out)
@@ -169,12 +168,11 @@ impl<'a> Fields<'a> {
 pub(crate) fn texts(items: &[Node], path: &str, problems: &mut Problems) -> Vec<String> {
     let mut out = Vec::with_capacity(items.len());
     for (i, item) in items.iter().enumerate() {
-        match item.text() {
-            Some(text) => out.push(text.to_owned()),
-            None => {
-                let message = format!("wanted a text, got {}", item.kind_name());
-                problems.push(item.problem(&pointer(path, i), Code::InvalidType, message));
-            }
+        if let Some(text) = item.text() {
+            out.push(text.to_owned());
+        } else {
+            let message = format!("wanted a text, got {}", item.kind_name());
+            problems.push(item.problem(&pointer(path, i), Code::InvalidType, message));
         }
     }
     out

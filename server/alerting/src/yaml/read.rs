@@ -1,10 +1,11 @@
 //! Events of the parser to a tree.
 
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 
 use saphyr_parser::{Event, Marker, Parser, ScalarStyle, Span, Tag};
 
-use super::{Key, Kind, Layout, Node};
+use super::{Key, Kind, Layout, Node, indents};
 use crate::problem::{Code, Place, Problem};
 
 /// Deepest nesting.
@@ -13,11 +14,31 @@ pub const DEPTH_MAX: usize = 64;
 /// Most nodes, after anchors are expanded.
 pub const NODES_MAX: usize = 250_000;
 
+/// Most bytes that are read again for the sake of lines that stand no deeper than their key.
+const AGAIN_BYTES_MAX: usize = 16 << 20;
+
 /// Reads all documents of a text.
 ///
 /// # Errors
-/// Malformed: syntax, a duplicate key, a foreign tag, too deep, too many nodes.
+/// Malformed: syntax, a control character, a duplicate key, a foreign tag, too deep, too many nodes.
 pub fn read(text: &str) -> Result<Vec<Node>, Problem> {
+    if let Some(at) = text.find(is_control) {
+        return Err(malformed(place_of(&text[..at]), "control characters are not allowed"));
+    }
+    let (mut text, mut again) = (Cow::Borrowed(text), 0);
+    loop {
+        let problem = match documents(&text) {
+            Ok(documents) => return Ok(documents),
+            Err(problem) => problem,
+        };
+        again += text.len();
+        let moved = if again <= AGAIN_BYTES_MAX { indents::moved(&text, &problem) } else { None };
+        let Some(moved) = moved else { return Err(problem) };
+        text = Cow::Owned(moved);
+    }
+}
+
+fn documents(text: &str) -> Result<Vec<Node>, Problem> {
     let mut reader = Reader::default();
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|e| malformed(place(e.marker()), e.info()))?;
@@ -49,6 +70,18 @@ struct Reader {
 
 fn place(marker: &Marker) -> Place {
     Place { line: marker.line() as u32, column: marker.col() as u32 + 1 }
+}
+
+/// Says whether a character may stand in YAML only as an escape. The parser takes some of them.
+fn is_control(c: char) -> bool {
+    matches!(c, '\0'..='\u{8}' | '\u{b}' | '\u{c}' | '\u{e}'..='\u{1f}' | '\u{7f}'..='\u{84}' | '\u{86}'..='\u{9f}')
+        || matches!(c, '\u{fffe}' | '\u{ffff}')
+}
+
+/// Gives the place behind a text.
+fn place_of(before: &str) -> Place {
+    let line = before.rsplit('\n').next().unwrap_or(before);
+    Place { line: before.matches('\n').count() as u32 + 1, column: line.chars().count() as u32 + 1 }
 }
 
 fn layout(text: &str, style: ScalarStyle, span: &Span) -> Layout {
@@ -169,10 +202,15 @@ impl Reader {
                 // Between quotes it is a name like others, as in Go.
                 Some(name) if name.plain && name.text == "<<" => merge(node, merged)?,
                 Some(name) => {
-                    if !keys.insert(name.text.clone()) {
-                        return Err(malformed(name.place, format!("key `{}` is there twice", name.text)));
+                    // A key that is nothing names nothing: its pair is left out, as in Go.
+                    let is_nothing = name.plain && name.text.is_empty();
+                    let text = if is_nothing { "~" } else { name.text.as_str() };
+                    if !keys.insert(text.to_owned()) {
+                        return Err(malformed(name.place, format!("key `{text}` is there twice")));
                     }
-                    pairs.push((name, node));
+                    if !is_nothing {
+                        pairs.push((name, node));
+                    }
                 }
             },
         }
@@ -199,12 +237,20 @@ fn merge(node: Node, merged: &mut Vec<(Key, Node)>) -> Result<(), Problem> {
     Ok(())
 }
 
+/// What `!!` stands for.
+const CORE: &str = "tag:yaml.org,2002:";
+
 /// Says whether a tag makes a text of a scalar.
 fn is_text(tag: Option<&Tag>, place: Place) -> Result<bool, Problem> {
     let Some(tag) = tag else { return Ok(false) };
-    match (tag.handle.as_str(), tag.suffix.as_str()) {
-        ("tag:yaml.org,2002:", "str") => Ok(true),
-        ("tag:yaml.org,2002:", "int" | "float" | "bool" | "null" | "map" | "seq") => Ok(false),
+    let (handle, suffix) = match (tag.handle.as_str(), tag.suffix.strip_prefix(CORE)) {
+        // As in `!<tag:yaml.org,2002:str>`.
+        ("", Some(name)) => (CORE, name),
+        (handle, _) => (handle, tag.suffix.as_str()),
+    };
+    match (handle, suffix) {
+        (CORE, "str") => Ok(true),
+        (CORE, "int" | "float" | "bool" | "null" | "map" | "seq") => Ok(false),
         ("" | "!", "" | "!") => Ok(true),
         (handle, suffix) => Err(malformed(place, format!("unknown tag `{handle}{suffix}`"))),
     }
@@ -212,6 +258,8 @@ fn is_text(tag: Option<&Tag>, place: Place) -> Result<bool, Problem> {
 
 #[cfg(test)]
 mod tests {
+    use std::fmt::Write as _;
+
     use super::*;
 
     fn error(text: &str) -> String {
@@ -239,15 +287,31 @@ mod tests {
     }
 
     #[test]
+    fn pairs_without_a_key() {
+        let node = read("a: 1\n~: x\nb: {null: y, '': z}").expect("valid").remove(0);
+        assert!(matches!(&node.kind, Kind::Map(pairs) if pairs.len() == 2), "{node:?}");
+        let b = node.get("b").expect("there");
+        assert!(matches!(&b.kind, Kind::Map(pairs) if pairs.len() == 1), "{b:?}");
+        assert_eq!(b.get("").and_then(Node::text), Some("z"));
+        assert!(error("~: 1\n~: 2").contains("there twice"));
+    }
+
+    #[test]
     fn refused() {
         assert_eq!(error("a: 1\na: 2"), "2:1: key `a` is there twice");
         assert!(error("a: !foo 1").contains("unknown tag"), "{}", error("a: !foo 1"));
+        assert!(error("a: !<tag:yaml.org,2002:foo> 1").contains("unknown tag"));
+        assert!(read("a: !<tag:yaml.org,2002:str> 1\nb: !!str 1").is_ok());
+        for text in ["a: 1\nb: x\u{7}y", "a: 1\nb: \"\u{7f}\"", "a: 1\nb: x\u{9f}"] {
+            assert!(error(text).ends_with("control characters are not allowed") && error(text).starts_with("2:"));
+        }
+        assert!(read("a: \"\\a\\x7f\u{85}\t\u{a0}\"\r\n").is_ok());
         assert!(error("a: [1").starts_with("2:1: ") || error("a: [1").starts_with("1:"), "{}", error("a: [1"));
         assert!(error(&"[".repeat(100)).contains("nested deeper"));
         let mut bomb = "a0: &a0 [x,x,x,x,x,x,x,x,x,x]\n".to_owned();
         (1..9).for_each(|i| {
             let item = format!("*a{}", i - 1);
-            bomb += &format!("a{i}: &a{i} [{}]\n", vec![item; 10].join(","));
+            let _ = writeln!(bomb, "a{i}: &a{i} [{}]", vec![item; 10].join(","));
         });
         assert!(error(&bomb).contains("more than 250000 nodes"));
     }

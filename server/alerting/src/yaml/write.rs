@@ -1,5 +1,7 @@
 //! Writes values as YAML: blocks, with texts quoted wherever a reader could take them for something else.
 
+use std::fmt::Write as _;
+
 use serde_json::Value;
 
 /// Writes a document.
@@ -75,8 +77,20 @@ fn scalar(text: &str) -> String {
             text.to_ascii_lowercase().as_str(),
             "true" | "false" | "yes" | "no" | "on" | "off" | "null" | "y" | "n"
         );
-    // A text of JSON is one of YAML, too.
-    if plain { text.to_owned() } else { Value::from(text).to_string() }
+    if plain {
+        return text.to_owned();
+    }
+    // A text of JSON is one of YAML, too, but for what YAML refuses, or takes for the end of a line.
+    let mut out = String::with_capacity(text.len() + 2);
+    for c in Value::from(text).to_string().chars() {
+        match c {
+            '\u{7f}'..='\u{9f}' | '\u{2028}' | '\u{2029}' | '\u{feff}' | '\u{fffe}' | '\u{ffff}' => {
+                let _ = write!(out, "\\u{:04x}", c as u32);
+            }
+            c => out.push(c),
+        }
+    }
+    out
 }
 
 #[cfg(test)]
@@ -96,6 +110,14 @@ mod tests {
             text,
             "a: 1\nb:\n  - c: \"x y\"\n    d: []\n  - e\n  - - 1\n    - 2\nf:\n  g: {}\nh: \"\"\n\"yes\": \"no\"\n"
         );
+        assert_eq!(any(&read(&text).expect("valid")[0]), value);
+    }
+
+    #[test]
+    fn what_ends_lines_is_escaped() {
+        let value = json!("a\u{2028}b\u{85}c\u{7f}\u{feff}\u{ffff}é");
+        let text = write(&value);
+        assert_eq!(text, "\"a\\u2028b\\u0085c\\u007f\\ufeff\\uffffé\"\n");
         assert_eq!(any(&read(&text).expect("valid")[0]), value);
     }
 

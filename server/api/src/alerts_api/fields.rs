@@ -7,15 +7,43 @@ use quiver_alerting::dispatch::Alert;
 use quiver_types::LabelSet;
 use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::Record;
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use crate::effects::{Signal, suspend};
 use crate::state::AppState;
 
 /// An alert as rules see it: `labels.<name>`, `annotations.<name>`, or a name alone, which is looked for in both.
-struct AlertRecord {
+#[derive(Debug, Default)]
+pub(crate) struct AlertRecord {
     labels: BTreeMap<String, String>,
     annotations: BTreeMap<String, String>,
+}
+
+impl AlertRecord {
+    /// Reads what a test tells of an alert: as it is posted, or with `labels.<name>` and `annotations.<name>` as names.
+    pub(crate) fn of_sample(sample: &Map<String, Value>) -> Self {
+        let mut record = Self::default();
+        for (name, value) in sample {
+            match (name.as_str(), value) {
+                ("labels" | "annotations", Value::Object(all)) => {
+                    all.iter().for_each(|(key, value)| record.set(&format!("{name}.{key}"), value));
+                }
+                _ if name.starts_with("labels.") || name.starts_with("annotations.") => record.set(name, value),
+                // Times and addresses are none of what rules see.
+                _ => {}
+            }
+        }
+        record
+    }
+
+    /// The service that the alert is about.
+    pub(crate) fn service(&self, state: &AppState) -> String {
+        self.label_set().service(state.alertd.router.service_labels()).to_owned()
+    }
+
+    fn label_set(&self) -> LabelSet {
+        LabelSet::from_pairs(self.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())))
+    }
 }
 
 impl Fields for AlertRecord {
@@ -67,7 +95,7 @@ pub(super) fn extract(state: &AppState, alerts: Vec<Alert>) -> Vec<Alert> {
         let labels = alert.labels.iter().map(|(name, value)| (name.to_owned(), value.to_owned())).collect();
         let mut record = AlertRecord { labels, annotations: std::mem::take(&mut alert.annotations) };
         rules.apply_to(&mut record, &service);
-        alert.labels = LabelSet::from_pairs(record.labels.iter().map(|(n, v)| (n.as_str(), v.as_str())));
+        alert.labels = record.label_set();
         alert.annotations = record.annotations;
         alert
     });

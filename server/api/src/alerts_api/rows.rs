@@ -46,7 +46,7 @@ pub(super) fn alert(row: &AlertRow, sight: &Sight) -> Value {
         row.inhibited_by.iter().filter(|id| sight.alert(**id)).map(|id| fingerprint_text(*id)).collect();
     let silenced: Vec<&String> = row.silenced_by.iter().filter(|id| sight.silence(id)).collect();
     let receivers: Vec<Value> = row.receivers.iter().map(|name| json!({"name": name})).collect();
-    json!({
+    let mut shown = json!({
         "labels": labels(&a.labels), "annotations": a.annotations, "startsAt": time(a.starts_at),
         "endsAt": time(a.ends_at), "updatedAt": time(a.updated_at),
         "fingerprint": fingerprint_text(fingerprint(&a.labels)), "receivers": receivers,
@@ -54,7 +54,11 @@ pub(super) fn alert(row: &AlertRow, sight: &Sight) -> Value {
         "status": {
             "state": row.state.as_str(), "silencedBy": silenced, "inhibitedBy": inhibited, "mutedBy": row.muted_by,
         },
-    })
+    });
+    if let Some(fields) = shown.as_object_mut().filter(|_| a.generator_url.is_empty()) {
+        fields.remove("generatorURL");
+    }
+    shown
 }
 
 pub(super) fn group(group: &GroupRow, sight: &Sight) -> Value {

@@ -9,10 +9,11 @@ use http::StatusCode;
 use quiver_alertd::router::{SilenceError, SilenceOp};
 use quiver_alerting::matchers::{Matchers, matcher};
 use quiver_alerting::silences::{Silence, SilenceState};
+use quiver_alerting::text::quote;
 use quiver_types::{Access, Domain, Error, ErrorKind, MatchOp, Matcher, Result, Right};
 use serde_json::{Value, json};
 
-use super::{answer, body_of, params_of, read_matchers, refusal, time, truth};
+use super::{answer, body_of, misfitting, params_of, read_filters, refusal, time, truth};
 use crate::config_api::silences::note;
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
@@ -68,7 +69,7 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
 pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let listed = async {
         let params = params_of(&state, request).await?;
-        let filter = read_matchers(params.all("filter"))?;
+        let filter = read_filters(params.all("filter"))?;
         let wanted = [
             (SilenceState::Active, truth(&params, "active")?),
             (SilenceState::Pending, truth(&params, "pending")?),
@@ -83,12 +84,9 @@ pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -
     answer(listed.await)
 }
 
-/// Says whether a silence is about what a filter names: one of its matchers has the name and a value that matches.
-pub(crate) fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
-    filter.iter().all(|wanted| {
-        let mut same = silence.matchers.iter().filter(|m| m.name == wanted.name).peekable();
-        if same.peek().is_none() { wanted.matches("") } else { same.any(|m| wanted.matches(&m.value)) }
-    })
+/// Says whether a silence has each matcher of a filter: name, operator and value are equal, as in Alertmanager.
+fn matches_filter(silence: &Silence, filter: &Matchers) -> bool {
+    filter.iter().all(|wanted| silence.matchers.iter().any(|matcher| matcher == wanted))
 }
 
 fn not_found(id: &str) -> Error {
@@ -100,9 +98,18 @@ fn find(state: &AppState, access: &Access, id: &str) -> Result<Silence> {
     found.ok_or_else(|| not_found(id))
 }
 
+/// Refuses what is the id of no silence, whichever there are.
+fn must_be_uuid(id: &str) -> Result<()> {
+    let lengths: Vec<usize> = id.split('-').map(str::len).collect();
+    let sane =
+        matches!(lengths.as_slice(), [32] | [8, 4, 4, 4, 12]) && id.bytes().all(|b| b == b'-' || b.is_ascii_hexdigit());
+    if sane { Ok(()) } else { Err(misfitting(format!("silenceID in path must be of type uuid: {}", quote(id)))) }
+}
+
 pub(super) async fn one(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
     let now = state.alertd.router.now();
-    answer(find(&state, &state.access(Domain::Alerts), &id).map(|s| shown(&s, now)))
+    let found = must_be_uuid(&id).and_then(|()| find(&state, &state.access(Domain::Alerts), &id));
+    answer(found.map(|s| shown(&s, now)))
 }
 
 fn read_time(value: &Value, name: &str) -> Result<i64> {
@@ -205,6 +212,7 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
 
 pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<String>) -> Response {
     let done = async {
+        must_be_uuid(&id)?;
         find(&state, &state.identity().rights.access(Right::Operate, Domain::Alerts), &id)?;
         let op = SilenceOp::Expire { id: id.clone(), expected: None };
         change(&state, op).await.map(drop).map_err(|e| told(e, &id))
@@ -217,6 +225,7 @@ pub(super) async fn expire(State(state): State<Arc<AppState>>, Path(id): Path<St
 
 #[cfg(test)]
 mod tests {
+    use super::super::read_matchers;
     use super::*;
 
     const GOOD: &str = r#"{"matchers":[{"name":"a","value":"b","isRegex":false}],"startsAt":"2030-01-01T00:00:00Z",
@@ -241,6 +250,16 @@ mod tests {
     }
 
     #[test]
+    fn ids() {
+        for fine in ["0191d0a0-7c3e-7abc-8def-0123456789AB", "0191d0a07c3e7abc8def0123456789ab"] {
+            assert!(must_be_uuid(fine).is_ok(), "{fine}");
+        }
+        for wrong in ["", "none", "0191d0a0-7c3e-7abc-8def-0123456789xy", "0191d0a0-7c3e7abc-8def-0123456789ab"] {
+            assert_eq!(must_be_uuid(wrong).err().map(|e| e.kind), Some(ErrorKind::Execution), "{wrong}");
+        }
+    }
+
+    #[test]
     fn whose_a_silence_is() {
         let names = ["service_name".to_owned(), "service".to_owned()];
         let check = |text: &str, expected: bool| {
@@ -260,7 +279,7 @@ mod tests {
     fn filters() {
         let silence = read(GOOD.as_bytes()).expect("valid");
         let fits = |text: &str| matches_filter(&silence, &read_matchers([text].into_iter()).expect(text));
-        assert!(fits("a=b") && fits("a=~b.*") && fits("c!=x"));
-        assert!(!fits("a=c") && !fits("c=x"));
+        assert!(fits("a=b") && fits("{a=\"b\"}"));
+        assert!(["a=c", "a=~b", "a=~b.*", "a!=c", "c!=x", "c=x", "c=\"\""].into_iter().all(|text| !fits(text)));
     }
 }

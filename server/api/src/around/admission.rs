@@ -16,6 +16,7 @@ use crate::guard::is_forwarded;
 use crate::identity::{Identities, Meter, Origin, Refusal};
 use crate::ingest_api::status_message;
 use crate::live::LiveSettings;
+use crate::otlp_grpc::come_back;
 use crate::refused::{self, needs};
 use crate::request::RequestInfo;
 use crate::rights::{Need, need};
@@ -72,8 +73,8 @@ impl Coming<'_> {
         // What is not there is said to those only who may know.
         let need = match self.route {
             Some(route) => need(self.method, route.as_str()),
-            // All of the token service is public but what its own routes ask for.
-            None if self.uri.path().starts_with("/realms/") => Some(Need::Public),
+            // All of the token service is public but what its own routes ask for; so are pages, where there are any.
+            None if is_public(self.uri.path()) => Some(Need::Public),
             None => Some(Need::Anyone),
         };
         self.identify(identities, need, clock).await.map_err(|no| self.refusal(no, need))
@@ -156,19 +157,13 @@ impl Coming<'_> {
         let path = self.uri.path();
         let mut response = self.body(status, code, &detail, &no);
         let headers = response.headers_mut();
-        let bearer = match &no {
-            No::Token(TokenError::Missing) => r#"Bearer realm="platform""#,
-            No::Token(TokenError::Expired) => {
-                r#"Bearer realm="platform", error="invalid_token", error_description="The access token expired""#
-            }
-            No::Token(TokenError::Invalid) => r#"Bearer realm="platform", error="invalid_token""#,
-            No::Token(TokenError::TooMany(after_s)) => {
-                headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
-                return response;
-            }
-            No::Right(_) => r#"Bearer realm="platform", error="insufficient_scope""#,
-        };
-        headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(bearer));
+        if let No::Token(TokenError::TooMany(after_s)) = &no {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(*after_s));
+            return response;
+        }
+        if let Some(bearer) = refused::challenge(code) {
+            headers.append(header::WWW_AUTHENTICATE, bearer);
+        }
         let basic = need.is_some_and(|need| need.asks_for_basic(path)) && matches!(no, No::Token(TokenError::Missing));
         if basic {
             headers.append(header::WWW_AUTHENTICATE, HeaderValue::from_static(r#"Basic realm="platform""#));
@@ -181,15 +176,9 @@ impl Coming<'_> {
         let path = self.uri.path();
         let of_type = |kind: &'static str| [(header::CONTENT_TYPE, HeaderValue::from_static(kind))];
         let content_type = self.headers.get(header::CONTENT_TYPE).map_or(&b""[..], HeaderValue::as_bytes);
-        let kind = match no {
-            No::Token(TokenError::TooMany(_)) => ErrorKind::LimitExceeded,
-            No::Token(_) => ErrorKind::Unauthenticated,
-            No::Right(_) => ErrorKind::Forbidden,
-        };
         let named = format!("{code}: {detail}");
         if content_type.starts_with(b"application/grpc") || path.starts_with("/opentelemetry.proto.") {
-            let code = if kind == ErrorKind::Forbidden { Code::PermissionDenied } else { Code::Unauthenticated };
-            return Status::new(code, named).into_http::<axum::body::Body>();
+            return grpc_status(no, &named).into_http::<axum::body::Body>();
         }
         let otlp = path.starts_with("/v1/") || path.starts_with("/insert/opentelemetry/");
         if otlp || path.starts_with("/metrics-api/otlp/") || path.starts_with("/metrics-api/api/v1/otlp/") {
@@ -198,12 +187,20 @@ impl Coming<'_> {
             return (status, kind, status_message(&refused_as(no, named), json)).into_response();
         }
         if path.starts_with("/metrics-api/") {
-            let kind = if status == StatusCode::FORBIDDEN { "forbidden" } else { "unauthorized" };
+            let kind = match status {
+                StatusCode::FORBIDDEN => "forbidden",
+                StatusCode::TOO_MANY_REQUESTS => "unavailable",
+                _ => "unauthorized",
+            };
             let body = json!({"status": "error", "errorType": kind, "error": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
         if path.starts_with("/realms/") {
-            let error = if status == StatusCode::FORBIDDEN { "insufficient_scope" } else { "invalid_token" };
+            let error = match status {
+                StatusCode::FORBIDDEN => "insufficient_scope",
+                StatusCode::TOO_MANY_REQUESTS => "slow_down",
+                _ => "invalid_token",
+            };
             let body = json!({"error": error, "error_description": detail, "code": code});
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
@@ -211,7 +208,17 @@ impl Coming<'_> {
             return crate::logs_ingest::search_engine_refusal(status, code, detail);
         }
         let body = refused::body(status, code, detail, self.info.id());
-        (status, of_type("application/problem+json"), body).into_response()
+        (status, of_type(refused::problem_type(path)), body).into_response()
+    }
+}
+
+/// A status of gRPC. Who came too often is told when to come back, as senders of OTLP want it, and that who it is was not
+/// the matter: a sender drops what it is refused for that.
+fn grpc_status(no: &No, text: &str) -> Status {
+    match no {
+        No::Token(TokenError::TooMany(after_s)) => come_back(text, *after_s),
+        No::Token(_) => Status::new(Code::Unauthenticated, text),
+        No::Right(_) => Status::new(Code::PermissionDenied, text),
     }
 }
 
@@ -222,6 +229,11 @@ fn refused_as(no: &No, text: String) -> Error {
         No::Right(_) => ErrorKind::Forbidden,
     };
     Error::new(kind, text)
+}
+
+/// Whether anybody may hear that nothing is at a path.
+fn is_public(path: &str) -> bool {
+    path == "/" || path == "/ui" || path.starts_with("/ui/") || path.starts_with("/realms/")
 }
 
 /// Whether a path is one of a search engine's.

@@ -18,7 +18,9 @@ pub(super) fn guard(headers: &mut HeaderMap, encrypted: bool, personal: bool) {
             headers.insert(name, HeaderValue::from_static(value));
         }
     };
-    ALWAYS.iter().for_each(|(name, value)| add(name, value));
+    for (name, value) in &ALWAYS {
+        add(name, value);
+    }
     if encrypted {
         add(&header::STRICT_TRANSPORT_SECURITY, WITH_TLS_ONLY);
     }

@@ -6,7 +6,9 @@ use http::{HeaderValue, StatusCode, header};
 use quiver_config::{Problem, ProblemKind};
 use serde_json::{Value, json};
 
+use super::warned;
 use crate::error::with_retry_after;
+use crate::refused::Forever;
 use crate::request::RequestInfo;
 
 /// An answer as a whole.
@@ -124,7 +126,8 @@ impl Answer {
                 headers.insert(name, value);
             }
         }
-        if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(format!("199 - \"{w}\"")).ok()) {
+        let is_forever = self.is_problem && self.status == 403 && self.body["code"] != "FORBIDDEN";
+        if let Some(text) = self.warning.and_then(|w| HeaderValue::try_from(warned::header_text(&w)).ok()) {
             headers.insert(header::WARNING, text);
         }
         if self.is_replayed {
@@ -132,6 +135,9 @@ impl Answer {
         }
         if let Some(revision) = revision {
             headers.insert("x-config-revision", HeaderValue::from(revision));
+        }
+        if is_forever {
+            response.extensions_mut().insert(Forever);
         }
         with_retry_after(response)
     }

@@ -62,11 +62,8 @@ impl Ask {
         }
         let params = Params { rules, services, range }.to_json();
         let kind = if self.place.family.name == DETECTION_RULES.name { KIND } else { RUM_KIND };
-        if self.dry_run {
-            return Ok(Answer { status: 202, ..Answer::ok(Value::Null) });
-        }
         let job = NewJob { kind, domain: "transactions", params };
-        Ok(accepted(&self.config.queue_job(job, &self.caller).await?))
+        Ok(accepted(&self.config.queue_job(job, &self.caller, self.dry_run).await?))
     }
 
     /// The member that names whose telemetry is meant: rules of pages have applications, too.

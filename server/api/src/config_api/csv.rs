@@ -129,12 +129,11 @@ impl Table {
 
 fn check_column(name: &str) -> Result<()> {
     let inner = name.split_once('.');
-    let known = match inner {
-        Some(("attributes" | "labels", key)) => !key.is_empty(),
-        _ => {
-            let whole = matches!(name, TYPE | "id") || quiver_config::KEPT.contains(&name);
-            whole || RESOURCES.kind_of(name).is_some() && !matches!(name, "attributes" | "labels")
-        }
+    let known = if let Some(("attributes" | "labels", key)) = inner {
+        !key.is_empty()
+    } else {
+        let whole = matches!(name, TYPE | "id") || quiver_config::KEPT.contains(&name);
+        whole || RESOURCES.kind_of(name).is_some() && !matches!(name, "attributes" | "labels")
     };
     if known {
         return Ok(());

@@ -1,6 +1,7 @@
 //! `/rulesapi/deploy` (`config-api` 2.3): rule files as they are, applied, compared and given back.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::Router;
@@ -309,7 +310,9 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     }
     for (key, (settings, mut rules)) in wanted {
         let stored = present.get(&key);
-        rules.iter_mut().for_each(|rule| keep_own_fields(stored, rule));
+        for rule in &mut rules {
+            keep_own_fields(stored, rule);
+        }
         let planned = plan(&key, stored, settings, rules);
         let mut numbers = 0..;
         origins.extend(planned.iter().map(|(place, op)| {
@@ -370,7 +373,7 @@ fn located(mut problem: Problem, origins: &[Origin], texts: &[Text]) -> Problem 
         let mut rules = items(&node, "rules").iter().enumerate().filter(|(_, rule)| !rule.is_null());
         let rule = number.and_then(|number| rules.nth(number)).map(|(k, rule)| (k, rule.clone()));
         if let Some((k, rule)) = rule {
-            at += &format!("/rules/{k}");
+            let _ = write!(at, "/rules/{k}");
             out["rule"] = json!(["alert", "record"].iter().find_map(|key| rule.get(key)).and_then(Node::text));
             node = rule;
         }

@@ -13,13 +13,14 @@ use quiver_logsql::QueryScope;
 use quiver_query::tables::configured::when;
 use quiver_types::Domain;
 use quiver_types::condition::{Condition, FieldName, Fields};
-use quiver_types::extraction::{ExtractionRule, Record};
+use quiver_types::extraction::{Applied, ExtractionRule, Record};
 use serde_json::{Map, Value, json};
 
 use super::detection::{invalid, list, only_members};
 use super::telemetry::{self, name_of};
 use super::window::Window;
 use super::{Answer, Ask, special_at};
+use crate::alerts_api::AlertRecord;
 use crate::effects::Signal;
 use crate::metrics::phases::Language;
 use crate::state::AppState;
@@ -34,17 +35,53 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
         .route(&at("/{id}/stats"), special_at(&EXTRACTION_RULES, MethodFilter::GET, stats))
 }
 
-/// A record of a test.
-struct Sample(Map<String, Value>);
+/// A record of a test, as rules see it where records come in.
+struct Sample {
+    fields: Map<String, Value>,
+    /// Whether `attributes.x` is what is called `x`, too: of spans, not of logs.
+    is_span: bool,
+}
+
+impl Sample {
+    fn of(sample: &Map<String, Value>, is_span: bool) -> Self {
+        let mut record = Self { fields: Map::new(), is_span };
+        record.take("", sample);
+        record
+    }
+
+    /// Takes fields; those of objects within a record have dots between.
+    fn take(&mut self, above: &str, map: &Map<String, Value>) {
+        for (key, value) in map {
+            let name = format!("{above}{key}");
+            match value {
+                Value::Object(inner) if !inner.is_empty() => self.take(&format!("{name}."), inner),
+                _ => {
+                    let name = self.name(&name).to_owned();
+                    self.fields.entry(name).or_insert_with(|| value.clone());
+                }
+            }
+        }
+    }
+
+    fn name<'n>(&self, field: &'n str) -> &'n str {
+        if self.is_span { field.strip_prefix("attributes.").unwrap_or(field) } else { field }
+    }
+
+    fn find(&self, names: &[&str]) -> Option<&Value> {
+        names.iter().find_map(|name| self.fields.get(*name))
+    }
+}
 
 impl Fields for Sample {
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
-        let key = name.to_string();
-        let bare = match name {
-            FieldName::Resource(key) | FieldName::Attribute(key) => Some(key.as_str()),
-            _ => None,
+        let whole = name.to_string();
+        let found = match name {
+            FieldName::Resource(key) | FieldName::Attribute(key) => self.find(&[whole.as_str(), key.as_str()]),
+            FieldName::Bare(key) if self.is_span => self.find(&[key.as_str(), format!("resource.{key}").as_str()]),
+            FieldName::Intrinsic("severity") => self.find(&["severity", "severity_text", "level"]),
+            FieldName::Bare(_) | FieldName::Intrinsic(_) => self.find(&[whole.as_str()]),
         };
-        match self.0.get(&key).or_else(|| self.0.get(bare?))? {
+        match found? {
             Value::Null => None,
             Value::String(text) => Some(Cow::Borrowed(text)),
             other => Some(Cow::Owned(other.to_string())),
@@ -54,8 +91,22 @@ impl Fields for Sample {
 
 impl Record for Sample {
     fn set(&mut self, field: &str, value: &Value) {
-        self.0.insert(field.to_owned(), value.clone());
+        let name = self.name(field).to_owned();
+        self.fields.insert(name, value.clone());
     }
+}
+
+/// A record of a test of a rule, and its service.
+fn sample_of(signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Box<dyn Record>, String) {
+    if signal == "alerts" {
+        let record = AlertRecord::of_sample(sample);
+        let service = record.service(state);
+        return (Box::new(record), service);
+    }
+    let record = Sample::of(sample, signal != "logs");
+    let names = ["service.name", "resource.service.name", "service_name", "service"];
+    let service = record.find(&names).and_then(Value::as_str).unwrap_or_default().to_owned();
+    (Box::new(record), service)
 }
 
 fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
@@ -73,16 +124,15 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             Some(Value::Null) | None => list(&body, "samples", SAMPLES_MAX)?.to_vec(),
             Some(_) => return Err(Problem::field("/query", "INVALID_TYPE", "must be an object")),
         };
+        let signal = tested.get("signal").and_then(Value::as_str).unwrap_or_default();
         let mut results = Vec::new();
         for (n, sample) in samples.iter().enumerate() {
             let Value::Object(map) = sample else {
                 return Err(Problem::field(format!("/samples/{n}"), "INVALID_TYPE", "must be an object"));
             };
-            let mut record = Sample(map.clone());
-            let service = ["service.name", "service_name", "service"].iter().find_map(|key| map.get(*key));
-            let is_for = rule.is_for(service.and_then(Value::as_str).unwrap_or_default());
+            let (mut record, service) = sample_of(signal, map, &ask.state);
             let began = Instant::now();
-            let applied = if is_for { rule.apply(&mut record) } else { quiver_types::extraction::Applied::default() };
+            let applied = if rule.is_for(&service) { rule.apply(&mut *record) } else { Applied::default() };
             let elapsed = began.elapsed();
             let fields: Map<String, Value> = applied.fields.into_iter().collect();
             let errors: Vec<Value> =
@@ -198,4 +248,35 @@ fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             "meanUs": figures.mean_us(), "health": entity.body.get("health"),
         })))
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A record of a test has the fields that it would have where records come in.
+    #[test]
+    fn samples_are_records() {
+        let check = |sample: &dyn Record, name: &str, expected: Option<&str>| {
+            assert_eq!(sample.get(&FieldName::parse(name)).as_deref(), expected, "{name}");
+        };
+        let map = |value: Value| value.as_object().cloned().unwrap_or_default();
+        let log = Sample::of(&map(json!({"_msg": "m", "user": {"id": 7}, "level": "warn", "none": null})), false);
+        check(&log, "_msg", Some("m"));
+        check(&log, "user.id", Some("7"));
+        check(&log, "severity", Some("warn"));
+        check(&log, "none", None);
+        let span = map(json!({"attributes": {"http.route": "/a"}, "resource": {"zone": "eu"}, "span.name": "GET"}));
+        let mut span = Sample::of(&span, true);
+        check(&span, "http.route", Some("/a"));
+        check(&span, "attributes.http.route", Some("/a"));
+        check(&span, "zone", Some("eu"));
+        span.set("attributes.http.route", &json!("/b"));
+        check(&span, "http.route", Some("/b"));
+        let alert = map(json!({"labels": {"instance": "db:1"}, "annotations.summary": "full", "startsAt": "now"}));
+        let alert = AlertRecord::of_sample(&alert);
+        check(&alert, "labels.instance", Some("db:1"));
+        check(&alert, "summary", Some("full"));
+        check(&alert, "startsAt", None);
+    }
 }

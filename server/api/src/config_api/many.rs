@@ -5,7 +5,7 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::{Answer, Ask, csv, only_members, yaml};
+use super::{Answer, Ask, csv, old_matchers, only_members, yaml};
 
 /// What an export says of its form.
 const FORMAT: &str = "quiver/1";
@@ -20,6 +20,11 @@ pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
 pub(super) fn failed(failed: &[Failed]) -> Value {
     let one = |f: &Failed| json!({"id": f.id, "code": f.problem.code, "detail": f.problem.detail});
     failed.iter().map(one).collect()
+}
+
+/// Whether a filter found nothing: then there is nothing to do, unlike where nothing is named.
+fn found_none(body: &Map<String, Value>, ids: &[String]) -> bool {
+    ids.is_empty() && body.contains_key("filter")
 }
 
 impl Ask {
@@ -48,10 +53,18 @@ impl Ask {
 
     /// `DELETE P?ids=a,b`.
     pub(super) async fn delete_by_ids(&self) -> Result<Answer> {
-        let ids = self.parameters.iter().find(|(key, _)| key == "ids").map(|(_, value)| value.as_str());
-        let ids = ids.filter(|ids| !ids.is_empty());
-        let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
-        self.deleted(ids.split(',').map(|id| id.trim().to_owned()).collect()).await
+        let ids = self.ids_asked()?;
+        self.deleted(ids).await
+    }
+
+    /// The ids that the parameter `ids` names: at least one, none of them empty.
+    pub(super) fn ids_asked(&self) -> Result<Vec<String>> {
+        let ids: Vec<String> =
+            self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id.trim().to_owned()).collect();
+        if ids.iter().any(String::is_empty) {
+            return Err(Problem::parameter("`ids` must name what is to be deleted"));
+        }
+        Ok(ids)
     }
 
     async fn deleted(&self, ids: Vec<String>) -> Result<Answer> {
@@ -69,6 +82,9 @@ impl Ask {
                 let query = ListQuery::parse(self.place.family, &parameters, &[])?;
                 self.config.ids_of(&self.place, &query, &self.caller).await
             }
+            (None, Some(other)) if !other.is_string() && !other.is_null() => {
+                Err(Problem::field("/filter", "INVALID_TYPE", "must be a text"))
+            }
             _ => Err(Problem::field("/ids", "REQUIRED", "must name at least one, by `ids` or by `filter`")),
         }
     }
@@ -76,17 +92,24 @@ impl Ask {
     pub(super) async fn bulk_delete(&self) -> Result<Answer> {
         let body = self.object()?;
         only_members(&body, &["ids", "filter"])?;
-        let ids = self.named(&body).await?;
-        self.deleted(ids).await
+        match self.named(&body).await? {
+            ids if found_none(&body, &ids) => Ok(Answer::ok(json!({"deleted": [], "failed": []}))),
+            ids => self.deleted(ids).await,
+        }
     }
 
     pub(super) async fn bulk_update(&self) -> Result<Answer> {
         let body = self.object()?;
         only_members(&body, &["ids", "filter", "patch"])?;
-        let Some(Value::Object(patch)) = body.get("patch") else {
-            return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
+        let patch = match body.get("patch") {
+            Some(Value::Object(patch)) => patch,
+            None | Some(Value::Null) => return Err(Problem::field("/patch", "REQUIRED", "must be an object")),
+            Some(_) => return Err(Problem::field("/patch", "INVALID_TYPE", "must be an object")),
         };
         let ids = self.named(&body).await?;
+        if found_none(&body, &ids) {
+            return Ok(Answer::ok(json!({"updated": [], "failed": []})));
+        }
         let config = &self.config;
         let (done, not) = config.update_many(&self.place, &self.caller, ids, patch.clone(), self.dry_run).await?;
         self.acts().await;
@@ -155,7 +178,8 @@ impl Ask {
         }
         match body.remove("items") {
             Some(Value::Array(items)) => Ok(items),
-            _ => Err(Problem::field("/items", "REQUIRED", "must be a list")),
+            None | Some(Value::Null) => Err(Problem::field("/items", "REQUIRED", "must be a list")),
+            Some(_) => Err(Problem::field("/items", "INVALID_TYPE", "must be a list")),
         }
     }
 
@@ -190,6 +214,7 @@ impl Ask {
         if self.place.family.name == RESOURCES.name {
             self.with_keys(&mut items).await?;
         }
+        old_matchers::rewrite(&mut items, self.place.family)?;
         let config = &self.config;
         let done = config.import_many(&self.place, &self.caller, items, mode, Some(within), self.dry_run).await?;
         self.acts().await;

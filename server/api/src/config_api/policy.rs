@@ -249,7 +249,8 @@ fn test<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             .map(|name| (name.to_owned(), part.body[name].clone()))
             .collect();
         receiver.insert("name".to_owned(), part.body["name"].clone());
-        Ok(Answer::ok(receiver_results(&ask.state, &Value::Object(receiver), body.get("alerts")).await?))
+        let receiver = Value::Object(receiver);
+        Ok(Answer::ok(receiver_results(&ask.state, &receiver, body.get("alerts"), ask.dry_run).await?))
     })
 }
 

@@ -100,7 +100,9 @@ impl Format {
             let name = if n > 0 { format!("{name} ({})", language.as_str()) } else { name.to_owned() };
             let mut group = file_group(&name, language.group_type(), settings, rules);
             if let (Self::Prometheus, Some(map)) = (self, group.as_object_mut()) {
-                OF_VMALERT.iter().for_each(|field| drop(map.remove(*field)));
+                for field in &OF_VMALERT {
+                    drop(map.remove(*field));
+                }
             }
             if let (Self::Vmalert, Some(map)) = (self, group.as_object_mut())
                 && let Some(offset) = map.remove("query_offset")

@@ -250,8 +250,7 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         if matches!(ask.method, Method::GET | Method::HEAD) {
             let stored = found.ok_or_else(missing)?;
             let etag = etag(&stored);
-            let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
-            if tags.split(',').any(|tag| tag.trim() == etag) {
+            if ask.knows(&etag) {
                 return Ok(Answer { status: 304, etag: Some(etag), ..Answer::ok(Value::Null) });
             }
             let shown = shown(ask, &key, &stored, &running(ask).await?);
@@ -271,16 +270,13 @@ fn group<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             Method::PATCH => {
                 let stored = found.as_ref().ok_or_else(missing)?;
                 let mut patch = settings(ask.object()?, &key)?;
-                match &stored.settings {
-                    Some(known) => {
-                        let op = Op::Patch { id: known.id.clone(), patch, condition: Condition::None };
-                        vec![(Place::of(&RULE_GROUPS), op)]
-                    }
-                    None => {
-                        patch.insert("namespace".to_owned(), json!(key.0));
-                        patch.insert("name".to_owned(), json!(key.1));
-                        vec![(Place::of(&RULE_GROUPS), Op::Create { id: Some(group_id(&key)), body: patch })]
-                    }
+                if let Some(known) = &stored.settings {
+                    let op = Op::Patch { id: known.id.clone(), patch, condition: Condition::None };
+                    vec![(Place::of(&RULE_GROUPS), op)]
+                } else {
+                    patch.insert("namespace".to_owned(), json!(key.0));
+                    patch.insert("name".to_owned(), json!(key.1));
+                    vec![(Place::of(&RULE_GROUPS), Op::Create { id: Some(group_id(&key)), body: patch })]
                 }
             }
             _ => {

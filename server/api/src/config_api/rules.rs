@@ -6,13 +6,12 @@ use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use quiver_config::families::RULES;
-use quiver_config::{Entity, Op, Problem, Result, System};
-use serde_json::{Value, json};
+use quiver_config::{Entity, ListQuery, Op, Problem, Result, System};
+use serde_json::{Map, Value, json};
 
 use super::detection::only_members;
 use super::{Answer, Ask, special_at};
 use crate::alert_history;
-use crate::policy_api::time_of;
 use crate::rules_api::state_of;
 use crate::state::AppState;
 use crate::stored_rules::{by_group, text};
@@ -30,10 +29,25 @@ fn free_name(name: &str, taken: &[String]) -> String {
     copies.find(|copy| !taken.contains(copy)).unwrap_or_default()
 }
 
+/// Warns of a rule whose name, expression and labels another one of its group has: it is taken, as Prometheus takes it.
+pub(super) async fn stands_twice(ask: &Ask, rule: &Map<String, Value>) -> Option<String> {
+    let parameter = |name: &str| (name.to_owned(), text(rule, name).to_owned());
+    let parameters: Vec<(String, String)> = ["namespace", "group", "name"].map(parameter).into();
+    let query = ListQuery::parse(&RULES, &parameters, &[]).ok()?;
+    // The change is made, whether or not this can be read.
+    let page = ask.config.list(&ask.place, &query, &ask.caller).await.ok()?;
+    let same = |other: &Map<String, Value>| {
+        other.get("id") != rule.get("id")
+            && ["expr", "language", "labels"].iter().all(|field| other.get(*field) == rule.get(*field))
+    };
+    let told = "another rule of the group has the same name, expression and labels";
+    page.items.iter().any(same).then(|| told.to_owned())
+}
+
 fn clone<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        let asked = if ask.body.is_empty() { serde_json::Map::new() } else { ask.object()? };
+        let asked = if ask.body.is_empty() { Map::new() } else { ask.object()? };
         only_members(&asked, &["name", "namespace", "group", "enabled"])?;
         let from = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let mut body = from.body.clone();
@@ -86,28 +100,18 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
     Box::pin(async move {
         ask.only_parameters(&["start", "end", "limit"])?;
         let rule = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let time = |name: &str, default: i64| -> Result<i64> {
-            match ask.parameter(name)? {
-                Some(text) => time_of(Some(&json!(text)), name, default * MS)
-                    .map(|ns| ns / MS)
-                    .map_err(|_| Problem::parameter(format!("`{name}` must be a time: RFC 3339 or Unix seconds"))),
-                None => Ok(default),
-            }
-        };
-        let end = time("end", ask.state.clock.now_ms())?;
-        let start = time("start", end - HOUR_MS)?;
+        let window = ask.window()?;
         let limit = match ask.parameter("limit")?.map(str::parse::<usize>) {
             None => HISTORY_DEFAULT,
             Some(Ok(n)) if (1..=HISTORY_MAX).contains(&n) => n,
             Some(_) => return Err(Problem::parameter(format!("`limit` must be a number from 1 to {HISTORY_MAX}"))),
         };
-        let found = alert_history::of_rule(&ask.state, &rule.id, (start, end), limit).await;
+        let found = alert_history::of_rule(&ask.state, &rule.id, (window.start / MS, window.end / MS), limit).await;
         Ok(Answer::ok(json!({"items": found.map_err(|e| alert_history::problem(&e))?})))
     })
 }
 
 const MS: i64 = 1_000_000;
-const HOUR_MS: i64 = 3_600_000;
 /// Changes of alerts that are listed, and most of them.
 const HISTORY_DEFAULT: usize = 1000;
 const HISTORY_MAX: usize = 10_000;

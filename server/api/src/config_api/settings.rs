@@ -6,7 +6,7 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
-use http::{Method, header};
+use http::Method;
 use quiver_config::families::{ALERTING_SETTINGS, SETTINGS_ID};
 use quiver_config::{Entity, Op, Problem, Result, System};
 use serde_json::{Value, json};
@@ -32,8 +32,7 @@ fn settings<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> 
         ask.only_parameters(&[])?;
         if matches!(ask.method, Method::GET | Method::HEAD) {
             let entity = ask.config.get(&ask.place, SETTINGS_ID, &ask.caller).await?;
-            let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
-            if tags.split(',').any(|tag| tag.trim() == entity.etag() || tag.trim() == "*") {
+            if ask.knows(&entity.etag()) {
                 return Ok(Answer { status: 304, etag: Some(entity.etag()), ..Answer::ok(Value::Null) });
             }
             return Ok(shown(&entity));

@@ -16,8 +16,9 @@ use quiver_config::{Condition, Entity, ListQuery, Problem, ProblemKind, Result};
 use quiver_types::{Access, Domain, Right};
 use serde_json::{Map, Value, json};
 
+use super::ids::uuid_of;
 use super::silence_form::{entity, silence};
-use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of, uuid_of};
+use super::{Answer, Ask, IMPORT_BYTES_MAX, silences_many, special_at, special_of};
 use crate::alerts_api::silences::is_within;
 use crate::alerts_api::{alert_rows, allows};
 use crate::state::AppState;
@@ -72,10 +73,15 @@ impl Ask {
         if may { Ok(()) } else { Err(Problem::forbidden("{operate, alerts, *}")) }
     }
 
-    fn expected(&self) -> Result<Option<Vec<i64>>> {
+    /// The versions of which a silence must still have one when it is changed.
+    fn expected(&self, present: &Silence) -> Result<Option<Vec<i64>>> {
         Ok(match self.condition()? {
             Condition::Versions(versions) => Some(versions),
             Condition::None | Condition::Exists => None,
+            others => {
+                others.check(&entity(present, self.alerts_now()))?;
+                Some(vec![present.version])
+            }
         })
     }
 
@@ -91,9 +97,14 @@ impl Ask {
     }
 
     /// Notes that a change was refused.
-    pub(super) async fn silence_refused(&self, action: &'static str, id: Option<&str>, problem: Problem) -> Problem {
+    pub(super) async fn silence_refused(
+        &self,
+        action: &'static str,
+        id: Option<&str>,
+        mut problem: Problem,
+    ) -> Problem {
         if !self.dry_run {
-            self.config.refused_outside(&SILENCES, &self.caller, action, id, &problem).await;
+            self.config.refused_outside(&SILENCES, &self.caller, action, id, &mut problem).await;
         }
         problem
     }
@@ -115,7 +126,7 @@ impl Ask {
     fn setting(&self, id: &str, body: Map<String, Value>) -> Result<Option<SilenceOp>> {
         let present = self.silence(id)?;
         self.may_silence(&present)?;
-        let expected = self.expected()?;
+        let expected = self.expected(&present)?;
         if expected.as_ref().is_some_and(|versions| !versions.contains(&present.version)) {
             return Err(told(SilenceError::Stale(Box::new(present)), self.alerts_now()));
         }
@@ -149,8 +160,9 @@ impl Ask {
     }
 
     fn expiring(&self, id: &str) -> Result<SilenceOp> {
-        self.may_silence(&self.silence(id)?)?;
-        Ok(SilenceOp::Expire { id: id.to_owned(), expected: self.expected()? })
+        let present = self.silence(id)?;
+        self.may_silence(&present)?;
+        Ok(SilenceOp::Expire { id: id.to_owned(), expected: self.expected(&present)? })
     }
 
     fn shown_silence(&self, silence: &Silence, status: u16) -> Answer {
@@ -261,8 +273,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         match ask.method.as_str() {
             "GET" | "HEAD" => {
                 let answer = ask.shown_silence(&ask.silence(id)?, 200);
-                let tags = ask.headers.get(header::IF_NONE_MATCH).and_then(|v| v.to_str().ok()).unwrap_or_default();
-                let same = tags.split(',').any(|tag| Some(tag.trim()) == answer.etag.as_deref() || tag.trim() == "*");
+                let same = answer.etag.as_deref().is_some_and(|etag| ask.knows(etag));
                 Ok(if same { Answer { status: 304, body: Value::Null, ..answer } } else { answer })
             }
             "DELETE" => {
@@ -271,8 +282,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             }
             "PATCH" => patch(ask, id, ask.object()?).await,
             _ if ask.headers.get(header::IF_NONE_MATCH).is_some_and(|v| v.as_bytes().trim_ascii() == b"*") => {
-                uuid_of(id)?;
-                ask.new_silence(Some(id.to_owned()), ask.object()?).await
+                ask.new_silence(Some(uuid_of(id)?), ask.object()?).await
             }
             _ => ask.set_silence(id, ask.object()?).await,
         }

@@ -7,10 +7,11 @@ use quiver_config::families::SILENCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
+use super::ids::uuid_of;
 use super::many::{failed, ids_in};
 use super::silence_form::{entity, silence};
 use super::silences::{patched, rows};
-use super::{Answer, Ask, uuid_of, yaml};
+use super::{Answer, Ask, only_members, yaml};
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
@@ -86,9 +87,7 @@ async fn delete(ask: &Ask, ids: Vec<String>) -> Result<Answer> {
 /// `DELETE P?ids=a,b`.
 pub(super) async fn delete_by_ids(ask: &Ask) -> Result<Answer> {
     ask.only_parameters(&["ids"])?;
-    let ids = ask.parameter("ids")?.filter(|ids| !ids.is_empty());
-    let ids = ids.ok_or_else(|| Problem::parameter("`ids` must name what is to be deleted"))?;
-    let ids: Vec<String> = ids.split(',').map(|id| id.trim().to_owned()).collect();
+    let ids = ask.ids_asked()?;
     bounded(ids.len(), "ids")?;
     delete(ask, ids).await
 }
@@ -96,7 +95,9 @@ pub(super) async fn delete_by_ids(ask: &Ask) -> Result<Answer> {
 pub(super) fn bulk_delete<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        delete(ask, named(ask, &ask.object()?)?).await
+        let body = ask.object()?;
+        only_members(&body, &["ids", "filter"])?;
+        delete(ask, named(ask, &body)?).await
     })
 }
 
@@ -104,6 +105,7 @@ pub(super) fn bulk_update<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Re
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let body = ask.object()?;
+        only_members(&body, &["ids", "filter", "patch"])?;
         let Some(Value::Object(patch)) = body.get("patch") else {
             return Err(Problem::field("/patch", "REQUIRED", "must be an object"));
         };
@@ -153,7 +155,7 @@ fn items(ask: &Ask, list: &[Value], mode: ImportMode, lenient: bool) -> Result<V
             let mut body = body.clone();
             let id = match body.remove("id") {
                 None | Some(Value::Null) => None,
-                Some(Value::String(id)) => uuid_of(&id).map(|()| Some(id))?,
+                Some(Value::String(id)) => Some(uuid_of(&id)?),
                 Some(_) => return Err(Problem::field("/id", "INVALID_VALUE", "must be an id (a UUID)")),
             };
             let present = id.as_ref().and_then(|id| ask.silence(id).ok());

@@ -51,6 +51,9 @@ impl Ask {
         let asked = self.condition()?;
         for _ in 0..TRIES {
             let present = self.config.get(&self.place, process, &self.caller).await?;
+            if !matches!(asked, Condition::Versions(_)) {
+                asked.check(&present)?;
+            }
             let mut steps = steps_of(&present);
             edit(&mut steps)?;
             for step in &mut steps {
@@ -88,15 +91,39 @@ fn shown(entity: &Entity, at: usize, status: u16) -> Answer {
 }
 
 /// Errors of a step stand at the step, not in its process.
-fn own(problem: Problem, at: usize) -> Problem {
+fn own(mut problem: Problem, at: usize) -> Problem {
     let place = format!("/steps/{at}");
-    let errors = problem.errors.iter().cloned().map(|mut e| {
-        if let Some(rest) = e.field.strip_prefix(&place) {
-            e.field = rest.to_owned();
+    let below = |text: &str, ends: &[char]| -> Option<String> {
+        text.strip_prefix(&place).filter(|rest| rest.is_empty() || rest.starts_with(ends)).map(str::to_owned)
+    };
+    // Where the only error stands, its text says so, too.
+    if let Some(rest) = below(&problem.detail, &['/', ':']) {
+        problem.detail = rest;
+    }
+    for error in &mut problem.errors {
+        if let Some(rest) = below(&error.field, &['/']) {
+            error.field = rest;
         }
-        e
-    });
-    Problem { errors: errors.collect(), ..problem }
+    }
+    problem
+}
+
+/// Takes out of a step the place that it asks for.
+fn place_asked(step: &mut Map<String, Value>) -> Result<Option<usize>> {
+    match step.remove("position") {
+        None | Some(Value::Null) => Ok(None),
+        Some(Value::Number(number)) => {
+            let why = "must be a place: 0 or more";
+            let at = number.as_u64().ok_or_else(|| Problem::field("/position", "OUT_OF_RANGE", why))?;
+            Ok(Some(usize::try_from(at).unwrap_or(usize::MAX)))
+        }
+        Some(_) => Err(Problem::field("/position", "INVALID_TYPE", "must be a number")),
+    }
+}
+
+/// What is shown to somebody who knows it already.
+fn known(entity: &Entity) -> Answer {
+    Answer { status: 304, etag: Some(entity.etag()), ..Answer::ok(Value::Null) }
 }
 
 fn collection<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
@@ -104,13 +131,16 @@ fn collection<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answe
         ask.only_parameters(&[])?;
         if ask.method != http::Method::POST {
             let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
+            if ask.knows(&entity.etag()) {
+                return Ok(known(&entity));
+            }
             let items = steps_of(&entity);
             let answer = Answer::ok(json!({"items": items, "nextCursor": null}));
             return Ok(Answer { etag: Some(entity.etag()), ..answer });
         }
-        let body = ask.step_body()?;
+        let mut body = ask.step_body()?;
+        let wanted = place_asked(&mut body)?;
         let count = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let wanted = body.get("position").and_then(Value::as_u64).map(|n| n as usize);
         let last = steps_of(&count).len();
         let at = wanted.unwrap_or(last).min(last);
         let insert = |steps: &mut Vec<Map<String, Value>>| {
@@ -135,6 +165,7 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let at = place_of(&steps_of(&present), &ids[1])?;
         let id = json!(ids[1]);
         let entity = match ask.method.as_str() {
+            "GET" | "HEAD" if ask.knows(&present.etag()) => return Ok(known(&present)),
             "GET" | "HEAD" => present,
             "DELETE" => {
                 let remove = |steps: &mut Vec<Map<String, Value>>| {
@@ -145,7 +176,9 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                 return Ok(Answer::nothing());
             }
             method => {
-                let body = ask.step_body()?;
+                let mut body = ask.step_body()?;
+                let to = place_asked(&mut body)?;
+                let last = steps_of(&present).len().saturating_sub(1);
                 if body.get("id").is_some_and(|other| *other != id) {
                     return Err(Problem::field("/id", "READ_ONLY_FIELD", "is set by the service"));
                 }
@@ -156,12 +189,14 @@ fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
                     if patches {
                         quiver_config::json::merge(&mut step, body.clone());
                     } else {
-                        step = body.clone();
+                        step.clone_from(&body);
                     }
                     step.insert("id".to_owned(), id.clone());
-                    steps[at] = step;
+                    steps.remove(at);
+                    steps.insert(to.unwrap_or(at).min(steps.len()), step);
                     Ok(())
                 };
+                let at = to.unwrap_or(at).min(last);
                 ask.edit(&ids[0], &change).await.map_err(|p| own(p, at))?
             }
         };

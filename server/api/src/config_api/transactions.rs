@@ -208,10 +208,8 @@ fn from_candidates<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<An
         let ids: Vec<String> =
             done.items.iter().filter_map(|i| i.get("id").and_then(Value::as_str).map(str::to_owned)).collect();
         let made = ask.config.find_all(ask.place.family, &ids).await?;
-        let items: Vec<Value> = match ask.dry_run {
-            true => done.items,
-            false => made.iter().map(|e| Value::Object(e.shown())).collect(),
-        };
+        let items: Vec<Value> =
+            if ask.dry_run { done.items } else { made.iter().map(|e| Value::Object(e.shown())).collect() };
         Ok(Answer { status: 201, ..Answer::ok(json!({"items": items})) })
     })
 }

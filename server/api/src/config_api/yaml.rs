@@ -5,6 +5,7 @@ use quiver_alerting::yaml::{Kind as Shape, Node, read as read_nodes};
 use quiver_config::families::RECEIVERS;
 use quiver_config::{Family, Kind, Problem, ProblemKind, Result};
 use serde_json::{Value, json};
+use std::fmt::Write as _;
 
 /// Reads a document; in fields that are texts `yes`, `012` and `1.50` stay texts.
 ///
@@ -131,11 +132,15 @@ fn block(value: &Value, depth: usize, out: &mut String) {
                 out.push_str("- ");
                 match item {
                     Value::Object(map) if !map.is_empty() => block(item, depth + 1, out),
-                    other => out.push_str(&format!("{other}\n")),
+                    other => {
+                        let _ = writeln!(out, "{other}");
+                    }
                 }
             }
         }
-        other => out.push_str(&format!("{other}\n")),
+        other => {
+            let _ = writeln!(out, "{other}");
+        }
     }
 }
 
@@ -149,7 +154,7 @@ fn below(value: &Value, depth: usize, out: &mut String) {
         out.push('\n');
         block(value, depth, out);
     } else {
-        out.push_str(&format!(" {value}\n"));
+        let _ = writeln!(out, " {value}");
     }
 }
 

@@ -1,4 +1,4 @@
-//! What federation gives: families of samples, as exposition text 0.0.4 (`federation_proto`: as protobuf).
+//! What federation gives: families of samples, as exposition text (`federation_proto`: as protobuf).
 //!
 //! Source: Prometheus 3.14 `web/federate.go`, and `expfmt/text_create.go` of `prometheus/common` 0.7x.
 
@@ -6,6 +6,7 @@ use quiver_promql::histogram;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{Histogram, LabelSet, Millis, ResetHint};
 
+use super::escaping::{Escaping, is_plain};
 use super::prometheus::{Notation, write_value};
 
 pub(crate) use quiver_promql::NewestValue as Value;
@@ -47,6 +48,11 @@ impl Newest {
         matches!(&self.value, Value::Histogram(h) if !histogram::uses_custom_buckets(h))
     }
 
+    /// Says whether another one has its name and type.
+    pub(crate) fn is_of_family(&self, other: &Self) -> bool {
+        self.labels.metric() == other.labels.metric() && self.kind() == other.kind()
+    }
+
     /// Gives the labels but the name; `instance` is always there, so that the scraper does not put its own.
     pub(crate) fn labels(&self) -> impl Iterator<Item = (&str, &str)> {
         let missing = self.labels.get("instance").is_empty().then_some(("instance", ""));
@@ -69,48 +75,48 @@ pub(crate) fn cumulative(h: &Histogram) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Writes samples that are sorted by name as text; `utf8` allows names in quotes, otherwise they are escaped.
-pub(crate) fn text(samples: &[Newest], utf8: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    for family in families(samples) {
-        let (name, kind) = (family[0].labels.metric(), family[0].kind());
-        out.extend_from_slice(b"# TYPE ");
-        write_name(&mut out, name, utf8, false);
-        out.extend_from_slice(if kind == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
-        for sample in family {
-            match &sample.value {
-                Value::Float(v) => line(&mut out, sample, "", None, *v, utf8),
-                Value::Histogram(h) => {
-                    for (bound, count) in cumulative(h) {
-                        line(&mut out, sample, "_bucket", Some(bound), count, utf8);
-                    }
-                    line(&mut out, sample, "_bucket", Some(f64::INFINITY), h.count, utf8);
-                    line(&mut out, sample, "_sum", None, h.sum, utf8);
-                    line(&mut out, sample, "_count", None, h.count, utf8);
+/// Bytes of a piece of an answer, more or less.
+pub(crate) const PIECE_BYTES: usize = 64 << 10;
+
+/// Writes samples that are sorted by name as text, from a place on until a piece is full, and gives the next place. What
+/// escaping leaves of names that are not plain stands in quotes.
+pub(crate) fn text(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
+    let mut at = from;
+    while at < samples.len() && out.len() < PIECE_BYTES {
+        let sample = &samples[at];
+        if at == 0 || !sample.is_of_family(&samples[at - 1]) {
+            out.extend_from_slice(b"# TYPE ");
+            write_name(out, &escaping.name(sample.labels.metric(), true), true);
+            out.extend_from_slice(if sample.kind() == Kind::Untyped { b" untyped\n" } else { b" histogram\n" });
+        }
+        match &sample.value {
+            Value::Float(v) => line(out, sample, "", None, *v, escaping),
+            Value::Histogram(h) => {
+                for (bound, count) in cumulative(h) {
+                    line(out, sample, "_bucket", Some(bound), count, escaping);
                 }
+                line(out, sample, "_bucket", Some(f64::INFINITY), h.count, escaping);
+                line(out, sample, "_sum", None, h.sum, escaping);
+                line(out, sample, "_count", None, h.count, escaping);
             }
         }
+        at += 1;
     }
-    out
+    at
 }
 
-/// Gives runs of samples of one name and type.
-pub(crate) fn families(samples: &[Newest]) -> impl Iterator<Item = &[Newest]> {
-    samples.chunk_by(|a, b| a.labels.metric() == b.labels.metric() && a.kind() == b.kind())
-}
-
-fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, value: f64, utf8: bool) {
-    let name = format!("{}{suffix}", sample.labels.metric());
-    let inside = utf8 && !is_plain(&name, true);
+fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, value: f64, escaping: Escaping) {
+    let name = format!("{}{suffix}", escaping.name(sample.labels.metric(), true));
+    let inside = !is_plain(&name, true);
     if inside {
         out.push(b'{');
     }
-    write_name(out, &name, utf8, false);
+    write_name(out, &name, true);
     let mut separator = if inside { b',' } else { b'{' };
     for (label, value) in sample.labels() {
         out.push(separator);
         separator = b',';
-        write_name(out, label, utf8, true);
+        write_name(out, &escaping.name(label, false), false);
         out.extend_from_slice(b"=\"");
         escape(out, value);
         out.push(b'"');
@@ -125,33 +131,15 @@ fn line(out: &mut Vec<u8>, sample: &Newest, suffix: &str, bound: Option<f64>, va
     out.extend_from_slice(format!(" {}\n", sample.ts).as_bytes());
 }
 
-/// Says whether a name may stand without quotes; only metrics may have colons.
-fn is_plain(name: &str, colons: bool) -> bool {
-    let fits = |(i, b): (usize, u8)| {
-        b.is_ascii_alphabetic() || b == b'_' || (colons && b == b':') || (i > 0 && b.is_ascii_digit())
-    };
-    !name.is_empty() && name.bytes().enumerate().all(fits)
-}
-
-fn write_name(out: &mut Vec<u8>, name: &str, utf8: bool, is_label: bool) {
-    if is_plain(name, !is_label) {
+/// Writes a name as it is; only metrics may have colons.
+fn write_name(out: &mut Vec<u8>, name: &str, colons: bool) {
+    if is_plain(name, colons) {
         out.extend_from_slice(name.as_bytes());
-    } else if utf8 {
+    } else {
         out.push(b'"');
         escape(out, name);
         out.push(b'"');
-    } else {
-        out.extend_from_slice(underscored(name, !is_label).as_bytes());
     }
-}
-
-/// Puts `_` for each character that a plain name does not have.
-pub(crate) fn underscored(name: &str, colons: bool) -> String {
-    let fits = |(i, c): (usize, char)| {
-        let fits = c.is_ascii_alphabetic() || c == '_' || (colons && c == ':') || (i > 0 && c.is_ascii_digit());
-        if fits { c } else { '_' }
-    };
-    name.chars().enumerate().map(fits).collect()
 }
 
 fn escape(out: &mut Vec<u8>, text: &str) {
@@ -207,9 +195,47 @@ mod tests {
             h_bucket{instance=\"i\",le=\"+Inf\"} 7 -5\n\
             h_sum{instance=\"i\"} 18.5 -5\n\
             h_count{instance=\"i\"} 7 -5\n";
-        let escaped = "# TYPE my_name untyped\nmy_name{l_l=\"v\",instance=\"\"} 1e-05 1500\n";
-        assert_eq!(String::from_utf8(text(&samples, false)).unwrap(), format!("{expected}{escaped}"));
+        let check = |escaping: Escaping, last: &str| {
+            let mut out = Vec::new();
+            assert_eq!(text(&samples, 0, escaping, &mut out), samples.len());
+            assert_eq!(String::from_utf8(out).unwrap(), format!("{expected}{last}"));
+        };
+        let plain = "# TYPE my_name untyped\nmy_name{l_l=\"v\",instance=\"\"} 1e-05 1500\n";
+        check(Escaping::Underscores, plain);
         let quoted = "# TYPE \"my.name\" untyped\n{\"my.name\",\"l.l\"=\"v\",instance=\"\"} 1e-05 1500\n";
-        assert_eq!(String::from_utf8(text(&samples, true)).unwrap(), format!("{expected}{quoted}"));
+        check(Escaping::AllowUtf8, quoted);
+        check(Escaping::Dots, &plain.replace("my_name", "my_dot_name").replace("l_l", "l_dot_l"));
+        check(Escaping::Values, &plain.replace("my_name", "U__my_2e_name").replace("l_l", "U__l_2e_l"));
+    }
+
+    /// What follows the name of a histogram belongs to no name that is escaped.
+    #[test]
+    fn suffixes_follow_escaped_names() {
+        let labels = LabelSet::from_pairs([("__name__", "h.h"), ("instance", "i")]);
+        let check = |escaping: Escaping, count: &str| {
+            let mut out = Vec::new();
+            text(&[Newest { labels: labels.clone(), ..custom() }], 0, escaping, &mut out);
+            let text = String::from_utf8(out).unwrap();
+            assert_eq!(text.lines().last(), Some(format!("{count}instance=\"i\"}} 7 -5").as_str()), "{escaping:?}");
+        };
+        check(Escaping::AllowUtf8, "{\"h.h_count\",");
+        check(Escaping::Underscores, "h_h_count{");
+        check(Escaping::Dots, "h_dot_h_count{");
+        check(Escaping::Values, "U__h_2e_h_count{");
+    }
+
+    #[test]
+    fn a_family_of_many_pieces_is_named_once() {
+        let samples: Vec<Newest> = (0..5000).map(|_| float(&[("__name__", "a"), ("instance", "i")], 1.0)).collect();
+        let (mut at, mut whole, mut pieces) = (0, String::new(), 0);
+        while at < samples.len() {
+            let mut piece = Vec::new();
+            at = text(&samples, at, Escaping::Underscores, &mut piece);
+            assert!(piece.len() < PIECE_BYTES + 100);
+            whole += &String::from_utf8(piece).unwrap();
+            pieces += 1;
+        }
+        let lines = "a{instance=\"i\"} 1 1500\n".repeat(5000);
+        assert!(pieces > 1 && whole == format!("# TYPE a untyped\n{lines}"));
     }
 }

@@ -7,15 +7,21 @@ use quiver_promql::histogram;
 use quiver_types::Histogram;
 use quiver_types::histogram::Span;
 
-use super::federation::{Kind, Newest, Value, cumulative, families, underscored};
+use super::escaping::Escaping;
+use super::federation::{Kind, Newest, PIECE_BYTES, Value, cumulative};
 use super::protobuf::{put_double, put_message, put_text, put_uint};
 
-/// Writes samples that are sorted by name; `utf8` allows all names, otherwise they are escaped.
-pub(crate) fn delimited(samples: &[Newest], utf8: bool) -> Vec<u8> {
-    let mut out = Vec::new();
-    for family in families(samples) {
+/// Writes families of samples that are sorted by name, from a place on until a piece is full, and gives the next place.
+/// A family is one message, however large.
+pub(crate) fn delimited(samples: &[Newest], from: usize, escaping: Escaping, out: &mut Vec<u8>) -> usize {
+    let mut at = from;
+    for family in samples[from..].chunk_by(Newest::is_of_family) {
+        if out.len() >= PIECE_BYTES {
+            break;
+        }
+        at += family.len();
         let mut message = Vec::new();
-        put_text(&mut message, 1, &name(family[0].labels.metric(), utf8, true));
+        put_text(&mut message, 1, &escaping.name(family[0].labels.metric(), true));
         let kind = match family[0].kind() {
             Kind::Untyped => 3,
             Kind::Histogram => 4,
@@ -23,22 +29,18 @@ pub(crate) fn delimited(samples: &[Newest], utf8: bool) -> Vec<u8> {
         };
         put_uint(&mut message, 3, kind);
         for sample in family {
-            put_message(&mut message, 4, |out| metric(out, sample, utf8));
+            put_message(&mut message, 4, |out| metric(out, sample, escaping));
         }
-        put_varint(&mut out, message.len() as u64);
+        put_varint(out, message.len() as u64);
         out.extend_from_slice(&message);
     }
-    out
+    at
 }
 
-fn name(name: &str, utf8: bool, colons: bool) -> String {
-    if utf8 { name.to_owned() } else { underscored(name, colons) }
-}
-
-fn metric(out: &mut Vec<u8>, sample: &Newest, utf8: bool) {
+fn metric(out: &mut Vec<u8>, sample: &Newest, escaping: Escaping) {
     for (label, value) in sample.labels() {
         put_message(out, 1, |pair| {
-            put_text(pair, 1, &name(label, utf8, false));
+            put_text(pair, 1, &escaping.name(label, false));
             put_text(pair, 2, value);
         });
     }
@@ -72,7 +74,9 @@ fn native(out: &mut Vec<u8>, h: &Histogram) {
         for span in side {
             put_message(out, field, |message| bucket_span(message, *span));
         }
-        counts.iter().for_each(|count| put_double(out, field + 2, *count));
+        for count in counts {
+            put_double(out, field + 2, *count);
+        }
     }
 }
 
@@ -108,7 +112,8 @@ mod tests {
             sample("a", Value::Float(2.0)),
             sample("a", Value::Histogram(Box::new(h))),
         ];
-        let bytes = delimited(&samples, false);
+        let mut bytes = Vec::new();
+        assert_eq!(delimited(&samples, 0, Escaping::Underscores, &mut bytes), samples.len());
         let mut r = Reader::new(&bytes);
         let mut found = Vec::new();
         while !r.is_empty() {

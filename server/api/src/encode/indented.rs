@@ -62,7 +62,9 @@ impl<W: Write> Indented<W> {
 
 impl<W: Write> Write for Indented<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        bytes.iter().for_each(|byte| self.byte(*byte));
+        for byte in bytes {
+            self.byte(*byte);
+        }
         self.to.write_all(&self.out)?;
         self.out.clear();
         Ok(bytes.len())

@@ -176,7 +176,7 @@ mod tests {
                 false
             });
             let read = body.collect().await.expect("a body").to_bytes();
-            let expected: String = (0..count).map(|n| format!("{n},")).collect();
+            let expected: String = (0..count).map(|n| n.to_string() + ",").collect();
             assert_eq!(read, expected);
         }
     }

@@ -164,8 +164,10 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
     }
     let v = v.abs();
     let whole_max = if notation == Notation::General { 1e6 } else { 9_007_199_254_740_992.0 };
-    if v < whole_max && v.fract() == 0.0 {
-        return write_integer(out, v as u64);
+    // Not by `fract`, which is a call into a library.
+    let whole = v as u64;
+    if v < whole_max && whole as f64 == v {
+        return write_integer(out, whole);
     }
     let exponent = match notation {
         Notation::Sample => !(1e-6..1e21).contains(&v),
@@ -205,18 +207,24 @@ pub(crate) fn write_value(out: &mut Vec<u8>, v: f64, notation: Notation) {
 
 /// Splits a shortest decimal form into digits without leading and trailing zeros, and the place of the point.
 fn decimal(text: &str) -> (([u8; 32], usize), i32) {
-    let (mantissa, exponent) = text.split_once(['e', 'E']).unwrap_or((text, "0"));
-    let exponent: i32 = exponent.parse().unwrap_or(0);
-    let (whole, fraction) = mantissa.split_once('.').unwrap_or((mantissa, ""));
     let mut digits = [0u8; 32];
-    let mut len = 0;
-    let mut point = whole.len() as i32 + exponent;
-    for byte in whole.bytes().chain(fraction.bytes()) {
-        if len == 0 && byte == b'0' {
-            point -= 1;
-        } else if len < digits.len() {
-            digits[len] = byte;
-            len += 1;
+    let (mut len, mut point, mut in_fraction) = (0, 0_i32, false);
+    for (at, byte) in text.bytes().enumerate() {
+        match byte {
+            b'.' => in_fraction = true,
+            b'e' | b'E' => {
+                point += text[at + 1..].parse::<i32>().unwrap_or(0);
+                break;
+            }
+            _ => {
+                point += i32::from(!in_fraction);
+                if len == 0 && byte == b'0' {
+                    point -= 1;
+                } else if len < digits.len() {
+                    digits[len] = byte;
+                    len += 1;
+                }
+            }
         }
     }
     while len > 1 && digits[len - 1] == b'0' {

@@ -40,7 +40,7 @@ pub(crate) enum ResponseType {
 /// A request.
 #[derive(Debug)]
 pub(crate) struct ReadRequest {
-    /// Matchers and time of each query. Hints say what the client goes on to do, and bind nobody.
+    /// Matchers and time of each query. Of hints their times count, the rest says what the client goes on to do.
     pub(crate) queries: Vec<(Vec<Matcher>, MillisRange)>,
     /// The first type of the client's list that there is.
     pub(crate) response_type: ResponseType,
@@ -108,7 +108,9 @@ fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result
     const START: u32 = tag(1, VARINT);
     const END: u32 = tag(2, VARINT);
     const MATCHERS: u32 = tag(3, BYTES);
+    const HINTS: u32 = tag(4, BYTES);
     let (mut start, mut end, mut matchers) = (0, 0, Vec::new());
+    let mut hinted = MillisRange::ALL;
     let mut r = Reader::new(message);
     while !r.is_empty() {
         match r.tag()? {
@@ -119,10 +121,28 @@ fn query(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result
                 return Err(Fault::Refused(Error::invalid(text)));
             }
             MATCHERS => matchers.push(matcher(r.bytes()?, patterns, pace)?),
-            other => r.skip(other, &[1, 2, 3])?,
+            HINTS => hinted = hints(r.bytes()?)?,
+            other => r.skip(other, &[1, 2, 3, 4])?,
         }
     }
-    Ok((matchers, MillisRange::new(start, end)))
+    // Prometheus asks with the times of its whole query, and hints at those of the one selector.
+    Ok((matchers, MillisRange::new(start.max(hinted.min), end.min(hinted.max))))
+}
+
+/// Reads the times of `prometheus.ReadHints`; all of time where it has none.
+fn hints(message: &[u8]) -> Result<MillisRange, WireError> {
+    const START: u32 = tag(3, VARINT);
+    const END: u32 = tag(4, VARINT);
+    let mut range = MillisRange::ALL;
+    let mut r = Reader::new(message);
+    while !r.is_empty() {
+        match r.tag()? {
+            START => range.min = r.varint()? as i64,
+            END => range.max = r.varint()? as i64,
+            other => r.skip(other, &[3, 4])?,
+        }
+    }
+    Ok(range)
 }
 
 fn matcher(message: &[u8], patterns: &mut Patterns, pace: Option<&Pace>) -> Result<Matcher, Fault> {
@@ -313,6 +333,31 @@ mod tests {
         refused(&[10_u8, 0].repeat(QUERIES_MAX + 1), "more than 1000 queries");
         ctx.cancel.cancel();
         refused(&request(&[0], 2, b"a.*"), "canceled");
+    }
+
+    #[test]
+    fn times_of_hints() {
+        let check = |hinted: &[(u32, i64)], expected: (i64, i64)| {
+            let mut body = Vec::new();
+            put_message(&mut body, 1, |query| {
+                put_uint(query, 1, 100);
+                put_uint(query, 2, 200);
+                put_message(query, 4, |hints| {
+                    put_text(hints, 2, "rate");
+                    for (field, ms) in hinted {
+                        put_uint(hints, *field, *ms as u64);
+                    }
+                });
+            });
+            let read = decode(&body, None).unwrap();
+            assert_eq!((read.queries[0].1.min, read.queries[0].1.max), expected, "{hinted:?}");
+        };
+        check(&[], (100, 200));
+        check(&[(1, 15), (3, 120), (4, 150), (7, 30)], (120, 150));
+        // They leave out, and add nothing.
+        check(&[(3, -5), (4, 300)], (100, 200));
+        check(&[(4, 150)], (100, 150));
+        check(&[(3, 210), (4, 220)], (210, 200));
     }
 
     #[test]

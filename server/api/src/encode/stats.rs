@@ -2,6 +2,7 @@
 //!
 //! Shape of Prometheus 3.14 `util/stats/query_stats.go`.
 
+use std::fmt::Write as _;
 use std::time::Duration;
 
 use quiver_promql::{QueryOutcome, SampleStats};
@@ -28,11 +29,11 @@ pub(crate) fn to_json(outcome: &QueryOutcome, per_step: bool) -> String {
         if per_step {
             out.push_str(&steps("totalQueryableSamplesPerStep", samples, &samples.total_per_step));
         }
-        out.push_str(&format!("\"totalQueryableSamples\":{},", samples.total()));
+        let _ = write!(out, "\"totalQueryableSamples\":{},", samples.total());
         if per_step {
             out.push_str(&steps("samplesReadPerStep", samples, &samples.read_per_step));
         }
-        out.push_str(&format!("\"samplesRead\":{},\"peakSamples\":{}}}", samples.read(), samples.peak));
+        let _ = write!(out, "\"samplesRead\":{},\"peakSamples\":{}}}", samples.read(), samples.peak);
     }
     out.push('}');
     out

@@ -55,17 +55,16 @@ impl Identities {
 
     async fn demo_account(&self) -> Result<String> {
         let place = Place::of(&SERVICE_ACCOUNTS);
-        let id = match self.id_of(&place, "clientId", NAME).await? {
-            Some(id) => id,
-            None => {
-                // Nobody is told the secret: the account comes by its key.
-                let secret = apikey::make_secret(&OsRandom);
-                let mut system = System::default();
-                system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
-                let op = Op::Create { id: None, body: map(json!({"clientId": NAME, "description": "quiver demo"})) };
-                let made = self.config.change(&place, &Caller::system(), op, system, false).await?;
-                made.after.map(|entity| entity.id).unwrap_or_default()
-            }
+        let id = if let Some(id) = self.id_of(&place, "clientId", NAME).await? {
+            id
+        } else {
+            // Nobody is told the secret: the account comes by its key.
+            let secret = apikey::make_secret(&OsRandom);
+            let mut system = System::default();
+            system.sealed.insert("secret".to_owned(), json!(sha256_hex(secret.as_bytes())));
+            let op = Op::Create { id: None, body: map(json!({"clientId": NAME, "description": "quiver demo"})) };
+            let made = self.config.change(&place, &Caller::system(), op, system, false).await?;
+            made.after.map(|entity| entity.id).unwrap_or_default()
         };
         for role in [VIEWER_ROLE_ID, INGEST_ROLE_ID] {
             let body = map(json!({"subject": {"type": "serviceAccount", "id": id}, "roleId": role}));

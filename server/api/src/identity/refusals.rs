@@ -40,7 +40,7 @@ pub(crate) struct Refusal<'a> {
     pub(crate) identity: &'a Identity,
     /// From where.
     pub(crate) origin: Origin,
-    /// How.
+    /// Method of the request.
     pub(crate) method: &'a Method,
     /// For what, as the router knows it.
     pub(crate) route: &'a str,

@@ -1,15 +1,14 @@
 //! Endpoints that count: rows by time, by field, by stream.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_logsql::ast::Query;
+use quiver_logsql::ast::{Pipe, Query};
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc3339};
-use quiver_logsql::request::{hits as hits_query, without_pipes};
-use quiver_logsql::{parse, stream_labels};
+use quiver_logsql::parse;
+use quiver_logsql::request::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
 use quiver_query::Collected;
 use quiver_types::logs::TIME;
 use quiver_types::{Error, Result};
@@ -21,10 +20,14 @@ use crate::params::invalid;
 use crate::state::AppState;
 
 /// Most groups that `hits` gives unless asked otherwise.
-const FIELDS_LIMIT: usize = 1000;
+const FIELDS_LIMIT: u64 = 1000;
 
 /// The column of counts in the queries that are made here.
-const COUNT: &str = "__q_hits";
+const COUNT: &str = HITS;
+/// The column of what is counted, where values of a kind of their own are looked at as texts.
+const VALUE: &str = "__q_value";
+/// The column of names of labels, or of values of one.
+const LABEL: &str = "__q_label";
 
 macro_rules! endpoint {
     ($name:ident, $run:ident) => {
@@ -67,17 +70,22 @@ async fn each_row<const N: usize>(
     found.await
 }
 
+/// Pipes out of their text.
+fn pipes_of(text: &str) -> Result<Vec<Pipe>> {
+    Ok(parse(&format!("* | {text}"))?.pipes)
+}
+
 /// The query's filter with other pipes behind it.
-fn with_pipes(ask: &Ask, pipes: &str) -> Result<Query> {
-    let mut query = without_pipes(ask.query.clone());
-    query.pipes = parse(&format!("* | {pipes}"))?.pipes;
-    Ok(query)
+fn with_pipes(ask: &Ask, pipes: Vec<Pipe>) -> Query {
+    Query { pipes, ..without_pipes(ask.query.clone()) }
 }
 
 /// One group of `hits`.
 #[derive(Debug, Default)]
 struct Group {
-    points: BTreeMap<i64, u64>,
+    /// Values of the fields; none: of all others.
+    key: Option<Vec<String>>,
+    points: Vec<(i64, u64)>,
     total: u64,
 }
 
@@ -87,80 +95,63 @@ async fn run_hits(state: &AppState, ask: &Ask) -> Result<Response> {
     let fields: Vec<String> = ask.params.all("field").map(str::to_owned).collect();
     let limit = match ask.number("fields_limit")? {
         0 => FIELDS_LIMIT,
-        n => n as usize,
+        n => n,
     };
     let offset = offset.as_ref().map(|(ns, text)| (*ns, text.as_str()));
-    let query = hits_query(ask.query.clone(), (step_ns, &step), offset, &fields);
+    let query = hits_query(ask.query.clone(), (step_ns, &step), offset, &fields, limit);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }
     let memory = state.logsql.collected("hits", &ask.ctx);
-    let mut groups: BTreeMap<Vec<String>, Group> = BTreeMap::new();
+    let mut groups: Vec<Group> = Vec::new();
     let read = state.logsql.each_row(&query, &ask.scope, &ask.ctx, |row| {
-        let (mut key, mut count, mut time) = (vec![String::new(); fields.len()], 0u64, 0);
+        let (mut key, mut count, mut time, mut is_other) = (vec![String::new(); fields.len()], 0u64, 0, false);
         for (name, value) in row {
             match name {
                 COUNT => count = value.parse().unwrap_or(0),
                 TIME => time = parse_rfc3339(value).unwrap_or(0),
+                IS_OTHER => is_other = true,
                 _ => {}
             }
             for (_, part) in fields.iter().zip(&mut key).filter(|(own, _)| *own == name) {
                 value.clone_into(part);
             }
         }
-        let group = match groups.get_mut(&key) {
-            Some(group) => group,
-            None => {
-                memory.add(2 * ENTRY_BYTES + key.iter().map(|part| text_bytes(part)).sum::<usize>())?;
-                groups.entry(key).or_default()
-            }
-        };
-        if !group.points.contains_key(&time) {
-            // The point, and its texts when the group is written.
-            memory.add(2 * ENTRY_BYTES)?;
+        let key = (!is_other).then_some(key);
+        if groups.last().is_none_or(|group| group.key != key) {
+            let texts = key.iter().flatten().map(|part| text_bytes(part)).sum::<usize>();
+            memory.add(2 * ENTRY_BYTES + texts)?;
+            groups.push(Group { key, ..Group::default() });
         }
-        *group.points.entry(time).or_insert(0) += count;
-        group.total += count;
+        // The point, and its texts when the group is written.
+        memory.add(2 * ENTRY_BYTES)?;
+        if let Some(group) = groups.last_mut() {
+            group.points.push((time, count));
+            group.total += count;
+        }
         Ok(())
     });
     read.await?;
-    let (named, other) = largest(groups, limit);
-    let named = named.into_iter().map(move |(key, group)| group_json(fields.iter().zip(key), &group));
-    let other = other.into_iter().map(|group| group_json(std::iter::empty(), &group));
-    Ok(answer::list("{\"hits\":[", named.chain(other), "]}", memory))
+    let groups = groups.into_iter().map(move |group| group_json(&fields, &group));
+    Ok(answer::list("{\"hits\":[", groups, "]}", memory))
 }
 
-/// The largest groups by themselves, the others as one.
-fn largest(groups: BTreeMap<Vec<String>, Group>, limit: usize) -> (Vec<(Vec<String>, Group)>, Option<Group>) {
-    let mut all: Vec<_> = groups.into_iter().collect();
-    if all.len() <= limit {
-        return (all, None);
-    }
-    all.sort_by(|a, b| b.1.total.cmp(&a.1.total).then_with(|| a.0.cmp(&b.0)));
-    let mut other = Group::default();
-    for (_, group) in all.split_off(limit) {
-        other.total += group.total;
-        group.points.into_iter().for_each(|(time, count)| *other.points.entry(time).or_insert(0) += count);
-    }
-    (all, Some(other))
-}
-
-fn group_json<'f>(fields: impl Iterator<Item = (&'f String, String)>, group: &Group) -> String {
+fn group_json(fields: &[String], group: &Group) -> String {
     let mut out = String::from("{\"fields\":{");
-    for (i, (name, value)) in fields.enumerate() {
+    for (i, (name, value)) in fields.iter().zip(group.key.iter().flatten()).enumerate() {
         out.push_str(if i > 0 { "," } else { "" });
         push_json_string(&mut out, name);
         out.push(':');
-        push_json_string(&mut out, &value);
+        push_json_string(&mut out, value);
     }
     out.push_str("},\"timestamps\":[");
-    for (i, ns) in group.points.keys().enumerate() {
+    for (i, (ns, _)) in group.points.iter().enumerate() {
         out.push_str(if i > 0 { ",\"" } else { "\"" });
         push_rfc3339(&mut out, *ns);
         out.push('"');
     }
     out.push_str("],\"values\":[");
-    for (i, count) in group.points.values().enumerate() {
+    for (i, (_, count)) in group.points.iter().enumerate() {
         let _ = write!(out, "{}{count}", if i > 0 { "," } else { "" });
     }
     let _ = write!(out, "],\"total\":{}}}", group.total);
@@ -202,18 +193,25 @@ impl Counted {
 
 /// Counts the values of a column by pipes; the plans instead, when they were asked for. What the answer leaves out is left
 /// out by the plan: of very many values those that the answer has are held.
-async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result<Result<Counted, Response>> {
-    let mut pipes = pipes.to_owned();
-    if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
-        let _ = write!(pipes, " | filter {}:~{}", quoted(name), quoted(&regex::escape(text)));
+async fn counted(
+    state: &AppState,
+    ask: &Ask,
+    mut pipes: Vec<Pipe>,
+    mut name: &str,
+) -> Result<Result<Counted, Response>> {
+    let text = ask.params.get("filter").filter(|text| !text.is_empty());
+    // Of times and streams filters ask otherwise than of fields; and an order takes no name that ends in `*`.
+    if text.is_some() || name.ends_with('*') {
+        // Together: a filter that is the first of all pipes is read as the query's own.
+        let filter = text.map(|text| format!(" | filter {VALUE}:~{}", quoted(&regex::escape(text))));
+        pipes.extend(pipes_of(&format!("rename {} as {VALUE}{}", quoted(name), filter.unwrap_or_default()))?);
+        name = VALUE;
     }
     match ask.number("limit")? {
         0 => {}
-        limit => {
-            let _ = write!(pipes, " | sort by ({COUNT} desc, {}) limit {limit}", quoted(name));
-        }
+        limit => pipes.extend(pipes_of(&format!("sort by ({COUNT} desc, {}) limit {limit}", quoted(name)))?),
     }
-    let query = with_pipes(ask, &pipes)?;
+    let query = with_pipes(ask, pipes);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(Err(plans));
     }
@@ -223,14 +221,16 @@ async fn counted(state: &AppState, ask: &Ask, pipes: &str, name: &str) -> Result
 }
 
 async fn run_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
-    match counted(state, ask, "field_names as __q_name | rename hits as __q_hits", "__q_name").await? {
+    let pipes = pipes_of("field_names as __q_name | rename hits as __q_hits")?;
+    match counted(state, ask, pipes, "__q_name").await? {
         Ok(found) => found.answer(ask),
         Err(plans) => Ok(plans),
     }
 }
 
 async fn values_of(state: &AppState, ask: &Ask, field: &str) -> Result<Response> {
-    match counted(state, ask, &format!("stats by ({}) count() as {COUNT}", quoted(field)), field).await? {
+    let pipes = pipes_of(&format!("stats by ({}) count() as {COUNT}", quoted(field)))?;
+    match counted(state, ask, pipes, field).await? {
         Ok(found) => found.answer(ask),
         Err(plans) => Ok(plans),
     }
@@ -253,46 +253,21 @@ async fn run_stream_ids(state: &AppState, ask: &Ask) -> Result<Response> {
     values_of(state, ask, "_stream_id").await
 }
 
-/// Counts rows by what is told of the labels of their stream.
-async fn of_labels(
-    state: &AppState,
-    ask: &Ask,
-    told: impl Fn(Vec<(String, String)>) -> Vec<String>,
-) -> Result<Response> {
-    let query = with_pipes(ask, &format!("stats by (_stream) count() as {COUNT}"))?;
-    ask.number("limit")?;
-    if let Some(plans) = ask.explained(state, &query).await? {
-        return Ok(plans);
+/// Counts rows by the names of the labels of their streams, or by the values of one.
+async fn of_labels(state: &AppState, ask: &Ask, label: Option<&str>) -> Result<Response> {
+    match counted(state, ask, by_stream_labels(label, LABEL, COUNT), LABEL).await? {
+        Ok(found) => found.answer(ask),
+        Err(plans) => Ok(plans),
     }
-    let memory = state.logsql.collected("values", &ask.ctx);
-    let mut counts: BTreeMap<String, u64> = BTreeMap::new();
-    each_row(state, ask, &query, ["_stream", COUNT], |[stream, hits]| {
-        let hits: u64 = hits.parse().unwrap_or(0);
-        for text in told(stream_labels(stream)) {
-            match counts.get_mut(&text) {
-                Some(count) => *count += hits,
-                None => {
-                    memory.add(text_bytes(&text))?;
-                    counts.insert(text, hits);
-                }
-            }
-        }
-        Ok(())
-    })
-    .await?;
-    Counted { all: counts.into_iter().collect(), memory }.answer(ask)
 }
 
 async fn run_stream_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
-    of_labels(state, ask, |labels| labels.into_iter().map(|(name, _)| name).collect()).await
+    of_labels(state, ask, None).await
 }
 
 async fn run_stream_field_values(state: &AppState, ask: &Ask) -> Result<Response> {
     let field = field(ask)?;
-    of_labels(state, ask, |labels| {
-        labels.into_iter().filter(|(name, _)| *name == field).map(|(_, value)| value).collect()
-    })
-    .await
+    of_labels(state, ask, Some(&field)).await
 }
 
 async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
@@ -303,7 +278,9 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
     for name in ["max_values_per_field", "max_value_len"] {
         match ask.number(name)? {
             0 => {}
-            n => pipe.push_str(&format!(" {name} {n}")),
+            n => {
+                let _ = write!(pipe, " {name} {n}");
+            }
         }
     }
     match ask.params.get("keep_const_fields") {
@@ -311,7 +288,7 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
         Some("1" | "true") => pipe.push_str(" keep_const_fields"),
         Some(other) => return Err(invalid("keep_const_fields", &format!("`{other}` is not one of true, false"))),
     }
-    let query = with_pipes(ask, &pipe)?;
+    let query = with_pipes(ask, pipes_of(&pipe)?);
     if let Some(plans) = ask.explained(state, &query).await? {
         return Ok(plans);
     }

@@ -96,10 +96,10 @@ async fn each_value(
     columns: &StatsColumns,
     mut call: impl FnMut(Key, Option<i64>, &str) -> Result<()>,
 ) -> Result<()> {
-    let (mut labels, mut values) = (vec![String::new(); columns.labels.len()], vec![None; columns.values.len()]);
+    let (mut labels, mut values) =
+        (vec![String::new(); columns.labels.len()], vec![String::new(); columns.values.len()]);
     let read = state.logsql.each_row(query, &ask.scope, &ask.ctx, |row| {
-        labels.iter_mut().for_each(String::clear);
-        values.iter_mut().for_each(|value: &mut Option<String>| *value = None);
+        labels.iter_mut().chain(&mut values).for_each(String::clear);
         let mut time = None;
         for (name, value) in row {
             if name == TIME {
@@ -109,15 +109,11 @@ async fn each_value(
                 labels[i].push_str(value);
             }
             if let Some(i) = columns.values.iter().position(|own| own == name) {
-                values[i] = Some(value.to_owned());
+                values[i].push_str(value);
             }
         }
-        for (i, value) in values.iter().enumerate() {
-            if let Some(text) = value {
-                call((i, labels.clone()), time, text)?;
-            }
-        }
-        Ok(())
+        // A result without a value, as `min` of a field that no row has, is an empty text.
+        values.iter().enumerate().try_for_each(|(i, value)| call((i, labels.clone()), time, value))
     });
     read.await
 }

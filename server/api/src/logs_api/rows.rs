@@ -14,8 +14,8 @@ use http::{HeaderValue, header};
 use quiver_auth::Identity;
 use quiver_logsql::request::{duration_param, followed, with_limit};
 use quiver_logsql::{QueryScope, RowStream, Rows};
-use quiver_query::{Phase, QueryContext};
-use quiver_types::{Domain, Error, Result};
+use quiver_query::{Phase, QueryContext, WITHDRAWN};
+use quiver_types::{Access, Domain, Error, ErrorKind, Result};
 use tracing::{Instrument, Span};
 
 use super::Ask;
@@ -134,8 +134,8 @@ struct Tail {
     offset_ns: i64,
     next_ns: i64,
     wait: bool,
-    /// What is being read, and until when it reaches.
-    rows: Option<(Pieces, i64)>,
+    /// What is being read, until when it reaches, and what the caller might see when it began.
+    rows: Option<(Pieces, i64, Access)>,
 }
 
 async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
@@ -189,8 +189,10 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
 impl Tail {
     /// Waits for new rows; an empty line keeps the connection known to be alive.
     async fn next(&mut self) -> Result<Bytes> {
-        let (mut pieces, end_ns) = match self.rows.take() {
-            Some(rows) => rows,
+        let (mut pieces, end_ns, access) = match self.rows.take() {
+            // Rows of one look may take their reader long.
+            Some(rows) if self.state.access_by_now(&self.identity, Domain::Logs)? == rows.2 => rows,
+            Some(_) => return Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
             None => {
                 if std::mem::replace(&mut self.wait, true) {
                     let ctx = self.ctx.again();
@@ -210,12 +212,12 @@ impl Tail {
                 let scope = QueryScope { now_ns, start_ns, end_ns: Some(end_ns), extra };
                 // Rights that were taken away meanwhile act from here on.
                 let access = self.state.access_by_now(&self.identity, Domain::Logs)?;
-                let ctx = self.ctx.again_as(access);
-                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns)
+                let ctx = self.ctx.again_as(access.clone());
+                (Pieces::of(self.state.logsql.stream(&self.query, &scope, &ctx), ctx), end_ns, access)
             }
         };
         if let Some(piece) = pieces.next().await? {
-            self.rows = Some((pieces, end_ns));
+            self.rows = Some((pieces, end_ns, access));
             return Ok(piece);
         }
         self.next_ns = end_ns.saturating_add(1);

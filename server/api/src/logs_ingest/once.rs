@@ -16,7 +16,7 @@ use quiver_store::{Answer, Once, RequestId};
 use quiver_types::{Error, ErrorKind, LogsBatch, Result};
 
 use super::metrics::Endpoint;
-use super::store::{count, extract, note_records, refuse};
+use super::store::{brought, count, extract, note_brought, note_records, refuse};
 use crate::metrics::phases::{Signal, Step};
 use crate::state::AppState;
 
@@ -121,6 +121,7 @@ pub(super) async fn write_once(
     let Whole { mut batches, mut report, body_hash, bytes } = whole;
     extract(state, &mut batches);
     note_records(&batches);
+    let brought = brought(state, &batches);
     let mut fresh = None;
     let written = state.store.write_logs_once(id, body_hash, batches, |refused| {
         refuse(&mut report, refused.iter().copied());
@@ -131,6 +132,7 @@ pub(super) async fn write_once(
     });
     let outcome = match state.metrics.phases.timed(Signal::Logs, Step::Store, written).await {
         Ok(Once::Stored(_)) => {
+            note_brought(&brought);
             fresh.map(IntoResponse::into_response).ok_or_else(|| Error::internal("no answer was made"))
         }
         Ok(Once::Repeated(request)) => replayed(&request.answer),

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use futures::future::try_join_all;
 use quiver_ingest::logs::{Dropped, Report};
 use quiver_store::Refusal;
+use quiver_types::tables::logs::millis_of;
 use quiver_types::{Domain, LogsBatch, Result};
 
 use super::metrics::Endpoint;
@@ -13,6 +14,7 @@ use crate::metrics::phases::{Signal as Phase, Step};
 use crate::refused;
 use crate::request::RequestInfo;
 use crate::state::AppState;
+use crate::usage::Brought;
 
 /// Writes batches, all at once so that one sync serves them; adds what the store refused to the report.
 ///
@@ -49,14 +51,40 @@ pub(super) fn refuse(report: &mut Report, refused: impl IntoIterator<Item = (Ref
 pub(super) async fn write_counted(state: &Arc<AppState>, mut batches: Vec<LogsBatch>) -> Result<Vec<(Refusal, u64)>> {
     extract(state, &mut batches);
     note_records(&batches);
+    let brought = brought(state, &batches);
     let writes = batches.into_iter().filter(|b| !b.is_empty()).map(|batch| state.store.write_logs(batch));
     let outcomes = state.metrics.phases.timed(Phase::Logs, Step::Store, try_join_all(writes)).await?;
+    note_brought(&brought);
     Ok(outcomes.into_iter().flat_map(|outcome| outcome.refused).collect())
 }
 
 /// Counts rows against what the key of the request may send.
 pub(super) fn note_records(batches: &[LogsBatch]) {
     RequestInfo::note_records(batches.iter().map(|batch| batch.len() as u64).sum());
+}
+
+/// What rows bring that the store takes, by service, where that is noted.
+pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>, Brought)> {
+    let mut all = Vec::new();
+    RequestInfo::note_taken(|_| {
+        let window = state.store.logs_window();
+        for batch in batches {
+            let mut of = vec![Brought::default(); batch.services.len()];
+            let rows = batch.row_services.iter().zip(&batch.time).filter(|(_, time)| window.contains(*time));
+            rows.for_each(|(&service, &time)| of[service as usize].add(millis_of(time)));
+            all.extend(batch.services.iter().cloned().zip(of).filter(|(_, one)| one.records > 0));
+        }
+    });
+    all
+}
+
+/// Notes what is stored now.
+pub(super) fn note_brought(all: &[(Arc<str>, Brought)]) {
+    RequestInfo::note_taken(|taken| {
+        for (service, brought) in all {
+            taken.add_records("logs", service, *brought);
+        }
+    });
 }
 
 /// Applies data-extraction rules; those that take too long are noted, and left out from then on.
@@ -73,4 +101,7 @@ pub(super) fn extract(state: &Arc<AppState>, batches: &mut [LogsBatch]) {
 /// Counts a request that ended.
 pub(super) fn count(state: &AppState, endpoint: Endpoint, bytes: u64, report: &Report) {
     state.metrics.logs.count(endpoint, bytes, report);
+    RequestInfo::note_taken(|taken| {
+        report.dropped().for_each(|(why, count)| taken.add_rejected("logs", why.word(), count));
+    });
 }

@@ -15,13 +15,15 @@ use quiver_olap::query::request::Request;
 use quiver_olap::{Basis, OlapError, OlapResult};
 use quiver_query::Collected;
 use quiver_query::tables::DomainAccess;
-use quiver_types::{Access, Domain, Error};
+use quiver_types::{Access, Domain, Error, ErrorKind};
 use serde_json::Value;
 use tokio::sync::watch;
 use tokio_util::sync::CancellationToken;
 
 /// How long an execution goes on for somebody who was told to come again.
 const FORGOTTEN_AFTER: Duration = Duration::from_secs(10);
+/// How long an execution that was ended may take to say so.
+const ENDS_WITHIN: Duration = Duration::from_secs(1);
 /// Bytes of results that are kept for those who take older ones, and how large each may be, its key included.
 const KEPT_BYTES_ALL: usize = 16 << 20;
 const KEPT_BYTES_MAX: usize = 1 << 20;
@@ -109,8 +111,8 @@ impl std::fmt::Debug for Waiting {
     }
 }
 
-/// What makes two requests the same: query, rights, models.
-pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, catalog: &Catalog) -> String {
+/// What makes two requests the same: query, rights, models; of callers with rows of their own, who asks.
+pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, caller: &str, catalog: &Catalog) -> String {
     let queries: Vec<Value> = request.queries.iter().map(quiver_olap::query::Query::to_json).collect();
     let of = |access: Access| (access.patterns(), access.segment().to_owned());
     let rights: Vec<_> = Domain::ALL.iter().map(|(domain, ..)| of(access.get(*domain))).collect();
@@ -119,7 +121,7 @@ pub(super) fn key(request: &Request, is_multi: bool, access: &DomainAccess, cata
     let raw: Vec<bool> = request.queries.iter().map(|query| !query.rollups).collect();
     // One range that is compared, or one query in a list, is the same query as alone, but another answer.
     let kind = request.query_type.word();
-    format!("{kind} {is_multi} {models} {rights:?} {raw:?} {}", Value::from(queries))
+    format!("{kind} {is_multi} {models} {rights:?} {caller:?} {raw:?} {}", Value::from(queries))
 }
 
 /// Leaves an execution; the last one who does so cancels it.
@@ -219,7 +221,16 @@ impl Waiting {
         let outcome = loop {
             tokio::select! {
                 outcome = &mut run => break outcome,
-                () = cancel.cancelled() => return,
+                () = cancel.cancelled() => {
+                    // Who leaves last has taken it off the list. An operator who ends it has not: whoever waits is told,
+                    // and whoever comes now begins anew.
+                    if self.0.lock().execution(key, number).is_none() {
+                        return;
+                    }
+                    self.0.lock().remove(key, number);
+                    let gone = |_| Err(Error::new(ErrorKind::Cancelled, "query was canceled").into());
+                    break tokio::time::timeout(ENDS_WITHIN, &mut run).await.unwrap_or_else(gone);
+                }
                 _ = look.tick() => if self.is_forgotten(key, number) {
                     cancel.cancel();
                     self.0.lock().remove(key, number);
@@ -374,11 +385,24 @@ mod tests {
     }
 
     #[tokio::test]
+    async fn what_an_operator_ends_begins_anew() {
+        let (waiting, runs) = (Waiting::default(), Arc::default());
+        let ended = work(&runs, 60_000);
+        let cancel = ended.cancel.clone();
+        assert_eq!(ask(&waiting, ended, CacheMode::NoCache, 10).await, None, "somebody is to come again");
+        let waits = waiting.ask("k".to_owned(), work(&runs, 0), CacheMode::NoCache, Duration::from_mins(1), |_| false);
+        let (told, ()) = tokio::join!(waits, async { cancel.cancel() });
+        assert!(matches!(&told, Err(OlapError::Engine(error)) if error.kind == ErrorKind::Cancelled));
+        let anew = ask(&waiting, work(&runs, 0), CacheMode::NoCache, 5_000).await.unwrap();
+        assert_eq!(anew["run"].as_u64(), Some(2));
+    }
+
+    #[tokio::test]
     async fn who_goes_away_ends_it() {
         let (waiting, runs) = (Waiting::default(), Arc::default());
         let work = work(&runs, 60_000);
         let cancel = work.cancel.clone();
-        let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_secs(60), |_| false);
+        let asked = waiting.ask("k".to_owned(), work, CacheMode::NoCache, Duration::from_mins(1), |_| false);
         assert!(tokio::time::timeout(Duration::from_millis(20), asked).await.is_err());
         assert!(cancel.is_cancelled());
     }

@@ -46,11 +46,14 @@ fn writes(family: &Family, summary: &str) -> OperationBuilder {
 
 /// What is made by POST may be named, so that it is done once.
 fn once(made: OperationBuilder) -> OperationBuilder {
-    made.parameter(header("Idempotency-Key", "the same key and body again get the first answer"))
+    let mut key = header("Idempotency-Key", "the same key and body again get the first answer");
+    key.schema = Some(string().pattern(Some("^[!-~]{1,255}$")).into());
+    made.parameter(key)
 }
 
 fn guarded(made: OperationBuilder) -> OperationBuilder {
     made.parameter(header("If-Match", "the ETag that is to be changed, or `*`"))
+        .parameter(header("If-None-Match", "ETags that are not to be changed; `*`: only if there is none"))
 }
 
 fn ok(made: OperationBuilder, about: &str, schema: impl Into<RefOr<Schema>>) -> OperationBuilder {
@@ -126,7 +129,6 @@ fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
         .response("304", answer("as it is known", &[], &any().into()));
     put(paths, path, HttpMethod::Get, read);
     let make = guarded(writes(family, "Replaces an entity, or creates it under this id"))
-        .parameter(header("If-None-Match", "`*`: only if there is none"))
         .request_body(Some(body(&[JSON], &named(&name))))
         .response("201", answer("created", &[JSON], &named(&name)));
     put(paths, path, HttpMethod::Put, ok(make, "the entity", named(&name)));
@@ -137,7 +139,7 @@ fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
     put(paths, path, HttpMethod::Delete, make.response("204", answer("deleted", &[], &any().into())));
     let history = ok(reads(family, "Lists the versions of an entity"), "versions", any());
     put(paths, &format!("{path}/history"), HttpMethod::Get, history);
-    let version = object(&[("version", whole())]);
+    let version = ObjectBuilder::new().schema_type(Type::Object).property("version", whole()).required("version");
     let make = once(writes(family, "Brings back a version, also of what was deleted"));
     let make = make.request_body(Some(body(&[JSON], &version.into())));
     put(paths, &format!("{path}/restore"), HttpMethod::Post, ok(make, "the entity", named(&name)));

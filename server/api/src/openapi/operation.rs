@@ -177,7 +177,7 @@ fn of_need(need: Need) -> String {
             format!("who has `{}` in `{}`, for all services", right.name(), domain.name())
         }
         Need::Somewhere(right) => format!("who has `{}` in some domain", right.name()),
-        Need::OwnMetrics => "who has `view` in `system`, or is on this machine".to_owned(),
+        Need::OwnMetrics => "who has `view` in `system` for all services, or is on this machine".to_owned(),
     }
 }
 

@@ -4,14 +4,14 @@ use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
 
-use super::operation::{Errors, answer, body, put, query, with_errors};
+use super::operation::{Errors, answer, body, flag, put, query, with_errors};
 use super::schemas::{any, string};
 
 mod queries;
 mod settings;
 mod telemetry;
 
-const ERRORS: [&str; 12] = ["400", "401", "403", "404", "405", "409", "413", "415", "422", "429", "500", "503"];
+const ERRORS: [&str; 13] = ["400", "401", "403", "404", "405", "409", "412", "413", "415", "422", "429", "500", "503"];
 
 /// By which methods an operation is called.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +47,7 @@ struct Row {
     takes: &'static [&'static str],
     /// Status of success, and media types of its answer, with `, ` between; empty: it has no body.
     gives: (&'static str, &'static str),
-    /// Another status of success, with the same answer.
+    /// Another status of success, with the same answer; 304: without.
     also: Option<&'static str>,
 }
 
@@ -124,7 +124,8 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
         made = made.request_body(Some(form));
     }
     for (name, required) in row.parameters() {
-        let mut parameter = query(name, string(), "");
+        let schema = if name == "dryRun" { flag() } else { string() };
+        let mut parameter = query(name, schema, "");
         if required && !(row.by == By::Form && sends) {
             parameter.required = utoipa::openapi::Required::True;
         }
@@ -135,7 +136,11 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
     }
     let (status, kinds) = row.gives;
     let kinds: Vec<&str> = kinds.split(", ").collect();
-    let done = |made: OperationBuilder, status| made.response(status, answer("done", &kinds, &RefOr::T(any())));
+    let done = |made: OperationBuilder, status: &'static str| {
+        // Who knows the answer is told that it still holds, without it.
+        let kinds: &[&str] = if status == "304" { &[] } else { &kinds };
+        made.response(status, answer("done", kinds, &RefOr::T(any())))
+    };
     let made = row.also.into_iter().fold(done(made, status), done);
     with_errors(made, group.errors, &ERRORS)
 }

@@ -1,6 +1,6 @@
 //! Schemas: of entities out of the fields of their families, of lists, of errors.
 
-use quiver_config::families::FAMILIES;
+use quiver_config::families::{FAMILIES, RULE_GROUPS};
 use quiver_config::{Family, Field, Kind, Mode};
 use serde_json::Value;
 use utoipa::openapi::schema::{
@@ -30,7 +30,7 @@ fn typed(kind: Type, or_null: bool) -> SchemaType {
     if or_null { SchemaType::Array(vec![kind, Type::Null]) } else { SchemaType::Type(kind) }
 }
 
-/// Anything.
+/// A value of any type.
 pub(super) fn any() -> Schema {
     ObjectBuilder::new().schema_type(SchemaType::AnyValue).into()
 }
@@ -151,9 +151,12 @@ fn entity(family: &Family, part: bool) -> Schema {
         // Who creates an entity under an id of his own may name it.
         made = made.property(name, kept(name).read_only(Some(name != "id")));
     }
-    for name in family.derived {
-        made = made.property(*name, ObjectBuilder::new().read_only(Some(true)));
-    }
+    // Rules show some of what their group has.
+    made = RULE_GROUPS
+        .all_fields()
+        .filter(|field| family.derived.contains(&field.name))
+        .map(|field| Field { mode: Mode::ReadOnly, ..field })
+        .fold(made, |made, field| with_field(made, &field, part));
     if family.can_wait() {
         let about = "whether changes wait for a deploy; only where they do not act by themselves";
         let staged = ObjectBuilder::new().schema_type(Type::Boolean).read_only(Some(true));

@@ -117,6 +117,10 @@ fn schemas_come_from_families() {
     assert_eq!(segments["properties"]["visibility"]["enum"], serde_json::json!(["private", "shared"]));
     assert_eq!(segments["properties"]["owner"]["readOnly"], true);
     assert_eq!(segments["properties"]["key"]["maxLength"], 100);
+    let rule = &schemas["Rules"]["properties"];
+    assert_eq!(rule["limit"]["type"], "integer");
+    assert_eq!(rule["limit"]["readOnly"], true);
+    assert_eq!(rule["interval"]["type"], serde_json::json!(["string", "null"]));
     assert!(segments["required"].as_array().is_some_and(|r| r.iter().any(|name| name == "key")));
 }
 

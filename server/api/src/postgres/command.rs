@@ -1,4 +1,5 @@
-//! Statements that are about the connection, and no queries: transactions, settings, prepared statements, cursors.
+//! Statements that are about the connection, and no queries: transactions, settings, prepared statements, cursors; and what
+//! sends rows as lines.
 
 use std::time::Duration;
 
@@ -8,8 +9,10 @@ use quiver_sql::TEXT_BYTES_MAX;
 
 use super::fault::Fault;
 
+mod copy;
 mod settings;
 
+pub(super) use copy::{CopyOut, Form};
 pub(super) use settings::Settings;
 
 /// A statement.
@@ -41,6 +44,8 @@ pub(super) enum Command {
     Fetch(String, Option<u32>),
     /// A cursor, or all.
     Close(Option<String>),
+    /// `COPY … TO STDOUT`.
+    Copy(CopyOut),
 }
 
 /// What `DISCARD` names.
@@ -169,9 +174,12 @@ impl Words {
 /// One that begins as a command and goes on as none.
 pub(super) fn read(text: &str) -> Result<Command, Fault> {
     bounded(text)?;
-    let tokens = tokens(text)?.into_iter().map(|token| token.token);
-    let tokens: Vec<Token> =
-        tokens.filter(|t| !matches!(t, Token::Whitespace(_) | Token::SemiColon | Token::EOF)).collect();
+    let is_part = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
+    let tokens: Vec<TokenWithSpan> = tokens(text)?.into_iter().filter(is_part).collect();
+    if tokens.first().is_some_and(|first| copy::is_word(&first.token, "copy")) {
+        return Ok(copy::read(text, tokens)?.map_or(Command::Query, Command::Copy));
+    }
+    let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let mut words = Words { tokens: tokens.into_iter().peekable() };
     let Some(first) = words.peek() else {
         return Ok(if words.ends() { Command::Empty } else { Command::Query });

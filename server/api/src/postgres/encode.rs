@@ -2,6 +2,9 @@
 //!
 //! Times have microseconds there: finer ones are cut off. Maps and structs are JSON.
 
+use std::ops::Range;
+use std::sync::Arc;
+
 use arrow::array::timezone::Tz;
 use arrow::array::{
     Array, ArrayRef, AsArray as _, BinaryViewArray, BooleanArray, Date32Array, Float32Array, Float64Array, Int16Array,
@@ -9,16 +12,19 @@ use arrow::array::{
     TimestampMicrosecondArray,
 };
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, FieldRef, IntervalUnit, Schema, TimeUnit};
+use arrow::datatypes::{
+    DataType, Field, FieldRef, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit, Schema, TimeUnit,
+};
 use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
 use bytes::{BufMut as _, BytesMut};
 use pgwire::messages::Message as _;
 use pgwire::messages::data::{FieldDescription, RowDescription};
-use quiver_sql::{pg_type, type_oid};
+use quiver_sql::{field_oid, output_name, pg_type, type_oid};
 use quiver_types::{Error, Result};
 
 use self::values::{push_date, push_interval, push_numeric, push_stamp, push_time};
+use super::command::Form;
 use super::fault::Fault;
 use super::params::{EPOCH_DAYS, EPOCH_US};
 
@@ -40,10 +46,10 @@ pub(super) fn forms(asked: &[i16], columns: usize) -> Result<Vec<bool>, Fault> {
 /// More columns than the protocol has numbers for.
 pub(super) fn describe(schema: &Schema, forms: &[bool], out: &mut BytesMut) -> Result<(), Fault> {
     let fields = schema.fields().iter().zip(forms).map(|(field, binary)| {
-        let oid = type_oid(field.data_type());
+        let oid = field_oid(field);
         let len = pg_type(oid).map_or(-1, |known| known.len);
         // A NUL would end the name.
-        let name = field.name().replace('\0', "\u{fffd}");
+        let name = output_name(field).replace('\0', "\u{fffd}");
         FieldDescription::new(name, 0, 0, oid, len, -1, i16::from(*binary))
     });
     let fields: Vec<_> = fields.collect();
@@ -107,6 +113,7 @@ enum Values<'a> {
     Time(&'a Time64MicrosecondArray),
     Stamp(&'a TimestampMicrosecondArray, Option<Tz>),
     Interval(&'a IntervalMonthDayNanoArray),
+    /// With the type of its items; of lists in lists, of the plain items within.
     List(&'a ListArray, Box<Values<'a>>, u32),
     Json(NullableEncoder<'a>),
 }
@@ -140,7 +147,11 @@ impl<'a> Values<'a> {
                 };
                 let list: &ListArray = array.as_list();
                 let values = Self::of(item, &**list.values(), options)?;
-                Self::List(list, Box::new(values), type_oid(item.data_type()))
+                let plain = match &values {
+                    Self::List(.., plain) => *plain,
+                    _ => type_oid(item.data_type()),
+                };
+                Self::List(list, Box::new(values), plain)
             }
             _ => Self::Json(make_encoder(field, array, options).map_err(failed)?),
         })
@@ -204,21 +215,55 @@ impl<'a> Values<'a> {
                 out.put_i32(value.days);
                 out.put_i32(value.months);
             }
-            Self::List(list, items, oid) => {
-                let rows = bounds(list, row);
-                let has_null = rows.clone().any(|at| items.is_null(at));
-                out.put_i32(i32::from(!rows.is_empty()));
-                out.put_i32(has_null.into());
-                out.put_u32(*oid);
-                if !rows.is_empty() {
-                    out.put_i32(rows.len() as i32);
-                    out.put_i32(1);
-                }
-                for at in rows {
-                    items.push_sized(at, true, out)?;
-                }
-            }
+            Self::List(..) => self.push_list(row, out)?,
             Self::Text(_) | Self::Json(_) | Self::Null => self.push_text(row, out)?,
+        }
+        Ok(())
+    }
+
+    /// Notes how many items lists have on each level; says whether all of a level have as many.
+    fn measure(&self, row: usize, level: usize, lengths: &mut Vec<usize>) -> bool {
+        let Self::List(list, items, _) = self else { return true };
+        let mut rows = bounds(list, row);
+        match lengths.get(level) {
+            None => lengths.push(rows.len()),
+            Some(length) if *length == rows.len() => {}
+            Some(_) => return false,
+        }
+        !matches!(**items, Self::List(..)) || rows.all(|at| !items.is_null(at) && items.measure(at, level + 1, lengths))
+    }
+
+    /// The plain items of rows of lists, and their rows.
+    fn plain(&mut self, rows: Range<usize>) -> (&mut Self, Range<usize>) {
+        match self {
+            Self::List(list, items, _) => {
+                let ends = list.value_offsets();
+                items.plain(ends[rows.start] as usize..ends[rows.end] as usize)
+            }
+            plain => (plain, rows),
+        }
+    }
+
+    fn push_list(&mut self, row: usize, out: &mut BytesMut) -> Result<()> {
+        let mut lengths = Vec::new();
+        if !self.measure(row, 0, &mut lengths) {
+            return Err(Error::invalid("lists in a list have several lengths, which an array has not: ask for text"));
+        }
+        let Self::List(.., oid) = self else { return Err(Error::internal("a list is none")) };
+        let oid = *oid;
+        let (items, rows) = self.plain(row..row + 1);
+        let has_null = rows.clone().any(|at| items.is_null(at));
+        // What has no items has no levels.
+        lengths.retain(|_| !rows.is_empty());
+        out.put_i32(lengths.len() as i32);
+        out.put_i32(has_null.into());
+        out.put_u32(oid);
+        for length in lengths {
+            out.put_i32(length as i32);
+            out.put_i32(1);
+        }
+        for at in rows {
+            items.push_sized(at, true, out)?;
         }
         Ok(())
     }
@@ -230,12 +275,12 @@ impl<'a> Values<'a> {
             Self::Int2(a) => push(out, a.value(row)),
             Self::Int4(a) => push(out, a.value(row)),
             Self::Int8(a) => push(out, a.value(row)),
-            Self::Float4(a) => values::push_float(a.value(row), out),
-            Self::Float8(a) => values::push_float(a.value(row), out),
+            Self::Float4(a) => values::push_float(a.value(row), values::FLOAT4_PLAIN, out),
+            Self::Float8(a) => values::push_float(a.value(row), values::FLOAT8_PLAIN, out),
             Self::Text(a) | Self::Numeric(a) => out.put_slice(a.value(row).as_bytes()),
             Self::Bytes(a) => {
                 out.put_slice(b"\\x");
-                a.value(row).iter().for_each(|byte| push(out, format_args!("{byte:02x}")));
+                out.put_slice(quiver_types::hex(a.value(row)).as_bytes());
             }
             Self::Date(a) => push_date(a.value(row), out),
             Self::Time(a) => push_time(a.value(row), out),
@@ -258,6 +303,11 @@ impl<'a> Values<'a> {
                         out.put_slice(b"NULL");
                         continue;
                     }
+                    // A list in a list stands as it is.
+                    if matches!(**items, Self::List(..)) {
+                        items.push_text(at, out)?;
+                        continue;
+                    }
                     scratch.clear();
                     items.push_text(at, &mut scratch)?;
                     values::push_item(&scratch, out);
@@ -270,7 +320,7 @@ impl<'a> Values<'a> {
 }
 
 /// Rows of the items of a list.
-fn bounds(list: &ListArray, row: usize) -> std::ops::Range<usize> {
+fn bounds(list: &ListArray, row: usize) -> Range<usize> {
     let ends = list.value_offsets();
     ends[row] as usize..ends[row + 1] as usize
 }
@@ -280,32 +330,122 @@ fn push(out: &mut BytesMut, value: impl std::fmt::Display) {
     let _ = std::fmt::Write::write_fmt(out, format_args!("{value}"));
 }
 
+/// What lies between two times has days; as a number it came without.
+fn in_days(intervals: &ArrayRef) -> ArrayRef {
+    const DAY_NS: i64 = 86_400_000_000_000;
+    let days: IntervalMonthDayNanoArray = intervals.as_primitive::<IntervalMonthDayNanoType>().unary(|interval| {
+        IntervalMonthDayNano::new(0, (interval.nanoseconds / DAY_NS) as i32, interval.nanoseconds % DAY_NS)
+    });
+    Arc::new(days)
+}
+
+/// The columns of a batch in the types that values are written from.
+fn normal(batch: &RecordBatch) -> Result<Vec<ArrayRef>> {
+    let schema = batch.schema();
+    let normal = |(field, column): (&FieldRef, &ArrayRef)| -> Result<ArrayRef> {
+        let wanted = written(field.data_type());
+        if column.data_type() == &wanted {
+            return Ok(ArrayRef::clone(column));
+        }
+        let changed = cast(column, &wanted).map_err(failed)?;
+        Ok(if matches!(column.data_type(), DataType::Duration(_)) { in_days(&changed) } else { changed })
+    };
+    schema.fields().iter().zip(batch.columns()).map(normal).collect()
+}
+
+/// Begins a message, whose length is not known yet.
+fn begin(kind: u8, out: &mut BytesMut) -> usize {
+    let at = out.len();
+    out.put_u8(kind);
+    out.put_i32(0);
+    at
+}
+
+/// Notes the length of a message that was begun.
+fn end(at: usize, out: &mut BytesMut) -> Result<()> {
+    let too_long = |_| Error::internal("a row is too long for the protocol");
+    let len = i32::try_from(out.len() - at - 1).map_err(too_long)?;
+    out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
+    Ok(())
+}
+
+/// Says that lines follow, and gives the names of the columns where these come first.
+///
+/// # Errors
+/// More columns than the protocol has numbers for.
+pub(super) fn lines_follow(schema: &Schema, form: &Form, out: &mut BytesMut) -> Result<(), Fault> {
+    let fields = schema.fields();
+    let Ok(count) = i16::try_from(fields.len()) else {
+        return Err(Fault::new("54011", "an answer has at most 32767 columns"));
+    };
+    let too_large = |_| Fault::new("54000", "names of columns are too long");
+    let at = begin(b'H', out);
+    out.put_i8(0);
+    out.put_i16(count);
+    fields.iter().for_each(|_| out.put_i16(0));
+    end(at, out).map_err(too_large)?;
+    if form.has_header {
+        let at = begin(b'd', out);
+        for (nth, field) in fields.iter().enumerate() {
+            if nth > 0 {
+                out.put_u8(form.delimiter);
+            }
+            form.push(Some(output_name(field).as_bytes()), fields.len() == 1, out);
+        }
+        out.put_u8(b'\n');
+        end(at, out).map_err(too_large)?;
+    }
+    Ok(())
+}
+
+/// Writes rows as lines.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub(super) fn lines(batch: &RecordBatch, form: &Form, out: &mut BytesMut) -> Result<()> {
+    let (schema, arrays) = (batch.schema(), normal(batch)?);
+    let options = EncoderOptions::default().with_explicit_nulls(true);
+    let columns = schema.fields().iter().zip(&arrays);
+    let mut columns =
+        columns.map(|(field, array)| Values::of(field, &**array, &options)).collect::<Result<Vec<_>>>()?;
+    let (is_alone, mut value) = (columns.len() == 1, BytesMut::new());
+    for row in 0..batch.num_rows() {
+        let at = begin(b'd', out);
+        for (nth, column) in columns.iter_mut().enumerate() {
+            if nth > 0 {
+                out.put_u8(form.delimiter);
+            }
+            if column.is_null(row) {
+                form.push(None, is_alone, out);
+                continue;
+            }
+            value.clear();
+            column.push_text(row, &mut value)?;
+            form.push(Some(&value), is_alone, out);
+        }
+        out.put_u8(b'\n');
+        end(at, out)?;
+    }
+    Ok(())
+}
+
 /// Writes rows.
 ///
 /// # Errors
 /// Internal: only by a fault of ours.
 pub(super) fn rows(batch: &RecordBatch, forms: &[bool], out: &mut BytesMut) -> Result<()> {
-    let schema = batch.schema();
-    let normal = |(field, column): (&FieldRef, &ArrayRef)| {
-        let wanted = written(field.data_type());
-        if column.data_type() == &wanted { Ok(ArrayRef::clone(column)) } else { cast(column, &wanted).map_err(failed) }
-    };
-    let arrays = schema.fields().iter().zip(batch.columns()).map(normal).collect::<Result<Vec<_>>>()?;
+    let (schema, arrays) = (batch.schema(), normal(batch)?);
     let options = EncoderOptions::default().with_explicit_nulls(true);
     let columns = schema.fields().iter().zip(&arrays);
     let mut columns =
         columns.map(|(field, array)| Values::of(field, &**array, &options)).collect::<Result<Vec<_>>>()?;
     for row in 0..batch.num_rows() {
-        let at = out.len();
-        out.put_u8(b'D');
-        out.put_i32(0);
+        let at = begin(b'D', out);
         out.put_i16(columns.len() as i16);
         for (column, binary) in columns.iter_mut().zip(forms) {
             column.push_sized(row, *binary, out)?;
         }
-        let too_long = |_| Error::internal("a row is too long for the protocol");
-        let len = i32::try_from(out.len() - at - 1).map_err(too_long)?;
-        out[at + 1..at + 5].copy_from_slice(&len.to_be_bytes());
+        end(at, out)?;
     }
     Ok(())
 }

@@ -37,6 +37,11 @@ impl Fault {
         Self::fatal("08P01", message)
     }
 
+    /// A client whose account, key or session is no more.
+    pub(super) fn of_ended_account() -> Self {
+        Self::fatal("28000", "the account, key or session of this connection has ended")
+    }
+
     /// Whether the connection ends with it.
     pub(super) fn is_fatal(&self) -> bool {
         self.severity == "FATAL"
@@ -65,6 +70,42 @@ impl Fault {
     }
 }
 
+/// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
+/// Those stand first of which another one says a part.
+const CODES: [(&str, &str); 31] = [
+    (quiver_query::BY_ZERO, "22012"),
+    ("verflow happened on", "22003"),
+    ("Can't cast value", "22003"),
+    ("is out of range for type", "22003"),
+    ("too large to store in a Decimal", "22003"),
+    ("to value of Date32 type", "22007"),
+    ("Error parsing timestamp", "22007"),
+    ("Cannot cast string", "22P02"),
+    ("invalid input syntax for type", "22P02"),
+    ("regular expression", "2201B"),
+    ("square root of a negative number", "2201F"),
+    ("negative count not allowed", "22011"),
+    ("there is no time zone", "22023"),
+    ("Unsupported date_trunc granularity", "22023"),
+    ("Date part '", "22023"),
+    ("step can't be 0", "22023"),
+    ("must be in GROUP BY or an aggregate function", "42803"),
+    ("Ambiguous reference", "42702"),
+    ("duplicate qualified field name", "42712"),
+    ("Unsupported SQL type", "42704"),
+    ("failed to match any signature", "42883"),
+    ("No function matches", "42883"),
+    ("Cannot coerce arithmetic expression", "42883"),
+    ("non-boolean predicate", "42804"),
+    ("queries have different number of columns", "42601"),
+    ("SELECT DISTINCT ON expressions must match", "42P10"),
+    ("Order by column out of bounds", "42P10"),
+    ("there is no value for parameter", "42P02"),
+    ("Scalar subquery returned more than one row", "21000"),
+    ("a subquery that stands for a value gives more than one row", "21000"),
+    ("NTILE requires a positive integer", "22014"),
+];
+
 fn code(error: &Error) -> &'static str {
     match Kind::of(error) {
         Kind::Syntax => return "42601",
@@ -73,6 +114,11 @@ fn code(error: &Error) -> &'static str {
         Kind::Column => return "42703",
         Kind::Function => return "42883",
         Kind::Other => {}
+    }
+    if matches!(error.kind, ErrorKind::Invalid | ErrorKind::Execution)
+        && let Some((_, code)) = CODES.iter().find(|(said, _)| error.message.contains(said))
+    {
+        return code;
     }
     match error.kind {
         ErrorKind::Invalid => "42000",
@@ -109,6 +155,10 @@ mod tests {
         check(Error::invalid("cannot read the statement: x"), "42601");
         check(Error::invalid("`DROP TABLE` is not allowed: statements only read; write `SELECT`"), "25006");
         check(Error::new(ErrorKind::Cancelled, "x"), "57014");
+        check(Error::invalid("division by zero"), "22012");
+        check(Error::new(ErrorKind::Execution, "Cast error: Cannot cast string 'x' to value of Int64 type"), "22P02");
+        check(Error::invalid("Cannot cast string '2024-13-01' to value of Date32 type"), "22007");
+        check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
         let mut out = BytesMut::new();
         Fault::new("XX000", "a".repeat(100_000)).write(&mut out);

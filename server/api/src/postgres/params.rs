@@ -1,5 +1,7 @@
 //! Values of parameters as clients send them: as text, or as PostgreSQL's own bytes.
 
+use std::fmt::Write as _;
+
 use bytes::{Buf as _, Bytes};
 use chrono::{DateTime, NaiveDate, NaiveTime, TimeDelta};
 use quiver_sql::{PG_TYPES, Param, PgType, pg_type};
@@ -12,6 +14,9 @@ pub(super) const EPOCH_US: i64 = 946_684_800_000_000;
 pub(super) const EPOCH_DAYS: i32 = 10_957;
 /// Most items of a list.
 const ITEMS_MAX: usize = 10_000;
+
+/// The type `bytea`.
+const BYTES: u32 = 17;
 
 fn malformed(pg_type: &PgType) -> Fault {
     Fault::new("22P02", format!("a parameter is no value of type {}", pg_type.sql))
@@ -37,9 +42,6 @@ pub(super) fn read(oid: u32, binary: bool, value: Option<&Bytes>) -> Result<Para
         return Ok(Param::List(items));
     }
     let known = pg_type(oid).ok_or_else(|| unknown(format_args!("of the type with number {oid}")))?;
-    if known.oid == 17 {
-        return Err(unknown("of type bytea"));
-    }
     let Some(value) = value else { return Ok(Param::Typed(None, known)) };
     let text = if binary { binary_text(value, known)? } else { checked(value, known)? };
     Ok(Param::Typed(Some(text), known))
@@ -54,6 +56,7 @@ fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
         21 => number.parse::<i16>().is_ok(),
         23 => number.parse::<i32>().is_ok(),
         700 | 701 | 1700 => number.parse::<f64>().is_ok(),
+        BYTES => return bytes_of(text).map(|bytes| hexadecimal(&bytes)).ok_or_else(|| malformed(known)),
         16 => {
             return match number.to_ascii_lowercase().as_str() {
                 "t" | "true" | "1" | "on" | "yes" => Ok("true".to_owned()),
@@ -64,6 +67,38 @@ fn checked(value: &Bytes, known: &PgType) -> Result<String, Fault> {
         _ => return Ok(text.to_owned()),
     };
     if good { Ok(number.to_owned()) } else { Err(malformed(known)) }
+}
+
+/// Bytes as a literal of their type has them.
+fn hexadecimal(bytes: &[u8]) -> String {
+    let mut text = String::with_capacity(2 + 2 * bytes.len());
+    text.push_str("\\x");
+    quiver_types::write_hex(bytes, &mut text);
+    text
+}
+
+/// The bytes of a text: `\x6162`, or letters with others as `\ooo` among them.
+fn bytes_of(text: &str) -> Option<Vec<u8>> {
+    if let Some(digits) = text.strip_prefix("\\x") {
+        return quiver_types::hex_bytes(digits);
+    }
+    let (mut bytes, mut rest) = (Vec::with_capacity(text.len()), text.as_bytes());
+    while let Some((first, behind)) = rest.split_first() {
+        rest = behind;
+        if *first != b'\\' {
+            bytes.push(*first);
+        } else if let Some(behind) = rest.strip_prefix(b"\\") {
+            bytes.push(b'\\');
+            rest = behind;
+        } else {
+            let (octal, behind) = rest.split_at_checked(3)?;
+            let digit = |byte: &u8| matches!(byte, b'0'..=b'7').then(|| u32::from(byte - b'0'));
+            let value = octal.iter().try_fold(0, |value, byte| Some(value * 8 + digit(byte)?))?;
+            bytes.push(u8::try_from(value).ok()?);
+            rest = behind;
+        }
+    }
+    Some(bytes)
 }
 
 /// Reads PostgreSQL's own bytes into the text of the value.
@@ -98,8 +133,9 @@ fn binary_text(value: &Bytes, known: &PgType) -> Result<String, Fault> {
             let (us, days, months) = (rest.get_i64(), rest.get_i32(), rest.get_i32());
             Some(format!("{months} months {days} days {us} microseconds"))
         }
+        BYTES => Some(hexadecimal(value)),
         2950 => {
-            let hex: String = value.iter().map(|byte| format!("{byte:02x}")).collect();
+            let hex = quiver_types::hex(value);
             Some(format!("{}-{}-{}-{}-{}", &hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]))
         }
         1700 => numeric(rest),
@@ -130,11 +166,14 @@ fn numeric(mut rest: Bytes) -> Option<String> {
         return None;
     }
     let digits: Vec<u16> = (0..count).map(|_| rest.get_u16()).collect();
+    if digits.iter().any(|four| *four > 9999) {
+        return None;
+    }
     let digit = |at: i32| usize::try_from(at).ok().and_then(|at| digits.get(at)).copied().unwrap_or(0);
     let mut text = String::from(if sign == 0 { "" } else { "-" });
     for at in 0..=i32::from(weight).max(0) {
         let four = if weight < 0 { 0 } else { digit(at) };
-        text.push_str(&if at == 0 { four.to_string() } else { format!("{four:04}") });
+        let _ = if at == 0 { write!(text, "{four}") } else { write!(text, "{four:04}") };
     }
     if scale > 0 {
         let first = i32::from(weight) + 1;
@@ -158,7 +197,11 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
     let mut push = |part: &mut String, was_quoted: &mut bool| -> Result<(), Fault> {
         let text = std::mem::take(part);
         let text = if *was_quoted { text } else { text.trim().to_owned() };
-        let is_null = !std::mem::take(was_quoted) && text.eq_ignore_ascii_case("null");
+        let is_plain = !std::mem::take(was_quoted);
+        if is_plain && text.is_empty() {
+            return Err(malformed(item));
+        }
+        let is_null = is_plain && text.eq_ignore_ascii_case("null");
         let value = if is_null { None } else { Some(checked(&Bytes::from(text), item)?) };
         items.push(Param::Typed(value, item));
         if items.len() > ITEMS_MAX { Err(too_long()) } else { Ok(()) }
@@ -166,15 +209,20 @@ fn text_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Fault>
     let mut letters = inner.chars();
     while let Some(letter) = letters.next() {
         match letter {
-            '\\' => part.extend(letters.next()),
+            '\\' => part.push(letters.next().ok_or_else(|| malformed(item))?),
             '"' => {
                 quoted = !quoted;
                 was_quoted = true;
             }
             ',' if !quoted => push(&mut part, &mut was_quoted)?,
             '{' | '}' if !quoted => return Err(unknown("that are lists of lists")),
+            // Around an item blanks are none of it.
+            blank if !quoted && blank.is_ascii_whitespace() && (was_quoted || part.is_empty()) => {}
             other => part.push(other),
         }
+    }
+    if quoted {
+        return Err(malformed(item));
     }
     if !inner.trim().is_empty() {
         push(&mut part, &mut was_quoted)?;
@@ -216,57 +264,4 @@ fn binary_items(value: &Bytes, item: &'static PgType) -> Result<Vec<Param>, Faul
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn of(oid: u32, binary: bool, value: &[u8]) -> Result<Param, Fault> {
-        read(oid, binary, Some(&Bytes::copy_from_slice(value)))
-    }
-
-    fn text(oid: u32, binary: bool, value: &[u8]) -> String {
-        match of(oid, binary, value).unwrap() {
-            Param::Typed(Some(text), pg_type) => {
-                assert_eq!(pg_type.oid, oid);
-                text
-            }
-            other => panic!("{other:?}"),
-        }
-    }
-
-    #[test]
-    fn texts_and_bytes() {
-        assert_eq!(text(23, false, b" 42 "), "42");
-        assert_eq!(text(16, false, b"t"), "true");
-        assert_eq!(text(20, true, &(-5_i64).to_be_bytes()), "-5");
-        assert_eq!(text(701, true, &0.1_f64.to_be_bytes()), "0.1");
-        assert_eq!(text(1184, true, &0_i64.to_be_bytes()), "2000-01-01T00:00:00.000000Z");
-        assert_eq!(text(1082, true, &(-1_i32).to_be_bytes()), "1999-12-31");
-        assert_eq!(text(1700, true, &[0, 2, 0, 0, 0x40, 0, 0, 2, 0, 12, 0x0d, 0x48]), "-12.34");
-        assert!(of(23, false, b"4x").is_err_and(|fault| fault.code == "22P02"));
-        assert!(of(23, true, b"123").is_err() && of(17, true, b"1").is_err() && of(600, false, b"1").is_err());
-        assert!(of(1184, true, &i64::MAX.to_be_bytes()).is_err());
-        assert!(matches!(read(23, false, None), Ok(Param::Typed(None, _))));
-    }
-
-    #[test]
-    fn lists() {
-        let Param::List(items) = of(1009, false, br#"{a,"b, \"c\"",NULL,""}"#).unwrap() else { panic!("no list") };
-        let texts: Vec<Option<String>> = items
-            .into_iter()
-            .map(|item| match item {
-                Param::Typed(text, _) => text,
-                other => panic!("{other:?}"),
-            })
-            .collect();
-        assert_eq!(texts, [Some("a".into()), Some("b, \"c\"".into()), None, Some(String::new())]);
-        assert!(matches!(of(1007, false, b"{}"), Ok(Param::List(items)) if items.is_empty()));
-        assert!(
-            of(1007, false, b"{1,x}").is_err() && of(1007, false, b"{{1}}").is_err() && of(1007, false, b"1").is_err()
-        );
-        let bytes = [0, 0, 0, 1, 0, 0, 0, 0, 0, 0, 0, 23, 0, 0, 0, 1, 0, 0, 0, 1, 0, 0, 0, 4, 0, 0, 0, 9];
-        assert!(matches!(of(1007, true, &bytes), Ok(Param::List(items)) if items.len() == 1));
-        for len in 0..bytes.len() {
-            assert!(of(1007, true, &bytes[..len]).is_err(), "{len}");
-        }
-    }
-}
+mod tests;

@@ -95,12 +95,11 @@ impl Run {
                 self.batch = None;
             }
             let Some(rows) = &mut self.rows else { return Ok(None) };
-            match rows.next().await? {
-                Some(batch) => (self.batch, self.taken) = (Some(batch), 0),
-                None => {
-                    self.rows = None;
-                    return Ok(None);
-                }
+            if let Some(batch) = rows.next().await? {
+                (self.batch, self.taken) = (Some(batch), 0);
+            } else {
+                self.rows = None;
+                return Ok(None);
             }
         }
     }

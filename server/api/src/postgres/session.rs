@@ -23,6 +23,7 @@ use super::portal::Portal;
 use super::statements::{Kept, Prepared};
 use crate::serve::Stream;
 use crate::state::AppState;
+use crate::withdrawn;
 
 mod answer;
 mod ask;
@@ -152,6 +153,12 @@ impl Connection {
             read = timeout(self.with.idle, self.stream.read_buf(&mut self.read)) => read,
             () = self.with.stop.cancelled() => {
                 self.fail(&Fault::fatal("57P01", "the server stops"));
+                let _ = self.flush().await;
+                return Err(Ended::Said);
+            }
+            // Who is no more keeps no connection, though it asks nothing.
+            () = withdrawn::gone(&self.app, &self.identity) => {
+                self.fail(&Fault::of_ended_account());
                 let _ = self.flush().await;
                 return Err(Ended::Said);
             }

@@ -172,22 +172,21 @@ async fn who(
     let Some(identities) = app.identities.as_ref().filter(|identities| identities.enforced) else {
         return Ok(Ok(Arc::clone(&ANYONE)));
     };
-    let identity = match stream.transport().client {
-        Some(name) => identities.auth.identify_certificate(&name),
-        None => {
-            let mut out = BytesMut::new();
-            let _ = Authentication::CleartextPassword.encode(&mut out);
-            stream.write_all(&out).await?;
-            stream.flush().await?;
-            let password = match password(stream).await? {
-                Ok(password) => password,
-                Err(fault) => return Ok(Err(fault)),
-            };
-            let asking = Asking { issuer: &identities.issuer, ip: Some(peer.ip()) };
-            match Shown::read(std::iter::once(format!("Bearer {password}").as_bytes()), None) {
-                Ok(shown) => identities.auth.identify(&shown, asking).await,
-                Err(error) => Err(error),
-            }
+    let identity = if let Some(name) = stream.transport().client {
+        identities.auth.identify_certificate(&name)
+    } else {
+        let mut out = BytesMut::new();
+        let _ = Authentication::CleartextPassword.encode(&mut out);
+        stream.write_all(&out).await?;
+        stream.flush().await?;
+        let password = match password(stream).await? {
+            Ok(password) => password,
+            Err(fault) => return Ok(Err(fault)),
+        };
+        let asking = Asking { issuer: &identities.issuer, ip: Some(peer.ip()) };
+        match Shown::read(std::iter::once(format!("Bearer {password}").as_bytes()), None) {
+            Ok(shown) => identities.auth.identify(&shown, asking).await,
+            Err(error) => Err(error),
         }
     };
     Ok(identity.map(Arc::new).map_err(|error| refused(&error)))

@@ -6,12 +6,13 @@ use std::cell::RefCell;
 use axum::extract::Request;
 use axum::middleware::Next;
 use axum::response::Response;
+use quiver_traces::condition::filter_of;
 use quiver_types::logs::LogFilter;
 use quiver_types::spans::SpanFilter;
 use quiver_types::{Access, Domain, Result, Within};
 
 use super::series::{lists_of, product};
-use super::{Narrowed, bound, logs, spans};
+use super::{Narrowed, bound, logs};
 use crate::state::AppState;
 
 /// Paths below `/metrics-api` on which segments act.
@@ -35,6 +36,23 @@ const OTHERS: [&str; 8] = [
     "/olap-api/v1/dry-run",
 ];
 
+/// Paths of other tools' trace APIs: searches and lists. A trace that is named is given whole.
+const TRACES: [&str; 13] = [
+    "/api/services",
+    "/api/operations",
+    "/api/traces",
+    "/api/dependencies",
+    "/api/v3/services",
+    "/api/v3/operations",
+    "/api/v3/traces",
+    "/api/v3/trace-summaries",
+    "/api/v2/services",
+    "/api/v2/spans",
+    "/api/v2/traces",
+    "/api/v2/dependencies",
+    "/tempo/api/search",
+];
+
 tokio::task_local! {
     /// What the queries of the request at hand are narrowed to.
     static WITHIN: RefCell<Vec<(Domain, Within)>>;
@@ -50,6 +68,13 @@ pub(crate) fn acts_on(path: &str) -> bool {
     let path = path.strip_prefix("/metrics-api").unwrap_or(path);
     let values = path.strip_prefix("/api/v1/label/").is_some_and(|rest| rest.ends_with("/values"));
     values || METRICS.contains(&path) || OTHERS.contains(&path)
+}
+
+/// Says whether segments act on a path of another tool's trace API, where it is read.
+pub(crate) fn acts_on_traces(path: &str) -> bool {
+    let path = path.strip_prefix("/jaeger").or_else(|| path.strip_prefix("/zipkin")).unwrap_or(path);
+    let operations = path.strip_prefix("/api/services/").is_some_and(|rest| rest.ends_with("/operations"));
+    operations || TRACES.contains(&path)
 }
 
 /// Serves a request whose queries may be narrowed.
@@ -124,7 +149,7 @@ fn span_rows(segments: &[(String, Narrowed)]) -> Result<SpanFilter> {
     segments.iter().try_fold(SpanFilter::All, |all, (_, segment)| {
         Ok(all.and(match segment {
             Narrowed::ToNothing => SpanFilter::None,
-            Narrowed::To(condition) => spans::filter_of(condition)?,
+            Narrowed::To(condition) => filter_of(condition)?,
         }))
     })
 }
@@ -149,5 +174,8 @@ mod tests {
         let no =
             ["/metrics-api/api/v1/metadata", "/api/v1/label/job", "/olap-api/v1/meta", "/metrics-api/api/v1/rules"];
         assert!(yes.iter().all(|path| acts_on(path)) && !no.iter().any(|path| acts_on(path)));
+        let yes = ["/jaeger/api/traces", "/api/v3/services", "/api/services/cart/operations", "/zipkin/api/v2/traces"];
+        let no = ["/jaeger/api/traces/1", "/jaeger/api/metrics/calls", "/tempo/api/traces/1", "/api/v2/trace/1"];
+        assert!(yes.iter().all(|path| acts_on_traces(path)) && !no.iter().any(|path| acts_on_traces(path)));
     }
 }

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use quiver_types::condition::{Condition, FieldName, Test, Visitor};
-use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, ValueMatcher, quote_into};
+use quiver_types::condition::{Asked, Condition, FieldName, Test, Visitor};
+use quiver_types::logs::{FieldPattern, LogFilter, quote_into};
 
 /// Writes a condition as a filter.
 pub(crate) fn text_of(condition: &Condition) -> String {
@@ -37,31 +37,6 @@ fn positive(test: &Test) -> (Test, bool) {
 }
 
 struct Rows;
-
-/// What a condition asks of a field. A field that is missing fulfils nothing.
-#[derive(Debug)]
-struct Asked(Test);
-
-impl ValueMatcher for Asked {
-    fn matches(&self, value: &str) -> bool {
-        !value.is_empty() && self.0.holds(value)
-    }
-
-    fn hints(&self) -> MatchHints {
-        let exact = match &self.0 {
-            // Numbers are also found as other texts.
-            Test::In(any, false) if any.iter().all(|o| o.number.is_none()) => {
-                Some(any.iter().map(|o| o.text.clone()).collect())
-            }
-            _ => None,
-        };
-        MatchHints { exact, present: matches!(self.0, Test::Exists(true)), ..MatchHints::default() }
-    }
-
-    fn describe(&self) -> String {
-        format!("segment:{:?}", self.0)
-    }
-}
 
 impl Visitor<LogFilter> for Rows {
     fn all(&mut self, parts: Vec<LogFilter>) -> LogFilter {
@@ -127,10 +102,7 @@ impl Visitor<String> for Writer {
         let mut names = names_of(field).into_iter().rev().map(quoted);
         let last = names.next().map_or_else(|| "!*".to_owned(), |name| asks(&name, &asked));
         let text = names.fold(last, |behind, name| format!("({} or (!({name}:*) and {behind}))", asks(&name, &asked)));
-        match negative {
-            true => format!("!({text})"),
-            false => text,
-        }
+        if negative { format!("!({text})") } else { text }
     }
 }
 
@@ -158,9 +130,12 @@ fn asks(field: &str, test: &Test) -> String {
 }
 
 fn one_of<'a>(field: &str, values: impl Iterator<Item = &'a str>, folded: bool) -> String {
-    let each = values.map(|value| match folded {
-        true => found(field, &format!("(?i)^(?:{})$", regex::escape(value))),
-        false => format!("{field}:={}", quoted(value)),
+    let each = values.map(|value| {
+        if folded {
+            found(field, &format!("(?i)^(?:{})$", regex::escape(value)))
+        } else {
+            format!("{field}:={}", quoted(value))
+        }
     });
     let parts: Vec<String> = each.collect();
     if parts.is_empty() { "!*".to_owned() } else { format!("({})", parts.join(" or ")) }
@@ -186,6 +161,9 @@ mod tests {
         check(leaf("contains", json!("x.y")), r#"("a.b":* "a.b":~"x\\.y")"#);
         check(leaf("between", json!([1, 2])), r#"("a.b":* "a.b":>="1" "a.b":<="2")"#);
         check(leaf("exists", json!(false)), r#"!("a.b":*)"#);
+        let folded = |op: &str| json!({"field": "a", "op": op, "value": "x", "caseSensitive": false});
+        check(folded("regex"), r#"("a":* "a":~"(?i)x")"#);
+        check(folded("glob"), r#"("a":* "a":~"(?is)^x$")"#);
         check(
             json!({"any": [leaf("eq", json!("x")), {"not": leaf("regex", json!("y"))}]}),
             r#"(("a.b":="x") or !(("a.b":* "a.b":~"y")))"#,

@@ -179,6 +179,8 @@ mod tests {
             leaf("team", "exists", json!(true)),
             leaf("team", "exists", json!(false)),
             folded,
+            json!({"field": "team", "op": "regex", "value": "^b.c$", "caseSensitive": false}),
+            json!({"field": "team", "op": "glob", "value": "/A/*", "caseSensitive": false}),
         ];
         let mut conditions: Vec<serde_json::Value> = leaves.to_vec();
         for (a, b) in leaves.iter().zip(leaves.iter().rev()) {

@@ -18,7 +18,8 @@ use axum::body::Body;
 use axum::extract::connect_info::ConnectInfo;
 use axum::response::Response;
 use bytes::Bytes;
-use http::{HeaderValue, Method, Request, header};
+use http::request::Parts;
+use http::{HeaderValue, Method, Request, StatusCode, header};
 use hyper::body::{Body as _, Incoming};
 use hyper::server::conn::{http1, http2};
 use hyper::service::service_fn;
@@ -29,13 +30,16 @@ use tokio::time::{Instant, timeout_at};
 use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
-use super::head::{Heads, refusal};
+use super::frames::{Frames, Unread};
+use super::head::{Heads, refusal, weight};
 use super::pace::{Pace, Paced};
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
+use crate::bodies::{BodyBudget, Share};
+use crate::error::plain;
 use crate::router::Peer;
 
 /// What a client of HTTP/2 says first.
@@ -44,6 +48,8 @@ const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 const HEADERS_MAX: usize = 100;
 /// Requests of an HTTP/2 connection at once.
 const STREAMS_MAX: u32 = 256;
+/// Bytes of an answer over HTTP/2 that wait for its reader: 8 MiB for all of a connection.
+const SEND_BUFFER_BYTES: usize = 32 * 1024;
 /// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
 /// How long a client may take to take the end of its connection.
@@ -68,56 +74,77 @@ pub(super) struct With {
 
 /// Serves a connection to its end.
 pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: Ends) {
-    let With { router, settings, tls } = with;
-    if let Err(error) = stream.set_nodelay(true) {
-        tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
-    }
-    let began = Instant::now();
-    let until = began + settings.header_timeout;
-    let mut stream = tokio::select! {
-        stream = begin(stream, peer, tls.as_deref(), until) => match stream {
-            Some(stream) => stream,
-            None => return,
-        },
-        () = ends.stop.cancelled() => return,
-    };
-    let transport = stream.transport();
-    let first = tokio::select! {
-        first = version(&mut stream, until) => first,
-        () = ends.stop.cancelled() => return,
-    };
-    let (is_http2, before) = match first {
-        Ok(Some(first)) => first,
-        Ok(None) => {
-            stream.say(TOO_LATE);
-            return;
+    // In a block of its own: a future keeps what was moved out of it until the end of its scope.
+    let (connection, watch) = {
+        let With { router, settings, tls } = with;
+        if let Err(error) = stream.set_nodelay(true) {
+            tracing::debug!(%peer, %error, "cannot switch off Nagle's algorithm");
         }
-        Err(error) => {
-            tracing::debug!(%peer, %error, "connection ended before it began");
-            return;
-        }
+        let began = Instant::now();
+        let until = began + settings.header_timeout;
+        let mut stream = tokio::select! {
+            stream = begin(stream, peer, tls.as_deref(), until) => match stream {
+                Some(stream) => stream,
+                None => return,
+            },
+            () = ends.stop.cancelled() => return,
+        };
+        let transport = stream.transport();
+        let first = tokio::select! {
+            first = version(&mut stream, until) => first,
+            () = ends.stop.cancelled() => return,
+        };
+        let (is_http2, before) = match first {
+            Ok(Some(first)) => first,
+            Ok(None) => {
+                stream.say(TOO_LATE);
+                return;
+            }
+            Err(error) => {
+                tracing::debug!(%peer, %error, "connection ended before it began");
+                return;
+            }
+        };
+        let watch = Watch::new(&settings, began);
+        let heads = Heads::new(settings.head_bytes_max, settings.heads.share());
+        let twice = heads.twice();
+        let frames = is_http2.then(|| Frames::new(PREFACE.len(), settings.windows.share()));
+        let io = TokioIo::new(Socket::new(stream, before, heads, Arc::clone(&watch)).with_frames(frames));
+        let pace = Pace::new(settings.body_rate_min, settings.body_grace);
+        let (heads, plain_max) = (settings.heads.clone(), settings.head_bytes_max / 2);
+        let unread = is_http2.then(|| Arc::new(Unread::new(settings.windows.clone(), settings.window_bytes as usize)));
+        let serving =
+            Serving { router, peer, transport, watch: Arc::clone(&watch), twice, pace, heads, unread, plain_max };
+        // In a box of its own: the connection keeps room for what it polls, also while it has no request.
+        let service = service_fn(move |request| Box::pin(serving.clone().answer(request)));
+        let connection = if is_http2 {
+            watch.is_http2();
+            let mut builder = http2::Builder::new(TokioExecutor::new());
+            builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
+            builder.max_header_list_size(settings.head_bytes_max.try_into().unwrap_or(u32::MAX));
+            // What nobody reads yet is held by the connection, so it is little where memory is.
+            builder.initial_stream_window_size(settings.window_bytes);
+            builder.initial_connection_window_size(settings.window_bytes);
+            builder.max_send_buf_size(SEND_BUFFER_BYTES);
+            builder.keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
+            Version::Two(Box::pin(builder.serve_connection(io, service)))
+        } else {
+            let mut builder = http1::Builder::new();
+            builder.header_read_timeout(None).max_headers(HEADERS_MAX).max_header_size(settings.head_bytes_max);
+            Version::One(Box::pin(builder.serve_connection(io, service)))
+        };
+        (connection, watch)
     };
-    let watch = Watch::new(&settings, began);
-    let heads = Heads::new(settings.head_bytes_max);
-    let twice = heads.twice();
-    let io = TokioIo::new(Socket::new(stream, before, heads, Arc::clone(&watch)));
-    let pace = Pace::new(settings.body_rate_min, settings.body_grace);
-    let serving = Serving { router, peer, transport, watch: Arc::clone(&watch), twice, pace };
-    let service = service_fn(move |request| serving.clone().answer(request));
-    if is_http2 {
-        watch.is_http2();
-        let mut builder = http2::Builder::new(TokioExecutor::new());
-        builder.timer(TokioTimer::new()).max_concurrent_streams(STREAMS_MAX);
-        builder.max_header_list_size(settings.head_bytes_max.try_into().unwrap_or(u32::MAX));
-        builder.keep_alive_interval(PING.0).keep_alive_timeout(PING.1);
-        let connection = Box::pin(builder.serve_connection(io, service));
-        drive(connection, http2::Connection::graceful_shutdown, &watch, &ends, peer).await;
-    } else {
-        let mut builder = http1::Builder::new();
-        builder.header_read_timeout(None).max_headers(HEADERS_MAX).max_header_size(settings.head_bytes_max);
-        let connection = Box::pin(builder.serve_connection(io, service));
-        drive(connection, http1::Connection::graceful_shutdown, &watch, &ends, peer).await;
+    match connection {
+        Version::One(connection) => drive(connection, http1::Connection::graceful_shutdown, &watch, &ends, peer).await,
+        Version::Two(connection) => drive(connection, http2::Connection::graceful_shutdown, &watch, &ends, peer).await,
     }
+}
+
+/// A connection by the version of HTTP that its client speaks.
+enum Version<One, Two> {
+    One(Pin<Box<One>>),
+    Two(Pin<Box<Two>>),
 }
 
 /// Begins a connection, with TLS where there is any; `None`: there is nothing to serve.
@@ -207,6 +234,11 @@ struct Serving {
     watch: Arc<Watch>,
     twice: Arc<AtomicBool>,
     pace: Pace,
+    heads: BodyBudget,
+    /// What bodies hold that nobody read yet, where the version of HTTP lets them come unasked.
+    unread: Option<Arc<Unread>>,
+    /// Most bytes of a head without its token.
+    plain_max: usize,
 }
 
 impl Serving {
@@ -214,7 +246,16 @@ impl Serving {
         let under_way = self.watch.begin();
         let (mut head, body) = request.into_parts();
         let is_head = head.method == Method::HEAD;
-        let mut response = if let Some(mut refused) = refusal(&head, self.twice.load(Relaxed)) {
+        let mut share = self.heads.share();
+        let windowed = self.unread.as_ref().filter(|_| !body.is_end_stream());
+        let window = match windowed {
+            Some(unread) => unread.hold().await.map(Some),
+            None => Some(None),
+        };
+        let no_window =
+            || plain(StatusCode::SERVICE_UNAVAILABLE, "the memory for bodies of requests is used up, try again later");
+        let refused = if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share) };
+        let mut response = if let Some(mut refused) = refused {
             if head.version < http::Version::HTTP_2 {
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
@@ -222,8 +263,11 @@ impl Serving {
         } else {
             head.extensions.insert(ConnectInfo::<Peer>(self.peer));
             head.extensions.insert(self.transport);
-            let body =
-                if body.is_end_stream() { Body::empty() } else { Body::new(Paced::new(body, self.pace, self.watch)) };
+            let body = if body.is_end_stream() {
+                Body::empty()
+            } else {
+                Body::new(Paced::new(body, self.pace, self.watch, window.flatten()))
+            };
             let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
             response
         };
@@ -231,7 +275,21 @@ impl Serving {
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);
         }
-        Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way })))
+        Ok(response.map(|body| Body::new(Kept { body, _under_way: under_way, _head: share })))
+    }
+
+    /// Says why a request is not let through, if it is not; else its head has its share of memory.
+    fn refusal(&self, head: &Parts, share: &mut Share) -> Option<Response> {
+        let (held, without_token) = weight(head);
+        if without_token > self.plain_max {
+            let text = format!("the head has more than {} bytes beside its token", self.plain_max);
+            return Some(plain(StatusCode::REQUEST_HEADER_FIELDS_TOO_LARGE, text));
+        }
+        if !share.try_hold(held) {
+            let text = "the memory for heads of requests is used up, try again later";
+            return Some(plain(StatusCode::SERVICE_UNAVAILABLE, text));
+        }
+        refusal(head, self.twice.load(Relaxed))
     }
 }
 
@@ -239,6 +297,8 @@ impl Serving {
 struct Kept {
     body: Body,
     _under_way: UnderWay,
+    /// What its head takes, which whoever answers may look at until the end.
+    _head: Share,
 }
 
 impl hyper::body::Body for Kept {

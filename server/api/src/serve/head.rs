@@ -1,5 +1,8 @@
 //! Heads of requests that two parsers could read in two ways are refused, though hyper would take them: a body whose end
 //! is stated twice or hidden below a coding, a path that is not what it seems, a target of another host or of none.
+//!
+//! What heads take counts in a budget of all connections: while one is begun and not whole here, from then on in the
+//! share of its request.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -8,13 +11,22 @@ use axum::response::Response;
 use http::request::Parts;
 use http::{HeaderValue, StatusCode, Version, header};
 
+use crate::bodies::Share;
 use crate::error::plain;
+
+/// How often the text of a head may be in memory: hyper doubles the buffer that it reads heads into, and what is kept of a
+/// head keeps all of its buffer.
+const BUFFER_SHARE: usize = 2;
+/// What a field of a head takes beside its text.
+const FIELD_BYTES: usize = 96;
 
 /// Why a head cannot be handed on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Misframed {
     /// Larger than allowed, and its end has not come.
     TooLarge,
+    /// There is no memory for another head that is not whole.
+    NoRoom,
 }
 
 /// The heads of an HTTP/1 connection as they come.
@@ -22,6 +34,8 @@ pub(super) enum Misframed {
 pub(super) struct Heads {
     text: Vec<u8>,
     bytes_max: usize,
+    /// What is held of the head that is begun.
+    share: Share,
     /// Set when the last head states the length of its body more than once; hyper drops what it does not go by.
     twice: Arc<AtomicBool>,
     /// Where in the first line of a head the next byte stands.
@@ -44,8 +58,8 @@ enum Line {
 }
 
 impl Heads {
-    pub(super) fn new(bytes_max: usize) -> Self {
-        Self { text: Vec::new(), bytes_max, twice: Arc::default(), line: Line::Before, is_certain: true }
+    pub(super) fn new(bytes_max: usize, share: Share) -> Self {
+        Self { text: Vec::new(), bytes_max, share, twice: Arc::default(), line: Line::Before, is_certain: true }
     }
 
     /// Bytes of a head with what stands unescaped in the query and hyper refuses, though browsers, `curl` and the servers
@@ -92,7 +106,7 @@ impl Heads {
     /// Reads bytes of a head, perhaps with some of the body behind it.
     ///
     /// # Errors
-    /// TooLarge.
+    /// TooLarge, NoRoom.
     pub(super) fn read(&mut self, came: &[u8]) -> Result<(), Misframed> {
         let from = self.text.len().saturating_sub(3);
         // One byte more than allowed tells "just fits" from "does not".
@@ -103,9 +117,19 @@ impl Heads {
             self.twice.store(stated > 1, Relaxed);
             self.is_certain &= stated == 0 && end == self.text.len();
             (self.text, self.line) = (Vec::new(), Line::Before);
+            self.share.try_hold(0);
             return Ok(());
         }
-        if self.text.len() > self.bytes_max { Err(Misframed::TooLarge) } else { Ok(()) }
+        if self.text.len() > self.bytes_max {
+            return Err(Misframed::TooLarge);
+        }
+        // The parser keeps the same bytes until the head is whole.
+        if self.share.try_hold(2 * self.text.len()) { Ok(()) } else { Err(Misframed::NoRoom) }
+    }
+
+    /// Forgets the text of the head that is begun: its connection is refused. Its share stays, as what the parser has does.
+    pub(super) fn forget(&mut self) {
+        self.text = Vec::new();
     }
 }
 
@@ -131,6 +155,21 @@ fn lengths(head: &[u8]) -> usize {
         name.eq_ignore_ascii_case(b"content-length") || name.eq_ignore_ascii_case(b"transfer-encoding")
     };
     head.split(|b| *b == b'\n').skip(1).filter(says).count()
+}
+
+/// What a head takes in memory, and how many bytes its request line and fields have beside the token.
+pub(super) fn weight(head: &Parts) -> (usize, usize) {
+    let target = head.uri.path().len() + head.uri.query().map_or(0, str::len);
+    let line = head.method.as_str().len() + target;
+    let (mut held, mut plain) = (BUFFER_SHARE * line, line);
+    for (name, value) in &head.headers {
+        let bytes = name.as_str().len() + value.len();
+        held += BUFFER_SHARE * bytes + FIELD_BYTES;
+        if name != header::AUTHORIZATION {
+            plain += bytes;
+        }
+    }
+    (held, plain)
 }
 
 /// Says why a request is not let through, if it is not.
@@ -185,12 +224,17 @@ fn is_trick(segment: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bodies::BodyBudget;
+
+    fn heads_of(bytes_max: usize) -> Heads {
+        Heads::new(bytes_max, BodyBudget::of_heads(0).share())
+    }
 
     #[test]
     fn heads_in_pieces_of_any_size() {
         let check = |head: &str, twice: bool| {
             for piece in [1, 2, 3, 7, head.len()] {
-                let mut heads = Heads::new(1000);
+                let mut heads = heads_of(1000);
                 for part in head.as_bytes().chunks(piece) {
                     heads.read(part).expect("small enough");
                 }
@@ -218,7 +262,7 @@ mod tests {
         };
         let rest = "HTTP/1.1\r\nHost: x\r\nReferer: /?a=\"b\"\r\n";
         for piece in [1, 2, 5, 1000] {
-            let mut heads = Heads::new(1000);
+            let mut heads = heads_of(1000);
             let (came, expected) = ("\r\nGET /\"a?q=up{a=\"b\"}<> ", "\r\nGET /\"a?q=up{a=%22b%22}%3C%3E ");
             check(&mut heads, piece, &format!("{came}{rest}\r\n"), &format!("{expected}{rest}\r\n"));
             let (came, expected) = ("POST /?\" ", "POST /?%22 ");
@@ -233,11 +277,40 @@ mod tests {
     #[test]
     fn sizes() {
         let head = format!("GET / HTTP/1.1\r\nX: {}\r\n\r\n", "x".repeat(100));
-        assert_eq!(Heads::new(head.len()).read(head.as_bytes()), Ok(()));
-        assert_eq!(Heads::new(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
-        let mut heads = Heads::new(10);
+        assert_eq!(heads_of(head.len()).read(head.as_bytes()), Ok(()));
+        assert_eq!(heads_of(head.len() - 1).read(head.as_bytes()), Err(Misframed::TooLarge));
+        let mut heads = heads_of(10);
         assert_eq!(heads.read(b"0123456789"), Ok(()));
         assert_eq!(heads.read(b"0"), Err(Misframed::TooLarge));
+    }
+
+    #[test]
+    fn heads_that_are_begun_share_what_there_is() {
+        let budget = BodyBudget::of_heads(0);
+        let begun = format!("GET / HTTP/1.1\r\nX: {}", "x".repeat(15_000));
+        let mut all = Vec::new();
+        let refused = loop {
+            let mut heads = Heads::new(16_384, budget.share());
+            match heads.read(begun.as_bytes()) {
+                Ok(()) => all.push(heads),
+                Err(why) => break (heads, why),
+            }
+            assert!(all.len() < 10_000, "nothing is counted");
+        };
+        let (mut heads, why) = refused;
+        assert_eq!(why, Misframed::NoRoom);
+        heads.forget();
+        let mut small = Heads::new(16_384, budget.share());
+        assert_eq!(small.read(b"GET / HTTP/1.1\r\n"), Ok(()), "a small one has room");
+        assert_eq!(all[0].read(b"\r\n\r\n"), Ok(()), "one comes to its end");
+        assert_eq!(heads.read(begun.as_bytes()), Ok(()), "and gives back what it held");
+    }
+
+    #[test]
+    fn what_heads_take() {
+        let request = http::Request::builder().uri("/a?b").header("authorization", "Bearer 123").header("x", "yz");
+        let (head, ()) = request.body(()).expect("a request").into_parts();
+        assert_eq!(weight(&head), (BUFFER_SHARE * (3 + 3 + 13 + 10 + 3) + 2 * FIELD_BYTES, 3 + 3 + 3));
     }
 
     #[test]

@@ -14,6 +14,7 @@ use hyper::body::{Body, Frame, SizeHint};
 use tokio::time::{Instant, Sleep, sleep};
 
 use super::watch::Watch;
+use crate::bodies::Share;
 
 /// A body that came too slowly.
 #[derive(Debug, Clone, Copy)]
@@ -67,11 +68,13 @@ pub(super) struct Paced<B: Body> {
     watch: Arc<Watch>,
     slow: bool,
     ended: bool,
+    /// What may have come of it and is not read yet.
+    _window: Option<Arc<Share>>,
 }
 
 impl<B: Body> Paced<B> {
-    pub(super) fn new(inner: B, pace: Pace, watch: Arc<Watch>) -> Self {
-        Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false }
+    pub(super) fn new(inner: B, pace: Pace, watch: Arc<Watch>, window: Option<Arc<Share>>) -> Self {
+        Self { inner, pace, waiting: None, sleep: None, watch, slow: false, ended: false, _window: window }
     }
 
     /// Says whether patience is at its end; if not, the task is woken when it is.

@@ -9,6 +9,7 @@ use std::task::{Context, Poll, ready};
 use bytes::{Buf, Bytes};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
+use super::frames::{self, Frames};
 use super::head::{Heads, Misframed};
 use super::stream::Stream;
 use super::watch::Watch;
@@ -17,6 +18,9 @@ use super::watch::Watch;
 pub(super) const TOO_LATE: &[u8] = b"HTTP/1.1 408 Request Timeout\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 const TOO_LARGE: &[u8] =
     b"HTTP/1.1 431 Request Header Fields Too Large\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
+/// What a client is told for whose head there is no memory.
+const NO_ROOM: &[u8] =
+    b"HTTP/1.1 503 Service Unavailable\r\nretry-after: 1\r\nconnection: close\r\ncontent-length: 0\r\n\r\n";
 
 /// A socket, with what was read of it before.
 pub(super) struct Socket {
@@ -25,6 +29,8 @@ pub(super) struct Socket {
     /// What was looked at, changed, and did not fit into the buffer that it was read for.
     looked_at: Bytes,
     heads: Heads,
+    /// Where the client speaks HTTP/2.
+    frames: Option<Frames>,
     watch: Arc<Watch>,
     /// Whether the client was answered here, in place of hyper, which still waits for a head.
     refused: bool,
@@ -32,13 +38,18 @@ pub(super) struct Socket {
 
 impl Socket {
     pub(super) fn new(stream: Stream, before: Bytes, heads: Heads, watch: Arc<Watch>) -> Self {
-        Self { stream, before, looked_at: Bytes::new(), heads, watch, refused: false }
+        Self { stream, before, looked_at: Bytes::new(), heads, frames: None, watch, refused: false }
+    }
+
+    /// Looks at the frames of HTTP/2 instead of heads.
+    pub(super) fn with_frames(self, frames: Option<Frames>) -> Self {
+        Self { frames, ..self }
     }
 
     /// Looks at what came, where it is a head; gives what hyper is to read in its place.
     fn look_at(&mut self, came: &[u8]) -> Result<Option<Vec<u8>>, Misframed> {
         if came.is_empty() || !self.watch.received() {
-            return Ok(None);
+            return self.frames.as_mut().map_or(Ok(()), |frames| frames.read(came)).map(|()| None);
         }
         let escaped = self.heads.escaped(came);
         self.heads.read(escaped.as_deref().unwrap_or(came))?;
@@ -47,14 +58,16 @@ impl Socket {
 
     /// Reads to the end of what a refused client still sends: to close before would take the answer back.
     fn poll_rest(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        while ready!(self.poll_scratch(cx))? {}
+        Poll::Ready(Err(io::ErrorKind::InvalidData.into()))
+    }
+
+    /// Reads something and drops it; says whether there was any.
+    fn poll_scratch(&mut self, cx: &mut Context<'_>) -> Poll<io::Result<bool>> {
         let mut scratch = [0; 4096];
-        loop {
-            let mut scratch = ReadBuf::new(&mut scratch);
-            ready!(Pin::new(&mut self.stream).poll_read(cx, &mut scratch))?;
-            if scratch.filled().is_empty() {
-                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
-            }
-        }
+        let mut scratch = ReadBuf::new(&mut scratch);
+        ready!(Pin::new(&mut self.stream).poll_read(cx, &mut scratch))?;
+        Poll::Ready(Ok(!scratch.filled().is_empty()))
     }
 }
 
@@ -91,8 +104,19 @@ impl AsyncRead for Socket {
                 out.put_slice(&escaped[..len]);
                 self.looked_at = Bytes::from(escaped).slice(len..);
             }
+            Err(Misframed::NoRoom) => {
+                out.set_filled(from);
+                // What the parser has of it goes with the connection, so nobody is waited for; what has come is read, as
+                // closing before would take the answer back.
+                while matches!(self.poll_scratch(cx), Poll::Ready(Ok(true))) {}
+                let text = if self.frames.is_some() { frames::NO_ROOM } else { NO_ROOM };
+                self.stream.say(text);
+                let _ = Pin::new(&mut self.stream).poll_shutdown(cx);
+                return Poll::Ready(Err(io::ErrorKind::InvalidData.into()));
+            }
             Err(Misframed::TooLarge) => {
                 self.refused = true;
+                self.heads.forget();
                 out.set_filled(from);
                 self.stream.say(TOO_LARGE);
                 let _ = Pin::new(&mut self.stream).poll_shutdown(cx);

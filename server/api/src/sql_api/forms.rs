@@ -1,10 +1,11 @@
 //! Forms of answers of SQL: JSON, lines of JSON, CSV, Arrow IPC, Parquet; each is written batch by batch.
 //!
-//! Whole numbers and decimals have all their digits; times are RFC 3339 with their zone; maps are objects; numbers that
-//! JSON does not have (NaN, infinities) are null there. In CSV NULL is an empty field, an empty text is `""`.
+//! Whole numbers and decimals have all their digits; times are RFC 3339 with their zone; intervals are PostgreSQL's texts;
+//! maps are objects; numbers that JSON does not have (NaN, infinities) are null there. In CSV NULL is an empty field, an
+//! empty text is `""`.
 
-use arrow::array::{Array, RecordBatch};
-use arrow::datatypes::{DataType, FieldRef, SchemaRef};
+use arrow::array::{Array, ArrayRef, RecordBatch};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use arrow::error::ArrowError;
 use arrow::ipc::writer::StreamWriter;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
@@ -14,6 +15,7 @@ use http::{HeaderMap, header};
 use parquet::arrow::ArrowWriter;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
+use quiver_query::functions::interval_texts;
 use quiver_sql::type_name;
 use quiver_types::{Error, Result};
 use serde_json::{Value, json};
@@ -178,10 +180,14 @@ impl Writer {
     /// # Errors
     /// Internal: only by a fault of ours.
     pub fn batch(&mut self, batch: &RecordBatch) -> Result<Bytes> {
+        let is_text = matches!(self.kind, Kind::Json | Kind::Lines | Kind::Csv);
+        let spelled = if is_text { with_texts(&self.schema, batch)? } else { None };
+        let schema = spelled.as_ref().map_or_else(|| SchemaRef::clone(&self.schema), RecordBatch::schema);
+        let batch = spelled.as_ref().unwrap_or(batch);
         match &mut self.kind {
-            Kind::Json => rows_of_json(&self.schema, batch, &mut self.rows, &mut self.out)?,
-            Kind::Lines => lines_of_json(&self.schema, batch, &mut self.out)?,
-            Kind::Csv => csv(&self.schema, batch, &mut self.out)?,
+            Kind::Json => rows_of_json(&schema, batch, &mut self.rows, &mut self.out)?,
+            Kind::Lines => lines_of_json(&schema, batch, &mut self.out)?,
+            Kind::Csv => csv(&schema, batch, &mut self.out)?,
             Kind::Arrow(writer) => {
                 writer.write(batch).map_err(failed)?;
                 self.out.append(writer.get_mut());
@@ -211,6 +217,25 @@ impl Writer {
         }
         Ok(out.into())
     }
+}
+
+/// Rows with texts in the place of intervals; none: there are none.
+fn with_texts(schema: &SchemaRef, batch: &RecordBatch) -> Result<Option<RecordBatch>> {
+    let is_interval = |data_type: &DataType| matches!(data_type, DataType::Interval(_) | DataType::Duration(_));
+    if !schema.fields().iter().any(|field| is_interval(field.data_type())) {
+        return Ok(None);
+    }
+    let (mut fields, mut columns) = (Vec::new(), Vec::new());
+    for (field, column) in schema.fields().iter().zip(batch.columns()) {
+        if is_interval(column.data_type()) {
+            fields.push(FieldRef::new(Field::new(field.name(), DataType::Utf8View, true)));
+            columns.push(interval_texts(column)?);
+        } else {
+            fields.push(FieldRef::clone(field));
+            columns.push(ArrayRef::clone(column));
+        }
+    }
+    RecordBatch::try_new(SchemaRef::new(Schema::new(fields)), columns).map(Some).map_err(failed)
 }
 
 /// Whether values of a type are or hold intervals.
@@ -331,7 +356,7 @@ fn is_nested(field: &FieldRef) -> bool {
 
 fn csv(schema: &SchemaRef, batch: &RecordBatch, out: &mut Vec<u8>) -> Result<()> {
     let (options, format) = (options(), FormatOptions::default());
-    let column = |(field, column): (&'_ FieldRef, &'_ arrow::array::ArrayRef)| -> Result<bool> {
+    let column = |(field, column): (&'_ FieldRef, &'_ ArrayRef)| -> Result<bool> {
         let _ = column;
         Ok(is_nested(field))
     };
@@ -388,8 +413,7 @@ pub(crate) fn push_quoted(text: &str, out: &mut Vec<u8>) {
 mod tests {
     use std::sync::Arc;
 
-    use arrow::array::{ArrayRef, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray};
-    use arrow::datatypes::{Field, Schema};
+    use arrow::array::{DurationNanosecondArray, Float64Array, Int64Array, StringViewArray, TimestampNanosecondArray};
     use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 
     use super::*;
@@ -443,6 +467,23 @@ mod tests {
             csv,
             "n,f,t,at\r\n9223372036854775807,0.5,\"a,\"\"b\"\"\",1970-01-01T00:00:00.000000001Z\r\n-1,NaN,\"\",\r\n"
         );
+    }
+
+    #[test]
+    fn intervals_are_texts() {
+        let lengths: ArrayRef = Arc::new(DurationNanosecondArray::from(vec![Some(90_061_500_000_000), None]));
+        let batch = RecordBatch::try_from_iter_with_nullable([("i", lengths, true)]).unwrap();
+        let json = r#"{"columns":[{"name":"i","type":"interval"}],"rows":[["1 day 01:01:01.5"],@[null]],"stats":{}}"#;
+        for (form, expected) in [
+            (Form::Json, json),
+            (Form::Lines, r#"{"i":"1 day 01:01:01.5"}@{"i":null}@"#),
+            (Form::Csv, "i\r@1 day 01:01:01.5\r@\r@"),
+        ] {
+            let mut writer = Writer::new(form, &batch.schema()).unwrap();
+            let mut out = writer.batch(&batch).unwrap().to_vec();
+            out.extend_from_slice(&writer.end(&json!({})).unwrap());
+            assert_eq!(String::from_utf8(out).unwrap(), expected.replace('@', "\n"), "{form:?}");
+        }
     }
 
     #[test]

@@ -15,8 +15,12 @@ use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
 use quiver_traces::params::{kind, tag};
-use quiver_traces::{Closed, JsonWriter, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes};
-use quiver_types::spans::{AttributeTest, SpanFilter, TextTest, TraceId, parse_hex, read_spans};
+use quiver_traces::{
+    Closed, JsonWriter, Listing, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes,
+};
+use quiver_types::spans::{
+    AttributeTest, STATUS_ERROR, STATUS_OK, SpanFilter, TextTest, TraceId, parse_hex, read_spans,
+};
 use quiver_types::{Access, Error};
 use serde_json::{Value, json};
 
@@ -60,6 +64,10 @@ fn refused(status: StatusCode, text: &str) -> Response {
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
 
+fn no_service() -> Response {
+    refused(StatusCode::BAD_REQUEST, "parameter 'service' is required")
+}
+
 fn data(call: &Call, list: Vec<Value>) -> Result<Response, TraceError> {
     let errors = errors_of(&call.ctx);
     call.json(&json!({"total": list.len(), "data": list, "limit": 0, "offset": 0, "errors": errors}))
@@ -80,7 +88,7 @@ pub(super) fn id_of(text: &str) -> Result<TraceId, TraceError> {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
+        let names = call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
         data(&call, names.into_iter().map(Value::from).collect())
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -93,7 +101,17 @@ pub(super) async fn operations_of(
     span_kind: Option<&str>,
 ) -> Result<Vec<(String, u8)>, TraceError> {
     let kind = span_kind.map(|text| kind("spanKind", text)).transpose()?;
-    call.state.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await
+    let mut conditions = call.segments()?;
+    if conditions.is_empty() {
+        return call.state.traces.operation_names(&call.ctx, service.map(str::to_owned), kind).await;
+    }
+    conditions.extend(service.map(|service| SpanFilter::Service(TextTest::Is(service.to_owned()))));
+    conditions.extend(kind.map(|kind| SpanFilter::Kinds(vec![kind])));
+    let rows = call.state.traces.operations(&call.ctx, ALWAYS, conditions, Listing::default()).await?;
+    let mut found: Vec<(String, u8)> = rows.into_iter().map(|row| (row.name, row.kind)).collect();
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
 }
 
 async fn operation_names(
@@ -120,7 +138,8 @@ pub(super) fn operation_objects(operations: Vec<(String, u8)>) -> Vec<Value> {
 async fn operations(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let operations = operations_of(&call, call.params.one("service")?, call.params.one("spanKind")?).await?;
+        let Some(service) = call.params.one("service")? else { return Ok(no_service()) };
+        let operations = operations_of(&call, Some(service), call.params.one("spanKind")?).await?;
         data(&call, operation_objects(operations))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -142,16 +161,27 @@ pub(super) fn tag_map(name: &str, text: &str) -> Result<Vec<SpanFilter>, ParamEr
         .collect()
 }
 
-/// A tag as a condition; `error` is the state of the span.
+/// A tag as a condition; `error` is the state of the span. What an export shows as a tag is found by it, be it an
+/// attribute of that name or not.
 pub(super) fn condition(key: String, text: &str) -> SpanFilter {
     match (key.as_str(), text) {
-        ("error", "true") => SpanFilter::Status(quiver_types::spans::STATUS_ERROR),
-        ("error", "false") => SpanFilter::Not(Box::new(SpanFilter::Status(quiver_types::spans::STATUS_ERROR))),
+        ("error", "true") => SpanFilter::Status(STATUS_ERROR),
+        ("error", "false") => SpanFilter::Not(Box::new(SpanFilter::Status(STATUS_ERROR))),
         ("span.kind", name) => kind("tags", name).map_or(SpanFilter::None, |k| SpanFilter::Kinds(vec![k])),
         ("otel.scope.name", name) => SpanFilter::ScopeName(TextTest::Is(name.to_owned())),
         ("otel.scope.version", name) => SpanFilter::ScopeVersion(TextTest::Is(name.to_owned())),
-        _ => SpanFilter::Attribute { place: None, key, test: AttributeTest::equals(text) },
+        ("otel.status_description", _) => {
+            let message = SpanFilter::Message(TextTest::Is(text.to_owned()));
+            SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR).and(message), attribute(key, text)])
+        }
+        ("otel.status_code", "OK") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_OK), attribute(key, text)]),
+        ("otel.status_code", "ERROR") => SpanFilter::Or(vec![SpanFilter::Status(STATUS_ERROR), attribute(key, text)]),
+        _ => attribute(key, text),
     }
+}
+
+fn attribute(key: String, text: &str) -> SpanFilter {
+    SpanFilter::Attribute { place: None, key, test: AttributeTest::equals(text) }
 }
 
 fn search(call: &Call) -> Result<Search, TraceError> {
@@ -162,6 +192,7 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         return Err(ParamError::new("start", "is after 'end'").into());
     }
     let mut search = Search::new((start, end));
+    search.conditions = call.segments()?;
     let is = |text: &str| TextTest::Is(text.to_owned());
     search.conditions.extend(params.one("service")?.map(|s| SpanFilter::Service(is(s))));
     search.conditions.extend(params.one("operation")?.map(|s| SpanFilter::Name(is(s))));
@@ -196,7 +227,10 @@ async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Respons
         let call = Call::of(state, request).await?;
         let ids = call.params.all("traceID").map(id_of).collect::<Result<Vec<_>, _>>()?;
         if ids.is_empty() && !call.params.has("service") {
-            return Ok(refused(StatusCode::BAD_REQUEST, "parameter 'service' is required"));
+            return Ok(no_service());
+        }
+        if !ids.is_empty() && !call.segments()?.is_empty() {
+            return Err(ParamError::new("segment", "narrows searches, not traces that are named").into());
         }
         let traces = if ids.is_empty() {
             found(&call, search(&call)?).await?
@@ -248,7 +282,7 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
     let run = async {
         let call = Call::of(state, request).await?;
         let (from, to) = window(&call)?;
-        let mut graph = call.state.traces.dependencies(&call.ctx, (from, to), Vec::new()).await?;
+        let mut graph = call.state.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
         if let Some(service) = call.params.one("service")? {
             graph.near(&[service.to_owned()], 1);
         }
@@ -288,4 +322,23 @@ async fn transform(State(state): State<Arc<AppState>>, request: Request) -> Resp
 
 async fn archive() -> Response {
     refused(StatusCode::NOT_IMPLEMENTED, "there is no archive")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_that_exports_show_are_conditions() {
+        let check = |key: &str, text: &str, expected: &str| {
+            assert_eq!(condition(key.to_owned(), text).to_string(), expected, "{key}={text}");
+        };
+        check("x", "a", r#"any.x = "a""#);
+        check("error", "true", "status = 2");
+        check("otel.status_code", "ERROR", r#"(status = 2 or any.otel.status_code = "ERROR")"#);
+        check("otel.status_code", "OK", r#"(status = 1 or any.otel.status_code = "OK")"#);
+        check("otel.status_code", "x", r#"any.otel.status_code = "x""#);
+        let boom = r#"((status = 2 and status message = "boom") or any.otel.status_description = "boom")"#;
+        check("otel.status_description", "boom", boom);
+    }
 }

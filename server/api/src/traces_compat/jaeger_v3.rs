@@ -6,7 +6,7 @@ use axum::Router;
 use axum::extract::{Path, Request, State};
 use axum::response::{IntoResponse, Response};
 use axum::routing::get;
-use http::header;
+use http::{StatusCode, header};
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::otlp::write_all;
 use quiver_traces::{ParamError, Search, Selection, Trace, TraceError};
@@ -33,6 +33,10 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
 
 fn failed(error: &TraceError) -> Response {
     let (status, text) = status_and_text(error);
+    refused(status, &text)
+}
+
+fn refused(status: StatusCode, text: &str) -> Response {
     let body = json!({"error": {"httpCode": status.as_u16(), "message": text}});
     (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
 }
@@ -40,7 +44,7 @@ fn failed(error: &TraceError) -> Response {
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        let names = call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?;
+        let names = call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?;
         call.json(&json!({"services": names}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -74,12 +78,17 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         let duration = quiver_traces::params::go_duration(text);
         Ok(Some(duration.ok_or_else(|| ParamError::new(name, format!("`{text}` is no duration")))?))
     };
+    if either(call, "filter")?.is_some() {
+        // To leave it out would find more than was asked for.
+        return Err(ParamError::new("query.filter", "is not supported").into());
+    }
     let end = time("startTimeMax")?.unwrap_or(call.now);
     let start = time("startTimeMin")?.unwrap_or_else(|| end.saturating_sub(3_600_000_000_000));
     if start > end {
         return Err(ParamError::new("startTimeMin", "is after startTimeMax").into());
     }
     let mut search = Search::new((start, end));
+    search.conditions = call.segments()?;
     let is = |text: &str| TextTest::Is(text.to_owned());
     search.conditions.extend(either(call, "serviceName")?.map(|s| SpanFilter::Service(is(s))));
     search.conditions.extend(either(call, "operationName")?.map(|s| SpanFilter::Name(is(s))));
@@ -133,7 +142,12 @@ async fn summaries(State(state): State<Arc<AppState>>, request: Request) -> Resp
 async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        result(&call, found(&call, search(&call)?).await?)
+        let traces = found(&call, search(&call)?).await?;
+        // Of this version a search that finds nothing is an error; where plans are asked for nothing is looked for.
+        if traces.is_empty() && !call.ctx.is_only_planned() {
+            return Ok(refused(StatusCode::NOT_FOUND, "No traces found"));
+        }
+        result(&call, traces)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -157,8 +171,6 @@ async fn trace(State(state): State<Arc<AppState>>, Path(id): Path<String>, reque
 /// For the tests: what the status of a bad id is.
 #[cfg(test)]
 mod tests {
-    use http::StatusCode;
-
     use super::*;
 
     #[test]

@@ -1,7 +1,11 @@
 //! Tempo's query API below a prefix of its own: `/api/traces/{id}` means another thing to Jaeger's clients.
 //!
-//! Traces come as protobuf when `Accept` asks for it, searches in TraceQL or by tags. Times are Unix seconds.
+//! Answers come as protobuf when `Accept` asks for it, searches in TraceQL or by tags. Times are Unix seconds.
 
+mod by_tags;
+mod messages;
+mod numbers;
+mod params;
 mod search;
 mod tags;
 
@@ -15,11 +19,12 @@ use axum::routing::get;
 use http::{HeaderMap, StatusCode, header};
 use quiver_ingest::traces::to_protobuf;
 use quiver_traces::export::tempo::{Form, write_blocks};
-use quiver_traces::{Closed, JsonWriter, ParamError, Selection, Trace, TraceError};
+use quiver_traces::{Closed, JsonWriter, Selection, Trace, TraceError};
 use quiver_types::Error;
 use quiver_types::spans::{TraceId, parse_hex};
 use serde_json::json;
 
+use self::params::window;
 use super::status_and_text;
 use crate::encode::pieces::PIECE_BYTES;
 use crate::error::plain;
@@ -28,8 +33,6 @@ use crate::traces_api::{Call, json_answer};
 
 /// What clients may take us for: the newest version whose features are all here. Later ones stream by gRPC.
 const VERSION: &str = "2.1.0";
-/// Longest time in seconds that is no other unit.
-const SECONDS_MAX: u64 = 100_000_000_000;
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     Router::new()
@@ -56,18 +59,6 @@ async fn build_info(State(state): State<Arc<AppState>>) -> Response {
         "version": VERSION, "revision": format!("quiver {}", state.settings.version), "branch": "", "buildUser": "",
         "buildDate": "", "goVersion": "",
     }))
-}
-
-/// Reads `start` and `end` in seconds; absent ones are none.
-fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamError> {
-    let seconds = |name: &str| -> Result<Option<i64>, ParamError> {
-        Ok(call.params.number(name, 0..=SECONDS_MAX)?.filter(|s| *s > 0).map(|s| s as i64 * 1_000_000_000))
-    };
-    let (start, end) = (seconds("start")?, seconds("end")?);
-    if start.zip(end).is_some_and(|(start, end)| start > end) {
-        return Err(ParamError::new("start", "is after 'end'"));
-    }
-    Ok((start, end))
 }
 
 /// Reads an id of up to 32 hex digits.

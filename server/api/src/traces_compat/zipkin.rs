@@ -14,7 +14,7 @@ use quiver_traces::{Listing, ParamError, Search, Selection, Trace, TraceError};
 use quiver_types::spans::{AttributeTest, Place, SpanFilter, TextTest};
 use serde_json::{Value, json};
 
-use super::jaeger::{ALWAYS, condition, found, id_of, operations_of, window};
+use super::jaeger::{self, ALWAYS, condition, found, id_of, operations_of};
 use super::{spans_of, status_and_text};
 use crate::error::plain;
 use crate::state::AppState;
@@ -56,7 +56,7 @@ fn names(call: &Call, list: impl IntoIterator<Item = String>) -> Result<Response
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let call = Call::of(state, request).await?;
-        names(&call, call.state.traces.service_names(&call.ctx, ALWAYS, Vec::new()).await?)
+        names(&call, call.state.traces.service_names(&call.ctx, ALWAYS, call.segments()?).await?)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
 }
@@ -68,6 +68,8 @@ async fn span_names(State(state): State<Arc<AppState>>, request: Request) -> Res
         let mut list: Vec<String> =
             operations_of(&call, Some(service), None).await?.into_iter().map(|(name, _)| name).collect();
         list.dedup();
+        // A span without a name has none to be found by.
+        list.retain(|name| !name.is_empty());
         names(&call, list)
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -94,8 +96,22 @@ fn of_tags(filter: SpanFilter) -> SpanFilter {
     }
 }
 
+/// Reads `endTs` and `lookback`, both in milliseconds; 0 is none of either.
+fn window(call: &Call) -> Result<(i64, i64), TraceError> {
+    for name in ["endTs", "lookback"] {
+        call.params.number(name, 1..=i64::MAX as u64 / 1_000_000)?;
+    }
+    jaeger::window(call)
+}
+
+/// Durations are whole microseconds there; the bounds are theirs in nanoseconds.
+fn lasting(min: i64, max: Option<i64>) -> SpanFilter {
+    SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max.saturating_add(999)))
+}
+
 fn search(call: &Call) -> Result<Search, TraceError> {
     let mut search = Search::new(window(call)?);
+    search.conditions = call.segments()?;
     let is = |text: &str| TextTest::Is(text.to_owned());
     search.conditions.extend(call.params.one("serviceName")?.map(|s| SpanFilter::Service(is(s))));
     if let Some(name) = call.params.one("spanName")?.filter(|n| *n != "all") {
@@ -126,10 +142,10 @@ fn search(call: &Call) -> Result<Search, TraceError> {
     if max.is_some() && min.is_none() {
         return Err(ParamError::new("maxDuration", "needs minDuration").into());
     }
-    if let Some(min) = min {
-        // Durations are whole microseconds there.
-        search.conditions.push(SpanFilter::Duration(min, max.map_or(i64::MAX, |max| max + 999)));
+    if min.zip(max).is_some_and(|(min, max)| max < min) {
+        return Err(ParamError::new("maxDuration", "is below 'minDuration'").into());
     }
+    search.conditions.extend(min.map(|min| lasting(min, max)));
     search.limit = call.params.number("limit", 1..=1500)?.unwrap_or(10) as usize;
     Ok(search)
 }
@@ -178,8 +194,14 @@ async fn dependencies(State(state): State<Arc<AppState>>, request: Request) -> R
         let call = Call::of(state, request).await?;
         required(&call, "endTs")?;
         let (from, to) = window(&call)?;
-        let graph = call.state.traces.dependencies(&call.ctx, (from, to), Vec::new()).await?;
-        let edge = |e: &quiver_traces::Edge| json!({"parent": e.source, "child": e.target, "callCount": e.calls, "errorCount": e.errors});
+        let graph = call.state.traces.dependencies(&call.ctx, (from, to), call.segments()?).await?;
+        let edge = |e: &quiver_traces::Edge| {
+            let mut link = json!({"parent": e.source, "child": e.target, "callCount": e.calls});
+            if e.errors > 0 {
+                link["errorCount"] = e.errors.into();
+            }
+            link
+        };
         call.json(&Value::Array(graph.service_edges().map(edge).collect()))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -200,4 +222,27 @@ async fn autocomplete_values(State(state): State<Arc<AppState>>, request: Reques
         names(&call, rows.into_iter().take(1000).map(|(value, _)| value))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Breaks where the longest duration that can be asked for overflows, or a span of so many microseconds and some
+    /// nanoseconds is left out.
+    #[test]
+    fn bounds_are_whole_microseconds() {
+        assert_eq!(lasting(1_000, Some(2_000)).to_string(), "duration in [1000, 2999]");
+        assert_eq!(lasting(1_000, None).to_string(), format!("duration in [1000, {}]", i64::MAX));
+        let most = i64::MAX / 1000 * 1000;
+        assert_eq!(lasting(most, Some(most)).to_string(), format!("duration in [{most}, {}]", i64::MAX));
+    }
+
+    /// Breaks where a tag of an event, which this format has not, finds a span.
+    #[test]
+    fn tags_are_those_of_spans_and_resources() {
+        let found = of_tags(condition("x".to_owned(), "a")).to_string();
+        assert_eq!(found, r#"(span.x = "a" or resource.x = "a")"#);
+        assert_eq!(of_tags(condition("error".to_owned(), "true")).to_string(), "status = 2");
+    }
 }

@@ -70,8 +70,20 @@ async fn roles_of_another_issuer() {
         (identity.name.as_str(), identity.subject.text().as_str()),
         ("eve", "oidc:https://id.example/realms/x:42")
     );
-    assert!(identity.access(quiver_types::Domain::Logs).allows("ops"));
+    assert!(identity.access(Domain::Logs).allows("ops"));
+    assert_eq!(fx.auth.roles_of(&identity), ["ops"]);
+    // Work in his name ends when he is disabled here.
+    let (mut accounts, subject) = (fx.accounts.clone(), identity.subject.text());
+    let mut here = account(AccountKind::User, &external_id(OUTSIDE, "42"), "eve", String::new());
+    for enabled in [true, false] {
+        here.enabled = enabled;
+        accounts.accounts.push(here.clone());
+        fx.auth.set_directory(Directory::new(accounts.clone()));
+        assert_eq!(fx.auth.still_shows(&subject, &view("ops"), None), enabled);
+    }
+    fx.publish();
     let nothing = fx.bearer(&token(json!(["unknown"]), "quiver")).await.unwrap();
+    assert!(fx.auth.roles_of(&nothing).is_empty());
     assert!(!nothing.rights.has_in_some_domain(Right::View));
     assert_eq!(fx.bearer(&token(json!(["ops"]), "else")).await.unwrap_err(), TokenError::Invalid);
     // A key that is not known makes us ask, once a minute at most.

@@ -12,7 +12,7 @@ use crate::family::Family;
 use crate::problem::{FieldError, Problem, ProblemKind, Result};
 
 /// Most references that an error lists.
-const LISTED_MAX: usize = 100;
+pub(crate) const LISTED_MAX: usize = 100;
 
 impl Work<'_> {
     /// Takes the values that only this entity may have.
@@ -104,7 +104,7 @@ impl Work<'_> {
     async fn owned(&mut self, owner: &str, id: &str) -> Result<Vec<(String, String)>> {
         let mut found = Vec::new();
         for family in FAMILIES.iter().filter(|f| f.owners.contains(&owner)) {
-            let sql = "SELECT id FROM entity WHERE family = ? AND owner = ?";
+            let sql = "SELECT id FROM entity WHERE family = ? AND owner = ? ORDER BY id";
             let rows = statement(sql).bind(family.name).bind(format!("{owner}/{id}"));
             for row in rows.fetch_all(&mut *self.db).await? {
                 found.push((family.name.to_owned(), row.try_get(0)?));

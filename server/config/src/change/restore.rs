@@ -5,6 +5,7 @@ use serde_json::{Map, Value};
 
 use super::{Done, Reading, System, Work};
 use crate::document::{Entity, Place};
+use crate::families::{RESOURCES, forget_key};
 use crate::family::Family;
 use crate::fields::Mode;
 use crate::problem::{Problem, ProblemKind, Result};
@@ -25,9 +26,13 @@ impl Work<'_> {
             Some(_) => Problem::new(ProblemKind::NotFound, "NOT_FOUND", format!("version {version} is not kept")),
             None => Problem::not_found(&id),
         })?;
-        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+        let mut body: Map<String, Value> =
+            serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
         if before.is_none() && !place.family.shows(self.caller, &body, None) {
             return Err(Problem::not_found(&id));
+        }
+        if place.family.name == RESOURCES.name {
+            forget_key(self.db, &mut body).await?;
         }
         // Fields of the service come back as they were, too.
         let kept = place.family.fields.iter().filter(|f| f.mode == Mode::ReadOnly);

@@ -41,8 +41,15 @@ pub(super) fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
             Some(_) => put("enum", "INVALID_TYPE", "must be a list of values of the attribute's type"),
         }
         let default = attribute.get("default").filter(|v| !v.is_null());
-        if default.is_some_and(|value| !is_of(value, kind)) {
-            put("default", "INVALID_TYPE", "must be of the attribute's type");
+        let values = attribute.get("enum").and_then(Value::as_array);
+        match default {
+            Some(value) if !is_of(value, kind) => {
+                put("default", "INVALID_TYPE", "must be of the attribute's type");
+            }
+            Some(value) if values.is_some_and(|values| !values.contains(value)) => {
+                put("default", "INVALID_VALUE", "is none of the values that the attribute takes");
+            }
+            _ => {}
         }
     }
 }

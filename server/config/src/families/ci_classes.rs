@@ -6,6 +6,7 @@ use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
 use super::attributes::{ATTRIBUTE, ATTRIBUTES_MAX, Attributes, rules};
+use super::ci_below::hook;
 use super::{id_link, text};
 use crate::change::Drafted;
 use crate::document::find;
@@ -31,6 +32,7 @@ pub const CI_CLASSES: Family = Family {
     unique: &[&["key"], &["name"]],
     links: |body| id_link(body, "parentId", &["ci-classes"], OnDelete::Refuse),
     rules,
+    hook: Some(hook),
     prepare: Some(class),
     ..Family::BASE
 };
@@ -50,6 +52,7 @@ pub const CI_SUBCLASSES: Family = Family {
     unique: &[&["classId", "key"], &["classId", "name"]],
     links: |body| id_link(body, "classId", &["ci-classes"], OnDelete::Refuse),
     rules,
+    hook: Some(hook),
     prepare: Some(subclass),
     ..Family::BASE
 };
@@ -66,26 +69,31 @@ pub(super) async fn line(db: &mut Connection, id: &str) -> Result<Vec<(String, M
 }
 
 /// A class is not above itself, not too deep, and contradicts nothing above it.
+pub(super) async fn class_fits(db: &mut Connection, own: Option<&str>, body: &Map<String, Value>) -> Result<()> {
+    let Some(parent) = body.get("parentId").and_then(Value::as_str) else { return Ok(()) };
+    let above = line(db, parent).await?;
+    if above.iter().any(|(id, _)| Some(id.as_str()) == own) {
+        return Err(cycle("/parentId", "a class cannot be above itself"));
+    }
+    if above.len() >= DEPTH_MAX {
+        let why = format!("classes are nested at most {DEPTH_MAX} deep");
+        return Err(Problem::field("/parentId", "LIMIT_EXCEEDED", why));
+    }
+    no_clash(body, above.iter().map(|(_, body)| body))
+}
+
+/// A subclass contradicts nothing above it.
+pub(super) async fn subclass_fits(db: &mut Connection, body: &Map<String, Value>) -> Result<()> {
+    let above = line(db, text(body, "classId")).await?;
+    no_clash(body, above.iter().map(|(_, body)| body))
+}
+
 fn class<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let Some(parent) = draft.body.get("parentId").and_then(Value::as_str) else { return Ok(()) };
-        let above = line(db, parent).await?;
-        if above.iter().any(|(id, _)| Some(id.as_str()) == making.id) {
-            return Err(cycle("/parentId", "a class cannot be above itself"));
-        }
-        if above.len() >= DEPTH_MAX {
-            let why = format!("classes are nested at most {DEPTH_MAX} deep");
-            return Err(Problem::field("/parentId", "LIMIT_EXCEEDED", why));
-        }
-        no_clash(&draft.body, above.iter().map(|(_, body)| body))
-    })
+    Box::pin(class_fits(db, making.id, &draft.body))
 }
 
 fn subclass<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let above = line(db, text(&draft.body, "classId")).await?;
-        no_clash(&draft.body, above.iter().map(|(_, body)| body))
-    })
+    Box::pin(subclass_fits(db, &draft.body))
 }
 
 /// What would close a circle.

@@ -8,6 +8,7 @@ use serde_json::{Map, Value, json};
 
 use super::{id_link, text};
 use crate::change::Drafted;
+use crate::change::links::LISTED_MAX;
 use crate::document::{Entity, all_of};
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
@@ -212,16 +213,15 @@ async fn name_is_free(
         return Ok(());
     }
     let routes = all_of(db, ROUTES.name).await?;
-    let by: Vec<Value> = routes
-        .iter()
-        .filter(|e| named(&e.body, name))
-        .map(|e| json!({"family": ROUTES.name, "id": e.id, "name": text(&e.body, "receiver")}))
-        .collect();
+    let by: Vec<&Entity> = routes.iter().filter(|e| named(&e.body, name)).collect();
     if by.is_empty() {
         return Ok(());
     }
+    let one = |e: &&Entity| json!({"family": ROUTES.name, "id": e.id, "name": text(&e.body, "receiver")});
+    let listed: Vec<Value> = by.iter().take(LISTED_MAX).map(one).collect();
+    let hidden = by.len() - listed.len();
     let problem = Problem::new(ProblemKind::Conflict, "REFERENCED", format!("routes name `{name}`"));
-    Err(problem.with("references", Value::Array(by)))
+    Err(problem.with("references", Value::Array(listed)).with("hiddenReferences", json!(hidden)))
 }
 
 fn receiver_is_free<'a>(

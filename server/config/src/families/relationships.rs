@@ -42,6 +42,7 @@ pub const RELATIONSHIP_TYPES: Family = Family {
         links.extend(ids_links(body, "targetTypeIds", &["resource-types"], OnDelete::Refuse));
         links
     },
+    hook: Some(super::related::hook),
     builtin,
     ..Family::BASE
 };
@@ -104,7 +105,7 @@ fn builtin() -> Vec<(&'static str, Value)> {
 }
 
 /// Ids of the relationships that name a resource.
-async fn of_resource(db: &mut Connection, id: &str) -> Result<Vec<String>> {
+pub(super) async fn of_resource(db: &mut Connection, id: &str) -> Result<Vec<String>> {
     let sql = "SELECT id FROM entity_link WHERE family = ? AND to_family = ? AND to_id = ?";
     let rows = statement(sql).bind(RELATIONSHIPS.name).bind("resources").bind(id).fetch_all(db).await?;
     rows.iter().map(|row| Ok(row.try_get(0)?)).collect()
@@ -131,7 +132,8 @@ pub(super) async fn follow_service(db: &mut Connection, id: &str) -> Result<()> 
     Ok(())
 }
 
-fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
+/// Says whether a list of types takes one; an empty one takes any.
+pub(super) fn allows(of: &Map<String, Value>, key: &str, id: &str) -> bool {
     let list = of.get(key).and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
     list.is_empty() || list.iter().any(|v| v.as_str() == Some(id))
 }

@@ -54,7 +54,8 @@ pub const RESOURCE_TYPES: Family = Family {
     ..Family::BASE
 };
 
-fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
+/// The texts of a list.
+pub(crate) fn texts<'a>(body: &'a Map<String, Value>, key: &str) -> impl Iterator<Item = &'a str> {
     body.get(key).and_then(Value::as_array).into_iter().flatten().filter_map(Value::as_str)
 }
 
@@ -102,27 +103,28 @@ async fn above(db: &mut Connection, body: &Map<String, Value>) -> Result<Vec<Map
 }
 
 /// A subclass is one of the class; what makes identity is an attribute.
+pub(super) async fn type_fits(db: &mut Connection, body: &Map<String, Value>) -> Result<()> {
+    let class = text(body, "ciClassId");
+    if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await?
+        && !class.is_empty()
+        && text(&subclass.body, "classId") != class
+    {
+        return Err(Problem::field("/ciSubclassId", "INVALID_VALUE", "is a subclass of another class"));
+    }
+    no_clash(body, above(db, body).await?.iter())?;
+    let known = attributes_of(db, body).await?;
+    let unknown = texts(body, "identityKeys").enumerate().filter(|(_, key)| known.type_of(key).is_none());
+    let errors: Vec<FieldError> = unknown
+        .map(|(n, key)| {
+            let why = format!("`{key}` is no attribute of the type");
+            FieldError::new(format!("/identityKeys/{n}"), "UNKNOWN_REFERENCE", why)
+        })
+        .collect();
+    if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
+}
+
 fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
-    Box::pin(async move {
-        let body = &draft.body;
-        let class = text(body, "ciClassId");
-        if let Some(subclass) = find(db, "ci-subclasses", text(body, "ciSubclassId")).await?
-            && !class.is_empty()
-            && text(&subclass.body, "classId") != class
-        {
-            return Err(Problem::field("/ciSubclassId", "INVALID_VALUE", "is a subclass of another class"));
-        }
-        no_clash(body, above(db, body).await?.iter())?;
-        let known = attributes_of(db, body).await?;
-        let unknown = texts(body, "identityKeys").enumerate().filter(|(_, key)| known.type_of(key).is_none());
-        let errors: Vec<FieldError> = unknown
-            .map(|(n, key)| {
-                let why = format!("`{key}` is no attribute of the type");
-                FieldError::new(format!("/identityKeys/{n}"), "UNKNOWN_REFERENCE", why)
-            })
-            .collect();
-        if errors.is_empty() { Ok(()) } else { Err(Problem::invalid(errors)) }
-    })
+    Box::pin(type_fits(db, &draft.body))
 }
 
 /// The types that are always there: key, name, category, and for each identity key the field of telemetry behind it.

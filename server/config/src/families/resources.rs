@@ -5,8 +5,9 @@ use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value, json};
 
+use super::related::end_fits;
 use super::relationships::follow_service;
-use super::resource_types::attributes_of;
+use super::resource_types::{attributes_of, texts};
 use super::{id_link, pattern_service, text};
 use crate::change::Drafted;
 use crate::document::{Entity, find};
@@ -50,7 +51,7 @@ pub const RESOURCES: Family = Family {
 };
 
 /// Attributes are those of type and classes, and the key follows from them.
-fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         let id = text(&draft.body, "typeId").to_owned();
         let Some(of) = find(db, "resource-types", &id).await? else {
@@ -72,7 +73,10 @@ fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted
         } else {
             identity(&keys, &draft.body, &mut errors)
         };
-        let given = draft.body.get("key").and_then(Value::as_str).map(str::to_owned);
+        // Of what follows from attributes the value that was there says nothing about the one that is to be.
+        let stored = making.before.map(|before| text(&before.body, "key")).filter(|_| !keys.is_empty());
+        let given = draft.body.get("key").and_then(Value::as_str).filter(|given| stored != Some(*given));
+        let given = given.map(str::to_owned);
         match (given, key) {
             (_, None) => {}
             (None, Some(key)) if key.is_empty() => {
@@ -94,8 +98,17 @@ fn prepare<'a>(db: &'a mut Connection, _: &'a Making<'a>, draft: &'a mut Drafted
     })
 }
 
+/// Takes its key from a resource as it once was, where the key follows from attributes: others may make identity now.
+pub(crate) async fn forget_key(db: &mut Connection, body: &mut Map<String, Value>) -> Result<()> {
+    let of = find(db, "resource-types", text(body, "typeId")).await?;
+    if of.is_some_and(|of| texts(&of.body, "identityKeys").next().is_some()) {
+        body.remove("key");
+    }
+    Ok(())
+}
+
 /// The values of the identity keys in their order, joined by `/`.
-pub(super) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
+pub(crate) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Vec<FieldError>) -> Option<String> {
     let mut parts = Vec::with_capacity(keys.len());
     for key in keys {
         match body.get("attributes").and_then(|a| a.get(*key)) {
@@ -112,7 +125,7 @@ pub(super) fn identity(keys: &[&str], body: &Map<String, Value>, errors: &mut Ve
     (parts.len() == keys.len()).then(|| parts.join("/"))
 }
 
-/// Relationships are seen by who sees both ends.
+/// Relationships take the types of both ends, and are seen by who sees both.
 fn hook<'a>(
     db: &'a mut Connection,
     _: &'a Caller,
@@ -121,11 +134,11 @@ fn hook<'a>(
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
-        match (before, after) {
-            (Some(before), Some(after)) if before.body.get("service") != after.body.get("service") => {
-                follow_service(db, &after.id).await
-            }
-            _ => Ok(()),
+        let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
+        let changed = |key: &str| before.body.get(key) != after.body.get(key);
+        if changed("typeId") {
+            end_fits(db, after).await?;
         }
+        if changed("service") { follow_service(db, &after.id).await } else { Ok(()) }
     })
 }

@@ -21,6 +21,8 @@ const NAME: Kind = Kind::Text { min: 1, max: 200 };
 const LANGUAGES: &[&str] = &["promql", "logsql", "olap"];
 /// The member of what nobody reads that holds the rights a rule runs with: those of its last editor.
 pub const RUN_AS: &str = "runAs";
+/// Where it is kept who gave them to it: its last editor.
+pub const RUN_BY: &str = "runBy";
 
 /// Rules.
 pub const RULES: Family = Family {
@@ -122,6 +124,13 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         }
         let rights: Vec<Value> = making.caller.rights.triples().iter().map(quiver_types::Triple::to_json).collect();
         draft.sealed.insert(RUN_AS.to_owned(), json!(rights));
+        // Who writes a rule back as it is, with the same rights, is not its editor.
+        let as_it_is = |e: &&Entity| e.body == draft.body && e.sealed.get(RUN_AS) == draft.sealed.get(RUN_AS);
+        let editor = match making.before.filter(as_it_is) {
+            Some(before) => before.sealed.get(RUN_BY).cloned(),
+            None => Some(json!(making.caller.subject)),
+        };
+        draft.sealed.extend(editor.map(|editor| (RUN_BY.to_owned(), editor)));
         Ok(())
     })
 }

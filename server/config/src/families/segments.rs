@@ -109,14 +109,20 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
             Err(unbound) => put(&unbound.pointer, "UNKNOWN_REFERENCE", unbound.message),
             Ok(bound) => {
                 let found = Condition::parse(&bound).err().unwrap_or_default();
-                found.into_iter().for_each(|e| put(&e.pointer, e.code, e.message));
+                for e in found {
+                    put(&e.pointer, e.code, e.message);
+                }
             }
         }
     }
 }
 
-/// Who makes a segment owns it.
-fn prepare<'a>(_: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Drafted) -> BoxFuture<'a, Result<()>> {
+/// Who makes an entity owns it.
+pub(super) fn prepare<'a>(
+    _: &'a mut Connection,
+    making: &'a Making<'a>,
+    draft: &'a mut Drafted,
+) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
         if draft.body.get("owner").is_none_or(Value::is_null) {
             draft.body.insert("owner".to_owned(), json!(making.caller.subject));

@@ -4,11 +4,11 @@ use futures::future::BoxFuture;
 use quiver_database::Connection;
 use quiver_types::{Domain, Right};
 
-use super::{no_builtin, no_links, no_rules, no_service, standing};
+use super::{no_builtin, no_links, no_rules, no_service, standing, text};
 use crate::document::Entity;
 use crate::family::{Caller, Family};
 use crate::fields::{Field, Kind, Mode};
-use crate::problem::Result;
+use crate::problem::{Problem, Result};
 
 /// Users.
 pub const USERS: Family = Family {
@@ -44,9 +44,15 @@ fn hook<'a>(
     caller: &'a Caller,
     now_ms: i64,
     before: Option<&'a Entity>,
-    _after: Option<&'a Entity>,
+    after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
     Box::pin(async move {
+        let password = |e: Option<&'a Entity>| e.and_then(|e| e.sealed.get("password"));
+        let of_another = after.is_some_and(|e| text(&e.body, "source") == "oidc");
+        if of_another && password(after).is_some_and(|new| Some(new) != password(before)) {
+            let why = "whom another issuer knows has no password here";
+            return Err(Problem::field("/password", "INVALID_VALUE", why));
+        }
         let Some(user) = before else { return Ok(()) };
         // Of oneself, too: a key that holds less than its owner must not become its owner.
         let held = standing::rights_of(db, now_ms, "user", &user.id).await?;

@@ -35,14 +35,13 @@ pub(super) fn object(fields: &'static [Field], value: &Value, place: &str, error
     let mut made = Map::new();
     for field in fields {
         let at = format!("{place}/{}", field.name);
-        let value = match map.get(field.name).filter(|v| !v.is_null()) {
-            Some(value) => field.kind.check(value, &at, errors),
-            None => {
-                if field.mode == Mode::Required {
-                    errors.push(FieldError::new(at, "REQUIRED", "is required"));
-                }
-                field.default_value()
+        let value = if let Some(value) = map.get(field.name).filter(|v| !v.is_null()) {
+            field.kind.check(value, &at, errors)
+        } else {
+            if field.mode == Mode::Required {
+                errors.push(FieldError::new(at, "REQUIRED", "is required"));
             }
+            field.default_value()
         };
         made.insert(field.name.to_owned(), value);
     }

@@ -11,7 +11,9 @@ pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
     peel(out, &mut left);
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
-        far.iter().for_each(|&to| into[to].push(from));
+        for &to in far {
+            into[to].push(from);
+        }
     }
     let mut found = Vec::new();
     for start in 0..out.len() {
@@ -35,7 +37,9 @@ pub(super) fn simple_cycles(out: &[Vec<usize>]) -> Vec<Vec<usize>> {
 fn peel(out: &[Vec<usize>], left: &mut [bool]) {
     let mut into: Vec<Vec<usize>> = vec![Vec::new(); out.len()];
     for (from, far) in out.iter().enumerate() {
-        far.iter().for_each(|&to| into[to].push(from));
+        for &to in far {
+            into[to].push(from);
+        }
     }
     for (ahead, behind) in [(out, &into[..]), (&into[..], out)] {
         let mut ways: Vec<usize> = behind.iter().map(|b| b.iter().filter(|&&n| left[n]).count()).collect();
@@ -80,7 +84,9 @@ fn circuits(start: usize, out: &[Vec<usize>], within: &[bool], found: &mut Vec<V
             *at += 1;
             if far == start {
                 found.push(stack.iter().map(|(n, _)| *n).collect());
-                stack.iter().for_each(|(n, _)| closed[*n] = true);
+                for (n, _) in &stack {
+                    closed[*n] = true;
+                }
                 if found.len() >= CYCLES_MAX {
                     return;
                 }

@@ -112,7 +112,7 @@ async fn what_is_wrong_with_a_body() {
         check(json!({family.title: 5}), &format!("/{}", family.title), "INVALID_TYPE").await;
         check(json!({family.title: "x".repeat(300)}), &format!("/{}", family.title), "TOO_LONG").await;
         check(json!({"description": "x".repeat(4001)}), "/description", "TOO_LONG").await;
-        check(json!({"labels": {"a": 1}}), "/labels", "INVALID_TYPE").await;
+        check(json!({"labels": {"a": 1}}), "/labels/a", "INVALID_TYPE").await;
         assert_eq!(fx.list(family, &[("managedBy", "api")]).await.unwrap().items.len(), 0);
     }
     let problem = fx.create(&ROLES, json!({"nmae": 1, "permissions": ["x", "{view, logs, *}"]})).await.unwrap_err();
@@ -256,7 +256,9 @@ async fn many_at_once() {
         // One that stands twice, by its id.
         let id = done.items[0]["id"].clone();
         let mut twice = vec![items[0].clone(), items[0].clone()];
-        twice.iter_mut().for_each(|item| item["id"] = id.clone());
+        for item in &mut twice {
+            item["id"] = id.clone();
+        }
         let problem = fx.config.put_many(&place, &Caller::system(), twice, false).await.unwrap_err();
         assert_eq!((problem.code, problem.errors[0].field.as_str()), ("DUPLICATE", "/items/1"));
         let query = ListQuery::parse(family, &[("q".to_owned(), "000".to_owned())], &[]).unwrap();
@@ -296,6 +298,31 @@ async fn many_at_once() {
             ProblemKind::Invalid
         );
     }
+}
+
+/// What names another one of its family may stand before it in an import, and goes together with it.
+#[tokio::test]
+async fn imports_of_what_names_its_own_kind() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let place = Place::of(&CI_CLASSES);
+    let above = fx.create(&CI_CLASSES, json!({"key": "z", "name": "z"})).await.unwrap();
+    let below = json!({"key": "a", "name": "a", "parentId": above.id});
+    let below = fx.create(&CI_CLASSES, below).await.unwrap();
+    let filter = ("filter".to_owned(), "key in (\"a\", \"z\")".to_owned());
+    let query = ListQuery::parse(&CI_CLASSES, &[filter], &[]).unwrap();
+    let export = fx.config.export(&place, &query, &Caller::system()).await.unwrap();
+    let items = export["items"].as_array().unwrap().clone();
+    let ids = |items: &[Value]| items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect::<Vec<_>>();
+    assert_eq!(ids(&items), [below.id.clone(), above.id.clone()]);
+    let import = async |items: Vec<Value>| {
+        let mode = ImportMode::Replace;
+        fx.config.import_many(&place, &Caller::system(), items, mode, Some(&query), false).await.unwrap()
+    };
+    let gone = import(Vec::new()).await;
+    assert_eq!((gone.deleted, ids(&gone.changes)), (2, vec![below.id.clone(), above.id.clone()]));
+    let made = import(items).await;
+    assert_eq!((made.created, ids(&made.items)), (2, vec![below.id, above.id]));
 }
 
 /// Numbers of families that are kept follow each change, and one that is not kept leaves them.
@@ -459,4 +486,26 @@ async fn one_of_two_wins() {
         won += usize::from(one.await.unwrap());
     }
     assert_eq!(won, 1);
+}
+
+/// Gives less each time.
+#[derive(Debug)]
+struct Falling(AtomicU64);
+
+impl Random for Falling {
+    fn fill(&self, bytes: &mut [u8]) {
+        let n = self.0.fetch_sub(1, SeqCst).to_be_bytes();
+        bytes.iter_mut().enumerate().for_each(|(i, b)| *b = n[i % 8]);
+    }
+}
+
+#[tokio::test]
+async fn ids_of_one_moment_go_up() {
+    let mut fx = fixture().await;
+    fx.config.random = Arc::new(Falling(AtomicU64::new(1 << 40)));
+    let mut ids: Vec<String> = (0..1000).map(|_| fx.config.new_id()).collect();
+    fx.clock.0.fetch_add(1, SeqCst);
+    ids.extend((0..1000).map(|_| fx.config.new_id()));
+    assert!(ids.windows(2).all(|pair| pair[0] < pair[1]));
+    assert!(ids.iter().all(|id| uuid::Uuid::try_parse(id).is_ok_and(|id| id.get_version_num() == 7)));
 }

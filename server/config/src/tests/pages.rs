@@ -4,7 +4,10 @@ use quiver_database::statement;
 
 use super::*;
 use crate::families::{RESOURCES, RULE_GROUPS, RULES, SERVICE_TYPE_ID, TRANSACTIONS};
+use crate::filter::Op as FilterOp;
+use crate::json::time_text;
 use crate::narrowed::Narrowed;
+use crate::times::holding;
 
 /// All pages of a list: ids in their order.
 async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
@@ -23,14 +26,19 @@ async fn walk(fx: &Fixture, family: &'static Family, caller: &Caller, parameters
     }
 }
 
-/// No index has an order with `id` behind, though it is the same one.
+/// The same without pages, for which the whole family is read.
+async fn whole(fx: &Fixture, family: &'static Family, caller: &Caller, parameters: &[(&str, &str)]) -> Vec<String> {
+    let own: Vec<(String, String)> =
+        parameters.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();
+    let query = ListQuery::parse(family, &own, &[]).unwrap().everything();
+    let page = fx.config.list(&Place::of(family), &query, caller).await.unwrap();
+    page.items.iter().map(|item| item["id"].as_str().unwrap().to_owned()).collect()
+}
+
 async fn same_as_whole(fx: &Fixture, family: &'static Family, caller: &Caller, sort: &str, more: &[(&str, &str)]) {
-    let whole = format!("{sort},id");
     let mut by_index = vec![("sort", sort)];
     by_index.extend_from_slice(more);
-    let mut by_all = vec![("sort", whole.as_str())];
-    by_all.extend_from_slice(more);
-    let expected = walk(fx, family, caller, &by_all).await;
+    let expected = whole(fx, family, caller, &by_index).await;
     assert!(!expected.is_empty(), "{sort} {more:?}");
     for limit in ["1", "7", "1000"] {
         let mut parameters = by_index.clone();
@@ -137,6 +145,7 @@ async fn resources(fx: &Fixture, many: usize) {
             "typeId": SERVICE_TYPE_ID, "displayName": format!("Shop {}", n % 5),
             "tags": (0..n % 3).map(|tag| format!("t{tag}")).collect::<Vec<_>>(),
             "state": (["active", "inactive", "retired"][n / 2 % 3]),
+            "description": (["", "Größe ΑΣ", "shop 7", "SHOP 17"][n % 4]),
             "attributes": {"service.name": name.clone()},
         });
         if n % 4 != 0 {
@@ -159,6 +168,112 @@ async fn any_field_gives_an_order() {
     }
 }
 
+/// Orders by several fields are those of the whole family, whatever the groups are.
+#[tokio::test]
+async fn several_fields_give_an_order() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let system = Caller::system();
+    let sorts = [
+        "state,displayName",
+        "-state,displayName,-service",
+        "displayName,-state,createdAt",
+        "managedBy,-updatedAt,state",
+        "state,version,-key",
+        "state,-attributes.service.name",
+        "managedBy,-key",
+        "-key",
+    ];
+    let found: [&[(&str, &str)]; 4] = [
+        &[],
+        &[("q", "shop"), ("count", "true")],
+        &[("filter", r#"service pr and tags co "t""#)],
+        &[("filter", r#"attributes.service.name co "1""#)],
+    ];
+    for (sort, more) in sorts.iter().flat_map(|sort| found.iter().map(move |more| (sort, more))) {
+        same_as_whole(&fx, &RESOURCES, &system, sort, more).await;
+    }
+    let narrow = caller(&["{view, resources, s1*}", "{view, resources, s3*}"]);
+    same_as_whole(&fx, &RESOURCES, &narrow, "state,displayName", &[]).await;
+}
+
+/// The conditions on parts of times hold where their texts have these parts.
+#[tokio::test]
+async fn parts_of_times_are_those_of_their_texts() {
+    let fx = fixture().await;
+    let times: Vec<i64> = (0..400).map(|n| NOW + n * 8_639_876_543 / 100 + n * n * 61_007).collect();
+    let texts: Vec<String> = times.iter().map(|ms| time_text(*ms)).collect();
+    let days = NOW / 86_400_000..times[times.len() - 1] / 86_400_000 + 1;
+    let rows = times.iter().map(|ms| format!("({ms})")).collect::<Vec<_>>().join(", ");
+    let some =
+        ["T08", "8:", ":0", "-1", "-01-", "2027", "27-0", "7", "13", "-15T0", "5T1", "T", "Z", "12.", "0.1", ":59:"];
+    let others = ["2-01T13:4", "x", "2027-01-15T08:00:05.120Z", "2027-01-15T08:00:05.120ZZ", "T3", "é", "--", "3Z"];
+    let own = texts.iter().step_by(57).flat_map(|text| [&text[3..], &text[9..18], &text[14..], &text[..12]]);
+    for part in some.into_iter().chain(others).chain(own) {
+        for op in [FilterOp::Contains, FilterOp::Ends] {
+            let condition = holding("ms", op, part, &days).unwrap();
+            let sql = format!("WITH t (ms) AS (VALUES {rows}) SELECT ms FROM t WHERE {condition} ORDER BY ms");
+            let found = statement(sql).fetch_all(&fx.config.pool).await.unwrap();
+            let found: Vec<i64> = found.iter().map(|row| row.try_get(0).unwrap()).collect();
+            let has = |text: &str| if op == FilterOp::Ends { text.ends_with(part) } else { text.contains(part) };
+            let wanted = times.iter().zip(&texts).filter(|(_, text)| has(text)).map(|(ms, _)| *ms);
+            assert_eq!(found, wanted.collect::<Vec<_>>(), "{part}: {condition}");
+        }
+    }
+}
+
+/// What no list should need is damaged: whoever reads it fails.
+#[tokio::test]
+async fn lists_read_the_entities_that_they_give() {
+    let fx = fixture().await;
+    resources(&fx, 60).await;
+    let check = async |parameters: &[(&str, &str)], read: &[(&str, &str)]| {
+        let expected = fx.list(&RESOURCES, parameters).await.unwrap();
+        let read = fx.list(&RESOURCES, read).await.unwrap();
+        assert!(read.items.len() < 20, "{parameters:?}");
+        let read: Vec<String> = read.items.iter().map(|item| format!("'{}'", item["id"].as_str().unwrap())).collect();
+        let others = format!("family = 'resources' AND id NOT IN ('', {})", read.join(", "));
+        let damage = format!("UPDATE entity SET body = '!' || body WHERE {others}");
+        statement(damage).execute(&fx.config.pool).await.unwrap();
+        let found = fx.list(&RESOURCES, parameters).await;
+        let mend = format!("UPDATE entity SET body = substr(body, 2) WHERE {others}");
+        statement(mend).execute(&fx.config.pool).await.unwrap();
+        assert_eq!(found.unwrap(), expected, "{parameters:?}");
+    };
+    // Whole groups are read: of three states of twenty one, of its five names of four three.
+    let groups = [("sort", "state,displayName"), ("limit", "8")];
+    check(&groups, &[("sort", "state,displayName"), ("limit", "12")]).await;
+    // What leaves some of the family is asked before they are read; one more than the page tells that there is a next one.
+    for filter in
+        [r#"state eq "retired""#, r#"tags co "1""#, r#"createdAt ew "5.000Z""#, r#"state eq "retired" and tags pr"#]
+    {
+        for sort in ["displayName", "-createdAt", "service"] {
+            let given = [("filter", filter), ("sort", sort), ("limit", "3"), ("count", "true")];
+            check(&given, &[("filter", filter), ("sort", sort), ("limit", "4")]).await;
+        }
+    }
+    for n in 0..3 {
+        let body = json!({
+            "typeId": SERVICE_TYPE_ID, "displayName": format!("Rare {n}"), "description": "Seltene Größe",
+            "service": format!("rare-{n}"), "attributes": {"service.name": format!("rare-{n}")},
+        });
+        fx.create(&RESOURCES, body).await.unwrap();
+    }
+    let rare: [&[(&str, &str)]; 7] = [
+        &[("q", "rARE"), ("count", "true")],
+        &[("q", "SELTENE größe"), ("limit", "2"), ("sort", "-state,key")],
+        &[("filter", r#"service ew "re-1""#), ("count", "true")],
+        &[("filter", r#"displayName co "are" and state eq "active""#), ("count", "true"), ("sort", "service,state")],
+        &[("filter", r#"labels.team co "none" or key ew "rare-2""#)],
+        &[("filter", r#"description co "ltene""#)],
+        &[("filter", r#"attributes.service.name sw "rare""#), ("count", "true"), ("sort", "-key")],
+    ];
+    for parameters in rare {
+        check(parameters, &[("filter", r#"service sw "rare-""#)]).await;
+    }
+    assert_eq!(fx.list(&RESOURCES, &[("q", "rare"), ("count", "true")]).await.unwrap().total, Some(3));
+}
+
 /// Filters that the index knows give the entities that each of them alone says it is.
 #[tokio::test]
 async fn filters_find_the_same() {
@@ -171,8 +286,9 @@ async fn filters_find_the_same() {
         let parameters = [("filter".to_owned(), text.to_owned()), ("count".to_owned(), "true".to_owned())];
         let query = ListQuery::parse(&RESOURCES, &parameters, &[]).unwrap();
         let filter = query.filter.clone().unwrap();
+        let days = fx.config.days(&place, Some(&filter)).await.unwrap();
         assert_eq!(
-            Narrowed::of(Some(&filter), &place, &Caller::system()).map(|narrowed| narrowed.exact),
+            Narrowed::of(Some(&filter), None, &place, &Caller::system(), &days).map(|narrowed| narrowed.exact),
             known,
             "{text}"
         );
@@ -208,10 +324,36 @@ async fn filters_find_the_same() {
     // As many characters as are kept of a label, or more: others may begin alike.
     check(&format!(r#"labels.k8s.io/zone eq "{}""#, "x".repeat(370)), Some(false)).await;
     check(&format!(r#"not (labels.k8s.io/zone eq "{}")"#, "x".repeat(370)), None).await;
-    check(r#"createdAt gt "2027-01-15T08:00:05Z" and version eq 1"#, Some(false)).await;
+    check(r#"createdAt gt "2027-01-15T08:00:05Z" and version eq 1"#, Some(true)).await;
+    check(r#"createdAt sw "2027-01-15T08:00:0" and not (updatedAt sw "2027-01-15T08:00:05")"#, Some(true)).await;
+    check(r#"createdAt sw "soon""#, None).await;
+    check(r#"createdAt co "T08:00:0" and not (updatedAt ew "5.000Z")"#, Some(true)).await;
+    check(r#"createdAt co "1" or updatedAt co "-15T" or createdAt ew "Z" or updatedAt co "soon""#, Some(true)).await;
+    check(r#"createdAt co """#, None).await;
+    check("version gt 1 or version eq 2.5", None).await;
+    check("version ge 1 and not (version in (2, 3))", Some(true)).await;
+    check(r#"attributes.service.name eq "s10""#, Some(true)).await;
+    check(r#"attributes.service.name ne "s10" and attributes.service.name pr"#, Some(true)).await;
+    check(r#"attributes.service.name sw "s1" or attributes.service.name gt "s50""#, Some(true)).await;
+    check(r#"attributes.service.name co "1""#, Some(false)).await;
+    check("attributes.service.name eq 10 or attributes.service pr", Some(true)).await;
+    check("attributes.service.name eq 9007199254740993", None).await;
     check(r#"updatedAt ne "2027-01-15T08:00:05Z""#, Some(true)).await;
-    check(r#"displayName co "3" and state eq "active""#, Some(false)).await;
-    check(r#"displayName co "3" or state eq "active""#, None).await;
+    check(r#"displayName co "3" and state eq "active""#, Some(true)).await;
+    check(r#"displayName co "3" or state eq "active""#, Some(true)).await;
+    check(r#"displayName ew "p 3" and not (service co "")"#, Some(true)).await;
+    // The sign before each value in the index is no part of it.
+    check(r#"displayName co "3Shop" or service ew "3s10" or service co "3s1""#, Some(true)).await;
+    check(r#"service co "1" or service ew "20""#, Some(true)).await;
+    check(r#"service co "%" or service ew "_""#, Some(true)).await;
+    check(r#"tags co "1" and not (tags ew "0")"#, Some(true)).await;
+    check(r#"labels.team co "a""#, Some(false)).await;
+    check(r#"labels.k8s.io/zone ew "xx""#, Some(false)).await;
+    check(r#"key co "s1""#, Some(false)).await;
+    check(r#"description co "Größe" or description eq "shop 7""#, Some(false)).await;
+    check(r#"description sw "SHOP 1" or description ew "7""#, Some(false)).await;
+    check(r#"description ne "shop 7""#, None).await;
+    check(r#"description co "Σ""#, None).await;
     check(r#"createdBy eq "system" and managedBy ne "ui""#, Some(true)).await;
 }
 
@@ -229,7 +371,11 @@ async fn rights_are_looked_up() {
     ];
     for (triples, services, exact) in cases {
         let narrow = caller(triples);
-        assert_eq!(Narrowed::of(None, &place, &narrow).map(|narrowed| narrowed.exact), Some(exact), "{triples:?}");
+        assert_eq!(
+            Narrowed::of(None, None, &place, &narrow, &(0..0)).map(|narrowed| narrowed.exact),
+            Some(exact),
+            "{triples:?}"
+        );
         for filter in ["", r#"state eq "active""#] {
             let wanted = |item: &&Map<String, Value>| {
                 let service = item["service"].as_str().unwrap_or_default();

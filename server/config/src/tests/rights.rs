@@ -170,6 +170,45 @@ async fn what_was_is_seen_by_whom() {
     assert_eq!(fx.config.history(&Place::of(&PROCESSES), &hidden.id, &ann).await.unwrap_err().code, "NOT_FOUND");
 }
 
+/// Whoever has the id of a saved view reads it; lists do not give ids away, and its owner alone changes it.
+#[tokio::test]
+async fn saved_views_are_read_by_id() {
+    let fx = fixture().await;
+    fx.admin().await;
+    let ann = Caller { subject: "user:ann".to_owned(), ..caller(&["{view, logs, cart}"]) };
+    let bob = Caller { subject: "user:bob".to_owned(), ..ann.clone() };
+    let place = Place::of(&SAVED_VIEWS);
+    let change = async |who: &Caller, op| fx.config.change(&place, who, op, System::default(), false).await;
+    let make = async |body: Value| change(&ann, Op::Create { id: None, body: map(body) }).await;
+    let view = make(json!({"path": "/ui/logs", "query": "q=error&from=now-1h"})).await.unwrap().after.unwrap();
+    assert_eq!(view.body["owner"], "user:ann");
+    for (path, code) in [("", "REQUIRED"), ("ui", "PATTERN"), ("//other.example", "PATTERN"), ("/a?b", "PATTERN")] {
+        let problem = make(json!({"path": path, "query": "x"})).await.unwrap_err();
+        assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/path", code), "{path}");
+    }
+    assert_eq!(fx.config.get(&place, &view.id, &bob).await.unwrap().body["query"], "q=error&from=now-1h");
+    let listed = async |who: &Caller, parameters: &[(&str, &str)]| {
+        let parameters: Vec<(String, String)> =
+            parameters.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+        let query = ListQuery::parse(&SAVED_VIEWS, &parameters, &[]).unwrap();
+        let page = fx.config.list(&place, &query, who).await.unwrap();
+        let exported = fx.config.export(&place, &query, who).await.unwrap();
+        assert_eq!(exported["items"].as_array().unwrap().len(), page.items.len(), "{parameters:?}");
+        page.items.len()
+    };
+    let by_id = [("id", view.id.as_str())];
+    let lists: [&[(&str, &str)]; 4] = [&[], &[("sort", "path")], &[("sort", "id"), ("filter", "path pr")], &by_id];
+    for parameters in lists {
+        assert_eq!((listed(&ann, parameters).await, listed(&bob, parameters).await), (1, 0), "{parameters:?}");
+    }
+    assert_eq!(listed(&caller(&["{edit, system, *}"]), &[]).await, 1);
+    let problem = change(&bob, patch(&view.id, json!({"query": "x"}))).await.unwrap_err();
+    assert_eq!((problem.code, problem.more["required"].as_str()), ("FORBIDDEN", Some("{edit, system, *}")));
+    assert_eq!(change(&bob, delete(&view.id)).await.unwrap_err().code, "FORBIDDEN");
+    change(&ann, patch(&view.id, json!({"query": "x"}))).await.unwrap();
+    change(&ann, delete(&view.id)).await.unwrap();
+}
+
 #[tokio::test]
 async fn who_manages_what() {
     let fx = fixture().await;
@@ -208,6 +247,13 @@ async fn passwords_are_hashed_and_kept() {
     assert_eq!(problem.errors[0].code, "REQUIRED");
     assert_eq!(fx.op(&USERS, patch(&id, json!({"password": "x"}))).await.unwrap_err().errors[0].code, "OUT_OF_RANGE");
     assert_eq!(fx.op(&USERS, patch(&id, json!({"password": 7}))).await.unwrap_err().errors[0].code, "INVALID_TYPE");
+    // Whom another issuer knows gets none.
+    let (place, system) = (Place::of(&USERS), System { body: map(json!({"source": "oidc"})), ..System::default() });
+    let op = Op::Create { id: None, body: map(json!({"username": "zoe"})) };
+    let other = fx.config.change(&place, &Caller::system(), op, system, false).await.unwrap().after.unwrap();
+    let problem = fx.op(&USERS, patch(&other.id, json!({"password": "secret"}))).await.unwrap_err();
+    assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/password", "INVALID_VALUE"));
+    fx.op(&USERS, patch(&other.id, json!({"enabled": false}))).await.unwrap();
 }
 
 #[tokio::test]

@@ -11,19 +11,23 @@ use arrow::datatypes::{DataType, Float64Type};
 use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
-use quiver_alerting::rules::{Element, ElementValue, Engine, Language, Written};
+use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
 use quiver_alerting::unit_tests::histogram_text;
+use quiver_api::identity::Identities;
 use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
 use quiver_logsql::{LogsqlEngine, QueryScope, stats_columns};
 use quiver_olap::OlapEngine;
 use quiver_olap::query::request::Request as OlapRequest;
-use quiver_promql::{PromqlEngine, QueryOptions, QueryValue, StepResult};
+use quiver_promql::selectors::selectors;
+use quiver_promql::{NewestValue, PromqlEngine, QueryOptions, QueryValue, StepResult};
 use quiver_query::tables::DomainAccess;
-use quiver_query::{Asked, Limits, QueryContext, QueryEngine};
+use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
-use quiver_types::{Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, Narrowed, Right, Within};
+use quiver_types::{
+    Access, Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within,
+};
 use tokio::runtime::Handle;
 
 /// What engines of rules are made of.
@@ -45,15 +49,19 @@ pub struct StoreEngines {
     pub clock: Arc<dyn Clock>,
     /// Elements that a result may have.
     pub results_max: u64,
+    /// Labels that name the service of an alert or a series.
+    pub service_labels: Arc<[String]>,
+    /// Accounts, where callers must say who they are.
+    pub identities: Option<Arc<Identities>>,
 }
 
 impl Engines for StoreEngines {
-    fn engine(&self, asker: &Asker) -> Box<dyn Engine + Send> {
+    fn engine(&self, asker: &Asker) -> Arc<dyn Engine + Send + Sync> {
         let live = self.live.load();
         let mut limits = live.query_limits.clone();
         limits.timeout = limits.timeout.min(asker.timeout);
         limits.rows_max = limits.rows_max.min(self.results_max);
-        Box::new(StoreEngine {
+        Arc::new(StoreEngine {
             promql: Arc::clone(&self.promql),
             logsql: Arc::clone(&self.logsql),
             olap: Arc::clone(&self.olap),
@@ -61,6 +69,9 @@ impl Engines for StoreEngines {
             store: Arc::clone(&self.store),
             clock: Arc::clone(&self.clock),
             limits,
+            writes: asker.rights.iter().map(|rights| rights.access(Right::Edit, Domain::Alerting)).collect(),
+            service_labels: Arc::clone(&self.service_labels),
+            identities: self.identities.clone(),
             asker: asker.clone(),
             handle: Handle::current(),
         })
@@ -77,6 +88,10 @@ struct StoreEngine {
     store: Arc<Store>,
     clock: Arc<dyn Clock>,
     limits: Limits,
+    /// The services for which each rule may write.
+    writes: Vec<Access>,
+    service_labels: Arc<[String]>,
+    identities: Option<Arc<Identities>>,
     asker: Asker,
     handle: Handle,
 }
@@ -90,8 +105,28 @@ fn within(labels: &[(String, String)]) -> Within {
 /// Label that tells the results of one `stats` pipe apart.
 const RESULT_LABEL: &str = "stats_result";
 
+/// What a rule tells whose last editor has lost what it runs with.
+const LOST: &str = "FORBIDDEN: the last editor of the rule has lost a right that it runs with";
+
 impl StoreEngine {
-    fn context(&self, rule: usize, language: Language, expr: &str) -> QueryContext {
+    /// Whether the last editor of a rule may no longer view what it reads.
+    fn is_lost(&self, rule: usize, language: Language) -> bool {
+        let Some(identities) = &self.identities else { return false };
+        let (Some(rights), Some(editor)) = (self.asker.rights.get(rule), self.asker.editors.get(rule)) else {
+            return false;
+        };
+        let domain = match language {
+            Language::Promql => Some(Domain::Metrics),
+            Language::Logsql => Some(Domain::Logs),
+            Language::Olap => None,
+        };
+        !identities.auth.still_shows(editor, rights, domain)
+    }
+
+    fn context(&self, rule: usize, language: Language, expr: &str) -> Result<QueryContext, String> {
+        if self.is_lost(rule, language) {
+            return Err(LOST.to_owned());
+        }
         let asked = Asked {
             language: language.as_str(),
             caller: format!("rule group {}", self.asker.group),
@@ -105,11 +140,11 @@ impl StoreEngine {
         }
         let ctx = QueryContext::asked(access, self.limits.clone(), asked.with_text(expr));
         self.engine.begin(&ctx);
-        ctx
+        Ok(ctx)
     }
 
     async fn promql(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
-        let ctx = self.context(rule, Language::Promql, expr);
+        let ctx = self.context(rule, Language::Promql, expr)?;
         let options = QueryOptions { no_cache: true, ..QueryOptions::default() };
         let answer = self.promql.instant(expr, at, &options, &ctx).await.map_err(|e| e.to_string())?;
         elements_of(&answer.value)
@@ -123,7 +158,7 @@ impl StoreEngine {
         // A query that says nothing of time is about the interval that ends now.
         let start_ns = (!query.has_time_filter()).then(|| end.saturating_sub(window));
         let scope = QueryScope { now_ns: end, start_ns, end_ns: Some(end - 1), ..QueryScope::default() };
-        let ctx = self.context(rule, Language::Logsql, expr);
+        let ctx = self.context(rule, Language::Logsql, expr)?;
         let (mut out, rows_max) = (Vec::new(), self.limits.rows_max);
         let read = self.logsql.each_row(&query, &scope, &ctx, |row| {
             let (mut labels, mut values) = (Vec::new(), Vec::new());
@@ -163,7 +198,7 @@ impl StoreEngine {
             // What a rule sees is never cut without a word: the largest number of rows is an error.
             asked.queries.iter_mut().for_each(|query| query.limit = None);
         }
-        let ctx = self.context(rule, Language::Olap, expr);
+        let ctx = self.context(rule, Language::Olap, expr)?;
         let sets = self.olap.load(&catalog, &asked, &access, &ctx).await.map_err(|e| e.to_string())?;
         let measure = asked.queries[0].measures.first().map(ToString::to_string).unwrap_or_default();
         let mut out = Vec::new();
@@ -222,8 +257,58 @@ impl Engine for StoreEngine {
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
     }
 
+    fn may_write(&self, rule: usize, labels: &LabelSet) -> bool {
+        let writes = self.writes.get(rule);
+        writes.is_some_and(|writes| writes.is_full() || writes.allows(labels.service(&self.service_labels)))
+    }
+
     fn elapsed(&self) -> Duration {
         self.clock.elapsed()
+    }
+
+    fn newest(
+        &self,
+        rule: usize,
+        matchers: &[Matcher],
+        (from, to): (Millis, Millis),
+    ) -> Result<Vec<NewestSample>, String> {
+        let ctx = self.context(rule, Language::Promql, "ALERTS_FOR_STATE")?;
+        let memory = self.engine.reservation("alerts of before", &ctx);
+        let (reader, rows_max) = (self.promql.raw(&ctx), self.limits.rows_max);
+        let (selectors, range) = (vec![matchers.to_vec()], MillisRange::new(from, to));
+        let work = async move {
+            let mut newest = reader.newest(selectors, range).await?;
+            let (table, mut out) = (Arc::clone(&newest.table), Vec::new());
+            newest
+                .each(|row, ts, value| {
+                    let NewestValue::Float(value) = value else { return Ok(()) };
+                    if out.len() as u64 >= rows_max {
+                        let text = format!("there are more than {rows_max} alerts (`alerting.results_max`)");
+                        return Err(quiver_types::Error::new(quiver_types::ErrorKind::LimitExceeded, text));
+                    }
+                    let bytes: usize = table.labels(row as usize).map(|(n, v)| n.len() + v.len() + 8).sum();
+                    memory.try_grow(bytes + size_of::<NewestSample>()).map_err(from_datafusion)?;
+                    out.push((LabelSet::from_pairs(table.labels(row as usize)), ts, value));
+                    Ok(())
+                })
+                .await?;
+            Ok((out, memory))
+        };
+        let found = self.handle.block_on(self.engine.run(&ctx, work));
+        found.map(|(out, _)| out).map_err(|e| e.to_string())
+    }
+
+    fn reads(&self, language: Language, expr: &str) -> Reads {
+        match language {
+            Language::Promql => match quiver_promql::parser::parse(expr) {
+                Ok(tree) => Reads::Series(selectors(&tree).into_iter().map(<[Matcher]>::to_vec).collect()),
+                // It fails when it is asked, whenever that is.
+                Err(_) => Reads::Series(Vec::new()),
+            },
+            // Logs: rules write none.
+            Language::Logsql => Reads::Series(Vec::new()),
+            Language::Olap => Reads::Anything,
+        }
     }
 }
 

@@ -15,12 +15,14 @@ enum Way {
     Around(f64),
     /// Up by so much a second.
     Up(f64),
+    /// That, all the time.
+    Is(f64),
 }
-use Way::{Around, Up};
+use Way::{Around, Is, Up};
 
 type Metric = (&'static str, Labels, Way);
 
-const HOST: [Metric; 21] = [
+const HOST: [Metric; 23] = [
     ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "user")], Up(0.3)),
     ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "iowait")], Up(0.02)),
     ("system_cpu_time_seconds_total", &[("cpu", "0"), ("cpu_mode", "idle")], Up(0.68)),
@@ -44,11 +46,28 @@ const HOST: [Metric; 21] = [
         &[("device", "sda1"), ("mountpoint", "/"), ("system_filesystem_state", "used")],
         Around(4e10),
     ),
+    (
+        "system_filesystem_usage_bytes",
+        &[("device", "sda1"), ("mountpoint", "/"), ("system_filesystem_state", "free")],
+        Around(6e10),
+    ),
+    (
+        "k8s_node_condition_status",
+        &[
+            ("k8s_cluster_name", "demo"),
+            ("k8s_node_condition_type", "Ready"),
+            ("k8s_node_condition_status", "condition_true"),
+        ],
+        Is(1.0),
+    ),
     ("k8s_node_cpu_usage", &[("k8s_cluster_name", "demo")], Around(1.3)),
     ("k8s_node_cpu_allocatable", &[("k8s_cluster_name", "demo")], Around(4.0)),
 ];
 
-const POD: [Metric; 10] = [
+const POD: [Metric; 13] = [
+    ("k8s_pod_status_phase", &[("k8s_pod_status_phase", "Running")], Is(1.0)),
+    ("k8s_pod_status_phase", &[("k8s_pod_status_phase", "Pending")], Is(0.0)),
+    ("k8s_container_ready", &[], Is(1.0)),
     ("k8s_pod_cpu_usage", &[], Around(0.2)),
     ("k8s_pod_memory_working_set_bytes", &[], Around(2e8)),
     ("k8s_container_restart_count", &[], Around(0.0)),
@@ -94,6 +113,13 @@ const CACHE: [Metric; 5] = [
     ("redis_clients_connected", &[], Around(24.0)),
 ];
 
+const PROBE: [Metric; 4] = [
+    ("probe_success", &[], Is(1.0)),
+    ("probe_duration_seconds", &[], Around(0.2)),
+    ("probe_http_status_code", &[], Is(200.0)),
+    ("probe_ssl_earliest_cert_expiry", &[], Is(2e9)),
+];
+
 /// Adds the samples of all systems.
 pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
     for n in 0..3_u8 {
@@ -108,6 +134,8 @@ pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
             ("host_name", node),
             ("k8s_cluster_name", "demo"),
             ("k8s_namespace_name", "shop"),
+            ("k8s_node_name", node),
+            ("k8s_deployment_name", "checkout"),
             ("k8s_pod_name", replica),
             ("container_id", replica),
         ];
@@ -124,6 +152,8 @@ pub(super) fn add(batch: &mut MetricsBatch, times: &[Millis]) {
     each(batch, times, &workload, &WORKLOAD, 0.0);
     each(batch, times, &[("job", "postgres"), ("instance", "orders-db:5432")], &DATABASE, 0.0);
     each(batch, times, &[("job", "redis"), ("instance", "carts:6379")], &CACHE, 0.0);
+    let probe = [("job", "blackbox"), ("instance", "https://shop.example.com"), ("location", "eu-west")];
+    each(batch, times, &probe, &PROBE, 0.0);
 }
 
 fn each(batch: &mut MetricsBatch, times: &[Millis], of: &[(&str, &str)], metrics: &[Metric], phase: f64) {
@@ -142,6 +172,7 @@ impl Way {
         match self {
             Self::Around(value) => value * (1.0 + 0.1 * (second / 900.0 * TAU + phase).sin()),
             Self::Up(rate) => growth(second, phase) * rate,
+            Self::Is(value) => value,
         }
     }
 }
@@ -154,7 +185,7 @@ mod tests {
     fn each_metric_has_a_sample_at_each_time() {
         let mut batch = MetricsBatch::default();
         add(&mut batch, &[1_700_000_000_000, 1_700_000_005_000]);
-        assert_eq!(batch.series.len(), 3 * (HOST.len() + POD.len() + POOL.len()) + 16);
+        assert_eq!(batch.series.len(), 3 * (HOST.len() + POD.len() + POOL.len()) + 16 + PROBE.len());
         assert_eq!(batch.ts.len(), batch.series.len() * 2);
     }
 }

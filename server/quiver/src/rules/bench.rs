@@ -90,7 +90,7 @@ impl Engine for StoreBench {
         if language != Language::Promql {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
         }
-        let limits = Limits { timeout: Duration::from_secs(120), ..Limits::default() };
+        let limits = Limits { timeout: Duration::from_mins(2), ..Limits::default() };
         let ctx = QueryContext::new(Access::full(), limits);
         let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
         elements_of(&answer.map_err(|e| e.to_string())?.value)

@@ -1,5 +1,6 @@
 //! Names of files with `*`, `?` and `[a-z]`, as Go's `filepath.Glob` takes them.
 
+use std::collections::HashSet;
 use std::path::{Component, Path, PathBuf};
 
 /// Finds the files that match, in order.
@@ -7,11 +8,15 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     let mut found = vec![PathBuf::new()];
     for component in pattern.components() {
         let Component::Normal(name) = component else {
-            found.iter_mut().for_each(|path| path.push(component));
+            for path in &mut found {
+                path.push(component);
+            }
             continue;
         };
         let Some(name) = name.to_str().filter(|n| n.contains(['*', '?', '['])) else {
-            found.iter_mut().for_each(|path| path.push(component));
+            for path in &mut found {
+                path.push(component);
+            }
             continue;
         };
         let wanted: Vec<char> = name.chars().collect();
@@ -20,6 +25,12 @@ pub(crate) fn matching(pattern: &Path) -> Vec<PathBuf> {
     found.retain(|path| path.exists());
     found.sort();
     found
+}
+
+/// Keeps the files that were not found before: one that several patterns name is read once.
+pub(crate) fn unseen(found: Vec<PathBuf>, seen: &mut HashSet<PathBuf>) -> Vec<PathBuf> {
+    let plain = |path: &Path| path.components().filter(|c| *c != Component::CurDir).collect::<PathBuf>();
+    found.into_iter().filter(|path| seen.insert(plain(path))).collect()
 }
 
 fn entries(folder: &Path, wanted: &[char]) -> Vec<PathBuf> {
@@ -70,5 +81,8 @@ mod tests {
         let here = Path::new(env!("CARGO_MANIFEST_DIR"));
         assert_eq!(matching(&here.join("Car*.toml")), [here.join("Cargo.toml")]);
         assert!(matching(&here.join("none*")).is_empty());
+        let mut seen = HashSet::new();
+        let mut new = |path: &str| unseen(vec![path.into()], &mut seen).len();
+        assert_eq!([new("a/b"), new("a/b"), new("./a/./b"), new("b")], [1, 0, 0, 1]);
     }
 }

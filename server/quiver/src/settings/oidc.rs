@@ -43,7 +43,7 @@ fn username_claim() -> String {
 }
 
 fn jwks_refresh() -> Span {
-    Span(Some(std::time::Duration::from_secs(300)))
+    Span(Some(std::time::Duration::from_mins(5)))
 }
 
 impl OidcIssuer {

@@ -15,7 +15,7 @@ pub fn print_settings() -> String {
         "# All settings of Quiver with their defaults. Environment: QUIVER_SECTION__KEY (QUIVER_HTTP__LISTEN).\n\n";
     let body = render(|docs| {
         let text = docs.trim_end().to_owned();
-        *docs = text.lines().map(|l| format!("#{l}\n")).collect();
+        *docs = text.lines().flat_map(|line| ["#", line, "\n"]).collect();
     });
     format!("{head}{body}")
 }

@@ -62,6 +62,28 @@ fn everything() {
 }
 
 #[test]
+fn exemplars_have_at_most_128_characters() {
+    let check = |value: &str, kept: usize| {
+        let symbols = ["", "__name__", "m", "id", value, "none"].map(str::to_owned).to_vec();
+        let mut one = series(&[1, 2]);
+        // What has no value is no label, and does not count.
+        one.exemplars = vec![proto::Exemplar2 { labels_refs: vec![3, 4, 5, 0], value: 0.5, timestamp: 6 }];
+        let decoded = decode_bytes(&Request2 { symbols, timeseries: vec![one] }.encode_to_vec()).unwrap();
+        assert_eq!(
+            (decoded.samples, decoded.exemplars, decoded.batch.exemplars.len()),
+            (1, kept as u64, kept),
+            "{value}"
+        );
+        let refused: Vec<_> = decoded.rejected.iter().map(|r| (r.reason, r.count)).collect();
+        assert_eq!(refused, [(Reason::InvalidExemplar, 1)][kept..], "{value}");
+    };
+    check(&"x".repeat(126), 1);
+    check(&"x".repeat(127), 0);
+    check(&"ä".repeat(126), 1);
+    check(&"ä".repeat(127), 0);
+}
+
+#[test]
 fn refusals() {
     let good = series(&[1, 2]);
     let check = |bad: TimeSeries2, reason| {

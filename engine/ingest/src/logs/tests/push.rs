@@ -67,6 +67,12 @@ fn entries() {
         json!({"streams": [{"stream": {"a": "x", "b": "y"}, "values": [[T, "m", {"user": "u"}]]}]}),
         json!([{"_time": NANOS, "_msg": "m", "a": "x", "user": "u", "e": "f", "_stream": {"user": "u"}}]),
     );
+    // A field of the request's own is no label of the sender's.
+    check(
+        &[("extra_fields", "a=z")],
+        json!({"streams": [{"stream": {"a": "x", "b": "y"}, "values": [[T, "m"]]}]}),
+        json!([{"_time": NANOS, "_msg": "m", "a": "z", "b": "y", "_stream": {"b": "y"}}]),
+    );
     check(
         &[("ignore_fields", "b")],
         json!({"streams": [{"stream": {"a": "x", "b": "y", "_time": "z"}, "values": [[T, "m"]]}]}),

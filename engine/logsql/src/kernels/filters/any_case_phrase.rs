@@ -2,9 +2,9 @@
 
 use std::cell::RefCell;
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::Phrase;
+use super::{Phrase, form};
 
 /// A phrase, compared in small letters. Indexes keep the case, so nothing prunes.
 #[derive(Debug, Clone)]
@@ -46,5 +46,9 @@ impl ValueMatcher for AnyCasePhrase {
 
     fn describe(&self) -> String {
         format!("i({})", self.phrase.describe())
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("any_case_phrase").texts([self.phrase.text()]))
     }
 }

@@ -1,9 +1,9 @@
 //! `i(pre*)`: a prefix of words without regard to case.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::Prefix;
 use super::any_case_phrase::{in_lower_case, lower};
+use super::{Prefix, form};
 
 /// A prefix, compared in small letters. Indexes keep the case, so nothing prunes.
 #[derive(Debug, Clone)]
@@ -25,5 +25,9 @@ impl ValueMatcher for AnyCasePrefix {
 
     fn describe(&self) -> String {
         format!("i({})", self.prefix.describe())
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("any_case_prefix").texts([self.prefix.text()]))
     }
 }

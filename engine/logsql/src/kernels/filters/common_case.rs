@@ -1,8 +1,8 @@
 //! `equals_common_case(...)` and `contains_common_case(...)`: texts in the cases they are commonly written in.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{ContainsAny, InList, describe_list};
+use super::{ContainsAny, InList, describe_list, form};
 
 /// With more capitals than this only the text itself and its small and capital forms are tried.
 const CAPITALS_MAX: usize = 6;
@@ -34,6 +34,10 @@ impl ValueMatcher for EqualsCommonCase {
     fn describe(&self) -> String {
         describe_list("equals_common_case", &self.values)
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("equals_common_case").texts(&self.values))
+    }
 }
 
 /// As `contains_any` over the common forms of each text.
@@ -63,6 +67,10 @@ impl ValueMatcher for ContainsCommonCase {
     fn describe(&self) -> String {
         describe_list("contains_common_case", &self.values)
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("contains_common_case").texts(&self.values))
+    }
 }
 
 fn forms_of_all(values: &[String]) -> Vec<String> {
@@ -85,7 +93,9 @@ fn forms(value: &str) -> Vec<String> {
             } else {
                 Vec::new()
             };
-            some.iter_mut().for_each(|s| s.push(c));
+            for s in &mut some {
+                s.push(c);
+            }
             some.extend(small);
         }
         some

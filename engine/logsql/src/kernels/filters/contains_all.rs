@@ -1,8 +1,8 @@
 //! `contains_all(...)`: all of the phrases.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{Phrase, describe_list};
+use super::{Phrase, describe_list, form};
 
 /// All of a list of phrases; an empty phrase is no condition, so an empty list matches everything.
 #[derive(Debug, Clone)]
@@ -28,6 +28,10 @@ impl ValueMatcher for ContainsAll {
 
     fn describe(&self) -> String {
         describe_list("contains_all", &self.phrases.iter().map(Phrase::text).collect::<Vec<_>>())
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("contains_all").texts(self.phrases.iter().map(Phrase::text)))
     }
 }
 

@@ -1,9 +1,9 @@
 //! `contains_any(...)`: any of the phrases.
 
 use foldhash::{HashMap, HashMapExt, HashSet};
-use quiver_types::logs::{MatchHints, ValueMatcher, words};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, words};
 
-use super::{Phrase, alternatives, describe_list, words_of};
+use super::{Phrase, alternatives, describe_list, form, words_of};
 
 /// Any of a list of phrases; of an empty list none. The empty phrase is in every value.
 #[derive(Debug, Clone)]
@@ -55,5 +55,9 @@ impl ValueMatcher for ContainsAny {
 
     fn describe(&self) -> String {
         describe_list("contains_any", &self.values)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("contains_any").texts(&self.values))
     }
 }

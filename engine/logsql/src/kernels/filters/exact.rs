@@ -1,8 +1,8 @@
 //! `=x`: the whole value.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::exact_hints;
+use super::{exact_hints, form};
 
 /// Equality of texts. The empty text matches a missing field.
 #[derive(Debug, Clone)]
@@ -28,5 +28,9 @@ impl ValueMatcher for Exact {
 
     fn describe(&self) -> String {
         format!("={:?}", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("exact").texts([&self.text]))
     }
 }

@@ -1,7 +1,8 @@
 //! `=x*`: the beginning of the value.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
+use super::form;
 use super::substring::inner_words;
 
 /// The beginning of a value. The empty one matches every value, a missing field too.
@@ -37,5 +38,9 @@ impl ValueMatcher for ExactPrefix {
 
     fn describe(&self) -> String {
         format!("={:?}*", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("exact_prefix").texts([&self.text]))
     }
 }

@@ -2,8 +2,9 @@
 
 use std::cmp::Ordering;
 
-use quiver_types::logs::RowMatcher;
+use quiver_types::logs::{MatcherForm, RowMatcher};
 
+use super::form;
 use crate::kernels::values::numeric;
 
 /// How two fields are compared.
@@ -34,7 +35,7 @@ impl FieldCompare {
 
 impl RowMatcher for FieldCompare {
     fn matches(&self, values: &[&str]) -> bool {
-        let (left, right) = (values[0], values[1]);
+        let [left, right] = *values else { return false };
         if self.op == FieldOp::Eq || left == right {
             return left == right && self.op != FieldOp::Lt;
         }
@@ -55,5 +56,9 @@ impl RowMatcher for FieldCompare {
             FieldOp::Lt => "lt_field",
         };
         format!("{:?}:{name}({:?})", self.left, self.right)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("field_compare").numbers([self.op as u64]).texts([&self.left, &self.right]))
     }
 }

@@ -1,9 +1,9 @@
 //! `in(a, b)`: the value is one of a list.
 
 use foldhash::HashSet;
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
-use super::{describe_list, exact_hints};
+use super::{describe_list, exact_hints, form};
 
 /// Membership in a list; of no value in an empty one.
 #[derive(Debug, Clone)]
@@ -40,5 +40,9 @@ impl ValueMatcher for InList {
 
     fn describe(&self) -> String {
         describe_list("in", &self.values)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("in").texts(&self.values))
     }
 }

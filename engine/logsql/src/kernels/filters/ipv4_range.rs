@@ -1,7 +1,8 @@
 //! `ipv4_range(a, b)`.
 
-use quiver_types::logs::{MatchHints, NumberRange, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, NumberRange, ValueMatcher};
 
+use super::form;
 use crate::kernels::values::{parse_ipv4, push_ipv4};
 
 /// A range of IPv4 addresses, both ends included; the whole value must be an address.
@@ -35,5 +36,9 @@ impl ValueMatcher for Ipv4Range {
         push_ipv4(&mut out, self.max);
         out.push(')');
         out
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("ipv4_range").numbers([u64::from(self.min), u64::from(self.max)]))
     }
 }

@@ -2,8 +2,9 @@
 
 use std::net::Ipv6Addr;
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
 
+use super::form;
 use crate::kernels::values::parse_ipv6;
 
 /// A range of IPv6 addresses, both ends included; the whole value must be an address; IPv4 counts as its mapped form.
@@ -27,5 +28,10 @@ impl ValueMatcher for Ipv6Range {
 
     fn describe(&self) -> String {
         format!("ipv6_range({},{})", Ipv6Addr::from(self.min), Ipv6Addr::from(self.max))
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        let halves = [self.min, self.max].map(|ip| [(ip >> 64) as u64, ip as u64]);
+        Some(form("ipv6_range").numbers(halves.into_iter().flatten()))
     }
 }

@@ -1,8 +1,8 @@
 //! `json_array_contains_any(a, b)`: the value is a JSON array and one of its items is one of a list.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
 
-use super::{InList, describe_list};
+use super::{InList, describe_list, form};
 use crate::rowfn::json::array_items;
 
 /// An item of a JSON array as text: strings without quotes, other items as they are written. Items may be written
@@ -27,5 +27,9 @@ impl ValueMatcher for JsonArrayContainsAny {
 
     fn describe(&self) -> String {
         describe_list("json_array_contains_any", self.list.values())
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("json_array_contains_any").texts(self.list.values()))
     }
 }

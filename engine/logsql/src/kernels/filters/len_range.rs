@@ -1,6 +1,8 @@
 //! `len_range(a, b)`: the number of characters.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
+
+use super::form;
 
 /// A range of lengths in characters, both ends included. A missing field counts as 0.
 #[derive(Debug, Clone, Copy)]
@@ -29,5 +31,9 @@ impl ValueMatcher for LenRange {
 
     fn describe(&self) -> String {
         format!("len_range({},{})", self.min, self.max)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("len_range").numbers([self.min, self.max]))
     }
 }

@@ -1,7 +1,8 @@
 //! `pattern_match("..")`, `pattern_match_full`, `pattern_match_prefix`, `pattern_match_suffix`.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
+use super::form;
 use super::substring::inner_words;
 use crate::kernels::pattern::{Pattern, Piece};
 
@@ -57,5 +58,9 @@ impl ValueMatcher for PatternMatch {
             PatternPlace::Suffix => "pattern_match_suffix",
         };
         format!("{name}({:?})", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("pattern_match").numbers([self.place as u64]).texts([&self.text]))
     }
 }

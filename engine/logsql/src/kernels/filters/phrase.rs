@@ -1,9 +1,9 @@
 //! `word`, `"a phrase"`: the text stands where its ends fall on word borders.
 
 use memchr::memmem::Finder;
-use quiver_types::logs::{MatchHints, ValueMatcher, is_word_char, word_at, word_before};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, is_word_char, word_at, word_before};
 
-use super::words_of;
+use super::{form, words_of};
 
 /// A phrase. The empty phrase matches the empty value only.
 #[derive(Debug, Clone)]
@@ -73,5 +73,9 @@ impl ValueMatcher for Phrase {
 
     fn describe(&self) -> String {
         format!("{:?}", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("phrase").texts([&self.text]))
     }
 }

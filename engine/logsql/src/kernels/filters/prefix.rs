@@ -1,10 +1,10 @@
 //! `pre*`: the text stands at a word border at its beginning; its end is free.
 
 use memchr::memmem::Finder;
-use quiver_types::logs::{MatchHints, ValueMatcher, word_at, word_before};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, word_at, word_before};
 
 use super::phrase::next_start;
-use super::words_of;
+use super::{form, words_of};
 
 /// A prefix of words. The empty prefix matches every value that is not empty.
 #[derive(Debug, Clone)]
@@ -21,6 +21,11 @@ impl Prefix {
         let finder = Finder::new(text.as_bytes()).into_owned();
         let begins_word = word_at(&text, 0);
         Self { text, finder, begins_word }
+    }
+
+    /// What it looks for.
+    pub(super) fn text(&self) -> &str {
+        &self.text
     }
 }
 
@@ -59,5 +64,9 @@ impl ValueMatcher for Prefix {
 
     fn describe(&self) -> String {
         format!("{:?}*", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("prefix").texts([&self.text]))
     }
 }

@@ -1,7 +1,8 @@
 //! `range[a, b)` and comparisons with a number.
 
-use quiver_types::logs::{MatchHints, NumberRange, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, NumberRange, ValueMatcher};
 
+use super::form;
 use crate::kernels::values::{float_text, numeric};
 
 /// A range of numbers, both ends included. Values that are no numbers never match; a duration, a size, an address or a
@@ -47,5 +48,9 @@ impl ValueMatcher for Range {
 
     fn describe(&self) -> String {
         format!("range[{}, {}]", float_text(self.min), float_text(self.max))
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("range").numbers([self.min.to_bits(), self.max.to_bits()]))
     }
 }

@@ -5,12 +5,13 @@
 //! before the expression is.
 
 use memchr::memmem::Finder;
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
+use quiver_types::matcher::WatchedRegex;
 use regex::Regex;
 use regex_syntax::hir::{Class, ClassUnicodeRange, Hir, HirKind, Look};
 
 use super::substring::inner_words;
-use super::{ALTERNATIVES_MAX, alternatives};
+use super::{ALTERNATIVES_MAX, alternatives, form};
 use crate::kernels::golang_regex;
 
 /// So many texts are compared one by one.
@@ -29,7 +30,7 @@ enum Plan {
     /// Any of these texts.
     Texts(Vec<Text>),
     /// The expression, after a text that must be there.
-    Run { regex: Regex, required: Option<Box<Finder<'static>>> },
+    Run { regex: WatchedRegex, required: Option<Box<Finder<'static>>> },
 }
 
 /// A text within a value.
@@ -67,7 +68,7 @@ impl Regexp {
                 let hints = if regex.is_match("") { MatchHints::default() } else { hints(&ways) };
                 (plan(regex, &ways, &hints), hints)
             }
-            None => (Plan::Run { regex, required: None }, MatchHints::default()),
+            None => (Plan::Run { regex: WatchedRegex::new(regex), required: None }, MatchHints::default()),
         };
         Ok(Self { pattern, plan, hints })
     }
@@ -90,6 +91,10 @@ impl ValueMatcher for Regexp {
     fn describe(&self) -> String {
         format!("~{:?}", self.pattern)
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("regexp").texts([&self.pattern]))
+    }
 }
 
 /// A piece of a way to match.
@@ -101,7 +106,7 @@ enum Piece {
     Begin,
     /// The end of the value.
     End,
-    /// Anything.
+    /// Any text, also none.
     Gap,
 }
 
@@ -125,12 +130,16 @@ fn ways(parts: &[Hir]) -> Vec<Way> {
     for part in parts {
         let more = ways_of(part);
         if all.len() * more.len() > ALTERNATIVES_MAX {
-            all.iter_mut().for_each(|way| way.push(Piece::Gap));
+            for way in &mut all {
+                way.push(Piece::Gap);
+            }
             continue;
         }
         if let [only] = more.as_slice() {
             // In place: a copy for each part of a long expression would be quadratic.
-            all.iter_mut().for_each(|way| way.extend_from_slice(only));
+            for way in &mut all {
+                way.extend_from_slice(only);
+            }
             continue;
         }
         all =
@@ -170,7 +179,9 @@ fn ways_of(hir: &Hir) -> Vec<Way> {
         HirKind::Repetition(r) => {
             let mut all = ways_of(&r.sub);
             if r.max != Some(1) {
-                all.iter_mut().for_each(|way| way.push(Piece::Gap));
+                for way in &mut all {
+                    way.push(Piece::Gap);
+                }
             }
             all
         }
@@ -276,7 +287,8 @@ fn plan(regex: Regex, ways: &[Way], hints: &MatchHints) -> Plan {
         Some(texts) if !texts.is_empty() => Plan::Texts(texts),
         _ => {
             let required = hints.substring.as_ref().filter(|s| s.len() > 1);
-            Plan::Run { regex, required: required.map(|s| Box::new(Finder::new(s.as_bytes()).into_owned())) }
+            let required = required.map(|s| Box::new(Finder::new(s.as_bytes()).into_owned()));
+            Plan::Run { regex: WatchedRegex::new(regex), required }
         }
     }
 }

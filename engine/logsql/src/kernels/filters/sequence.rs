@@ -1,9 +1,9 @@
 //! `seq(a, b)`: phrases in this order, without overlap.
 
-use quiver_types::logs::{MatchHints, ValueMatcher};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher};
 
 use super::contains_all::hints_of_all;
-use super::{Phrase, describe_list};
+use super::{Phrase, describe_list, form};
 
 /// Phrases one after the other. Each is looked for in what follows the one before, as if a value began there.
 #[derive(Debug, Clone)]
@@ -37,5 +37,9 @@ impl ValueMatcher for Sequence {
 
     fn describe(&self) -> String {
         describe_list("seq", &self.phrases.iter().map(Phrase::text).collect::<Vec<_>>())
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("seq").texts(self.phrases.iter().map(Phrase::text)))
     }
 }

@@ -1,6 +1,8 @@
 //! `string_range(a, b)`: by bytes, the end excluded.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
+
+use super::form;
 
 /// A range of texts: `min <= value < max`.
 #[derive(Debug, Clone)]
@@ -23,5 +25,9 @@ impl ValueMatcher for StringRange {
 
     fn describe(&self) -> String {
         format!("string_range({:?},{:?})", self.min, self.max)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("string_range").texts([&self.min, &self.max]))
     }
 }

@@ -1,9 +1,9 @@
 //! `*sub*`: the text stands anywhere.
 
 use memchr::memmem::Finder;
-use quiver_types::logs::{MatchHints, ValueMatcher, word_at, word_before};
+use quiver_types::logs::{MatchHints, MatcherForm, ValueMatcher, word_at, word_before};
 
-use super::words_of;
+use super::{form, words_of};
 
 /// A substring. The empty one matches every value that is not empty.
 #[derive(Debug, Clone)]
@@ -57,5 +57,9 @@ impl ValueMatcher for Substring {
 
     fn describe(&self) -> String {
         format!("*{:?}*", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("substring").texts([&self.text]))
     }
 }

@@ -1,6 +1,8 @@
 //! `>x` and the like where x is no number: by bytes.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
+
+use super::form;
 
 /// How texts are compared.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,5 +49,9 @@ impl ValueMatcher for TextCompare {
             TextOp::Le => "<=",
         };
         format!("{op}{:?}", self.text)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("text_compare").numbers([self.op as u64]).texts([&self.text]))
     }
 }

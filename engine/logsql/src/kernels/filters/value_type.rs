@@ -1,7 +1,8 @@
 //! `value_type(t)`: how a value could be held.
 
-use quiver_types::logs::ValueMatcher;
+use quiver_types::logs::{MatcherForm, ValueMatcher};
 
+use super::form;
 use crate::kernels::values::{parse_float, parse_i64, parse_ipv4, parse_rfc3339, parse_u64};
 
 /// The kind of a value as its text shows it: `uint64`, `int64`, `float64`, `ipv4`, `iso8601`, else `string`. Which
@@ -41,5 +42,9 @@ impl ValueMatcher for ValueType {
 
     fn describe(&self) -> String {
         format!("value_type({:?})", self.name)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("value_type").texts([&self.name]))
     }
 }

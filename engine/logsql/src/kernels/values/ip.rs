@@ -54,7 +54,7 @@ pub fn parse_ipv6(text: &str) -> Option<u128> {
     if bytes.len() < 2 || bytes.len() > 45 {
         return None;
     }
-    if !memchr::memchr(b':', bytes).is_some_and(|at| at < 5) {
+    if memchr::memchr(b':', bytes).is_none_or(|at| at >= 5) {
         return parse_ipv4(text).map(|v4| 0xffff_0000_0000 | u128::from(v4));
     }
     text.parse::<Ipv6Addr>().ok().map(u128::from)

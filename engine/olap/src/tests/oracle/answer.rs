@@ -137,7 +137,9 @@ impl Oracle<'_> {
             let own = stage.groups.iter().enumerate().filter(|(_, g)| g.of == of && g.grain.is_some());
             let (finest, _) = own.min_by_key(|(_, g)| about(g.grain.unwrap())).unwrap();
             members.push(name);
-            rows.iter_mut().for_each(|row| row.push(row[finest].clone()));
+            for row in rows.iter_mut() {
+                row.push(row[finest].clone());
+            }
         }
     }
 
@@ -193,21 +195,20 @@ impl Oracle<'_> {
             return Vec::new();
         }
         let groups = || (0..stage.groups.len()).map(|i| (Key::Group(i), false));
-        let mut keys = match &question.order {
-            Some(order) => order.iter().map(|(name, descends)| (self.key(name, stage), *descends)).collect(),
-            None => {
-                let time = stage.groups.iter().position(|g| g.grain.is_some());
-                // Of several granularities of one time dimension the finest.
-                let finest = |at: usize| {
-                    let own = stage.groups.iter().enumerate().filter(|(_, g)| g.grain.is_some());
-                    let own = own.filter(|(_, g)| g.of == stage.groups[at].of);
-                    own.min_by_key(|(_, g)| about(g.grain.unwrap())).map(|(i, _)| i)
-                };
-                match (time.and_then(finest), question.measures.first()) {
-                    (Some(at), _) => vec![(Key::Group(at), false)],
-                    (None, Some(of)) if !question.dims.is_empty() => vec![(Key::Measure(of.clone()), true)],
-                    _ => groups().take(1).collect(),
-                }
+        let mut keys = if let Some(order) = &question.order {
+            order.iter().map(|(name, descends)| (self.key(name, stage), *descends)).collect()
+        } else {
+            let time = stage.groups.iter().position(|g| g.grain.is_some());
+            // Of several granularities of one time dimension the finest.
+            let finest = |at: usize| {
+                let own = stage.groups.iter().enumerate().filter(|(_, g)| g.grain.is_some());
+                let own = own.filter(|(_, g)| g.of == stage.groups[at].of);
+                own.min_by_key(|(_, g)| about(g.grain.unwrap())).map(|(i, _)| i)
+            };
+            match (time.and_then(finest), question.measures.first()) {
+                (Some(at), _) => vec![(Key::Group(at), false)],
+                (None, Some(of)) if !question.dims.is_empty() => vec![(Key::Measure(of.clone()), true)],
+                _ => groups().take(1).collect(),
             }
         };
         if !keys.is_empty() {

@@ -141,11 +141,17 @@ impl Oracle<'_> {
 
     fn stage_models(&self, stage: &Stage, later: &[Member], out: &mut Vec<usize>) {
         let (times, plain): (Vec<_>, Vec<_>) = stage.groups.iter().partition(|g| g.grain.is_some());
-        plain.iter().for_each(|g| self.of_dim(&g.of, out));
+        for g in &plain {
+            self.of_dim(&g.of, out);
+        }
         stage.segments.iter().for_each(|s| self.of_segment(s, out));
         stage.filters.iter().for_each(|f| self.of_filter(f, out));
-        later.iter().for_each(|of| self.of_measure(of, out));
-        times.iter().for_each(|g| self.of_dim(&g.of, out));
+        for of in later {
+            self.of_measure(of, out);
+        }
+        for g in &times {
+            self.of_dim(&g.of, out);
+        }
         stage.ranges.iter().for_each(|(model, _)| self.of_dim(&(*model, "at".to_owned()), out));
     }
 
@@ -158,7 +164,9 @@ impl Oracle<'_> {
         kinds: &Kinds,
     ) -> Found<Vec<(Tree, Vec<Member>)>> {
         let mut order = Vec::new();
-        measures.iter().for_each(|of| self.of_measure(of, &mut order));
+        for of in measures {
+            self.of_measure(of, &mut order);
+        }
         self.stage_models(stage, later, &mut order);
         if order.is_empty() {
             // Of an inner query that has no groups and no measures of rows.
@@ -183,7 +191,9 @@ impl Oracle<'_> {
         let mut found = Vec::new();
         for (_, list) in parts {
             let mut order = Vec::new();
-            list.iter().for_each(|of| self.of_measure(of, &mut order));
+            for of in &list {
+                self.of_measure(of, &mut order);
+            }
             self.stage_models(stage, &[], &mut order);
             found.push((Tree::of(self.world, &order).ok_or(Refusal::NoPath)?, list));
         }
@@ -251,20 +261,26 @@ impl Oracle<'_> {
         let Some(sub) = &dim.sub else { return self.ex(stage, &dim.ex, row) };
         let model = &self.world.models[of.0];
         let group = |name: &&str| Group { name: (*name).to_owned(), of: (of.0, (*name).to_owned()), grain: None };
-        // What is made of the value itself cannot enter it.
-        let own = |leaf: &Member| leaf == of || (leaf.0 == of.0 && leaf.1 == "subSum");
+        // What is made of such values enters none.
+        let waits = |leaf: &Member| matches!(leaf.1.as_str(), "sub" | "subSum");
         let inner = Stage {
             groups: model.key.iter().map(group).collect(),
-            filters: if sub.with_filters { without(&stage.filters, &own) } else { Vec::new() },
+            filters: if sub.with_filters { without(&stage.filters, &waits) } else { Vec::new() },
+            segments: if sub.with_filters { stage.segments.clone() } else { Vec::new() },
             ranges: match stage.ranges.first().filter(|_| sub.with_range) {
                 Some((_, range)) => vec![(sub.measure.0, Self::moved(stage, *range))],
+                None if sub.with_filters && !sub.with_range => {
+                    stage.ranges.iter().map(|(model, range)| (*model, Self::moved(stage, *range))).collect()
+                }
                 None => Vec::new(),
             },
             ..Stage::default()
         };
         let table = self.stage(&inner, std::slice::from_ref(&sub.measure), &[])?;
         let wanted: Vec<Val> = model.key.iter().map(|name| self.column(of.0, name, row)).collect();
-        let found = table.rows.iter().find(|(group, _)| *group == wanted && !group.iter().any(Val::is_null));
+        // Part by part, NULL equal to NULL; what has no first part is nothing's.
+        let has_first = |group: &[Val]| group.first().is_some_and(|first| !first.is_null());
+        let found = table.rows.iter().find(|(group, _)| *group == wanted && has_first(group));
         Ok(found.map_or(Val::Null, |(_, values)| values[&sub.measure].clone()))
     }
 

@@ -106,7 +106,7 @@ impl Measure {
             }
             Body::Shifted { over: inner, by } => {
                 let (count, unit) = match by {
-                    Span::Months(n) => (*n as i64, "month"),
+                    Span::Months(n) => (i64::from(*n), "month"),
                     Span::Minutes(n) => (*n, "minute"),
                 };
                 let kind = if count < 0 { "next" } else { "prior" };

@@ -270,11 +270,11 @@ impl Asker<'_> {
         let of_measures: Vec<usize> = if self.chance(0.75) { vec![main] } else { near.clone() };
         let unique = |list: Vec<Member>| {
             let mut out: Vec<Member> = Vec::new();
-            list.into_iter().for_each(|m| {
+            for m in list {
                 if !out.contains(&m) {
                     out.push(m);
                 }
-            });
+            }
             out
         };
         let count = [0, 1, 1, 1, 2, 2, 3][self.random.random_range(0..7)];

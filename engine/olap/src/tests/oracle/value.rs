@@ -126,7 +126,9 @@ impl Ex {
                     when.each(f);
                     then.each(f);
                 }
-                other.iter().for_each(|e| e.each(f));
+                if let Some(e) = other {
+                    e.each(f);
+                }
             }
         }
     }

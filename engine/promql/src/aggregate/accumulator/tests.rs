@@ -5,11 +5,12 @@ use super::*;
 use crate::annotation::Level;
 use crate::functions::testing::same;
 use crate::histogram::testing::{custom, exponential, populated};
+use crate::quantile::quantile;
 
 type Rows = Vec<(u32, Vec<Option<f64>>)>;
 
 fn aggregate(op: AggregateOp, param: &[f64], groups: usize, steps: usize, rows: &Rows, cut: usize) -> Vec<Option<f64>> {
-    let make = || Accumulator::new(op, groups, steps, param.to_vec(), PosRange::default());
+    let make = || Accumulator::new(op, groups, steps, PosRange::default());
     let (mut a, mut b) = (make(), make());
     for (i, (group, cells)) in rows.iter().enumerate() {
         let values: Vec<f64> = cells.iter().map(|c| c.unwrap_or(f64::NAN)).collect();
@@ -17,7 +18,7 @@ fn aggregate(op: AggregateOp, param: &[f64], groups: usize, steps: usize, rows: 
         if i < cut { &mut a } else { &mut b }.fold(*group, 0, &values, &present, &[], "m");
     }
     a.merge(b);
-    let block = a.finish(&mut Annotations::default());
+    let block = a.finish(param, &mut Annotations::default());
     block.values.iter().zip(&block.present).map(|(&v, &p)| p.then_some(v)).collect()
 }
 
@@ -98,7 +99,7 @@ fn sums_are_compensated_and_means_do_not_overflow() {
 }
 
 fn with_hists(op: AggregateOp, list: &[Histogram], float: Option<f64>, cut: usize) -> (Block, Vec<String>) {
-    let make = || Accumulator::new(op, 1, 1, vec![0.5], PosRange::default());
+    let make = || Accumulator::new(op, 1, 1, PosRange::default());
     let (mut a, mut b) = (make(), make());
     for (i, h) in list.iter().enumerate() {
         if i < cut { &mut a } else { &mut b }.fold(0, 0, &[0.0], &[false], &[(0, h.clone())], "m");
@@ -108,7 +109,7 @@ fn with_hists(op: AggregateOp, list: &[Histogram], float: Option<f64>, cut: usiz
     }
     a.merge(b);
     let mut annotations = Annotations::default();
-    let block = a.finish(&mut annotations);
+    let block = a.finish(&[0.5], &mut annotations);
     let mut texts = annotations.texts(Level::Warning, "");
     texts.extend(annotations.texts(Level::Info, ""));
     (block, texts)

@@ -8,20 +8,22 @@ use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, Fields};
 use datafusion::error::Result;
 
+use super::path;
 use super::rows::{Span, Tree};
 
-/// Spans one by one, or the trace as a whole.
+/// Spans one by one, the trace as a whole, or the spans that its end waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     Tree,
     Shape,
+    Path,
 }
 
-fn text(name: &str) -> Field {
+pub(super) fn text(name: &str) -> Field {
     Field::new(name, DataType::Utf8View, true)
 }
 
-fn number(name: &str) -> Field {
+pub(super) fn number(name: &str) -> Field {
     Field::new(name, DataType::Int64, true)
 }
 
@@ -74,6 +76,7 @@ impl Outcome {
         match self {
             Self::Tree => DataType::List(Arc::new(Field::new_list_field(DataType::Struct(node_fields()), true))),
             Self::Shape => DataType::Struct(shape_fields()),
+            Self::Path => path::data_type(),
         }
     }
 
@@ -82,15 +85,16 @@ impl Outcome {
         match self {
             Self::Tree => trees(groups),
             Self::Shape => shapes(groups),
+            Self::Path => path::paths(groups),
         }
     }
 }
 
-fn filled(text: &str) -> Option<&str> {
+pub(super) fn filled(text: &str) -> Option<&str> {
     Some(text).filter(|text| !text.is_empty())
 }
 
-fn hex(id: u64) -> String {
+pub(super) fn hex(id: u64) -> String {
     format!("{id:016x}")
 }
 
@@ -281,6 +285,33 @@ mod tests {
         assert_eq!((number("repeats", "0d"), number("self_time", "0a")), (2, 20));
         assert_eq!((truth("is_origin", "0d"), truth("is_origin", "0b"), truth("is_origin", "0a")), (true, true, false));
         assert!(!truth("parent_present", "0f"));
+    }
+
+    #[test]
+    fn the_end_of_a_root_waits_for_its_path() {
+        let path = |rows: &[Row]| {
+            let array = Outcome::Path.of(&[Vec::new(), written(rows)]).unwrap();
+            let list = array.as_list::<i32>().value(1);
+            let nodes = list.as_struct();
+            let ids = nodes.column_by_name("span_id").unwrap().as_string_view();
+            let times = nodes.column_by_name("critical_time").unwrap().as_primitive::<Int64Type>();
+            let whole = nodes.column_by_name("root_duration").unwrap().as_primitive::<Int64Type>();
+            assert!(whole.iter().all(|ns| ns == Some(100)));
+            ids.iter().flatten().zip(times.values()).map(|(id, ns)| (id[14..].to_owned(), *ns)).collect::<Vec<_>>()
+        };
+        let of = |all: &[(&str, i64)]| all.iter().map(|(id, ns)| ((*id).to_owned(), *ns)).collect::<Vec<_>>();
+        // `0d` ends while `0e` runs, and counts until that one began; `0f` hangs on nothing.
+        assert_eq!(path(SHOP), of(&[("0a", 20), ("0b", 20), ("0c", 30), ("0d", 10), ("0e", 20)]));
+        // What begins before its parent or outlasts it counts as long as that one runs; the root ends without `04`.
+        let skewed = path(&[
+            ("01", "", "SERVER", "a", 0, 100, false, ""),
+            ("02", "01", "CLIENT", "a", -50, 40, false, ""),
+            ("03", "01", "CLIENT", "a", 60, 150, false, ""),
+            ("05", "03", "SERVER", "b", 70, 140, false, ""),
+            ("04", "01", "INTERNAL", "a", 120, 130, false, ""),
+        ]);
+        assert_eq!(skewed, of(&[("02", 40), ("01", 20), ("03", 10), ("05", 30)]));
+        assert_eq!(path(&SHOP[5..]), of(&[]), "without a root there is no path");
     }
 
     #[test]

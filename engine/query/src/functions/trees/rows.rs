@@ -169,7 +169,7 @@ impl<'b> Tree<'b> {
         (span.end.saturating_sub(span.start) - covered).max(0)
     }
 
-    /// Services, sorted.
+    /// Gives the services of the spans, each once; a span without a service brings none.
     pub(super) fn services(&self) -> BTreeSet<&'b str> {
         self.spans.iter().map(|s| s.service).filter(|name| !name.is_empty()).collect()
     }

@@ -4,15 +4,19 @@ use std::sync::Arc;
 
 use arrow::array::{Array, ArrayRef, AsArray, Int32Array, Int64Array, MapArray, RecordBatch, StringViewBuilder};
 use arrow::datatypes::{SchemaRef, UInt8Type};
+use datafusion::error::Result as DataFusionResult;
 use quiver_types::logs::{LogColumn, OBSERVED_TIME, REST, SEVERITY_NUMBER, STREAM, STREAM_ID, TIME};
 use quiver_types::tables::logs::SERVICE;
 use quiver_types::{Error, Result};
 
 use super::field_of;
 use super::says::LogWhen;
+use crate::error::to_datafusion;
+use crate::forms::At;
 use crate::tables::cells::{Kind, TextMaps, texts, typed, typed_stored};
 use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, ROW_ID, batch, pieces};
+use crate::tables::written::{WrittenConvert, WrittenLogs};
 
 /// How a column is made.
 #[derive(Debug, Clone)]
@@ -37,11 +41,13 @@ enum Cell {
 
 /// Converts stored rows.
 #[derive(Debug)]
-pub(super) struct LogRows {
+pub(in crate::tables) struct LogRows {
     schema: SchemaRef,
     stored: Vec<LogColumn>,
     cells: Vec<Cell>,
     rest: bool,
+    /// What columns hold that were found by name.
+    kinds: Vec<(String, Kind)>,
 }
 
 impl LogRows {
@@ -92,7 +98,17 @@ impl LogRows {
             stored.push(LogColumn::text(TIME));
         }
         let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
-        Ok(Self { schema: Arc::new(schema), stored, cells, rest })
+        let kinds = kinds.iter().filter(|(name, _)| schema.column_with_name(name).is_some()).cloned().collect();
+        Ok(Self { schema: Arc::new(schema), stored, cells, rest, kinds })
+    }
+
+    /// Reads what [`Convert::written`] says.
+    pub(in crate::tables) fn read(rows: WrittenLogs, at: &At<'_>) -> DataFusionResult<(Arc<dyn Convert>, usize)> {
+        let schema = at.forms.read_schema(&rows.schema)?;
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let read = Self::new(&schema, &all, &rows.kinds).map_err(to_datafusion)?;
+        let columns = read.stored.len();
+        Ok((Arc::new(read), columns))
     }
 
     /// The stored columns that are needed.
@@ -122,6 +138,11 @@ impl Convert for LogRows {
 
     fn detail(&self) -> String {
         String::new()
+    }
+
+    fn written(&self, at: &At<'_>) -> DataFusionResult<Option<WrittenConvert>> {
+        let (schema, kinds) = (at.write_schema(&self.schema)?, self.kinds.clone());
+        Ok(Some(WrittenConvert::Logs(WrittenLogs { schema, kinds })))
     }
 }
 

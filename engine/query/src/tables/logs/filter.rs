@@ -5,7 +5,10 @@ use std::sync::Arc;
 
 use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
-use quiver_types::logs::{FieldPattern, LogFilter, MatchHints, NumberRange, STREAM, STREAM_ID, ValueMatcher, words};
+use quiver_types::logs::{
+    FieldPattern, LogFilter, MatchHints, MatcherForm, MatcherReaders, NumberRange, STREAM, STREAM_ID, ValueMatcher,
+    words,
+};
 use quiver_types::tables::logs::SERVICE;
 
 use super::field_of;
@@ -50,6 +53,10 @@ impl ValueMatcher for Present {
     fn describe(&self) -> String {
         "*".to_owned()
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("present"))
+    }
 }
 
 impl ValueMatcher for OneOf {
@@ -70,6 +77,10 @@ impl ValueMatcher for OneOf {
         let texts: Vec<String> = self.0.iter().map(|text| format!("{text:?}")).collect();
         if let [one] = texts.as_slice() { format!("={one}") } else { format!("in({})", texts.join(",")) }
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("one_of").texts(&self.0))
+    }
 }
 
 impl ValueMatcher for Begins {
@@ -83,6 +94,10 @@ impl ValueMatcher for Begins {
 
     fn describe(&self) -> String {
         format!("={:?}*", self.0)
+    }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("begins").texts([&self.0]))
     }
 }
 
@@ -98,6 +113,10 @@ impl ValueMatcher for Holds {
     fn describe(&self) -> String {
         format!("*{:?}*", self.0)
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("holds").texts([&self.0]))
+    }
 }
 
 impl ValueMatcher for Within {
@@ -108,6 +127,34 @@ impl ValueMatcher for Within {
     fn describe(&self) -> String {
         format!("range[{}, {}]", self.0.min, self.0.max)
     }
+
+    fn written(&self) -> Option<MatcherForm> {
+        Some(form("within").numbers([self.0.min.to_bits(), self.0.max.to_bits()]))
+    }
+}
+
+/// Whose these matchers are.
+const OF: &str = "sql";
+
+/// How they are read.
+pub(crate) const MATCHERS: MatcherReaders = MatcherReaders { of: OF, value: read_value, row: |_| Ok(None) };
+
+/// The beginning of what a matcher was made of.
+fn form(kind: &str) -> MatcherForm {
+    MatcherForm::new(OF, kind)
+}
+
+fn read_value(form: &MatcherForm) -> quiver_types::Result<Option<Arc<dyn ValueMatcher>>> {
+    Ok(Some(match (form.kind.as_str(), form.texts.as_slice(), form.numbers.as_slice()) {
+        ("present", [], []) => Arc::new(Present),
+        ("one_of", texts, []) => Arc::new(OneOf(texts.iter().cloned().collect())),
+        ("begins", [text], []) => Arc::new(Begins(text.clone())),
+        ("holds", [text], []) => Arc::new(Holds(text.clone())),
+        ("within", [], [min, max]) => {
+            Arc::new(Within(NumberRange { min: f64::from_bits(*min), max: f64::from_bits(*max) }))
+        }
+        _ => return Ok(None),
+    }))
 }
 
 /// The test that a field is there.
@@ -240,5 +287,23 @@ mod tests {
         assert!(lower_it(&col("severity_number").gt(lit(9i64))).is_none());
         assert!(lower_it(&col("level").gt(lit("a"))).is_none());
         assert!(lower_it(&col("fields").is_null()).is_none());
+    }
+
+    #[test]
+    fn each_matcher_comes_back() {
+        let texts = || ["b", "", "a\"x"].map(str::to_owned).into_iter().collect();
+        let all: [Arc<dyn ValueMatcher>; 5] = [
+            Arc::new(Present),
+            Arc::new(OneOf(texts())),
+            Arc::new(Begins("a".to_owned())),
+            Arc::new(Holds("x".to_owned())),
+            Arc::new(Within(NumberRange { min: -0.0, max: f64::INFINITY })),
+        ];
+        for matcher in all {
+            let form = matcher.written().expect("it has a form");
+            let read = read_value(&form).expect("it is read").unwrap_or_else(|| panic!("{form:?}"));
+            assert_eq!(format!("{read:?}"), format!("{matcher:?}"));
+        }
+        assert!(read_value(&form("begins")).expect("no error").is_none());
     }
 }

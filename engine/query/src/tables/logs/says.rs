@@ -79,14 +79,13 @@ struct LogRow<'b> {
 impl LogRow<'_> {
     fn find(&self, key: &str) -> Option<Cow<'_, str>> {
         let (_, column) = self.columns.iter().find(|(name, _)| name == key)?;
-        let text = match column {
-            Some(texts) => texts.is_valid(self.row).then(|| texts.value(self.row))?,
-            None => {
-                let (map, keys, values) = self.map?;
-                let ends = map.value_offsets();
-                let mut entries = ends[self.row] as usize..ends[self.row + 1] as usize;
-                entries.find(|&at| keys.value(at) == key).map(|at| values.value(at))?
-            }
+        let text = if let Some(texts) = column {
+            texts.is_valid(self.row).then(|| texts.value(self.row))?
+        } else {
+            let (map, keys, values) = self.map?;
+            let ends = map.value_offsets();
+            let mut entries = ends[self.row] as usize..ends[self.row + 1] as usize;
+            entries.find(|&at| keys.value(at) == key).map(|at| values.value(at))?
         };
         (!text.is_empty()).then_some(Cow::Borrowed(text))
     }

@@ -7,6 +7,7 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::Operator;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::{MatchOp, Matcher, MillisRange, SeriesTable};
+use serde::{Deserialize, Serialize};
 
 use super::label_of;
 use crate::tables::lower::{Condition, Lower, Lowered, nanos_of, range_of, texts_of};
@@ -18,8 +19,8 @@ pub(super) struct MetricLower {
 }
 
 /// A filter of samples.
-#[derive(Debug, Clone)]
-pub(super) enum MetricFilter {
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub(in crate::tables) enum MetricFilter {
     /// All of these.
     And(Vec<MetricFilter>),
     /// Any of these, none of which is about time.

@@ -18,11 +18,11 @@ pub(super) enum LabelCell {
     Name,
     /// Identifier: 32 hex digits.
     Id,
-    /// The service.
+    /// The service: the first of its labels that name one.
     Service,
     /// All labels but the name.
     Labels,
-    /// A label.
+    /// The value of one label.
     Label(String),
     /// None: the column is about the sample.
     Other,
@@ -52,6 +52,11 @@ impl LabelCells {
         Self { cells, service_labels: Arc::clone(service_labels) }
     }
 
+    /// Labels that name the service.
+    pub(super) fn service_labels(&self) -> &Arc<[String]> {
+        &self.service_labels
+    }
+
     /// The labels that they need; `None`: all.
     pub(super) fn labels(&self) -> Option<Vec<String>> {
         let mut labels = Vec::new();
@@ -78,7 +83,9 @@ impl LabelCells {
     fn column(&self, cell: &LabelCell, table: &SeriesTable, rows: &[u32]) -> Result<Option<ArrayRef>> {
         let texts = |of: &dyn Fn(usize) -> String| -> ArrayRef {
             let mut out = StringViewBuilder::with_capacity(rows.len());
-            rows.iter().for_each(|row| out.append_option(Some(of(*row as usize)).filter(|text| !text.is_empty())));
+            for row in rows {
+                out.append_option(Some(of(*row as usize)).filter(|text| !text.is_empty()));
+            }
             Arc::new(out.finish())
         };
         Ok(Some(match cell {

@@ -7,29 +7,34 @@ use std::sync::Arc;
 use arrow::array::{ArrayRef, AsArray, Float64Array, RecordBatch, StringViewBuilder, TimestampMillisecondArray};
 use arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef, TimeUnit, UInt32Type};
 use async_trait::async_trait;
-use datafusion::catalog::{MemTable, Session, TableProvider};
+use datafusion::catalog::{Session, TableProvider};
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::TaskContext;
+use datafusion::execution::session_state::SessionStateBuilder;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use futures::TryStreamExt as _;
 use quiver_types::series::SeriesTableBuilder;
 use quiver_types::source::SeriesExemplars;
-use quiver_types::{Domain, Error, Result, SelectedSeries};
+use quiver_types::{Domain, Error, Pins, ReadStats, Result, RunShared, SelectedSeries, SeriesSnapshot};
+use serde::{Deserialize, Serialize};
 
-use super::filter::MetricFilter;
+use super::filter::{MetricFilter, MetricLower};
 use super::labels::LabelCells;
 use super::{Series, label_of, series_columns, with_found};
-use crate::error::{from_datafusion, to_datafusion};
+use crate::error::from_datafusion;
+use crate::forms::{At, pinned};
 use crate::samples::{SampleRequest, SampleTables};
+use crate::tables::at_once::{ReadAtOnce, at_once};
 use crate::tables::cells::{text, text_map, time};
 use crate::tables::convert::{BATCH_ROWS, batch};
 use crate::tables::lower::{lower_all, supported};
 use crate::tables::named::{Ask, NamedTable};
+use crate::tables::written::{WrittenList, WrittenRows};
 
-/// Which list.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum List {
+/// Which of them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub(in crate::tables) enum List {
     Series,
     Metadata,
     Exemplars,
@@ -131,13 +136,13 @@ impl NamedTable for ExemplarTable {
 struct ListProvider {
     list: List,
     schema: SchemaRef,
-    series: Series,
+    series: Arc<Series>,
     samples: Arc<dyn SampleTables>,
 }
 
 impl ListProvider {
     fn new(list: List, schema: SchemaRef, ask: &Ask<'_>) -> Self {
-        Self { list, schema, series: Series::of(ask), samples: Arc::clone(&ask.sources.samples) }
+        Self { list, schema, series: Arc::new(Series::of(ask)), samples: Arc::clone(&ask.sources.samples) }
     }
 }
 
@@ -160,7 +165,7 @@ impl TableProvider for ListProvider {
 
     async fn scan(
         &self,
-        state: &dyn Session,
+        _: &dyn Session,
         projection: Option<&Vec<usize>>,
         filters: &[Expr],
         limit: Option<usize>,
@@ -168,13 +173,68 @@ impl TableProvider for ListProvider {
         let all: Vec<usize> = (0..self.schema.fields().len()).collect();
         let schema = Arc::new(self.schema.project(projection.unwrap_or(&all))?);
         let filter = MetricFilter::And(lower_all(&self.series.lower, filters));
-        let rows = match self.list {
-            List::Series => self.series_rows(&schema, &filter, state).await,
-            List::Metadata => self.metadata_rows(&schema).await,
-            List::Exemplars => self.exemplar_rows(&schema, &filter).await,
-        };
-        let rows = rows.map_err(to_datafusion)?;
-        MemTable::try_new(schema, vec![rows])?.scan(state, None, &[], limit).await
+        let (series, samples) = (Arc::clone(&self.series), Arc::clone(&self.samples));
+        Ok(at_once(Listing { list: self.list, schema, filter, series, samples }, limit))
+    }
+}
+
+/// What a scan of it reads.
+#[derive(Debug)]
+pub(in crate::tables) struct Listing {
+    list: List,
+    schema: SchemaRef,
+    filter: MetricFilter,
+    series: Arc<Series>,
+    samples: Arc<dyn SampleTables>,
+}
+
+#[async_trait]
+impl ReadAtOnce for Listing {
+    fn table(&self) -> &'static str {
+        match self.list {
+            List::Series => SeriesListTable.name(),
+            List::Metadata => MetadataTable.name(),
+            List::Exemplars => ExemplarTable.name(),
+        }
+    }
+
+    fn schema(&self) -> &SchemaRef {
+        &self.schema
+    }
+
+    async fn read(&self, task: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        match self.list {
+            List::Series => self.series_rows(task, stats).await,
+            List::Metadata => self.metadata_rows(stats).await,
+            List::Exemplars => self.exemplar_rows(stats).await,
+        }
+    }
+
+    fn written(&self, at: &At<'_>) -> DataFusionResult<WrittenRows> {
+        Ok(WrittenRows::Metrics(WrittenList {
+            list: self.list,
+            schema: at.write_schema(&self.schema)?,
+            filter: self.filter.clone(),
+            snapshot: Pins::of_process().pin(&self.series.snapshot),
+            access: self.series.access.clone(),
+            service_labels: Arc::clone(&self.series.lower.service_labels),
+            samples: Pins::of_process().pin(&self.samples),
+        }))
+    }
+}
+
+impl Listing {
+    /// Reads what [`ReadAtOnce::written`] says.
+    pub(in crate::tables) fn read_from(rows: WrittenList, at: &At<'_>) -> DataFusionResult<Self> {
+        let (snapshot, access) = (pinned::<dyn SeriesSnapshot>(rows.snapshot)?, rows.access);
+        let lower = MetricLower { service_labels: rows.service_labels };
+        Ok(Self {
+            list: rows.list,
+            schema: at.forms.read_schema(&rows.schema)?,
+            filter: rows.filter,
+            series: Arc::new(Series { snapshot, access, lower }),
+            samples: pinned::<dyn SampleTables>(rows.samples)?,
+        })
     }
 }
 
@@ -188,16 +248,16 @@ fn times(values: impl Iterator<Item = Option<i64>>) -> ArrayRef {
     Arc::new(values.collect::<TimestampMillisecondArray>().with_timezone("UTC"))
 }
 
-impl ListProvider {
-    /// Counts the memory of rows until the query ends.
-    fn hold(&self, rows: &RecordBatch) -> Result<()> {
-        self.series.stats.take(rows.get_array_memory_size())?;
-        self.series.stats.check()
-    }
+/// Counts the memory of rows until the query ends.
+fn hold(rows: &RecordBatch, stats: &ReadStats) -> Result<()> {
+    stats.take(rows.get_array_memory_size())?;
+    stats.check()
+}
 
-    async fn metadata_rows(&self, schema: &SchemaRef) -> Result<Vec<RecordBatch>> {
-        let series = &self.series;
-        let all = series.snapshot.metadata(&series.access, None, &series.stats).await?;
+impl Listing {
+    async fn metadata_rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let (series, schema) = (&self.series, &self.schema);
+        let all = series.snapshot.metadata(&series.access, None, stats).await?;
         let columns = schema.fields().iter().map(|field| match field.name().as_str() {
             "name" => texts(all.iter().map(|m| m.metric.as_str())),
             "type" => texts(all.iter().map(|m| m.metric_type.as_str())),
@@ -205,25 +265,21 @@ impl ListProvider {
             _ => texts(all.iter().map(|m| m.help.as_str())),
         });
         let rows = batch(schema, columns.collect(), all.len())?;
-        self.hold(&rows)?;
+        hold(&rows, stats)?;
         Ok(vec![rows])
     }
 
-    async fn series_rows(
-        &self,
-        schema: &SchemaRef,
-        filter: &MetricFilter,
-        state: &dyn Session,
-    ) -> Result<Vec<RecordBatch>> {
+    async fn series_rows(&self, task: &Arc<TaskContext>, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let (schema, filter) = (&self.schema, &self.filter);
         let cells = LabelCells::new(schema, &self.series.lower.service_labels);
         // A restricted selection may give rows that look alike; all are series.
-        let selected = self.series.select(filter, filter.range(), &cells).await?;
+        let selected = self.series.select(filter, filter.range(), &cells, stats).await?;
         let bounds = ["first_time", "last_time"].iter().any(|name| schema.column_with_name(name).is_some());
         let (rows, bounds) = if bounds {
-            self.bounds(&selected, filter, state.task_ctx(), state).await?
+            self.bounds(&selected, task, stats).await?
         } else {
-            let keep = selected.keep.get();
-            let kept = |row: &u32| keep.as_ref().is_none_or(|keep| keep[*row as usize]);
+            let keep = selected.keep.as_deref();
+            let kept = |row: &u32| keep.is_none_or(|keep| keep[*row as usize]);
             ((0..selected.table.len() as u32).filter(kept).collect(), Vec::new())
         };
         let mut out = Vec::new();
@@ -237,7 +293,7 @@ impl ListProvider {
                 None => of(|b| b.1),
             });
             let rows = batch(schema, columns.collect(), rows.len())?;
-            self.hold(&rows)?;
+            hold(&rows, stats)?;
             out.push(rows);
         }
         Ok(out)
@@ -247,20 +303,24 @@ impl ListProvider {
     async fn bounds(
         &self,
         selected: &SelectedSeries,
-        filter: &MetricFilter,
-        task: Arc<TaskContext>,
-        state: &dyn Session,
+        task: &Arc<TaskContext>,
+        stats: &ReadStats,
     ) -> Result<(Vec<u32>, Vec<(i64, i64)>)> {
         let request = SampleRequest {
-            range: filter.range(),
+            range: self.filter.range(),
             floats: true,
             histograms: selected.has_histograms,
             start_times: false,
             again: false,
         };
-        let table = self.samples.samples(selected, &request, &self.series.stats)?;
-        let plan = table.scan(state, None, &[], None).await.map_err(from_datafusion)?;
-        let mut stored = execute_stream(plan, task).map_err(from_datafusion)?;
+        let table = self.samples.samples(selected, &request, stats)?;
+        // Nodes of a run are told apart by where they lie, and this one does not live as long as the run: it has its own.
+        let config = task.session_config().clone().with_extension(Arc::new(RunShared::default()));
+        let session = SessionStateBuilder::new().with_config(config.clone()).with_runtime_env(task.runtime_env());
+        let session = Box::new(session.build());
+        let plan = table.scan(&*session, None, &[], None).await.map_err(from_datafusion)?;
+        let own = TaskContext::default().with_session_config(config).with_runtime(task.runtime_env());
+        let mut stored = execute_stream(plan, Arc::new(own)).map_err(from_datafusion)?;
         let (mut rows, mut bounds) = (Vec::new(), Vec::new());
         while let Some(stored) = stored.try_next().await.map_err(from_datafusion)? {
             let other = || Error::internal("a scan of samples has other columns");
@@ -280,18 +340,21 @@ impl ListProvider {
                     bounds.push(both);
                 }
             }
-            self.series.stats.take(stored.num_rows() * 20)?;
-            self.series.stats.check()?;
+            stats.take(stored.num_rows() * 20)?;
+            stats.check()?;
         }
         Ok((rows, bounds))
     }
 
-    async fn exemplar_rows(&self, schema: &SchemaRef, filter: &MetricFilter) -> Result<Vec<RecordBatch>> {
+    async fn exemplar_rows(&self, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+        let (schema, filter) = (&self.schema, &self.filter);
         let (series, service_labels) = (&self.series, &self.series.lower.service_labels);
         let selectors = [filter.matchers()];
-        let found = series.snapshot.exemplars(&series.access, &selectors, filter.range(), &series.stats).await?;
+        let found = series.snapshot.exemplars(&series.access, &selectors, filter.range(), stats).await?;
         let mut table = SeriesTableBuilder::default();
-        found.iter().for_each(|one| table.push(one.labels.iter()));
+        for one in &found {
+            table.push(one.labels.iter());
+        }
         let table = table.finish();
         let cells = LabelCells::new(schema, service_labels);
         let flat: Vec<(u32, usize)> = found
@@ -300,7 +363,7 @@ impl ListProvider {
             .filter(|(row, _)| !filter.needs_rows() || filter.takes(&table, *row, service_labels))
             .flat_map(|(row, one)| (0..one.exemplars.len()).map(move |at| (row as u32, at)))
             .collect();
-        series.stats.take(flat.len() * size_of::<(u32, usize)>())?;
+        stats.take(flat.len() * size_of::<(u32, usize)>())?;
         let mut out = Vec::new();
         for rows in flat.chunks(BATCH_ROWS) {
             let of_series: Vec<u32> = rows.iter().map(|(row, _)| *row).collect();
@@ -310,7 +373,7 @@ impl ListProvider {
                 None => exemplar_column(field.name(), &found, rows),
             });
             let rows = batch(schema, columns.collect::<Result<_>>()?, rows.len())?;
-            self.hold(&rows)?;
+            hold(&rows, stats)?;
             out.push(rows);
         }
         Ok(out)

@@ -9,15 +9,18 @@ use arrow::array::{
 };
 use arrow::compute::take;
 use arrow::datatypes::{Float64Type, Int64Type, SchemaRef, UInt32Type};
+use datafusion::error::Result as DataFusionResult;
 use quiver_types::{Error, Result, SelectedSeries, SeriesTable, is_stale};
 
 use super::labels::LabelCells;
 use super::{BEFORE_MS, INCREASE};
+use crate::forms::At;
 use crate::tables::convert::{BATCH_ROWS, Convert, Converted, batch};
+use crate::tables::written::{WrittenConvert, WrittenSamples};
 
 /// Converts stored series.
 #[derive(Debug)]
-pub(super) struct SampleRows {
+pub(in crate::tables) struct SampleRows {
     schema: SchemaRef,
     cells: LabelCells,
     table: Arc<SeriesTable>,
@@ -36,6 +39,14 @@ impl SampleRows {
         from_ms: i64,
     ) -> Self {
         Self { schema, cells, table: Arc::clone(&selected.table), filter, from_ms }
+    }
+
+    /// Reads what [`Convert::written`] says.
+    pub(in crate::tables) fn read(rows: WrittenSamples, at: &At<'_>) -> DataFusionResult<Arc<dyn Convert>> {
+        let schema = at.forms.read_schema(&rows.schema)?;
+        let cells = LabelCells::new(&schema, &rows.service_labels);
+        let WrittenSamples { table, filter, from_ms, .. } = rows;
+        Ok(Arc::new(Self { schema, cells, table, filter, from_ms }))
     }
 }
 
@@ -57,6 +68,16 @@ impl Convert for SampleRows {
 
     fn detail(&self) -> String {
         format!(", filter={}, series={}", self.filter, self.table.len())
+    }
+
+    fn written(&self, at: &At<'_>) -> DataFusionResult<Option<WrittenConvert>> {
+        Ok(Some(WrittenConvert::Samples(WrittenSamples {
+            schema: at.write_schema(&self.schema)?,
+            service_labels: Arc::clone(self.cells.service_labels()),
+            table: Arc::clone(&self.table),
+            filter: self.filter.clone(),
+            from_ms: self.from_ms,
+        })))
     }
 }
 

@@ -1,6 +1,7 @@
 //! Rows of `spans`, `span_events` and `span_links` out of stored spans.
 
 mod coded;
+mod written;
 
 use std::sync::Arc;
 
@@ -11,6 +12,7 @@ use arrow::array::{
 use arrow::buffer::{OffsetBuffer, ScalarBuffer};
 use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, Fields, Int64Type, Schema, SchemaRef, UInt8Type};
+use datafusion::error::Result as DataFusionResult;
 use quiver_types::configured::Configured;
 use quiver_types::spans::{AttributeKind, Attributes, EventRef, LinkRef, Place, SpanColumn, events, hex, links};
 use quiver_types::{Error, Result};
@@ -18,10 +20,13 @@ use quiver_types::{Error, Result};
 use super::conventions::{self, Form, Step};
 use super::says::{self, Places};
 use super::{Each, Kinds, attribute_of, event_fields, link_fields};
+use crate::forms::At;
 use crate::tables::cells::{Kind, TextMaps, hex_ids, named, none_empty, uncoded};
 use crate::tables::configured::{self, Says, is_configured};
 use crate::tables::convert::{Convert, Converted, batch, pieces};
+use crate::tables::written::WrittenConvert;
 use coded::{bytes_field, coded_column, coded_field, id_bytes};
+use written::Planned;
 
 /// Names of kinds, by number; the first stands for unknown numbers, too.
 pub(super) const KINDS: [&str; 6] = ["UNSPECIFIED", "INTERNAL", "SERVER", "CLIENT", "PRODUCER", "CONSUMER"];
@@ -75,7 +80,7 @@ struct First {
 
 /// Converts stored spans.
 #[derive(Debug)]
-pub(super) struct SpanRows {
+pub(in crate::tables) struct SpanRows {
     each: Each,
     schema: SchemaRef,
     stored: Vec<SpanColumn>,
@@ -84,6 +89,10 @@ pub(super) struct SpanRows {
     nested: Option<usize>,
     /// Whether texts are given by codes and ids as bytes.
     is_coded: bool,
+    /// What it was planned of.
+    of: Arc<Planned>,
+    /// Columns of ids that are given as bytes.
+    as_bytes: Vec<usize>,
 }
 
 impl SpanRows {
@@ -104,7 +113,9 @@ impl SpanRows {
             Each::Link => Some(place(&mut stored, SpanColumn::Own("links"))),
         };
         let schema = schema.project(projection).map_err(|e| Error::internal("no such column").with_source(e))?;
-        Ok(Self { each, schema: Arc::new(schema), stored, cells, nested, is_coded: false })
+        let schema = Arc::new(schema);
+        let of = Arc::new(Planned::new(&schema, kinds));
+        Ok(Self { each, schema, stored, cells, nested, is_coded: false, of, as_bytes: Vec::new() })
     }
 
     /// The stored columns that are needed.
@@ -250,6 +261,10 @@ impl Convert for SpanRows {
     fn with_bytes(&self, columns: &[usize]) -> Option<Arc<dyn Convert>> {
         columns.iter().all(|at| self.has_id(*at)).then(|| Arc::new(self.of_bytes(columns)) as Arc<dyn Convert>)
     }
+
+    fn written(&self, at: &At<'_>) -> DataFusionResult<Option<WrittenConvert>> {
+        self.form(at).map(|form| Some(WrittenConvert::Spans(form)))
+    }
 }
 
 pub(super) fn other_type(what: &str) -> Error {
@@ -283,6 +298,7 @@ impl SpanRows {
     fn of_bytes(&self, columns: &[usize]) -> Self {
         let mut fields: Vec<Field> = self.schema.fields().iter().map(|field| (**field).clone()).collect();
         let mut cells = self.cells.clone();
+        let mut as_bytes = self.as_bytes.clone();
         for at in columns {
             let (place, or_none) = match cells[*at] {
                 Cell::Hex(place) => (place, false),
@@ -291,6 +307,7 @@ impl SpanRows {
             };
             fields[*at] = bytes_field(&fields[*at]);
             cells[*at] = Cell::Bytes(place, or_none);
+            as_bytes.push(*at);
         }
         let schema = Arc::new(Schema::new(fields));
         Self {
@@ -300,6 +317,8 @@ impl SpanRows {
             cells,
             nested: self.nested,
             is_coded: self.is_coded,
+            of: Arc::clone(&self.of),
+            as_bytes,
         }
     }
 
@@ -523,12 +542,11 @@ impl NestedColumns {
         self.rows.values().iter().for_each(|row| ends[*row as usize + 1] += 1);
         (0..spans).for_each(|row| ends[row + 1] += ends[row]);
         let texts: ArrayRef = Arc::new(self.texts);
-        let (fields, columns): (Fields, Vec<ArrayRef>) = match each {
-            Each::Event => (event_fields().into(), vec![self.times, texts, self.maps]),
-            _ => {
-                let [traces, spans] = self.ids;
-                (link_fields().into(), vec![Arc::new(traces), Arc::new(spans), texts, self.maps])
-            }
+        let (fields, columns): (Fields, Vec<ArrayRef>) = if each == Each::Event {
+            (event_fields().into(), vec![self.times, texts, self.maps])
+        } else {
+            let [traces, spans] = self.ids;
+            (link_fields().into(), vec![Arc::new(traces), Arc::new(spans), texts, self.maps])
         };
         let failed = |e| Error::internal("cannot build a list of a span").with_source(e);
         let structs = StructArray::try_new(fields.clone(), columns, None).map_err(failed)?;

@@ -52,9 +52,8 @@ pub(in crate::compact) fn steps(inputs: &[Input], window_ms: Option<Millis>) -> 
     let mut done = vec![0u64; inputs.len()];
     for (n, group) in copies {
         let first = minutes(group).0;
-        let until = |(m, input): (usize, &Input)| match m == n {
-            true => group.rows.start,
-            false => input.index.starts((first * MINUTE_NS, first * MINUTE_NS)).start,
+        let until = |(m, input): (usize, &Input)| {
+            if m == n { group.rows.start } else { input.index.starts((first * MINUTE_NS, first * MINUTE_NS)).start }
         };
         let until: Vec<u64> = inputs.iter().enumerate().map(until).collect();
         rows_between(inputs, &done, &until, window, &mut out);

@@ -3,13 +3,14 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use quiver_query::scan_table;
 use quiver_types::logs::{
     FieldPattern, LogColumn, LogFilter, LogForm, LogRequest, MSG, ValueCounts, ValueLimits, ValueMatcher,
 };
 use quiver_types::{Access, LogsBatch, ReadStats};
 
 use super::model::{Contains, Equals, Model, Number, Word, row};
-use super::{SECOND, T0, everything, open, read, settings, sorted, texts};
+use super::{SECOND, T0, counting, everything, open, read, settings, sorted, texts};
 use crate::logs::{logs_source, logs_table};
 use crate::part::logs::ColumnKind;
 use crate::store::Store;
@@ -138,8 +139,9 @@ async fn millions_of_names_cost_neither_memory_nor_planning() {
     let mut planning = Duration::MAX;
     for _ in 0..10 {
         let began = std::time::Instant::now();
-        let table = logs_table(&*snapshot, &Access::full(), request.clone(), Arc::default()).expect("a table");
-        let plan = session.read_table(table).expect("readable").create_physical_plan().await.expect("planned");
+        let table = logs_table(&*snapshot, &Access::full(), request.clone(), &ReadStats::default()).expect("a table");
+        let plan =
+            session.read_table(scan_table(table)).expect("readable").create_physical_plan().await.expect("planned");
         planning = planning.min(began.elapsed());
         assert_eq!(plan.schema().fields().len(), 1);
     }
@@ -169,9 +171,9 @@ async fn words_and_names_and_bounds_prune() {
         let stats = Arc::new(ReadStats::default());
         let snapshot = logs_source(&store).snapshot();
         let request = LogRequest { columns: vec![LogColumn::text(MSG)], rest: false, ..everything(filter.clone()) };
-        let table = logs_table(&*snapshot, &Access::full(), request, Arc::clone(&stats)).expect("a table");
-        let session = datafusion::prelude::SessionContext::new();
-        let batches = session.read_table(table).expect("readable").collect().await.expect("read");
+        let table = logs_table(&*snapshot, &Access::full(), request, &stats).expect("a table");
+        let session = counting(&stats);
+        let batches = session.read_table(scan_table(table)).expect("readable").collect().await.expect("read");
         assert_eq!(batches.iter().map(arrow::array::RecordBatch::num_rows).sum::<usize>(), rows, "{filter}");
         let pages = quiver_types::stats::get(&stats.pages_read);
         assert!(pages <= most, "{filter}: {pages} pages of {}", quiver_types::stats::get(&stats.pages_total));
@@ -259,9 +261,9 @@ async fn rows_of_streams_are_counted_without_being_read() {
             form: LogForm::Counted,
             ..everything(filter.clone())
         };
-        let table = logs_table(&*snapshot, &Access::full(), request, Arc::clone(&stats)).expect("a table");
-        let session = datafusion::prelude::SessionContext::new();
-        let batches = session.read_table(table).expect("readable").collect().await.expect("read");
+        let table = logs_table(&*snapshot, &Access::full(), request, &stats).expect("a table");
+        let session = counting(&stats);
+        let batches = session.read_table(scan_table(table)).expect("readable").collect().await.expect("read");
         let mut rows: Vec<usize> = batches.iter().map(arrow::array::RecordBatch::num_rows).collect();
         rows.sort_unstable();
         assert_eq!(rows, batch_rows, "{name} {filter}");
@@ -300,14 +302,20 @@ async fn a_plan_counts_values_alike_whenever_it_runs() {
     let limits = ValueLimits { values: 5, bytes: 128 };
     let request = LogRequest::value_counts(LogFilter::All, limits);
     let snapshot = logs_source(&store).snapshot();
-    let table = logs_table(&*snapshot, &Access::full(), request, Arc::default()).expect("a table");
+    let table = logs_table(&*snapshot, &Access::full(), request, &ReadStats::default()).expect("a table");
     let session = datafusion::prelude::SessionContext::new();
-    let frame = session.read_table(table).expect("readable");
+    let frame = session.read_table(scan_table(table)).expect("readable");
     let plan = frame.create_physical_plan().await.expect("a plan");
     for turn in 0..2 {
-        let batches = datafusion::physical_plan::collect(Arc::clone(&plan), session.task_ctx()).await.expect("read");
+        let stats = Arc::new(ReadStats::default());
+        let task = counting(&stats).task_ctx();
+        let batches = datafusion::physical_plan::collect(Arc::clone(&plan), task).await.expect("read");
+        let parts = (quiver_types::stats::get(&stats.parts_total), quiver_types::stats::get(&stats.parts_read));
+        assert_eq!(parts, (1, 1), "turn {turn}");
         let mut counts = ValueCounts::new(limits);
-        batches.iter().for_each(|batch| counts.add_batch(batch).expect("counts"));
+        for batch in &batches {
+            counts.add_batch(batch).expect("counts");
+        }
         let names: Vec<&str> = counts.by_name().map(|(name, _)| name).collect();
         assert_eq!((counts.rows, names), (102, vec!["_stream", "_stream_id", "level"]), "turn {turn}");
     }
@@ -346,9 +354,9 @@ async fn a_damaged_file_is_told_by_name() {
         };
         let snapshot = logs_source(&store).snapshot();
         let request = everything(value(MSG, Word("4711".into())));
-        let table = logs_table(&*snapshot, &Access::full(), request, Arc::default()).expect("a table");
+        let table = logs_table(&*snapshot, &Access::full(), request, &ReadStats::default()).expect("a table");
         let session = datafusion::prelude::SessionContext::new();
-        let error = session.read_table(table).expect("readable").collect().await.expect_err("damaged");
+        let error = session.read_table(scan_table(table)).expect("readable").collect().await.expect_err("damaged");
         assert!(error.to_string().contains(&key), "{error}");
         store.close(Duration::from_secs(10)).await;
         drop((snapshot, store));

@@ -1,6 +1,6 @@
 //! Rows that take much memory: given out a few megabytes at a time, and held no longer.
 
-use datafusion::common::utils::memory::get_record_batch_memory_size;
+use quiver_types::scan::batch_bytes;
 
 use super::model::{Contains, Equals, Model, row};
 use super::*;
@@ -43,7 +43,7 @@ async fn long_rows_come_in_small_batches() {
             for _ in 0..3 {
                 let batches = read(&store, &Access::full(), &everything(filter.clone())).await;
                 assert_eq!(sorted(texts(&batches)), expected, "{filter}");
-                let most = batches.iter().map(get_record_batch_memory_size).max().expect("batches");
+                let most = batches.iter().map(batch_bytes).max().expect("batches");
                 assert!(most < 8 << 20, "{filter}: a batch of {most} bytes");
             }
         }
@@ -54,10 +54,37 @@ async fn long_rows_come_in_small_batches() {
         assert!(batches.len() > 2, "{} batches", batches.len());
         for order in [LogOrder::NewestFirst, LogOrder::OldestFirst] {
             let batches = read(&store, &Access::full(), &LogRequest { order, ..everything(LogFilter::All) }).await;
-            let most = batches.iter().map(get_record_batch_memory_size).max().expect("batches");
+            let most = batches.iter().map(batch_bytes).max().expect("batches");
             assert!(most < 8 << 20, "{order:?}: a batch of {most} bytes");
             assert_eq!(sorted(texts(&batches)), sorted(model.select(&Access::full(), &LogFilter::All)));
         }
+    }
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn single_rows_of_wide_blocks_are_looked_up() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let mut model = long_rows();
+    for (i, row) in model.rows.iter_mut().enumerate() {
+        row.field("id", &format!("id{i}"));
+    }
+    let store = open(settings(dir.path())).await;
+    for batch in model.batches(12_000) {
+        store.write_logs(batch).await.expect("written");
+    }
+    store.flush_all().await.expect("flushed");
+    let filter = value("id", Equals("id7000".into()));
+    let expected = model.select(&Access::full(), &filter);
+    // What is used a second time is kept: pages that have the row, not columns of the whole block.
+    for time in 1..=3 {
+        let stats = Arc::new(ReadStats::default());
+        let snapshot = logs_source(&store).snapshot();
+        let batches = read_of(&*snapshot, &Access::full(), &everything(filter.clone()), &stats).await;
+        assert_eq!((texts(&batches).len(), texts(&batches)), (1, expected.clone()), "time {time}");
+        let (pages, total) =
+            (quiver_types::stats::get(&stats.pages_read), quiver_types::stats::get(&stats.pages_total));
+        assert!(pages * 4 <= total, "time {time}: {pages} pages of {total}");
     }
     store.close(Duration::from_secs(10)).await;
 }

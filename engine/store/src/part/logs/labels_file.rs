@@ -126,15 +126,14 @@ impl<'s> Values<'s> {
             Some(&(code, _)) if self.values[code as usize] == value => code,
             _ => {
                 let hash = HASHER.hash_one(value);
-                match self.known.find(hash, |&code| self.values[code as usize] == value) {
-                    Some(&code) => code,
-                    None => {
-                        let code = self.values.len() as u32;
-                        self.values.push(value);
-                        let values = &self.values;
-                        self.known.insert_unique(hash, code, |&code| HASHER.hash_one(values[code as usize]));
-                        code
-                    }
+                if let Some(&code) = self.known.find(hash, |&code| self.values[code as usize] == value) {
+                    code
+                } else {
+                    let code = self.values.len() as u32;
+                    self.values.push(value);
+                    let values = &self.values;
+                    self.known.insert_unique(hash, code, |&code| HASHER.hash_one(values[code as usize]));
+                    code
                 }
             }
         };
@@ -206,8 +205,12 @@ fn write_ids(streams: &[Arc<LiveStream>], rows: &mut Rows) -> Result<u64> {
         let (own, later) = rest.split_at(rest.partition_point(|place| place.0 <= row));
         rest = later;
         rows.push("", |payload| {
-            own.iter().for_each(|(_, key, _)| payload.extend_from_slice(&key.to_le_bytes()));
-            own.iter().for_each(|(.., number)| payload.extend_from_slice(&number.to_le_bytes()));
+            for (_, key, _) in own {
+                payload.extend_from_slice(&key.to_le_bytes());
+            }
+            for (.., number) in own {
+                payload.extend_from_slice(&number.to_le_bytes());
+            }
         })?;
     }
     rows.end()?;

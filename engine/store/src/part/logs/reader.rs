@@ -400,14 +400,13 @@ fn streams_of(batch: &RecordBatch, out: &mut Vec<PartStream>) -> Option<()> {
     for i in 0..batch.num_rows() {
         let pairs = labels.value_offsets()[i] as usize..labels.value_offsets()[i + 1] as usize;
         let labels = LabelSet::from_pairs(pairs.map(|p| (names.value(p), values.value(p))));
-        let service = match known.iter().find(|s| &***s == services.value(i)) {
-            Some(known) => Arc::clone(known),
-            None => {
-                let new: Arc<str> = services.value(i).into();
-                known.push(Arc::clone(&new));
-                known.truncate(64);
-                new
-            }
+        let service = if let Some(known) = known.iter().find(|s| &***s == services.value(i)) {
+            Arc::clone(known)
+        } else {
+            let new: Arc<str> = services.value(i).into();
+            known.push(Arc::clone(&new));
+            known.truncate(64);
+            new
         };
         let id = SeriesId::from_bytes(ids.value(i).try_into().ok()?);
         out.push(PartStream {

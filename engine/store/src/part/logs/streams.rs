@@ -190,14 +190,13 @@ impl Part {
         let mut out: Vec<Option<RecordBatch>> = Vec::with_capacity(wanted.len());
         let (mut missing, mut rows) = (Vec::new(), Vec::new());
         for (at, &block) in wanted.iter().enumerate() {
-            match self.kept(&StreamPiece::Block(columns, block), stats) {
-                Some(KeptPiece::Rows(batch)) => out.push(Some(batch)),
-                _ => {
-                    let own = blocks.streams_of(block);
-                    missing.push(at);
-                    rows.push(u64::from(own.start)..u64::from(own.end));
-                    out.push(None);
-                }
+            if let Some(KeptPiece::Rows(batch)) = self.kept(&StreamPiece::Block(columns, block), stats) {
+                out.push(Some(batch));
+            } else {
+                let own = blocks.streams_of(block);
+                missing.push(at);
+                rows.push(u64::from(own.start)..u64::from(own.end));
+                out.push(None);
             }
         }
         if !missing.is_empty() {

@@ -394,7 +394,9 @@ impl Index {
         let mut file = PartFile::create(root, spec, "index", table::index(), p.build(), unfinished)?;
         for (name, _, filters) in self.columns.iter().filter(|c| !c.2.is_empty()) {
             let mut payloads = BinaryBuilder::new();
-            filters.iter().for_each(|f| payloads.append_value(&f.2));
+            for f in filters {
+                payloads.append_value(&f.2);
+            }
             let columns: Vec<ArrayRef> = vec![
                 Arc::new(StringArray::from_iter_values(filters.iter().map(|_| name))),
                 Arc::new(StringArray::from_iter_values(filters.iter().map(|_| "bloom"))),

@@ -314,7 +314,7 @@ impl<'b> Gathered<'b> {
             let (array, at) = rows[i];
             arrays[array].value(at)
         };
-        rollup.push_spans(&self.spans, &self.contexts, self.of.values(), attributes)
+        rollup.push_spans(&self.spans, &self.contexts, self.of.values(), attributes, true)
     }
 }
 

@@ -6,7 +6,7 @@ use std::ops::Range;
 use arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use hashbrown::HashMap;
-use quiver_types::spans::{AttributeTest, Place, SpanFilter};
+use quiver_types::spans::{Place, SpanFilter};
 use quiver_types::text::{from_base64, to_base64};
 use xxhash_rust::xxh3::xxh3_64_with_seed;
 
@@ -172,9 +172,9 @@ impl SpanFilters {
                 out.sort_unstable_by_key(|r| r.start);
                 out
             }
-            SpanFilter::Attribute { place, key, test: AttributeTest::Equals(text, number) }
-                if key != "service.name" =>
-            {
+            SpanFilter::Attribute { place, key, test } if key != "service.name" => {
+                let Some((text, number)) = test.wanted() else { return Vec::new() };
+                // Lists are among the keys without a column.
                 let places = place.map_or_else(|| Place::ALL.to_vec(), |place| vec![place]);
                 if places.iter().any(|place| keys.may_have(*place, key)) {
                     return Vec::new();
@@ -214,6 +214,8 @@ mod tests {
     use std::sync::Arc;
 
     use arrow::array::{Int64Array, StringArray};
+
+    use quiver_types::spans::AttributeTest;
 
     use super::super::OwnType;
     use super::*;

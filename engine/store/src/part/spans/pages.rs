@@ -5,14 +5,15 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, RecordBatch, UInt32Array};
-use arrow::compute::take;
+use arrow::array::{ArrayRef, RecordBatch};
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use foldhash::fast::FixedState;
+use hashbrown::HashMap;
 use quiver_types::{ReadStats, stats};
 
 use super::read::Texts;
 use super::rows::SpanRows;
-use super::texts::{coded, plain};
+use super::texts::{coded, gathered};
 use crate::decoded::ROWS_BYTES_MAX;
 use crate::error::{Context, Error, Result};
 use crate::part::fetch::Purpose;
@@ -66,23 +67,34 @@ fn pages_of(starts: &[u64], rows: &[Range<u64>]) -> Option<Vec<PageRows>> {
 }
 
 impl PageRows {
-    /// The wanted rows of columns of the page, texts as they are.
-    fn pick(&self, page: &RecordBatch, columns: &[&str]) -> Result<SpanRows> {
-        let within = |r: &Range<u64>| (r.start - self.all.start) as u32..(r.end - self.all.start) as u32;
-        let places = UInt32Array::from_iter_values(self.rows.iter().flat_map(within));
-        let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
-        for name in columns {
-            let column = page.column_by_name(name);
-            let column = column.ok_or_else(|| Error::internal(format!("a part of spans lacks `{name}`")))?;
-            let picked = take(column, &places, None).internal("cannot pick rows of a page of spans")?;
-            let picked = plain(&picked);
-            fields.push(Field::new(*name, picked.data_type().clone(), true));
-            arrays.push(picked);
-        }
-        RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
-            .map(SpanRows)
-            .internal("cannot pick rows of a page of spans")
+    /// Where the wanted rows stand in the page.
+    fn places(&self) -> impl Iterator<Item = usize> {
+        self.rows.iter().flat_map(move |r| (r.start - self.all.start) as usize..(r.end - self.all.start) as usize)
     }
+}
+
+/// The wanted rows of columns of pages of one part below each other, texts as they are. Column by column over all pages: a
+/// trace has a few rows in each, and there are some sixty columns.
+fn pick(pages: &[(&PageRows, RecordBatch)], columns: &[&str]) -> Result<SpanRows> {
+    let places: Vec<(usize, usize)> =
+        pages.iter().enumerate().flat_map(|(n, (page, _))| page.places().map(move |row| (n, row))).collect();
+    let first = pages.first().map_or(&[][..], |(_, page)| &page.schema_ref().fields()[..]);
+    let at: HashMap<&str, usize, FixedState> = first.iter().zip(0..).map(|(f, at)| (f.name().as_str(), at)).collect();
+    let (mut fields, mut arrays) = (Vec::with_capacity(columns.len()), Vec::with_capacity(columns.len()));
+    for name in columns {
+        let lacks = || Error::internal(format!("a part of spans lacks `{name}`"));
+        let at = *at.get(name).ok_or_else(lacks)?;
+        let of_page = |(_, page): &(&PageRows, RecordBatch)| {
+            let column = page.columns().get(at).filter(|_| page.schema_ref().field(at).name() == name);
+            column.map(Arc::clone).ok_or_else(lacks)
+        };
+        let picked = gathered(&pages.iter().map(of_page).collect::<Result<Vec<ArrayRef>>>()?, &places)?;
+        fields.push(Field::new(*name, picked.data_type().clone(), true));
+        arrays.push(picked);
+    }
+    RecordBatch::try_new(Arc::new(Schema::new(fields)), arrays)
+        .map(SpanRows)
+        .internal("cannot pick rows of pages of spans")
 }
 
 impl Part {
@@ -133,9 +145,9 @@ impl Part {
                 cache.insert_rows(part, page.group, page.page, &read);
                 read
             };
-            found.push(page.pick(&all, &flat)?);
+            found.push((page, all));
         }
-        let found = SpanRows::concat(&found)?;
+        let found = pick(&found, &flat)?;
         if nested.is_empty() {
             return Ok(Some(found));
         }
@@ -172,7 +184,34 @@ fn is_small(footer: &Footer, columns: &[&str], rows: &Range<u64>) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{Array, AsArray, FixedSizeBinaryArray, Int64Array, StringArray};
+    use arrow::datatypes::Int64Type;
+
     use super::*;
+
+    #[test]
+    fn rows_of_pages_come_below_each_other() {
+        let page = |texts: &[Option<&str>], first: i64| {
+            let count = texts.len() as i64;
+            let texts: ArrayRef = Arc::new(texts.iter().copied().collect::<StringArray>());
+            let none: ArrayRef = Arc::new(StringArray::new_null(texts.len()));
+            let numbers: ArrayRef = Arc::new(Int64Array::from_iter_values(first..first + count));
+            let ids = (first..first + count).map(i64::to_be_bytes);
+            let ids: ArrayRef = Arc::new(FixedSizeBinaryArray::try_from_iter(ids).unwrap());
+            let columns = [("n", numbers), ("t", coded(&texts).unwrap()), ("none", coded(&none).unwrap()), ("id", ids)];
+            RecordBatch::try_from_iter_with_nullable(columns.map(|(name, array)| (name, array, true))).unwrap()
+        };
+        let rows = |all, rows: &[Range<u64>]| PageRows { group: 0, page: 0, all, rows: rows.to_vec() };
+        let (a, b) = (rows(10..14, &[10..11, 12..14]), rows(14..16, std::slice::from_ref(&(15..16))));
+        let pages = [(&a, page(&[Some("x"), Some("y"), None, Some("z")], 0)), (&b, page(&[Some("z"), Some("x")], 4))];
+        let found = pick(&pages, &["t", "id", "n", "none"]).unwrap().0;
+        assert_eq!(found["n"].as_primitive::<Int64Type>().values()[..], [0, 2, 3, 5]);
+        let texts: Vec<Option<&str>> = found["t"].as_string::<i32>().iter().collect();
+        assert_eq!(texts, [Some("x"), None, Some("z"), Some("x")]);
+        assert_eq!(found["id"].as_fixed_size_binary().value(3), 5i64.to_be_bytes());
+        assert_eq!((found["none"].data_type(), found["none"].null_count()), (&DataType::Utf8, 4));
+        assert!(pick(&pages, &["other"]).is_err());
+    }
 
     #[test]
     fn rows_are_divided_by_pages_of_their_groups() {

@@ -381,7 +381,9 @@ pub(crate) fn needed(
     if restricted {
         first.push("service_name".to_owned());
     }
-    columns.iter().for_each(|c| of_column(c, schema, keys, &mut rest));
+    for c in columns {
+        of_column(c, schema, keys, &mut rest);
+    }
     for list in [&mut first, &mut rest] {
         list.sort_unstable();
         list.dedup();

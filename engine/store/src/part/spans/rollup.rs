@@ -6,6 +6,7 @@ use std::path::Path;
 
 use arrow::array::RecordBatch;
 use quiver_types::ReadStats;
+use quiver_types::scan::ScanMemory;
 use quiver_types::spans::{RollupKind, RollupRequest, RollupRow, rollup_batch, rollup_schema};
 
 use crate::error::{Context, Error, Result};
@@ -21,6 +22,8 @@ pub(super) const FILE: &str = "rollup";
 const HOURS: &str = "quiver.hours";
 /// Rows of a page: few, since the ends of a window need some minutes of an hour.
 const PAGE_ROWS: usize = 1024;
+/// What a row takes in memory when it is read, about.
+const READ_ROW_BYTES: usize = 192;
 /// Rows that are made into columns at once.
 const CHUNK_ROWS: usize = 16 * 1024;
 
@@ -87,8 +90,14 @@ impl Part {
         self.read_batches(file, &footer, std::slice::from_ref(&all), None, CHUNK_ROWS, Purpose::Job, stats).await
     }
 
-    /// Reads the rows of the part's roll-up that may be asked for; more than that come along.
-    pub(crate) async fn rollup(&self, request: &RollupRequest, stats: &ReadStats) -> Result<Vec<RecordBatch>> {
+    /// Reads the rows of the part's roll-up that may be asked for; more than that come along. The memory is asked for what
+    /// they take before they are read.
+    pub(crate) async fn rollup(
+        &self,
+        request: &RollupRequest,
+        memory: &dyn ScanMemory,
+        stats: &ReadStats,
+    ) -> Result<Vec<RecordBatch>> {
         let file = self.meta.file(FILE).ok_or_else(|| Error::internal("a part of spans lacks its roll-up"))?;
         let footer = self.footer(file, stats).await?;
         let hours = footer.value(HOURS).and_then(|text| serde_json::from_str::<Vec<(u8, i64, u64)>>(text).ok());
@@ -105,6 +114,8 @@ impl Part {
         if ranges.is_empty() {
             return Ok(Vec::new());
         }
+        let rows: u64 = ranges.iter().map(|range| range.end - range.start).sum();
+        memory.try_resize(rows as usize * READ_ROW_BYTES)?;
         self.read_batches(file, &footer, &ranges, None, CHUNK_ROWS, Purpose::Query, stats).await
     }
 }

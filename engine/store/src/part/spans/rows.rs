@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, FixedSizeBinaryArray, Int32DictionaryArray, Int64Array,
-    MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BinaryArray, BinaryViewBuilder, BooleanArray, FixedSizeBinaryArray, Int32DictionaryArray,
+    Int64Array, MapArray, RecordBatch, RecordBatchOptions, StructArray, UInt32Array, new_null_array,
 };
 use arrow::compute::filter_record_batch;
 use arrow::datatypes::{DataType, Int64Type, Schema, TimestampNanosecondType, UInt8Type, UInt32Type};
@@ -15,7 +15,7 @@ use quiver_types::spans::{
 use quiver_types::tables::spans::{ATTRIBUTE_PREFIX, ATTRIBUTES_REST, RESOURCE_PREFIX, RESOURCE_REST, SCOPE_REST};
 
 use super::column_name;
-use super::texts::{coded, is_text, narrow, narrow_coded, own_value, plain, views};
+use super::texts::{OwnValues, coded, is_text, narrow, narrow_coded, own_value, plain, views};
 use crate::error::{Context, Error, Result};
 use crate::spans::eval::{SpanSet, TextColumn, mask};
 
@@ -83,7 +83,12 @@ impl SpanRows {
 
     /// Keeps some rows.
     pub(crate) fn filter(&self, keep: &[bool]) -> Result<Self> {
-        filter_record_batch(&self.0, &mask(keep)).map(Self).internal("cannot filter spans")
+        self.filter_by(&mask(keep))
+    }
+
+    /// The same of those that are set.
+    pub(crate) fn filter_by(&self, keep: &BooleanArray) -> Result<Self> {
+        filter_record_batch(&self.0, keep).map(Self).internal("cannot filter spans")
     }
 
     /// Makes the columns of an answer.
@@ -199,12 +204,10 @@ impl SpanRows {
     /// Makes attributes of own columns and the rest, keys in order.
     fn blobs(&self, prefix: &str, rest: &str) -> Result<BinaryArray> {
         let schema = self.0.schema();
-        let mut own: Vec<(&str, &ArrayRef)> = schema
-            .fields()
-            .iter()
-            .zip(self.0.columns())
-            .filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, c)))
-            .collect();
+        // Each row asks each column: not those without a value.
+        let own = schema.fields().iter().zip(self.0.columns()).filter(|(_, c)| c.null_count() < c.len());
+        let mut own: Vec<(&str, OwnValues<'_>)> =
+            own.filter_map(|(f, c)| Some((f.name().strip_prefix(prefix)?, OwnValues::of(&**c)?))).collect();
         own.sort_unstable_by_key(|(key, _)| *key);
         let rest = self.get(rest).and_then(|c| c.as_map_opt());
         let mut bytes: Vec<u8> = Vec::new();
@@ -215,7 +218,7 @@ impl SpanRows {
             writer.clear();
             let mut others = rest.into_iter().flat_map(|map| entries(map, i)).peekable();
             for (key, column) in &own {
-                let Some(value) = own_value(&***column, i) else { continue };
+                let Some(value) = column.get(i) else { continue };
                 while let Some((k, typed)) = others.next_if(|(k, _)| k < key) {
                     push_typed(k, typed, &mut writer);
                 }

@@ -2,33 +2,65 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, Int32DictionaryArray, StringArray, StringViewArray};
+use arrow::array::{
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int32Array, Int32DictionaryArray, Int64Array, StringArray,
+    StringBuilder, StringViewArray, new_null_array,
+};
+use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use quiver_types::spans::{Value, code_each};
 
 use crate::error::{Context, Error, Result};
 
+/// An own column with its array at hand: to ask for its type in each row takes longer than to read the row.
+#[derive(Debug, Clone, Copy)]
+pub(super) enum OwnValues<'c> {
+    Text(&'c StringArray),
+    View(&'c StringViewArray),
+    Int(&'c Int64Array),
+    Double(&'c Float64Array),
+    Bool(&'c BooleanArray),
+    Coded(&'c Int32Array, &'c StringArray),
+    CodedView(&'c Int32Array, &'c StringViewArray),
+}
+
+impl<'c> OwnValues<'c> {
+    /// None for a column of another type: it has no values.
+    pub(super) fn of(column: &'c dyn Array) -> Option<Self> {
+        Some(match column.data_type() {
+            DataType::Utf8 => Self::Text(column.as_string::<i32>()),
+            DataType::Utf8View => Self::View(column.as_string_view()),
+            DataType::Int64 => Self::Int(column.as_primitive::<Int64Type>()),
+            DataType::Float64 => Self::Double(column.as_primitive::<Float64Type>()),
+            DataType::Boolean => Self::Bool(column.as_boolean()),
+            DataType::Dictionary(..) => {
+                let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
+                match coded.values().as_string_view_opt() {
+                    Some(views) => Self::CodedView(coded.keys(), views),
+                    None => Self::Coded(coded.keys(), coded.values().as_string_opt::<i32>()?),
+                }
+            }
+            _ => return None,
+        })
+    }
+
+    /// Gives the value of a row.
+    pub(super) fn get(self, row: usize) -> Option<Value<'c>> {
+        match self {
+            Self::Text(of) => of.is_valid(row).then(|| Value::Text(of.value(row))),
+            Self::View(of) => of.is_valid(row).then(|| Value::Text(of.value(row))),
+            Self::Int(of) => of.is_valid(row).then(|| Value::Int(of.value(row))),
+            Self::Double(of) => of.is_valid(row).then(|| Value::Double(of.value(row))),
+            Self::Bool(of) => of.is_valid(row).then(|| Value::Bool(of.value(row))),
+            Self::Coded(codes, of) => codes.is_valid(row).then(|| Value::Text(of.value(codes.value(row) as usize))),
+            Self::CodedView(codes, of) => codes.is_valid(row).then(|| Value::Text(of.value(codes.value(row) as usize))),
+        }
+    }
+}
+
 /// Gives the value of a row of an own column.
 pub(super) fn own_value(column: &dyn Array, row: usize) -> Option<Value<'_>> {
-    if column.is_null(row) {
-        return None;
-    }
-    match column.data_type() {
-        DataType::Utf8 => Some(Value::Text(column.as_string::<i32>().value(row))),
-        DataType::Utf8View => Some(Value::Text(column.as_string_view().value(row))),
-        DataType::Int64 => Some(Value::Int(column.as_primitive::<Int64Type>().value(row))),
-        DataType::Float64 => Some(Value::Double(column.as_primitive::<Float64Type>().value(row))),
-        DataType::Boolean => Some(Value::Bool(column.as_boolean().value(row))),
-        DataType::Dictionary(..) => {
-            let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
-            let (code, values) = (coded.keys().value(row) as usize, coded.values());
-            Some(Value::Text(match values.as_string_view_opt() {
-                Some(views) => views.value(code),
-                None => values.as_string_opt::<i32>()?.value(code),
-            }))
-        }
-        _ => None,
-    }
+    OwnValues::of(column)?.get(row)
 }
 
 /// Says whether a column is of texts, however they are read.
@@ -66,17 +98,30 @@ pub(super) fn coded(column: &ArrayRef) -> Result<ArrayRef> {
     }
 }
 
-/// Keeps rows whose text passes; each text is tested once.
+/// Keeps rows whose text passes; each text is tested once, or those of the rows that are left where these are fewer.
 pub(super) fn narrow_coded(texts: &Int32DictionaryArray, keep: &mut [bool], test: &dyn Fn(&str) -> bool) {
-    let verdicts: Vec<bool> = match (texts.values().as_string_view_opt(), texts.values().as_string_opt::<i32>()) {
-        (Some(values), _) => values.iter().map(|text| text.is_some_and(test)).collect(),
-        (_, Some(values)) => values.iter().map(|text| text.is_some_and(test)).collect(),
-        _ => return keep.fill(false),
-    };
-    for (keep, key) in keep.iter_mut().zip(texts.keys().values()) {
+    let (codes, count) = (texts.keys(), texts.values().len());
+    match (texts.values().as_string_view_opt(), texts.values().as_string_opt::<i32>()) {
+        (Some(values), _) => narrow_by(codes, count, keep, |n| values.is_valid(n) && test(values.value(n))),
+        (_, Some(values)) => narrow_by(codes, count, keep, |n| values.is_valid(n) && test(values.value(n))),
+        _ => keep.fill(false),
+    }
+}
+
+/// Keeps rows whose code passes; there are so many codes.
+fn narrow_by(codes: &Int32Array, count: usize, keep: &mut [bool], passes: impl Fn(usize) -> bool) {
+    // Of texts that nearly all differ there are as many as rows.
+    if keep.iter().filter(|keep| **keep).count() < count {
+        for (row, keep) in keep.iter_mut().enumerate().filter(|(_, keep)| **keep) {
+            *keep = codes.is_valid(row) && passes(codes.value(row) as usize);
+        }
+        return;
+    }
+    let verdicts: Vec<bool> = (0..count).map(passes).collect();
+    for (keep, key) in keep.iter_mut().zip(codes.values()) {
         *keep &= verdicts.get(*key as usize).copied().unwrap_or(false);
     }
-    if let Some(nulls) = texts.keys().nulls() {
+    if let Some(nulls) = codes.nulls() {
         keep.iter_mut().zip(nulls).for_each(|(keep, is_there)| *keep &= is_there);
     }
 }
@@ -103,4 +148,70 @@ pub(super) fn plain(column: &ArrayRef) -> ArrayRef {
     let Some(values) = coded.values().as_string_view_opt() else { return Arc::clone(column) };
     let texts: StringArray = coded.keys().iter().map(|code| code.map(|code| values.value(code as usize))).collect();
     Arc::new(texts)
+}
+
+/// The codes and the views of a column of texts by codes.
+fn codes_of(column: &ArrayRef) -> Option<(&Int32Array, &StringViewArray)> {
+    let coded = column.as_any().downcast_ref::<Int32DictionaryArray>()?;
+    Some((coded.keys(), coded.values().as_string_view_opt()?))
+}
+
+/// Gives rows of columns, by column and row, below each other; texts by codes as texts of their own.
+pub(super) fn gathered(columns: &[ArrayRef], places: &[(usize, usize)]) -> Result<ArrayRef> {
+    let Some(texts) = columns.iter().map(codes_of).collect::<Option<Vec<_>>>() else {
+        let arrays: Vec<&dyn Array> = columns.iter().map(|column| &**column).collect();
+        return interleave(&arrays, places).internal("cannot gather rows of spans");
+    };
+    // Most attributes are of few services.
+    if texts.iter().all(|(codes, _)| codes.null_count() == codes.len()) {
+        return Ok(new_null_array(&DataType::Utf8, places.len()));
+    }
+    let bytes = |&(column, row): &(usize, usize)| match texts[column] {
+        (codes, _) if codes.is_null(row) => 0,
+        (codes, values) => values.value(codes.value(row) as usize).len(),
+    };
+    let mut out = StringBuilder::with_capacity(places.len(), places.iter().map(bytes).sum());
+    for &(column, row) in places {
+        let (codes, values) = texts[column];
+        if codes.is_null(row) {
+            out.append_null();
+        } else {
+            out.append_value(values.value(codes.value(row) as usize));
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    #[test]
+    fn texts_are_tested_once_or_by_the_rows_that_are_left() {
+        let texts = [Some("a"), None, Some("b"), Some("c"), Some("a"), Some("d")];
+        let column: ArrayRef = Arc::new(texts.into_iter().collect::<StringArray>());
+        let dictionary: Int32DictionaryArray = texts.into_iter().collect();
+        let check = |texts: &ArrayRef, keep: &[bool], expected: &[bool], tests: usize| {
+            let (mut keep, tested) = (keep.to_vec(), Cell::new(0));
+            let test = |text: &str| {
+                tested.set(tested.get() + 1);
+                text < "c"
+            };
+            let texts = texts.as_any().downcast_ref::<Int32DictionaryArray>().unwrap();
+            narrow_coded(texts, &mut keep, &test);
+            assert_eq!((&keep[..], tested.get()), (expected, tests));
+        };
+        let (all, passed) = ([true; 6], [true, false, true, false, true, false]);
+        let dictionary: ArrayRef = Arc::new(dictionary);
+        check(&dictionary, &all, &passed, 4);
+        check(&coded(&dictionary).unwrap(), &all, &passed, 4);
+        // A code for each row.
+        check(&coded(&column).unwrap(), &all, &passed, 5);
+        let few = [false, true, true, true, false, false];
+        for texts in [dictionary, coded(&column).unwrap()] {
+            check(&texts, &few, &[false, false, true, false, false, false], 2);
+        }
+    }
 }

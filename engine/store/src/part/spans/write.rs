@@ -1,15 +1,16 @@
 //! Writing: sorts spans, and writes row groups with their index.
 
+use std::borrow::Cow;
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 
-use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, UInt32Array};
+use arrow::array::{Array, ArrayRef, AsArray, FixedSizeBinaryArray, RecordBatch, UInt8Array, UInt32Array};
 use arrow::datatypes::{DataType, Int64Type, UInt8Type, UInt32Type};
 use parquet::basic::Compression;
 use parquet::file::properties::EnabledStatistics;
 use quiver_types::SpansBatch;
-use quiver_types::spans::{RollupBuilder, RollupRow};
+use quiver_types::spans::{FIRST, RollupBuilder, RollupRow, first_received};
 use quiver_types::tables::spans::{self as table, minute_of, trace_hash};
 
 use super::columns::{Builder, Gathered};
@@ -34,15 +35,23 @@ const CHUNK_ROWS: usize = 8 * 1024;
 /// Rows of a row group.
 pub(crate) const GROUP_ROWS: usize = 64 * 1024;
 
-/// Gives the rows of batches in the order of the table, as pairs of batch and row; of rows that differ in nothing but
-/// the time of receipt only the first received stays, or the last where another report of that side of the span came
-/// between them: what was received last holds.
-pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<(u32, u32)> {
+/// Rows of batches as pairs of batch and row.
+pub(crate) struct Sorted<'b> {
+    /// The batches; rows that stand for earlier ones are marked in them.
+    pub(crate) batches: Cow<'b, [SpansBatch]>,
+    pub(crate) rows: Vec<(u32, u32)>,
+}
+
+/// Gives the rows of batches in the order of the table, reports of one span in that of the batches; of rows that differ in
+/// nothing but the time of receipt only the first stays. Where another report of that side of the span came after it, the
+/// one received last stands in its place: what was received last holds, and the call is still that of the first.
+pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Result<Sorted<'_>> {
     struct Keys<'b> {
         ids: &'b FixedSizeBinaryArray,
         span_ids: &'b FixedSizeBinaryArray,
         starts: &'b [i64],
         received: &'b [i64],
+        marks: &'b [u8],
     }
     let keys: Vec<Keys<'_>> = (batches.iter())
         .map(|b| Keys {
@@ -50,6 +59,7 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
             span_ids: b.spans["span_id"].as_fixed_size_binary(),
             starts: b.spans["start"].as_primitive::<Int64Type>().values(),
             received: b.spans["received"].as_primitive::<Int64Type>().values(),
+            marks: b.spans["marks"].as_primitive::<UInt8Type>().values(),
         })
         .collect();
     // Ids as numbers: of so many rows each comparison counts.
@@ -67,13 +77,13 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
         minute.sort_by(|a, b| {
             (a.1, a.2).cmp(&(b.1, b.2)).then_with(|| {
                 let ((ka, ia), (kb, ib)) = (of(a), of(b));
-                (ka.span_ids.value(ia), ka.received[ia]).cmp(&(kb.span_ids.value(ib), kb.received[ib]))
+                ka.span_ids.value(ia).cmp(kb.span_ids.value(ib))
             })
         });
     }
     let at = |(batch, row): (u32, u32)| (&batches[batch as usize], row as usize);
     let mut out: Vec<(u32, u32)> = Vec::with_capacity(rows.len());
-    let mut group_start = 0;
+    let (mut firsts, mut group_start) = (BTreeSet::<usize>::new(), 0);
     for (n, row) in rows.iter().enumerate() {
         let (k, i) = of(row);
         let same_span = |other: &(u32, u32)| {
@@ -93,12 +103,53 @@ pub(crate) fn sorted(batches: &[SpansBatch], keep: impl Fn(i64) -> bool) -> Vec<
             let (batch, row) = at(row);
             batch.spans["kind"].as_primitive::<UInt8Type>().value(row)
         };
-        if out[known + 1..].iter().any(|between| kind(*between) == kind(here)) {
-            out.remove(known);
-            out.push(here);
+        let received = |(batch, row): (u32, u32)| keys[batch as usize].received[row as usize];
+        let is_marked = |(batch, row): (u32, u32)| keys[batch as usize].marks[row as usize] & FIRST != 0;
+        let first_of = |n: usize| match out[n] {
+            _ if firsts.contains(&n) => i64::MIN,
+            (batch, row) => first_received(received((batch, row)), keys[batch as usize].marks[row as usize]),
+        };
+        let (mut is_first, mut later) = (true, is_marked(here));
+        for n in (group_start..out.len()).filter(|n| *n != known && kind(out[*n]) == kind(here)) {
+            is_first &= first_of(n) >= first_of(known);
+            later |= received(out[n]) >= received(out[known]);
+        }
+        if later && received(here) > received(out[known]) {
+            if is_first || is_marked(here) {
+                firsts.insert(known);
+            }
+            out[known] = here;
         }
     }
-    out
+    let batches = marked(batches, &out, &firsts)?;
+    Ok(Sorted { batches, rows: out })
+}
+
+/// Marks rows as first reports, in copies of their batches.
+fn marked<'b>(
+    batches: &'b [SpansBatch],
+    rows: &[(u32, u32)],
+    firsts: &BTreeSet<usize>,
+) -> Result<Cow<'b, [SpansBatch]>> {
+    if firsts.is_empty() {
+        return Ok(Cow::Borrowed(batches));
+    }
+    let mut all = batches.to_vec();
+    let mut firsts: Vec<(u32, u32)> = firsts.iter().map(|n| rows[*n]).collect();
+    firsts.sort_unstable();
+    for of_batch in firsts.chunk_by(|a, b| a.0 == b.0) {
+        let batch = &mut all[of_batch[0].0 as usize];
+        let mut marks = batch.spans["marks"].as_primitive::<UInt8Type>().values().to_vec();
+        for (_, row) in of_batch {
+            marks[*row as usize] |= FIRST;
+        }
+        let failed = "cannot mark spans";
+        let at = batch.spans.schema_ref().index_of("marks").internal(failed)?;
+        let mut columns = batch.spans.columns().to_vec();
+        columns[at] = Arc::new(UInt8Array::from(marks));
+        batch.spans = RecordBatch::try_new(batch.spans.schema(), columns).internal(failed)?;
+    }
+    Ok(Cow::Owned(all))
 }
 
 /// Says whether rows of two batches are the same span, sent twice.
@@ -112,8 +163,10 @@ pub(crate) fn equal_but_received((a, i): (&SpansBatch, usize), (b, j): (&SpansBa
     };
     let schema = a.spans.schema_ref();
     let own = schema.fields().iter().zip(a.spans.columns().iter().zip(b.spans.columns()));
-    let own = own.filter(|(field, _)| !matches!(field.name().as_str(), "received" | "context"));
-    own.into_iter().all(|(_, (x, y))| equal_values(x, i, y, j)) && contexts()
+    let own = own.filter(|(field, _)| !matches!(field.name().as_str(), "received" | "context" | "marks"));
+    // Which of them is the first is nothing that they say.
+    let marks = |batch: &SpansBatch, row: usize| batch.spans["marks"].as_primitive::<UInt8Type>().value(row) & !FIRST;
+    own.into_iter().all(|(_, (x, y))| equal_values(x, i, y, j)) && marks(a, i) == marks(b, j) && contexts()
 }
 
 fn equal_values(a: &ArrayRef, i: usize, b: &ArrayRef, j: usize) -> bool {
@@ -130,8 +183,9 @@ fn equal_values(a: &ArrayRef, i: usize, b: &ArrayRef, j: usize) -> bool {
 /// Gives the roll-up of the rows of batches, in any order.
 pub(crate) fn roll_up(batches: &[SpansBatch]) -> Result<Vec<RollupRow>> {
     let mut rollup = RollupBuilder::in_order();
-    for chunk in sorted(batches, |_| true).chunks(CHUNK_ROWS) {
-        Gathered::of(batches, chunk)?.roll_up(&mut rollup)?;
+    let sorted = sorted(batches, |_| true)?;
+    for chunk in sorted.rows.chunks(CHUNK_ROWS) {
+        Gathered::of(&sorted.batches, chunk)?.roll_up(&mut rollup)?;
     }
     Ok(rollup.rows(|_| true))
 }

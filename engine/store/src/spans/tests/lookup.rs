@@ -4,16 +4,16 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use datafusion::catalog::TableProvider;
 use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
-use datafusion::prelude::SessionContext;
+use datafusion::prelude::{SessionConfig, SessionContext};
+use quiver_query::scan_table;
 use quiver_types::spans::{
     ContextFields, Span, SpanFields, SpanFilter, SpanRequest, SpanSnapshot, SpanSource, SpansBuilder, Value,
     all_columns, read_spans,
 };
-use quiver_types::{Access, ReadStats, SpansBatch, stats};
+use quiver_types::{Access, ReadStats, RunShared, SpansBatch, stats};
 
 use super::rollup::{DAY, MINUTE_NS, open};
 use crate::snapshot::{Shared, Visible};
@@ -72,9 +72,10 @@ async fn look_up_in(snapshot: &Arc<dyn SpanSnapshot>, access: &Access, ids: &[u6
     let filter = SpanFilter::Traces(Arc::new(ids));
     let request = SpanRequest { filter, columns: all_columns() };
     let counted = Arc::new(ReadStats::default());
-    let table: Arc<dyn TableProvider> = spans_table(snapshot, access, &request, Arc::clone(&counted)).unwrap();
+    let table = scan_table(spans_table(snapshot, access, &request, &counted).unwrap());
     let plan = LogicalPlanBuilder::scan("spans", provider_as_source(table), None).unwrap().build().unwrap();
-    let session = SessionContext::new();
+    let config = SessionConfig::new().with_extension(Arc::new(RunShared::default()));
+    let session = SessionContext::new_with_config(config.with_extension(Arc::clone(&counted)));
     let physical = session.state().create_physical_plan(&plan).await.unwrap();
     let mut spans = Vec::new();
     for batch in collect(physical, session.task_ctx()).await.unwrap() {

@@ -61,7 +61,9 @@ async fn groups_are_taken_over_and_add_up() {
     assert!(sizes.iter().rev().skip(1).any(|&rows| rows < GROUP_ROWS), "row groups were taken over: {sizes:?}");
 
     let mut expected: Vec<Span> = Vec::new();
-    whole.iter().for_each(|batch| read_spans(&batch.flat(), &mut expected).unwrap());
+    for batch in &whole {
+        read_spans(&batch.flat(), &mut expected).unwrap();
+    }
     expected.sort_by_key(|s| (s.trace_id, s.span_id));
     let source = store.span_source();
     let found = read(&source, &Access::full(), SpanFilter::All).await;

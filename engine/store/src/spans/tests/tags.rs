@@ -9,8 +9,9 @@ use datafusion::datasource::provider_as_source;
 use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::SessionContext;
+use quiver_query::scan_table;
+use quiver_types::Access;
 use quiver_types::spans::{Place, Span, SpanFilter, SpanSource, TagRequest, Value, tag_kind, tag_value_kind};
-use quiver_types::{Access, ReadStats};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::tags_table;
@@ -58,7 +59,7 @@ fn model(spans: &[Span], request: &TagRequest) -> Counts {
 }
 
 async fn counted(source: &Arc<dyn SpanSource>, access: &Access, request: &TagRequest) -> Counts {
-    let table = tags_table(&source.snapshot(), access, request, Arc::new(ReadStats::default())).unwrap();
+    let table = scan_table(tags_table(&source.snapshot(), access, request).unwrap());
     let plan = LogicalPlanBuilder::scan("tags", provider_as_source(table), None).unwrap().build().unwrap();
     let session = SessionContext::new();
     let physical = session.state().create_physical_plan(&plan).await.unwrap();

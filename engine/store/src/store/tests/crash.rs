@@ -7,9 +7,9 @@ use std::process::Command;
 
 use arrow::array::AsArray;
 use arrow::datatypes::TimestampNanosecondType;
-use quiver_types::LogsBatch;
 use quiver_types::failpoint::{VARIABLE, arm};
 use quiver_types::logs::{LogColumn, LogFilter, LogForm, LogOrder, LogRequest, MSG, TIME};
+use quiver_types::{LogsBatch, ReadStats};
 
 use super::*;
 use crate::failpoint;
@@ -84,7 +84,8 @@ async fn everything(store: &Store) -> Content {
     let columns = vec![LogColumn::text(TIME), LogColumn::text(MSG)];
     let request =
         LogRequest { filter: LogFilter::All, columns, rest: false, order: LogOrder::Any, form: LogForm::Rows };
-    let table = crate::logs_table(&*snapshot, &Access::full(), request, Arc::default()).unwrap();
+    let table = crate::logs_table(&*snapshot, &Access::full(), request, &ReadStats::default()).unwrap();
+    let table = quiver_query::scan_table(table);
     let batches = datafusion::prelude::SessionContext::new().read_table(table).unwrap().collect().await.unwrap();
     for batch in batches {
         let (times, messages) =

@@ -26,7 +26,7 @@ fn copy_dir(from: &Path, to: &Path) {
     }
 }
 
-fn data(bench: &Bench) -> std::path::PathBuf {
+fn data(bench: &Bench) -> PathBuf {
     bench.dir.path().join("data")
 }
 

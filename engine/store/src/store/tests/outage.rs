@@ -4,7 +4,7 @@
 use super::*;
 
 /// Real time that background work may take to settle after a step of simulated time.
-const SETTLES: Duration = Duration::from_secs(20);
+const SETTLES: Duration = Duration::from_mins(1);
 const STEP: Duration = Duration::from_secs(10);
 
 /// Moves simulated time on, and gives background work the real time to do what is due.
@@ -43,7 +43,7 @@ async fn an_hour_without_the_object_store() {
     bench.write(&store, &[START]).await;
     let (before, mut refused_at) = (faults.requests.load(Relaxed), None);
     for minute in 1..=60i64 {
-        pass(&settings, Duration::from_secs(60)).await;
+        pass(&settings, Duration::from_mins(1)).await;
         match bench.try_write(&store, &[START + minute]).await {
             Ok(()) => {
                 assert_eq!(refused_at, None, "the spool does not empty itself while the store is down");
@@ -70,7 +70,7 @@ async fn an_hour_without_the_object_store() {
     let store = meanwhile(&settings, bench.open()).await;
     bench.verify(&store).await;
     assert!(bench.try_write(&store, &[START + 100]).await.is_err(), "the spool is full as before");
-    pass(&settings, Duration::from_secs(60)).await;
+    pass(&settings, Duration::from_mins(1)).await;
 
     faults.down.store(false, Relaxed);
     let began = std::time::Instant::now();

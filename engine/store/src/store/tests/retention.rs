@@ -15,7 +15,7 @@ fn days_left(store: &Store) -> usize {
 }
 
 fn five_days(settings: &mut StoreSettings) {
-    settings.retention = Some(Duration::from_secs(5 * 86_400));
+    settings.retention = Some(Duration::from_hours(120));
     settings.drop_grace = Duration::ZERO;
 }
 
@@ -47,7 +47,7 @@ async fn retention_drops_whole_days_when_they_are_due() {
 async fn each_table_has_its_own() {
     let mut bench = Bench::new(false);
     bench.tune = |s| {
-        s.retention = Some(Duration::from_secs(5 * 86_400));
+        s.retention = Some(Duration::from_hours(120));
         s.table_retention = [("metrics".to_owned(), None)].into();
     };
     let store = bench.open().await;
@@ -127,7 +127,7 @@ async fn a_store_that_was_off_for_long_goes_on() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     let mut bench = Bench::new(false);
-    bench.tune = |s| s.retention = Some(Duration::from_secs(20 * 86_400));
+    bench.tune = |s| s.retention = Some(Duration::from_hours(480));
     let store = bench.open().await;
     fill(&mut bench, &store, 19).await;
     store.expire().await.unwrap();
@@ -156,7 +156,7 @@ async fn a_round_drops_some_days_only_and_files_stay_for_a_while() {
     drop(store);
     // Nor does a rebuild take them for removed.
     rebuild_with(bench.settings(), clock, None).await.unwrap();
-    bench.tune = |s| s.retention = Some(Duration::from_secs(20 * 86_400));
+    bench.tune = |s| s.retention = Some(Duration::from_hours(480));
     bench.clock.0.fetch_sub(40 * DAY_MS, Relaxed);
     let store = bench.open().await;
     bench.verify(&store).await;

@@ -54,7 +54,7 @@ impl WalDisk for Small {
 }
 
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    for _ in 0..1000 {
+    for _ in 0..3000 {
         if done().await {
             return;
         }

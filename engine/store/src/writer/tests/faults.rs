@@ -131,7 +131,7 @@ async fn level_os_flushes_what_could_not_be_synced() {
     rig.path.write_metrics(one("a", 1, 1.0)).await.unwrap();
     rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
     disk.fail(Call::Sync, 0, 1, Io::Other);
-    let sealed = tokio::time::timeout(Duration::from_secs(20), rig.sealed.recv()).await.unwrap().unwrap();
+    let sealed = tokio::time::timeout(Duration::from_mins(1), rig.sealed.recv()).await.unwrap().unwrap();
     assert_eq!(sealed.samples(), 2);
     rig.path.write_metrics(one("a", 3, 1.0)).await.unwrap();
     assert_eq!(open(dir.path()).read(&[]).len(), 3);
@@ -148,7 +148,7 @@ async fn level_os_flushes_what_a_given_up_segment_holds() {
     rig.path.write_metrics(one("a", 2, 1.0)).await.unwrap();
     disk.fail(Call::Append, 0, 1, Io::Other);
     rig.path.write_metrics(one("a", 3, 1.0)).await.unwrap();
-    let sealed = tokio::time::timeout(Duration::from_secs(20), rig.sealed.recv()).await.unwrap().unwrap();
+    let sealed = tokio::time::timeout(Duration::from_mins(1), rig.sealed.recv()).await.unwrap().unwrap();
     assert_eq!(sealed.samples(), 3);
     assert_eq!(open(dir.path()).read(&[]).len(), 3);
 }

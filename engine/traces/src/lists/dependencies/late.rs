@@ -3,6 +3,7 @@
 //! An open row is a span whose parent was not there. The spans of its trace say who the parent is; if that one was
 //! counted as a call that nobody answered, it is taken out again, unless somebody else answered it in its own roll-up.
 
+use std::cmp::Reverse;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -10,7 +11,7 @@ use hashbrown::{HashMap, HashSet};
 use quiver_types::Access;
 use quiver_types::spans::{
     Counts, Durations, EdgeKind, OPEN_SHARED, RollupKind, RollupRow, SHARED, STATUS_ERROR, SpanFilter, SpanId,
-    SpanRequest, TraceId, bucket, remote_of,
+    SpanRequest, TraceId, bucket, first_received, remote_of,
 };
 use quiver_types::tables::spans::minute_of;
 
@@ -31,6 +32,7 @@ struct Relative {
     service: String,
     kind: u8,
     shared: bool,
+    received: i64,
     /// The call as it was counted, should nobody have answered it.
     remote: Option<RollupRow>,
 }
@@ -69,13 +71,14 @@ impl Reader {
     /// Reads the spans of some traces, whoever may see them: what comes of them is hidden afterwards.
     async fn relatives(&self, ids: &[TraceId]) -> Result<HashMap<TraceId, Vec<Relative>, FixedState>, TraceError> {
         let mut all: HashMap<TraceId, Vec<Relative>, FixedState> = HashMap::default();
-        let request = SpanRequest { filter: SpanFilter::Traces(Arc::new(ids.to_vec())), columns: graph_columns() };
+        let filter = SpanFilter::Traces(Arc::new(ids.to_vec()));
+        let request = SpanRequest { filter, columns: graph_columns() };
         let plan = self.plan_as(&Access::full(), &request)?;
         self.run(&plan, |batch| {
             self.collect(batch.num_rows() * RELATIVE_BYTES)?;
             let c = Columns(batch);
             let (traces, spans, parents) = (c.ids("trace_id")?, c.ids("span_id")?, c.ids("parent_span_id")?);
-            let (starts, ends) = (c.times("start")?, c.times("end")?);
+            let (starts, ends, received) = (c.times("start")?, c.times("end")?, c.times("received")?);
             let (kinds, statuses, marks) = (c.small("kind")?, c.small("status")?, c.small("marks")?);
             let (attributes, services) = (c.bytes("attributes")?, c.view("service")?);
             for i in 0..batch.num_rows() {
@@ -108,6 +111,7 @@ impl Reader {
                     service: services.value(i).to_owned(),
                     kind,
                     shared,
+                    received: first_received(received.value(i), marks.value(i)),
                     remote,
                 });
             }
@@ -122,9 +126,11 @@ impl Reader {
 fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i64, i64), access: &Access) {
     let is_open: HashSet<SpanId> = open.iter().filter_map(|row| Some(row.ids?.1)).collect();
     let mut by_id: HashMap<SpanId, usize> = HashMap::new();
+    // The calling side, if it is there; of several reports the first, which is the one that was counted.
+    let rank = |i: usize| (spans[i].is_caller(), Reverse(spans[i].received));
     for (i, span) in spans.iter().enumerate() {
         let known = by_id.entry(span.id).or_insert(i);
-        if span.is_caller() {
+        if rank(i) > rank(*known) {
             *known = i;
         }
     }

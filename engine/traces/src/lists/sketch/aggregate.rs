@@ -57,6 +57,11 @@ pub(crate) fn sketches(of: Expr) -> Expr {
     ALL[2].call(vec![of])
 }
 
+/// All of them.
+pub(crate) fn all() -> &'static [Arc<AggregateUDF>] {
+    &*ALL
+}
+
 impl AggregateUDFImpl for SketchOf {
     fn name(&self) -> &'static str {
         match self.of {
@@ -134,9 +139,10 @@ impl Sketches {
 }
 
 fn bytes_of(values: &[ArrayRef]) -> Result<&BinaryArray> {
-    match values.first().and_then(|v| v.as_binary_opt::<i32>()) {
-        Some(values) => Ok(values),
-        None => exec_err!("sketches are bytes"),
+    if let Some(values) = values.first().and_then(|v| v.as_binary_opt::<i32>()) {
+        Ok(values)
+    } else {
+        exec_err!("sketches are bytes")
     }
 }
 

@@ -33,6 +33,11 @@ pub(super) fn count_hashes(of: Expr) -> Expr {
     FUNCTION.call(vec![of])
 }
 
+/// The function.
+pub(crate) fn function() -> &'static Arc<AggregateUDF> {
+    &FUNCTION
+}
+
 impl AggregateUDFImpl for CountHashes {
     fn name(&self) -> &'static str {
         "count_hashes"

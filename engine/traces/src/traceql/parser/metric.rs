@@ -1,7 +1,8 @@
 //! Functions of metrics, what they are told apart by, and hints.
 
-use super::super::{Aggregate, Comparison, Field, Intrinsic, Metric, MetricFunction};
-use super::{Literal, Parser, Result};
+use super::super::metrics::SECOND_NS;
+use super::super::{Aggregate, Choice, Compare, Comparison, Field, Metric, MetricFunction};
+use super::{Literal, Op, Parser, Result};
 
 /// Most quantiles of one query.
 const QUANTILES_MAX: usize = 16;
@@ -14,11 +15,13 @@ const VALUES: usize = 10;
 const EXEMPLARS: usize = 100;
 /// Most series that `topk` and `bottomk` give.
 const PICK_MAX: f64 = 10_000.0;
+/// What is wrong about choices among the series of `compare`, and arithmetic with them.
+pub(super) const COMPARED_ALONE: &str = "`compare()` cannot be used with second stage functions";
 
 impl Parser<'_> {
     /// Reads a function of metrics behind its name.
     pub(super) fn metric(&mut self, name: &str) -> Result<Metric> {
-        self.expect("(")?;
+        self.expect_only("(")?;
         let function = match name {
             "rate" => MetricFunction::Rate,
             "count_over_time" => MetricFunction::Count,
@@ -33,14 +36,53 @@ impl Parser<'_> {
             "sum_over_time" => MetricFunction::Of(Aggregate::Sum, self.number_field()?),
             _ => MetricFunction::Of(Aggregate::Avg, self.number_field()?),
         };
-        self.expect(")")?;
+        let is_list = matches!(function, MetricFunction::Quantiles(..) | MetricFunction::Compare(_));
+        self.expect_of(")", if is_list { ") or ," } else { ")" })?;
         // It tells series apart by all that there is.
         let by = if name == "compare" { Vec::new() } else { self.by()? };
-        Ok(Metric { function, by, pick: None })
+        let mut metric = Metric { function, by, choices: Vec::new() };
+        self.comparisons(&mut metric)?;
+        Ok(metric)
+    }
+
+    /// Reads the comparisons behind numbers.
+    fn comparisons(&mut self, metric: &mut Metric) -> Result<()> {
+        loop {
+            let begin = self.at;
+            let Some((compare, number)) = self.kept()? else { return Ok(()) };
+            if metric.is_comparison() {
+                return Err(self.error_at(begin, COMPARED_ALONE));
+            }
+            self.count_part(begin)?;
+            metric.choices.push(Choice::Kept(compare, number));
+        }
+    }
+
+    /// Reads what numbers are compared with, behind the function that gives them.
+    pub(super) fn kept(&mut self) -> Result<Option<(Compare, f64)>> {
+        let begin = self.at;
+        let compare = match self.op() {
+            None => return Ok(None),
+            Some(Op::Number(compare)) => compare,
+            Some(Op::Matches | Op::MatchesNot) => return Err(self.error_at(begin, "numbers are compared by order")),
+        };
+        let at = self.at;
+        // A duration, which is read as nanoseconds, stands for seconds; it stands alone.
+        if let Ok(Literal::Number(nanos, text)) = self.number()
+            && text != self.text[at..self.at]
+        {
+            self.blank();
+            return Ok(Some((compare, nanos / SECOND_NS)));
+        }
+        self.at = at;
+        Ok(Some((compare, self.constant()?)))
     }
 
     /// Reads the selection of `compare`, and behind it how many values are given and when it lies, in nanoseconds.
     fn comparison(&mut self) -> Result<Comparison> {
+        if !self.rest().starts_with('{') {
+            return Err(self.unexpected_for("{"));
+        }
         let selection = self.filter()?;
         let mut numbers = Vec::new();
         let begin = self.at;
@@ -64,21 +106,34 @@ impl Parser<'_> {
         Ok(Comparison { selection, values: values as usize, window })
     }
 
-    /// Reads `topk(n)` or `bottomk(n)` behind its name.
+    /// Reads `topk(n)` or `bottomk(n)` behind its name, and comparisons behind it.
     pub(super) fn pick(&mut self, name: &str, begin: usize, metric: &mut Metric) -> Result<()> {
-        if !matches!(name, "topk" | "bottomk") || metric.pick.is_some() {
-            return Err(self.error_at(begin, "only one `topk` or `bottomk` can follow a function of metrics"));
+        if !matches!(name, "topk" | "bottomk") {
+            self.at = begin;
+            return Err(self.unexpected_for("topk or bottomk"));
         }
-        self.expect("(")?;
+        if metric.is_comparison() {
+            return Err(self.error_at(begin, COMPARED_ALONE));
+        }
+        self.count_part(begin)?;
+        metric.choices.push(Choice::Picked(name == "topk", self.pick_most()?));
+        self.comparisons(metric)
+    }
+
+    /// Reads how many series are picked.
+    pub(super) fn pick_most(&mut self) -> Result<usize> {
+        self.expect_only("(")?;
         let at = self.at;
-        match self.number()? {
-            Literal::Number(n, _) if n.fract() == 0.0 && (1.0..=PICK_MAX).contains(&n) => {
-                metric.pick = Some((name == "topk", n as usize));
-            }
-            _ => return Err(self.error_at(at, format!("expected a whole number from 1 to {PICK_MAX}"))),
+        if !self.is_integer() {
+            return Err(self.unexpected_for("INTEGER"));
         }
+        let most = match self.number()? {
+            Literal::Number(n, _) if n.fract() == 0.0 && (1.0..=PICK_MAX).contains(&n) => n as usize,
+            _ => return Err(self.error_at(at, format!("expected a whole number from 1 to {PICK_MAX}"))),
+        };
         self.blank();
-        self.expect(")")
+        self.expect_only(")")?;
+        Ok(most)
     }
 
     /// Whether hints come next.
@@ -113,13 +168,15 @@ impl Parser<'_> {
         }
     }
 
-    /// Reads a field whose values are numbers, which one span alone tells.
+    /// Reads a field whose values are numbers.
     fn number_field(&mut self) -> Result<Field> {
         let begin = self.at;
         let field = self.field()?;
         match field {
-            Field::Attribute(..) | Field::Intrinsic(Intrinsic::Duration) => Ok(field),
-            Field::Intrinsic(_) => Err(self.error_at(begin, format!("`{field}` is no number of a span"))),
+            Field::Intrinsic(intrinsic) if !intrinsic.is_number() => {
+                Err(self.error_at(begin, format!("`{field}` is no number of a span")))
+            }
+            field => Ok(field),
         }
     }
 
@@ -134,7 +191,7 @@ impl Parser<'_> {
             self.blank();
         }
         match list.len() {
-            0 => Err(self.error_at(self.at, "`quantile_over_time()` needs a quantile")),
+            0 => Err(self.unexpected_for(",")),
             1..=QUANTILES_MAX => Ok(list),
             _ => Err(self.error_at(self.at, format!("more than {QUANTILES_MAX} quantiles"))),
         }
@@ -147,7 +204,7 @@ impl Parser<'_> {
         }
         self.at += 2;
         self.blank();
-        self.expect("(")?;
+        self.expect_only("(")?;
         loop {
             fields.push(self.field()?);
             if fields.len() > BY_MAX {
@@ -157,7 +214,7 @@ impl Parser<'_> {
                 break;
             }
         }
-        self.expect(")")?;
+        self.expect_of(")", ") or ,")?;
         Ok(fields)
     }
 }

@@ -8,12 +8,10 @@ impl Parser<'_> {
     pub(super) fn compared_scalars(&mut self) -> Result<Stage> {
         let begin = self.at;
         let left = self.scalar()?;
+        let at = self.at;
         let Some(Op::Number(compare)) = self.op() else {
-            let name = match &left {
-                Scalar::Aggregate(function, ..) => format!("`{}()`", function.name()),
-                _ => "a number".to_owned(),
-            };
-            return Err(self.error_at(self.at, format!("{name} needs a comparison")));
+            self.at = at;
+            return Err(self.unexpected());
         };
         let right = self.scalar()?;
         if !left.has_aggregate() && !right.has_aggregate() {
@@ -69,12 +67,20 @@ impl Parser<'_> {
             "min" => Aggregate::Min,
             "max" => Aggregate::Max,
             "sum" => Aggregate::Sum,
-            "" => return Err(self.unexpected()),
-            other => return Err(self.error_at(begin, format!("`{other}` is not supported"))),
+            _ => {
+                self.at = begin;
+                return Err(self.unexpected());
+            }
         };
-        self.expect("(")?;
-        let term = if function == Aggregate::Count { None } else { Some(self.term()?) };
-        self.expect(")")?;
+        self.expect_only("(")?;
+        let term = if function == Aggregate::Count {
+            self.expect_only(")")?;
+            None
+        } else {
+            let term = self.term()?;
+            self.expect(")")?;
+            Some(term)
+        };
         let name = format!("{}({})", function.name(), term.as_ref().map(ToString::to_string).unwrap_or_default());
         Ok(Scalar::Aggregate(function, term, name.into()))
     }

@@ -1,6 +1,6 @@
 //! Sides of comparisons: a field, a literal, arithmetic with these; what is in parentheses may be a condition, too.
 
-use super::super::{Compare, Expr, Fixed, Sign, Term};
+use super::super::{Compare, Expr, Field, Fixed, Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
 /// A side; a literal alone stands for itself.
@@ -79,6 +79,8 @@ impl Parser<'_> {
         let holds = match (op, left, right) {
             (Op::Matches, Literal::Text(text), Literal::Text(pattern)) => self.regex(&pattern, at)?.is_match(&text),
             (Op::MatchesNot, Literal::Text(text), Literal::Text(pattern)) => !self.regex(&pattern, at)?.is_match(&text),
+            // Nothing is neither equal to nothing nor different, as there.
+            (Op::Number(Compare::Equal | Compare::NotEqual), Literal::Nil, Literal::Nil) => false,
             (Op::Number(compare), Literal::Number(left, _), Literal::Number(right, _)) => compare.holds(left, right),
             (Op::Number(compare), Literal::Text(left), Literal::Text(right)) => {
                 Fixed::Text(left).compares(compare, &Fixed::Text(right))
@@ -117,14 +119,26 @@ impl Parser<'_> {
                 Ok(inner)
             });
         }
-        let is_negated = self.rest().strip_prefix('-').is_some_and(|rest| {
+        if self.rest().starts_with('!') {
+            self.eat("!");
+            let at = self.at;
+            let node = self.deeper(Self::single)?;
+            return Ok(Node::Condition(Expr::Not(Box::new(self.as_condition(node, at)?))));
+        }
+        if let Some(rest) = self.rest().strip_prefix('-') {
+            let begin = self.at;
             let digits = rest.strip_prefix('.').unwrap_or(rest);
-            !digits.starts_with(|c: char| c.is_ascii_digit())
-        });
-        if is_negated {
+            if digits.starts_with(|c: char| c.is_ascii_digit()) {
+                let literal = self.operand()?;
+                if !self.rest().starts_with('^') {
+                    return Ok(Node::Side(literal.map(Term::Field)));
+                }
+                self.at = begin;
+            }
             self.eat("-");
             let at = self.at;
-            let inner = self.deeper(Self::single)?;
+            // A power binds closer than the sign, also than that of a literal, as in Tempo's grammar.
+            let inner = self.deeper(Self::power)?;
             let zero = Node::Side(Err(Literal::Number(0.0, "0".to_owned())));
             return self.worked(zero, Sign::Minus, inner, at);
         }
@@ -144,16 +158,21 @@ impl Parser<'_> {
         }
         let no_number = || self.error_at(at, "arithmetic needs numbers");
         let number = |node: Node| {
-            let term = node.side().and_then(constant);
-            term.filter(|term| !matches!(term, Term::Fixed(Fixed::Text(_) | Fixed::Bool(_))))
+            node.side().and_then(constant).filter(|term| match term {
+                Term::Fixed(fixed) => matches!(fixed, Fixed::Number(_) | Fixed::Whole(_)),
+                Term::Field(Field::Intrinsic(intrinsic)) => intrinsic.is_number(),
+                Term::Field(Field::Attribute(..)) | Term::Worked(..) => true,
+            })
         };
         let (left, right) = (number(left).ok_or_else(no_number)?, number(right).ok_or_else(no_number)?);
-        if let (Term::Fixed(Fixed::Number(left)), Term::Fixed(Fixed::Number(right))) = (&left, &right) {
-            let value = sign.of(*left, *right);
-            if !value.is_finite() {
-                return Err(self.error_at(at, "a number without bounds"));
-            }
-            return Ok(Node::Side(Err(Literal::Number(value, value.to_string()))));
+        if let (Term::Fixed(left), Term::Fixed(right)) = (&left, &right) {
+            let literal = match left.worked(sign, right) {
+                Some(Fixed::Whole(value)) => Literal::Number(value as f64, value.to_string()),
+                // With a point, so that it is read as no whole number.
+                Some(Fixed::Number(value)) => Literal::Number(value, format!("{value:?}")),
+                _ => return Err(self.error_at(at, "a number without bounds")),
+            };
+            return Ok(Node::Side(Err(literal)));
         }
         Ok(Node::Side(Ok(Term::Worked(Box::new(left), sign, Box::new(right)))))
     }
@@ -166,7 +185,7 @@ fn constant(side: Side) -> Option<Term> {
         Err(literal) => literal,
     };
     Some(Term::Fixed(match literal {
-        Literal::Number(v, _) => Fixed::Number(v),
+        Literal::Number(v, text) => text.parse::<i64>().map_or(Fixed::Number(v), Fixed::Whole),
         Literal::Text(text) => Fixed::Text(text),
         Literal::Bool(v) => Fixed::Bool(v),
         Literal::Nil | Literal::Word(_) => return None,

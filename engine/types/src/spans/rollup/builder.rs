@@ -1,12 +1,14 @@
 //! Spans into roll-ups: counts per minute, and each child to its parent.
 //!
 //! A call to something that sends no span counts from the moment that the caller is seen, and is taken out again when a
-//! span turns up that answers it; so what is there is right at any time.
+//! span turns up that answers it; so what is there is right at any time. In the same way the call of a span is taken out
+//! when an earlier report of it turns up (see [`crate::spans::FirstReport`]).
 
 mod counted;
+mod names;
+mod repeated;
 
 use std::collections::VecDeque;
-use std::sync::Arc;
 
 use arrow::array::{AsArray, FixedSizeBinaryArray, Int64Array, RecordBatch, StringArray, UInt8Array};
 use arrow::datatypes::{Int64Type, UInt8Type};
@@ -15,13 +17,17 @@ use hashbrown::HashMap;
 use xxhash_rust::xxh3::xxh3_64;
 
 use self::counted::Counted;
+use self::names::Names;
 use super::{Counts, EdgeKind, HOUR_MINUTES, OPEN_SHARED, RollupKind, RollupRow, bucket, instance_name, remote_of};
-use crate::spans::{Attributes, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId};
+use crate::spans::{
+    APART_MINUTES, Attributes, FirstReport, SHARED, STATUS_ERROR, SpanColumn, SpanId, TraceId, are_one_span,
+    first_received,
+};
 use crate::tables::spans::minute_of;
 use crate::{Error, Result};
 
-/// Spans that come in order of minutes wait so long for their relatives.
-const SETTLED_MINUTES: i64 = 10;
+/// Spans that come in order of minutes wait so long for their relatives, and other reports of them.
+const SETTLED_MINUTES: i64 = APART_MINUTES;
 /// Spans of which relatives are looked for, at most; the oldest go first.
 const PENDING_MAX: usize = 1_000_000;
 /// Operations or instances of all hours; more are not counted, and whoever asks reads the spans.
@@ -36,40 +42,10 @@ const INSTANCE_KEYS: [&str; 3] = ["service.instance.id", "k8s.pod.name", "host.n
 /// Gives the columns that [`RollupBuilder::push`] reads; the last two may be left out, then there are no operations and
 /// instances.
 pub fn rollup_columns() -> Vec<SpanColumn> {
-    let own = ["trace_id", "span_id", "parent_span_id", "kind", "start", "end", "status", "marks", "attributes"];
-    let columns = own.into_iter().map(SpanColumn::Own).chain([SpanColumn::Context("service")]);
+    let ids = ["trace_id", "span_id", "parent_span_id"];
+    let own = ["kind", "start", "end", "received", "status", "marks", "attributes"];
+    let columns = ids.into_iter().chain(own).map(SpanColumn::Own).chain([SpanColumn::Context("service")]);
     columns.chain([SpanColumn::Own("name"), SpanColumn::Context("resource")]).collect()
-}
-
-#[derive(Debug, Default)]
-struct Names {
-    list: Vec<Arc<str>>,
-    of: HashMap<Arc<str>, u32, FixedState>,
-}
-
-impl Names {
-    fn number(&mut self, name: &str) -> u32 {
-        if let Some(&known) = self.of.get(name) {
-            return known;
-        }
-        let shared: Arc<str> = name.into();
-        self.list.push(Arc::clone(&shared));
-        self.of.insert(shared, self.list.len() as u32 - 1);
-        self.list.len() as u32 - 1
-    }
-
-    fn get(&self, number: u32) -> &str {
-        &self.list[number as usize]
-    }
-
-    /// By number the place of a name among all of them in their order.
-    fn ranks(&self) -> Vec<u32> {
-        let mut order: Vec<usize> = (0..self.list.len()).collect();
-        order.sort_unstable_by_key(|&number| &self.list[number]);
-        let mut ranks = vec![0; order.len()];
-        order.into_iter().zip(0..).for_each(|(number, rank)| ranks[number] = rank);
-        ranks
-    }
 }
 
 impl Counts {
@@ -102,10 +78,17 @@ struct Weight {
     protocol: u8,
 }
 
+impl Weight {
+    fn report(&self, received: i64) -> FirstReport {
+        (received, self.start, self.bucket, self.error)
+    }
+}
+
 /// A span that may be somebody's parent.
 #[derive(Debug, Clone, Copy)]
 struct Known {
     service: u32,
+    kind: u8,
     caller: bool,
     callee: bool,
     answered: bool,
@@ -113,8 +96,17 @@ struct Known {
     half: Option<u32>,
     remote: Option<(u32, EdgeKind)>,
     parent_key: u64,
+    /// Whose child it is: its parent, or the caller's half of its own id; 0 for nobody's.
+    wait_for: u64,
     id: SpanId,
+    received: i64,
     weight: Weight,
+}
+
+impl Known {
+    fn report(&self) -> FirstReport {
+        self.weight.report(self.received)
+    }
 }
 
 /// A span whose parent is not known yet.
@@ -151,6 +143,8 @@ pub struct RollupBuilder {
     operations: Counted<(i64, u32, u32, u8)>,
     instances: Counted<(i64, u32, u32)>,
     known: Map<u64, Known>,
+    /// Of shared ids whose two halves are known: when the counted report of the called half was received, and what it adds.
+    halves: Map<u64, (i64, Weight)>,
     waiting: Map<u64, Vec<Child>>,
     /// Spans counted as calls of a caller that they do not answer themselves: a called half may yet claim them.
     crossed: Map<u64, Vec<Child>>,
@@ -176,6 +170,7 @@ struct Row<'b> {
     shared: bool,
     attributes: &'b [u8],
     start: i64,
+    received: i64,
     error: bool,
     bucket: u16,
 }
@@ -188,7 +183,7 @@ fn missing(name: &str) -> Error {
 struct Columns<'b> {
     ids: [&'b FixedSizeBinaryArray; 3],
     small: [&'b UInt8Array; 3],
-    times: [&'b Int64Array; 2],
+    times: [&'b Int64Array; 3],
     names: Option<&'b StringArray>,
 }
 
@@ -201,7 +196,7 @@ impl<'b> Columns<'b> {
         Ok(Self {
             ids: [fixed("trace_id")?, fixed("span_id")?, fixed("parent_span_id")?],
             small: [small("kind")?, small("status")?, small("marks")?],
-            times: [times("start")?, times("end")?],
+            times: [times("start")?, times("end")?, times("received")?],
             names: batch.column_by_name("name").and_then(|c| c.as_string_opt::<i32>()),
         })
     }
@@ -209,7 +204,7 @@ impl<'b> Columns<'b> {
     fn row(&self, i: usize, service: u32, attributes: &'b [u8]) -> Row<'b> {
         let [traces, ids, parents] = self.ids;
         let [kinds, statuses, marks] = self.small;
-        let [start, end] = self.times.map(|times| times.value(i));
+        let [start, end, received] = self.times.map(|times| times.value(i));
         Row {
             trace: traces.value(i),
             id: ids.value(i),
@@ -219,6 +214,7 @@ impl<'b> Columns<'b> {
             shared: marks.value(i) & SHARED != 0,
             attributes,
             start,
+            received: first_received(received, marks.value(i)),
             error: statuses.value(i) == STATUS_ERROR,
             bucket: bucket(end.saturating_sub(start)),
         }
@@ -261,13 +257,15 @@ impl RollupBuilder {
                 instance = Some((bytes, number));
             }
             let row = columns.row(i, service.1, attributes.value(i));
-            self.add(&row, columns.name(i), instance.map(|(_, number)| number));
+            self.count(&row, columns.name(i), instance.map(|(_, number)| number));
+            self.relate(&row, minute_of(row.start));
         }
         Ok(())
     }
 
     /// Adds spans that refer to contexts, as those of a [`crate::SpansBatch`] do; `of` says to which, and `attributes`
-    /// gives those of a row.
+    /// gives those of a row. Without `calls` they only count: of their sides there are earlier reports elsewhere, whose calls
+    /// are theirs.
     ///
     /// # Errors
     /// Internal: a column is missing or of another type, or there is no such context.
@@ -277,6 +275,7 @@ impl RollupBuilder {
         contexts: &RecordBatch,
         of: &[u32],
         attributes: impl Fn(usize) -> &'b [u8],
+        calls: bool,
     ) -> Result<()> {
         let columns = Columns::of(spans)?;
         let services = contexts.column_by_name("service").and_then(|c| c.as_string_opt::<i32>());
@@ -294,12 +293,17 @@ impl RollupBuilder {
                 }
                 None => return Err(Error::internal("a span refers to no context")),
             };
-            self.add(&columns.row(i, service, attributes(i)), columns.name(i), Some(instance));
+            let row = columns.row(i, service, attributes(i));
+            self.count(&row, columns.name(i), Some(instance));
+            if calls {
+                self.relate(&row, minute_of(row.start));
+            }
         }
         Ok(())
     }
 
-    fn add(&mut self, row: &Row<'_>, name: Option<&str>, instance: Option<u32>) {
+    /// Counts a span without its calls.
+    fn count(&mut self, row: &Row<'_>, name: Option<&str>, instance: Option<u32>) {
         let minute = minute_of(row.start);
         let hour = hour_of(minute);
         let weight = Weight { start: row.start, error: row.error, bucket: row.bucket, protocol: 0 };
@@ -319,7 +323,6 @@ impl RollupBuilder {
                 self.unlisted[1] = true;
             }
         }
-        self.relate(row, minute);
     }
 
     fn instance(&mut self, resource: &[u8]) -> u32 {
@@ -347,6 +350,7 @@ impl RollupBuilder {
         let own_key = key(row.trace, row.id);
         let has_parent = row.parent != [0; 8];
         let parent_key = if has_parent { key(row.trace, row.parent) } else { 0 };
+        let wait_for = if row.shared { own_key } else { parent_key };
         let child = Child {
             trace: row.trace.try_into().unwrap_or_default(),
             id: row.id.try_into().unwrap_or_default(),
@@ -358,14 +362,15 @@ impl RollupBuilder {
         };
         let half = self.known.get(&own_key).copied();
         if let Some(caller) = half.filter(|h| callee && h.caller) {
-            if caller.half != Some(row.service) {
-                self.halve(own_key, row.service);
-                self.resolve(&child, own_key, true);
-            }
+            self.answer(own_key, &caller, &child, row.received);
             return;
         }
-        if half.is_some_and(|h| h.service == row.service && h.caller == caller && h.callee == callee) {
-            // Reported before.
+        let reported = half.filter(|h| (h.service, h.caller, h.callee) == (row.service, caller, callee));
+        let reported = reported.filter(|h| are_one_span(h.weight.start, row.start));
+        if let Some(known) = &reported
+            && (known.report() <= weight.report(row.received) || !self.take_back(own_key, known))
+        {
+            // The other report counts.
             return;
         }
         let crowded = self.edges.len() > EDGES_MAX;
@@ -375,16 +380,19 @@ impl RollupBuilder {
         });
         let known = Known {
             service: row.service,
+            kind: row.kind,
             caller,
             callee,
-            answered: false,
-            half: None,
+            answered: reported.is_some_and(|k| k.answered),
+            half: reported.and_then(|k| k.half),
             remote,
             parent_key,
+            wait_for,
             id: child.id,
+            received: row.received,
             weight,
         };
-        if let Some((peer, kind)) = remote {
+        if let Some((peer, kind)) = remote.filter(|_| !known.answered) {
             self.edges.entry((minute, row.service, peer, kind)).or_default().add(&weight);
         }
         self.known.insert(own_key, known);
@@ -395,14 +403,13 @@ impl RollupBuilder {
                     waiting.retain(|c| c.id != half.id);
                 }
             }
-            self.halve(own_key, half.service);
+            self.halve(own_key, half.service, (half.received, half.weight));
             let child = Child { service: half.service, weight: half.weight, ..child };
             self.resolve(&child, own_key, true);
         }
         for waiting in self.waiting.remove(&own_key).unwrap_or_default() {
             self.resolve(&waiting, own_key, waiting.shared && waiting.id == child.id);
         }
-        let wait_for = if row.shared { own_key } else { parent_key };
         if row.shared || (has_parent && !self.known.contains_key(&parent_key)) {
             self.waiting.entry(wait_for).or_default().push(child);
         } else if has_parent {
@@ -417,9 +424,10 @@ impl RollupBuilder {
     }
 
     /// Notes the called half of a shared id: what its service did below that id was no call of the other half.
-    fn halve(&mut self, own_key: u64, service: u32) {
+    fn halve(&mut self, own_key: u64, service: u32, report: (i64, Weight)) {
         let Some(caller) = self.known.get_mut(&own_key) else { return };
         caller.half = Some(service);
+        self.halves.insert(own_key, report);
         let caller = caller.service;
         for child in self.crossed.remove(&own_key).unwrap_or_default() {
             let edge = (minute_of(child.weight.start), caller, child.service, EdgeKind::Service);
@@ -456,11 +464,28 @@ impl RollupBuilder {
     fn forget(&mut self, minute: i64) {
         let Some(order) = &mut self.order else { return };
         while order.len() > PENDING_MAX || order.front().is_some_and(|o| o.0 < minute - SETTLED_MINUTES) {
-            let Some((_, own_key, wait_for)) = order.pop_front() else { return };
-            self.known.remove(&own_key);
+            let Some((noted, own_key, wait_for)) = order.pop_front() else { return };
+            if let Some(later) = self.known.remove(&own_key).filter(|k| minute_of(k.weight.start) > noted) {
+                // An earlier report of it started later, and comes again.
+                self.known.insert(own_key, later);
+                continue;
+            }
+            self.halves.remove(&own_key);
             self.crossed.remove(&own_key);
             self.open.extend(self.waiting.remove(&wait_for).unwrap_or_default());
         }
+    }
+
+    /// Says how many rows [`Self::rows`] gives at most, but for those that say that there are too many of a kind.
+    pub fn rows_max(&self, wanted: impl Fn(RollupKind) -> bool) -> usize {
+        let rows = |kind| match kind {
+            RollupKind::NodeHour | RollupKind::NodeMinute => self.nodes.len(),
+            RollupKind::EdgeHour | RollupKind::EdgeMinute => self.edges.len(),
+            RollupKind::Open => self.open.len() + self.waiting.values().map(Vec::len).sum::<usize>(),
+            RollupKind::Operation => self.operations.len(),
+            RollupKind::Instance => self.instances.len(),
+        };
+        RollupKind::ALL.into_iter().filter(|kind| wanted(*kind)).map(rows).sum()
     }
 
     /// Gives rows of some kinds of what was pushed so far, sorted by what they are about, then time.

@@ -1,5 +1,7 @@
 //! What of roll-ups is asked for, and what a caller may see of it.
 
+use serde::{Deserialize, Serialize};
+
 use super::{EdgeKind, HOUR_MINUTES, RollupKind, RollupRow, UNLISTED};
 use crate::Access;
 
@@ -8,7 +10,7 @@ pub const HIDDEN: &str = "(hidden)";
 
 /// A closed range of minutes of some kinds of rows. Of counts there are hours where the range has whole ones, and
 /// minutes for the rest.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum RollupRequest {
     /// Nodes, edges and open spans.
     Graph(i64, i64),

@@ -21,9 +21,12 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let details = details(options, &texts)?;
     let action = if message.fires() { "trigger" } else { "resolve" };
     let v1 = options.has("service_key") || options.has("service_key_file");
-    let make = |details: Json| match v1 {
-        true => event_v1(message, options, &texts, action, files, details),
-        false => event_v2(message, options, &texts, action, files, details),
+    let make = |details: Json| {
+        if v1 {
+            event_v1(message, options, &texts, action, files, details)
+        } else {
+            event_v2(message, options, &texts, action, files, details)
+        }
     };
     let mut event = make(details)?;
     if event.to_string().len() > EVENT_MAX {

@@ -1,6 +1,8 @@
 use std::cell::RefCell;
 
-use super::super::{Element, GRACE_MS, Language, Remembered};
+use quiver_types::Matcher;
+
+use super::super::{ERROR_TEMPLATE, Element, GRACE_MS, Language, NewestSample, Remembered};
 use super::*;
 use crate::problem::Place;
 
@@ -10,6 +12,10 @@ struct Script {
     hits: BTreeMap<Millis, Vec<(&'static str, f64)>>,
     fails: Vec<Millis>,
     written: RefCell<Vec<String>>,
+    /// The `i` for which nothing may be written.
+    not_ours: Option<&'static str>,
+    /// Newest samples: the alert's `i`, when, and since when it was active, in minutes.
+    before: Vec<(&'static str, Millis, Millis)>,
 }
 
 impl Engine for Script {
@@ -24,15 +30,45 @@ impl Engine for Script {
         Ok(self.hits.get(&at).into_iter().flatten().map(element).collect())
     }
 
+    fn may_write(&self, _: usize, labels: &LabelSet) -> bool {
+        self.not_ours.is_none_or(|i| labels.get("i") != i)
+    }
+
+    fn newest(
+        &self,
+        _: usize,
+        matchers: &[Matcher],
+        (from, to): (Millis, Millis),
+    ) -> Result<Vec<NewestSample>, String> {
+        let sample = |&(i, at, since): &(&str, Millis, Millis)| {
+            let sev = format!("{i}-x");
+            let pairs = [("__name__", "ALERTS_FOR_STATE"), ("alertname", "A"), ("i", i), ("sev", sev.as_str())];
+            (LabelSet::from_pairs(pairs), at * MINUTE, (since * MINUTE / 1000) as f64)
+        };
+        let fits = |(labels, at, _): &NewestSample| {
+            (from..=to).contains(at) && matchers.iter().all(|m| m.matches(labels.get(&m.name)))
+        };
+        Ok(self.before.iter().map(sample).filter(fits).collect())
+    }
+
     fn write(&self, samples: &[Written]) -> Result<(), String> {
         for sample in samples {
             let ElementValue::Float(value) = sample.value else { continue };
             let value = if quiver_types::is_stale(value) { "stale".to_owned() } else { value.to_string() };
-            let labels = super::super::evaluate::show_labels(&sample.labels);
+            let labels = show_labels(&sample.labels);
             self.written.borrow_mut().push(format!("{labels} {value} @{}", sample.ts / 60_000));
         }
         Ok(())
     }
+}
+
+/// Writes labels as `name{a="b"}`.
+fn show_labels(labels: &LabelSet) -> String {
+    let mut rest = labels.iter().filter(|(name, _)| *name != "__name__").peekable();
+    if rest.peek().is_none() && !labels.metric().is_empty() {
+        return labels.metric().to_owned();
+    }
+    labels.metric().to_owned() + &crate::rules::show_pairs(rest)
 }
 
 const MINUTE: Millis = 60_000;
@@ -122,6 +158,24 @@ fn what_is_written() {
     ];
     assert_eq!(*script.written.borrow(), expected);
     assert_eq!(group.rules[0].alerts().next().map(|a| a.annotations["v"].clone()), Some("3".to_owned()));
+}
+
+/// Labels decide whose alerts and series are: a rule that names a service of others fails as a whole.
+#[test]
+fn what_is_not_ours_is_not_written() {
+    let hits = [(0, vec![("1", 2.0)]), (MINUTE, vec![("1", 3.0), ("2", 3.0)])];
+    let script = || Script { hits: hits.clone().into(), not_ours: Some("2"), ..Script::default() };
+    let (mut alerts, of_alerts) = (group(0, 0), script());
+    let (mut series, of_series) = (group(0, 0), script());
+    (series.rules[0].rule.kind, series.rules[0].rule.labels) = (RuleKind::Record, BTreeMap::new());
+    for (group, script) in [(&mut alerts, &of_alerts), (&mut series, &of_series)] {
+        group.evaluate(0, &Setting::default(), script);
+        assert_eq!(group.rules[0].health, Health::Ok);
+        group.evaluate(MINUTE, &Setting::default(), script);
+        assert!(matches!(&group.rules[0].health, Health::Err(e) if e.contains("{edit, alerting}")));
+        let written = script.written.borrow();
+        assert!(!written.is_empty() && !written.iter().any(|line| line.contains("i=\"2\"")), "{written:?}");
+    }
 }
 
 #[test]
@@ -221,6 +275,36 @@ fn restored() {
     assert_eq!(firing.rules[0].state(), AlertState::Inactive);
 }
 
+/// Where nothing was kept, the series that were written say since when alerts are active.
+#[test]
+fn adopted_from_series() {
+    let check = |for_: i64, adopts: bool, before: (Millis, Millis), expected: (AlertState, Millis)| {
+        let mut group = group(for_, 0);
+        if adopts {
+            group.adopt();
+        }
+        let at = 100 * MINUTE;
+        let hits = [at, at + MINUTE].map(|at| (at, vec![("1", 2.0)]));
+        let script = Script { hits: hits.into(), before: vec![("1", before.0, before.1)], ..Script::default() };
+        group.evaluate(at, &Setting::default(), &script);
+        let alert = group.rules[0].alerts().next().unwrap();
+        assert_eq!((alert.state, alert.active_at / MINUTE), expected, "for {for_} before {before:?}");
+        // Only the first evaluation looks.
+        group.evaluate(at + MINUTE, &Setting::default(), &script);
+        assert_eq!(group.rules[0].alerts().count(), 1);
+        group.rules[0].alerts().next().and_then(|alert| alert.fired_at)
+    };
+    // It fired, and goes on with its start.
+    assert_eq!(check(5, true, (95, 80), (AlertState::Firing, 80)), Some(85 * MINUTE));
+    // It was pending: a short `for` counts the time down, a long one does not.
+    assert_eq!(check(5, true, (98, 94), (AlertState::Firing, 94)), Some(100 * MINUTE));
+    check(8, true, (98, 94), (AlertState::Pending, 94));
+    check(30, true, (95, 90), (AlertState::Pending, 95));
+    // Too long ago, of another alert, or not asked for.
+    check(5, true, (39, 10), (AlertState::Pending, 100));
+    check(5, false, (95, 80), (AlertState::Pending, 100));
+}
+
 #[test]
 fn phases_spread_and_offsets_hold() {
     let mut group = group(0, 0);
@@ -273,4 +357,49 @@ fn a_leap_of_the_clock_lets_nothing_fire() {
     assert_eq!(state(&mut group, MINUTE + leap), AlertState::Pending);
     assert_eq!(state(&mut group, 5 * MINUTE + leap), AlertState::Firing);
     assert_eq!(group.rules[0].remembered()[0].active_at, leap);
+}
+
+#[test]
+fn templates_are_for_each_element() {
+    let mut group = group(0, 0);
+    let texts = [("bad", "{{ nope }}"), ("i", "{{ $labels.i }}={{ $value }}")];
+    group.rules[0].rule.annotations = texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+    let script = Script { hits: [(0, vec![("1", 2.0), ("2", 3.0)])].into(), ..Script::default() };
+    group.evaluate(0, &Setting::default(), &script);
+    let shown: Vec<&str> = group.rules[0].alerts().map(|a| a.annotations["i"].as_str()).collect();
+    assert_eq!(shown, ["1=2", "2=3"]);
+    assert!(group.rules[0].alerts().all(|a| a.annotations["bad"].starts_with(ERROR_TEMPLATE)));
+    assert_eq!(group.rules[0].warnings.len(), 2);
+}
+
+/// What vmalert has beside the variables of Prometheus, in rule files that come from it.
+#[test]
+fn variables_of_vmalert() {
+    let mut group = group(2, 0);
+    let texts = [
+        ("all", "{{ $expr }} {{ $type }} {{ $for }} {{ $interval }} {{ $isPartial }} {{ .Expr }}"),
+        ("ids", "{{ if and $alertID $groupID }}both{{ end }}"),
+        ("since", "{{ $activeAt.Unix }} {{ ($activeAt.Add (parseDurationTime \"1h\")).Format \"15:04\" }}"),
+    ];
+    group.rules[0].rule.annotations = texts.map(|(name, text)| (name.to_owned(), text.to_owned())).into();
+    // Labels are made before there is an alert.
+    group.rules[0].rule.labels = [("sev".to_owned(), "{{ $alertID }} {{ $activeAt.IsZero }}".to_owned())].into();
+    let hits = [MINUTE, 2 * MINUTE].map(|at| (at, vec![("1", 2.0)]));
+    let script = Script { hits: hits.into(), ..Script::default() };
+    for at in [MINUTE, 2 * MINUTE] {
+        group.evaluate(at, &Setting::default(), &script);
+        assert!(group.rules[0].warnings.is_empty(), "{:?}", group.rules[0].warnings);
+        let alert = group.rules[0].alerts().next().unwrap();
+        assert_eq!(alert.labels.get("sev"), "0 true");
+        assert_eq!(alert.annotations["all"], "m > 1 prometheus 2m0s 1m0s false m > 1");
+        assert_eq!(alert.annotations["ids"], "both");
+        // It stays the time since which it is active.
+        assert_eq!(alert.annotations["since"], "60 01:01");
+    }
+    // Templates that name none of them run over the fields of Prometheus.
+    group.rules[0].rule.labels.clear();
+    group.rules[0].rule.annotations = [("all".to_owned(), "{{ . }}".to_owned())].into();
+    group.evaluate(2 * MINUTE, &Setting::default(), &script);
+    let shown: Vec<&str> = group.rules[0].alerts().filter_map(|a| Some(a.annotations.get("all")?.as_str())).collect();
+    assert!(shown.contains(&"{map[__name__:m i:1] map[]  2}"), "{shown:?}");
 }

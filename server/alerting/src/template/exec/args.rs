@@ -12,6 +12,24 @@ pub(super) fn param(params: &[Param], variadic: bool, idx: usize) -> Option<Para
     }
 }
 
+/// Checks the number of arguments: `given` are written, one more may come through a pipe.
+pub(super) fn check_count(
+    frame: &Frame<'_>,
+    name: &str,
+    (params, variadic): (&[Param], bool),
+    count: usize,
+    given: usize,
+) -> Result<(), Box<ExecError>> {
+    let fixed = params.len() - usize::from(variadic);
+    if variadic && count < fixed {
+        return Err(fail(frame, format!("wrong number of args for {name}: want at least {fixed} got {given}")));
+    }
+    if !variadic && count != fixed {
+        return Err(fail(frame, format!("wrong number of args for {name}: want {fixed} got {count}")));
+    }
+    Ok(())
+}
+
 /// Checks number and types of arguments.
 pub(super) fn check_args(
     frame: &Frame<'_>,
@@ -21,13 +39,7 @@ pub(super) fn check_args(
     values: &mut [Value],
     given: usize,
 ) -> Result<(), Box<ExecError>> {
-    let fixed = params.len() - usize::from(variadic);
-    if variadic && values.len() < fixed {
-        return Err(fail(frame, format!("wrong number of args for {name}: want at least {fixed} got {given}")));
-    }
-    if !variadic && values.len() != fixed {
-        return Err(fail(frame, format!("wrong number of args for {name}: want {fixed} got {}", values.len())));
-    }
+    check_count(frame, name, (params, variadic), values.len(), given)?;
     for (i, value) in values.iter().enumerate() {
         let Some(param) = param(params, variadic, i) else { continue };
         if !takes(param, value) {

@@ -141,7 +141,8 @@ impl Settings {
                 only(duration(value).is_some_and(|d| d.is_zero()), "0; `postgres.idle_timeout` of the server holds")
             }
             "client_encoding" => {
-                let bare = lower.replace(['-', '_'], "");
+                // Letters and digits alone tell encodings apart, as in PostgreSQL: asyncpg sends its own in quotes.
+                let bare: String = lower.chars().filter(char::is_ascii_alphanumeric).collect();
                 only(matches!(bare.as_str(), "utf8" | "unicode" | "default"), "UTF8").map(|_| "UTF8".to_owned())
             }
             "datestyle" => only(lower.contains("iso") || matches!(lower.as_str(), "mdy" | "dmy" | "ymd"), "ISO")

@@ -75,6 +75,10 @@ fn settings_of_a_connection() {
     assert_eq!(settings.show("TimeZone").unwrap(), "+02:00");
     settings.set("timezone", None).unwrap();
     assert_eq!(settings.show("timezone").unwrap(), "Europe/Berlin");
+    for encoding in ["utf-8", "'utf-8'", "UTF8", "unicode"] {
+        settings.set("client_encoding", Some(encoding)).unwrap();
+        assert_eq!(settings.show("client_encoding").unwrap(), "UTF8", "{encoding}");
+    }
     for (name, value, code) in [
         ("client_encoding", "latin1", "22023"),
         ("timezone", "Nowhere", "22023"),
@@ -91,6 +95,6 @@ fn settings_of_a_connection() {
     assert!(settings.show("my.own").is_err());
     assert_eq!(
         (duration("5s"), duration("1min"), duration("x")),
-        (Some(Duration::from_secs(5)), Some(Duration::from_secs(60)), None)
+        (Some(Duration::from_secs(5)), Some(Duration::from_mins(1)), None)
     );
 }

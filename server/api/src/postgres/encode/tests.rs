@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
 use arrow::array::{Decimal128Array, DurationNanosecondArray, Int32Array, StringArray, TimestampNanosecondArray};
-use arrow::array::{ListBuilder, StringBuilder, UInt64Array};
+use arrow::array::{Int32Builder, ListBuilder, StringBuilder, UInt64Array};
 
 use super::*;
 
@@ -67,7 +67,7 @@ fn values_as_text() {
         "-12.34",
         "18446744073709551615",
         "{a,\"b \\\"c\\\"\",NULL,\"\"}",
-        "25:01:01.5",
+        "1 day 01:01:01.5",
     ];
     assert_eq!(rows[0], shown(&first));
     assert_eq!(rows[1][0], None);
@@ -100,4 +100,27 @@ fn maps_are_json_and_forms_fit() {
     assert_eq!(forms(&[], 2).unwrap(), [false, false]);
     assert_eq!(forms(&[1], 2).unwrap(), [true, true]);
     assert!(forms(&[1, 0, 1], 2).is_err());
+}
+
+#[test]
+fn lists_in_lists_are_arrays_of_levels() {
+    let lists = |second: &[Option<i32>]| -> RecordBatch {
+        let mut lists = ListBuilder::new(ListBuilder::new(Int32Builder::new()));
+        lists.values().append_value([Some(1), None]);
+        lists.values().append_value(second.iter().copied());
+        lists.append(true);
+        lists.append(true);
+        batch(vec![("l", Arc::new(lists.finish()))])
+    };
+    let even = lists(&[Some(3), Some(4)]);
+    let rows_of = texts(&even);
+    assert_eq!(rows_of[0][0].as_deref(), Some("{{1,NULL},{3,4}}"));
+    assert_eq!(rows_of[1][0].as_deref(), Some("{}"));
+    let bytes = values(&even, true).remove(0).remove(0).unwrap();
+    let head: Vec<i32> = bytes.chunks(4).take(9).map(|four| i32::from_be_bytes(four.try_into().unwrap())).collect();
+    assert_eq!(head, [2, 1, 23, 2, 1, 2, 1, 4, 1], "levels, NULL, type, lengths with their first places, an item");
+    let uneven = lists(&[Some(3)]);
+    assert_eq!(texts(&uneven)[0][0].as_deref(), Some("{{1,NULL},{3}}"));
+    let refused = rows(&uneven, &[true], &mut BytesMut::new()).unwrap_err();
+    assert!(refused.message.contains("several lengths"), "{refused}");
 }

@@ -13,17 +13,29 @@ use quiver_types::{Error, Result};
 
 use super::push;
 
-/// The shortest digits that give the number back; very large and small ones with an exponent.
-pub(super) fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, out: &mut BytesMut) {
+/// From here on numbers have an exponent: those of eight bytes, and of four.
+pub(super) const FLOAT8_PLAIN: f64 = 1e15;
+pub(super) const FLOAT4_PLAIN: f64 = 1e6;
+
+/// The shortest digits that give the number back; those from `plain` on and small ones with an exponent.
+pub(super) fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, plain: f64, out: &mut BytesMut) {
     let size = value.into().abs();
     if size.is_nan() {
         out.put_slice(b"NaN");
     } else if size.is_infinite() {
         out.put_slice(if value.into() > 0.0 { &b"Infinity"[..] } else { b"-Infinity" });
-    } else if size != 0.0 && !(1e-4..1e15).contains(&size) {
-        push(out, format_args!("{value:e}"));
-    } else {
+    } else if size == 0.0 || (1e-3..plain).contains(&size) {
         push(out, value);
+    } else {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+        // Down to the fourth digit behind the point there is none: `0.0001` of four bytes lies a little below itself.
+        if sign == '-' && matches!(exponent, "1" | "2" | "3" | "4") {
+            return push(out, value);
+        }
+        // The exponent has a sign, and two digits at least.
+        push(out, format_args!("{digits}e{sign}{exponent:0>2}"));
     }
 }
 
@@ -67,11 +79,15 @@ pub(super) fn push_time(us: i64, out: &mut BytesMut) {
 }
 
 fn push_offset(offset: FixedOffset, out: &mut BytesMut) {
-    let seconds = offset.local_minus_utc();
-    let (hours, minutes) = (seconds.abs() / 3600, seconds.abs() / 60 % 60);
-    push(out, format_args!("{}{hours:02}", if seconds < 0 { '-' } else { '+' }));
-    if minutes > 0 {
+    let of_day = offset.local_minus_utc();
+    let (hours, minutes, seconds) = (of_day.abs() / 3600, of_day.abs() / 60 % 60, of_day.abs() % 60);
+    push(out, format_args!("{}{hours:02}", if of_day < 0 { '-' } else { '+' }));
+    if minutes > 0 || seconds > 0 {
         push(out, format_args!(":{minutes:02}"));
+    }
+    // The local time of a place, before there were zones.
+    if seconds > 0 {
+        push(out, format_args!(":{seconds:02}"));
     }
 }
 
@@ -102,9 +118,13 @@ pub(super) fn push_stamp(us: i64, zone: Option<Tz>, out: &mut BytesMut) {
 pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
     let (years, months) = (value.months / 12, value.months % 12);
     let mut parts = Vec::new();
+    // Behind a part below zero others have their sign.
+    let mut is_below = false;
     let mut part = |count: i32, one: &str, more: &str| {
         if count != 0 {
-            parts.push(format!("{count} {}", if count == 1 { one } else { more }));
+            let sign = if is_below && count > 0 { "+" } else { "" };
+            parts.push(format!("{sign}{count} {}", if count == 1 { one } else { more }));
+            is_below = count < 0;
         }
     };
     part(years, "year", "years");
@@ -118,6 +138,8 @@ pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
         }
         if us < 0 {
             out.put_u8(b'-');
+        } else if is_below {
+            out.put_u8(b'+');
         }
         push_time(us, out);
     }
@@ -125,7 +147,8 @@ pub(super) fn push_interval(value: IntervalMonthDayNano, out: &mut BytesMut) {
 
 /// An item of a list, in quotes where it needs them.
 pub(super) fn push_item(text: &[u8], out: &mut BytesMut) {
-    let special = |byte: &u8| b"{},\"\\".contains(byte) || byte.is_ascii_whitespace();
+    // A vertical tab is a blank there, too.
+    let special = |byte: &u8| b"{},\"\\\x0b".contains(byte) || byte.is_ascii_whitespace();
     if !text.is_empty() && !text.eq_ignore_ascii_case(b"null") && !text.iter().any(special) {
         out.put_slice(text);
         return;
@@ -168,6 +191,11 @@ pub(super) fn push_numeric(text: &str, out: &mut BytesMut) -> Result<()> {
     out.put_i16(if fours.is_empty() { 0 } else { weight });
     out.put_u16(if negative && !fours.is_empty() { 0x4000 } else { 0 });
     out.put_u16(scale as u16);
-    fours.into_iter().for_each(|four| out.put_u16(four));
+    for four in fours {
+        out.put_u16(four);
+    }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -7,7 +7,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::told;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Forget};
+use crate::postgres::command::{Command, Forget, Form};
 use crate::postgres::encode;
 use crate::postgres::fault::Fault;
 use crate::postgres::portal::Portal;
@@ -52,6 +52,12 @@ impl Connection {
                 cursor.params = std::mem::take(&mut portal.params);
                 self.kept.open(name, cursor)?;
                 self.complete("DECLARE CURSOR");
+            }
+            Command::Copy(copy) => {
+                let mut copied = Portal::new(copy.query, Command::Query);
+                self.open(&mut copied).await?;
+                let sent = self.lines(&mut copied, &copy.form).await?;
+                self.complete(format!("COPY {sent}"));
             }
             other => self.command(other)?,
         }
@@ -107,6 +113,33 @@ impl Connection {
             }
         }
         Ok(sent)
+    }
+
+    /// Sends all rows as lines, as they are found; gives how many.
+    async fn lines(&mut self, portal: &mut Portal, form: &Form) -> Result<usize, Trouble> {
+        let Portal { run, text, .. } = portal;
+        let Some(run) = run else { return Ok(0) };
+        encode::lines_follow(&run.schema, form, &mut self.out)?;
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let mut sent = 0;
+        loop {
+            let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS)).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                self.say(b'c');
+                return Ok(sent);
+            };
+            sent += batch.num_rows();
+            let mut at = 0;
+            while at < batch.num_rows() {
+                let rows = (batch.num_rows() - at).min(64);
+                encode::lines(&batch.slice(at, rows), form, &mut self.out).map_err(|error| told(&error, text))?;
+                at += rows;
+                if self.out.len() >= OUT_BYTES {
+                    self.flush().await?;
+                }
+            }
+        }
     }
 
     fn command(&mut self, command: Command) -> Result<(), Trouble> {

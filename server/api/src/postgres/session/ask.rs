@@ -8,7 +8,7 @@ use pgwire::messages::response::TransactionStatus;
 use quiver_query::QueryContext;
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer, Described, Param, Request};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, Result, Right};
 use tokio_util::sync::CancellationToken;
 use tracing::Instrument as _;
 
@@ -21,7 +21,9 @@ use crate::postgres::fault::Fault;
 use crate::postgres::frame::Bind;
 use crate::postgres::params;
 use crate::postgres::portal::{Portal, Run};
+use crate::refused::needs;
 use crate::request::RequestInfo;
+use crate::rights::Need;
 
 /// Where log lines say that a statement came from.
 const PORT: &str = "the port of PostgreSQL";
@@ -32,8 +34,11 @@ impl Connection {
         if let Some(identities) = self.app.identities.as_ref().filter(|identities| identities.enforced) {
             // What was taken away meanwhile is gone, and with the account the connection.
             let renewed = identities.auth.renewed(&self.identity);
-            let gone = |_| Fault::fatal("28000", "the account, key or session of this connection has ended");
-            self.identity = Arc::new(renewed.map_err(gone)?);
+            self.identity = Arc::new(renewed.map_err(|_| Fault::of_ended_account())?);
+            // As at the door of SQL over HTTP, whatever the statement reads.
+            if let Some(triple) = Need::Somewhere(Right::View).missing(&self.identity.rights) {
+                return Err(Fault::new("42501", needs(&triple.to_string())));
+            }
         }
         let info = RequestInfo::of_connection(&self.app.request_ids, self.peer, Arc::clone(&self.identity));
         let access = DomainAccess::of(|domain| self.identity.access(domain));

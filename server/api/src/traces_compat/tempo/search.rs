@@ -1,19 +1,21 @@
 //! Search by TraceQL or by tags, and numbers over time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Request, State};
 use axum::response::Response;
-use quiver_traces::traceql::{HitSet, MetricExemplar, MetricSeries, Query, TraceqlHit, TraceqlSearch};
+use quiver_traces::traceql::{Figures, HitSet, Query, TraceqlHit, TraceqlSearch};
 use quiver_traces::{ParamError, TraceError};
-use quiver_types::spans::{SpanFilter, hex};
+use quiver_types::spans::hex;
+use serde::{Serialize, Serializer};
 use serde_json::{Map, Value, json};
 
-use super::{failed, window};
+use super::by_tags::TagSearch;
+use super::numbers::{Numbers, Once, Shown, Steps};
+use super::params::{disordered, limit, whole, window};
+use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
-use crate::traces_compat::jaeger::condition;
 
 const HOUR_NS: i64 = 3_600_000_000_000;
 const SECOND_NS: i64 = 1_000_000_000;
@@ -31,54 +33,60 @@ pub(super) fn range(call: &Call) -> Result<(i64, i64), ParamError> {
     Ok((start.unwrap_or_else(|| end.saturating_sub(HOUR_NS)), end))
 }
 
-/// Reads `tags`: pairs `key=value`, values in quotes where they hold blanks.
-fn tag_pairs(text: &str) -> Result<Vec<SpanFilter>, ParamError> {
-    let wrong = || ParamError::new("tags", "expected pairs key=value");
-    let mut rest = text.trim();
-    let mut all = Vec::new();
-    while !rest.is_empty() {
-        let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
-        let (value, after) = match behind.strip_prefix('"') {
-            Some(quoted) => quoted.split_once('"').ok_or_else(wrong)?,
-            None => behind.split_once(' ').unwrap_or((behind, "")),
-        };
-        if key.is_empty() || key.contains(' ') {
-            return Err(wrong());
-        }
-        all.push(condition(key.to_owned(), value));
-        rest = after.trim_start();
-    }
-    Ok(all)
-}
-
 pub(super) async fn traces(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let text = call.params.one("q")?;
-        let query = Query::parse(text.unwrap_or("{}"))?;
+        let asked = TagSearch::of(&call, text.is_some())?;
+        let query = match text {
+            Some(text) => Query::parse(text)?,
+            None => Query::parse(&asked.query())?,
+        };
         if query.is_metric() {
             return Err(ParamError::new("q", "functions of metrics belong to /api/metrics").into());
         }
-        let mut conditions = match call.params.one("tags")? {
-            Some(tags) => tag_pairs(tags)?,
-            None => Vec::new(),
-        };
-        let (min, max) = (call.params.go_duration("minDuration")?, call.params.go_duration("maxDuration")?);
-        if min.is_some() || max.is_some() {
-            conditions.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
+        let mut conditions = asked.spans;
+        conditions.extend(call.segments()?);
+        let range = range(&call)?;
+        if range.0 == range.1 {
+            return Err(disordered(range.0 / SECOND_NS, range.1 / SECOND_NS).into());
         }
         let wanted = TraceqlSearch {
             query: Arc::new(query),
-            range: range(&call)?,
+            range,
             conditions,
-            limit: call.params.number("limit", 1..=1500)?.unwrap_or(20) as usize,
-            spans: call.params.number("spss", 0..=1000)?.unwrap_or(3) as usize,
+            limit: limit(&call, 1500)?.unwrap_or(20),
+            // 0 is the usual number, as there.
+            spans: whole(&call, "spss", 1000)?.filter(|n| *n > 0).unwrap_or(3) as usize,
         };
         let hits = call.state.traces.traceql(&call.ctx, &wanted, call.now).await?;
-        let rows: Vec<Value> = hits.iter().map(|hit| row(hit, text.is_some())).collect();
-        call.json(&json!({"traces": rows, "metrics": {}}))
+        if as_message {
+            let rows = hits.iter().map(|hit| row(hit, text.is_some()));
+            return messages::of_values(&call, &messages::TRACE, rows);
+        }
+        let traces = hits.iter().map(|hit| Row { hit, with_spans: text.is_some() }).collect();
+        call.json(&Found { metrics: Map::new(), traces })
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// The answer of a search. Rows become values of JSON one after the other, as those take many times what they say.
+#[derive(Serialize)]
+struct Found<'a> {
+    metrics: Map<String, Value>,
+    traces: Vec<Row<'a>>,
+}
+
+struct Row<'a> {
+    hit: &'a TraceqlHit,
+    with_spans: bool,
+}
+
+impl Serialize for Row<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        row(self.hit, self.with_spans).serialize(to)
+    }
 }
 
 /// A trace of the answer; a search by tags tells no spans.
@@ -143,37 +151,23 @@ fn metric_range(call: &Call) -> Result<(i64, i64), ParamError> {
 }
 
 /// Reads a query of metrics with its window.
-fn metric(call: &Call) -> Result<(Query, (i64, i64)), TraceError> {
+fn metric(call: &Call) -> Result<(Figures, (i64, i64)), TraceError> {
     // Tempo takes the name of Prometheus as well; `q` wins.
     let text = match call.params.one("q")? {
         Some(text) => text,
         None => call.params.one("query")?.ok_or_else(|| ParamError::new("q", "is missing"))?,
     };
-    let query = Query::parse(text)?;
+    let query = Figures::parse(text)?;
     if !query.is_metric() {
         return Err(ParamError::new("q", "a query of metrics ends in a function of metrics").into());
     }
     Ok((query, metric_range(call)?))
 }
 
-/// The labels of a series.
-fn labels(series: &MetricSeries) -> Value {
-    series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
-}
-
 /// Reads how many exemplars are wanted; none where nothing says it.
-fn exemplars(call: &Call, query: &Query) -> Result<Option<usize>, ParamError> {
+fn exemplars(call: &Call, query: &Figures) -> Result<Option<usize>, ParamError> {
     let asked = call.params.number("exemplars", 0..=10_000)?.map(|n| n as usize);
     Ok(query.exemplars().or(asked))
-}
-
-/// A span that a sample is made of.
-fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) -> Value {
-    let mut labels = vec![json!({"key": "trace:id", "value": {"stringValue": hex(&one.trace)}})];
-    let own = series.labels.iter().filter(|(key, _)| !key.starts_with("__") && key != "p");
-    labels.extend(own.map(|(key, value)| json!({"key": key, "value": value})));
-    let value = one.value.or(sample).unwrap_or_default();
-    json!({"labels": labels, "value": value, "timestampMs": one.start.div_euclid(1_000_000).to_string()})
 }
 
 /// Reads the step, in seconds or with a unit.
@@ -188,56 +182,57 @@ fn step(call: &Call, range: (i64, i64)) -> Result<i64, ParamError> {
 
 pub(super) async fn metrics(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let step = step(&call, range)?;
         let wanted = exemplars(&call, &query)?;
         let asked = wanted.is_some_and(|n| n > 0);
-        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, Some(step), asked).await?;
+        let all = call.state.traces.traceql_figures(&call.ctx, &query, range, Some(step), asked).await?;
         let by = if query.is_rate() { step as f64 / SECOND_NS as f64 } else { 1.0 };
         let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
         if (last - first + 1) as usize * all.len() > SAMPLES_MAX {
             return Err(ParamError::new("step", format!("gives more than {SAMPLES_MAX} samples")).into());
         }
         let none = (!query.leaves_gaps()).then_some(0.0);
+        let steps = Steps { first, last, step, by, none };
         let mut left = wanted.unwrap_or(EXEMPLARS);
-        let series: Vec<Value> = (all.iter())
-            .map(|one| {
-                let known: BTreeMap<i64, f64> = one.points.iter().copied().collect();
-                // A sample tells of the step that ends there.
-                let samples: Vec<Value> = (first..=last)
-                    .filter_map(|at| {
-                        let value = known.get(&(at * step)).copied().or(none)? / by;
-                        Some(json!({"timestampMs": ((at + 1) * step / 1_000_000).to_string(), "value": value}))
-                    })
-                    .collect();
-                let mut out = json!({"labels": labels(one), "samples": samples});
-                let shown = one.exemplars.iter().take(left);
-                let shown: Vec<Value> = shown.map(|e| exemplar(one, e, known.get(&e.at).map(|v| v / by))).collect();
-                left -= shown.len();
-                if !shown.is_empty() {
-                    out["exemplars"] = shown.into();
-                }
-                out
-            })
-            .collect();
-        call.json(&json!({"series": series, "metrics": {}}))
+        let shown = |one| {
+            let series = Shown::of(one, left, steps);
+            left -= series.exemplars();
+            series
+        };
+        if as_message {
+            let memory = call.state.engine.collected("message", &call.ctx);
+            return messages::answer(&call, all.iter().map(shown), |out, series: Shown<'_>| {
+                // That of the longest series, and the message that is made of it.
+                memory.add(2 * series.samples_bytes().saturating_sub(out.capacity()))?;
+                series.put(out);
+                Ok(())
+            });
+        }
+        call.json(&Numbers::of(all.iter().map(shown).collect()))
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }
 
 /// One number for the whole window.
 pub(super) async fn metrics_at_once(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (query, range) = metric(&call)?;
         let length = range.1.saturating_sub(range.0).max(SECOND_NS);
-        let all = call.state.traces.traceql_metric(&call.ctx, &query, range, None, false).await?;
+        let all = call.state.traces.traceql_figures(&call.ctx, &query, range, None, false).await?;
         let by = if query.is_rate() { length as f64 / SECOND_NS as f64 } else { 1.0 };
-        let series: Vec<Value> = (all.iter())
-            .filter_map(|one| Some(json!({"labels": labels(one), "value": one.points.first()?.1 / by})))
-            .collect();
-        call.json(&json!({"series": series, "metrics": {}}))
+        let shown = all.iter().filter_map(|one| Once::of(one, by));
+        if as_message {
+            return messages::answer(&call, shown, |out, series: Once<'_>| {
+                series.put(out);
+                Ok(())
+            });
+        }
+        call.json(&Numbers::of(shown.collect()))
     };
-    run.await.unwrap_or_else(|e: TraceError| failed(&e))
+    Box::pin(run).await.unwrap_or_else(|e: TraceError| failed(&e))
 }

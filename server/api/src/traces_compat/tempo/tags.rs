@@ -5,27 +5,30 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::tags::KeyOf;
+use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
 use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
 use quiver_traces::{Listing, ParamError, TagRow, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
+use super::params::window;
 use super::search::range;
-use super::{failed, window};
+use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
 
 const SCOPES: [&str; 8] = ["all", "none", "intrinsic", "resource", "span", "event", "link", "instrumentation"];
 
-/// The spans that are looked at: those of the window, all of them if there is none.
+/// The spans that are looked at: those of the window, all of them if there is none, and of these the ones that a query
+/// asks for, which need not be typed to its end.
 fn spans(call: &Call) -> Result<SpanFilter, ParamError> {
+    let asked = call.params.one("q")?.map_or(SpanFilter::All, Query::hint);
     let (start, end) = window(call)?;
     if start.is_none() && end.is_none() {
-        return Ok(SpanFilter::All);
+        return Ok(asked);
     }
     let (start, end) = range(call)?;
-    Ok(SpanFilter::Starts(start, end))
+    Ok(SpanFilter::Starts(start, end).and(asked))
 }
 
 fn place_of(scope: &str) -> Option<Place> {
@@ -51,9 +54,13 @@ fn limit(call: &Call) -> Result<usize, ParamError> {
 
 pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let names: BTreeSet<String> = rows(&call, scope(&call)?).await?.into_iter().map(|row| row.key).collect();
         let names: Vec<String> = names.into_iter().take(limit(&call)?).collect();
+        if as_message {
+            return messages::of_texts(&call, &names);
+        }
         call.json(&json!({"tagNames": names, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -61,6 +68,7 @@ pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) 
 
 pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (wanted, limit) = (scope(&call)?, limit(&call)?);
         let mut by_scope: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
@@ -74,6 +82,9 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         let scopes: Vec<Value> = (by_scope.into_iter())
             .map(|(name, tags)| json!({"name": name, "tags": tags.into_iter().take(limit).collect::<Vec<_>>()}))
             .collect();
+        if as_message {
+            return messages::of_values(&call, &messages::SCOPE, scopes);
+        }
         call.json(&json!({"scopes": scopes, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -82,6 +93,8 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
 /// What a tag names.
 enum Tag {
     Key(KeyOf),
+    /// A key without its scope.
+    Bare(String),
     /// A word of a closed set.
     Word(&'static str),
     /// Names of roots: those of services or spans.
@@ -98,7 +111,7 @@ fn tag_of(text: &str) -> Tag {
         "status" | "span:status" => return Tag::Word("status"),
         "kind" | "span:kind" => return Tag::Word("kind"),
         "statusMessage" | "span:statusMessage" => return Tag::Key(intrinsic("statusMessage")),
-        "instrumentation:name" | "instrumentation:version" => return Tag::Key(intrinsic(&text)),
+        "instrumentation:name" | "instrumentation:version" | EVENT_NAME => return Tag::Key(intrinsic(&text)),
         "rootName" | "trace:rootName" => return Tag::Root(intrinsic("name")),
         "rootServiceName" | "trace:rootService" => return Tag::Root(intrinsic("service")),
         other if INTRINSIC_NAMES.contains(&other) => return Tag::Nothing,
@@ -112,7 +125,7 @@ fn tag_of(text: &str) -> Tag {
             return Tag::Key(KeyOf::Attribute(place_of(scope), key.to_owned()));
         }
     }
-    Tag::Key(KeyOf::Attribute(None, text))
+    Tag::Bare(text)
 }
 
 /// Words of a closed set.
@@ -133,14 +146,17 @@ enum Asked {
     Nothing,
 }
 
-fn asked(call: &Call, tag: &str) -> Result<Asked, TraceError> {
-    let mut filter = spans(call)?;
-    if let Some(text) = call.params.one("q")? {
-        // A hint: what one span alone does not tell is left out.
-        filter = filter.and(Query::parse(text)?.hint());
+/// Reads what values are asked for; typed ones only by the names that TraceQL has.
+fn asked(call: &Call, tag: &str, is_typed: bool) -> Result<Asked, TraceError> {
+    let named = tag_of(tag);
+    if is_typed && matches!(named, Tag::Bare(_)) {
+        let text = "please provide a valid tagName: tag name is not valid intrinsic or scoped attribute";
+        return Err(ParamError::new("", format!("{text}: {tag}")).into());
     }
-    Ok(match tag_of(tag) {
+    let filter = spans(call)?;
+    Ok(match named {
         Tag::Key(key) => Asked::Key(key, filter),
+        Tag::Bare(key) => Asked::Key(KeyOf::Attribute(None, key), filter),
         Tag::Root(key) => Asked::Key(key, filter.and(SpanFilter::Root)),
         Tag::Word(which) => Asked::Words(words(which)),
         Tag::Nothing => Asked::Nothing,
@@ -158,8 +174,9 @@ fn types(kinds: u8) -> impl Iterator<Item = &'static str> {
 
 pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<String>, request: Request) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
-        let list: Vec<String> = match asked(&call, &tag)? {
+        let list: Vec<String> = match asked(&call, &tag, false)? {
             Asked::Key(key, filter) => {
                 let rows = call.state.traces.values(&call.ctx, filter, key, Listing::default()).await?;
                 rows.into_iter().map(|(value, _)| value).collect()
@@ -168,6 +185,9 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
             Asked::Nothing => Vec::new(),
         };
         let list: BTreeSet<String> = list.into_iter().take(limit(&call)?).collect();
+        if as_message {
+            return messages::of_texts(&call, &list);
+        }
         call.json(&json!({"tagValues": list, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
@@ -179,9 +199,10 @@ pub(super) async fn typed_values(
     request: Request,
 ) -> Response {
     let run = async {
+        let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
-        let list: Vec<Value> = match asked(&call, &tag)? {
+        let list: Vec<Value> = match asked(&call, &tag, true)? {
             Asked::Key(key, filter) => {
                 let rows = call.state.traces.typed_values(&call.ctx, filter, key).await?;
                 let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
@@ -190,6 +211,9 @@ pub(super) async fn typed_values(
             Asked::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
             Asked::Nothing => Vec::new(),
         };
+        if as_message {
+            return messages::of_values(&call, &messages::TYPED, list);
+        }
         call.json(&json!({"tagValues": list, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))

@@ -113,3 +113,27 @@ fn rows_come_back_from_a_batch() {
     assert_eq!(rows.iter().filter(|r| r.kind == RollupKind::Operation).count(), 2);
     assert!(rows.is_sorted_by_key(|r| (r.kind, r.minute)));
 }
+
+#[test]
+fn what_was_reported_elsewhere_counts_without_its_calls() {
+    let flat = batch(&[(1, 0, "front", 2, 0, ""), (2, 1, "front", 3, 0, "back"), (3, 2, "back", 2, 0, "")]);
+    let mut b = SpansBuilder::default();
+    let context = b.context(&ContextFields { service: "back", ..Default::default() });
+    for (id, kind) in [(3u64, 2), (4, 3)] {
+        b.attributes(&mut vec![("peer.service", Value::Text("store"))]);
+        let (trace_id, span_id, parent) = (7u128.to_be_bytes(), id.to_be_bytes(), (id - 1).to_be_bytes());
+        b.span(&SpanFields { trace_id, span_id, parent, context, name: "op", kind, end: 500, ..Default::default() });
+    }
+    let again = b.finish();
+    let of = again.spans["context"].as_primitive::<arrow::datatypes::UInt32Type>().values();
+    let attributes = again.spans["attributes"].as_binary::<i32>();
+    let mut builder = RollupBuilder::default();
+    builder.push(&flat).unwrap();
+    builder.push_spans(&again.spans, &again.contexts, of, |i| attributes.value(i), false).unwrap();
+    assert_eq!(edges(&builder), [">front 4 1", "front>back 0 1"], "no call, and nothing open");
+    for kind in [RollupKind::NodeHour, RollupKind::Operation, RollupKind::Instance] {
+        let rows = builder.rows(|k| k == kind);
+        let of_back: u64 = rows.iter().filter(|r| r.service == "back").map(|r| r.counts.spans).sum();
+        assert_eq!(of_back, 3, "{kind:?}");
+    }
+}

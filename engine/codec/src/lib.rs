@@ -1,0 +1,90 @@
+//! Written forms of physical plans (`plans.md` P6): DataFusion's own nodes and expressions as its protocol buffers, those of
+//! ours as each crate writes them (`quiver_query::Written`).
+//!
+//! A plan that is read keeps nothing of the engine that wrote it but what its nodes say: functions are found in the session
+//! of the engine that reads, memory is taken from its pools, and what a run needs comes with its task.
+
+mod body;
+mod functions;
+mod levels;
+mod nodes;
+mod pass;
+#[cfg(test)]
+mod tests;
+mod windows;
+
+use std::sync::Arc;
+
+use datafusion::common::internal_datafusion_err;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
+use datafusion::physical_plan::ExecutionPlan;
+use datafusion::prelude::SessionConfig;
+use quiver_query::{QueryEngine, ThroughCodec, Written, from_datafusion};
+
+use pass::Pass;
+
+/// Writes physical plans, and reads them for an engine.
+#[derive(Debug)]
+pub struct PlanCodec {
+    shared: Arc<Shared>,
+}
+
+/// What all plans need on their way.
+pub(crate) struct Shared {
+    /// Who reads.
+    engine: Arc<QueryEngine>,
+    written: Vec<Arc<dyn Written>>,
+    /// The functions of DataFusion as it has them.
+    plain: SessionState,
+}
+
+impl std::fmt::Debug for Shared {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Shared").field("engine", &self.engine).field("written", &self.written).finish_non_exhaustive()
+    }
+}
+
+impl PlanCodec {
+    /// Reads plans for an engine, with the forms of all crates whose nodes may come.
+    pub fn new(engine: Arc<QueryEngine>, written: Vec<Arc<dyn Written>>) -> Self {
+        let plain = SessionStateBuilder::new().with_default_features().build();
+        Self { shared: Arc::new(Shared { engine, written, plain }) }
+    }
+
+    /// Writes a plan.
+    ///
+    /// # Errors
+    /// A node, an expression or a function has no written form; the error names it.
+    pub fn write(&self, plan: &Arc<dyn ExecutionPlan>) -> Result<Vec<u8>> {
+        Pass::new(&self.shared, self.shared.engine.relational().config()).write(plan)
+    }
+
+    /// Reads a plan that was made with the settings of a session.
+    ///
+    /// # Errors
+    /// These are no bytes of a plan.
+    pub fn read(&self, bytes: &[u8], config: &SessionConfig) -> Result<Arc<dyn ExecutionPlan>> {
+        Pass::new(&self.shared, config).read(bytes)
+    }
+}
+
+impl ThroughCodec for PlanCodec {
+    fn pass(
+        &self,
+        plan: &Arc<dyn ExecutionPlan>,
+        session: &SessionState,
+    ) -> quiver_types::Result<Arc<dyn ExecutionPlan>> {
+        let passed = self.write(plan).and_then(|bytes| self.read(&bytes, session.config()));
+        passed.map_err(from_datafusion)
+    }
+
+    fn engine(&self) -> &Arc<QueryEngine> {
+        &self.shared.engine
+    }
+}
+
+/// Says that bytes are none of a form.
+pub(crate) fn broken(error: impl std::fmt::Display) -> DataFusionError {
+    internal_datafusion_err!("a written plan is damaged: {error}")
+}

@@ -1,0 +1,79 @@
+//! What stands behind `_time:`: first and last moment, offsets, times of the day, days of the week.
+
+use super::*;
+use crate::ast::TimeFilter;
+
+const NOW: i64 = 1_000_000_000_000_000_000;
+const MINUTE: i64 = 60_000_000_000;
+const HOUR: i64 = 60 * MINUTE;
+const DAY: i64 = 24 * HOUR;
+const YEAR: i64 = 365 * DAY;
+
+fn time(text: &str) -> TimeFilter {
+    let query = parse(&format!("_time:{text}")).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+    match query.filter {
+        Filter::Time(filter) => filter,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+/// Breaks where a bound counts that is left out, or an age is taken for a time.
+#[test]
+fn ranges_have_a_first_and_a_last_moment() {
+    let check = |text: &str, start: i64, end: i64, offset: i64| match time(text) {
+        TimeFilter::Range { start: first, end: last, offset_ns, .. } => {
+            assert_eq!((first.at(NOW), last.at(NOW), offset_ns), (start, end, offset), "{text}");
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    check("5m", NOW - 5 * MINUTE, NOW, 0);
+    check("=5m", NOW - 5 * MINUTE, NOW, 0);
+    check("<=5m", NOW - 5 * MINUTE, NOW, 0);
+    check("<5m", NOW - 5 * MINUTE + 1, NOW, 0);
+    check(">=5m", i64::MIN, NOW - 5 * MINUTE, 0);
+    check(">5m", i64::MIN, NOW - 5 * MINUTE - 1, 0);
+    check("1970", 0, YEAR - 1, 0);
+    check(">=1970", 0, i64::MAX, 0);
+    check("<1970", i64::MIN, -1, 0);
+    check("<=1970", i64::MIN, YEAR - 1, 0);
+    check("[1970, 1971)", 0, YEAR - 1, 0);
+    check("[1970, 1971]", 0, 2 * YEAR - 1, 0);
+    check("1970-01-02", DAY, 2 * DAY - 1, 0);
+    check("[now-5m, now]", NOW - 5 * MINUTE, NOW, 0);
+    check("5m offset 1h", NOW - 5 * MINUTE, NOW, HOUR);
+    check("offset 1h", i64::MIN, NOW, HOUR);
+}
+
+#[test]
+fn times_of_the_day_and_days_of_the_week() {
+    let day = |text: &str, start: i64, end: i64, offset: i64| match time(text) {
+        TimeFilter::DayRange { start_ns, end_ns, offset_ns, .. } => {
+            assert_eq!((start_ns, end_ns, offset_ns), (start, end, offset), "{text}");
+        }
+        other => panic!("{text}: {other:?}"),
+    };
+    day("day_range[08:00, 18:00)", 8 * HOUR, 18 * HOUR - 1, 0);
+    day("day_range(08:00, 18:00]", 8 * HOUR + 1, 18 * HOUR, 0);
+    day("day_range[08:00:30, 24:00]", 8 * HOUR + MINUTE / 2, DAY - 1, 0);
+    day("day_range[00:00, 00:01) offset 2h", 0, MINUTE - 1, 2 * HOUR);
+    let week = |text: &str, first: u8, last: u8| match time(text) {
+        TimeFilter::WeekRange { first_day, last_day, .. } => assert_eq!((first_day, last_day), (first, last), "{text}"),
+        other => panic!("{text}: {other:?}"),
+    };
+    week("week_range[mon, fri]", 1, 5);
+    week("week_range(Monday, FRI)", 2, 4);
+    // Nothing lies before Sunday.
+    week("week_range[sun, sunday)", 7, 0);
+}
+
+#[test]
+fn wrong_times_say_where() {
+    check_error("_time:tomorrow", "`tomorrow` is no time or duration at offset 6");
+    check_error(
+        "_time:day_range[25:00, 26:00]",
+        "a time of the day such as `08:30` expected, got `25:00` at offset 16",
+    );
+    check_error("_time:week_range[mon,someday]", "a day of the week expected, got `someday` at offset 21");
+    let fraction = "`2024-01-02T03:04:05.5` is no time or duration; a time with a fraction needs a zone such as `Z`";
+    check_error("_time:2024-01-02T03:04:05.5", &format!("{fraction} at offset 6"));
+}

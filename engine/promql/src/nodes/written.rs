@@ -1,0 +1,147 @@
+//! The written forms of nodes: number of inputs, kind and body of the operator, and a checksum, so that what was damaged
+//! on the way is an error and not a row that is not there.
+//!
+//! An operator says its kind and is written in its own file; it is read by its line in [`KINDS`].
+
+use std::sync::Arc;
+
+use datafusion::common::{internal_datafusion_err, internal_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::physical_plan::{ExecutionPlan, ExecutionPlanProperties};
+use quiver_query::{Forms, Written};
+use quiver_types::written::{sealed, unsealed};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::{Spread, StepExec, StepOperator};
+
+/// All operators, by kind.
+const KINDS: &[Kind] = &[
+    kind::<super::absent::Absent>(),
+    kind::<super::broadcast::Broadcast>(),
+    kind::<super::aggregate::FoldFinal>(),
+    kind::<super::aggregate::FoldPartial>(),
+    kind::<super::literal::Literal>(),
+    kind::<super::map::Map>(),
+    kind::<super::rows::MapRows>(),
+    kind::<super::newest::Newest>(),
+    kind::<super::rollup::Rollup>(),
+    kind::<super::chunks::SampleChunks>(),
+    kind::<super::sort::Sort>(),
+    kind::<super::histogram::StepHistogram>(),
+    kind::<super::join::StepJoin>(),
+    kind::<super::select::StepSelect>(),
+    kind::<super::set::StepSet>(),
+    kind::<super::union::StepUnion>(),
+    kind::<super::scalar::ToScalar>(),
+];
+
+/// An operator that is written.
+pub(crate) trait Form: StepOperator + Serialize + DeserializeOwned {
+    /// The name of the type, by which its bodies are known.
+    const KIND: &'static str;
+}
+
+/// How the operators of one kind are read.
+#[derive(Debug)]
+struct Kind {
+    name: &'static str,
+    read: fn(&[u8]) -> Result<Arc<dyn StepOperator>>,
+}
+
+const fn kind<T: Form>() -> Kind {
+    Kind { name: T::KIND, read: operator::<T> }
+}
+
+/// Writes an operator: its kind, then all that it holds.
+pub(crate) fn body<T: Form>(operator: &T) -> Result<Vec<u8>> {
+    postcard::to_allocvec(&(T::KIND, operator)).map_err(unwritten)
+}
+
+/// Reads what an operator holds.
+fn operator<T: Form>(bytes: &[u8]) -> Result<Arc<dyn StepOperator>> {
+    match postcard::take_from_bytes::<T>(bytes).map_err(unread)? {
+        (operator, []) => Ok(Arc::new(operator)),
+        (_, rest) => internal_err!("{} bytes too many in operator {}", rest.len(), T::KIND),
+    }
+}
+
+fn read_operator(bytes: &[u8]) -> Result<Arc<dyn StepOperator>> {
+    let (name, body) = postcard::take_from_bytes::<&str>(bytes).map_err(unread)?;
+    let Some(kind) = KINDS.iter().find(|kind| kind.name == name) else {
+        return internal_err!("there is no operator of steps {name}");
+    };
+    (kind.read)(body)
+}
+
+fn write_node(node: &StepExec) -> Result<Vec<u8>> {
+    let mut bytes = postcard::to_allocvec(&node.inputs.len()).map_err(unwritten)?;
+    bytes.extend(node.operator.written()?);
+    Ok(sealed(bytes))
+}
+
+/// Reads a node over its inputs. They come as they were: nothing is put between, and where their partitions would have
+/// to be brought together it is an error.
+fn read_node(bytes: &[u8], inputs: Vec<Arc<dyn ExecutionPlan>>) -> Result<StepExec> {
+    let bytes = unsealed(bytes).ok_or_else(|| internal_datafusion_err!("an operator of steps is damaged"))?;
+    let (count, bytes) = postcard::take_from_bytes::<usize>(bytes).map_err(unread)?;
+    let operator = read_operator(bytes)?;
+    if inputs.len() != count {
+        return internal_err!("operator {} has {} of {count} inputs", operator.name(), inputs.len());
+    }
+    let spread = usize::from(operator.spread() == Spread::Each);
+    if inputs.iter().skip(spread).any(|input| input.output_partitioning().partition_count() > 1) {
+        return internal_err!("operator {} does not see all partitions of its inputs", operator.name());
+    }
+    Ok(StepExec::over(operator, inputs))
+}
+
+fn unwritten(error: postcard::Error) -> DataFusionError {
+    internal_datafusion_err!("an operator of steps cannot be written: {error}")
+}
+
+fn unread(error: postcard::Error) -> DataFusionError {
+    internal_datafusion_err!("an operator of steps cannot be read: {error}")
+}
+
+/// The written forms of the nodes of PromQL.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct PlanForms;
+
+impl Written for PlanForms {
+    fn of(&self) -> &'static str {
+        "promql"
+    }
+
+    fn write(&self, node: &dyn ExecutionPlan, _: &dyn Forms) -> Result<Option<Vec<u8>>> {
+        node.downcast_ref::<StepExec>().map(write_node).transpose()
+    }
+
+    fn read(
+        &self,
+        bytes: &[u8],
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _: &dyn Forms,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        Ok(Arc::new(read_node(bytes, children)?))
+    }
+}
+
+/// A list of a few numbers, for `#[serde(with = …)]`.
+pub(crate) mod few {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+    use smallvec::SmallVec;
+
+    /// Writes it as any list.
+    pub(crate) fn serialize<S: Serializer>(numbers: &[u32], serializer: S) -> Result<S::Ok, S::Error> {
+        numbers.serialize(serializer)
+    }
+
+    /// Reads it.
+    pub(crate) fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<SmallVec<[u32; 2]>, D::Error> {
+        Vec::<u32>::deserialize(deserializer).map(|numbers| SmallVec::from_slice(&numbers))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,98 @@
+use datafusion::logical_expr::{LogicalPlanBuilder, lit};
+use quiver_types::Access;
+
+use super::*;
+use crate::Limits;
+
+fn engine(concurrent_max: usize) -> Arc<QueryEngine> {
+    let settings = EngineSettings {
+        memory_bytes: 1 << 20,
+        spill_dir: std::env::temp_dir(),
+        spill_bytes: 1 << 20,
+        threads: 2,
+        concurrent_max,
+        pressure: Arc::default(),
+    };
+    QueryEngine::new(&settings).unwrap()
+}
+
+fn context(timeout_ms: u64) -> QueryContext {
+    let limits = Limits { timeout: Duration::from_millis(timeout_ms), ..Limits::default() };
+    QueryContext::new(Access::full(), limits)
+}
+
+#[tokio::test]
+async fn runs_and_explains() {
+    let engine = engine(2);
+    let plan = LogicalPlanBuilder::values(vec![vec![lit(1)], vec![lit(2)]]).unwrap().build().unwrap();
+    let ctx = context(5_000);
+    let (e, p, c) = (Arc::clone(&engine), plan.clone(), ctx.clone());
+    let rows = engine
+        .run(&ctx, async move {
+            let mut stream = e.execute(&p, &c).await?;
+            let mut rows = 0;
+            while let Some(batch) = stream.next().await {
+                rows += batch.map_err(from_datafusion)?.num_rows();
+            }
+            Ok(rows)
+        })
+        .await
+        .unwrap();
+    assert_eq!(rows, 2);
+    let shown = engine.explain(&plan, &context(5_000), true).await.unwrap();
+    assert!(shown["logical"].as_str().unwrap().contains("Values"), "{shown}");
+    assert!(shown["nodes"][0]["name"].is_string(), "{shown}");
+}
+
+#[tokio::test]
+async fn look_ups_go_on_as_long_as_any_run_does() {
+    let engine = engine(2);
+    let call = context(5_000);
+    let run = || {
+        let mut ctx = call.clone();
+        ctx.cancel = call.cancel.child_token();
+        let (engine, stats) = (Arc::clone(&engine), Arc::clone(&ctx.stats));
+        async move {
+            let looked_up = async move { stats.take(10).and_then(|()| stats.check()) };
+            engine.run(&ctx, looked_up).await
+        }
+    };
+    run().await.expect("the first run");
+    assert_eq!(call.stats.check().unwrap_err().kind, ErrorKind::Cancelled, "it is over");
+    run().await.expect("the second run of the same call");
+    assert_eq!(engine.memory_reserved(), 20, "what both took is given back with the call");
+    drop(call);
+    assert_eq!(engine.memory_reserved(), 0);
+}
+
+#[tokio::test]
+async fn deadline_cancel_panic_and_queue() {
+    let engine = engine(1);
+    let forever = || async {
+        std::future::pending::<()>().await;
+        Ok(())
+    };
+    let error = engine.run(&context(30), forever()).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Timeout);
+    let ctx = context(60_000);
+    let cancel = ctx.cancel.clone();
+    tokio::spawn(async move { cancel.cancel() });
+    assert_eq!(engine.run(&ctx, forever()).await.unwrap_err().kind, ErrorKind::Cancelled);
+    let error = engine.run(&context(60_000), async { panic!("boom") as Result<()> }).await.unwrap_err();
+    assert_eq!(error.kind, ErrorKind::Internal);
+    let (long, long_ctx) = (Arc::clone(&engine), context(60_000));
+    let first = tokio::spawn(async move { long.run(&long_ctx, forever()).await });
+    while engine.used().running.load(Relaxed) == 0 {
+        tokio::task::yield_now().await;
+    }
+    let error = engine.run(&context(30), async { Ok(()) }).await.unwrap_err();
+    assert!(error.message.contains("queue"), "{error}");
+    first.abort();
+    assert!(engine.run(&context(5_000), async { Ok(()) }).await.is_ok(), "the place is free again");
+    while engine.used().cancelled.load(Relaxed) < 2 {
+        tokio::task::yield_now().await;
+    }
+    let used = engine.used();
+    let counted = (used.started.load(Relaxed), used.failed.load(Relaxed), used.cancelled.load(Relaxed));
+    assert_eq!(counted, (6, 3, 2), "two time-outs and a panic failed, one was told to stop, one lost its caller");
+}

@@ -1,0 +1,94 @@
+//! What written forms of plans ask of functions of ours: those that stand around others come apart, and those that no session
+//! registers are found by their names.
+
+use std::sync::Arc;
+
+use datafusion::common::internal_datafusion_err;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{AggregateUDF, ScalarUDF, WindowUDF};
+
+use super::bounded::Bounded;
+use super::held::Room;
+use super::joined::Joined;
+use super::{decimals, intervals, printed, results, sums, windowed};
+use crate::engine::QueryEngine;
+use crate::{overflow, patterns};
+
+/// A function that may stand around another one.
+pub trait Around: Sized {
+    /// What it has beside the function within, and that one; `None`: it stands around none.
+    ///
+    /// # Errors
+    /// Internal: it cannot be written.
+    fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>>;
+
+    /// Puts it together again, for plans of an engine.
+    ///
+    /// # Errors
+    /// Internal: these are no bytes of it.
+    fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>>;
+}
+
+fn damaged(error: impl std::fmt::Display) -> DataFusionError {
+    internal_datafusion_err!("the written form of a function is damaged: {error}")
+}
+
+impl Around for ScalarUDF {
+    fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
+        let Some(bounded) = self.inner().downcast_ref::<Bounded>() else { return Ok(None) };
+        let (is_alike, inner) = bounded.parts();
+        Ok(Some((postcard::to_allocvec(&is_alike).map_err(damaged)?, Arc::clone(inner))))
+    }
+
+    fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>> {
+        let is_alike: bool = postcard::from_bytes(bytes).map_err(damaged)?;
+        let name = inner.name().to_owned();
+        let bounded = Bounded::of_parts(is_alike, inner, engine.planning.room.clone());
+        let bounded = bounded.ok_or_else(|| damaged(format_args!("`{name}` has no bound")))?;
+        Ok(Arc::new(Self::from(bounded)))
+    }
+}
+
+impl Around for AggregateUDF {
+    fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
+        let Some((parts, inner)) = windowed::aggregate_parts(self) else { return Ok(None) };
+        Ok(Some((postcard::to_allocvec(&parts).map_err(damaged)?, inner)))
+    }
+
+    fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>> {
+        let parts = postcard::from_bytes(bytes).map_err(damaged)?;
+        Ok(windowed::aggregate_of(parts, inner, &engine.planning.room))
+    }
+}
+
+impl Around for WindowUDF {
+    fn taken_apart(&self) -> Result<Option<(Vec<u8>, Arc<Self>)>> {
+        let Some((collects, inner)) = windowed::function_parts(self) else { return Ok(None) };
+        Ok(Some((postcard::to_allocvec(&collects).map_err(damaged)?, inner)))
+    }
+
+    fn put_around(engine: &QueryEngine, bytes: &[u8], inner: Arc<Self>) -> Result<Arc<Self>> {
+        let collects: bool = postcard::from_bytes(bytes).map_err(damaged)?;
+        Ok(windowed::function_of(collects, inner, &engine.planning.room))
+    }
+}
+
+/// The functions that rules put into plans, which nobody calls by name.
+pub(crate) fn unregistered(room: &Room) -> Vec<Arc<ScalarUDF>> {
+    let others = [
+        ScalarUDF::from(Joined::new()),
+        decimals::function(),
+        intervals::product(),
+        intervals::quotient(),
+        intervals::length(),
+        intervals::spread(),
+        printed::function(),
+    ];
+    let all = others.into_iter().chain(overflow::checks()).chain(patterns::functions()).map(Arc::new);
+    all.chain([results::function(room)]).collect()
+}
+
+/// The aggregate in the place of DataFusion's that has its name.
+pub(crate) fn sum_by_name(name: &str) -> Option<Arc<AggregateUDF>> {
+    Some(sums::function()).filter(|sum| sum.name() == name)
+}

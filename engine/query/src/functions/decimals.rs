@@ -1,0 +1,167 @@
+//! Quotients of decimals with as many digits as PostgreSQL gives: at least 16 behind the point where a decimal has room for
+//! them, the last one rounded. Arrow cuts off behind 4 more than the dividend has.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, Decimal128Array};
+use arrow::datatypes::{DataType, Decimal128Type, i256};
+use arrow::error::ArrowError;
+use datafusion::common::{exec_datafusion_err, internal_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility, cast,
+};
+
+/// Digits of a decimal.
+const DIGITS: i16 = 38;
+/// Digits behind the point that a quotient has, if there is room.
+const FRACTION: i16 = 16;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Quotient {
+    signature: Signature,
+}
+
+/// Digits, and those of them behind the point, of a number that has a quotient here.
+fn digits(kind: &DataType) -> Option<(u8, i8)> {
+    Some(match kind {
+        DataType::Decimal128(precision, scale) if *scale >= 0 => (*precision, *scale),
+        DataType::Int8 | DataType::UInt8 => (3, 0),
+        DataType::Int16 | DataType::UInt16 => (5, 0),
+        DataType::Int32 | DataType::UInt32 => (10, 0),
+        DataType::Int64 | DataType::UInt64 => (20, 0),
+        _ => return None,
+    })
+}
+
+/// Digits of a quotient behind the point.
+fn scale_of(left: (u8, i8), right: (u8, i8)) -> i8 {
+    let whole = i16::from(left.0) - i16::from(left.1) + i16::from(right.1);
+    let wanted = FRACTION.max(i16::from(left.1)).max(i16::from(right.1));
+    // No fewer than arrow gives; a quotient that has no room for them is an error there, too.
+    wanted.min(DIGITS - whole).max((i16::from(left.1) + 4).min(DIGITS)) as i8
+}
+
+/// The quotient of two numbers, one of them a decimal; none: it is none of decimals.
+pub(crate) fn quotient(left: &Expr, left_kind: &DataType, right: &Expr, right_kind: &DataType) -> Option<Expr> {
+    let is_decimal = |kind: &DataType| matches!(kind, DataType::Decimal128(..));
+    if !is_decimal(left_kind) && !is_decimal(right_kind) {
+        return None;
+    }
+    let as_decimal = |value: &Expr, kind: &DataType| -> Option<Expr> {
+        let (precision, scale) = digits(kind)?;
+        let value = value.clone();
+        Some(if is_decimal(kind) { value } else { cast(value, DataType::Decimal128(precision, scale)) })
+    };
+    let sides = vec![as_decimal(left, left_kind)?, as_decimal(right, right_kind)?];
+    Some(function().call(sides))
+}
+
+/// The function.
+pub(super) fn function() -> ScalarUDF {
+    ScalarUDF::from(Quotient { signature: Signature::any(2, Volatility::Immutable) })
+}
+
+impl ScalarUDFImpl for Quotient {
+    fn name(&self) -> &'static str {
+        "decimal_quotient"
+    }
+
+    /// Columns are called as those of the operator.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let [left, right] = args else { return internal_err!("a quotient has two sides") };
+        Ok(format!("{} / {}", left.schema_name(), right.schema_name()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [left, right] = types else { return internal_err!("a quotient has two sides") };
+        let (Some(left), Some(right)) = (digits(left), digits(right)) else {
+            return internal_err!("a quotient is one of decimals");
+        };
+        Ok(DataType::Decimal128(DIGITS as u8, scale_of(left, right)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [left, right] = args.args.as_slice() else { return internal_err!("a quotient has two sides") };
+        let (left, right) = (left.to_array(args.number_rows)?, right.to_array(args.number_rows)?);
+        let (Some(of_left), Some(of_right)) = (digits(left.data_type()), digits(right.data_type())) else {
+            return internal_err!("a quotient is one of decimals");
+        };
+        let (Some(left), Some(right)) =
+            (left.as_primitive_opt::<Decimal128Type>(), right.as_primitive_opt::<Decimal128Type>())
+        else {
+            return internal_err!("a quotient is one of decimals");
+        };
+        let scale = scale_of(of_left, of_right);
+        let shift = i16::from(scale) + i16::from(of_right.1) - i16::from(of_left.1);
+        let factor = i256::from_i128(10).checked_pow(shift.max(0) as u32);
+        let mut out = Decimal128Array::builder(left.len());
+        for (left, right) in left.iter().zip(right.iter()) {
+            let (Some(left), Some(right)) = (left, right) else {
+                out.append_null();
+                continue;
+            };
+            if right == 0 {
+                return Err(ArrowError::DivideByZero.into());
+            }
+            let value = factor.and_then(|factor| rounded(i256::from_i128(left).checked_mul(factor)?, right));
+            out.append_value(value.ok_or_else(|| exec_datafusion_err!("a quotient has more than {DIGITS} digits"))?);
+        }
+        let out = out.finish().with_precision_and_scale(DIGITS as u8, scale)?;
+        out.validate_decimal_precision(DIGITS as u8)?;
+        Ok(ColumnarValue::Array(Arc::new(out)))
+    }
+}
+
+/// A quotient whose half goes away from zero; none: a decimal does not hold it.
+fn rounded(left: i256, right: i128) -> Option<i128> {
+    let (left_size, right_size) = (left.checked_abs()?, i256::from_i128(right).checked_abs()?);
+    let whole = left_size.checked_div(right_size)?;
+    let rest = left_size.checked_rem(right_size)?;
+    let is_up = rest.checked_add(rest)? >= right_size;
+    let size = if is_up { whole.checked_add(i256::from_i128(1))? } else { whole };
+    let size = size.to_i128()?;
+    if left.is_negative() == (right < 0) { Some(size) } else { size.checked_neg() }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::lit;
+
+    use super::*;
+
+    #[test]
+    fn quotients_have_room_for_their_digits() {
+        assert_eq!(scale_of((10, 2), (20, 0)), 16);
+        assert_eq!(scale_of((10, 2), (10, 2)), 16);
+        assert_eq!(scale_of((20, 18), (5, 0)), 18 + 4);
+        assert_eq!(scale_of((38, 2), (20, 0)), 6);
+        assert_eq!(scale_of((38, 38), (38, 38)), 38);
+    }
+
+    #[test]
+    fn halves_go_away_from_zero() {
+        let check = |left: i128, right: i128, expected: i128| {
+            assert_eq!(rounded(i256::from_i128(left), right), Some(expected), "{left} / {right}");
+        };
+        check(10, 3, 3);
+        check(11, 2, 6);
+        check(-11, 2, -6);
+        check(11, -2, -6);
+        check(-20, -3, 7);
+        check(0, -5, 0);
+        assert_eq!(rounded(i256::MAX, 1), None);
+    }
+
+    #[test]
+    fn only_decimals_are_divided() {
+        let numeric = DataType::Decimal128(10, 2);
+        let of = |left: &DataType, right: &DataType| quotient(&lit(1), left, &lit(2), right).is_some();
+        assert!(of(&numeric, &DataType::Int64) && of(&DataType::Int32, &numeric) && of(&numeric, &numeric));
+        assert!(!of(&DataType::Int64, &DataType::Int64) && !of(&numeric, &DataType::Float64));
+    }
+}

@@ -1,0 +1,328 @@
+//! JSON made of values: of one, of named ones, of lists of what aggregates gathered. The names are those that statements are
+//! put into by `quiver_sql`, where they are not PostgreSQL's.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray, StringBuilder, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{exec_err, internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use serde_json::Value;
+
+use super::held::Room;
+use super::json::{field, is_json, whole};
+use super::json_values::{Values, push_normal, push_text};
+use super::making::Making;
+
+/// What is made.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Made {
+    /// A value.
+    Of,
+    /// A text that holds JSON as such; NULL of another one.
+    Read,
+    /// JSON as `jsonb` has it.
+    Normal,
+    /// An object of names and values, without blanks.
+    Row,
+    /// The same as `json_build_object` has it.
+    Object,
+    Array,
+    /// A name and a value, part of an object.
+    Member,
+    /// An array of a list's items, which are JSON.
+    List,
+    /// The same of rows, one a line.
+    Rows,
+    /// An object of a list's members.
+    Members,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JsonMade {
+    name: &'static str,
+    made: Made,
+    room: Room,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let named = [
+        ("to_json", Made::Of),
+        ("json_value", Made::Read),
+        ("json_normal", Made::Normal),
+        ("json_row", Made::Row),
+        ("json_build_object", Made::Object),
+        ("json_build_array", Made::Array),
+        ("json_member", Made::Member),
+        ("json_list", Made::List),
+        ("json_rows", Made::Rows),
+        ("json_members", Made::Members),
+    ];
+    named.into_iter().map(|(name, made)| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(JsonMade { name, made, room: room.clone(), signature }))
+    })
+}
+
+/// How members or items are parted: before the first, between two, behind a name, behind the last.
+const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'static str) {
+    match made {
+        Made::Row => ("{", ",", ":", "}"),
+        Made::Object => ("{", ", ", " : ", "}"),
+        Made::Member => ("", "", " : ", ""),
+        Made::Rows => ("[", ", \n ", "", "]"),
+        Made::Members => ("{ ", ", ", "", " }"),
+        _ => ("[", ", ", "", "]"),
+    }
+}
+
+impl ScalarUDFImpl for JsonMade {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let list = || DataType::new_list(DataType::Utf8, true);
+        match (self.made, types) {
+            (Made::Row | Made::Object, types) if !types.len().is_multiple_of(2) => {
+                plan_err!("`{}` takes names and values: argument list must have even number of elements", self.name)
+            }
+            (Made::Row | Made::Object, types) | (Made::Member, types @ [_, _]) => {
+                let each = types.iter().enumerate();
+                Ok(each
+                    .map(|(at, kind)| if at.is_multiple_of(2) { DataType::Utf8View } else { kind.clone() })
+                    .collect())
+            }
+            (Made::Array, types) | (Made::Of | Made::Read, types @ [_]) => Ok(types.to_vec()),
+            (Made::Normal, [_]) => Ok(vec![DataType::Utf8View]),
+            (Made::List | Made::Rows | Made::Members, [_]) => Ok(vec![list()]),
+            _ => plan_err!("`{}` does not take {} arguments", self.name, types.len()),
+        }
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Utf8)
+    }
+
+    fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        Ok(match self.made {
+            Made::Member => Arc::new(Field::new(self.name, DataType::Utf8, true)),
+            _ => field(self.name, DataType::Utf8),
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        let mut making = Making::new(self.name, &self.room);
+        let arrays = args.args.iter().map(|value| value.to_array(rows)).collect::<Result<Vec<ArrayRef>>>()?;
+        let columns: Vec<(&ArrayRef, &FieldRef)> = arrays.iter().zip(&args.arg_fields).collect();
+        let made = match self.made {
+            Made::Of => of(&columns, rows, &mut making)?,
+            Made::Read => read(&columns, rows, &mut making)?,
+            Made::Normal => normal(&columns, rows, &mut making)?,
+            Made::Row | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
+            Made::Array => self.array(&columns, rows, &mut making)?,
+            Made::List | Made::Rows | Made::Members => self.joined(&columns, rows, &mut making)?,
+        };
+        Ok(ColumnarValue::Array(made))
+    }
+}
+
+type Columns<'c> = [(&'c ArrayRef, &'c FieldRef)];
+
+fn texts(array: &ArrayRef) -> Result<StringViewArray> {
+    let texts = cast(array, &DataType::Utf8View)?;
+    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
+}
+
+/// Each value; NULL of NULL.
+fn of(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    let [(array, field)] = columns else { return internal_err!("one value is shown") };
+    let values = Values::of(array, field)?;
+    let (mut out, mut text) = (StringBuilder::new(), String::new());
+    for row in 0..rows {
+        if values.is_null(row) {
+            out.append_null();
+            continue;
+        }
+        text.clear();
+        values.push(row, &mut text, making)?;
+        out.append_value(&text);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// Texts as they are, where they hold JSON; other values as [`of`] has them.
+fn read(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    let [(array, field)] = columns else { return internal_err!("one value is read") };
+    let is_text = match array.data_type() {
+        DataType::Dictionary(_, values) => values.is_string(),
+        kind => kind.is_string(),
+    };
+    if !is_text || is_json(field) {
+        return of(columns, rows, making);
+    }
+    let mut out = StringBuilder::new();
+    for text in &texts(array)? {
+        let text = text.filter(|text| serde_json::from_str::<Value>(text).is_ok());
+        making.add(text.map_or(0, str::len))?;
+        out.append_option(text);
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+fn normal(columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+    let [(array, _)] = columns else { return internal_err!("one document is put into a form") };
+    let documents = texts(array)?;
+    let (mut out, mut text) = (StringBuilder::new(), String::new());
+    for row in 0..rows {
+        let piece = documents.is_valid(row).then(|| documents.value(row)).and_then(whole);
+        text.clear();
+        match piece {
+            Some(piece) if push_normal(piece, 0, &mut text, making)? => out.append_value(&text),
+            _ => out.append_null(),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+impl JsonMade {
+    /// Names and values by turns.
+    fn named(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+        let (open, between, behind, close) = marks(self.made);
+        let mut members = Vec::with_capacity(columns.len() / 2);
+        for pair in columns.chunks(2) {
+            let [(names, _), (array, field)] = pair else { return internal_err!("a name has no value") };
+            members.push((texts(names)?, Values::of(array, field)?));
+        }
+        let (mut out, mut text) = (StringBuilder::new(), String::new());
+        for row in 0..rows {
+            text.clear();
+            text.push_str(open);
+            for (at, (names, values)) in members.iter().enumerate() {
+                if names.is_null(row) {
+                    return exec_err!("`{}`: a name in JSON must not be NULL", self.name);
+                }
+                text.push_str(if at > 0 { between } else { "" });
+                push_text(names.value(row), &mut text, making)?;
+                text.push_str(behind);
+                values.push(row, &mut text, making)?;
+            }
+            text.push_str(close);
+            out.append_value(&text);
+        }
+        Ok(Arc::new(out.finish()))
+    }
+
+    fn array(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+        let (open, between, _, close) = marks(self.made);
+        let items = columns.iter().map(|(array, field)| Values::of(array, field)).collect::<Result<Vec<_>>>()?;
+        let (mut out, mut text) = (StringBuilder::new(), String::new());
+        for row in 0..rows {
+            text.clear();
+            text.push_str(open);
+            for (at, values) in items.iter().enumerate() {
+                text.push_str(if at > 0 { between } else { "" });
+                values.push(row, &mut text, making)?;
+            }
+            text.push_str(close);
+            out.append_value(&text);
+        }
+        Ok(Arc::new(out.finish()))
+    }
+
+    /// The items of lists, which are written already.
+    fn joined(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+        let (open, between, _, close) = marks(self.made);
+        let [(array, _)] = columns else { return internal_err!("one list is joined") };
+        let Some(lists) = array.as_list_opt::<i32>() else { return internal_err!("a list is joined") };
+        let items = texts(lists.values())?;
+        let ends = lists.value_offsets();
+        let (mut out, mut text) = (StringBuilder::new(), String::new());
+        for row in 0..rows {
+            if lists.is_null(row) {
+                out.append_null();
+                continue;
+            }
+            text.clear();
+            text.push_str(open);
+            for at in ends[row]..ends[row + 1] {
+                let item = if items.is_valid(at as usize) { items.value(at as usize) } else { "null" };
+                making.add(between.len() + item.len())?;
+                text.push_str(if at > ends[row] { between } else { "" });
+                text.push_str(item);
+            }
+            text.push_str(close);
+            out.append_value(&text);
+        }
+        Ok(Arc::new(out.finish()))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array, Int64Array, ListArray};
+    use datafusion::common::config::ConfigOptions;
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+
+    use super::*;
+
+    /// What a function makes of the first row.
+    fn made(name: &str, args: Vec<ArrayRef>) -> Result<Option<String>> {
+        let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
+        let function = functions(&room).find(|function| function.name() == name).unwrap();
+        let number_rows = args.first().map_or(1, Array::len);
+        let args = ScalarFunctionArgs {
+            arg_fields: args.iter().map(|array| Arc::new(Field::new("a", array.data_type().clone(), true))).collect(),
+            args: args.into_iter().map(ColumnarValue::Array).collect(),
+            number_rows,
+            return_field: Arc::new(Field::new(name, DataType::Utf8, true)),
+            config_options: Arc::new(ConfigOptions::default()),
+        };
+        let array = function.invoke_with_args(args)?.into_array(number_rows)?;
+        let texts = texts(&array)?;
+        Ok(texts.is_valid(0).then(|| texts.value(0).to_owned()))
+    }
+
+    fn text(text: &str) -> ArrayRef {
+        Arc::new(StringViewArray::from(vec![text]))
+    }
+
+    #[test]
+    fn documents_are_written_as_in_postgresql() {
+        let check = |name: &str, args: Vec<ArrayRef>, expected: Option<&str>| {
+            assert_eq!(made(name, args).unwrap().as_deref(), expected, "{name}");
+        };
+        let number = || -> ArrayRef { Arc::new(Int64Array::from(vec![5])) };
+        let pairs = || vec![text("a"), number(), text("b"), text("x")];
+        check("json_build_object", pairs(), Some(r#"{"a" : 5, "b" : "x"}"#));
+        check("json_build_object", Vec::new(), Some("{}"));
+        check("json_row", pairs(), Some(r#"{"a":5,"b":"x"}"#));
+        check("json_build_array", vec![number(), text("x")], Some(r#"[5, "x"]"#));
+        check("to_json", vec![text("x")], Some("\"x\""));
+        check("json_value", vec![text(" [1] ")], Some(" [1] "));
+        check("json_value", vec![text("{")], None);
+        check("json_normal", vec![text(r#"{"b" :1,"a":2}"#)], Some(r#"{"a": 2, "b": 1}"#));
+        let list = |items: Vec<Option<&str>>| -> ArrayRef {
+            let items: ArrayRef = Arc::new(StringViewArray::from(items));
+            let offsets = arrow::buffer::OffsetBuffer::from_lengths([items.len()]);
+            let item = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+            Arc::new(ListArray::new(item, offsets, items, None))
+        };
+        check("json_list", vec![list(vec![Some("1"), None])], Some("[1, null]"));
+        check("json_rows", vec![list(vec![Some("{}"), Some("{}")])], Some("[{}, \n {}]"));
+        check("json_members", vec![list(vec![Some("\"a\" : 1")])], Some("{ \"a\" : 1 }"));
+        let nameless: ArrayRef = Arc::new(StringViewArray::from(vec![None::<&str>]));
+        assert!(made("json_build_object", vec![nameless, number()]).unwrap_err().to_string().contains("not be NULL"));
+    }
+}

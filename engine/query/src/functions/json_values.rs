@@ -1,0 +1,347 @@
+//! Values of columns as PostgreSQL writes them into JSON: numbers with their digits, times as ISO 8601 has them, lists and
+//! maps as what they are, and what is JSON already as it was written.
+
+use std::borrow::Cow;
+use std::fmt::{Display, LowerExp, Write as _};
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray, BooleanArray, Float32Array, Float64Array, ListArray, MapArray, StringViewArray,
+    StructArray,
+};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, Float32Type, Float64Type, IntervalUnit};
+use datafusion::common::internal_err;
+use datafusion::error::Result;
+use quiver_types::write_hex;
+
+use super::intervals::spread_out;
+use super::json::{is_json, parts, unquoted, whole};
+use super::making::Making;
+use super::printed::texts;
+use crate::index::json_text;
+
+/// Levels of a document that is put into another form: each is a call within a call.
+const DEPTH_MAX: usize = 100;
+/// Bytes that a plain value, and what parts it from others, takes at most.
+const ROOM: usize = 32;
+/// Bytes of a member that is sorted among others.
+const MEMBER: usize = 48;
+
+/// The values of a column.
+pub(super) enum Values {
+    /// NULL in each row.
+    Null,
+    Bool(BooleanArray),
+    Single(Float32Array),
+    Double(Float64Array),
+    /// Numbers, as they are printed.
+    Plain(StringViewArray),
+    Text(StringViewArray),
+    Json(StringViewArray),
+    List(ListArray, Box<Values>),
+    /// With the names of its members in quotes.
+    Object(StructArray, Vec<(String, Values)>),
+    Map(MapArray, Box<Values>, Box<Values>),
+}
+
+impl Values {
+    /// Looks at a column.
+    ///
+    /// # Errors
+    /// Its values cannot be shown.
+    pub(super) fn of(array: &ArrayRef, field: &Field) -> Result<Self> {
+        Ok(match array.data_type() {
+            DataType::Null => Self::Null,
+            DataType::Dictionary(_, values) => return Self::of(&cast(array, values)?, field),
+            DataType::Boolean => Self::Bool(array.as_boolean().clone()),
+            DataType::Float16 => return Self::of(&cast(array, &DataType::Float32)?, field),
+            DataType::Float32 => Self::Single(array.as_primitive::<Float32Type>().clone()),
+            DataType::Float64 => Self::Double(array.as_primitive::<Float64Type>().clone()),
+            kind if kind.is_numeric() => Self::Plain(views(array)?),
+            kind if kind.is_string() && is_json(field) => Self::Json(views(array)?),
+            DataType::Timestamp(_, zone) => {
+                let has_zone = zone.is_some();
+                let shown = views(&texts(array)?)?;
+                Self::Text(shown.iter().map(|text| text.map(|text| iso(text, has_zone))).collect())
+            }
+            DataType::Duration(_) => Self::Text(views(&texts(&spread_out(array)?)?)?),
+            DataType::Interval(_) => {
+                let intervals = cast(array, &DataType::Interval(IntervalUnit::MonthDayNano))?;
+                Self::Text(views(&texts(&intervals)?)?)
+            }
+            DataType::Binary | DataType::LargeBinary | DataType::BinaryView | DataType::FixedSizeBinary(_) => {
+                let bytes = cast(array, &DataType::BinaryView)?;
+                Self::Text(bytes.as_binary_view().iter().map(|bytes| bytes.map(literal_of)).collect())
+            }
+            DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+                let lists = cast(array, &DataType::List(Arc::clone(item)))?;
+                let lists = lists.as_list::<i32>();
+                let items = Self::of(lists.values(), item)?;
+                Self::List(lists.clone(), Box::new(items))
+            }
+            DataType::Struct(fields) => {
+                let object = array.as_struct();
+                let members = fields.iter().zip(object.columns());
+                let member = |(field, column): (&Arc<Field>, &ArrayRef)| -> Result<(String, Self)> {
+                    Ok((quoted(field.name()), Self::of(column, field)?))
+                };
+                Self::Object(object.clone(), members.map(member).collect::<Result<_>>()?)
+            }
+            DataType::Map(..) => {
+                let map = array.as_map();
+                let (keys, values) = (Self::Text(views(map.keys())?), Self::of(map.values(), field)?);
+                Self::Map(map.clone(), Box::new(keys), Box::new(values))
+            }
+            _ => Self::Text(views(array)?),
+        })
+    }
+
+    pub(super) fn is_null(&self, row: usize) -> bool {
+        match self {
+            Self::Null => true,
+            Self::Bool(values) => values.is_null(row),
+            Self::Single(values) => values.is_null(row),
+            Self::Double(values) => values.is_null(row),
+            Self::Plain(values) | Self::Text(values) | Self::Json(values) => values.is_null(row),
+            Self::List(values, _) => values.is_null(row),
+            Self::Object(values, _) => values.is_null(row),
+            Self::Map(values, ..) => values.is_null(row),
+        }
+    }
+
+    /// Writes a value.
+    ///
+    /// # Errors
+    /// It becomes too long.
+    pub(super) fn push(&self, row: usize, out: &mut String, making: &mut Making<'_>) -> Result<()> {
+        making.add(ROOM)?;
+        if self.is_null(row) {
+            out.push_str("null");
+            return Ok(());
+        }
+        match self {
+            Self::Null => {}
+            Self::Bool(values) => out.push_str(if values.value(row) { "true" } else { "false" }),
+            Self::Single(values) => push_float(values.value(row), out)?,
+            Self::Double(values) => push_float(values.value(row), out)?,
+            Self::Plain(values) => out.push_str(values.value(row)),
+            Self::Text(values) => push_text(values.value(row), out, making)?,
+            Self::Json(values) => {
+                // A text that is none would end the document.
+                let piece = whole(values.value(row)).unwrap_or("null");
+                making.add(piece.len())?;
+                out.push_str(piece);
+            }
+            Self::List(lists, items) => {
+                let ends = lists.value_offsets();
+                out.push('[');
+                for (at, item) in (ends[row]..ends[row + 1]).enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    items.push(item as usize, out, making)?;
+                }
+                out.push(']');
+            }
+            Self::Object(_, members) => {
+                out.push('{');
+                for (at, (name, values)) in members.iter().enumerate() {
+                    making.add(name.len())?;
+                    let comma = if at > 0 { "," } else { "" };
+                    write!(out, "{comma}{name}:")?;
+                    values.push(row, out, making)?;
+                }
+                out.push('}');
+            }
+            Self::Map(map, keys, values) => {
+                let ends = map.value_offsets();
+                out.push('{');
+                for (at, entry) in (ends[row]..ends[row + 1]).enumerate() {
+                    if at > 0 {
+                        out.push(',');
+                    }
+                    keys.push(entry as usize, out, making)?;
+                    out.push(':');
+                    values.push(entry as usize, out, making)?;
+                }
+                out.push('}');
+            }
+        }
+        Ok(())
+    }
+}
+
+fn views(array: &ArrayRef) -> Result<StringViewArray> {
+    let texts = cast(array, &DataType::Utf8View)?;
+    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
+}
+
+/// A time as ISO 8601 has it.
+fn iso(text: &str, has_zone: bool) -> String {
+    let mut out = text.replacen(' ', "T", 1);
+    // `+02` is `+02:00`.
+    if has_zone && out.len() > 3 && matches!(out.as_bytes()[out.len() - 3], b'+' | b'-') {
+        out.push_str(":00");
+    }
+    out
+}
+
+/// Bytes as a literal of their type has them.
+fn literal_of(bytes: &[u8]) -> String {
+    let mut out = String::with_capacity(2 + 2 * bytes.len());
+    out.push_str("\\x");
+    write_hex(bytes, &mut out);
+    out
+}
+
+/// A text in quotes.
+fn quoted(text: &str) -> String {
+    let mut out = String::with_capacity(text.len() + 2);
+    json_text(&mut out, text);
+    out
+}
+
+/// Writes a text in quotes.
+///
+/// # Errors
+/// It becomes too long.
+pub(super) fn push_text(text: &str, out: &mut String, making: &mut Making<'_>) -> Result<()> {
+    let is_escaped = |byte: &u8| *byte < 0x20 || matches!(byte, b'"' | b'\\');
+    making.add(text.len() + 5 * text.as_bytes().iter().filter(|byte| is_escaped(byte)).count())?;
+    json_text(out, text);
+    Ok(())
+}
+
+/// Writes the shortest digits that give a number back; those that JSON does not have are texts.
+fn push_float<F: Display + LowerExp + Copy + Into<f64>>(value: F, out: &mut String) -> Result<()> {
+    let size: f64 = value.into();
+    if size.is_nan() {
+        out.push_str("\"NaN\"");
+    } else if size.is_infinite() {
+        out.push_str(if size > 0.0 { "\"Infinity\"" } else { "\"-Infinity\"" });
+    } else if size != 0.0 && !(1e-4..1e15).contains(&size.abs()) {
+        let text = format!("{value:e}");
+        let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
+        let (sign, exponent) = exponent.strip_prefix('-').map_or(('+', exponent), |rest| ('-', rest));
+        write!(out, "{digits}e{sign}{exponent:0>2}")?;
+    } else {
+        write!(out, "{value}")?;
+    }
+    Ok(())
+}
+
+/// Writes a document as `jsonb` has it: members sorted, the last of one name alone, a blank behind each colon and comma;
+/// false: it is none, or nests too deeply.
+///
+/// # Errors
+/// It becomes too long.
+pub(super) fn push_normal(piece: &str, depth: usize, out: &mut String, making: &mut Making<'_>) -> Result<bool> {
+    if depth > DEPTH_MAX {
+        return Ok(false);
+    }
+    making.add(ROOM)?;
+    match piece.as_bytes().first() {
+        Some(b'"') => match unquoted(piece) {
+            Some(text) => push_text(&text, out, making)?,
+            None => return Ok(false),
+        },
+        Some(b'[') => {
+            let mut items = Vec::new();
+            let _ = parts(piece, |_, item| {
+                items.push(item);
+                None::<()>
+            });
+            making.add(items.len() * MEMBER)?;
+            out.push('[');
+            for (at, item) in items.into_iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                if !push_normal(item, depth + 1, out, making)? {
+                    return Ok(false);
+                }
+            }
+            out.push(']');
+        }
+        Some(b'{') => {
+            let mut members: Vec<(Cow<'_, str>, &str)> = Vec::new();
+            let _ = parts(piece, |name, value| {
+                members.extend(name.and_then(unquoted).map(|name| (name, value)));
+                None::<()>
+            });
+            making.add(members.len() * MEMBER)?;
+            // Of one name the last comes first, and stays.
+            members.reverse();
+            members.sort_by(|a, b| (a.0.len(), &a.0).cmp(&(b.0.len(), &b.0)));
+            members.dedup_by(|later, kept| later.0 == kept.0);
+            out.push('{');
+            for (at, (name, value)) in members.into_iter().enumerate() {
+                out.push_str(if at > 0 { ", " } else { "" });
+                push_text(&name, out, making)?;
+                out.push_str(": ");
+                if !push_normal(value, depth + 1, out, making)? {
+                    return Ok(false);
+                }
+            }
+            out.push('}');
+        }
+        _ => {
+            making.add(piece.len())?;
+            out.push_str(piece);
+        }
+    }
+    Ok(true)
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, TimestampNanosecondArray};
+    use arrow::datatypes::Int64Type;
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+
+    use super::*;
+    use crate::functions::held::Room;
+
+    fn room() -> Room {
+        Room::new(Arc::new(UnboundedMemoryPool::default()))
+    }
+
+    fn check(array: ArrayRef, expected: &str) {
+        let (room, mut out) = (room(), String::new());
+        let mut making = Making::new("f", &room);
+        let values = Values::of(&array, &Field::new("a", array.data_type().clone(), true)).unwrap();
+        for row in 0..array.len() {
+            values.push(row, &mut out, &mut making).unwrap();
+            out.push(' ');
+        }
+        assert_eq!(out.trim_end(), expected);
+    }
+
+    #[test]
+    fn values_are_written_as_in_postgresql() {
+        check(Arc::new(Int64Array::from(vec![Some(1), None])), "1 null");
+        let floats = vec![1.0, 0.5, 1e20, -2.5e-7, f64::NAN, f64::NEG_INFINITY];
+        check(Arc::new(Float64Array::from(floats)), "1 0.5 1e+20 -2.5e-07 \"NaN\" \"-Infinity\"");
+        check(Arc::new(StringViewArray::from(vec!["a\"b\n"])), r#""a\"b\n""#);
+        let times = TimestampNanosecondArray::from(vec![1_500_000_000]);
+        check(Arc::new(times.clone()), "\"1970-01-01T00:00:01.5\"");
+        check(Arc::new(times.with_timezone("+02:00")), "\"1970-01-01T02:00:01.5+02:00\"");
+        let lists = ListArray::from_iter_primitive::<Int64Type, _, _>([Some(vec![Some(1), None]), None, Some(vec![])]);
+        check(Arc::new(lists), "[1,null] null []");
+    }
+
+    #[test]
+    fn documents_have_a_normal_form() {
+        let check = |piece: &str, expected: Option<&str>| {
+            let (room, mut out) = (room(), String::new());
+            let is_one = push_normal(piece, 0, &mut out, &mut Making::new("f", &room)).unwrap();
+            assert_eq!(is_one.then_some(out.as_str()), expected, "{piece}");
+        };
+        check(
+            r#"{"bb":1,"a":[1,{"y" :null}],"c":"\u0041","bb":1.50}"#,
+            Some(r#"{"a": [1, {"y": null}], "c": "A", "bb": 1.50}"#),
+        );
+        check("[]", Some("[]"));
+        check("{}", Some("{}"));
+        check(&format!("{}{}", "[".repeat(200), "]".repeat(200)), None);
+    }
+}

@@ -1,0 +1,115 @@
+//! Intervals whose hours become days, and whose days become months of 30.
+
+use std::sync::Arc;
+
+use arrow::array::{AsArray as _, IntervalMonthDayNanoArray};
+use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalMonthDayNanoType, IntervalUnit};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+const DAY_NS: i64 = 86_400_000_000_000;
+const MONTH_DAYS: i32 = 30;
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Justify {
+    name: &'static str,
+    of_hours: bool,
+    of_days: bool,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let named = [("justify_hours", true, false), ("justify_days", false, true), ("justify_interval", true, true)];
+    named.into_iter().map(|(name, of_hours, of_days)| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(Justify { name, of_hours, of_days, signature }))
+    })
+}
+
+impl ScalarUDFImpl for Justify {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if let [DataType::Interval(_) | DataType::Duration(_) | DataType::Null] = types {
+            Ok(vec![DataType::Interval(IntervalUnit::MonthDayNano)])
+        } else {
+            plan_err!("`{}` takes an interval", self.name)
+        }
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Interval(IntervalUnit::MonthDayNano))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = args.args.as_slice() else { return exec_err!("`{}` takes an interval", self.name) };
+        let values = value.to_array(args.number_rows)?;
+        let Some(values) = values.as_primitive_opt::<IntervalMonthDayNanoType>() else {
+            return exec_err!("`{}` takes an interval", self.name);
+        };
+        let mut out = IntervalMonthDayNanoArray::builder(args.number_rows);
+        for value in values {
+            match value.map(|value| justified(value, self.of_hours, self.of_days)) {
+                None => out.append_null(),
+                Some(Some(value)) => out.append_value(value),
+                Some(None) => return exec_err!("an interval is too long"),
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// The interval with its parts of one sign; none: it is too long.
+fn justified(value: IntervalMonthDayNano, of_hours: bool, of_days: bool) -> Option<IntervalMonthDayNano> {
+    let (mut months, mut days, mut time) = (value.months, value.days, value.nanoseconds);
+    if of_hours {
+        days = days.checked_add(i32::try_from(time / DAY_NS).ok()?)?;
+        time %= DAY_NS;
+    }
+    if of_days {
+        months = months.checked_add(days / MONTH_DAYS)?;
+        days %= MONTH_DAYS;
+        // What stands behind the months goes the other way.
+        let behind = if of_hours && days == 0 { time.signum() } else { i64::from(days.signum()) };
+        if months > 0 && behind < 0 {
+            (months, days) = (months - 1, days + MONTH_DAYS);
+        } else if months < 0 && behind > 0 {
+            (months, days) = (months + 1, days - MONTH_DAYS);
+        }
+    }
+    if of_hours && days > 0 && time < 0 {
+        (days, time) = (days - 1, time + DAY_NS);
+    } else if of_hours && days < 0 && time > 0 {
+        (days, time) = (days + 1, time - DAY_NS);
+    }
+    Some(IntervalMonthDayNano::new(months, days, time))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_have_one_sign() {
+        const HOUR: i64 = DAY_NS / 24;
+        let check = |of: (bool, bool), value: (i32, i32, i64), expected: (i32, i32, i64)| {
+            let found = justified(IntervalMonthDayNano::new(value.0, value.1, value.2), of.0, of.1).unwrap();
+            assert_eq!((found.months, found.days, found.nanoseconds), expected, "{value:?}");
+        };
+        check((true, false), (0, 0, 27 * HOUR), (0, 1, 3 * HOUR));
+        check((true, false), (0, 1, -HOUR), (0, 0, 23 * HOUR));
+        check((false, true), (0, 35, HOUR), (1, 5, HOUR));
+        check((false, true), (1, -5, 0), (0, 25, 0));
+        check((true, true), (1, 0, -HOUR), (0, 29, 23 * HOUR));
+        check((true, true), (-1, 0, HOUR), (0, -29, -23 * HOUR));
+        assert_eq!(justified(IntervalMonthDayNano::new(i32::MAX, 60, 0), false, true), None);
+    }
+}

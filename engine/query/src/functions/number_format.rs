@@ -1,0 +1,483 @@
+//! `to_char` of numbers and `to_number`, by patterns of PostgreSQL: `9`, `0`, `.`, `,`, `D`, `G`, `S`, `MI`, `PL`, `SG`, `PR`,
+//! `FM`, and what stands between them. Statements are put into these two by `quiver_sql`, which refuses other words.
+//!
+//! Source: PostgreSQL's formatting.c, `NUM_processor` and `NUM_numpart_to_char`, node by node.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray, Float64Builder, StringBuilder, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Float64Type};
+use datafusion::common::{exec_err, internal_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+use super::held::Room;
+use super::making::Making;
+
+/// Which of the two it is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    Text,
+    Number,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Formatted {
+    asked: Asked,
+    room: Room,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
+    [Asked::Text, Asked::Number].into_iter().map(|asked| made(asked, room))
+}
+
+/// Gives the one that writes numbers.
+pub(super) fn to_char(room: &Room) -> Arc<ScalarUDF> {
+    made(Asked::Text, room)
+}
+
+fn made(asked: Asked, room: &Room) -> Arc<ScalarUDF> {
+    let signature = Signature::user_defined(Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Formatted { asked, room: room.clone(), signature }))
+}
+
+impl ScalarUDFImpl for Formatted {
+    fn name(&self) -> &'static str {
+        match self.asked {
+            Asked::Text => "number_to_char",
+            Asked::Number => "to_number",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [value, pattern] = types else { return plan_err!("a value and a pattern are taken, not {types:?}") };
+        if !pattern.is_string() && !pattern.is_null() {
+            return plan_err!("a pattern is a text, not `{pattern}`");
+        }
+        let value = match self.asked {
+            Asked::Text if value.is_numeric() => value.clone(),
+            Asked::Text if value.is_null() => DataType::Float64,
+            Asked::Number if value.is_string() || value.is_null() => DataType::Utf8View,
+            Asked::Text => return plan_err!("a pattern of numbers is for a number, not for `{value}`"),
+            Asked::Number => return plan_err!("`to_number` reads a text, not `{value}`"),
+        };
+        Ok(vec![value, DataType::Utf8View])
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(match self.asked {
+            Asked::Text => DataType::Utf8,
+            Asked::Number => DataType::Float64,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [values, patterns] = args.args.as_slice() else { return internal_err!("a value and a pattern are taken") };
+        let is_constant = matches!(patterns, ColumnarValue::Scalar(_));
+        let (values, patterns) = (values.to_array(args.number_rows)?, patterns.to_array(args.number_rows)?);
+        let patterns = views(&patterns)?;
+        Ok(ColumnarValue::Array(match self.asked {
+            Asked::Text => self.texts(&values, &patterns, is_constant)?,
+            Asked::Number => numbers(&values, &patterns)?,
+        }))
+    }
+}
+
+fn views(array: &ArrayRef) -> Result<StringViewArray> {
+    let texts = cast(array, &DataType::Utf8View)?;
+    if let Some(texts) = texts.as_string_view_opt() { Ok(texts.clone()) } else { internal_err!("texts are none") }
+}
+
+impl Formatted {
+    fn texts(&self, values: &ArrayRef, patterns: &StringViewArray, is_constant: bool) -> Result<ArrayRef> {
+        let doubles = match values.data_type() {
+            DataType::Float16 | DataType::Float32 | DataType::Float64 => Some(cast(values, &DataType::Float64)?),
+            _ => None,
+        };
+        let doubles = doubles.as_ref().map(AsArray::as_primitive::<Float64Type>);
+        // Whole numbers and decimals have all their digits as texts.
+        let digits = if doubles.is_none() { Some(views(values)?) } else { None };
+        let mut making = Making::new("to_char", &self.room);
+        let (mut out, mut text) = (StringBuilder::new(), String::new());
+        let mut known: Option<Pattern> = None;
+        for row in 0..values.len() {
+            if values.is_null(row) || patterns.is_null(row) {
+                out.append_null();
+                continue;
+            }
+            if known.is_none() || !is_constant {
+                known = Some(Pattern::read(patterns.value(row)));
+            }
+            let Some(pattern) = &known else { return internal_err!("a pattern is lacking") };
+            making.add(2 * patterns.value(row).len())?;
+            text.clear();
+            match (doubles, &digits) {
+                (Some(doubles), _) => match doubles.value(row) {
+                    number if number.is_finite() => {
+                        let behind = pattern.behind;
+                        pattern.write(&format!("{number:.behind$}"), &mut text);
+                    }
+                    other => text.push_str(&other.to_string()),
+                },
+                (None, Some(digits)) => pattern.write(&rounded(digits.value(row), pattern.behind), &mut text),
+                (None, None) => return internal_err!("a number is lacking"),
+            }
+            out.append_value(&text);
+        }
+        Ok(Arc::new(out.finish()))
+    }
+}
+
+/// A number as it is printed with so many digits behind its point; a half goes away from zero.
+fn rounded(number: &str, behind: usize) -> String {
+    let (whole, fraction) = number.split_once('.').unwrap_or((number, ""));
+    if fraction.len() <= behind {
+        let point = if behind > 0 { "." } else { "" };
+        return format!("{whole}{point}{fraction}{}", "0".repeat(behind - fraction.len()));
+    }
+    let mut digits: Vec<u8> = whole.bytes().chain(fraction.bytes().take(behind)).collect();
+    if fraction.as_bytes()[behind] >= b'5' {
+        let first = usize::from(digits.first() == Some(&b'-'));
+        let last = digits.iter().rposition(|digit| *digit != b'9').filter(|at| *at >= first);
+        let from = last.map_or(first, |last| last + 1);
+        digits[from..].fill(b'0');
+        match last {
+            Some(last) => digits[last] += 1,
+            None => digits.insert(first, b'1'),
+        }
+    }
+    let mut text: String = digits.iter().map(|digit| char::from(*digit)).collect();
+    if behind > 0 {
+        text.insert(text.len() - behind, '.');
+    }
+    text
+}
+
+/// The numbers that texts hold: digits, a sign and a point, whatever is between them.
+fn numbers(values: &ArrayRef, patterns: &StringViewArray) -> Result<ArrayRef> {
+    let texts = views(values)?;
+    let mut out = Float64Builder::with_capacity(texts.len());
+    for (text, pattern) in texts.iter().zip(patterns.iter()) {
+        let Some((text, _)) = text.zip(pattern) else {
+            out.append_null();
+            continue;
+        };
+        let mut number: String = text.chars().filter(|c| c.is_ascii_digit() || *c == '.').collect();
+        let is_below = text.contains('-') || (text.contains('<') && text.contains('>'));
+        if is_below {
+            number.insert(0, '-');
+        }
+        match number.parse() {
+            Ok(number) => out.append_value(number),
+            Err(_) => return exec_err!("`to_number` finds no number in `{text}`"),
+        }
+    }
+    Ok(Arc::new(out.finish()))
+}
+
+/// A part of a pattern.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Node {
+    Nine,
+    Zero,
+    Point,
+    Comma,
+    Minus,
+    Plus,
+    Sign,
+    Other(char),
+}
+
+/// Where a sign stands that moves with the number.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Place {
+    Before,
+    Behind,
+}
+
+/// See `NUMDesc` of PostgreSQL.
+#[derive(Debug, Default)]
+struct Pattern {
+    nodes: Vec<Node>,
+    /// Digits before and behind the point.
+    before: usize,
+    behind: usize,
+    /// The first digit that is a zero where the number has none, counted from 0.
+    zeros_from: Option<usize>,
+    /// How many digits end with the last such one.
+    zeros_to: usize,
+    has_point: bool,
+    /// `FM`: without padding.
+    is_short: bool,
+    sign: Option<Place>,
+    has_minus: bool,
+    has_plus: bool,
+    has_brackets: bool,
+}
+
+/// Words of patterns.
+const WORDS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
+
+impl Pattern {
+    fn read(text: &str) -> Self {
+        let mut pattern = Self::default();
+        let mut digits_before_sign = 0;
+        let mut rest = text;
+        while let Some(first) = rest.chars().next() {
+            if let Some((quoted, behind)) = rest.strip_prefix('"').and_then(|rest| rest.split_once('"')) {
+                pattern.nodes.extend(quoted.chars().map(Node::Other));
+                rest = behind;
+                continue;
+            }
+            let begins = |word: &&&str| rest.get(..word.len()).is_some_and(|begin| begin.eq_ignore_ascii_case(word));
+            let Some(word) = WORDS.iter().find(begins) else {
+                pattern.nodes.push(Node::Other(first));
+                rest = &rest[first.len_utf8()..];
+                continue;
+            };
+            rest = &rest[word.len()..];
+            match *word {
+                "FM" => pattern.is_short = true,
+                "PR" => pattern.has_brackets = true,
+                "S" if !pattern.has_point => {
+                    (pattern.sign, digits_before_sign) = (Some(Place::Before), pattern.before);
+                }
+                "S" => pattern.sign = pattern.sign.or(Some(Place::Behind)),
+                "MI" => {
+                    pattern.has_minus = true;
+                    pattern.nodes.push(Node::Minus);
+                }
+                "PL" => {
+                    pattern.has_plus = true;
+                    pattern.nodes.push(Node::Plus);
+                }
+                "SG" => {
+                    (pattern.has_minus, pattern.has_plus) = (true, true);
+                    pattern.nodes.push(Node::Sign);
+                }
+                "." | "D" => {
+                    pattern.has_point = true;
+                    pattern.nodes.push(Node::Point);
+                }
+                "," | "G" => pattern.nodes.push(Node::Comma),
+                "L" => pattern.nodes.push(Node::Other(' ')),
+                digit => pattern.digit(digit == "0"),
+            }
+        }
+        let is_free = !pattern.has_plus && !pattern.has_minus;
+        if is_free && pattern.sign == Some(Place::Before) && digits_before_sign == pattern.before {
+            pattern.sign = Some(Place::Behind);
+        }
+        pattern
+    }
+
+    fn digit(&mut self, is_zero: bool) {
+        self.nodes.push(if is_zero { Node::Zero } else { Node::Nine });
+        if is_zero && !self.has_point && self.zeros_from.is_none() {
+            self.zeros_from = Some(self.before);
+        }
+        if self.has_point {
+            self.behind += 1;
+        } else {
+            self.before += 1;
+        }
+        if is_zero {
+            self.zeros_to = self.before + self.behind;
+        }
+    }
+
+    /// Writes a number that has as many digits behind its point.
+    fn write(&self, number: &str, out: &mut String) {
+        let digits = number.trim_start_matches('-');
+        let is_below = number.starts_with('-') && digits.bytes().any(|digit| matches!(digit, b'1'..=b'9'));
+        let whole = digits.split('.').next().unwrap_or_default().len();
+        // What has no room is not shown.
+        let digits = if whole > self.before {
+            format!("{}.{}", "#".repeat(self.before), "#".repeat(self.behind))
+        } else {
+            digits.to_owned()
+        };
+        let blanks = self.before.saturating_sub(whole);
+        let mut writing = Writing::new(self, digits.as_bytes(), blanks, is_below);
+        for node in &self.nodes {
+            match node {
+                Node::Nine | Node::Zero | Node::Point => writing.digit(*node == Node::Zero, out),
+                Node::Comma if writing.is_within => out.push(','),
+                Node::Minus if is_below => out.push('-'),
+                Node::Plus if !is_below => out.push('+'),
+                Node::Sign => out.push(if is_below { '-' } else { '+' }),
+                Node::Comma | Node::Minus | Node::Plus if self.is_short => {}
+                Node::Comma | Node::Minus | Node::Plus => out.push(' '),
+                Node::Other(other) => out.push(*other),
+            }
+        }
+    }
+}
+
+/// See `NUMProc` of PostgreSQL.
+struct Writing<'p> {
+    pattern: &'p Pattern,
+    digits: &'p [u8],
+    /// Places before the first digit.
+    blanks: usize,
+    is_below: bool,
+    has_brackets: bool,
+    is_signed: bool,
+    /// Places in all, but one.
+    count: usize,
+    /// The last digit that says something, of a number without padding.
+    last: Option<usize>,
+    /// The place and the digit that come next.
+    place: usize,
+    at: usize,
+    /// Whether the node before was a digit that was written.
+    is_within: bool,
+}
+
+impl<'p> Writing<'p> {
+    fn new(pattern: &'p Pattern, digits: &'p [u8], blanks: usize, is_below: bool) -> Self {
+        let is_marked = pattern.has_plus || pattern.has_minus;
+        let is_signed =
+            if is_marked { pattern.has_minus } else { !is_below && pattern.is_short && pattern.sign.is_none() };
+        let has_brackets = pattern.has_brackets && (is_marked || is_below || !pattern.is_short);
+        let point = digits.iter().position(|byte| *byte == b'.');
+        let last = point.filter(|_| pattern.is_short && pattern.has_point).map(|point| {
+            let said = digits.iter().rposition(|byte| *byte != b'0').map_or(point, |at| at.max(point));
+            let zeros = (digits.len() - 1).min(pattern.zeros_to.saturating_sub(blanks));
+            if pattern.zeros_to > blanks { said.max(zeros) } else { said }
+        });
+        let count = (pattern.before + pattern.behind).saturating_sub(1);
+        let count = count + usize::from(!is_signed && blanks == 0);
+        let (place, at, is_within) = (0, 0, false);
+        Self { pattern, digits, blanks, is_below, has_brackets, is_signed, count, last, place, at, is_within }
+    }
+
+    fn pad(&self, out: &mut String) {
+        if !self.pattern.is_short {
+            out.push(' ');
+        }
+    }
+
+    /// The sign before the number.
+    fn sign(&mut self, out: &mut String) {
+        match self.pattern.sign {
+            Some(Place::Before) => out.push(if self.is_below { '-' } else { '+' }),
+            Some(Place::Behind) => return,
+            None if self.has_brackets => out.push(if self.is_below { '<' } else { ' ' }),
+            None if self.is_below => out.push('-'),
+            None => self.pad(out),
+        }
+        self.is_signed = true;
+    }
+
+    fn digit(&mut self, is_zero: bool, out: &mut String) {
+        self.is_within = false;
+        let zeros_from = self.pattern.zeros_from;
+        let digit = self.digits.get(self.at).copied();
+        // `.1` of `9.9`.
+        let is_left_out =
+            zeros_from.is_none() && self.at == 0 && self.digits.first() == Some(&b'0') && self.pattern.behind > 0;
+        let ends_with_point = self.last.is_some_and(|last| self.digits.get(last) == Some(&b'.'));
+        let begins = self.place >= self.blanks || zeros_from == Some(self.place);
+        if !self.is_signed && begins && (!is_left_out || ends_with_point) {
+            self.sign(out);
+        }
+        let is_before = self.place < self.blanks;
+        if is_before && zeros_from.is_none_or(|from| from > self.place) {
+            self.pad(out);
+        } else if is_before {
+            out.push('0');
+            self.is_within = true;
+        } else {
+            match digit {
+                Some(b'.') if !ends_with_point || self.pattern.is_short => out.push('.'),
+                Some(b'.') | None => {}
+                Some(_) if self.last.is_some_and(|last| self.at > last) && !is_zero => {}
+                Some(_) if is_left_out && self.pattern.is_short && ends_with_point => out.push('0'),
+                Some(_) if is_left_out => self.pad(out),
+                Some(digit) => {
+                    out.push(char::from(digit));
+                    self.is_within = true;
+                }
+            }
+            self.at += usize::from(digit.is_some());
+        }
+        let all = self.count + usize::from(self.blanks > 0) + usize::from(self.pattern.has_point);
+        let end = if self.last == Some(self.at) { self.place } else { all };
+        if self.place + 1 == end {
+            if self.is_signed && self.has_brackets {
+                out.push(if self.is_below { '>' } else { ' ' });
+            } else if self.pattern.sign == Some(Place::Behind) {
+                out.push(if self.is_below { '-' } else { '+' });
+            }
+        }
+        self.place += 1;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_are_written_as_in_postgresql() {
+        let check = |number: &str, pattern: &str, expected: &str| {
+            let read = Pattern::read(pattern);
+            let mut out = String::new();
+            read.write(&rounded(number, read.behind), &mut out);
+            assert_eq!(out, expected, "{number} {pattern}");
+        };
+        check("1234.5", "9,999.99", " 1,234.50");
+        check("-12", "999", " -12");
+        check("12", "00000", " 00012");
+        check("0.5", "0.00", " 0.50");
+        check("0.05", "9.99", "  .05");
+        check("1234567.891", "FM9,999,999.00", "1,234,567.89");
+        check("1.5", "FM999.999", "1.5");
+        check("5", "FM990.00", "5.00");
+        check("1234", "999", " ###");
+        check("-5", "999PR", "  <5>");
+        check("5", "999PR", "   5 ");
+        check("-5", "999MI", "  5-");
+        check("5", "SG999", "+  5");
+        check("-0.5", "S9.9", " -.5");
+        check("12.3", "999.9\"%\"", "  12.3%");
+        check("0", "9.9", "  .0");
+        check("1234", "FM9G999", "1,234");
+        check("-123", "FM000", "-123");
+        check("0.999", "FM9.9", "1.");
+        check("7", "PL99", "+  7");
+        check("12.345", "0999.9", " 0012.3");
+        check("99.95", "99.9", " ##.#");
+    }
+
+    #[test]
+    fn halves_go_away_from_zero() {
+        let check = |number: &str, behind: usize, expected: &str| assert_eq!(rounded(number, behind), expected);
+        check("12.345", 2, "12.35");
+        check("-9.96", 1, "-10.0");
+        check("0.5", 0, "1");
+        check("7", 2, "7.00");
+        check("99.949", 1, "99.9");
+    }
+
+    #[test]
+    fn texts_hold_numbers() {
+        let read = |text: &str| {
+            let of = |text: &str| StringViewArray::from(vec![text]);
+            let texts: ArrayRef = Arc::new(of(text));
+            numbers(&texts, &of("9")).map(|numbers| numbers.as_primitive::<Float64Type>().value(0))
+        };
+        for (text, expected) in [("1,234.5", 1234.5), ("-12", -12.0), ("$ 5.10", 5.1), ("<7>", -7.0)] {
+            assert_eq!(read(text).unwrap().to_string(), expected.to_string(), "{text}");
+        }
+        assert!(read("none").unwrap_err().to_string().contains("`none`"));
+    }
+}

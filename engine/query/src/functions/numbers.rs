@@ -1,0 +1,204 @@
+//! Whole quotients, and the bucket of a histogram that a number falls into.
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, Float64Array, Int64Array};
+use arrow::datatypes::{DataType, Float64Type, Int64Type};
+use arrow::error::ArrowError;
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    Quotient,
+    Bucket,
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Numbers {
+    asked: Asked,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    [Asked::Quotient, Asked::Bucket].into_iter().map(|asked| {
+        Arc::new(ScalarUDF::from(Numbers { asked, signature: Signature::user_defined(Volatility::Immutable) }))
+    })
+}
+
+impl ScalarUDFImpl for Numbers {
+    fn name(&self) -> &'static str {
+        match self.asked {
+            Asked::Quotient => "div",
+            Asked::Bucket => "width_bucket",
+        }
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let is_number = |kind: &DataType| kind.is_numeric() || kind.is_null();
+        if let (Asked::Bucket, [value, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)]) =
+            (self.asked, types)
+            && is_number(value)
+        {
+            return Ok(vec![DataType::Float64, DataType::new_list(DataType::Float64, true)]);
+        }
+        if let Some(other) = types.iter().find(|kind| !is_number(kind)) {
+            return plan_err!("`{}` takes numbers, not `{other}`", self.name());
+        }
+        let is_whole = |kind: &DataType| kind.is_integer() || kind.is_null();
+        match (self.asked, types) {
+            (Asked::Quotient, [left, right]) => {
+                let kind = if is_whole(left) && is_whole(right) { DataType::Int64 } else { DataType::Float64 };
+                Ok(vec![kind; 2])
+            }
+            (Asked::Bucket, [_, _, _, count]) if is_whole(count) => {
+                Ok(vec![DataType::Float64, DataType::Float64, DataType::Float64, DataType::Int64])
+            }
+            (Asked::Quotient, _) => plan_err!("`div` takes two numbers"),
+            (Asked::Bucket, _) => plan_err!("`width_bucket` takes a number, two ends and a whole number of buckets"),
+        }
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        Ok(match (self.asked, types.first()) {
+            (Asked::Quotient, Some(DataType::Float64)) => DataType::Float64,
+            _ => DataType::Int64,
+        })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let rows = args.number_rows;
+        if let (Asked::Bucket, [value, ends]) = (self.asked, args.args.as_slice()) {
+            return among(value, ends, rows);
+        }
+        let columns = args.args.iter().map(|value| value.to_array(rows)).collect::<Result<Vec<_>>>()?;
+        Ok(match (self.asked, columns.as_slice()) {
+            (Asked::Quotient, [left, right]) if *left.data_type() == DataType::Float64 => {
+                let pairs = left.as_primitive::<Float64Type>().iter().zip(right.as_primitive::<Float64Type>());
+                let quotients = pairs.map(|(left, right)| left.zip(right).map(quotient).transpose());
+                ColumnarValue::Array(Arc::new(quotients.collect::<Result<Float64Array>>()?))
+            }
+            (Asked::Quotient, [left, right]) => {
+                let pairs = left.as_primitive::<Int64Type>().iter().zip(right.as_primitive::<Int64Type>());
+                let quotients = pairs.map(|(left, right)| left.zip(right).map(whole_quotient).transpose());
+                ColumnarValue::Array(Arc::new(quotients.collect::<Result<Int64Array>>()?))
+            }
+            (Asked::Bucket, [value, low, high, count]) => {
+                let ends = low.as_primitive::<Float64Type>().iter().zip(high.as_primitive::<Float64Type>());
+                let within = value.as_primitive::<Float64Type>().iter().zip(count.as_primitive::<Int64Type>());
+                let buckets = within.zip(ends).map(|((value, count), (low, high))| {
+                    let (Some(value), Some(count), Some(low), Some(high)) = (value, count, low, high) else {
+                        return Ok(None);
+                    };
+                    bucket(value, low, high, count).map(Some)
+                });
+                ColumnarValue::Array(Arc::new(buckets.collect::<Result<Int64Array>>()?))
+            }
+            _ => return exec_err!("`{}` takes other arguments", self.name()),
+        })
+    }
+}
+
+/// Of ends in their order the number of those that a number has reached.
+fn among(value: &ColumnarValue, ends: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
+    let values = value.to_array(rows)?;
+    let values = values.as_primitive::<Float64Type>();
+    // A constant list is there once.
+    let is_constant = matches!(ends, ColumnarValue::Scalar(_));
+    let lists = ends.to_array(if is_constant { 1 } else { rows })?;
+    let Some(lists) = lists.as_list_opt::<i32>() else { return exec_err!("`width_bucket` takes a list of ends") };
+    let numbers = lists.values().as_primitive::<Float64Type>();
+    if numbers.null_count() > 0 {
+        return exec_err!("`width_bucket`: an end is NULL");
+    }
+    let offsets = lists.value_offsets();
+    let buckets = (0..rows).map(|row| {
+        let at = if is_constant { 0 } else { row };
+        if values.is_null(row) || lists.is_null(at) {
+            return None;
+        }
+        let ends = &numbers.values()[offsets[at] as usize..offsets[at + 1] as usize];
+        let value = values.value(row);
+        // What is no number comes behind all of them.
+        Some(if value.is_nan() { ends.len() } else { ends.partition_point(|end| *end <= value) } as i64)
+    });
+    Ok(ColumnarValue::Array(Arc::new(buckets.collect::<Int64Array>())))
+}
+
+fn quotient((left, right): (f64, f64)) -> Result<f64> {
+    if right == 0.0 { Err(ArrowError::DivideByZero.into()) } else { Ok((left / right).trunc()) }
+}
+
+fn whole_quotient((left, right): (i64, i64)) -> Result<i64> {
+    if right == 0 {
+        return Err(ArrowError::DivideByZero.into());
+    }
+    if let Some(quotient) = left.checked_div(right) { Ok(quotient) } else { exec_err!("a whole number is too large") }
+}
+
+/// The bucket from 1 on of those between two ends; 0 before the first end, one more than there are behind the other.
+fn bucket(value: f64, low: f64, high: f64, count: i64) -> Result<i64> {
+    let is_usable = count > 0 && count < i64::MAX && low.is_finite() && high.is_finite() && !value.is_nan();
+    if !is_usable || high - low == 0.0 {
+        return exec_err!("`width_bucket` takes two different ends, and at least one bucket");
+    }
+    // Ends the wrong way round count downwards.
+    let (value, low, high) = if low > high { (-value, -low, -high) } else { (value, low, high) };
+    Ok(if value < low {
+        0
+    } else if value >= high {
+        count + 1
+    } else {
+        (((value - low) / (high - low) * count as f64) as i64).min(count - 1) + 1
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::ListArray;
+    use datafusion::common::ScalarValue;
+
+    use super::*;
+
+    #[test]
+    fn buckets_lie_between_their_ends() {
+        let check = |value: f64, low: f64, high: f64, count: i64, expected: i64| {
+            assert_eq!(bucket(value, low, high, count).unwrap(), expected, "{value} {low} {high}");
+        };
+        check(5.35, 0.024, 10.06, 5, 3);
+        check(-1.0, 0.0, 10.0, 5, 0);
+        check(10.0, 0.0, 10.0, 5, 6);
+        check(0.0, 0.0, 10.0, 5, 1);
+        check(9.0, 10.0, 0.0, 5, 1);
+        check(10.0, 10.0, 0.0, 5, 1);
+        check(0.0, 10.0, 0.0, 5, 6);
+        assert!(bucket(1.0, 1.0, 1.0, 5).is_err() && bucket(1.0, 0.0, 2.0, 0).is_err());
+    }
+
+    #[test]
+    fn ends_are_counted_that_are_reached() {
+        let check = |ends: Vec<Option<f64>>| -> Result<Vec<Option<i64>>> {
+            let ends = ListArray::from_iter_primitive::<Float64Type, _, _>([Some(ends)]);
+            let ends = ColumnarValue::Scalar(ScalarValue::List(Arc::new(ends)));
+            let values = Float64Array::from(vec![Some(0.5), Some(5.0), Some(f64::NAN), None]);
+            let found = among(&ColumnarValue::Array(Arc::new(values)), &ends, 4)?.into_array(4)?;
+            Ok(found.as_primitive::<Int64Type>().iter().collect())
+        };
+        assert_eq!(check(vec![Some(1.0), Some(5.0)]).unwrap(), [Some(0), Some(2), Some(2), None]);
+        assert_eq!(check(Vec::new()).unwrap(), [Some(0), Some(0), Some(0), None]);
+        assert!(check(vec![None]).is_err());
+    }
+
+    #[test]
+    fn quotients_are_cut_off() {
+        assert_eq!((whole_quotient((-7, 2)).unwrap(), quotient((7.5, -2.0)).unwrap().to_string()), (-3, "-3".into()));
+        assert!(whole_quotient((1, 0)).is_err() && whole_quotient((i64::MIN, -1)).is_err());
+        assert!(quotient((1.0, 0.0)).is_err());
+    }
+}

@@ -1,0 +1,153 @@
+//! `max_overlap(from, to)`: how many of the intervals of a group are open at one time, at most. Bounds are numbers (ns); an
+//! interval without an end is open for ever, one that ends where it begins is open for that instant, and what begins where
+//! another ends does not overlap it. Rows without a beginning are left out.
+
+use std::sync::Arc;
+
+use arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray};
+use arrow::buffer::OffsetBuffer;
+use arrow::datatypes::{DataType, Field, FieldRef, Int64Type};
+use datafusion::common::{ScalarValue, exec_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
+use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct MaxOverlap {
+    signature: Signature,
+}
+
+/// Gives the function.
+pub(super) fn function() -> Arc<AggregateUDF> {
+    let signature = Signature::exact(vec![DataType::Int64; 2], Volatility::Immutable);
+    Arc::new(AggregateUDF::new_from_impl(MaxOverlap { signature }))
+}
+
+fn item() -> FieldRef {
+    Arc::new(Field::new_list_field(DataType::Int64, true))
+}
+
+impl AggregateUDFImpl for MaxOverlap {
+    fn name(&self) -> &'static str {
+        "max_overlap"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
+        let field = |name| Arc::new(Field::new(format!("{}[{name}]", args.name), DataType::List(item()), true));
+        Ok(["starts", "ends"].map(field).into())
+    }
+
+    fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Intervals::default()))
+    }
+}
+
+/// Both ends of the intervals of a group. Which end belongs to which start does not matter.
+#[derive(Debug, Default)]
+struct Intervals {
+    starts: Vec<i64>,
+    ends: Vec<i64>,
+}
+
+impl Intervals {
+    /// Most intervals open at one time, which is one at which an interval begins.
+    fn most(&mut self) -> i64 {
+        self.starts.sort_unstable();
+        self.ends.sort_unstable();
+        let (mut ended, mut most) = (0_usize, 0_usize);
+        for (begun, start) in self.starts.iter().enumerate() {
+            while self.ends.get(ended).is_some_and(|end| end <= start) {
+                ended += 1;
+            }
+            most = most.max(begun + 1 - ended);
+        }
+        most as i64
+    }
+}
+
+fn list(values: Vec<i64>) -> ScalarValue {
+    let offsets = OffsetBuffer::from_lengths([values.len()]);
+    ScalarValue::List(Arc::new(ListArray::new(item(), offsets, Arc::new(Int64Array::from(values)), None)))
+}
+
+impl Accumulator for Intervals {
+    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+        let (Some(starts), Some(ends)) =
+            (values[0].as_primitive_opt::<Int64Type>(), values[1].as_primitive_opt::<Int64Type>())
+        else {
+            return exec_err!("intervals are made of two numbers");
+        };
+        for (start, end) in starts.iter().zip(ends) {
+            if let Some(start) = start {
+                self.starts.push(start);
+                self.ends.push(end.unwrap_or(i64::MAX).max(start.saturating_add(1)));
+            }
+        }
+        Ok(())
+    }
+
+    fn evaluate(&mut self) -> Result<ScalarValue> {
+        Ok(ScalarValue::Int64(Some(self.most())))
+    }
+
+    fn size(&self) -> usize {
+        size_of_val(self) + (self.starts.capacity() + self.ends.capacity()) * size_of::<i64>()
+    }
+
+    fn state(&mut self) -> Result<Vec<ScalarValue>> {
+        Ok(vec![list(std::mem::take(&mut self.starts)), list(std::mem::take(&mut self.ends))])
+    }
+
+    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+        for (state, own) in states.iter().zip([&mut self.starts, &mut self.ends]) {
+            let Some(lists) = state.as_list_opt::<i32>() else {
+                return exec_err!("a state of intervals is of another type");
+            };
+            for row in (0..lists.len()).filter(|row| lists.is_valid(*row)) {
+                own.extend_from_slice(lists.value(row).as_primitive::<Int64Type>().values());
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn group(rows: &[(Option<i64>, Option<i64>)]) -> Intervals {
+        let mut group = Intervals::default();
+        let starts: Int64Array = rows.iter().map(|r| r.0).collect();
+        let ends: Int64Array = rows.iter().map(|r| r.1).collect();
+        group.update_batch(&[Arc::new(starts), Arc::new(ends)]).unwrap();
+        group
+    }
+
+    #[test]
+    fn intervals_that_are_open_together() {
+        let of = |start, end| (Some(start), Some(end));
+        let cases: [(&[_], i64); 5] = [
+            (&[], 0),
+            (&[of(0, 10), of(10, 20)], 1),
+            (&[of(5, 5), of(0, 10), (None, Some(7))], 2),
+            (&[(Some(0), None), of(100, 200), of(150, 160), of(155, 300)], 4),
+            (&[of(0, 10), of(1, 2), of(3, 4), of(5, 6)], 2),
+        ];
+        for (rows, expected) in cases {
+            assert_eq!(group(rows).evaluate().unwrap(), ScalarValue::Int64(Some(expected)), "{rows:?}");
+            let (left, right) = rows.split_at(rows.len() / 2);
+            let states: Vec<ArrayRef> = group(right).state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
+            let mut merged = group(left);
+            merged.merge_batch(&states).unwrap();
+            assert_eq!(merged.evaluate().unwrap(), ScalarValue::Int64(Some(expected)), "{rows:?} in parts");
+        }
+    }
+}

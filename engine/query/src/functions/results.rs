@@ -1,0 +1,182 @@
+//! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
+//! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of all queries as long as it is there ([`held`](super::held)): a
+//! statement that has many of them over long texts is refused where it would take the process down.
+//!
+//! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
+
+use std::sync::Arc;
+
+use arrow::datatypes::{DataType, FieldRef};
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, internal_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::expr::ScalarFunction;
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ExprSchemable as _, LogicalPlan, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF,
+    ScalarUDFImpl, Signature, Volatility,
+};
+
+use super::bounded::{Bounded, is_bounded};
+use super::held::{self, Room};
+use super::windowed;
+
+/// Lets the results of a plan's expressions count.
+///
+/// # Errors
+/// Those of walking through the plan.
+pub(crate) fn counted(plan: LogicalPlan, room: &Room) -> Result<LogicalPlan> {
+    let counting = Counting { room: room.clone(), around: function(room) };
+    let changed = plan.transform_up_with_subqueries(|node| {
+        if !makes(&node)? {
+            return Ok(Transformed::no(node));
+        }
+        let schema = merge_schema(&node.inputs());
+        let collects =
+            matches!(&node, LogicalPlan::Window(window) if window.window_expr.iter().any(windowed::collects));
+        // Within the condition of an aggregate (FILTER) a function is printed by its own name.
+        let names = NamePreserver::new(&node);
+        node.map_expressions(|expr| {
+            let name = names.save(&expr);
+            let changed = expr.transform_up(|e| counting.expr(e, &schema, collects))?;
+            Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+        })
+    });
+    Ok(changed?.data)
+}
+
+/// The function that gives its argument, which counts from then on.
+pub(super) fn function(room: &Room) -> Arc<ScalarUDF> {
+    let signature = Signature::any(1, Volatility::Immutable);
+    Arc::new(ScalarUDF::from(Counted { room: room.clone(), signature }))
+}
+
+/// Whether there may be something to do in a node. Scans calculate nothing, and counts of limits are constants.
+fn makes(node: &LogicalPlan) -> Result<bool> {
+    let is_one = matches!(
+        node,
+        LogicalPlan::Projection(_)
+            | LogicalPlan::Filter(_)
+            | LogicalPlan::Aggregate(_)
+            | LogicalPlan::Window(_)
+            | LogicalPlan::Sort(_)
+            | LogicalPlan::Join(_)
+    );
+    if !is_one {
+        return Ok(false);
+    }
+    for expr in node.expressions() {
+        if expr.exists(|e| Ok(makes_values(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// Whether values of a type may be long.
+fn is_long(kind: &DataType) -> bool {
+    !kind.is_primitive()
+        && !matches!(
+            kind,
+            DataType::Null | DataType::Boolean | DataType::FixedSizeBinary(_) | DataType::Dictionary(_, _)
+        )
+}
+
+fn is_view(kind: &DataType) -> bool {
+    matches!(kind, DataType::Utf8View | DataType::BinaryView)
+}
+
+fn is_text(kind: &DataType) -> bool {
+    is_view(kind) || matches!(kind, DataType::Utf8 | DataType::LargeUtf8 | DataType::Binary | DataType::LargeBinary)
+}
+
+/// Whether a cast to a type makes views of a text, which point at it.
+fn is_shared(from: &Expr, kind: &DataType, schema: &DFSchema) -> bool {
+    is_view(kind) && from.get_type(schema).is_ok_and(|from| is_text(&from))
+}
+
+/// What is put around expressions.
+struct Counting {
+    room: Room,
+    around: Arc<ScalarUDF>,
+}
+
+impl Counting {
+    fn expr(&self, expr: Expr, schema: &DFSchema, collects: bool) -> Result<Transformed<Expr>> {
+        if !makes_values(&expr) {
+            return Ok(Transformed::no(expr));
+        }
+        // What has no type here, the planner refuses.
+        let Ok(kind) = expr.get_type(schema) else { return Ok(Transformed::no(expr)) };
+        let is_counted = is_long(&kind)
+            && match &expr {
+                Expr::ScalarFunction(call) => !is_bounded(call.func.name()),
+                // Views that are chosen among point at the texts that they had.
+                Expr::Case(_) => !is_view(&kind),
+                Expr::Cast(cast) => !is_shared(&cast.expr, &kind, schema),
+                Expr::TryCast(cast) => !is_shared(&cast.expr, &kind, schema),
+                Expr::WindowFunction(_) => true,
+                _ => false,
+            };
+        let is_filtered = matches!(&expr, Expr::WindowFunction(call) if windowed::is_filtered(call));
+        if !is_counted && !is_filtered {
+            return Ok(Transformed::no(expr));
+        }
+        Ok(Transformed::yes(match expr {
+            Expr::ScalarFunction(ScalarFunction { func, args }) => {
+                let func = Arc::new(ScalarUDF::from(Bounded::alike(func, self.room.clone())));
+                Expr::ScalarFunction(ScalarFunction { func, args })
+            }
+            Expr::WindowFunction(call) => {
+                Expr::WindowFunction(Box::new(windowed::counted(*call, collects, is_long(&kind), &self.room)))
+            }
+            other => self.around.call(vec![other]),
+        }))
+    }
+}
+
+fn makes_values(expr: &Expr) -> bool {
+    matches!(expr, Expr::ScalarFunction(_) | Expr::Case(_) | Expr::Cast(_) | Expr::TryCast(_) | Expr::WindowFunction(_))
+}
+
+/// Gives its argument, which counts from then on.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Counted {
+    room: Room,
+    signature: Signature,
+}
+
+impl ScalarUDFImpl for Counted {
+    fn name(&self) -> &'static str {
+        "counted"
+    }
+
+    /// Columns keep the names that they had.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let [value] = args else { return internal_err!("one value is counted") };
+        Ok(value.schema_name().to_string())
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [kind] = types else { return internal_err!("one value is counted") };
+        Ok(kind.clone())
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let [field] = args.arg_fields else { return internal_err!("one value is counted") };
+        Ok(Arc::clone(field))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        match args.args.into_iter().next() {
+            Some(ColumnarValue::Array(array)) => Ok(ColumnarValue::Array(held::counted(array, &self.room)?)),
+            Some(constant) => Ok(constant),
+            None => internal_err!("one value is counted"),
+        }
+    }
+}

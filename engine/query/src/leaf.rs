@@ -1,0 +1,71 @@
+//! The one leaf of plans over the store: what implements `quiver_types::scan` becomes a table of DataFusion's, and a node
+//! that runs within the memory, the counters and the metrics of a query.
+
+mod node;
+mod task;
+#[cfg(test)]
+mod tests;
+mod written;
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use datafusion::catalog::{Session, TableProvider};
+use datafusion::common::Statistics;
+use datafusion::common::stats::Precision;
+use datafusion::error::Result as DataFusionResult;
+use datafusion::logical_expr::{Expr, TableType};
+use datafusion::physical_plan::ExecutionPlan;
+use quiver_types::scan::{ScanShape, ScanSource};
+
+use crate::error::to_datafusion;
+
+pub use node::ScanExec;
+pub use written::LeafForms;
+
+/// Makes a table of what a store gives.
+pub fn scan_table(source: Arc<dyn ScanSource>) -> Arc<dyn TableProvider> {
+    Arc::new(ScanTable { schema: source.schema(), source })
+}
+
+struct ScanTable {
+    schema: SchemaRef,
+    source: Arc<dyn ScanSource>,
+}
+
+impl fmt::Debug for ScanTable {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&self.source, f)
+    }
+}
+
+#[async_trait]
+impl TableProvider for ScanTable {
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn table_type(&self) -> TableType {
+        TableType::Base
+    }
+
+    async fn scan(
+        &self,
+        state: &dyn Session,
+        projection: Option<&Vec<usize>>,
+        _filters: &[Expr],
+        limit: Option<usize>,
+    ) -> DataFusionResult<Arc<dyn ExecutionPlan>> {
+        let partitions = state.config().target_partitions();
+        let shape = ScanShape { projection: projection.cloned(), limit, partitions };
+        let scan = self.source.scan(&shape).map_err(to_datafusion)?;
+        Ok(Arc::new(ScanExec::new(scan)))
+    }
+
+    fn statistics(&self) -> Option<Statistics> {
+        let rows = self.source.rows_about()?;
+        Some(Statistics { num_rows: Precision::Inexact(rows), ..Statistics::new_unknown(&self.schema) })
+    }
+}

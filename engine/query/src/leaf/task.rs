@@ -1,0 +1,71 @@
+//! What a run hands to a partition of a scan, out of the task of DataFusion's.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use datafusion::execution::TaskContext;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::physical_plan::metrics::{BaselineMetrics, Count, ExecutionPlanMetricsSet, MetricBuilder, Time};
+use quiver_types::scan::{PlannedScan, ScanCounters, ScanMemory, ScanTask};
+use quiver_types::{ReadStats, Result, RunShared};
+
+use crate::error::from_datafusion;
+
+/// Makes what a partition runs with. Without an engine around it a scan counts for nobody.
+pub(super) fn task_of(
+    scan: &dyn PlannedScan,
+    metrics: &ExecutionPlanMetricsSet,
+    baseline: &BaselineMetrics,
+    partition: usize,
+    context: &TaskContext,
+) -> ScanTask {
+    let memory = MemoryConsumer::new(scan.name()).register(context.memory_pool());
+    let counter = |name: &'static str| (name, MetricBuilder::new(metrics).counter(name, partition));
+    let own = scan.counters().into_iter().map(counter).collect();
+    let config = context.session_config();
+    ScanTask {
+        memory: Arc::new(Reserved(memory)),
+        counters: Arc::new(Counters { compute: baseline.elapsed_compute().clone(), own }),
+        stats: config.get_extension::<ReadStats>().unwrap_or_default(),
+        shared: config.get_extension::<RunShared>(),
+    }
+}
+
+/// Memory of the query's pool.
+#[derive(Debug)]
+struct Reserved(MemoryReservation);
+
+impl ScanMemory for Reserved {
+    fn try_grow(&self, bytes: usize) -> Result<()> {
+        self.0.try_grow(bytes).map_err(from_datafusion)
+    }
+
+    fn try_resize(&self, bytes: usize) -> Result<()> {
+        self.0.try_resize(bytes).map_err(from_datafusion)
+    }
+
+    fn free(&self) {
+        self.0.free();
+    }
+}
+
+/// Metrics of the node.
+#[derive(Debug)]
+struct Counters {
+    compute: Time,
+    own: Vec<(&'static str, Count)>,
+}
+
+impl ScanCounters for Counters {
+    fn worked(&self, time: Duration) {
+        self.compute.add_duration(time);
+    }
+
+    fn add(&self, counted: &[(&'static str, u64)]) {
+        for (name, n) in counted.iter().filter(|(_, n)| *n > 0) {
+            if let Some((_, counter)) = self.own.iter().find(|(own, _)| own == name) {
+                counter.add(*n as usize);
+            }
+        }
+    }
+}

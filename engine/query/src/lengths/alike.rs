@@ -1,0 +1,118 @@
+//! Intervals of one length are one group, and one of the rows of `DISTINCT`: the plan gathers them by their lengths, and shows
+//! of each group the first interval that it saw, as PostgreSQL does.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::Transformed;
+use datafusion::common::{Column, Result};
+use datafusion::functions_aggregate::first_last::first_value_udaf;
+use datafusion::logical_expr::{Aggregate, Distinct, DistinctOn, Expr, GroupingSet, LogicalPlan, Projection, when};
+
+use super::{in_order, is_interval, length};
+
+/// A node that makes one of equal rows, by lengths; others stay.
+pub(super) fn gathered(node: LogicalPlan) -> Result<Transformed<LogicalPlan>> {
+    match node {
+        LogicalPlan::Aggregate(aggregate) => grouped(aggregate),
+        LogicalPlan::Distinct(Distinct::All(input)) => {
+            let columns: Vec<Expr> = input.schema().columns().into_iter().map(Expr::Column).collect();
+            if !columns.iter().any(|column| is_interval(column, input.schema())) {
+                return Ok(Transformed::no(LogicalPlan::Distinct(Distinct::All(input))));
+            }
+            grouped(Aggregate::try_new(input, columns, Vec::new())?)
+        }
+        LogicalPlan::Distinct(Distinct::On(mut rows)) => {
+            let is_changed = picked(&mut rows);
+            Ok(Transformed::new_transformed(LogicalPlan::Distinct(Distinct::On(rows)), is_changed))
+        }
+        other => Ok(Transformed::no(other)),
+    }
+}
+
+/// Groups by lengths, with a projection above them that gives back what they were called.
+fn grouped(aggregate: Aggregate) -> Result<Transformed<LogicalPlan>> {
+    let schema = Arc::clone(aggregate.input.schema());
+    if let [Expr::GroupingSet(sets)] = aggregate.group_expr.as_slice() {
+        return match in_sets(&aggregate, sets)? {
+            Some(shown) => Ok(Transformed::yes(shown)),
+            None => Ok(Transformed::no(LogicalPlan::Aggregate(aggregate))),
+        };
+    }
+    let has_intervals = aggregate.group_expr.iter().any(|key| is_interval(key, &schema));
+    if !has_intervals {
+        return Ok(Transformed::no(LogicalPlan::Aggregate(aggregate)));
+    }
+    let mut keys = Vec::with_capacity(aggregate.group_expr.len());
+    let mut measures = aggregate.aggr_expr.clone();
+    let mut outputs = Vec::with_capacity(aggregate.schema.fields().len());
+    for (at, key) in aggregate.group_expr.iter().enumerate() {
+        let (table, field) = aggregate.schema.qualified_field(at);
+        if is_interval(key, &schema) {
+            let first = format!("first of key {at}");
+            keys.push(length(key.clone().unalias()).alias(format!("length of key {at}")));
+            measures.push(first_value_udaf().call(vec![key.clone().unalias()]).alias(first.clone()));
+            outputs.push(Expr::Column(Column::new_unqualified(first)).alias_qualified(table.cloned(), field.name()));
+        } else {
+            keys.push(key.clone());
+            outputs.push(Expr::Column(Column::from((table, field))));
+        }
+    }
+    let of_measures = aggregate.group_expr.len()..aggregate.schema.fields().len();
+    outputs.extend(of_measures.map(|at| Expr::Column(Column::from(aggregate.schema.qualified_field(at)))));
+    let made = Aggregate::try_new(Arc::clone(&aggregate.input), keys, measures)?;
+    let made = Arc::new(LogicalPlan::Aggregate(made));
+    let shown = Projection::try_new_with_schema(outputs, made, Arc::clone(&aggregate.schema))?;
+    Ok(Transformed::yes(LogicalPlan::Projection(shown)))
+}
+
+/// The same for several sets of keys; none: there are no intervals among them. A key that is not in the set of a group is
+/// NULL, and so is what is shown of it.
+fn in_sets(aggregate: &Aggregate, sets: &GroupingSet) -> Result<Option<LogicalPlan>> {
+    let schema = aggregate.input.schema();
+    let keys: Vec<Expr> = sets.distinct_expr().into_iter().cloned().collect();
+    if !keys.iter().any(|key| is_interval(key, schema)) {
+        return Ok(None);
+    }
+    let all = |keys: &Vec<Expr>| -> Vec<Expr> {
+        let measured = |key: &Expr| {
+            if is_interval(key, schema) { length(key.clone().unalias()) } else { key.clone() }
+        };
+        keys.iter().map(measured).collect()
+    };
+    let sets = match sets {
+        GroupingSet::Rollup(keys) => GroupingSet::Rollup(all(keys)),
+        GroupingSet::Cube(keys) => GroupingSet::Cube(all(keys)),
+        GroupingSet::GroupingSets(sets) => GroupingSet::GroupingSets(sets.iter().map(all).collect()),
+    };
+    let mut measures = aggregate.aggr_expr.clone();
+    for (at, key) in keys.iter().enumerate().filter(|(_, key)| is_interval(key, schema)) {
+        measures.push(first_value_udaf().call(vec![key.clone().unalias()]).alias(format!("first of key {at}")));
+    }
+    let made = Aggregate::try_new(Arc::clone(&aggregate.input), vec![Expr::GroupingSet(sets)], measures)?;
+    let mut outputs = Vec::with_capacity(aggregate.schema.fields().len());
+    for at in 0..aggregate.schema.fields().len() {
+        let value = Expr::Column(Column::from(made.schema.qualified_field(at)));
+        let (table, field) = aggregate.schema.qualified_field(at);
+        outputs.push(match keys.get(at) {
+            Some(key) if is_interval(key, schema) => {
+                let first = Expr::Column(Column::new_unqualified(format!("first of key {at}")));
+                when(value.is_not_null(), first).end()?.alias_qualified(table.cloned(), field.name())
+            }
+            _ => value,
+        });
+    }
+    let made = Arc::new(LogicalPlan::Aggregate(made));
+    let shown = Projection::try_new_with_schema(outputs, made, Arc::clone(&aggregate.schema))?;
+    Ok(Some(LogicalPlan::Projection(shown)))
+}
+
+/// `DISTINCT ON` by lengths; says whether there were intervals.
+fn picked(rows: &mut DistinctOn) -> bool {
+    let schema = Arc::clone(rows.input.schema());
+    let mut is_changed = rows.sort_expr.as_mut().is_some_and(|order| in_order(order, &schema));
+    for key in rows.on_expr.iter_mut().filter(|key| is_interval(key, &schema)) {
+        *key = length(key.clone());
+        is_changed = true;
+    }
+    is_changed
+}

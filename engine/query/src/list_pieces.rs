@@ -1,0 +1,342 @@
+//! Long lists below `UnnestExec`: it makes all rows of a list at once, each with a copy of what stands beside it, so that a
+//! list of 180,000 numbers beside a text of 10 KB becomes 1.8 GB. Such lists come in pieces, as rows of their own; lists
+//! within lists, which are not cut, are bounded.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::{Array as _, ArrayRef, AsArray as _, ListArray, RecordBatch, UInt32Array};
+use arrow::buffer::{NullBuffer, OffsetBuffer, ScalarBuffer};
+use arrow::compute::take;
+use arrow::datatypes::DataType;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::PhysicalExpr;
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::unnest::{ListUnnest, UnnestExec};
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{StreamExt as _, TryStreamExt as _, stream};
+use quiver_types::{Error, ErrorKind};
+
+use crate::error::to_datafusion;
+use crate::functions;
+
+/// Bytes that may become of one batch.
+const BATCH_BYTES: usize = 16 << 20;
+/// Rows that may.
+const BATCH_ROWS: usize = 8192;
+/// Bytes that may become of a row with lists that are not cut.
+const WHOLE_BYTES: usize = 64 << 20;
+/// Bytes of a value that has one length.
+const VALUE_BYTES: usize = 8;
+
+/// Puts the node below those that make rows of lists.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn below_unnest(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_up(|node| {
+        let Some(unnest) = node.downcast_ref::<UnnestExec>() else { return Ok(Transformed::no(node)) };
+        let lists = unnest.list_column_indices().to_vec();
+        if lists.is_empty() {
+            return Ok(Transformed::no(node));
+        }
+        let pieces: Arc<dyn ExecutionPlan> = Arc::new(ListPiecesExec { input: Arc::clone(unnest.input()), lists });
+        let anew = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
+        Ok(Transformed::yes(node.replace_children(vec![pieces], anew)?))
+    });
+    Ok(changed?.data)
+}
+
+/// Gives rows with long lists on as several rows, few at a time.
+#[derive(Debug)]
+pub(crate) struct ListPiecesExec {
+    input: Arc<dyn ExecutionPlan>,
+    lists: Vec<ListUnnest>,
+}
+
+impl ListPiecesExec {
+    /// Cuts lists in columns: where they stand, and how deep they are.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, lists: Vec<(usize, usize)>) -> Self {
+        let list = |(index_in_input_schema, depth)| ListUnnest { index_in_input_schema, depth };
+        Self { input, lists: lists.into_iter().map(list).collect() }
+    }
+
+    /// The lists.
+    pub(crate) fn lists(&self) -> &[ListUnnest] {
+        &self.lists
+    }
+}
+
+impl DisplayAs for ListPiecesExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "ListPiecesExec")
+    }
+}
+
+impl ExecutionPlan for ListPiecesExec {
+    fn name(&self) -> &'static str {
+        "ListPiecesExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        self.input.properties()
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = children.as_slice() else { return internal_err!("pieces are of one input") };
+        Ok(Arc::new(Self { input: Arc::clone(input), lists: self.lists.clone() }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let lists = self.lists.clone();
+        let batches = self.input.execute(partition, context)?;
+        let pieces = batches.map(move |batch| -> Result<_> { Ok(stream::iter(Pieces::of(batch?, &lists)?)) });
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), pieces.try_flatten())))
+    }
+}
+
+/// Items of a row's lists, from one to before another.
+#[derive(Debug, Clone, Copy)]
+struct Piece {
+    row: usize,
+    from: usize,
+    to: usize,
+}
+
+/// A batch in pieces, made as they are asked for.
+struct Pieces {
+    batch: RecordBatch,
+    /// Places of columns with lists.
+    lists: Vec<usize>,
+    /// Whether lists may be cut.
+    is_cut: bool,
+    /// Rows that become of each row.
+    counts: Vec<usize>,
+    /// Bytes of each of these.
+    widths: Vec<usize>,
+    /// The row and the item that come next.
+    next: (usize, usize),
+}
+
+impl Pieces {
+    fn of(batch: RecordBatch, lists: &[ListUnnest]) -> Result<Self> {
+        let places: Vec<usize> = lists.iter().map(|list| list.index_in_input_schema).collect();
+        let is_cut = lists.iter().all(|list| {
+            list.depth == 1 && matches!(batch.column(list.index_in_input_schema).data_type(), DataType::List(_))
+        });
+        let (mut counts, mut widths) = (vec![1_usize; batch.num_rows()], vec![0_usize; batch.num_rows()]);
+        for list in lists {
+            let items = items(batch.column(list.index_in_input_schema), list.depth);
+            for ((most, width), count) in counts.iter_mut().zip(&mut widths).zip(items) {
+                *most = count.max(*most);
+                *width += VALUE_BYTES;
+            }
+        }
+        for (place, column) in batch.columns().iter().enumerate() {
+            if places.contains(&place) {
+                continue;
+            }
+            for (all, width) in widths.iter_mut().zip(widths_of(column)?) {
+                *all += width;
+            }
+        }
+        let most = counts.iter().zip(&widths).map(|(count, width)| count.saturating_mul(*width)).max().unwrap_or(0);
+        if !is_cut && most > WHOLE_BYTES {
+            let text = format!("`unnest` would give {most} bytes at once, at most {WHOLE_BYTES} are allowed");
+            return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
+        }
+        Ok(Self { batch, lists: places, is_cut, counts, widths, next: (0, 0) })
+    }
+
+    /// The pieces that come next, as many as may be made rows of at once.
+    fn group(&mut self) -> Vec<Piece> {
+        let (mut group, mut rows, mut bytes) = (Vec::new(), 0, 0);
+        while self.next.0 < self.batch.num_rows() {
+            let (row, from) = self.next;
+            let (count, width) = (self.counts[row], self.widths[row].max(1));
+            let most = if self.is_cut { (BATCH_BYTES / width).clamp(1, BATCH_ROWS) } else { count };
+            let to = count.min(from + most);
+            let made = to - from;
+            if !group.is_empty() && (rows + made > BATCH_ROWS || bytes + made * width > BATCH_BYTES) {
+                break;
+            }
+            group.push(Piece { row, from, to });
+            (rows, bytes) = (rows + made, bytes + made * width);
+            self.next = if to < count { (row, to) } else { (row + 1, 0) };
+        }
+        group
+    }
+
+    fn rows(&self, group: &[Piece]) -> Result<RecordBatch> {
+        let taken: UInt32Array = group.iter().map(|piece| piece.row as u32).collect::<Vec<_>>().into();
+        let columns = self.batch.columns().iter().enumerate().map(|(place, column)| -> Result<ArrayRef> {
+            match column.as_list_opt::<i32>() {
+                Some(list) if self.is_cut && self.lists.contains(&place) => Ok(Arc::new(cut(list, group)?)),
+                _ => Ok(take(column, &taken, None)?),
+            }
+        });
+        Ok(RecordBatch::try_new(self.batch.schema(), columns.collect::<Result<_>>()?)?)
+    }
+}
+
+impl Iterator for Pieces {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let group = self.group();
+        let (first, last) = (group.first()?, group.last()?);
+        let is_whole = |piece: &Piece| piece.from == 0 && piece.to == self.counts[piece.row];
+        // Rows that stay as they are need no copy.
+        Some(if group.iter().all(is_whole) {
+            Ok(self.batch.slice(first.row, last.row - first.row + 1))
+        } else {
+            self.rows(&group)
+        })
+    }
+}
+
+/// A list with pieces of its lists, which lie one behind the other.
+fn cut(list: &ListArray, group: &[Piece]) -> Result<ListArray> {
+    let DataType::List(field) = list.data_type() else { return internal_err!("a list has items") };
+    let mut offsets = Vec::with_capacity(group.len() + 1);
+    let mut nulls = Vec::with_capacity(group.len());
+    for piece in group {
+        let (start, end) = (list.value_offsets()[piece.row], list.value_offsets()[piece.row + 1]);
+        let is_valid = list.is_valid(piece.row);
+        // What has fewer items than its neighbour has none in the last pieces; what stands behind no list goes with the first.
+        let place = |item: usize| if is_valid { start + (item as i32).min(end - start) } else { end };
+        if offsets.is_empty() {
+            offsets.push(if piece.from == 0 { start } else { place(piece.from) });
+        }
+        offsets.push(place(piece.to));
+        nulls.push(is_valid);
+    }
+    let nulls = list.nulls().map(|_| NullBuffer::from(nulls));
+    let offsets = OffsetBuffer::new(ScalarBuffer::from(offsets));
+    Ok(ListArray::try_new(Arc::clone(field), offsets, Arc::clone(list.values()), nulls)?)
+}
+
+/// How many items the list of each row has, so many levels deep.
+fn items(array: &ArrayRef, depth: usize) -> Vec<usize> {
+    let ends = ends(array, depth);
+    ends.windows(2).map(|of| of[1] - of[0]).collect()
+}
+
+/// Where the items of each row begin, and where the last ones end.
+fn ends(array: &ArrayRef, depth: usize) -> Vec<usize> {
+    if depth == 0 {
+        return (0..=array.len()).collect();
+    }
+    let (offsets, values): (Vec<usize>, _) = if let Some(list) = array.as_list_opt::<i32>() {
+        (list.value_offsets().iter().map(|at| *at as usize).collect(), list.values())
+    } else if let Some(list) = array.as_list_opt::<i64>() {
+        (list.value_offsets().iter().map(|at| *at as usize).collect(), list.values())
+    } else if let Some(list) = array.as_fixed_size_list_opt() {
+        let size = list.value_length() as usize;
+        ((0..=list.len()).map(|at| at * size).collect(), list.values())
+    } else {
+        return (0..=array.len()).collect();
+    };
+    let below = ends(values, depth - 1);
+    offsets.into_iter().map(|at| below[at]).collect()
+}
+
+/// Bytes of a column in each row.
+fn widths_of(column: &ArrayRef) -> Result<Vec<usize>> {
+    let kind = column.data_type();
+    if kind.is_primitive() || matches!(kind, DataType::Boolean | DataType::Null) {
+        return Ok(vec![VALUE_BYTES; column.len()]);
+    }
+    if kind.is_string() {
+        return Ok(functions::widths(column.as_ref())?.into_iter().map(|width| width as usize + VALUE_BYTES).collect());
+    }
+    let width = |row| -> Result<usize> { Ok(functions::bytes_of(column.slice(row, 1).as_ref())?.max(0) as usize) };
+    (0..column.len()).map(width).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Int64Array, StringArray};
+    use arrow::datatypes::{Field, Int64Type, Schema};
+
+    use super::*;
+
+    fn lists(of: &[Option<usize>]) -> ArrayRef {
+        let items = |count: usize| (0..count).map(|item| Some(item as i64)).collect::<Vec<_>>();
+        let lists = of.iter().map(|count| count.map(items));
+        Arc::new(ListArray::from_iter_primitive::<Int64Type, _, _>(lists))
+    }
+
+    #[test]
+    fn long_lists_come_in_pieces() {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(["a", "b", "c", "d"]));
+        let long = lists(&[Some(3), Some(20_000), None, Some(0)]);
+        let short = lists(&[Some(1), Some(9000), Some(2), None]);
+        let fields = [("t", &texts), ("x", &long), ("y", &short)]
+            .map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+        let schema = Arc::new(Schema::new(fields.to_vec()));
+        let batch = RecordBatch::try_new(schema, vec![texts, Arc::clone(&long), Arc::clone(&short)]).unwrap();
+        let list = |index_in_input_schema| ListUnnest { index_in_input_schema, depth: 1 };
+        let pieces: Vec<RecordBatch> = Pieces::of(batch, &[list(1), list(2)]).unwrap().collect::<Result<_>>().unwrap();
+        let (mut of_texts, mut of_long, mut of_short) = (String::new(), 0, 0);
+        for piece in &pieces {
+            of_texts.extend(piece.column(0).as_string::<i32>().iter().flatten());
+            let (long, short) = (piece.column(1).as_list::<i32>(), piece.column(2).as_list::<i32>());
+            for row in 0..piece.num_rows() {
+                assert!(long.value_length(row) <= 8192 && short.value_length(row) <= 8192);
+                if piece.column(0).as_string::<i32>().value(row) == "b" {
+                    let items: Int64Array = long.value(row).as_primitive::<Int64Type>().clone();
+                    assert!(items.iter().flatten().eq((of_long..).take(items.len())));
+                    of_long += items.len() as i64;
+                    of_short += short.value(row).len();
+                }
+            }
+        }
+        assert_eq!((of_texts.as_str(), of_long, of_short), ("abbbcd", 20_000, 9000));
+        let last = pieces.last().unwrap();
+        assert!(last.column(1).is_null(last.num_rows() - 2) && last.column(2).is_null(last.num_rows() - 1));
+    }
+
+    #[test]
+    fn a_row_is_repeated_few_times_at_once_where_it_is_long() {
+        let texts: ArrayRef = Arc::new(StringArray::from_iter_values(["x".repeat(1 << 20)]));
+        let long = lists(&[Some(100)]);
+        let fields = [("t", &texts), ("x", &long)];
+        let fields = fields.map(|(name, column)| Field::new(name, column.data_type().clone(), true));
+        let batch = RecordBatch::try_new(Arc::new(Schema::new(fields.to_vec())), vec![texts, long]).unwrap();
+        let list = |depth| [ListUnnest { index_in_input_schema: 1, depth }];
+        for piece in Pieces::of(batch.clone(), &list(1)).unwrap() {
+            assert!(piece.unwrap().column(1).as_list::<i32>().value_length(0) < 16);
+        }
+        // Those within others are not cut.
+        assert!(Pieces::of(batch, &list(2)).is_err());
+    }
+}

@@ -1,0 +1,345 @@
+//! Patterns that rows bring along (`a ~ b`, `a LIKE b`), and constant ones that take long. DataFusion keeps the regular
+//! expressions of all rows of a batch, some megabytes each, and nothing ends one within a row. A function of ours keeps
+//! the last one, bounded as those of other languages are, and what one row takes ends with its query.
+
+mod wildcards;
+
+use std::sync::Arc;
+
+use arrow::array::{Array as _, AsArray as _, BooleanBuilder, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
+use datafusion::logical_expr::expr::{BinaryExpr, Like};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
+    Signature, Volatility,
+};
+use datafusion::optimizer::AnalyzerRule;
+use quiver_types::matcher::{WatchedRegex, affordable, builder};
+use quiver_types::{Error, watch};
+
+use crate::error::to_datafusion;
+use wildcards::Wildcards;
+
+/// Constant patterns with more `%` are not run as regular expressions, which look at all of them at each letter.
+const GAPS_MAX: usize = 16;
+/// Constant patterns that repeat (`{1000}`) or are longer are watched. Of others scans may make use.
+const PLAIN_BYTES: usize = 256;
+/// DataFusion's function of the operator `~`; that it is found under another name, too, is the planner's.
+const REGEXP_LIKE: &str = "regexp_like";
+/// What it takes to compile a pattern: so many steps, and for each of its letters.
+const COMPILE_STEPS: (usize, usize) = (1 << 15, 1 << 11);
+
+/// The rule; it comes after those that give types.
+#[derive(Debug)]
+pub(crate) struct Patterns;
+
+impl AnalyzerRule for Patterns {
+    fn name(&self) -> &'static str {
+        "patterns"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            if matches!(node, LogicalPlan::Limit(_) | LogicalPlan::TableScan(_)) || !compares(&node)? {
+                return Ok(Transformed::no(node));
+            }
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| Ok(watched(e)))?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// Whether there may be something to do in a node.
+fn compares(node: &LogicalPlan) -> Result<bool> {
+    let compares = |e: &Expr| match e {
+        Expr::Like(_) => true,
+        Expr::BinaryExpr(binary) => kind_of(binary.op).is_some(),
+        Expr::ScalarFunction(call) => call.func.name() == REGEXP_LIKE,
+        _ => false,
+    };
+    for expr in node.expressions() {
+        if expr.exists(|e| Ok(compares(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// What an operator looks for, and whether it is negated.
+fn kind_of(op: Operator) -> Option<(Kind, bool)> {
+    match op {
+        Operator::RegexMatch => Some((Kind::Regex { folds: false }, false)),
+        Operator::RegexIMatch => Some((Kind::Regex { folds: true }, false)),
+        Operator::RegexNotMatch => Some((Kind::Regex { folds: false }, true)),
+        Operator::RegexNotIMatch => Some((Kind::Regex { folds: true }, true)),
+        Operator::LikeMatch => Some((Kind::Like { folds: false }, false)),
+        Operator::ILikeMatch => Some((Kind::Like { folds: true }, false)),
+        Operator::NotLikeMatch => Some((Kind::Like { folds: false }, true)),
+        Operator::NotILikeMatch => Some((Kind::Like { folds: true }, true)),
+        _ => None,
+    }
+}
+
+/// The text of a constant.
+fn constant(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Literal(value, _) => value.try_as_str().flatten(),
+        _ => None,
+    }
+}
+
+/// The function in the place of an operator.
+fn watched(expr: Expr) -> Transformed<Expr> {
+    let (kind, negated, text, pattern) = match &expr {
+        Expr::BinaryExpr(BinaryExpr { left, op, right }) => match kind_of(*op) {
+            Some((kind, negated)) => (kind, negated, left.as_ref(), right.as_ref()),
+            None => return Transformed::no(expr),
+        },
+        Expr::Like(Like { negated, expr: text, pattern, escape_char: None | Some('\\'), case_insensitive }) => {
+            (Kind::Like { folds: *case_insensitive }, *negated, text.as_ref(), pattern.as_ref())
+        }
+        Expr::ScalarFunction(call) if call.func.name() == REGEXP_LIKE => match call.args.as_slice() {
+            [text, pattern] => (Kind::Regex { folds: false }, false, text, pattern),
+            _ => return Transformed::no(expr),
+        },
+        _ => return Transformed::no(expr),
+    };
+    let is_null = matches!(pattern, Expr::Literal(value, _) if value.is_null());
+    let is_plain = constant(pattern).is_some_and(|pattern| match kind {
+        Kind::Regex { .. } => pattern.len() <= PLAIN_BYTES && !pattern.contains('{'),
+        Kind::Like { folds } => Wildcards::new(pattern, folds).gaps() <= GAPS_MAX,
+    });
+    if is_null || is_plain {
+        return Transformed::no(expr);
+    }
+    let call = kind.function().call(vec![text.clone(), pattern.clone()]);
+    Transformed::yes(if negated { Expr::Not(Box::new(call)) } else { call })
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Regex { folds: bool },
+    Like { folds: bool },
+}
+
+impl Kind {
+    fn function(self) -> ScalarUDF {
+        ScalarUDF::from(Matches { kind: self, signature: Signature::any(2, Volatility::Immutable) })
+    }
+
+    fn operator(self) -> &'static str {
+        match self {
+            Self::Regex { folds: false } => "~",
+            Self::Regex { folds: true } => "~*",
+            Self::Like { folds: false } => "LIKE",
+            Self::Like { folds: true } => "ILIKE",
+        }
+    }
+}
+
+/// The functions that the rule puts into plans, which nobody calls by name.
+pub(crate) fn functions() -> impl Iterator<Item = ScalarUDF> {
+    let kinds = [false, true].into_iter().flat_map(|folds| [Kind::Regex { folds }, Kind::Like { folds }]);
+    kinds.map(Kind::function)
+}
+
+/// A pattern that was read.
+enum Compiled {
+    Regex(WatchedRegex),
+    Like(Wildcards),
+}
+
+impl Compiled {
+    fn new(kind: Kind, pattern: &str) -> Result<Self> {
+        match kind {
+            Kind::Like { folds } => Ok(Self::Like(Wildcards::new(pattern, folds))),
+            Kind::Regex { folds } => {
+                affordable(pattern).map_err(to_datafusion)?;
+                let text = if folds { format!("(?i){pattern}") } else { pattern.to_owned() };
+                let invalid = |e: regex::Error| Error::invalid(format!("`{pattern}` is no regular expression: {e}"));
+                let regex = builder(&text).build().map_err(|e| to_datafusion(invalid(e)))?;
+                Ok(Self::Regex(WatchedRegex::new(regex)))
+            }
+        }
+    }
+
+    fn matches(&self, text: &str) -> Result<bool> {
+        match self {
+            Self::Regex(regex) => Ok(regex.is_match(text)),
+            Self::Like(pattern) => pattern.matches(text).map_or_else(ended, Ok),
+        }
+    }
+}
+
+/// Whoever waits has seen the end of the query.
+fn ended<T>() -> Result<T> {
+    exec_err!("the query has ended")
+}
+
+/// Texts of rows; a constant is there once.
+struct Texts {
+    texts: StringViewArray,
+    is_constant: bool,
+}
+
+impl Texts {
+    fn new(value: &ColumnarValue) -> Result<Self> {
+        let (array, is_constant) = match value {
+            ColumnarValue::Array(array) => (Arc::clone(array), false),
+            ColumnarValue::Scalar(value) => (value.to_array_of_size(1)?, true),
+        };
+        let texts = cast(&array, &DataType::Utf8View)?;
+        if let Some(texts) = texts.as_string_view_opt() {
+            Ok(Self { texts: texts.clone(), is_constant })
+        } else {
+            internal_err!("patterns are compared with texts")
+        }
+    }
+
+    fn get(&self, row: usize) -> Option<&str> {
+        let row = if self.is_constant { 0 } else { row };
+        self.texts.is_valid(row).then(|| self.texts.value(row))
+    }
+}
+
+/// Whether texts are as patterns say.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct Matches {
+    kind: Kind,
+    signature: Signature,
+}
+
+impl Matches {
+    fn run(&self, texts: &Texts, patterns: &Texts, rows: usize) -> Result<BooleanBuilder> {
+        let mut out = BooleanBuilder::with_capacity(rows);
+        // Rows beside each other mostly have the same one.
+        let mut last: Option<(&str, Compiled)> = None;
+        for row in 0..rows {
+            let (Some(text), Some(pattern)) = (texts.get(row), patterns.get(row)) else {
+                out.append_null();
+                continue;
+            };
+            let compiled = if let Some(known) = last.take().filter(|(of, _)| *of == pattern) {
+                last.insert(known)
+            } else {
+                let (once, each) = COMPILE_STEPS;
+                if !watch::goes_on(once + each.saturating_mul(pattern.len())) {
+                    return ended();
+                }
+                last.insert((pattern, Compiled::new(self.kind, pattern)?))
+            };
+            out.append_value(compiled.1.matches(text)?);
+        }
+        Ok(out)
+    }
+}
+
+impl ScalarUDFImpl for Matches {
+    fn name(&self) -> &'static str {
+        match self.kind {
+            Kind::Regex { folds: false } => "matches_regex",
+            Kind::Regex { folds: true } => "matches_regex_in_any_case",
+            Kind::Like { folds: false } => "matches_like",
+            Kind::Like { folds: true } => "matches_like_in_any_case",
+        }
+    }
+
+    /// Columns keep the names that they had.
+    fn schema_name(&self, args: &[Expr]) -> Result<String> {
+        let [text, pattern] = args else { return internal_err!("a pattern has a text") };
+        Ok(format!("{} {} {}", text.schema_name(), self.kind.operator(), pattern.schema_name()))
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Boolean)
+    }
+
+    fn return_field_from_args(&self, args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let is_nullable = args.arg_fields.iter().any(|field| field.is_nullable());
+        Ok(Arc::new(Field::new(self.name(), DataType::Boolean, is_nullable)))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [texts, patterns] = args.args.as_slice() else { return internal_err!("a pattern has a text") };
+        let (texts, patterns) = (Texts::new(texts)?, Texts::new(patterns)?);
+        if texts.is_constant && patterns.is_constant {
+            let one = self.run(&texts, &patterns, 1)?.finish();
+            return Ok(ColumnarValue::Scalar(ScalarValue::Boolean(one.is_valid(0).then(|| one.value(0)))));
+        }
+        Ok(ColumnarValue::Array(Arc::new(self.run(&texts, &patterns, args.number_rows)?.finish())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{ArrayRef, StringArray};
+
+    use super::*;
+
+    fn text(value: &str) -> ColumnarValue {
+        ColumnarValue::Scalar(ScalarValue::from(value))
+    }
+
+    fn run(kind: Kind, texts: &ColumnarValue, patterns: &ColumnarValue, rows: usize) -> Result<Vec<Option<bool>>> {
+        let function = Matches { kind, signature: Signature::any(2, Volatility::Immutable) };
+        let found = function.run(&Texts::new(texts)?, &Texts::new(patterns)?, rows)?.finish();
+        Ok(found.iter().collect())
+    }
+
+    #[test]
+    fn each_row_has_its_pattern() {
+        let patterns: ArrayRef = Arc::new(StringArray::from(vec![Some("b+"), Some("b+"), None, Some("^x"), Some("B")]));
+        let patterns = ColumnarValue::Array(patterns);
+        let found = run(Kind::Regex { folds: false }, &text("abbc"), &patterns, 5).expect("valid");
+        assert_eq!(found, [Some(true), Some(true), None, Some(false), Some(false)]);
+        let found = run(Kind::Regex { folds: true }, &text("abbc"), &patterns, 5).expect("valid");
+        assert_eq!(found, [Some(true), Some(true), None, Some(false), Some(true)]);
+        let patterns: ArrayRef = Arc::new(StringArray::from(vec!["a%", "%B%"]));
+        let patterns = ColumnarValue::Array(patterns);
+        let found = run(Kind::Like { folds: false }, &text("abbc"), &patterns, 2).expect("valid");
+        assert_eq!(found, [Some(true), Some(false)]);
+        let found = run(Kind::Like { folds: true }, &text("abbc"), &patterns, 2).expect("valid");
+        assert_eq!(found, [Some(true), Some(true)]);
+        assert!(run(Kind::Regex { folds: false }, &text("a"), &text("("), 1).is_err());
+    }
+
+    /// Their regular expressions would take a gigabyte together.
+    #[test]
+    fn patterns_of_many_rows_are_kept_one_at_a_time() {
+        let patterns: Vec<String> = (0..500).map(|n| format!("({n}|x){{0,30}}$")).collect();
+        let patterns: ArrayRef = Arc::new(StringArray::from(patterns));
+        let found = run(Kind::Regex { folds: false }, &text("7"), &ColumnarValue::Array(patterns), 500);
+        assert!(found.expect("valid").iter().all(|found| *found == Some(true)));
+        let large = text("(\\w{500}){100}");
+        let error = run(Kind::Regex { folds: false }, &text("a"), &large, 1).expect_err("too large");
+        assert!(error.to_string().contains("no regular expression"), "{error}");
+    }
+
+    #[test]
+    fn constants_that_are_quick_stay_as_they_are() {
+        use datafusion::prelude::{col, lit};
+        let regex = |pattern: Expr| {
+            Expr::BinaryExpr(BinaryExpr::new(Box::new(col("a")), Operator::RegexNotMatch, Box::new(pattern)))
+        };
+        assert!(!watched(regex(lit("a.*b"))).transformed);
+        assert!(watched(regex(lit("(a{0,100}){0,100}"))).transformed);
+        assert!(watched(regex(col("b"))).transformed);
+        assert!(!watched(col("a").like(lit("%a%b%"))).transformed);
+        assert!(watched(col("a").like(lit("%a".repeat(3000)))).transformed);
+        assert!(watched(col("a").not_ilike(col("b"))).transformed);
+    }
+}

@@ -1,0 +1,106 @@
+//! Plans that read one table. Rules about joins, unions, DISTINCT and subqueries have nothing to do in them, but each walks
+//! over the plan in each pass, and some make its nodes anew: a large part of what a small query of analytics costs.
+
+use std::sync::Arc;
+
+use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
+use datafusion::error::Result;
+use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::Optimizer;
+
+/// Rules that change nothing where there is neither a join, nor a union, nor DISTINCT, nor a subquery.
+const OF_OTHERS: [&str; 12] = [
+    "rewrite_set_comparison",
+    "optimize_unions",
+    "unions_to_filter",
+    "replace_distinct_aggregate",
+    "eliminate_join",
+    "decorrelate_predicate_subquery",
+    "scalar_subquery_to_join",
+    "decorrelate_lateral_join",
+    "extract_equijoin_predicate",
+    "eliminate_cross_join",
+    "filter_null_join_keys",
+    "eliminate_outer_join",
+];
+
+/// Of some rules those that plain plans need, in their order.
+pub(crate) fn rules(all: &Optimizer) -> Optimizer {
+    let needed = all.rules.iter().filter(|rule| !OF_OTHERS.contains(&rule.name()));
+    Optimizer::with_rules(needed.map(Arc::clone).collect())
+}
+
+/// Says whether a plan is made of nodes alone that such rules leave as they are.
+pub(crate) fn is_plain(plan: &LogicalPlan) -> Result<bool> {
+    let mut is_plain = true;
+    plan.apply(|node| {
+        let is_known = matches!(
+            node,
+            LogicalPlan::Projection(_)
+                | LogicalPlan::Filter(_)
+                | LogicalPlan::Aggregate(_)
+                | LogicalPlan::Sort(_)
+                | LogicalPlan::Limit(_)
+                | LogicalPlan::TableScan(_)
+                | LogicalPlan::SubqueryAlias(_)
+        );
+        is_plain = is_known && !has_subquery(node)?;
+        Ok(if is_plain { TreeNodeRecursion::Continue } else { TreeNodeRecursion::Stop })
+    })?;
+    Ok(is_plain)
+}
+
+fn has_subquery(node: &LogicalPlan) -> Result<bool> {
+    let is_one = |expr: &Expr| -> Result<bool> {
+        Ok(matches!(expr, Expr::Exists(_) | Expr::InSubquery(_) | Expr::ScalarSubquery(_) | Expr::SetComparison(_)))
+    };
+    let mut found = false;
+    node.apply_expressions(|expr| {
+        found |= expr.exists(is_one)?;
+        Ok(if found { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::prelude::SessionContext;
+
+    use super::*;
+
+    #[test]
+    fn what_is_left_out_are_rules() {
+        let all = Optimizer::new();
+        assert_eq!(rules(&all).rules.len() + OF_OTHERS.len(), all.rules.len());
+    }
+
+    #[tokio::test]
+    async fn plain_plans_become_what_all_rules_make_of_them() {
+        let state = SessionContext::new().state();
+        for (statement, plain) in [
+            (
+                "select value % 3 as k, count(*), sum(value) from generate_series(1, 9) group by 1 order by k limit 2",
+                true,
+            ),
+            ("select k from (select value as k, 1 as l from generate_series(1, 9)) t where k > 2 and 1 = 1", true),
+            ("select count(distinct value) from generate_series(1, 9) having count(*) > 1", true),
+            ("select value from generate_series(1, 9) where 1 = 2 order by value limit 0", true),
+            ("select distinct value from generate_series(1, 9)", false),
+            ("select value from generate_series(1, 9) where value > (select 1)", false),
+            ("select value from generate_series(1, 9) where value in (select 1)", false),
+            ("select value from generate_series(1, 9) union all select 1", false),
+            ("select a.value from generate_series(1, 9) a join generate_series(1, 9) b on a.value = b.value", false),
+        ] {
+            let plan = state.create_logical_plan(statement).await.unwrap();
+            let analyzed = state.analyzer().execute_and_check(plan, state.config_options(), |_, _| {}).unwrap();
+            assert_eq!(is_plain(&analyzed).unwrap(), plain, "{statement}");
+            if plain {
+                let by = |optimizer: &Optimizer| {
+                    let plan = optimizer.optimize(analyzed.clone(), &state, |_, _| {}).unwrap();
+                    plan.display_indent_schema().to_string()
+                };
+                assert_eq!(by(&rules(state.optimizer())), by(state.optimizer()), "{statement}");
+            }
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! `receivers`, `silences` and `audit_log`: what is configured about who is told of alerts and who is not, and what was done to
+//! configuration. Who makes the rows is who keeps them; here they are cut to what the caller sees.
+
+use std::sync::Arc;
+
+use arrow::array::{
+    Array as _, ArrayRef, AsArray as _, BooleanArray, Int64Array, RecordBatch, StringViewArray,
+    TimestampMillisecondArray,
+};
+use arrow::compute::filter_record_batch;
+use arrow::datatypes::{DataType, Field, Schema, SchemaRef, TimeUnit};
+use async_trait::async_trait;
+use datafusion::catalog::{MemTable, TableProvider};
+use quiver_types::configured::Listed;
+use quiver_types::{Domain, Error, Result};
+
+use super::cells::{text, time};
+use super::named::{Ask, NamedTable};
+use crate::error::from_datafusion;
+
+/// The column with the service that must be seen.
+const SERVICE: &str = "service_name";
+
+/// A receiver; empty texts are NULL.
+#[derive(Debug, Clone, Default)]
+pub struct ListedReceiver<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// Its name.
+    pub name: &'a str,
+    /// Kinds of its integrations, such as `email,webhook`.
+    pub types: String,
+    /// Routes that lead to it.
+    pub routes: i64,
+    /// Who manages it.
+    pub managed_by: &'a str,
+    /// When it was changed, Unix milliseconds.
+    pub updated_ms: i64,
+}
+
+/// A silence; empty texts are NULL.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListedSilence<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// `pending`, `active`, `expired`.
+    pub state: &'a str,
+    /// Who wants it.
+    pub created_by: &'a str,
+    /// Why it is silenced, in words of who did it.
+    pub comment: &'a str,
+    /// The service that it is about; none: it may be about any.
+    pub service: &'a str,
+    /// The service that a matcher names, even where it may be about others too.
+    pub named_service: &'a str,
+    /// From, Unix milliseconds.
+    pub starts_ms: i64,
+    /// Until when, Unix milliseconds.
+    pub ends_ms: i64,
+    /// When it was changed.
+    pub updated_ms: i64,
+}
+
+/// A row of the audit log; empty texts are NULL.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct ListedAudit<'a> {
+    /// Its id.
+    pub id: &'a str,
+    /// When, Unix milliseconds.
+    pub at_ms: Option<i64>,
+    /// Who, what kind of caller, from where.
+    pub actor: &'a str,
+    /// `user`, `serviceAccount` …
+    pub actor_type: &'a str,
+    /// Address that the request came from.
+    pub ip: &'a str,
+    /// What was done.
+    pub action: &'a str,
+    /// To a member of which family.
+    pub family: &'a str,
+    /// Id of what it was done to.
+    pub entity_id: &'a str,
+    /// Name of what it was done to.
+    pub entity_name: &'a str,
+    /// `ok`, `refused`, `failed`.
+    pub outcome: &'a str,
+    /// Code of the problem; empty when it went well.
+    pub code: &'a str,
+}
+
+/// One of the tables.
+#[derive(Debug)]
+pub(super) struct ListedTable(pub(super) Listed);
+
+fn columns_of(listed: Listed) -> SchemaRef {
+    let at = |name: &str| time(name, TimeUnit::Millisecond);
+    let columns = match listed {
+        Listed::Receivers => {
+            let mut columns = ["id", "name", "types"].map(text).to_vec();
+            columns.push(Field::new("routes", DataType::Int64, true));
+            columns.extend([text("managed_by"), at("updated_at")]);
+            columns
+        }
+        Listed::Silences => {
+            let mut columns = ["id", "state", "created_by", "comment", SERVICE, "named_service"].map(text).to_vec();
+            columns.extend(["starts_at", "ends_at", "updated_at"].map(at));
+            columns
+        }
+        Listed::Audit => {
+            let mut columns = vec![text("id"), at("time")];
+            columns.extend(
+                ["actor", "actor_type", "ip", "action", "family", "entity_id", "entity_name", "outcome", "code"]
+                    .map(text),
+            );
+            columns
+        }
+    };
+    Arc::new(Schema::new(columns))
+}
+
+fn texts<'r, R>(rows: &'r [R], of: impl Fn(&'r R) -> &'r str) -> ArrayRef {
+    Arc::new(rows.iter().map(|row| Some(of(row)).filter(|t| !t.is_empty())).collect::<StringViewArray>())
+}
+
+fn times<R>(rows: &[R], of: impl Fn(&R) -> Option<i64>) -> ArrayRef {
+    Arc::new(rows.iter().map(of).collect::<TimestampMillisecondArray>().with_timezone("UTC"))
+}
+
+fn batch(listed: Listed, arrays: Vec<ArrayRef>) -> Result<RecordBatch> {
+    let made = RecordBatch::try_new(columns_of(listed), arrays);
+    made.map_err(|e| Error::internal("cannot list what is configured").with_source(e))
+}
+
+/// Rows of `receivers`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn receiver_rows(rows: &[ListedReceiver<'_>]) -> Result<RecordBatch> {
+    let arrays: Vec<ArrayRef> = vec![
+        texts(rows, |row| row.id),
+        texts(rows, |row| row.name),
+        texts(rows, |row| row.types.as_str()),
+        Arc::new(rows.iter().map(|row| Some(row.routes)).collect::<Int64Array>()),
+        texts(rows, |row| row.managed_by),
+        times(rows, |row| Some(row.updated_ms)),
+    ];
+    batch(Listed::Receivers, arrays)
+}
+
+/// Rows of `silences`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn silence_rows(rows: &[ListedSilence<'_>]) -> Result<RecordBatch> {
+    let arrays: Vec<ArrayRef> = vec![
+        texts(rows, |row| row.id),
+        texts(rows, |row| row.state),
+        texts(rows, |row| row.created_by),
+        texts(rows, |row| row.comment),
+        texts(rows, |row| row.service),
+        texts(rows, |row| row.named_service),
+        times(rows, |row| Some(row.starts_ms)),
+        times(rows, |row| Some(row.ends_ms)),
+        times(rows, |row| Some(row.updated_ms)),
+    ];
+    batch(Listed::Silences, arrays)
+}
+
+/// Rows of `audit_log`.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub fn audit_rows(rows: &[ListedAudit<'_>]) -> Result<RecordBatch> {
+    let arrays: Vec<ArrayRef> = vec![
+        texts(rows, |row| row.id),
+        times(rows, |row| row.at_ms),
+        texts(rows, |row| row.actor),
+        texts(rows, |row| row.actor_type),
+        texts(rows, |row| row.ip),
+        texts(rows, |row| row.action),
+        texts(rows, |row| row.family),
+        texts(rows, |row| row.entity_id),
+        texts(rows, |row| row.entity_name),
+        texts(rows, |row| row.outcome),
+        texts(rows, |row| row.code),
+    ];
+    batch(Listed::Audit, arrays)
+}
+
+#[async_trait]
+impl NamedTable for ListedTable {
+    fn name(&self) -> &'static str {
+        match self.0 {
+            Listed::Receivers => "receivers",
+            Listed::Silences => "silences",
+            Listed::Audit => "audit_log",
+        }
+    }
+
+    fn domain(&self) -> Domain {
+        match self.0 {
+            Listed::Receivers | Listed::Silences => Domain::Alerts,
+            Listed::Audit => Domain::Audit,
+        }
+    }
+
+    fn columns(&self) -> SchemaRef {
+        columns_of(self.0)
+    }
+
+    fn finds(&self, _column: &str) -> bool {
+        false
+    }
+
+    async fn open(&self, ask: &Ask<'_>) -> Result<Arc<dyn TableProvider>> {
+        let schema = columns_of(self.0);
+        let access = ask.access(self.domain());
+        // What belongs to no service is seen by who sees all; what somebody did himself, by him.
+        let has_service = schema.column_with_name(SERVICE).is_some();
+        let is_own = self.0 == Listed::Audit && !access.is_full();
+        let own = is_own.then_some(ask.ctx.query().asked.caller.as_str());
+        let mut batches = Vec::new();
+        if access.is_full() || has_service || own.is_some_and(|caller| !caller.is_empty()) {
+            let memory = ask.sources.engine.collected("listed", ask.ctx);
+            batches = ask.sources.configuration.listed(self.0, own, &|bytes| memory.add(bytes)).await?;
+            ask.ctx.keep(memory);
+        }
+        if !access.is_full() && !is_own {
+            for rows in &mut batches {
+                let services = rows.column_by_name(SERVICE).and_then(|column| column.as_string_view_opt());
+                let services = services.ok_or_else(|| Error::internal("services of what is listed are no texts"))?;
+                let sees = |row: usize| services.is_valid(row) && access.allows(services.value(row));
+                let seen: BooleanArray = (0..rows.num_rows()).map(|row| Some(sees(row))).collect();
+                let cut = filter_record_batch(rows, &seen);
+                *rows = cut.map_err(|e| Error::internal("cannot choose what is listed").with_source(e))?;
+            }
+        }
+        Ok(Arc::new(MemTable::try_new(schema, vec![batches]).map_err(from_datafusion)?))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn rows_have_the_columns_of_their_tables() {
+        let columns = |listed| ListedTable(listed).columns();
+        let receivers = receiver_rows(&[ListedReceiver { name: "ops", ..ListedReceiver::default() }]).unwrap();
+        assert_eq!((receivers.num_rows(), receivers.schema()), (1, columns(Listed::Receivers)));
+        let silences = silence_rows(&[ListedSilence { id: "s", ..ListedSilence::default() }]).unwrap();
+        assert_eq!((silences.num_rows(), silences.schema()), (1, columns(Listed::Silences)));
+        assert!(silences.column_by_name(SERVICE).unwrap().is_null(0), "empty texts are NULL");
+        let audit = audit_rows(&[ListedAudit { id: "a", at_ms: Some(5), ..ListedAudit::default() }]).unwrap();
+        assert_eq!((audit.num_rows(), audit.schema()), (1, columns(Listed::Audit)));
+    }
+}

@@ -1,0 +1,108 @@
+//! What written plans say of a conversion of spans: what it was planned of, and in which form it gives ids and texts.
+
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::error::Result;
+use quiver_types::Pins;
+use quiver_types::configured::Configured;
+
+use super::{Cell, Kinds, SpanRows};
+use crate::error::to_datafusion;
+use crate::forms::{At, damaged, pinned};
+use crate::tables::convert::Convert;
+use crate::tables::written::WrittenSpans;
+
+/// What a conversion is planned of.
+#[derive(Debug)]
+pub(super) struct Planned {
+    /// Columns that are asked for, before any is given in another form.
+    schema: SchemaRef,
+    kinds: Kinds,
+}
+
+impl Planned {
+    /// Notes it; of what columns hold, that of those that are asked for.
+    pub(super) fn new(schema: &SchemaRef, kinds: &Kinds) -> Self {
+        let kinds = kinds.iter().filter(|(name, _)| schema.column_with_name(name).is_some()).cloned().collect();
+        Self { schema: Arc::clone(schema), kinds }
+    }
+}
+
+impl SpanRows {
+    /// Reads what [`Self::form`] says; with how many stored columns it needs.
+    pub(in crate::tables) fn read(rows: WrittenSpans, at: &At<'_>) -> Result<(Arc<dyn Convert>, usize)> {
+        let schema = at.forms.read_schema(&rows.schema)?;
+        let configured = match rows.configured {
+            Some(number) => pinned::<Configured>(number)?,
+            None => Arc::default(),
+        };
+        let all: Vec<usize> = (0..schema.fields().len()).collect();
+        let plain = Self::new(rows.each, &schema, &all, &rows.kinds, &configured).map_err(to_datafusion)?;
+        let columns = plain.stored.len();
+        let convert: Option<Arc<dyn Convert>> = match (rows.is_coded, rows.as_bytes.as_slice()) {
+            (true, _) => plain.coded(),
+            (false, []) => Some(Arc::new(plain)),
+            (false, ids) => plain.with_bytes(ids),
+        };
+        Ok((convert.ok_or_else(|| damaged("spans have no such form"))?, columns))
+    }
+
+    /// What a written plan says of it.
+    pub(super) fn form(&self, at: &At<'_>) -> Result<WrittenSpans> {
+        let configured = self.cells.iter().find_map(|cell| match cell {
+            Cell::Says(says, _) => says.configured(),
+            _ => None,
+        });
+        Ok(WrittenSpans {
+            each: self.each,
+            schema: at.write_schema(&self.of.schema)?,
+            kinds: self.of.kinds.clone(),
+            configured: configured.map(|configured| Pins::of_process().pin(configured)),
+            as_bytes: self.as_bytes.clone(),
+            is_coded: self.is_coded,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use arrow::datatypes::{DataType, Field, Schema};
+    use datafusion::physical_plan::ExecutionPlan;
+    use datafusion::physical_plan::empty::EmptyExec;
+
+    use super::*;
+    use crate::forms::tests::passed;
+    use crate::tables::cells::{Kind, text};
+    use crate::tables::convert::ConvertExec;
+    use crate::tables::spans::Each;
+
+    /// Puts a conversion over so many stored columns, and writes and reads it.
+    fn check(rows: Arc<dyn Convert>, stored: usize) {
+        let columns = (0..stored).map(|at| Field::new(at.to_string(), DataType::Binary, true));
+        let input = Arc::new(EmptyExec::new(Arc::new(Schema::new(columns.collect::<Vec<_>>()))));
+        let node: Arc<dyn ExecutionPlan> = Arc::new(ConvertExec::new("spans", input, rows, Some(7)));
+        let (read, names) = passed(Arc::clone(&node));
+        assert_eq!(names, BTreeSet::from(["ConvertExec".to_owned()]));
+        assert_eq!(format!("{read:?}"), format!("{node:?}"));
+    }
+
+    #[test]
+    fn conversions_come_back_in_each_form() {
+        let names = ["span_id", "name", "attributes.n", "trace_id", "config@apdex_t"];
+        let schema: SchemaRef = Arc::new(Schema::new(names.map(text).to_vec()));
+        let kinds = vec![("attributes.n".to_owned(), Kind::Int), ("attributes.other".to_owned(), Kind::Text)];
+        let configured = Arc::<Configured>::default();
+        for columns in [&[] as &[usize], &[0, 1], &[4, 3, 2, 0]] {
+            let plain = SpanRows::new(Each::Span, &schema, columns, &kinds, &configured).unwrap();
+            let (stored, id) = (plain.stored.len(), usize::from(columns.len() == 4));
+            check(plain.coded().unwrap(), stored);
+            if !columns.is_empty() {
+                check(plain.with_bytes(&[id]).unwrap(), stored);
+            }
+            check(Arc::new(plain), stored);
+        }
+    }
+}

@@ -1,0 +1,338 @@
+//! Where keys are keys no longer. DataFusion knows that the columns of a GROUP BY determine all that stands beside
+//! them, and leaves out of groups, orders, DISTINCT and joins what follows from the rest. It goes on knowing it where
+//! that has become wrong: `unnest` makes many rows of one, and groups by a key of the rows below and by more have that
+//! key many times.
+//!
+//! Below such a place stands a node through which everything passes but keys, until the plan is optimized. What a
+//! `FROM` takes has no keys while a statement is planned, lest the planner group by columns beside those written;
+//! only statements that are wrong without are planned with them.
+
+use std::cmp::Ordering;
+use std::collections::HashSet;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, DFSchemaRef, FunctionalDependencies, Result};
+use datafusion::logical_expr::planner::{PlannedRelation, RelationPlanner, RelationPlannerContext, RelationPlanning};
+use datafusion::logical_expr::{Distinct, Expr, Extension, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion::optimizer::AnalyzerRule;
+use datafusion::sql::sqlparser::ast::TableFactor;
+
+/// The node: the rows of its input, without keys.
+#[derive(Debug, Clone)]
+struct Unkeyed {
+    input: LogicalPlan,
+    schema: DFSchemaRef,
+}
+
+impl Unkeyed {
+    fn over(input: LogicalPlan) -> Result<Self> {
+        let schema = DFSchema::clone(input.schema()).with_functional_dependencies(FunctionalDependencies::empty())?;
+        Ok(Self { input, schema: Arc::new(schema) })
+    }
+
+    fn plan(input: LogicalPlan) -> Result<LogicalPlan> {
+        Ok(LogicalPlan::Extension(Extension { node: Arc::new(Self::over(input)?) }))
+    }
+}
+
+impl PartialEq for Unkeyed {
+    fn eq(&self, other: &Self) -> bool {
+        self.input == other.input
+    }
+}
+
+impl Eq for Unkeyed {}
+
+impl PartialOrd for Unkeyed {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl Hash for Unkeyed {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Unkeyed {
+    fn name(&self) -> &'static str {
+        "Unkeyed"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        &self.schema
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        vec![]
+    }
+
+    fn prevent_predicate_push_down_columns(&self) -> HashSet<String> {
+        HashSet::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Unkeyed")
+    }
+
+    fn with_exprs_and_inputs(&self, _: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        Self::over(inputs.swap_remove(0))
+    }
+
+    fn necessary_children_exprs(&self, output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![output_columns.to_vec()])
+    }
+
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+}
+
+/// The plan without the nodes: they make no physical ones.
+pub(crate) fn removed(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let bare = plan.transform_up_with_subqueries(|node| {
+        let input = match &node {
+            LogicalPlan::Extension(found) => found.node.as_any().downcast_ref::<Unkeyed>().map(|u| u.input.clone()),
+            _ => None,
+        };
+        Ok(match input {
+            Some(input) => Transformed::yes(input),
+            None => Transformed::no(node),
+        })
+    });
+    Ok(bare?.data)
+}
+
+/// Plans what stands in a `FROM`.
+#[derive(Debug)]
+pub(crate) enum Relations {
+    /// Without keys.
+    Bare,
+    /// With those that hold, for statements that have columns beside the groups that these follow from.
+    Keyed,
+}
+
+impl RelationPlanner for Relations {
+    fn plan_relation(
+        &self,
+        mut relation: TableFactor,
+        context: &mut dyn RelationPlannerContext,
+    ) -> Result<RelationPlanning> {
+        // The context asks here again: what has been here bears a word that the planner does not look at.
+        let alias = match &mut relation {
+            TableFactor::Derived { lateral, alias, .. } if !*lateral => {
+                *lateral = true;
+                alias.take()
+            }
+            TableFactor::Table { with_ordinality, alias, args: None, .. } if !*with_ordinality => {
+                *with_ordinality = true;
+                alias.take()
+            }
+            _ => return Ok(RelationPlanning::Original(Box::new(relation))),
+        };
+        let plan = context.plan(relation)?;
+        let plan = match self {
+            Self::Bare if has_keys(&plan) => Unkeyed::plan(plan)?,
+            Self::Bare => plan,
+            Self::Keyed => held(plan)?,
+        };
+        Ok(RelationPlanning::Planned(Box::new(PlannedRelation::new(plan, alias))))
+    }
+}
+
+/// The rule that takes out what [`Relations`] put in; it comes before all that look at the shape of plans.
+#[derive(Debug)]
+pub(crate) struct Planned;
+
+impl AnalyzerRule for Planned {
+    fn name(&self) -> &'static str {
+        "planned_relations"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        removed(plan)
+    }
+}
+
+/// The rule that puts the nodes where keys would mislead; it comes last.
+#[derive(Debug)]
+pub(crate) struct Keys;
+
+impl AnalyzerRule for Keys {
+    fn name(&self) -> &'static str {
+        "keys"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        held(plan)
+    }
+}
+
+/// The plan with the keys that hold.
+fn held(plan: LogicalPlan) -> Result<LogicalPlan> {
+    let changed = plan.transform_up_with_subqueries(|node| {
+        // Those of a node follow from those of its input, which may be fewer by now.
+        if !has_keys(&node) && !node.inputs().into_iter().any(has_keys) {
+            return Ok(Transformed::no(node));
+        }
+        // A node that reads the row of an outer query is taken apart by its kind, which must not be another.
+        let misleads = node.inputs().into_iter().any(has_keys) && mislead(&node);
+        if !misleads || !node.all_out_ref_exprs().is_empty() {
+            return node.recompute_schema().map(Transformed::yes);
+        }
+        let unkeyed = node.map_children(|input| Unkeyed::plan(input).map(Transformed::yes))?;
+        unkeyed.data.recompute_schema().map(Transformed::yes)
+    });
+    Ok(changed?.data)
+}
+
+fn has_keys(plan: &LogicalPlan) -> bool {
+    !plan.schema().functional_dependencies().is_empty()
+}
+
+/// Whether a node would go on knowing of its input what holds no longer.
+fn mislead(node: &LogicalPlan) -> bool {
+    let named = |exprs: &[Expr]| exprs.iter().map(|e| e.schema_name().to_string()).collect::<Vec<_>>();
+    match node {
+        LogicalPlan::Unnest(_) => true,
+        LogicalPlan::Aggregate(node) => outgrow(node.input.schema(), &named(&node.group_expr)),
+        LogicalPlan::Distinct(Distinct::All(input)) => outgrow(input.schema(), &input.schema().field_names()),
+        LogicalPlan::Distinct(Distinct::On(node)) => outgrow(node.input.schema(), &named(&node.on_expr)),
+        _ => false,
+    }
+}
+
+/// Whether groups have a key of the rows and, beside it, what does not follow from it.
+fn outgrow(rows: &DFSchema, groups: &[String]) -> bool {
+    let fields = rows.field_names();
+    rows.functional_dependencies().iter().any(|known| {
+        let follows = |group: &String| known.target_indices.iter().any(|at| fields[*at] == *group);
+        known.source_indices.iter().all(|at| groups.contains(&fields[*at])) && !groups.iter().all(follows)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::util::display::{ArrayFormatter, FormatOptions};
+    use futures::TryStreamExt as _;
+    use quiver_types::Access;
+
+    use crate::context::QueryContext;
+    use crate::engine::QueryEngine;
+    use crate::error::from_datafusion;
+    use crate::names::Names;
+    use crate::{EngineSettings, Limits};
+
+    /// Rows of a statement, each as its values with `|` between them.
+    async fn rows(statement: &str) -> quiver_types::Result<Vec<String>> {
+        let settings = EngineSettings {
+            memory_bytes: 64 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 2,
+            concurrent_max: 2,
+            pressure: std::sync::Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings)?;
+        let ctx = QueryContext::new(Access::full(), Limits::default());
+        let (own, inner, statement) = (std::sync::Arc::clone(&engine), ctx.clone(), statement.to_owned());
+        let work = async move {
+            let plan = Names::new(own.relational()).plan(&statement)?;
+            let stream = own.execute_relational(&plan, &inner).await?;
+            let batches: Vec<_> = stream.try_collect().await.map_err(from_datafusion)?;
+            let options = FormatOptions::default().with_null("NULL");
+            let mut rows = Vec::new();
+            for batch in &batches {
+                let columns: Vec<_> =
+                    batch.columns().iter().map(|c| ArrayFormatter::try_new(c, &options).unwrap()).collect();
+                let row = |at: usize| columns.iter().map(|c| c.value(at).to_string()).collect::<Vec<_>>().join("|");
+                rows.extend((0..batch.num_rows()).map(row));
+            }
+            Ok(rows)
+        };
+        engine.run(&ctx, work).await
+    }
+
+    const LISTS: &str = "(select a, array_agg(b) as l from (values (1, 3), (1, 2), (2, 1), (null, 5), (null, 4)) \
+        as t(a, b) group by a) as g";
+    const JOINED: &str = "(select g.a, u.y, count(*) as n from (select a, max(b) as c from (values (1, 3), (1, 2), \
+        (2, 1)) as t(a, b) group by a) as g join (values (1, 9), (1, 8), (1, 10), (2, 7)) as u(a, y) on g.a = u.a \
+        group by g.a, u.y) as q";
+
+    #[tokio::test]
+    async fn rows_of_lists_have_no_keys_of_the_lists() {
+        let unnested = format!("(select a, unnest(l) as y from {LISTS}) as h");
+        for (statement, expected) in [
+            (format!("select a, y from {unnested} order by a, y"), vec!["1|2", "1|3", "2|1", "NULL|4", "NULL|5"]),
+            (
+                format!("select a, unnest(l) as y from {LISTS} order by a, y desc"),
+                vec!["1|3", "1|2", "2|1", "NULL|5", "NULL|4"],
+            ),
+            (format!("select count(*) from (select a from {unnested} group by a, y) as q"), vec!["5"]),
+            (format!("select distinct a from {unnested} order by a"), vec!["1", "2", "NULL"]),
+            (format!("select a, sum(y) from {unnested} group by a order by a"), vec!["1|5", "2|1", "NULL|9"]),
+            (
+                format!("with h as (select a, unnest(l) y from {LISTS}) select a, sum(y) from h group by 1 order by 1"),
+                vec!["1|5", "2|1", "NULL|9"],
+            ),
+            (
+                format!("select j.a from (values (1), (2)) as j(a) join {unnested} on h.a = j.a order by j.a"),
+                vec!["1", "1", "2"],
+            ),
+            (
+                format!("select g.a, u.y from {LISTS}, unnest(g.l) as u(y) order by g.a, u.y"),
+                vec!["1|2", "1|3", "2|1", "NULL|4", "NULL|5"],
+            ),
+            (
+                "select a, unnest(array_agg(b)) as y from (values (1, 3), (1, 2)) as t(a, b) group by a order by a, y"
+                    .to_owned(),
+                vec!["1|2", "1|3"],
+            ),
+            (
+                format!(
+                    "select a from (values (1), (3)) as o(a) where exists (select 1 from {unnested} where y = o.a) \
+                     order by a"
+                ),
+                vec!["1", "3"],
+            ),
+        ] {
+            assert_eq!(rows(&statement).await.unwrap(), expected, "{statement}");
+        }
+        rows(&format!("select a, y from {unnested} group by a")).await.expect_err("`y` is no group");
+    }
+
+    #[tokio::test]
+    async fn groups_by_more_than_a_key_have_the_key_many_times() {
+        for (statement, expected) in [
+            (format!("select a, y from {JOINED} order by a, y"), vec!["1|8", "1|9", "1|10", "2|7"]),
+            (format!("select count(*) from (select a from {JOINED} group by a, y) as z"), vec!["4"]),
+            (format!("select distinct a from {JOINED} order by a"), vec!["1", "2"]),
+            (format!("select a, sum(y) from {JOINED} group by a order by a"), vec!["1|27", "2|7"]),
+            (format!("select w.a from (values (1)) as w(a) join {JOINED} on q.a = w.a"), vec!["1", "1", "1"]),
+            (
+                "select g.a, g.c, count(*) from (select a, max(b) as c from (values (1, 3), (2, 1)) as t(a, b) \
+                 group by a) as g join (values (1), (1)) as u(a) on g.a = u.a group by g.a"
+                    .to_owned(),
+                vec!["1|3|2"],
+            ),
+            (
+                "select q.a, q.y from (select distinct g.a, u.y from (select a, max(b) as c from (values (1, 3)) \
+                 as t(a, b) group by a) as g join (values (1, 9), (1, 8), (1, 8)) as u(a, y) on g.a = u.a) as q \
+                 order by q.a, q.y"
+                    .to_owned(),
+                vec!["1|8", "1|9"],
+            ),
+        ] {
+            assert_eq!(rows(&statement).await.unwrap(), expected, "{statement}");
+        }
+    }
+}

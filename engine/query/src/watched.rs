@@ -1,0 +1,105 @@
+//! Tells the threads of the engine for which query they work, so that work within one value can ask whether to go on
+//! ([`quiver_types::watch`]). What was told to stop never ends: its answer would be worth nothing, and whoever waits for
+//! it has seen the same end of the query.
+
+use std::any::Any;
+use std::pin::Pin;
+use std::task::{Context, Poll};
+
+use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
+use futures::FutureExt as _;
+use futures::future::BoxFuture;
+use quiver_types::watch::Watch;
+
+/// Work of a query.
+pub(crate) struct Watched<T> {
+    work: BoxFuture<'static, T>,
+    watch: Watch,
+}
+
+impl<T> Watched<T> {
+    pub(crate) fn new(watch: Watch, work: impl Future<Output = T> + Send + 'static) -> Self {
+        Self { work: work.boxed(), watch }
+    }
+}
+
+impl<T> Future for Watched<T> {
+    type Output = T;
+
+    fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<T> {
+        let this = &mut *self;
+        if this.watch.is_stopped() {
+            return Poll::Pending;
+        }
+        let polled = this.watch.over(|| this.work.poll_unpin(cx));
+        // What it would say was perhaps made of values that nobody looked at.
+        if this.watch.is_stopped() { Poll::Pending } else { polled }
+    }
+}
+
+/// Hands on for whom a thread works to the tasks that DataFusion starts meanwhile.
+struct HandOn;
+
+impl JoinSetTracer for HandOn {
+    fn trace_future(&self, work: BoxFuture<'static, Box<dyn Any + Send>>) -> BoxFuture<'static, Box<dyn Any + Send>> {
+        match Watch::current() {
+            Some(watch) => Watched::new(watch, work).boxed(),
+            None => work,
+        }
+    }
+
+    fn trace_block(
+        &self,
+        work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>,
+    ) -> Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> {
+        work
+    }
+}
+
+/// Begins to hand on, once for all engines of the process.
+pub(crate) fn hand_on() {
+    // The only tracer of the process is this one: a second engine finds it in place.
+    let _ = set_join_set_tracer(&HandOn);
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+    use std::time::Duration;
+
+    use datafusion::common::runtime::SpawnedTask;
+    use quiver_types::stats::Gate;
+    use quiver_types::{Error, ErrorKind, Result, watch};
+
+    use super::*;
+
+    #[derive(Debug, Default)]
+    struct Ended(AtomicBool);
+
+    impl Gate for Ended {
+        fn take(&self, _: usize) -> Result<()> {
+            Ok(())
+        }
+
+        fn give_back(&self, _: usize) {}
+
+        fn check(&self) -> Result<()> {
+            if self.0.load(Relaxed) { Err(Error::new(ErrorKind::Cancelled, "it ended")) } else { Ok(()) }
+        }
+    }
+
+    #[tokio::test]
+    async fn tasks_of_a_query_are_told_to_stop_and_say_nothing() {
+        hand_on();
+        let gate = Arc::new(Ended::default());
+        let watch = Watch::new(Arc::clone(&gate) as _);
+        let work = || async { SpawnedTask::spawn(async { watch::goes_on(usize::MAX) }).await.ok() };
+        assert_eq!(Watched::new(watch.clone(), work()).await, Some(true));
+        gate.0.store(true, Relaxed);
+        let stopped = Watched::new(watch.clone(), work());
+        let waited = tokio::time::timeout(Duration::from_millis(50), stopped).await;
+        assert!(waited.is_err() && watch.is_stopped());
+        assert_eq!(work().await, Some(true), "nobody watches");
+    }
+}

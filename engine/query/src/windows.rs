@@ -1,0 +1,233 @@
+//! Windows over all rows of a partition. `WindowAggExec` keeps all rows, and all results of all partitions, in no budget;
+//! here rows take memory of the query, and what partitions give goes on as it is made.
+
+use std::fmt;
+use std::ops::Range;
+use std::sync::Arc;
+use std::vec;
+
+use arrow::array::RecordBatch;
+use arrow::compute::concat_batches;
+use arrow::datatypes::SchemaRef;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
+use datafusion::common::utils::evaluate_partition_ranges;
+use datafusion::error::{DataFusionError, Result};
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::physical_expr::window::WindowExpr;
+use datafusion::physical_expr::{PhysicalExpr, PhysicalSortExpr};
+use datafusion::physical_plan::metrics::{BaselineMetrics, ExecutionPlanMetricsSet, MetricsSet};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::windows::WindowAggExec;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt as _, stream};
+
+use crate::functions;
+
+/// Rows that partitions give on together.
+const BATCH_ROWS: usize = 8192;
+/// Bytes from which on they do, however few rows they are.
+const BATCH_BYTES: usize = 4 << 20;
+
+/// Puts the node in the place of DataFusion's.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn with_memory(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_up(|node| {
+        let Some(window) = node.downcast_ref::<WindowAggExec>() else { return Ok(Transformed::no(node)) };
+        let (calls, keys) = (window.window_expr().to_vec(), window.partition_by_sort_keys()?);
+        let (input, properties) = (Arc::clone(window.input()), Arc::clone(window.properties()));
+        let metrics = ExecutionPlanMetricsSet::new();
+        let with_memory: Arc<dyn ExecutionPlan> = Arc::new(WindowsExec { input, calls, keys, properties, metrics });
+        Ok(Transformed::yes(with_memory))
+    });
+    Ok(changed?.data)
+}
+
+/// Calls of functions over partitions, which come one behind the other.
+#[derive(Debug)]
+pub(crate) struct WindowsExec {
+    input: Arc<dyn ExecutionPlan>,
+    calls: Vec<Arc<dyn WindowExpr>>,
+    /// What rows of a partition have in common.
+    keys: Vec<PhysicalSortExpr>,
+    properties: Arc<PlanProperties>,
+    metrics: ExecutionPlanMetricsSet,
+}
+
+impl WindowsExec {
+    /// Makes the node over rows that come partition by partition, as the keys tell them apart.
+    pub(crate) fn new(
+        input: Arc<dyn ExecutionPlan>,
+        calls: Vec<Arc<dyn WindowExpr>>,
+        keys: Vec<PhysicalSortExpr>,
+    ) -> Result<Self> {
+        let window = WindowAggExec::try_new(calls.clone(), Arc::clone(&input), true)?;
+        let (properties, metrics) = (Arc::clone(window.properties()), ExecutionPlanMetricsSet::new());
+        Ok(Self { input, calls, keys, properties, metrics })
+    }
+
+    /// What is called.
+    pub(crate) fn calls(&self) -> &[Arc<dyn WindowExpr>] {
+        &self.calls
+    }
+
+    /// What rows of a partition have in common.
+    pub(crate) fn keys(&self) -> &[PhysicalSortExpr] {
+        &self.keys
+    }
+}
+
+impl DisplayAs for WindowsExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let names: Vec<&str> = self.calls.iter().map(|call| call.name()).collect();
+        write!(f, "WindowsExec: wdw=[{}]", names.join(", "))
+    }
+}
+
+impl ExecutionPlan for WindowsExec {
+    fn name(&self) -> &'static str {
+        "WindowsExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn maintains_input_order(&self) -> Vec<bool> {
+        vec![true]
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        for call in &self.calls {
+            for expr in call.expressions() {
+                visit(&expr)?;
+            }
+        }
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = children.as_slice() else { return internal_err!("windows are over one input") };
+        Ok(Arc::new(Self {
+            input: Arc::clone(input),
+            calls: self.calls.clone(),
+            keys: self.keys.clone(),
+            properties: Arc::clone(&self.properties),
+            metrics: ExecutionPlanMetricsSet::new(),
+        }))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn metrics(&self) -> Option<MetricsSet> {
+        Some(self.metrics.clone_inner())
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let memory = MemoryConsumer::new("window functions").register(context.memory_pool());
+        let given = MemoryConsumer::new("results of window functions").register(context.memory_pool());
+        let input = self.input.execute(partition, context)?;
+        let (calls, keys, schema) = (self.calls.clone(), self.keys.clone(), self.schema());
+        let counters = BaselineMetrics::new(&self.metrics, partition);
+        let results = async move {
+            let rows = collected(input, &memory).await?;
+            let keys = keys.iter().map(|key| key.evaluate_to_sort_column(&rows)).collect::<Result<Vec<_>>>()?;
+            let partitions = evaluate_partition_ranges(rows.num_rows(), &keys)?.into_iter();
+            Ok::<_, DataFusionError>(stream::iter(Results { rows, partitions, calls, schema, given, _memory: memory }))
+        };
+        let results = stream::once(results).try_flatten();
+        let results = results.inspect_ok(move |batch: &RecordBatch| counters.record_output(batch.num_rows()));
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), results)))
+    }
+}
+
+/// All rows as one batch, with the memory that it has.
+async fn collected(mut input: SendableRecordBatchStream, memory: &MemoryReservation) -> Result<RecordBatch> {
+    let schema = input.schema();
+    let mut batches = Vec::new();
+    while let Some(batch) = input.try_next().await? {
+        memory.try_grow(bytes_of(&batch)?)?;
+        batches.push(batch);
+    }
+    let bytes = memory.size();
+    memory.try_grow(bytes)?;
+    let rows = concat_batches(&schema, &batches)?;
+    drop(batches);
+    memory.shrink(bytes);
+    Ok(rows)
+}
+
+/// Bytes of the values of a batch, which may be a slice of a larger one.
+fn bytes_of(batch: &RecordBatch) -> Result<usize> {
+    let mut bytes = 0;
+    for column in batch.columns() {
+        bytes += functions::bytes_of(column.as_ref())?.max(0) as usize;
+    }
+    Ok(bytes)
+}
+
+/// What partitions give, made as it is asked for.
+struct Results {
+    rows: RecordBatch,
+    partitions: vec::IntoIter<Range<usize>>,
+    calls: Vec<Arc<dyn WindowExpr>>,
+    schema: SchemaRef,
+    given: MemoryReservation,
+    _memory: MemoryReservation,
+}
+
+impl Results {
+    /// A partition with what the calls give for it.
+    fn rows_of(&self, of: Range<usize>) -> Result<RecordBatch> {
+        let rows = self.rows.slice(of.start, of.len());
+        let mut columns = rows.columns().to_vec();
+        for call in &self.calls {
+            columns.push(call.evaluate(&rows)?);
+        }
+        Ok(RecordBatch::try_new(Arc::clone(&self.schema), columns)?)
+    }
+
+    fn batch(&mut self, first: Range<usize>) -> Result<RecordBatch> {
+        self.given.try_resize(0)?;
+        let mut batches = vec![self.rows_of(first)?];
+        let (mut rows, mut bytes) = (batches[0].num_rows(), bytes_of(&batches[0])?);
+        self.given.try_resize(bytes)?;
+        while rows < BATCH_ROWS && bytes < BATCH_BYTES {
+            let Some(next) = self.partitions.next() else { break };
+            let batch = self.rows_of(next)?;
+            rows += batch.num_rows();
+            bytes += bytes_of(&batch)?;
+            self.given.try_resize(bytes)?;
+            batches.push(batch);
+        }
+        Ok(if let [batch] = batches.as_slice() { batch.clone() } else { concat_batches(&self.schema, &batches)? })
+    }
+}
+
+impl Iterator for Results {
+    type Item = Result<RecordBatch>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        let first = self.partitions.next()?;
+        // No rows at all are one partition, too.
+        (!first.is_empty()).then(|| self.batch(first))
+    }
+}

@@ -1,0 +1,152 @@
+//! `ARRAY(SELECT …)`: the rows of a subquery as a list, in their order; slices of lists.
+
+use std::ops::ControlFlow;
+
+use arrow::datatypes::DataType;
+use datafusion::sql::sqlparser::ast::{
+    AccessExpr, DataType as SqlType, Expr, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Subscript,
+    TableFactor, UnaryOperator, Value, visit_expressions,
+};
+use quiver_types::{Error, Result};
+
+use super::{arguments, bare, empty, expr, number};
+use crate::catalog::Catalog;
+use crate::parse::normal;
+
+/// The list of the rows of another query.
+const OVER: &str = "(SELECT array_agg(items.item) FROM (SELECT 1) AS items (item))";
+
+/// Has a query give the list of its rows. It aggregates itself where it gives a row for each that it reads, since the
+/// planner makes joins of such queries that read the row at hand; else a query over it does.
+pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    let is_whole = query.limit_clause.is_none() && query.fetch.is_none();
+    if let SetExpr::Select(select) = &mut *query.body
+        && is_whole
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && empty::is_ungrouped(select)
+        && !empty::aggregates(select, is_aggregate)
+        && let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+            select.projection.as_slice()
+        && !is_of_several(value)
+    {
+        let alias = match select.projection.as_slice() {
+            [SelectItem::ExprWithAlias { alias, .. }] => Some(normal(alias)),
+            _ => None,
+        };
+        if let Some(keys) = keys_of(query.order_by.as_ref(), value, alias.as_deref()) {
+            let list = expr(&format!("array_agg({value}{keys})"))?;
+            select.projection = vec![SelectItem::UnnamedExpr(list)];
+            query.order_by = None;
+            return Ok(());
+        }
+    }
+    let Expr::Subquery(mut list) = expr(OVER)? else { return Err(Error::internal("no subquery of ours")) };
+    if let SetExpr::Select(select) = &mut *list.body
+        && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
+    {
+        std::mem::swap(&mut **subquery, query);
+    }
+    *query = *list;
+    Ok(())
+}
+
+/// The end of a slice that goes on to the last item.
+const LAST: i64 = 2_147_483_647;
+
+/// Gives slices the bounds that they go without: `list[:2]`, `list[2:]`. Before the first item there is none, where the
+/// planner counts from the last one.
+pub(super) fn bounded(chain: &mut [AccessExpr]) {
+    for access in chain {
+        match access {
+            AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) => {
+                lower_bound.get_or_insert_with(|| number(1));
+                upper_bound.get_or_insert_with(|| number(LAST));
+            }
+            AccessExpr::Subscript(Subscript::Index { index }) => {
+                if matches!(index, Expr::UnaryOp { op: UnaryOperator::Minus, .. }) {
+                    *index = number(0);
+                }
+            }
+            AccessExpr::Dot(_) => {}
+        }
+    }
+}
+
+/// Functions that give lists.
+const LISTS: [&str; 14] = [
+    "array_agg",
+    "array_append",
+    "array_cat",
+    "array_prepend",
+    "array_remove",
+    "array_remove_all",
+    "array_replace",
+    "array_replace_all",
+    "array_slice",
+    "array_sort",
+    "make_array",
+    "or_empty",
+    "regexp_split_to_array",
+    "string_to_array",
+];
+
+/// Whether a value is a list, as far as it says it itself; a column is one that is a list in all tables that have it.
+pub(super) fn is_list(value: &Expr, catalog: &Catalog) -> bool {
+    match value {
+        Expr::Nested(inner) => is_list(inner, catalog),
+        Expr::Array(_) => true,
+        Expr::Cast { data_type, .. } => matches!(data_type, SqlType::Array(_)),
+        Expr::Function(function) => match bare(&function.name).as_deref() {
+            Some("coalesce") => {
+                arguments(&function.args).is_some_and(|args| args.iter().any(|arg| is_list(arg, catalog)))
+            }
+            Some(name) => LISTS.contains(&name),
+            None => false,
+        },
+        column => is_column_of(column, catalog, |kind| matches!(kind, DataType::List(_))),
+    }
+}
+
+/// Whether a value is a column that is of a type in all tables that have it.
+pub(super) fn is_column_of(value: &Expr, catalog: &Catalog, is_kind: fn(&DataType) -> bool) -> bool {
+    let name = match value {
+        Expr::Identifier(column) => normal(column),
+        Expr::CompoundIdentifier(parts) => parts.last().map(normal).unwrap_or_default(),
+        _ => return false,
+    };
+    let fields = catalog.entries.iter().filter_map(|entry| entry.columns.field_with_name(&name).ok());
+    let mut kinds = fields.map(|field| is_kind(field.data_type())).peekable();
+    kinds.peek().is_some() && kinds.all(|is_kind| is_kind)
+}
+
+/// Whether a value is made of several rows, or is several rows: no aggregate takes it.
+fn is_of_several(value: &Expr) -> bool {
+    let is_one = |e: &Expr| match e {
+        Expr::Function(call) if call.over.is_some() || bare(&call.name).as_deref() == Some("unnest") => {
+            ControlFlow::Break(())
+        }
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(value, is_one).is_break()
+}
+
+/// The order that an aggregate of the one output takes; none: it has another form.
+fn keys_of(order: Option<&OrderBy>, value: &Expr, alias: Option<&str>) -> Option<String> {
+    let Some(order) = order else { return Some(String::new()) };
+    let OrderByKind::Expressions(keys) = &order.kind else { return None };
+    let written = |key: &OrderByExpr| {
+        let mut key = key.clone();
+        match &key.expr {
+            Expr::Identifier(name) if alias == Some(normal(name).as_str()) => key.expr = value.clone(),
+            Expr::Value(at) => match &at.value {
+                Value::Number(at, _) if at == "1" => key.expr = value.clone(),
+                _ => return None,
+            },
+            _ => {}
+        }
+        key.with_fill.is_none().then(|| key.to_string())
+    };
+    let keys = keys.iter().map(written).collect::<Option<Vec<_>>>()?;
+    Some(format!(" ORDER BY {}", keys.join(", ")))
+}

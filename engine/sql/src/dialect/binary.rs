@@ -1,0 +1,71 @@
+//! Operators between two values: which of them is another one for the planner, or a function.
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr};
+use quiver_types::Result;
+
+use super::{call, expr, json, operators, patterns, sums, take};
+
+/// Puts an operator as the planner knows it, what stands between is translated.
+pub(super) fn translate(place: &mut Expr) -> Result<()> {
+    let Expr::BinaryOp { left, op, right } = place else { return Ok(()) };
+    operator(op);
+    if let Some(name) = json::function(left, op) {
+        *place = call(name, vec![take(left), take(right)]);
+        return Ok(());
+    }
+    let found = match &*op {
+        // Clients see maps as `json`, and read them so.
+        BinaryOperator::LongArrow => expr(&format!("attr({left}, {right})"))?,
+        BinaryOperator::Question => call("json_has", vec![take(left), take(right)]),
+        BinaryOperator::QuestionPipe => operators::has_several(left, right, true)?,
+        BinaryOperator::QuestionAnd => operators::has_several(left, right, false)?,
+        BinaryOperator::AtArrow if json::is_either(left, right) => call("json_contains", vec![take(left), take(right)]),
+        BinaryOperator::ArrowAt if json::is_either(left, right) => call("json_contains", vec![take(right), take(left)]),
+        BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
+        BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
+        BinaryOperator::Overlaps => operators::overlaps(left, right)?,
+        _ if matches!(**left, Expr::Tuple(_)) => match operators::of_rows(left, op, right)? {
+            Some(found) => found,
+            None => return Ok(()),
+        },
+        BinaryOperator::Divide => {
+            sums::divided(left, right);
+            return Ok(());
+        }
+        op if patterns::is_regex(op) => {
+            patterns::with_words(right);
+            return Ok(());
+        }
+        _ => return Ok(()),
+    };
+    *place = found;
+    Ok(())
+}
+
+/// `OPERATOR(pg_catalog.~)` and the like.
+fn operator(op: &mut BinaryOperator) {
+    let BinaryOperator::PGCustomBinaryOperator(name) = op else { return };
+    let known = match name.last().map(String::as_str) {
+        Some("=") => BinaryOperator::Eq,
+        Some("<>" | "!=") => BinaryOperator::NotEq,
+        Some("<") => BinaryOperator::Lt,
+        Some(">") => BinaryOperator::Gt,
+        Some("<=") => BinaryOperator::LtEq,
+        Some(">=") => BinaryOperator::GtEq,
+        Some("~") => BinaryOperator::PGRegexMatch,
+        Some("~*") => BinaryOperator::PGRegexIMatch,
+        Some("!~") => BinaryOperator::PGRegexNotMatch,
+        Some("!~*") => BinaryOperator::PGRegexNotIMatch,
+        Some("~~") => BinaryOperator::PGLikeMatch,
+        Some("~~*") => BinaryOperator::PGILikeMatch,
+        Some("!~~") => BinaryOperator::PGNotLikeMatch,
+        Some("!~~*") => BinaryOperator::PGNotILikeMatch,
+        Some("||") => BinaryOperator::StringConcat,
+        Some("+") => BinaryOperator::Plus,
+        Some("-") => BinaryOperator::Minus,
+        Some("*") => BinaryOperator::Multiply,
+        Some("/") => BinaryOperator::Divide,
+        _ => return,
+    };
+    *op = known;
+}

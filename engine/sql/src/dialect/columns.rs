@@ -1,0 +1,153 @@
+//! Columns of what stands in a `FROM`, as far as the statement and the catalog say them.
+
+use datafusion::sql::sqlparser::ast::{
+    Cte, JoinConstraint, JoinOperator, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableAlias,
+    TableFactor, TableWithJoins, WildcardAdditionalOptions,
+};
+
+use super::{empty, outputs};
+use crate::catalog::Catalog;
+use crate::parse::{normal, parts};
+
+/// A common table and its columns; none: these are not known.
+pub(super) type Common = (String, Option<Vec<String>>);
+
+/// Where columns are looked up.
+#[derive(Clone, Copy)]
+pub(super) struct Known<'k> {
+    pub(super) catalog: &'k Catalog,
+    /// Common tables, inner ones last.
+    pub(super) common: &'k [Common],
+}
+
+impl Known<'_> {
+    /// Columns of a table; none: the statement does not say them.
+    pub(super) fn of_factor(&self, factor: &TableFactor) -> Option<Vec<String>> {
+        match factor {
+            TableFactor::Table { name, alias, args: None, .. } => {
+                let named = empty::named(name);
+                let is_it = |(known, _): &&Common| named.0.is_none() && *known == named.1;
+                let columns = match self.common.iter().rev().find(is_it) {
+                    Some((_, columns)) => columns.clone()?,
+                    None => self.catalog.fixed(&named)?,
+                };
+                Some(renamed(columns, alias.as_ref()))
+            }
+            TableFactor::Derived { subquery, alias, .. } => Some(renamed(self.of_query(subquery)?, alias.as_ref())),
+            TableFactor::UNNEST { alias: Some(alias), .. } if !alias.columns.is_empty() => {
+                Some(renamed(Vec::new(), Some(alias)))
+            }
+            _ => None,
+        }
+    }
+
+    /// Columns of a common table.
+    pub(super) fn of_common(&self, table: &Cte) -> Option<Vec<String>> {
+        Some(renamed(self.of_query(&table.query)?, Some(&table.alias)))
+    }
+
+    /// Columns of a query.
+    pub(super) fn of_query(&self, query: &Query) -> Option<Vec<String>> {
+        if query.with.is_some() {
+            return None;
+        }
+        let mut body = &*query.body;
+        loop {
+            match body {
+                SetExpr::Select(select) => return self.of_select(select),
+                SetExpr::Query(inner) => return self.of_query(inner),
+                // The first of several says how all are named.
+                SetExpr::SetOperation { left, .. } => body = &**left,
+                SetExpr::Values(values) => {
+                    return Some((1..=values.rows.first()?.len()).map(|at| format!("column{at}")).collect());
+                }
+                _ => return None,
+            }
+        }
+    }
+
+    fn of_select(&self, select: &Select) -> Option<Vec<String>> {
+        let mut columns = Vec::new();
+        for item in &select.projection {
+            match item {
+                SelectItem::UnnamedExpr(expr) => columns.push(normal(&outputs::name(expr))),
+                SelectItem::ExprWithAlias { alias, .. } => columns.push(normal(alias)),
+                SelectItem::Wildcard(options) if is_plain(options) => {
+                    for from in &select.from {
+                        columns.extend(self.of_joins(from)?);
+                    }
+                }
+                SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), options)
+                    if is_plain(options) =>
+                {
+                    let table = parts(name).pop()?;
+                    let factors = select.from.iter().flat_map(factors);
+                    let mut factors = factors.filter(|factor| called(factor).as_ref() == Some(&table));
+                    columns.extend(self.of_factor(factors.next()?)?);
+                }
+                _ => return None,
+            }
+        }
+        Some(columns)
+    }
+
+    /// Columns of tables that are joined, where both sides keep theirs.
+    fn of_joins(&self, from: &TableWithJoins) -> Option<Vec<String>> {
+        let merges = |operator: &JoinOperator| {
+            matches!(constraint(operator), Some(JoinConstraint::Using(_) | JoinConstraint::Natural))
+        };
+        if from.joins.iter().any(|join| merges(&join.join_operator)) {
+            return None;
+        }
+        factors(from).map(|factor| self.of_factor(factor)).collect::<Option<Vec<_>>>().map(|all| all.concat())
+    }
+}
+
+/// The condition of a join, as far as it has one by columns.
+pub(super) fn constraint(operator: &JoinOperator) -> Option<&JoinConstraint> {
+    match operator {
+        JoinOperator::Join(constraint)
+        | JoinOperator::Inner(constraint)
+        | JoinOperator::Left(constraint)
+        | JoinOperator::LeftOuter(constraint)
+        | JoinOperator::Right(constraint)
+        | JoinOperator::RightOuter(constraint)
+        | JoinOperator::FullOuter(constraint) => Some(constraint),
+        _ => None,
+    }
+}
+
+/// The tables that are joined.
+pub(super) fn factors(from: &TableWithJoins) -> impl Iterator<Item = &TableFactor> {
+    std::iter::once(&from.relation).chain(from.joins.iter().map(|join| &join.relation))
+}
+
+/// What a table is called.
+pub(super) fn called(factor: &TableFactor) -> Option<String> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(normal(&alias.name)),
+        TableFactor::Table { name, alias: None, .. } => parts(name).pop(),
+        _ => None,
+    }
+}
+
+/// Columns with the names of an alias.
+fn renamed(mut columns: Vec<String>, alias: Option<&TableAlias>) -> Vec<String> {
+    for (at, column) in alias.into_iter().flat_map(|alias| &alias.columns).enumerate() {
+        let name = normal(&column.name);
+        match columns.get_mut(at) {
+            Some(known) => *known = name,
+            None => columns.push(name),
+        }
+    }
+    columns
+}
+
+fn is_plain(options: &WildcardAdditionalOptions) -> bool {
+    options.opt_exclude.is_none()
+        && options.opt_except.is_none()
+        && options.opt_replace.is_none()
+        && options.opt_rename.is_none()
+}

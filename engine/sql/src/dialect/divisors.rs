@@ -1,0 +1,110 @@
+//! Quotients by zero are errors, as in PostgreSQL, also of floating-point numbers: the divisors of outputs are looked at.
+//! Conditions are not: the rows of which one does not hold are left out by others beside it.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, Expr, Query, Select, UnaryOperator, Value, Visitor, VisitorMut, visit_expressions,
+};
+
+use super::{bare, call, take};
+use crate::models::is_measure_call;
+use crate::walk::{walk, walk_mut};
+
+/// Has the divisors of a select's outputs looked at.
+pub(super) fn checked(select: &mut Select) {
+    // A quotient that rows are grouped by stands there as it stands among the outputs.
+    if walk(&select.group_by, &mut Finder).is_continue() {
+        let _ = walk_mut(&mut select.projection, &mut Divisors { depth: 0, guarded: 0 });
+    }
+}
+
+fn divides(op: &BinaryOperator) -> bool {
+    matches!(op, BinaryOperator::Divide | BinaryOperator::Modulo)
+}
+
+/// Whether a divisor may be zero for all that the statement says of it.
+fn may_be_zero(divisor: &Expr) -> bool {
+    match divisor {
+        Expr::Nested(inner)
+        | Expr::Cast { expr: inner, .. }
+        | Expr::UnaryOp { op: UnaryOperator::Minus | UnaryOperator::Plus, expr: inner } => may_be_zero(inner),
+        Expr::Value(value) => match &value.value {
+            Value::Number(number, _) => number.parse::<f64>().is_ok_and(|number| number == 0.0),
+            _ => false,
+        },
+        Expr::Function(function) => bare(&function.name).is_none_or(|name| !matches!(&*name, "nullif" | "divisor")),
+        Expr::Interval(_) | Expr::TypedString(_) => false,
+        _ => true,
+    }
+}
+
+/// Whether a measure of a model is in it: those have rules of their own.
+fn has_measure(divisor: &Expr) -> bool {
+    let look = |expr: &Expr| if is_measure_call(expr) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) };
+    visit_expressions(divisor, look).is_break()
+}
+
+/// Finds quotients.
+struct Finder;
+
+impl Visitor for Finder {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::BinaryOp { op, .. } if divides(op) => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        }
+    }
+}
+
+/// Puts the function around divisors, but in subqueries, which have outputs of their own.
+struct Divisors {
+    depth: usize,
+    /// Parts around what is visited of which others may leave rows out.
+    guarded: usize,
+}
+
+/// Whether rows are left out of what a part holds.
+fn guards(expr: &Expr) -> bool {
+    match expr {
+        Expr::BinaryOp { op: BinaryOperator::And | BinaryOperator::Or, .. } => true,
+        Expr::Function(function) => function.filter.is_some(),
+        _ => false,
+    }
+}
+
+impl VisitorMut for Divisors {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        self.guarded += usize::from(guards(place));
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        self.guarded -= usize::from(guards(place));
+        if self.depth == 0
+            && self.guarded == 0
+            && let Expr::BinaryOp { op, right, .. } = place
+            && divides(op)
+            && may_be_zero(right)
+            && !has_measure(right)
+        {
+            let divisor = take(right);
+            **right = call("divisor", vec![divisor]);
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,177 @@
+//! Functions that make JSON: aggregates as what their rows are gathered by and made into, those of `jsonb` as a form of
+//! those of `json`, and tables that stand for their rows (`json_agg(t)`) as their columns.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
+    VisitorMut,
+};
+
+use super::columns::{Known, called, factors};
+use super::{arguments, bare, call, take, text};
+use crate::parse::{normal, parts};
+use crate::walk::walk_mut;
+
+/// Functions of one value that may be a row.
+const OF_ROWS: [&str; 6] = ["to_json", "to_jsonb", "row_to_json", "json_agg", "jsonb_agg", "array_to_json"];
+/// Functions of values that each may be JSON.
+const OF_VALUES: [&str; 6] = [
+    "json_build_object",
+    "jsonb_build_object",
+    "json_build_array",
+    "jsonb_build_array",
+    "json_object_agg",
+    "jsonb_object_agg",
+];
+/// What a row is called by.
+const ROW: &str = "json_row";
+
+/// Whether a function makes one document of all rows.
+pub(crate) fn is_aggregate(name: &str) -> bool {
+    matches!(name, "json_agg" | "jsonb_agg" | "json_object_agg" | "jsonb_object_agg")
+}
+
+/// A call as the planner knows it; none: it makes no JSON, or the planner knows it.
+pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
+    let (plain, is_binary) = match name.strip_prefix("jsonb_") {
+        Some(rest) => (format!("json_{rest}"), true),
+        None if name == "to_jsonb" => ("to_json".to_owned(), true),
+        None => (name.to_owned(), false),
+    };
+    if !OF_ROWS.contains(&plain.as_str()) && !OF_VALUES.contains(&plain.as_str()) {
+        return None;
+    }
+    let mut args = arguments(&function.args)?;
+    let made = match (plain.as_str(), args.as_mut_slice()) {
+        ("json_agg", [value]) if is_row(value) => call("json_rows", vec![gathered(function, take(value))]),
+        ("json_agg", [value]) => {
+            let item = call("to_json", vec![take(value)]);
+            call("json_list", vec![gathered(function, item)])
+        }
+        ("json_object_agg", [key, value]) => {
+            let member = call("json_member", vec![take(key), take(value)]);
+            call("json_members", vec![gathered(function, member)])
+        }
+        ("to_json" | "row_to_json" | "array_to_json", [value]) if is_row(value) => take(value),
+        ("row_to_json" | "array_to_json", [value]) => call("to_json", vec![take(value)]),
+        ("to_json" | "json_build_object" | "json_build_array", _) if is_binary => call(&plain, args),
+        _ => return None,
+    };
+    Some(if is_binary { call("json_normal", vec![made]) } else { made })
+}
+
+/// A list of an item of each row, with the order and the conditions of a call.
+fn gathered(function: &Function, item: Expr) -> Expr {
+    let mut gathering = function.clone();
+    gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    if let FunctionArguments::List(list) = &mut gathering.args {
+        list.args = vec![FunctionArg::Unnamed(FunctionArgExpr::Expr(item))];
+    }
+    Expr::Function(gathering)
+}
+
+fn is_row(value: &Expr) -> bool {
+    matches!(value, Expr::Function(call) if bare(&call.name).as_deref() == Some(ROW))
+}
+
+/// Puts the columns of tables in their place, where they stand for their rows, and says of texts that are cast to JSON that
+/// they are it.
+pub(super) fn rows_in(select: &mut Select, known: &Known<'_>) {
+    let tables: Vec<Table> = select
+        .from
+        .iter()
+        .flat_map(factors)
+        .filter_map(|factor| Some(Table { name: called(factor)?, columns: known.of_factor(factor) }))
+        .collect();
+    let _ = walk_mut(select, &mut Rows { tables, depth: 0 });
+}
+
+/// A table, with its columns where they are known.
+struct Table {
+    name: String,
+    columns: Option<Vec<String>>,
+}
+
+/// Looks for calls, but in subqueries, which have tables of their own.
+struct Rows {
+    tables: Vec<Table>,
+    depth: usize,
+}
+
+impl Rows {
+    /// The row of the table of that name.
+    fn of_table(&self, name: &str) -> Option<Expr> {
+        let has = |table: &Table| table.columns.as_ref().is_some_and(|columns| columns.iter().any(|c| c == name));
+        // A column of that name comes first.
+        if self.tables.iter().any(has) {
+            return None;
+        }
+        let table = self.tables.iter().find(|table| table.name == name)?;
+        let quoted = |name: &str| Ident::with_quote('"', name);
+        let member =
+            |column: &String| [text(column), Expr::CompoundIdentifier(vec![quoted(&table.name), quoted(column)])];
+        Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
+    }
+
+    /// The row that an argument stands for.
+    fn of_arg(&self, arg: &FunctionArgExpr) -> Option<Expr> {
+        let of_items = |items: &[Expr]| {
+            let member = |(at, item): (usize, &Expr)| [text(&format!("f{}", at + 1)), item.clone()];
+            call(ROW, items.iter().enumerate().flat_map(member).collect())
+        };
+        match arg {
+            FunctionArgExpr::Expr(Expr::Identifier(name)) => self.of_table(&normal(name)),
+            FunctionArgExpr::QualifiedWildcard(name) => self.of_table(&parts(name).pop()?),
+            FunctionArgExpr::Expr(Expr::Tuple(items)) => Some(of_items(items)),
+            FunctionArgExpr::Expr(Expr::Function(row)) if bare(&row.name).as_deref() == Some("row") => {
+                Some(of_items(&arguments(&row.args)?))
+            }
+            _ => None,
+        }
+    }
+}
+
+impl VisitorMut for Rows {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        let Expr::Function(function) = place else { return ControlFlow::Continue(()) };
+        let Some(name) = bare(&function.name).filter(|_| self.depth == 0) else { return ControlFlow::Continue(()) };
+        let (takes_rows, takes_values) = (OF_ROWS.contains(&name.as_str()), OF_VALUES.contains(&name.as_str()));
+        if !takes_rows && !takes_values {
+            return ControlFlow::Continue(());
+        }
+        let FunctionArguments::List(list) = &mut function.args else { return ControlFlow::Continue(()) };
+        for arg in &mut list.args {
+            let FunctionArg::Unnamed(arg) = arg else { continue };
+            if let Some(row) = self.of_arg(arg) {
+                *arg = FunctionArgExpr::Expr(row);
+            } else if let FunctionArgExpr::Expr(Expr::Cast { expr, data_type, .. }) = arg
+                && is_json(data_type)
+            {
+                let value = take(expr);
+                *arg = FunctionArgExpr::Expr(call("json_value", vec![value]));
+            }
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+fn is_json(data_type: &DataType) -> bool {
+    match data_type {
+        DataType::JSON | DataType::JSONB => true,
+        DataType::Custom(name, _) => matches!(parts(name).pop().as_deref(), Some("json" | "jsonb")),
+        _ => false,
+    }
+}

@@ -1,0 +1,174 @@
+//! Aggregates that gather values as PostgreSQL has them: different values come sorted, for it finds them by sorting; and
+//! texts of one group may be put together in several orders, of which the planner takes one alone.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
+    FunctionArguments, Ident, ObjectName, Query, Select, Value, Visitor, VisitorMut,
+};
+
+use super::{arguments, bare, call, text};
+use crate::walk::{walk, walk_mut};
+
+/// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` without an order as ones in the order of `x`; none: it is
+/// another call.
+pub(super) fn sorted(name: &str, function: &Function) -> Option<Expr> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    let is_unordered = list.clauses.is_empty() && function.over.is_none() && function.within_group.is_empty();
+    if list.duplicate_treatment != Some(DuplicateTreatment::Distinct) || !is_unordered {
+        return None;
+    }
+    match name {
+        "array_agg" => Some(in_order(Expr::Function(function.clone()))),
+        "string_agg" => joined(function, in_order),
+        _ => None,
+    }
+}
+
+/// A list in the order of its items.
+fn in_order(list: Expr) -> Expr {
+    call("array_sort", vec![list, text("ASC"), text("NULLS LAST")])
+}
+
+/// `string_agg` as the text of a list of the values that are there; none: what stands between them is no constant.
+fn joined(function: &Function, made: impl Fn(Expr) -> Expr) -> Option<Expr> {
+    let mut gathering = function.clone();
+    let FunctionArguments::List(list) = &mut gathering.args else { return None };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(value)), FunctionArg::Unnamed(FunctionArgExpr::Expr(between))] =
+        list.args.as_slice()
+    else {
+        return None;
+    };
+    if !matches!(between, Expr::Value(_)) {
+        return None;
+    }
+    let (value, between) = (value.clone(), between.clone());
+    list.args.truncate(1);
+    gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
+    where_there(&mut gathering, value);
+    Some(call("array_to_string", vec![made(Expr::Function(gathering)), between]))
+}
+
+/// Has an aggregate take the rows alone of which a value is not NULL.
+fn where_there(gathering: &mut Function, value: Expr) {
+    let is_there = Expr::IsNotNull(Box::new(Expr::Nested(Box::new(value))));
+    gathering.filter = Some(Box::new(match gathering.filter.take() {
+        Some(own) => {
+            Expr::BinaryOp { left: Box::new(Expr::Nested(own)), op: BinaryOperator::And, right: Box::new(is_there) }
+        }
+        None => is_there,
+    }));
+}
+
+/// `array_remove(array_agg(x), NULL)`: a list of what is there; none: it is another call.
+pub(super) fn without_nulls(args: &[Expr]) -> Option<Expr> {
+    let [list, Expr::Value(what)] = args else { return None };
+    if what.value != Value::Null {
+        return None;
+    }
+    let mut list = list.clone();
+    let Expr::Function(outer) = &mut list else { return None };
+    let gathering = match bare(&outer.name)?.as_str() {
+        "array_agg" => outer,
+        // Different values were put in order already.
+        "array_sort" => match &mut outer.args {
+            FunctionArguments::List(within) => match within.args.first_mut()? {
+                FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Function(inner))) => inner,
+                _ => return None,
+            },
+            _ => return None,
+        },
+        _ => return None,
+    };
+    if bare(&gathering.name)? != "array_agg" {
+        return None;
+    }
+    let [value]: [Expr; 1] = arguments(&gathering.args)?.try_into().ok()?;
+    where_there(gathering, value);
+    Some(call("or_empty", vec![list]))
+}
+
+/// Has texts that a select puts together in several orders come out of lists, each of which has an order of its own.
+pub(super) fn apart(select: &mut Select) {
+    let mut orders = Orders::default();
+    let _ = walk(&*select, &mut orders);
+    if orders.found.len() > 1 {
+        let _ = walk_mut(select, &mut Lists { depth: 0 });
+    }
+}
+
+/// The order in which a call of `string_agg` puts texts together.
+fn order_of(function: &Function) -> Option<String> {
+    let FunctionArguments::List(list) = &function.args else { return None };
+    if function.over.is_some() || bare(&function.name)? != "string_agg" {
+        return None;
+    }
+    list.clauses.iter().find_map(|clause| match clause {
+        FunctionArgumentClause::OrderBy(keys) => {
+            Some(keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+        }
+        _ => None,
+    })
+}
+
+/// Collects the orders of a select, but those of subqueries.
+#[derive(Default)]
+struct Orders {
+    depth: usize,
+    found: HashSet<String>,
+}
+
+impl Visitor for Orders {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Function(function) = expr
+        {
+            self.found.extend(order_of(function));
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// Puts lists in the place of ordered texts, but in subqueries.
+struct Lists {
+    depth: usize,
+}
+
+impl VisitorMut for Lists {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Function(function) = &*place
+            && order_of(function).is_some()
+            && let Some(found) = joined(function, |list| list)
+        {
+            *place = found;
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,48 @@
+//! Kinds of types that the catalog does not have: domains, rows, enumerations, ranges. Drivers (asyncpg) look into these by
+//! `CASE WHEN typtype = 'd' THEN (SELECT …)`, with recursive subqueries about the row at hand that the planner cannot
+//! take; what never holds is left out.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, ObjectName, Query, Value, Visitor};
+
+use super::{literal, take};
+use crate::parse::{normal, parts};
+use crate::walk::walk;
+
+/// Kinds that types of the catalog have: plain ones and those of pseudo-types.
+const KINDS: [&str; 2] = ["b", "p"];
+
+/// Whether a statement reads the table of types.
+pub(super) fn reads_types(query: &Query) -> bool {
+    struct Finder;
+    impl Visitor for Finder {
+        type Break = ();
+
+        fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<()> {
+            let is_types = parts(name).last().is_some_and(|table| table == "pg_type");
+            if is_types { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
+        }
+    }
+    walk(query, &mut Finder).is_break()
+}
+
+/// Leaves out of a `CASE` what it gives for kinds of types that there are none of.
+pub(super) fn fold(place: &mut Expr) {
+    let Expr::Case { operand: None, conditions, else_result, .. } = place else { return };
+    conditions.retain(|when| !is_never(&when.condition));
+    if conditions.is_empty() {
+        *place = else_result.as_mut().map_or_else(|| Expr::Value(Value::Null.into()), |other| take(other));
+    }
+}
+
+fn is_never(condition: &Expr) -> bool {
+    let Expr::BinaryOp { left, op: BinaryOperator::Eq, right } = condition else { return false };
+    let name = match &**left {
+        Expr::Identifier(name) => Some(name),
+        Expr::CompoundIdentifier(names) => names.last(),
+        _ => None,
+    };
+    let is_kind = name.is_some_and(|name| normal(name) == "typtype");
+    is_kind && literal(right).is_some_and(|kind| !KINDS.contains(&kind))
+}

@@ -1,0 +1,176 @@
+//! Subqueries that look a value up for the row at hand: `(SELECT name FROM u WHERE u.id = t.id)`. The planner makes joins of
+//! those that aggregate, so they do: into the first value of an order where `LIMIT 1` asks for it, else into a list, of
+//! which there must be one.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, LimitClause, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor, Value,
+    Visitor, visit_expressions,
+};
+use quiver_types::Result;
+
+use super::{call, empty, expr, take};
+use crate::parse::{normal, parts};
+use crate::walk::walk;
+
+/// What a subquery has become.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum LookUp {
+    /// The value.
+    Value,
+    /// A list of values.
+    List,
+}
+
+/// Has a look-up aggregate; none: it is another subquery, or does not read the row at hand.
+pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Option<LookUp>> {
+    if !is_plain(query, is_aggregate) || !reads_row(query) {
+        return Ok(None);
+    }
+    let is_first = match &query.limit_clause {
+        None => false,
+        Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, limit_by })
+            if limit_by.is_empty() && matches!(&limit.value, Value::Number(rows, _) if rows == "1") =>
+        {
+            true
+        }
+        Some(_) => return Ok(None),
+    };
+    let Query { body, order_by, limit_clause, .. } = query;
+    let SetExpr::Select(select) = &mut **body else { return Ok(None) };
+    let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_mut_slice()
+    else {
+        return Ok(None);
+    };
+    if !is_first {
+        *order_by = None;
+        let inner = take(value);
+        *value = expr(&format!("array_agg({inner})"))?;
+        return Ok(Some(LookUp::List));
+    }
+    let keys = match order_by.as_ref().map(keys_of) {
+        None => String::new(),
+        Some(Some(keys)) => format!(" ORDER BY {keys}"),
+        Some(None) => return Ok(None),
+    };
+    (*order_by, *limit_clause) = (None, None);
+    let inner = take(value);
+    *value = expr(&format!("first_value({inner}{keys})"))?;
+    Ok(Some(LookUp::Value))
+}
+
+/// Leaves `LIMIT 1` and an order out of a query of one row, such as `(SELECT count(*) … LIMIT 1)`: the planner makes no
+/// join of one that reads the row at hand and has a limit.
+pub(super) fn unlimited(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
+    let Some(LimitClause::LimitOffset { limit: Some(Expr::Value(limit)), offset: None, limit_by }) =
+        &query.limit_clause
+    else {
+        return;
+    };
+    let has_room = matches!(&limit.value, Value::Number(rows, _) if rows.parse::<u64>().is_ok_and(|rows| rows > 0));
+    let SetExpr::Select(select) = &*query.body else { return };
+    if has_room && limit_by.is_empty() && empty::is_ungrouped(select) && empty::aggregates(select, is_aggregate) {
+        (query.limit_clause, query.order_by) = (None, None);
+    }
+}
+
+/// Says of the value of a query, which does not read the row at hand, that it may be NULL: that is what the query gives
+/// where it has no row, whatever its column is.
+pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
+    if reads_row(query) {
+        return;
+    }
+    let SetExpr::Select(select) = &mut *query.body else { return };
+    let has_one_row = select.having.is_none() && empty::is_ungrouped(select) && empty::aggregates(select, is_aggregate);
+    if has_one_row || select.from.is_empty() || select.distinct.is_some() {
+        return;
+    }
+    if let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =
+        select.projection.as_mut_slice()
+    {
+        let inner = take(value);
+        *value = call("optional", vec![inner]);
+    }
+}
+
+/// The keys of an order; none: one of them may be an output.
+fn keys_of(order: &OrderBy) -> Option<String> {
+    let OrderByKind::Expressions(keys) = &order.kind else { return None };
+    let is_own = |key: &OrderByExpr| !matches!(key.expr, Expr::Value(_)) && key.with_fill.is_none();
+    keys.iter().all(is_own).then(|| keys.iter().map(ToString::to_string).collect::<Vec<_>>().join(", "))
+}
+
+/// Whether a query gives one value of each row of its tables that it keeps.
+fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    let has_window = |select: &Select| {
+        let over = |e: &Expr| match e {
+            Expr::Function(function) if function.over.is_some() => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        visit_expressions(&select.projection, over).is_break()
+    };
+    let is_sorted_by_output = || {
+        let alias = match select.projection.as_slice() {
+            [SelectItem::ExprWithAlias { alias, .. }] => normal(alias),
+            _ => return false,
+        };
+        let names_it = |e: &Expr| match e {
+            Expr::Identifier(name) if normal(name) == alias => ControlFlow::Break(()),
+            _ => ControlFlow::Continue(()),
+        };
+        query.order_by.as_ref().is_some_and(|order| visit_expressions(order, names_it).is_break())
+    };
+    query.with.is_none()
+        && query.fetch.is_none()
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && !select.from.is_empty()
+        && empty::is_ungrouped(select)
+        && !empty::aggregates(select, is_aggregate)
+        && !has_window(select)
+        && !is_sorted_by_output()
+}
+
+/// Whether a query speaks of a table that is not in it.
+pub(super) fn reads_row(query: &Query) -> bool {
+    let mut spoken = Spoken::default();
+    let _ = walk(query, &mut spoken);
+    spoken.of.iter().any(|table| !spoken.known.contains(table))
+}
+
+/// Tables by the names that columns have before them.
+#[derive(Default)]
+struct Spoken {
+    known: HashSet<String>,
+    of: HashSet<String>,
+}
+
+impl Visitor for Spoken {
+    type Break = ();
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<()> {
+        let name = match factor {
+            TableFactor::Table { alias: Some(alias), .. }
+            | TableFactor::Derived { alias: Some(alias), .. }
+            | TableFactor::UNNEST { alias: Some(alias), .. }
+            | TableFactor::NestedJoin { alias: Some(alias), .. } => Some(normal(&alias.name)),
+            TableFactor::Table { name, .. } => parts(name).pop(),
+            _ => None,
+        };
+        self.known.extend(name);
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if let Expr::CompoundIdentifier(name) = expr
+            && let [.., table, _] = name.as_slice()
+        {
+            self.of.insert(normal(table));
+        }
+        ControlFlow::Continue(())
+    }
+}

@@ -1,0 +1,259 @@
+//! Columns of `USING`. In joins that keep rows of the right side the planner takes such a column from the left side alone,
+//! where these rows have none; of `*` they come first, and the planner leaves them where the left side has them.
+
+use std::collections::BTreeMap;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, Query, ReplaceSelectElement,
+    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins,
+    VisitorMut, WildcardAdditionalOptions,
+};
+use quiver_types::{Error, Result};
+
+use super::expr;
+use super::queries::unsupported;
+use crate::parse::{normal, parts};
+use crate::walk::walk_mut;
+
+/// Columns that both sides give, and their values.
+type Merged = BTreeMap<String, Expr>;
+
+/// Puts the value of both sides in the place of each such column.
+pub(super) fn translate(query: &mut Query) -> Result<()> {
+    let Query { body, order_by, .. } = query;
+    if let SetExpr::Select(select) = &mut **body {
+        return of_select(select, order_by.as_mut());
+    }
+    // The order of several is that of their outputs.
+    let mut open = vec![&mut **body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::Select(select) => of_select(select, None)?,
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            _ => {}
+        }
+    }
+    Ok(())
+}
+
+fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+    let mut merged = Merged::new();
+    for from in &select.from {
+        merge(from, &mut merged)?;
+    }
+    put_in_order(select, &merged);
+    if merged.is_empty() {
+        return Ok(());
+    }
+    // By these names the outputs are known in the order of rows.
+    let mut outputs = Vec::new();
+    for item in &mut select.projection {
+        match item {
+            SelectItem::UnnamedExpr(Expr::Identifier(name)) if merged.contains_key(&normal(name)) => {
+                let name = name.clone();
+                outputs.push(normal(&name));
+                *item = SelectItem::ExprWithAlias { expr: Expr::Identifier(name.clone()), alias: name };
+            }
+            SelectItem::ExprWithAlias { alias, .. } => outputs.push(normal(alias)),
+            SelectItem::Wildcard(options) => {
+                outputs.extend(merged.keys().cloned());
+                options.opt_replace = Some(values(&merged));
+            }
+            _ => {}
+        }
+    }
+    let _ = walk_mut(select, &mut Places { merged: &merged, depth: 0 });
+    if let Some(order) = order {
+        merged.retain(|name, _| !outputs.contains(name));
+        let _ = walk_mut(order, &mut Places { merged: &merged, depth: 0 });
+    }
+    Ok(())
+}
+
+/// Puts the columns of both sides before the others of `*`. Where tables are joined by different columns, one may have a
+/// column of that name which is none of both sides: the planner's order stays.
+fn put_in_order(select: &mut Select, merged: &Merged) {
+    let is_all = |item: &SelectItem| matches!(item, SelectItem::Wildcard(_));
+    let [from] = select.from.as_slice() else { return };
+    if !select.projection.iter().any(is_all) {
+        return;
+    }
+    let Some((columns, tables)) = joined(from) else { return };
+    let quoted = |column: &String| Ident::with_quote('"', column.clone());
+    // Of more than two tables the planner does not tell which one a bare name means.
+    let both = |column: &String| match tables.first() {
+        Some(first) if !merged.contains_key(column) => {
+            SelectItem::UnnamedExpr(Expr::CompoundIdentifier(vec![first.clone(), quoted(column)]))
+        }
+        _ => SelectItem::UnnamedExpr(Expr::Identifier(quoted(column))),
+    };
+    let others = |table: &Ident| {
+        let names = columns.iter().map(|column| ObjectName::from(vec![quoted(column)])).collect();
+        let options = WildcardAdditionalOptions {
+            opt_exclude: Some(ExcludeSelectItem::Multiple(names)),
+            ..WildcardAdditionalOptions::default()
+        };
+        let table = SelectItemQualifiedWildcardKind::ObjectName(ObjectName::from(vec![table.clone()]));
+        SelectItem::QualifiedWildcard(table, options)
+    };
+    for item in std::mem::take(&mut select.projection) {
+        if is_all(&item) {
+            select.projection.extend(columns.iter().map(both));
+            select.projection.extend(tables.iter().map(others));
+        } else {
+            select.projection.push(item);
+        }
+    }
+}
+
+/// The columns by which all tables of an item of a `FROM` are joined, and what the tables are called; none: they are joined
+/// in other ways, too.
+fn joined(from: &TableWithJoins) -> Option<(Vec<String>, Vec<Ident>)> {
+    let own = |factor: &TableFactor| match factor {
+        // With its schema it is called by both names.
+        TableFactor::Table { name, alias: None, .. } if name.0.len() > 1 => None,
+        factor => name(factor),
+    };
+    let mut tables = vec![own(&from.relation)?];
+    let mut columns: Option<Vec<String>> = None;
+    for join in &from.joins {
+        let (JoinOperator::Join(JoinConstraint::Using(using))
+        | JoinOperator::Inner(JoinConstraint::Using(using))
+        | JoinOperator::Left(JoinConstraint::Using(using))
+        | JoinOperator::LeftOuter(JoinConstraint::Using(using))
+        | JoinOperator::Right(JoinConstraint::Using(using))
+        | JoinOperator::RightOuter(JoinConstraint::Using(using))
+        | JoinOperator::FullOuter(JoinConstraint::Using(using))) = &join.join_operator
+        else {
+            return None;
+        };
+        let using: Vec<String> = using.iter().filter_map(|column| parts(column).pop()).collect();
+        let known = columns.get_or_insert_with(|| using.clone());
+        if known.len() != using.len() || !using.iter().all(|column| known.contains(column)) {
+            return None;
+        }
+        tables.push(own(&join.relation)?);
+    }
+    Some((columns?, tables))
+}
+
+/// Adds the columns that the joins of one item of a `FROM` merge.
+fn merge(from: &TableWithJoins, merged: &mut Merged) -> Result<()> {
+    nested(&from.relation)?;
+    let mut left = vec![&from.relation];
+    for join in &from.joins {
+        nested(&join.relation)?;
+        let (constraint, is_outer) = match &join.join_operator {
+            JoinOperator::Right(constraint)
+            | JoinOperator::RightOuter(constraint)
+            | JoinOperator::FullOuter(constraint) => (constraint, true),
+            JoinOperator::Join(constraint)
+            | JoinOperator::Inner(constraint)
+            | JoinOperator::Left(constraint)
+            | JoinOperator::LeftOuter(constraint) => (constraint, false),
+            _ => (&JoinConstraint::None, false),
+        };
+        match constraint {
+            JoinConstraint::Using(columns) => {
+                for column in columns.iter().filter_map(|column| parts(column).pop()) {
+                    if merged.contains_key(&column) {
+                        let text = format!("`USING ({column})` behind a right or full join by it is not supported");
+                        return Err(unsupported(text));
+                    }
+                    if is_outer {
+                        let own = matches!(join.join_operator, JoinOperator::FullOuter(_));
+                        let value = value(&column, if own { left.as_slice() } else { &[] }, &join.relation)?;
+                        merged.insert(column, value);
+                    }
+                }
+            }
+            JoinConstraint::Natural if is_outer => return Err(natural()),
+            _ => {}
+        }
+        left.push(&join.relation);
+    }
+    Ok(())
+}
+
+/// Refuses such joins in parentheses, whose columns have no place of their own.
+fn nested(factor: &TableFactor) -> Result<()> {
+    let TableFactor::NestedJoin { table_with_joins, .. } = factor else { return Ok(()) };
+    let mut merged = Merged::new();
+    merge(table_with_joins, &mut merged)?;
+    if merged.is_empty() {
+        return Ok(());
+    }
+    Err(unsupported("`USING` of a right or full join in parentheses is not supported: use `ON`"))
+}
+
+fn natural() -> Error {
+    unsupported("`NATURAL` is not supported for right and full joins: name the columns by `USING`")
+}
+
+/// The value of a column: that of the right side, or the first one of the left and the right side.
+fn value(column: &str, left: &[&TableFactor], right: &TableFactor) -> Result<Expr> {
+    let of = |factor: &TableFactor| -> Result<String> {
+        let table = name(factor).ok_or_else(|| {
+            unsupported(format!("`USING ({column})` of a right or full join needs an alias of each side"))
+        })?;
+        Ok(format!("{table}.{}", Ident::with_quote('"', column)))
+    };
+    match left {
+        [] => expr(&of(right)?),
+        [left] => expr(&format!("coalesce({}, {})", of(left)?, of(right)?)),
+        _ => Err(unsupported(format!(
+            "`USING ({column})` of a full join behind other joins is not supported: use `ON`, and `coalesce`"
+        ))),
+    }
+}
+
+/// What a table is called in its statement.
+fn name(factor: &TableFactor) -> Option<Ident> {
+    match factor {
+        TableFactor::Table { alias: Some(alias), .. }
+        | TableFactor::Derived { alias: Some(alias), .. }
+        | TableFactor::UNNEST { alias: Some(alias), .. } => Some(alias.name.clone()),
+        TableFactor::Table { name, alias: None, .. } => Some(Ident::with_quote('"', parts(name).pop()?)),
+        _ => None,
+    }
+}
+
+/// What `*` gives instead of the columns of the left side. PostgreSQL has no such clause, so that none is there.
+fn values(merged: &Merged) -> ReplaceSelectItem {
+    let item = |(name, value): (&String, &Expr)| {
+        let column_name = Ident::with_quote('"', name.clone());
+        Box::new(ReplaceSelectElement { expr: value.clone(), column_name, as_keyword: true })
+    };
+    ReplaceSelectItem { items: merged.iter().map(item).collect() }
+}
+
+/// Puts values in the place of bare names, but in subqueries, which have names of their own.
+struct Places<'m> {
+    merged: &'m Merged,
+    depth: usize,
+}
+
+impl VisitorMut for Places<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Expr::Identifier(name) = place
+            && let Some(value) = self.merged.get(&normal(name))
+        {
+            *place = value.clone();
+        }
+        ControlFlow::Continue(())
+    }
+}

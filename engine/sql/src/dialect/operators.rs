@@ -1,0 +1,349 @@
+//! Operators that the planner does not know, or the parser reads in another order: they are written as ones that it does.
+
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Function, UnaryOperator};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::queries::unsupported;
+use super::{arguments, bare, boolean, call, expr, number, patterns, take, types};
+
+/// Most bytes that copies of one part of a statement may add to it.
+const COPIES_MAX: usize = 64 << 10;
+/// Most items of a list that become a chain of conditions: it nests as deeply as it is long.
+const ITEMS_MAX: usize = 200;
+
+/// Refuses to write a part of a statement so often that it would grow without bound.
+pub(super) fn copied(part: &Expr, times: usize) -> Result<()> {
+    let bytes = part.to_string().len().saturating_mul(times);
+    if bytes <= COPIES_MAX {
+        return Ok(());
+    }
+    let text = format!("a condition of {bytes} bytes is too long, at most {COPIES_MAX} are allowed");
+    Err(Error::new(ErrorKind::LimitExceeded, text))
+}
+
+fn nested(expr: Expr) -> Expr {
+    match expr {
+        Expr::Nested(_) | Expr::Value(_) | Expr::Identifier(_) | Expr::CompoundIdentifier(_) => expr,
+        other => Expr::Nested(Box::new(other)),
+    }
+}
+
+fn binary(left: Expr, op: BinaryOperator, right: Expr) -> Expr {
+    Expr::BinaryOp { left: Box::new(left), op, right: Box::new(right) }
+}
+
+/// Operators before a value.
+pub(super) fn unary(place: &mut Expr) {
+    let Expr::UnaryOp { op, expr } = place else { return };
+    let function = match (&*op, &**expr) {
+        (UnaryOperator::Minus, Expr::BinaryOp { .. }) => return signed_power(place),
+        (UnaryOperator::BitwiseNot, _) => return complement(place),
+        // The planner puts the sign before the text, where it is that of the first part.
+        (UnaryOperator::Minus, Expr::Interval(_)) => {
+            let interval = take(expr);
+            *place = nested(binary(interval, BinaryOperator::Multiply, number(-1)));
+            return;
+        }
+        (UnaryOperator::PGSquareRoot, _) => "sqrt",
+        (UnaryOperator::PGCubeRoot, _) => "cbrt",
+        (UnaryOperator::PGAbs, _) => "abs",
+        _ => return,
+    };
+    *place = call(function, vec![take(expr)]);
+}
+
+/// `-2 ^ 2`: the sign belongs to the base, and the parser puts it before the power.
+fn signed_power(place: &mut Expr) {
+    let Expr::UnaryOp { op: UnaryOperator::Minus, expr } = place else { return };
+    if matches!(**expr, Expr::BinaryOp { op: BinaryOperator::PGExp, .. }) {
+        let mut power = take(expr);
+        negate_base(&mut power);
+        *place = power;
+    }
+}
+
+fn negate_base(expr: &mut Expr) {
+    match expr {
+        Expr::BinaryOp { left, op: BinaryOperator::PGExp, .. } => negate_base(left),
+        base => {
+            let inner = Box::new(take(base));
+            *base = Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Minus, expr: inner }));
+        }
+    }
+}
+
+/// `~x`: what is left of -1, of which no number of a type is too large.
+fn complement(place: &mut Expr) {
+    let Expr::UnaryOp { op: UnaryOperator::BitwiseNot, expr } = place else { return };
+    let value = nested(take(expr));
+    *place = nested(binary(number(-1), BinaryOperator::Minus, value));
+}
+
+/// The patterns of `LIKE ANY (…)`, which the parser reads as such, or of `LIKE ALL (…)`, which it reads as a call; none: it is
+/// one pattern.
+fn patterns_of(any: bool, pattern: &Expr) -> Option<(bool, Option<Vec<Expr>>)> {
+    if any {
+        return Some((true, items_of(pattern)));
+    }
+    let Expr::Function(Function { name, args, .. }) = pattern else { return None };
+    if bare(name)? != "all" {
+        return None;
+    }
+    let args = arguments(args)?;
+    Some((false, if let [one] = args.as_slice() { items_of(one) } else { Some(args) }))
+}
+
+/// The items of a list that is written out.
+fn items_of(list: &Expr) -> Option<Vec<Expr>> {
+    match list {
+        Expr::Nested(inner) | Expr::Cast { expr: inner, .. } => items_of(inner),
+        Expr::Array(Array { elem, .. }) => Some(elem.clone()),
+        Expr::Tuple(items) => Some(items.clone()),
+        Expr::Function(call) if bare(&call.name).is_some_and(|name| name == "make_array") => arguments(&call.args),
+        other => super::literal(other).and_then(types::items_of),
+    }
+}
+
+/// `LIKE ANY (…)` and `LIKE ALL (…)` as a comparison with each of the patterns; says whether it was one.
+pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
+    let (Expr::Like { any, pattern, expr, .. } | Expr::ILike { any, pattern, expr, .. }) = &*place else {
+        return Ok(false);
+    };
+    let Some((is_any, found)) = patterns_of(*any, pattern) else { return Ok(false) };
+    let found = found.ok_or_else(|| unsupported("`LIKE ANY` and `LIKE ALL` take a list that is written out"))?;
+    copied(expr, found.len())?;
+    let one = |item: Expr| -> Result<Expr> {
+        let mut one = place.clone();
+        if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut one {
+            *any = false;
+            **pattern = item;
+        }
+        patterns::translate(&mut one)?;
+        Ok(one)
+    };
+    let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let mut whole: Option<Expr> = None;
+    for item in found {
+        let next = one(item)?;
+        whole = Some(match whole {
+            Some(before) => binary(before, op.clone(), next),
+            None => next,
+        });
+    }
+    *place = whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole)));
+    Ok(true)
+}
+
+/// A comparison with each of the items, of which one is enough, or none may lack.
+pub(super) fn each(left: &Expr, op: &BinaryOperator, items: Vec<Expr>, is_any: bool) -> Result<Expr> {
+    copied(left, items.len())?;
+    if items.len() > ITEMS_MAX {
+        let text =
+            format!("a list of {} items to compare with is too long, at most {ITEMS_MAX} are allowed", items.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let join = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let compared = |item: Expr| binary(nested(left.clone()), op.clone(), item);
+    let whole = items.into_iter().map(compared).reduce(|before, next| binary(before, join.clone(), next));
+    Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
+}
+
+/// `(a, b) < (c, d)` as comparisons of the parts: the first ones that differ say which row is less. The planner compares
+/// rows of columns and literals alone, and not by what NULL means. None: it is no comparison of two rows.
+pub(super) fn of_rows(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<Option<Expr>> {
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Ok(None) };
+    let outer = match op {
+        BinaryOperator::Lt | BinaryOperator::LtEq => BinaryOperator::Lt,
+        BinaryOperator::Gt | BinaryOperator::GtEq => BinaryOperator::Gt,
+        BinaryOperator::Eq => BinaryOperator::And,
+        BinaryOperator::NotEq => BinaryOperator::Or,
+        _ => return Ok(None),
+    };
+    if left.len() != right.len() || left.len() > ITEMS_MAX {
+        let text = format!("rows of {} and of {} parts cannot be compared", left.len(), right.len());
+        return Err(Error::invalid(text));
+    }
+    let compared = |left: &Expr, op: &BinaryOperator, right: &Expr| -> Result<Expr> {
+        copied(left, 2)?;
+        copied(right, 2)?;
+        Ok(binary(nested(left.clone()), op.clone(), nested(right.clone())))
+    };
+    let mut whole: Option<Expr> = None;
+    for (left, right) in left.iter().zip(right).rev() {
+        whole = Some(match (whole, &outer) {
+            (None, _) => compared(left, op, right)?,
+            (Some(rest), BinaryOperator::And | BinaryOperator::Or) => {
+                binary(compared(left, op, right)?, outer.clone(), rest)
+            }
+            (Some(rest), _) => {
+                let same = binary(compared(left, &BinaryOperator::Eq, right)?, BinaryOperator::And, nested(rest));
+                binary(compared(left, &outer, right)?, BinaryOperator::Or, nested(same))
+            }
+        });
+    }
+    Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
+}
+
+/// `(a, b) IN ((c, d), …)` with parts that are neither columns nor literals; none: the planner knows it.
+pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
+    let is_plain = |part: &Expr| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_));
+    let is_known = |row: &Expr| match row {
+        Expr::Tuple(parts) => parts.iter().all(is_plain),
+        _ => true,
+    };
+    if !matches!(row, Expr::Tuple(_)) || (is_known(row) && list.iter().all(is_known)) {
+        return Ok(None);
+    }
+    copied(row, list.len())?;
+    if list.len() > ITEMS_MAX {
+        let text = format!("a list of {} rows is too long, at most {ITEMS_MAX} are allowed", list.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let (op, join) =
+        if negated { (BinaryOperator::NotEq, BinaryOperator::And) } else { (BinaryOperator::Eq, BinaryOperator::Or) };
+    let mut whole: Option<Expr> = None;
+    for item in list {
+        let Some(next) = of_rows(row, &op, item)? else { return Ok(None) };
+        whole = Some(match whole {
+            Some(before) => binary(before, join.clone(), next),
+            None => next,
+        });
+    }
+    Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
+}
+
+/// `document ?| array['a', 'b']`, of which one is enough, and `?&`, of which none may lack.
+pub(super) fn has_several(left: &Expr, right: &Expr, is_any: bool) -> Result<Expr> {
+    let keys = items_of(right).ok_or_else(|| unsupported("`?|` and `?&` take a list that is written out"))?;
+    copied(left, keys.len())?;
+    if keys.len() > ITEMS_MAX {
+        let text = format!("a list of {} keys is too long, at most {ITEMS_MAX} are allowed", keys.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
+    let has = |key: Expr| call("json_has", vec![left.clone(), key]);
+    let whole = keys.into_iter().map(has).reduce(|before, next| binary(before, op.clone(), next));
+    Ok(whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole))))
+}
+
+/// `x BETWEEN SYMMETRIC a AND b`, which is read with three `NOT` before `a` (see [`wording`](crate::wording)): either of
+/// the two may be the lower one.
+pub(super) fn symmetric(place: &mut Expr) -> Result<()> {
+    fn marked(low: &Expr) -> Option<&Expr> {
+        let mut inner = low;
+        for _ in 0..3 {
+            let Expr::UnaryOp { op: UnaryOperator::Not, expr } = inner else { return None };
+            inner = expr;
+        }
+        Some(inner)
+    }
+    let Expr::Between { expr, negated, low, high } = &*place else { return Ok(()) };
+    let Some(low) = marked(low) else { return Ok(()) };
+    copied(expr, 2)?;
+    copied(low, 2)?;
+    copied(high, 2)?;
+    let negated = *negated;
+    let between = |low: &Expr, high: &Expr| Expr::Between {
+        expr: expr.clone(),
+        negated,
+        low: Box::new(low.clone()),
+        high: Box::new(high.clone()),
+    };
+    let op = if negated { BinaryOperator::And } else { BinaryOperator::Or };
+    *place = nested(binary(between(low, high), op, between(high, low)));
+    Ok(())
+}
+
+/// `a IS DISTINCT FROM b AND c`: the parser takes all that follows for the right side. What stands around it (`NOT`, `AND`)
+/// then holds conditions that are joined without brackets, which there are none of else.
+pub(super) fn distinct(place: &mut Expr) {
+    let inner = match &mut *place {
+        Expr::IsDistinctFrom(_, inner) | Expr::IsNotDistinctFrom(_, inner) if is_joined(inner, true) => inner,
+        Expr::UnaryOp { op: UnaryOperator::Not, expr: inner } if is_joined(inner, true) => inner,
+        Expr::BinaryOp { op: BinaryOperator::And, right: inner, .. } if is_joined(inner, false) => inner,
+        _ => return,
+    };
+    let mut whole = take(inner);
+    let first = first_of(&mut whole);
+    **inner = take(first);
+    // In brackets it ends there when it is printed, too.
+    *first = match take(place) {
+        mut is @ (Expr::IsDistinctFrom(..) | Expr::IsNotDistinctFrom(..)) => {
+            unlike(&mut is);
+            Expr::Nested(Box::new(is))
+        }
+        other => other,
+    };
+    *place = whole;
+}
+
+/// `a IS DISTINCT FROM 'no'` as `(a = 'no') IS NOT TRUE`: a text that is written out is not NULL, and beside `=` it gets
+/// the type of the other side.
+pub(super) fn unlike(place: &mut Expr) {
+    let (left, right, is_same) = match &mut *place {
+        Expr::IsDistinctFrom(left, right) => (left, right, false),
+        Expr::IsNotDistinctFrom(left, right) => (left, right, true),
+        _ => return,
+    };
+    if patterns::is_written(left) || patterns::is_written(right) {
+        let equal = binary(nested(take(left)), BinaryOperator::Eq, nested(take(right)));
+        let equal = Box::new(nested(equal));
+        *place = if is_same { Expr::IsTrue(equal) } else { Expr::IsNotTrue(equal) };
+    }
+}
+
+/// Whether these are conditions joined by `OR`, or by `AND` where that counts.
+fn is_joined(whole: &Expr, by_and: bool) -> bool {
+    match whole {
+        Expr::BinaryOp { op: BinaryOperator::Or, .. } => true,
+        Expr::BinaryOp { op: BinaryOperator::And, .. } => by_and,
+        _ => false,
+    }
+}
+
+/// The first of conditions that are joined.
+fn first_of(whole: &mut Expr) -> &mut Expr {
+    if !is_joined(whole, true) {
+        return whole;
+    }
+    match whole {
+        Expr::BinaryOp { left, .. } => first_of(left),
+        other => other,
+    }
+}
+
+/// `(a, b) OVERLAPS (c, d)`: of each the sooner one is the begin, and the later one no longer belongs to it. An end may be
+/// an interval from the begin on.
+pub(super) fn overlaps(left: &Expr, right: &Expr) -> Result<Expr> {
+    let (Expr::Tuple(left), Expr::Tuple(right)) = (left, right) else { return Err(pairs()) };
+    let ([a, b], [c, d]) = (left.as_slice(), right.as_slice()) else { return Err(pairs()) };
+    for part in [a, b, c, d] {
+        copied(part, 8)?;
+    }
+    let end = |begin: &Expr, end: &Expr| match end {
+        Expr::Interval(_) => format!("(({begin}) + ({end}))"),
+        _ => format!("({end})"),
+    };
+    let (b, d) = (end(a, b), end(c, d));
+    let (first, second) = (format!("least(({a}), {b})"), format!("least(({c}), {d})"));
+    expr(&format!(
+        "(CASE WHEN {first} = {second} THEN true WHEN {first} > {second} THEN {first} < greatest(({c}), {d}) \
+         ELSE {second} < greatest(({a}), {b}) END)"
+    ))
+}
+
+fn pairs() -> Error {
+    unsupported("`OVERLAPS` takes two pairs of times")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn copies_are_bounded() {
+        let long = Expr::Value(datafusion::sql::sqlparser::ast::Value::SingleQuotedString("x".repeat(1_000)).into());
+        assert!(copied(&long, 10).is_ok());
+        assert_eq!(copied(&long, 100).unwrap_err().kind, ErrorKind::LimitExceeded);
+    }
+}

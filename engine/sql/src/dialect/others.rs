@@ -1,0 +1,79 @@
+//! Functions of PostgreSQL that are others, written out.
+
+use datafusion::sql::sqlparser::ast::{DataType, Expr};
+use quiver_types::{Error, Result};
+
+use super::{call, expr, literal, operators, quoted};
+
+/// What a call is for the planner; none: it knows the function, or there is none.
+pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
+    Ok(Some(match (name, args) {
+        ("quote_nullable", [value]) => expr(&format!("coalesce(quote_literal({value}), 'NULL')"))?,
+        ("trim_array", [list, count]) => {
+            let rest = format!("greatest(CAST(cardinality({list}) AS BIGINT) - ({count}), 0)");
+            expr(&format!("array_slice({list}, 1, {rest})"))?
+        }
+        ("array_dims", [list]) => {
+            operators::copied(list, 2)?;
+            let ends = format!("array_to_string(array_dims({list}), '][1:')");
+            expr(&format!("CASE WHEN cardinality({list}) > 0 THEN '[1:' || {ends} || ']' END"))?
+        }
+        // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
+        ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
+            return replaced(args);
+        }
+        _ => return Ok(None),
+    }))
+}
+
+fn is_whole(text: &str) -> bool {
+    text.parse::<u32>().is_ok()
+}
+
+/// Whether a statement says that a value is a double.
+fn is_double(value: &Expr) -> bool {
+    match value {
+        Expr::Nested(inner) => is_double(inner),
+        Expr::Cast { data_type, .. } => matches!(
+            data_type,
+            DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Real | DataType::Float4
+        ),
+        _ => false,
+    }
+}
+
+/// `regexp_replace(text, pattern, other, from, which, flags)`: what is found from a letter on, all of it or one.
+fn replaced(args: &[Expr]) -> Result<Option<Expr>> {
+    let [text, pattern, other, from, rest @ ..] = args else { return Ok(None) };
+    let number = |arg: Option<&Expr>, default: u32| match arg {
+        None => Some(default),
+        Some(arg) => literal(arg).and_then(|text| text.parse::<u32>().ok()),
+    };
+    let (Some(from), Some(which)) = (number(Some(from), 1), number(rest.first(), 1)) else {
+        return Err(Error::invalid("`regexp_replace` takes numbers that are written out"));
+    };
+    if from == 0 {
+        return Err(Error::invalid("`regexp_replace` counts letters from 1"));
+    }
+    let flags = rest.get(1).map_or(Some(""), literal);
+    let flags = flags.ok_or_else(|| Error::invalid("`regexp_replace` takes flags that are written out"))?;
+    let flags: String = flags.chars().filter(|flag| *flag != 'g').collect();
+    operators::copied(text, 4)?;
+    operators::copied(pattern, 2)?;
+    let within = |flags: &str| if flags.is_empty() { String::new() } else { format!(", {}", quoted(flags)) };
+    if which < 2 {
+        let flags = if which == 0 { format!("{flags}g") } else { flags };
+        let begin = if from > 1 { format!("left({text}, {}) || ", from - 1) } else { String::new() };
+        let end = if from > 1 { format!("substr({text}, {from})") } else { text.to_string() };
+        return expr(&format!("({begin}regexp_replace({end}, {pattern}, {other}{}))", within(&flags))).map(Some);
+    }
+    let place = format!("regexp_instr({text}, {pattern}, {from}, {which}{})", within(&flags));
+    operators::copied(pattern, 6)?;
+    expr(&format!(
+        "CASE WHEN {place} > 0 THEN left({text}, CAST({place} AS BIGINT) - 1) || \
+         regexp_replace(substr({text}, CAST({place} AS BIGINT)), {pattern}, {other}{}) ELSE {text} END",
+        within(&flags)
+    ))
+    .map(Some)
+}

@@ -1,0 +1,382 @@
+//! Functions of PostgreSQL that give rows: a list of the same, taken apart.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    CastKind, DataType, Expr, FunctionArg, FunctionArgExpr, GroupByExpr, Ident, JoinConstraint, JoinOperator, Query,
+    Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Value,
+    visit_expressions,
+};
+
+use super::{arguments, bare, call, expr, patterns, quoted, take, times};
+use crate::parse::normal;
+
+/// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
+const ROWS: [(&str, &str, Option<&str>); 10] = [
+    ("regexp_split_to_table", "regexp_split_to_array", None),
+    ("regexp_matches", "regexp_groups", None),
+    ("string_to_table", "string_to_array", None),
+    ("generate_subscripts", "generate_subscripts", None),
+    ("json_array_elements", "json_items", Some("value")),
+    ("jsonb_array_elements", "json_items", Some("value")),
+    ("json_array_elements_text", "json_items_text", Some("value")),
+    ("jsonb_array_elements_text", "json_items_text", Some("value")),
+    ("json_object_keys", "json_keys", None),
+    ("jsonb_object_keys", "json_keys", None),
+];
+
+/// Functions that give names and values of members, and the function of the values.
+const MEMBERS: [(&str, &str); 4] = [
+    ("json_each", "json_values"),
+    ("jsonb_each", "json_values"),
+    ("json_each_text", "json_values_text"),
+    ("jsonb_each_text", "json_values_text"),
+];
+
+fn of(name: &str) -> Option<(&'static str, Option<&'static str>)> {
+    ROWS.iter().find(|(known, ..)| *known == name).map(|(_, list, column)| (*list, *column))
+}
+
+/// Whether a function gives rows.
+pub(super) fn gives_rows(name: &str) -> bool {
+    matches!(name, "unnest" | "generate_series") || of(name).is_some()
+}
+
+/// A call among outputs, whose rows stand beside the others; none: it gives no rows.
+pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
+    if name == "generate_series" && matches!(args.len(), 2 | 3) {
+        let mut args = args.to_vec();
+        if let [first, last, step] = args.as_mut_slice() {
+            moments(first, last);
+            as_step(step);
+        }
+        return Some(call("unnest", vec![call(name, args)]));
+    }
+    // A function of rows is a list that is taken apart already.
+    if name == "unnest" {
+        let [inner] = args else { return None };
+        return list_of(inner).map(|_| inner.clone());
+    }
+    let (list, _) = of(name)?;
+    Some(call("unnest", vec![listed(list, args.to_vec())]))
+}
+
+/// The list of which a function gives the items.
+fn listed(list: &str, args: Vec<Expr>) -> Expr {
+    if list == "generate_subscripts"
+        && let [of, dimension] = args.as_slice()
+        && let Ok(found) =
+            expr(&format!("generate_series(1, coalesce(CAST(array_length({of}, {dimension}) AS BIGINT), 0))"))
+    {
+        return found;
+    }
+    call(list, args)
+}
+
+/// A step of time that is written as a text, as an interval.
+fn as_step(step: &mut Expr) {
+    if let Expr::Value(value) = step
+        && let Value::SingleQuotedString(text) = &value.value
+        && text.trim().parse::<f64>().is_err()
+    {
+        let text = times::worded(text).unwrap_or_else(|| text.clone());
+        if let Ok(interval) = expr(&format!("INTERVAL {}", quoted(&text))) {
+            *step = interval;
+        }
+    }
+}
+
+/// Dates between which there are rows are the moments at which they begin.
+fn moments(first: &mut Expr, last: &mut Expr) {
+    if !times::is_date(first) || !times::is_date(last) {
+        return;
+    }
+    for date in [first, last] {
+        let (expr, data_type) = (Box::new(take(date)), DataType::Timestamp(None, TimezoneInfo::WithTimeZone));
+        *date = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+    }
+}
+
+/// The same for a call in a `FROM`, where a text is of the type of the other end, too.
+pub(super) fn step_in(args: &mut [FunctionArg]) {
+    if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(first)), FunctionArg::Unnamed(FunctionArgExpr::Expr(last)), ..] =
+        args
+    {
+        alike(first, last);
+        alike(last, first);
+    }
+    if let [
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(first)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(last)),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(step)),
+    ] = args
+    {
+        moments(first, last);
+        as_step(step);
+    }
+}
+
+/// Gives texts among `VALUES` the type of time that another row gives their column.
+pub(super) fn typed(query: &mut Query) {
+    let SetExpr::Values(values) = &mut *query.body else { return };
+    let width = values.rows.first().map_or(0, |row| row.len());
+    let is_cast = |item: &&Expr| matches!(item, Expr::Cast { .. } | Expr::TypedString(_));
+    for column in 0..width {
+        let mut items = values.rows.iter().filter_map(|row| row.get(column));
+        let Some(cast) = items.find(is_cast).cloned() else { continue };
+        for row in &mut values.rows {
+            if let Some(item) = row.get_mut(column) {
+                alike(&cast, item);
+            }
+        }
+    }
+}
+
+/// Gives a text the type of time that a cast gives another one.
+fn alike(cast: &Expr, other: &mut Expr) {
+    let data_type = match cast {
+        Expr::Cast { data_type, .. } => data_type,
+        Expr::TypedString(typed) => &typed.data_type,
+        _ => return,
+    };
+    if patterns::is_written(other) && matches!(data_type, DataType::Timestamp(..) | DataType::Date) {
+        let (data_type, mut expr) = (data_type.clone(), Box::new(take(other)));
+        if let Expr::Value(value) = &mut *expr {
+            times::complete(&data_type, &mut value.value);
+        }
+        *other = Expr::Cast { kind: CastKind::Cast, expr, data_type, array: false, format: None };
+    }
+}
+
+/// The list of which a query without tables gives the items: `ARRAY(SELECT generate_series(1, 3))` is no aggregate.
+pub(super) fn items_of(query: &Query) -> Option<Expr> {
+    let SetExpr::Select(select) = &*query.body else { return None };
+    let is_plain = query.with.is_none()
+        && query.order_by.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && select.from.is_empty()
+        && select.selection.is_none()
+        && select.distinct.is_none()
+        && select.having.is_none()
+        && matches!(&select.group_by, GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    match select.projection.as_slice() {
+        [SelectItem::UnnamedExpr(items) | SelectItem::ExprWithAlias { expr: items, .. }] if is_plain => list_of(items),
+        _ => None,
+    }
+}
+
+/// The list that a call takes apart; none: it is another call.
+fn list_of(items: &Expr) -> Option<Expr> {
+    let Expr::Function(call) = items else { return None };
+    if bare(&call.name).as_deref() != Some("unnest") {
+        return None;
+    }
+    match arguments(&call.args)?.as_slice() {
+        [list] => Some(list.clone()),
+        _ => None,
+    }
+}
+
+/// Lists of a `FROM`, which are taken apart there: what became rows by itself is the list again.
+pub(super) fn whole(lists: &mut [Expr]) {
+    for list in lists {
+        if let Some(whole) = list_of(list) {
+            *list = whole;
+        }
+    }
+}
+
+/// `LATERAL unnest(…)` as the planner takes it: a list in a `FROM` reads the row at hand in any case.
+pub(super) fn lateral(factor: &mut TableFactor) {
+    let TableFactor::Function { lateral: true, name, args, with_ordinality, alias } = factor else { return };
+    let Some(function) = bare(name) else { return };
+    let (args, alias, with_ordinality) = (std::mem::take(args), alias.take(), *with_ordinality);
+    let plain = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let lists = match (function.as_str(), args.iter().map(plain).collect::<Option<Vec<Expr>>>()) {
+        ("unnest", Some(lists)) => lists,
+        // As a table the series would take constants alone.
+        ("generate_series", Some(mut bounds)) => {
+            if let [first, last, step] = bounds.as_mut_slice() {
+                moments(first, last);
+                as_step(step);
+            }
+            vec![call("generate_series", bounds)]
+        }
+        _ => {
+            *factor = TableFactor::Table {
+                name: name.clone(),
+                alias,
+                args: Some(TableFunctionArgs { args, settings: None }),
+                with_hints: Vec::new(),
+                version: None,
+                with_ordinality,
+                partitions: Vec::new(),
+                json_path: None,
+                sample: None,
+                index_hints: Vec::new(),
+            };
+            return;
+        }
+    };
+    let name = || Ident::with_quote('"', function.clone());
+    let named = || TableAlias { explicit: true, name: name(), columns: Vec::new(), at: None };
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias.unwrap_or_else(named)),
+        array_exprs: lists,
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality,
+    };
+}
+
+/// `generate_series(1, t.n)` in a `FROM` as a list: as a table it takes constants alone, and its rows have no numbers.
+pub(super) fn series(factor: &mut TableFactor) {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return };
+    if bare(name).as_deref() != Some("generate_series") {
+        return;
+    }
+    step_in(&mut args.args);
+    let plain = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let Some(bounds) = args.args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return };
+    if !*with_ordinality && !bounds.iter().any(reads_columns) {
+        return;
+    }
+    let word = || Ident::with_quote('"', "generate_series");
+    let named = || TableAlias { explicit: true, name: word(), columns: Vec::new(), at: None };
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias.take().unwrap_or_else(named)),
+        array_exprs: vec![call("generate_series", bounds)],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+}
+
+fn reads_columns(value: &Expr) -> bool {
+    let is_column = |part: &Expr| match part {
+        Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
+        _ => ControlFlow::Continue(()),
+    };
+    visit_expressions(value, is_column).is_break()
+}
+
+/// Lists that are taken apart side by side: with names for their columns, and with numbers from 1 where the statement wants
+/// them, which are one more list.
+pub(super) fn numbered(factor: &mut TableFactor) {
+    let TableFactor::UNNEST { alias, array_exprs, with_ordinality, .. } = factor else { return };
+    let (count, is_numbered) = (array_exprs.len(), *with_ordinality);
+    if count == 1 && !is_numbered {
+        return;
+    }
+    let word = |word: &str| Ident::with_quote('"', word);
+    let named = || TableAlias { explicit: true, name: word("unnest"), columns: Vec::new(), at: None };
+    let alias = alias.get_or_insert_with(named);
+    let column = |name: Ident| TableAliasColumnDef { name, data_type: None };
+    if count == 1 && alias.columns.is_empty() {
+        alias.columns.push(column(alias.name.clone()));
+    }
+    for at in alias.columns.len()..count {
+        let name = if at == 0 { word("unnest") } else { word(&format!("unnest_{}", at + 1)) };
+        alias.columns.push(column(name));
+    }
+    if !is_numbered {
+        return;
+    }
+    if alias.columns.len() == count {
+        alias.columns.push(column(word("ordinality")));
+    }
+    let lengths: Vec<String> = array_exprs.iter().map(|list| format!("array_length({list})")).collect();
+    let longest = if count == 1 { lengths.concat() } else { format!("greatest({})", lengths.join(", ")) };
+    // What cannot be numbered is refused as such.
+    if let Ok(numbers) = expr(&format!("generate_series(1, CAST({longest} AS BIGINT))")) {
+        array_exprs.push(numbers);
+        *with_ordinality = false;
+    }
+}
+
+/// `JOIN unnest(list) ON true` as the cross join that it is. Where rows without items are kept, they get an item that is
+/// NULL.
+pub(super) fn joined(select: &mut Select) {
+    for join in select.from.iter_mut().flat_map(|from| &mut from.joins) {
+        let TableFactor::UNNEST { array_exprs, .. } = &mut join.relation else { continue };
+        let (constraint, keeps_left) = match &join.join_operator {
+            JoinOperator::Join(constraint) | JoinOperator::Inner(constraint) => (constraint, false),
+            JoinOperator::Left(constraint) | JoinOperator::LeftOuter(constraint) => (constraint, true),
+            _ => continue,
+        };
+        if !matches!(constraint, JoinConstraint::On(Expr::Value(value)) if value.value == Value::Boolean(true)) {
+            continue;
+        }
+        if keeps_left {
+            // Of several lists the shorter ones are filled up, so that one item is enough.
+            let Some(list) = array_exprs.first_mut() else { continue };
+            let whole = take(list);
+            let sql = format!("CASE WHEN cardinality({whole}) > 0 THEN {whole} ELSE make_array(NULL) END");
+            *list = expr(&sql).unwrap_or(whole);
+        }
+        join.join_operator = JoinOperator::CrossJoin(JoinConstraint::None);
+    }
+}
+
+/// `json_each(object)` in a `FROM`, as two lists that are taken apart side by side; says whether it is one.
+pub(super) fn members(factor: &mut TableFactor) -> bool {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return false };
+    let Some(function) = bare(name) else { return false };
+    let Some((_, values)) = MEMBERS.iter().find(|(known, _)| *known == function) else { return false };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(object))] = args.args.as_slice() else { return false };
+    // Maps are objects, too.
+    let read = call("json_value", vec![object.clone()]);
+    let read = if function.starts_with("jsonb") { call("json_normal", vec![read]) } else { read };
+    let word = |word: &str| Ident::with_quote('"', word);
+    let named = || TableAlias { explicit: true, name: word(&function), columns: Vec::new(), at: None };
+    let mut alias = alias.take().unwrap_or_else(named);
+    let column = |name: &str| TableAliasColumnDef { name: word(name), data_type: None };
+    let given = alias.columns.len();
+    alias.columns.extend(["key", "value"].into_iter().skip(given).map(column));
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![call("json_keys", vec![read.clone()]), call(values, vec![read])],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+    true
+}
+
+/// Puts a call in a `FROM` as its list, taken apart; says whether it gives rows. `names` are those that the statement
+/// speaks of: an alias among them is meant for the column.
+pub(super) fn table(factor: &mut TableFactor, names: &HashSet<String>) -> bool {
+    let TableFactor::Table { name, alias, args: Some(args), with_ordinality, .. } = factor else { return false };
+    let Some(function) = bare(name) else { return false };
+    let Some((list, column)) = of(&function) else { return false };
+    let plain = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr.clone()),
+        _ => None,
+    };
+    let Some(args) = args.args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return false };
+    let word = |word: &str| Ident::with_quote('"', word);
+    let named = || TableAlias { explicit: true, name: word(&function), columns: Vec::new(), at: None };
+    let mut alias = alias.take().unwrap_or_else(named);
+    if alias.columns.is_empty() {
+        let is_spoken_of = |column: &str| !names.contains(&normal(&alias.name)) || names.contains(column);
+        let column = column.filter(|column| is_spoken_of(column));
+        let name = column.map_or_else(|| alias.name.clone(), word);
+        alias.columns.push(TableAliasColumnDef { name, data_type: None });
+    }
+    *factor = TableFactor::UNNEST {
+        alias: Some(alias),
+        array_exprs: vec![listed(list, args)],
+        with_offset: false,
+        with_offset_alias: None,
+        with_ordinality: *with_ordinality,
+    };
+    true
+}

@@ -1,0 +1,167 @@
+//! `x > ANY (SELECT x FROM …)` and `ALL`: the planner makes an `EXISTS` of them, whose condition has both sides. Where the
+//! subquery has a column of the name that stands on the left, it would be compared with itself; so its one column gets a
+//! name that no other has.
+
+use std::collections::HashSet;
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Select, SetExpr, Visitor, VisitorMut};
+use quiver_types::{Error, Result};
+
+use super::{boolean, expr, literal, lookups, operators, take, types};
+use crate::parse::normal;
+use crate::walk::{walk, walk_mut};
+
+/// Gives the column of a subquery that `left` is compared with a name of its own, where they may have the same.
+pub(super) fn apart(left: &Expr, right: &mut Expr) -> Result<()> {
+    let Expr::Subquery(query) = right else { return Ok(()) };
+    let (mut own, mut inner) = (Columns::default(), Columns::default());
+    let _ = walk(left, &mut own);
+    let _ = walk(&**query, &mut inner);
+    if !own.0.is_disjoint(&inner.0) {
+        *right = expr(&format!("(SELECT \"of set\" FROM ({query}) AS \"set\" (\"of set\"))"))?;
+    }
+    Ok(())
+}
+
+/// Names of columns without those of their tables.
+#[derive(Default)]
+struct Columns(HashSet<String>);
+
+impl Visitor for Columns {
+    type Break = ();
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        match expr {
+            Expr::Identifier(name) => _ = self.0.insert(normal(name)),
+            Expr::CompoundIdentifier(name) => self.0.extend(name.last().map(normal)),
+            _ => {}
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// `x = ANY (SELECT …)` and `x <> ALL (SELECT …)` as the `IN` that they are, and `x = ANY ('{1,2}')` as a comparison with
+/// each item, whose type is that of `x`.
+pub(super) fn plain(place: &mut Expr) -> Result<()> {
+    let (left, op, right, is_any) = match place {
+        Expr::AnyOp { left, compare_op, right, .. } => (left, compare_op, right, true),
+        Expr::AllOp { left, compare_op, right } => (left, compare_op, right, false),
+        _ => return Ok(()),
+    };
+    let negated = match (&*op, is_any) {
+        (BinaryOperator::Eq, true) => Some(false),
+        (BinaryOperator::NotEq, false) => Some(true),
+        _ => None,
+    };
+    // A cast says of what type the items are; without one the text alone stands here.
+    if let Expr::Value(_) = &**right
+        && let Some(items) = literal(right).and_then(types::items_of)
+    {
+        *place = match negated {
+            _ if items.is_empty() => boolean(!is_any),
+            Some(negated) => Expr::InList { expr: Box::new(take(left)), list: items, negated },
+            None => operators::each(left, op, items, is_any)?,
+        };
+        return Ok(());
+    }
+    if let (Some(negated), Expr::Subquery(query)) = (negated, &**right)
+        && !matches!(**left, Expr::Tuple(_))
+    {
+        let subquery = query.clone();
+        *place = Expr::InSubquery { expr: Box::new(take(left)), subquery, negated };
+    }
+    Ok(())
+}
+
+/// `x IN (VALUES (1), (2))` as the list that it is.
+pub(super) fn listed(place: &mut Expr) {
+    let Expr::InSubquery { expr, subquery, negated } = place else { return };
+    let is_whole = subquery.with.is_none() && subquery.limit_clause.is_none() && subquery.fetch.is_none();
+    let SetExpr::Values(values) = &mut *subquery.body else { return };
+    if !is_whole || values.rows.iter().any(|row| row.len() != 1) {
+        return;
+    }
+    let list = values.rows.iter_mut().filter_map(|row| row.first_mut().map(take)).collect();
+    *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
+}
+
+/// `x > ANY (SELECT …)` and `ALL` that are, or are part of, an output: the planner makes joins of those in conditions alone.
+/// The least or the greatest value says the same.
+pub(super) fn in_outputs(select: &mut Select) -> Result<()> {
+    match walk_mut(&mut select.projection, &mut Outputs { depth: 0 }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+struct Outputs {
+    /// Of queries around what is visited: these have outputs of their own.
+    depth: usize,
+}
+
+impl VisitorMut for Outputs {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        let found = match place {
+            Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true),
+            Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false),
+            _ => Ok(None),
+        };
+        match found {
+            Ok(None) => {}
+            Ok(Some(found)) => *place = found,
+            Err(error) => return ControlFlow::Break(Box::new(error)),
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+/// A comparison with a set that does not read the row at hand, as one with its ends; none: it is another one.
+fn compared(left: &Expr, op: &BinaryOperator, right: &Expr, is_any: bool) -> Result<Option<Expr>> {
+    let Expr::Subquery(query) = right else { return Ok(None) };
+    if lookups::reads_row(query) {
+        return Ok(None);
+    }
+    operators::copied(right, 8)?;
+    operators::copied(left, 4)?;
+    let of_set = |value: &str| format!("(SELECT {value} FROM ({query}) AS \"set\" (\"of set\"))");
+    let side = |op: &str, end: &str, is_any: bool| {
+        // Where a value is NULL it is not known of it, unless another one says enough.
+        let holds = format!("(({left}) {op} {})", of_set(&format!("{end}(\"of set\")")));
+        let enough = if is_any { holds.clone() } else { format!("NOT {holds}") };
+        format!(
+            "(CASE WHEN {} = 0 THEN {} WHEN {enough} THEN {is_any} WHEN {} THEN CAST(NULL AS BOOLEAN) ELSE {holds} END)",
+            of_set("count(*)"),
+            !is_any,
+            of_set("count(*) > count(\"of set\")"),
+        )
+    };
+    let (least, greatest) = if is_any { ("min", "max") } else { ("max", "min") };
+    let sql = match op {
+        BinaryOperator::Gt => side(">", least, is_any),
+        BinaryOperator::GtEq => side(">=", least, is_any),
+        BinaryOperator::Lt => side("<", greatest, is_any),
+        BinaryOperator::LtEq => side("<=", greatest, is_any),
+        BinaryOperator::Eq if !is_any => format!("({} AND {})", side(">=", "max", false), side("<=", "min", false)),
+        BinaryOperator::NotEq if is_any => {
+            format!("(NOT ({} AND {}))", side(">=", "max", false), side("<=", "min", false))
+        }
+        _ => return Ok(None),
+    };
+    expr(&sql).map(Some)
+}

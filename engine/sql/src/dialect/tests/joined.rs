@@ -1,0 +1,147 @@
+//! Sets, documents, lists and subqueries that are written as what the planner knows.
+
+use super::*;
+
+#[test]
+fn documents_are_changed() {
+    check("select '{}'::jsonb || '[]'::jsonb", "SELECT jsonb_concat(json_normal('{}')::TEXT, json_normal('[]')::TEXT)");
+    check(
+        "select jsonb_set(a, '{b}', '1') || '{}' from t",
+        "SELECT jsonb_concat(jsonb_set(a, '{b}', '1'), '{}') FROM t",
+    );
+    check(
+        "select (a::jsonb -> 'b') - 'c' - 0 from t",
+        "SELECT jsonb_less(jsonb_less((json_get(a::TEXT, 'b')), 'c'), 0) FROM t",
+    );
+    check("select a::jsonb #- '{b}' from t", "SELECT jsonb_less_path(a::TEXT, '{b}') FROM t");
+    // Of other types they are what they are.
+    check("select a || b, a - b, a::json || b from t", "SELECT a || b, a - b, a::TEXT || b FROM t");
+    check("select a || b::jsonb::text from t", "SELECT a || b::TEXT::TEXT FROM t");
+    check(
+        "select a::jsonb = b, a::jsonb <> '{}', a = b::json from t",
+        "SELECT json_normal(a::TEXT) = json_normal(b), json_normal(a::TEXT) <> json_normal('{}'), a = b::TEXT FROM t",
+    );
+}
+
+#[test]
+fn values_are_compared_with_sets() {
+    check("select a = any (select b from u) from t", "SELECT a IN (SELECT b FROM u) FROM t");
+    check("select 1 from t where a <> all (select b from u)", "SELECT 1 FROM t WHERE a NOT IN (SELECT b FROM u)");
+    check("select 1 from t where a = any ('{1,2}')", "SELECT 1 FROM t WHERE a IN ('1', '2')");
+    check("select 1 from t where a > all ('{1,2}')", "SELECT 1 FROM t WHERE (a > '1' AND a > '2')");
+    check("select 1 from t where a = any ('{}')", "SELECT 1 FROM t WHERE false");
+    let least = translated("select 2 > any (select b from u)").unwrap();
+    assert!(least.contains("min(\"of set\")") && !least.contains("ANY"), "{least}");
+    let long = format!("select a > any ('{{{}1}}') from t", "1,".repeat(300));
+    assert!(translated(&long).unwrap_err().message.contains("301 items"));
+    check("select a between symmetric 2 and 1 from t", "SELECT (a BETWEEN 2 AND 1 OR a BETWEEN 1 AND 2) FROM t");
+    check(
+        "select a not between symmetric b + 1 and 1 from t",
+        "SELECT (a NOT BETWEEN b + 1 AND 1 AND a NOT BETWEEN 1 AND b + 1) FROM t",
+    );
+}
+
+#[test]
+fn small_functions() {
+    check(
+        "select num_nulls(a, 1) from t",
+        "SELECT CAST(CASE WHEN (a) IS NULL THEN 1 ELSE 0 END + CASE WHEN (1) IS NULL THEN 1 ELSE 0 END AS INTEGER) FROM t",
+    );
+    check("select array_fill(7, array[2, 3])", "SELECT array_repeat(array_repeat(7, 3), 2)");
+    check("select array_fill(7, '{2}')", "SELECT array_repeat(7, 2)");
+    check("select '1e3'::numeric(10, 2)", "SELECT '1000'::NUMERIC(10,2)");
+    check(
+        "select date_trunc('month', a::date) from t",
+        "SELECT date_trunc('month', CAST(a::DATE AS TIMESTAMP WITH TIME ZONE)) FROM t",
+    );
+}
+
+#[test]
+fn what_is_distinct_ends_before_other_conditions() {
+    check("select a is distinct from b and c from t", "SELECT (a IS DISTINCT FROM b) AND c FROM t");
+    let joined = |text: &str| {
+        let Parsed::Query(mut query) = parse(text, &Params::default()).unwrap().statement else {
+            panic!("no query: {text}")
+        };
+        let aggregates = |_: &str| false;
+        translate(&mut query, &catalog(), &Session::default(), &aggregates).unwrap();
+        let SetExpr::Select(select) = *query.body else { panic!("no select: {text}") };
+        match select.selection {
+            Some(Expr::BinaryOp { left, op, right }) => format!("({left}) {op} ({right})"),
+            other => panic!("{text}: {other:?}"),
+        }
+    };
+    for (condition, expected) in [
+        ("a is distinct from b and c", "((a IS DISTINCT FROM b)) AND (c)"),
+        ("a is not distinct from b or c and d", "((a IS NOT DISTINCT FROM b)) OR (c AND d)"),
+        ("x and a is distinct from b or c", "(x AND (a IS DISTINCT FROM b)) OR (c)"),
+        ("not a is distinct from b and c", "(NOT (a IS DISTINCT FROM b)) AND (c)"),
+        (
+            "a is distinct from b and c is distinct from d or e",
+            "((a IS DISTINCT FROM b) AND (c IS DISTINCT FROM d)) OR (e)",
+        ),
+    ] {
+        assert_eq!(joined(&format!("select 1 from t where {condition}")), expected, "{condition}");
+    }
+}
+
+#[test]
+fn laterals_are_joins() {
+    check(
+        "select t.a, l.b from t left join lateral (select u.b from u where u.k = t.k and u.n < t.n order by u.n desc limit 1) l \
+         on true where t.a > 1 and l.b > 2",
+        "SELECT t.a, l.b FROM t LEFT OUTER JOIN (SELECT \"b\", \"key 1\", \"key 2\" FROM (SELECT u.b AS b, \
+         \"of rows\".\"key 1\", \"of rows\".\"key 2\", row_number() OVER (PARTITION BY \"of rows\".\"key 1\", \
+         \"of rows\".\"key 2\" ORDER BY u.n DESC) AS \"nth row\" FROM (SELECT DISTINCT t.k AS \"key 1\", \
+         t.n AS \"key 2\" FROM t WHERE (t.a > 1)) AS \"of rows\", u WHERE u.k = \"of rows\".\"key 1\" AND \
+         u.n < \"of rows\".\"key 2\") AS \"numbered\" WHERE \"nth row\" <= 1) AS l (\"b\", \"key 1\", \"key 2\") \
+         ON (l.\"key 1\" IS NOT DISTINCT FROM t.k) AND (l.\"key 2\" IS NOT DISTINCT FROM t.n) AND (true) \
+         WHERE t.a > 1 AND l.b > 2",
+    );
+    let starred = translated("select * from t, lateral (select b from u where u.n < t.n limit 2) l").unwrap();
+    assert!(starred.starts_with("SELECT \"t\".*, l.\"b\" FROM t INNER JOIN ("), "{starred}");
+    let counted =
+        translated("select l.c from t cross join lateral (select count(*) c from u where u.n < t.n) l").unwrap();
+    assert!(counted.contains("coalesce(\"grouped\".\"c\", 0)"), "{counted}");
+    let looked_up =
+        translated("select a, (select b from u where u.n < t.n order by u.n desc limit 1) as x from t").unwrap();
+    assert!(looked_up.starts_with("SELECT a, \"value 1\".\"value\" AS x FROM t LEFT OUTER JOIN ("), "{looked_up}");
+    let starred =
+        translated("select *, (select max(b) from u where u.n < t.n) as x from t where t.a = (select b from u where u.n > t.n limit 1)")
+            .unwrap();
+    assert!(starred.starts_with("SELECT \"t\".*, \"value 1\".\"value\" AS x FROM t LEFT OUTER JOIN ("), "{starred}");
+    assert!(starred.ends_with("WHERE t.a = \"value 2\".\"value\""), "{starred}");
+    for other in [
+        "select l.x from t cross join lateral (select lag(u.b) over (order by u.n) x from u where u.n < t.n limit 1) l",
+        "select l.x from t cross join lateral (select max(c.a) x from pg_catalog.pg_constraint c where c.n < t.n) l",
+        "select l.x from t cross join lateral (select unnest(u.l) x from u where u.n < t.n limit 1) l",
+        "select l.x from t cross join lateral (select u.b x, count(*) from u where u.n < t.n group by u.b limit 1) l",
+    ] {
+        assert!(!translated(other).unwrap().contains("of rows"), "{other}");
+    }
+    // The planner takes these.
+    let plain = "select 1 from t cross join lateral (select u.b from u where u.k = t.k) l";
+    assert!(translated(plain).unwrap().contains("LATERAL"));
+}
+
+#[test]
+fn functions_of_rows_name_and_number_their_columns() {
+    check(
+        "select * from generate_series(1, 3)",
+        "SELECT * FROM generate_series(1, 3) AS \"generate_series\" (\"generate_series\")",
+    );
+    check("select * from generate_series(1, 3) g", "SELECT * FROM generate_series(1, 3) g (g)");
+    check("select value from generate_series(1, 3)", "SELECT value FROM generate_series(1, 3)");
+    check(
+        "select * from unnest(array['a']) with ordinality",
+        "SELECT * FROM UNNEST(ARRAY['a'], generate_series(1, CAST(array_length(ARRAY['a']) AS BIGINT))) \
+         AS \"unnest\" (\"unnest\", \"ordinality\")",
+    );
+    check(
+        "select * from unnest(a, b) with ordinality as t(x, y, n)",
+        "SELECT * FROM UNNEST(a, b, generate_series(1, CAST(greatest(array_length(a), array_length(b)) AS BIGINT))) \
+         AS t (x, y, n)",
+    );
+    check("select * from unnest(a, b)", "SELECT * FROM UNNEST(a, b) AS \"unnest\" (\"unnest\", \"unnest_2\")");
+    check("select g from t, generate_series(1, t.n) g", "SELECT g FROM t, UNNEST(generate_series(1, t.n)) g (g)");
+}

@@ -1,0 +1,238 @@
+//! Values: what is gathered, divided, compared part by part, and forms that they are written in.
+
+use super::*;
+
+#[test]
+fn different_values_are_gathered_in_order() {
+    check(
+        "select array_agg(distinct a), array_agg(distinct a order by a desc), array_agg(a) from t",
+        "SELECT array_sort(array_agg(DISTINCT a), 'ASC', 'NULLS LAST'), array_agg(DISTINCT a ORDER BY a DESC), \
+         array_agg(a) FROM t",
+    );
+    check(
+        "select string_agg(distinct a, ',') filter (where b or c) from t",
+        "SELECT array_to_string(array_sort(array_agg(DISTINCT a) FILTER (WHERE (b OR c) AND (a) IS NOT NULL), \
+         'ASC', 'NULLS LAST'), ',') FROM t",
+    );
+    check(
+        "select array_remove(array_agg(a), null), array_remove(array_agg(distinct a), null), array_remove(a, 1) from t",
+        "SELECT or_empty(array_agg(a) FILTER (WHERE (a) IS NOT NULL)), \
+         or_empty(array_sort(array_agg(DISTINCT a) FILTER (WHERE (a) IS NOT NULL), 'ASC', 'NULLS LAST')), \
+         array_remove_all(a, 1) FROM t",
+    );
+    // One order is the planner's, of several each has a list.
+    for one in
+        ["SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t", "SELECT string_agg(a, b) FROM t"]
+    {
+        check(one, one);
+    }
+    check(
+        "select string_agg(a, ',' order by b), string_agg(c, ';' order by c desc) from t",
+        "SELECT array_to_string(array_agg(a ORDER BY b) FILTER (WHERE (a) IS NOT NULL), ','), \
+         array_to_string(array_agg(c ORDER BY c DESC) FILTER (WHERE (c) IS NOT NULL), ';') FROM t",
+    );
+}
+
+#[test]
+fn divisors_of_outputs_are_looked_at() {
+    check(
+        "select a / b, a / 2, a % 0, a / nullif(b, 0), (a / (b + c)) / d from t where a / b > 1",
+        "SELECT a / divisor(b), a / 2, a % divisor(0), a / nullif(b, 0), (a / divisor((b + c))) / divisor(d) FROM t \
+         WHERE a / b > 1",
+    );
+    // What others guard may be zero, and what rows are grouped by stands twice.
+    for same in [
+        "SELECT b <> 0 AND a / b > 1 FROM t",
+        "SELECT max(a / b) FILTER (WHERE b <> 0) FROM t",
+        "SELECT a / b, count(*) FROM t GROUP BY a / b",
+        "SELECT 1.0 * MEASURE(a) / MEASURE(b) FROM t",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
+fn rows_are_compared_part_by_part() {
+    check("select 1 from t where (a, b) = (5, c + 1)", "SELECT 1 FROM t WHERE (a = 5 AND b = (c + 1))");
+    check(
+        "select (a, b, c) >= (1, 2, 3), (a, b) <> (1, 2) from t",
+        "SELECT (a > 1 OR (a = 1 AND (b > 2 OR (b = 2 AND (c >= 3))))), (a <> 1 OR b <> 2) FROM t",
+    );
+    check(
+        "select 1 from t where (a, b) in ((1, -2), (3, 4)) and (a, b) in ((1, 2))",
+        "SELECT 1 FROM t WHERE ((a = 1 AND b = (-2)) OR (a = 3 AND b = 4)) AND (a, b) IN ((1, 2))",
+    );
+    check("select (a, b) not in ((1, -2)) from t", "SELECT ((a <> 1 OR b <> (-2))) FROM t");
+    assert!(translated("select (1, 2) < (1, 2, 3)").is_err());
+}
+
+#[test]
+fn forms_of_postgresql_are_known() {
+    check("select a[:2], a[2:], a[1], a[-1] from t", "SELECT a[1:2], a[2:2147483647], a[1], a[0] FROM t");
+    check("select 1 from t where a not in (values (1), (b))", "SELECT 1 FROM t WHERE a NOT IN (1, b)");
+    check(
+        "select x from (values (timestamp '2024-01-01 00:00:00', 'a'), ('2024-01-02 05:00', 'b')) v(x, y)",
+        "SELECT x FROM (VALUES (TIMESTAMP '2024-01-01 00:00:00', 'a'), (CAST('2024-01-02 05:00:00' AS TIMESTAMP), 'b')) v (x, y)",
+    );
+    check(
+        "select a::jsonb ?| array['x', 'y'], a ?& '{x}' from t",
+        "SELECT (json_has(a::TEXT, 'x') OR json_has(a::TEXT, 'y')), (json_has(a, 'x')) FROM t",
+    );
+    check("select to_char(a, b), to_char(a, null) from t", "SELECT row_to_char(a, b), row_to_char(a, NULL) FROM t");
+    check(
+        "select date 'today', 'now'::timestamptz, 'tomorrow'::timestamp from t",
+        "SELECT CAST(date_trunc('day', now()) AS DATE), CAST(now() AS TIMESTAMP WITH TIME ZONE), \
+         CAST((date_trunc('day', now()) + INTERVAL '1 day') AS TIMESTAMP) FROM t",
+    );
+    check(
+        "select a ~ '\\mx\\y', regexp_replace(a, '\\mb', '<\\&>'), quote_nullable(a) from t",
+        "SELECT a ~ '\\b{start}x\\b', regexp_replace(a, '\\b{start}b', '<\\0>'), \
+         coalesce(quote_literal(a), 'NULL') FROM t",
+    );
+    check(
+        "select jsonb_extract_path_text(a, 'b', 'c d') from t",
+        "SELECT json_get_path_text(a, '{\"b\",\"c d\"}') FROM t",
+    );
+}
+
+#[test]
+fn sums_are_divided_with_a_fraction() {
+    check(
+        "select 100 * count(*) / sum(count(*)) over (), sum(a) / 2, sum(case when a then 1 else 0 end) / count(*), \
+         sum(a::int) / 2, (1 + sum(coalesce(a, 0))) / b, avg(a) / 2 from t",
+        "SELECT 100 * count(*) / divisor(fractional(sum(count(*)) OVER ())), fractional(sum(a)) / 2, \
+         sum(CASE WHEN a THEN 1 ELSE 0 END) / divisor(count(*)), sum(to_whole(a)::INT) / 2, \
+         fractional((1 + sum(coalesce(a, 0)))) / divisor(b), avg(a) / 2 FROM t",
+    );
+}
+
+#[test]
+fn intervals_are_made_of_values() {
+    check(
+        "select make_interval(secs => a, days => 2), make_interval(hours => 1), date(a) from t",
+        "SELECT (INTERVAL '1 seconds' * (a) + INTERVAL '2 days'), INTERVAL '1 hours', CAST(a AS DATE) FROM t",
+    );
+}
+
+#[test]
+fn texts_beside_lists_are_lists() {
+    check(
+        "select coalesce(array_agg(a), '{}'), coalesce(array(select a from t), '{}'), coalesce(a, '{}') from t",
+        "SELECT coalesce(array_agg(a), make_array()), \
+         coalesce(or_empty((SELECT array_agg(a) FROM t)), make_array()), coalesce(a, '{}') FROM t",
+    );
+}
+
+#[test]
+fn rows_of_lists_are_in_any_order() {
+    check(
+        "with c as (select 1) select a as x, unnest(b) as y from t order by c desc, x limit 2",
+        "WITH c AS (SELECT 1) SELECT x, y FROM (SELECT a AS x, unnest(b) AS y, c AS \"order 1\" FROM t) AS \"rows of it\" \
+         ORDER BY \"order 1\" DESC, x LIMIT 2",
+    );
+    for same in [
+        "SELECT a AS x, unnest(b) AS y FROM t ORDER BY x, 2",
+        "SELECT a AS x FROM t ORDER BY b",
+        "SELECT *, unnest(b) AS y FROM t ORDER BY c",
+    ] {
+        assert!(!translated(same).unwrap().contains("rows of it"), "{same}");
+    }
+    check("select log(a), log(2, b) from t", "SELECT log10(a), log(2, b) FROM t");
+}
+
+#[test]
+fn what_has_no_rows_adds_none() {
+    check(
+        "with recursive c as (select a from t union all select roleid from c join pg_auth_members m on m.member = c.a) \
+         select a from c",
+        "WITH RECURSIVE c AS (SELECT a FROM t) SELECT a FROM c",
+    );
+    check(
+        "select (select count(1) from u where u.a = t.a order by 1 limit 1) from t",
+        "SELECT (SELECT count(1) FROM u WHERE u.a = t.a) FROM t",
+    );
+    let one = "SELECT (SELECT count(1) FROM u LIMIT 0) FROM t";
+    check(one, one);
+}
+
+#[test]
+fn functions_are_others_written_out() {
+    check(
+        "select a is distinct from 'no', a is distinct from b from t",
+        "SELECT (a = 'no') IS NOT TRUE, a IS DISTINCT FROM b FROM t",
+    );
+    check(
+        "select 1 from t where a is not distinct from 'x' and b is distinct from c",
+        "SELECT 1 FROM t WHERE ((a = 'x') IS TRUE) AND b IS DISTINCT FROM c",
+    );
+    check(
+        "select round(a::float8), round(a), round(a::real, 2) from t",
+        "SELECT to_whole(a::FLOAT8), round(a), round(a::REAL, 2) FROM t",
+    );
+    check(
+        "select regexp_replace(a, 'x', 'y', 3), regexp_replace(a, 'x', 'y', 1, 0, 'i'), regexp_replace(a, 'x', 'y', 'g') from t",
+        "SELECT (left(a, 2) || regexp_replace(SUBSTR(a, 3), 'x', 'y')), (regexp_replace(a, 'x', 'y', 'ig')), \
+         regexp_replace(a, 'x', 'y', 'g') FROM t",
+    );
+    assert!(translated("select regexp_replace(a, 'x', 'y', 0) from t").is_err());
+    check(
+        "select generate_subscripts(a, 1) from t",
+        "SELECT unnest(generate_series(1, coalesce(CAST(array_length(a, 1) AS BIGINT), 0))) FROM t",
+    );
+    check("select localtime", "SELECT CAST(now() AS TIME)");
+    check(
+        "select 1 from t where (a, b) not in (select c, d from u)",
+        "SELECT 1 FROM t WHERE NOT EXISTS (SELECT 1 FROM (SELECT c, d FROM u) AS \"rows\" (\"of row 1\", \"of row 2\") \
+         WHERE (\"rows\".\"of row 1\" = (a) AND \"rows\".\"of row 2\" = (b)) IS NOT FALSE)",
+    );
+    check("select extract(timezone from a) from t", "SELECT CASE WHEN (a) IS NOT NULL THEN 0 END FROM t");
+    let refused = translated("select '1e400'::float8").unwrap_err();
+    assert!(refused.message.contains("is out of range for type"), "{refused}");
+    check("select 'Infinity'::float8", "SELECT 'Infinity'::FLOAT8");
+}
+
+#[test]
+fn rows_of_sets_are_counted() {
+    let side = |of: &str, name: &str| {
+        format!(
+            "SELECT \"of set 1\", row_number() OVER (PARTITION BY \"of set 1\") AS \"of set\" FROM \
+             (SELECT {name} FROM {of}) AS side (\"of set 1\")"
+        )
+    };
+    for op in ["EXCEPT", "INTERSECT"] {
+        check(
+            &format!("select a from t {op} all select b from u order by a"),
+            &format!("SELECT \"of set 1\" AS a FROM ({} {op} {}) AS sides ORDER BY a", side("t", "a"), side("u", "b")),
+        );
+    }
+    let once = "SELECT a FROM t EXCEPT SELECT b FROM u";
+    check(once, once);
+}
+
+#[test]
+fn dates_begin_at_moments() {
+    let moment = |date: &str| format!("CAST({date} AS TIMESTAMP WITH TIME ZONE)");
+    check(
+        "select date_trunc('month', current_date - 7), generate_series(date '2024-01-01', current_date, '1 day')",
+        &format!(
+            "SELECT date_trunc('month', {}), unnest(generate_series({}, {}, INTERVAL '1 day'))",
+            moment("current_date - 7"),
+            moment("DATE '2024-01-01'"),
+            moment("current_date")
+        ),
+    );
+    let columns = Arc::new(Schema::new(vec![Field::new("day", DataType::Date32, true)]));
+    let entries = vec![TableEntry { schema: "public", name: "t".to_owned(), columns }];
+    let (session, none) = (Session::default(), |_: &str| false);
+    let Parsed::Query(mut query) =
+        parse("select date_trunc('month', t.day), date_trunc('month', a) from t", &Params::default())
+            .unwrap()
+            .statement
+    else {
+        panic!("no query")
+    };
+    translate(&mut query, &Catalog::new(entries, &session), &session, &none).unwrap();
+    let expected =
+        format!("SELECT date_trunc('month', {}), date_trunc('month', a) FROM t", moment("CAST(t.day AS DATE)"));
+    assert_eq!(query.to_string(), expected);
+}

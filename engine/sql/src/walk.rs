@@ -1,0 +1,69 @@
+//! Walks over statements with the visitor behind a pointer. sqlparser's walk goes through some three hundred types and is
+//! compiled anew for every kind of visitor; so it is compiled once for all of ours.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+};
+
+/// Shows a visitor all that a part of a statement holds, until it breaks.
+pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
+    part.visit(&mut Looking(visitor))
+}
+
+/// As [`walk`], with a visitor that changes what it is shown.
+pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
+    part.visit(&mut Changing(visitor))
+}
+
+struct Looking<'v, B>(&'v mut dyn Visitor<Break = B>);
+struct Changing<'v, B>(&'v mut dyn VisitorMut<Break = B>);
+
+/// Hands each kind of part on to the visitor.
+macro_rules! hand_on {
+    ($($of:ident: $part:ty),+) => {
+        type Break = B;
+        $(fn $of(&mut self, part: $part) -> ControlFlow<B> {
+            self.0.$of(part)
+        })+
+    };
+}
+
+impl<B> Visitor for Looking<'_, B> {
+    hand_on!(
+        pre_visit_query: &Query,
+        post_visit_query: &Query,
+        pre_visit_select: &Select,
+        post_visit_select: &Select,
+        pre_visit_relation: &ObjectName,
+        post_visit_relation: &ObjectName,
+        pre_visit_table_factor: &TableFactor,
+        post_visit_table_factor: &TableFactor,
+        pre_visit_expr: &Expr,
+        post_visit_expr: &Expr,
+        pre_visit_statement: &Statement,
+        post_visit_statement: &Statement,
+        pre_visit_value: &ValueWithSpan,
+        post_visit_value: &ValueWithSpan
+    );
+}
+
+impl<B> VisitorMut for Changing<'_, B> {
+    hand_on!(
+        pre_visit_query: &mut Query,
+        post_visit_query: &mut Query,
+        pre_visit_select: &mut Select,
+        post_visit_select: &mut Select,
+        pre_visit_relation: &mut ObjectName,
+        post_visit_relation: &mut ObjectName,
+        pre_visit_table_factor: &mut TableFactor,
+        post_visit_table_factor: &mut TableFactor,
+        pre_visit_expr: &mut Expr,
+        post_visit_expr: &mut Expr,
+        pre_visit_statement: &mut Statement,
+        post_visit_statement: &mut Statement,
+        pre_visit_value: &mut ValueWithSpan,
+        post_visit_value: &mut ValueWithSpan
+    );
+}

@@ -1,0 +1,105 @@
+//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x` and `BETWEEN SYMMETRIC`. They are left out, or written
+//! as what they mean, in the text; the rest of it keeps its place.
+
+use std::borrow::Cow;
+
+use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use quiver_types::Result;
+
+use crate::error::unreadable;
+
+/// A statement as the parser takes it.
+///
+/// # Errors
+/// Invalid: it has no words.
+pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
+    // Most statements have none of these words.
+    let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
+    if !has(b"trim") && !has(b"table") && !has(b"symmetric") {
+        return Ok(Cow::Borrowed(text));
+    }
+    let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
+    let mut tokens = tokens.map_err(|e| unreadable(&e.message, e.location))?;
+    tokens.retain(|token| !matches!(token.token, Token::Whitespace(_)));
+    let is = |at: usize, keywords: &[Keyword]| match tokens.get(at).map(|token| &token.token) {
+        Some(Token::Word(word)) => word.quote_style.is_none() && keywords.contains(&word.keyword),
+        _ => false,
+    };
+    // Places, and what stands there instead of a word.
+    let mut others = Vec::new();
+    if is(0, &[Keyword::TABLE]) {
+        others.push((0, "table", "SELECT * FROM"));
+    }
+    for at in 0..tokens.len() {
+        let opens = tokens.get(at + 1).is_some_and(|token| token.token == Token::LParen);
+        if is(at, &[Keyword::BETWEEN]) && is(at + 1, &[Keyword::SYMMETRIC]) {
+            // Nobody negates a condition three times, so that this marks the lower end.
+            others.push((at + 1, "symmetric", "NOT NOT NOT"));
+        } else if is(at, &[Keyword::BETWEEN]) && is(at + 1, &[Keyword::ASYMMETRIC]) {
+            others.push((at + 1, "asymmetric", "          "));
+        }
+        if !is(at, &[Keyword::TRIM]) || !opens {
+            continue;
+        }
+        let first = at + 2;
+        let from = first + usize::from(is(first, &[Keyword::BOTH, Keyword::LEADING, Keyword::TRAILING]));
+        if is(from, &[Keyword::FROM]) {
+            others.push((from, "from", "    "));
+        }
+    }
+    let (mut out, mut done) = (String::with_capacity(text.len() + 8), 0);
+    let mut cursor = Cursor { text, line: 1, column: 1, byte: 0 };
+    for (at, word, other) in others {
+        let Some(begin) = tokens.get(at).and_then(|token| cursor.reach(token.span.start)) else { continue };
+        out.push_str(text.get(done..begin).unwrap_or_default());
+        out.push_str(other);
+        done = begin + word.len();
+    }
+    out.push_str(text.get(done..).unwrap_or_default());
+    Ok(Cow::Owned(out))
+}
+
+/// A place in a text that goes forward, so that it is gone through once.
+struct Cursor<'t> {
+    text: &'t str,
+    line: u64,
+    column: u64,
+    byte: usize,
+}
+
+impl Cursor<'_> {
+    /// The byte of a place that comes next.
+    fn reach(&mut self, place: Location) -> Option<usize> {
+        while (self.line, self.column) < (place.line, place.column) {
+            let letter = self.text.get(self.byte..)?.chars().next()?;
+            self.byte += letter.len_utf8();
+            (self.line, self.column) = if letter == '\n' { (self.line + 1, 1) } else { (self.line, self.column + 1) };
+        }
+        Some(self.byte)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_are_left_out_or_written_as_others() {
+        let check = |text: &str, expected: &str| assert_eq!(known(text).unwrap(), expected, "{text}");
+        check(
+            "select 'ä', trim(both from ' a ')\n, Trim( leading FROM b)",
+            "select 'ä', trim(both      ' a ')\n, Trim( leading      b)",
+        );
+        check("select trim(from a)", "select trim(     a)");
+        check("select trim(both 'x' from a), 'trim(from a)'", "select trim(both 'x' from a), 'trim(from a)'");
+        check("table a.b order by 1", "SELECT * FROM a.b order by 1");
+        check("/* all */ TABLE \"T\"", "/* all */ SELECT * FROM \"T\"");
+        check("select * from \"table\"", "select * from \"table\"");
+        check("select a between SYMMETRIC 2 and 1", "select a between NOT NOT NOT 2 and 1");
+        check("select a between asymmetric 2 and 1", "select a between            2 and 1");
+        check("select symmetric from t", "select symmetric from t");
+        check("select 1", "select 1");
+    }
+}

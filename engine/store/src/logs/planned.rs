@@ -1,0 +1,211 @@
+//! The scan of logs as it stands in a plan.
+
+use std::borrow::Cow;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use quiver_types::logs::{FieldNames, LogForm, LogOrder, LogRequest, TIME};
+use quiver_types::scan::{PlannedScan, ScanBatches, ScanCounters, ScanOrder, ScanShape, ScanTask, ScanText};
+use quiver_types::{Access, Error, ReadStats, Result};
+use serde::{Deserialize, Serialize};
+
+use super::blocks::{Blocks, Queue, Sources};
+use super::ordered::Ordered;
+use super::stream::AnyOrder;
+use super::values::LeftOut;
+use crate::error::Context;
+use crate::explained;
+use crate::snapshot::{Snapshot, SnapshotForm, SnapshotName};
+
+/// What is counted for the query as a whole, and not by node.
+const OF_THE_QUERY: [&str; 6] =
+    ["parts_total", "parts_read", "series", "streams", "streams_chosen", "stream_blocks_read"];
+/// A partition is not worth its thread below this many rows.
+const PARTITION_ROWS_MIN: u64 = 32 * 1024;
+
+/// What the partitions of a scan share.
+#[derive(Debug)]
+pub(super) struct Scan {
+    sources: Sources,
+    access: Access,
+    pub(super) request: Arc<LogRequest>,
+    pub(super) projection: Vec<usize>,
+    pub(super) schema: SchemaRef,
+    /// What the filter asks for.
+    pub(super) filter_fields: FieldNames,
+}
+
+/// What the partitions share while the scan runs once.
+#[derive(Debug)]
+pub(super) struct ScanRun {
+    pub(super) blocks: Arc<Blocks>,
+    /// Blocks that nobody took.
+    pub(super) queue: Queue,
+    /// Fields whose values are not counted any more.
+    pub(super) left_out: LeftOut,
+}
+
+impl Scan {
+    /// Says whether a field is among those that are given out.
+    pub(super) fn gives(&self, name: &str) -> bool {
+        let columns = &self.request.columns;
+        match columns.iter().position(|column| column.name == name) {
+            Some(at) => self.projection.contains(&at),
+            None => self.request.form == LogForm::Rows && self.projection.contains(&columns.len()),
+        }
+    }
+}
+
+/// Reads log rows that match a filter, in any order or by time.
+#[derive(Debug)]
+pub(crate) struct LogsScan {
+    scan: Arc<Scan>,
+    snapshot: SnapshotName,
+    shape: ScanShape,
+    partitions: usize,
+    /// Whether rows are hidden from whoever asks: then plans do not show where the others lie.
+    hidden: bool,
+}
+
+/// Adds what was counted to the node and to the query.
+pub(super) fn count(counted: &ReadStats, node: &dyn ScanCounters, query: &ReadStats) {
+    node.add(&counted.drain_into(query));
+}
+
+/// The written form of a scan of logs.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct LogsForm {
+    snapshot: SnapshotForm,
+    access: Access,
+    request: Arc<LogRequest>,
+    hidden: bool,
+    shape: ScanShape,
+}
+
+impl LogsForm {
+    /// Plans the scan again, over the same snapshot.
+    pub(crate) fn scan(self) -> Result<LogsScan> {
+        LogsScan::try_new(&self.snapshot.snapshot()?, self.access, self.request, self.hidden, self.shape)
+    }
+}
+
+impl LogsScan {
+    /// Gives its written form.
+    ///
+    /// # Errors
+    /// Internal: nobody holds the snapshot any more.
+    pub(crate) fn form(&self) -> Result<LogsForm> {
+        let gone = || Error::internal("the snapshot of a scan of logs is not held any more");
+        let snapshot = self.snapshot.snapshot().ok_or_else(gone)?.form();
+        let (access, request) = (self.scan.access.clone(), Arc::clone(&self.scan.request));
+        Ok(LogsForm { snapshot, access, request, hidden: self.hidden, shape: self.shape.clone() })
+    }
+
+    pub(super) fn try_new(
+        snapshot: &Snapshot,
+        access: Access,
+        request: Arc<LogRequest>,
+        hidden: bool,
+        shape: ScanShape,
+    ) -> Result<Self> {
+        let sources = Sources::new(snapshot, &access, &request);
+        let all = request.schema();
+        let every = || (0..all.fields().len()).collect();
+        let projection = shape.projection.clone().unwrap_or_else(every);
+        let schema = Arc::new(all.project(&projection).internal("logs have no such columns")?);
+        let worth = (sources.rows() / PARTITION_ROWS_MIN).clamp(1, shape.partitions.max(1) as u64);
+        let partitions = if request.order == LogOrder::Any { worth as usize } else { 1 };
+        let filter_fields = request.filter.fields();
+        let scan = Arc::new(Scan { sources, access, request, projection, schema, filter_fields });
+        Ok(Self { scan, snapshot: snapshot.name(), shape, partitions, hidden })
+    }
+
+    /// Parts of the table, and parts that the catalog does not rule out.
+    fn parts(&self) -> (usize, usize) {
+        (self.scan.sources.pruned.total, self.scan.sources.parts())
+    }
+
+    /// Says by what parts were left out, with the number of each.
+    fn pruned_by(&self) -> Vec<(&'static str, usize)> {
+        let p = &self.scan.sources.pruned;
+        let all = [("time", p.time), ("service", p.service), ("name", p.name)];
+        all.into_iter().filter(|&(_, n)| n > 0).collect()
+    }
+
+    /// Where the partitions of one run meet. Without an engine around it the one partition is alone.
+    fn run(&self, task: &ScanTask) -> Result<Arc<ScanRun>> {
+        let make = || {
+            let Scan { sources, access, request, .. } = &*self.scan;
+            let blocks = Arc::new(Blocks::new(sources, access, request, Arc::clone(&task.stats)));
+            ScanRun { queue: blocks.queue(), blocks, left_out: LeftOut::default() }
+        };
+        match &task.shared {
+            Some(shared) => Ok(shared.of_node(&self.scan, make)),
+            None if self.partitions == 1 => Ok(Arc::new(make())),
+            None => Err(Error::internal("partitions of a scan of logs run within an engine")),
+        }
+    }
+}
+
+impl PlannedScan for LogsScan {
+    fn name(&self) -> &'static str {
+        "LogsExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.scan.schema)
+    }
+
+    fn order(&self) -> Option<ScanOrder> {
+        let order = self.scan.request.order;
+        let column = self.scan.schema.index_of(TIME).ok().filter(|_| order != LogOrder::Any)?;
+        Some(ScanOrder { column, descending: order == LogOrder::NewestFirst })
+    }
+
+    fn partitions(&self) -> usize {
+        self.partitions
+    }
+
+    fn explain(&self, text: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (parts_total, parts) = self.parts();
+        let filter = &self.scan.request.filter;
+        // Where rows lie is not for those who may not see all of them.
+        let whole = !self.hidden;
+        if text == ScanText::Drawn {
+            writeln!(f, "filter={filter}")?;
+            return if whole { writeln!(f, "parts={parts}/{parts_total}") } else { Ok(()) };
+        }
+        write!(f, "LogsExec: filter={filter}, order={:?}", self.scan.request.order)?;
+        if self.scan.request.form != LogForm::Rows {
+            write!(f, ", form={:?}", self.scan.request.form)?;
+        }
+        if whole {
+            write!(f, ", parts={parts}/{parts_total}, generations={}", self.scan.sources.generations())?;
+            write!(f, ", partitions={}", self.partitions)?;
+            for (by, n) in self.pruned_by() {
+                write!(f, ", pruned_by_{by}={n}")?;
+            }
+        }
+        let names: Vec<_> = self.scan.schema.fields().iter().map(|field| field.name().clone()).collect();
+        write!(f, ", columns=[{}]", names.join(", "))?;
+        self.shape.limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+    }
+
+    fn known(&self) -> Vec<(Cow<'static, str>, usize)> {
+        explained::known(self.parts(), self.pruned_by())
+    }
+
+    fn counters(&self) -> Vec<&'static str> {
+        explained::counters(&OF_THE_QUERY)
+    }
+
+    fn open(&self, _: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
+        let (scan, run) = (Arc::clone(&self.scan), self.run(&task)?);
+        let batches: Box<dyn ScanBatches> = match self.scan.request.order {
+            LogOrder::Any => Box::new(AnyOrder::new(scan, run, self.shape.limit, task)),
+            order => Box::new(Ordered::new(scan, run, order == LogOrder::NewestFirst, self.shape.limit, task)),
+        };
+        Ok(batches)
+    }
+}

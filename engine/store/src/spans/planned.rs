@@ -1,0 +1,172 @@
+//! The scan of spans as it stands in a plan.
+
+use std::borrow::Cow;
+use std::collections::VecDeque;
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::array::RecordBatch;
+use arrow::datatypes::SchemaRef;
+use async_trait::async_trait;
+use quiver_types::scan::{PlannedScan, ScanBatches, ScanMemory, ScanShape, ScanTask, ScanText, batch_bytes};
+use quiver_types::spans::{SpanRequest, schema_of};
+use quiver_types::{Access, Result};
+use serde::{Deserialize, Serialize};
+
+use super::repeats::Repeats;
+use super::stream::{ScanRun, ScanShared, SpanStream};
+use crate::error::Context;
+use crate::snapshot::SnapshotForm;
+
+/// Reads the spans that a filter takes; partitions share the work.
+#[derive(Debug)]
+pub(crate) struct SpansScan {
+    scan: Arc<ScanShared>,
+    schema: SchemaRef,
+    shape: ScanShape,
+    /// The units of each partition.
+    shares: Vec<VecDeque<usize>>,
+    /// Whether spans are hidden from whoever asks: then plans do not show where the others lie.
+    hidden: bool,
+}
+
+/// The written form of a scan of spans.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct SpansForm {
+    snapshot: SnapshotForm,
+    access: Access,
+    request: SpanRequest,
+    hidden: bool,
+    shape: ScanShape,
+}
+
+impl SpansForm {
+    /// Plans the scan again, over the same snapshot.
+    pub(crate) fn scan(self, repeats: &Arc<Repeats>) -> Result<SpansScan> {
+        let scan = ScanShared::new(&self.snapshot.snapshot()?, repeats, self.access, self.request);
+        SpansScan::try_new(&Arc::new(scan), self.hidden, self.shape)
+    }
+}
+
+impl SpansScan {
+    /// Gives its written form.
+    pub(crate) fn form(&self) -> SpansForm {
+        let (snapshot, access) = (self.scan.snapshot.form(), self.scan.access.clone());
+        let (request, shape) = (self.scan.request.clone(), self.shape.clone());
+        SpansForm { snapshot, access, request, hidden: self.hidden, shape }
+    }
+
+    pub(super) fn try_new(scan: &Arc<ScanShared>, hidden: bool, shape: ScanShape) -> Result<Self> {
+        let schema = projected(schema_of(&scan.request.columns), &shape)?;
+        let partitions = scan.units().clamp(1, shape.partitions.max(1));
+        Ok(Self { shares: scan.shares(partitions), scan: Arc::clone(scan), schema, shape, hidden })
+    }
+}
+
+/// Gives the columns of a scan out of those of its table.
+pub(super) fn projected(all: SchemaRef, shape: &ScanShape) -> Result<SchemaRef> {
+    Ok(match &shape.projection {
+        Some(columns) => Arc::new(all.project(columns).internal("spans have no such columns")?),
+        None => all,
+    })
+}
+
+/// Where the partitions of one run of a scan meet. Without an engine around them each asks and counts alone.
+pub(super) fn run_of(scan: &Arc<ScanShared>, task: &ScanTask) -> Arc<ScanRun> {
+    let make = || ScanRun::new(scan, Arc::clone(&task.stats));
+    match &task.shared {
+        Some(shared) => shared.of_node(scan, make),
+        None => Arc::new(make()),
+    }
+}
+
+/// Ends the line of a scan.
+pub(super) fn write_end(schema: &SchemaRef, limit: Option<usize>, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    let names: Vec<String> = schema.fields().iter().map(|field| field.name().clone()).collect();
+    write!(f, "columns=[{}]", names.join(", "))?;
+    limit.map_or(Ok(()), |limit| write!(f, ", limit={limit}"))
+}
+
+impl PlannedScan for SpansScan {
+    fn name(&self) -> &'static str {
+        "SpansExec"
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.schema)
+    }
+
+    fn partitions(&self) -> usize {
+        self.shares.len()
+    }
+
+    fn explain(&self, _: ScanText, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "SpansExec: filter={}, ", self.scan.request.filter)?;
+        // Where spans lie is not for those who may not see all of them.
+        if !self.hidden {
+            write!(f, "parts={}/{}, ", self.scan.parts.len(), self.scan.parts_total)?;
+            write!(f, "live_batches={}, partitions={}, ", self.scan.live(), self.shares.len())?;
+            let [time, service] = self.scan.pruned;
+            for (by, n) in [("time", time), ("service", service)].into_iter().filter(|&(_, n)| n > 0) {
+                write!(f, "pruned_by_{by}={n}, ")?;
+            }
+        }
+        write_end(&self.schema, self.shape.limit, f)
+    }
+
+    fn known(&self) -> Vec<(Cow<'static, str>, usize)> {
+        vec![("parts_total".into(), self.scan.parts_total), ("parts_read".into(), self.scan.parts.len())]
+    }
+
+    fn open(&self, partition: usize, task: ScanTask) -> Result<Box<dyn ScanBatches>> {
+        let stream = SpanStream::new(run_of(&self.scan, &task), self.shares[partition].clone(), self.shape.limit);
+        Ok(Box::new(SpanBatches { stream, projection: self.shape.projection.clone(), memory: task.memory }))
+    }
+}
+
+/// One partition.
+struct SpanBatches {
+    stream: SpanStream,
+    projection: Option<Vec<usize>>,
+    memory: Arc<dyn ScanMemory>,
+}
+
+#[async_trait]
+impl ScanBatches for SpanBatches {
+    async fn next(&mut self) -> Result<Option<RecordBatch>> {
+        let Some(batch) = self.stream.next().await? else { return Ok(None) };
+        // Counts until the next one is asked for: it is decoded whole, and whoever takes it keeps what he needs.
+        self.memory.try_resize(batch_bytes(&batch))?;
+        Ok(Some(match &self.projection {
+            Some(columns) => batch.project(columns).internal("cannot make a batch of spans")?,
+            None => batch,
+        }))
+    }
+}
+
+/// Cuts batches that are made as a whole to what a plan wants of them.
+#[derive(Debug)]
+pub(super) struct Cut {
+    projection: Option<Vec<usize>>,
+    rows_left: usize,
+}
+
+impl Cut {
+    pub(super) fn new(shape: &ScanShape) -> Self {
+        Self { projection: shape.projection.clone(), rows_left: shape.limit.unwrap_or(usize::MAX) }
+    }
+
+    /// Says whether no more rows are wanted.
+    pub(super) fn is_done(&self) -> bool {
+        self.rows_left == 0
+    }
+
+    pub(super) fn take(&mut self, batch: &RecordBatch) -> Result<RecordBatch> {
+        let batch = batch.slice(0, batch.num_rows().min(self.rows_left));
+        self.rows_left -= batch.num_rows();
+        match &self.projection {
+            Some(columns) => batch.project(columns).internal("cannot make a batch of spans"),
+            None => Ok(batch),
+        }
+    }
+}

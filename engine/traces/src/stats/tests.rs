@@ -1,0 +1,117 @@
+use quiver_types::spans::{Attributes, Event, STATUS_ERROR, Value as Attribute};
+
+use super::*;
+use crate::assemble::assemble;
+use crate::assemble::tests::span;
+
+fn parsed(text: &str) -> Vec<GroupBy> {
+    GroupBy::parse(std::iter::once(text)).unwrap_or_else(|e| panic!("{text}: {e:?}"))
+}
+
+#[test]
+fn groupings_are_read() {
+    assert_eq!(GroupBy::parse(std::iter::empty()).unwrap(), [GroupBy::Service]);
+    assert_eq!(parsed("kind,tag:a.b"), [GroupBy::Kind, GroupBy::Tag("a.b".to_owned())]);
+    let check = |text: &str, expected: &str| {
+        let error = GroupBy::parse(std::iter::once(text)).unwrap_err();
+        assert_eq!((error.name.as_str(), error.reason.as_str()), ("groupBy", expected), "{text}");
+    };
+    check("tag:", "`tag:` is none of service, operation, kind, tag:<key>");
+    check("service,", "`` is none of service, operation, kind, tag:<key>");
+    check("service,kind,operation", "more than two groupings");
+}
+
+/// Breaks where time that children share counts twice, or the path through them is of another group.
+#[test]
+fn figures_of_groups() {
+    let mut failed = span(2, 1, "b", 3, 20, 60);
+    failed.status = STATUS_ERROR;
+    let trace = assemble([1; 16], vec![span(1, 0, "a", 2, 10, 110), failed, span(3, 1, "b", 3, 50, 90)]);
+    assert_eq!(
+        statistics(&trace, &[GroupBy::Service]),
+        json!([
+            {"group": {"service": "a"}, "count": 1, "errors": 0, "total": 100, "self": 30, "min": 100, "avg": 100.0,
+                "max": 100, "share": 0.3, "criticalShare": 0.3},
+            {"group": {"service": "b"}, "count": 2, "errors": 1, "total": 80, "self": 80, "min": 40, "avg": 40.0,
+                "max": 40, "share": 0.8, "criticalShare": 0.7},
+        ])
+    );
+    // A trace without length has shares of nothing.
+    let moment = assemble([1; 16], vec![span(1, 0, "a", 2, 10, 10)]);
+    let row = &statistics(&moment, &[GroupBy::Kind, GroupBy::Operation])[0];
+    assert_eq!(row["group"], json!({"kind": "server", "operation": "op1"}));
+    assert_eq!((&row["share"], &row["criticalShare"]), (&json!(0.0), &json!(0.0)));
+    assert_eq!(statistics(&Trace::default(), &[GroupBy::Service]), json!([]));
+}
+
+/// Breaks where a place before a key is cut off and the key is looked for elsewhere.
+#[test]
+fn tags_are_of_their_place() {
+    let mut one = span(1, 0, "shop", 2, 10, 20);
+    one.attributes = Attributes::of([("host", Attribute::Text("own")), ("type", Attribute::Text("of the span"))]);
+    let context = quiver_types::spans::SpanContext {
+        service: "shop".to_owned(),
+        resource: Attributes::of([("host", Attribute::Text("h1")), ("zone", Attribute::Int(7))]),
+        scope_attributes: Attributes::of([("lib", Attribute::Bool(true))]),
+        ..Default::default()
+    };
+    one.context = Arc::new(context);
+    let attributes = Attributes::of([("type", Attribute::Text("of the event"))]);
+    one.events = vec![Event { time: 11, name: "e".to_owned(), dropped: 0, attributes }];
+    let trace = assemble([1; 16], vec![one]);
+    for (tag, expected) in [
+        ("tag:host", "own"),
+        ("tag:resource.host", "h1"),
+        ("tag:zone", "7"),
+        ("tag:span.zone", ""),
+        ("tag:event.type", "of the event"),
+        ("tag:type", "of the span"),
+        ("tag:scope.lib", "true"),
+        ("tag:service.name", "shop"),
+        ("tag:nowhere", ""),
+    ] {
+        assert_eq!(statistics(&trace, &parsed(tag))[0]["group"], json!({ tag: expected }), "{tag}");
+    }
+}
+
+/// Breaks where a time beyond 29 years overflows, as of a sender whose clock stood at 1970, or a tenth counts as a change.
+#[test]
+fn two_traces_side_by_side() {
+    let states = |left: Vec<Span>, right: Vec<Span>| -> Vec<(String, String)> {
+        let rows = compare(&assemble([1; 16], left), &assemble([2; 16], right));
+        let row = |row: &Value| {
+            let path: Vec<&str> = row["path"].as_array().into_iter().flatten().filter_map(Value::as_str).collect();
+            (path.join(" / "), row["state"].as_str().unwrap_or_default().to_owned())
+        };
+        rows.as_array().into_iter().flatten().map(row).collect()
+    };
+    let expected = |rows: &[(&str, &str)]| -> Vec<(String, String)> {
+        rows.iter().map(|(path, state)| ((*path).to_owned(), (*state).to_owned())).collect()
+    };
+    let root = |end: i64| span(1, 0, "a", 2, 10, end);
+    assert_eq!(
+        states(vec![root(110), span(2, 1, "b", 3, 20, 60)], vec![root(121), span(3, 1, "c", 3, 20, 60)]),
+        expected(&[
+            ("a: op1 [server] #0", "same"),
+            ("a: op1 [server] #0 / b: op2 [client] #0", "removed"),
+            ("a: op1 [server] #0 / c: op3 [client] #0", "added"),
+        ])
+    );
+    let one = |left: i64, right: i64| states(vec![root(left)], vec![root(right)]).remove(0).1;
+    assert_eq!([one(110, 122), one(122, 110), one(1_700_000_000_000_000_000, 110)], ["changed"; 3]);
+    assert_eq!([one(110, 120), one(i64::MAX, i64::MAX)], ["same"; 2]);
+    // Equal siblings stand side by side by their order.
+    let twin = |id: u64, start: i64| {
+        let mut twin = span(id, 1, "b", 3, start, start + 10);
+        twin.name = "get".to_owned();
+        twin
+    };
+    let found = states(vec![root(110), twin(2, 20), twin(3, 40)], vec![root(110), twin(4, 20)]);
+    assert_eq!(
+        found[1..],
+        expected(&[
+            ("a: op1 [server] #0 / b: get [client] #0", "same"),
+            ("a: op1 [server] #0 / b: get [client] #1", "removed"),
+        ])
+    );
+}

@@ -1,0 +1,344 @@
+//! Numbers over time that are worked out of those of several queries: `({ … } | rate()) / ({} | rate()) * 100`.
+//!
+//! Each query is answered by itself; series that are labelled alike are put together step by step. One without labels
+//! stands beside each of the other side.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use hashbrown::HashMap;
+use quiver_query::{Collected, QueryContext};
+use serde_json::{Value as Json, json};
+
+use super::memory::reserve;
+use super::metrics::{MetricSeries, SECOND_NS, keep, pick};
+use super::{Compare, Metric, Query, Sign, TraceqlError, parser};
+use crate::engine::{TraceError, TracesEngine};
+
+/// The label of a series without others.
+const NAME: &str = "__name__";
+
+/// Numbers over time: those of one query, or what is worked out of several.
+#[derive(Debug, Clone)]
+pub struct Figures(Node);
+
+/// What numbers are made of.
+#[derive(Debug, Clone)]
+pub(super) enum Node {
+    /// Those of a query, which has a function of metrics.
+    Query(Box<Query>),
+    /// Of both sides.
+    Worked(Box<Node>, Sign, Box<Node>),
+    /// Of a side and a constant, which may stand on the left.
+    Fixed {
+        /// The side.
+        of: Box<Node>,
+        /// What is done.
+        sign: Sign,
+        /// The constant.
+        fixed: f64,
+        /// It comes first.
+        is_left: bool,
+    },
+    /// Those that compare so.
+    Kept(Box<Node>, Compare, f64),
+    /// The greatest (`true`) or least of each step.
+    Picked(Box<Node>, bool, usize),
+}
+
+impl Figures {
+    /// Reads a query, or arithmetic between queries of metrics in parentheses.
+    ///
+    /// # Errors
+    /// Neither; of the two errors the one that stands later in the text.
+    pub fn parse(text: &str) -> Result<Self, TraceqlError> {
+        let failed = match Query::parse(text) {
+            Ok(query) => return Ok(Self(Node::Query(Box::new(query)))),
+            Err(failed) => failed,
+        };
+        parser::numbers(text).map(Self).map_err(|other| failed.or_later(other))
+    }
+
+    /// The query, where there is one alone.
+    fn alone(&self) -> Option<&Query> {
+        match &self.0 {
+            Node::Query(query) => Some(query),
+            _ => None,
+        }
+    }
+
+    /// Says whether there are numbers, and not spans.
+    pub fn is_metric(&self) -> bool {
+        self.alone().is_none_or(Query::is_metric)
+    }
+
+    /// Says whether the numbers are still to be divided by the time of a step.
+    pub fn is_rate(&self) -> bool {
+        self.alone().is_some_and(Query::is_rate)
+    }
+
+    /// Says whether a step that is not told of has no number, where others have 0.
+    pub fn leaves_gaps(&self) -> bool {
+        self.alone().is_none_or(Query::leaves_gaps)
+    }
+
+    /// How many exemplars its hints ask for.
+    pub fn exemplars(&self) -> Option<usize> {
+        self.alone().and_then(Query::exemplars)
+    }
+}
+
+impl Node {
+    /// Says whether the numbers of `compare` are among its own.
+    pub(super) fn has_comparison(&self) -> bool {
+        let mut queries = Vec::new();
+        self.queries(&mut queries);
+        queries.iter().any(|query| query.metric.as_ref().is_some_and(Metric::is_comparison))
+    }
+
+    /// Adds its queries, in their order.
+    fn queries<'n>(&'n self, out: &mut Vec<&'n Query>) {
+        match self {
+            Self::Query(query) => out.push(query),
+            Self::Worked(left, _, right) => {
+                left.queries(out);
+                right.queries(out);
+            }
+            Self::Fixed { of, .. } | Self::Kept(of, ..) | Self::Picked(of, ..) => of.queries(out),
+        }
+    }
+
+    /// Works the numbers out of those of its queries, which come in their order.
+    fn worked_out(
+        &self,
+        found: &mut VecDeque<Vec<MetricSeries>>,
+        memory: &Collected,
+    ) -> Result<Vec<MetricSeries>, TraceError> {
+        match self {
+            Self::Query(_) => Ok(found.pop_front().unwrap_or_default()),
+            Self::Worked(left, sign, right) => {
+                let left = left.worked_out(found, memory)?;
+                let right = right.worked_out(found, memory)?;
+                joined(&left, *sign, &right, memory)
+            }
+            Self::Fixed { of, sign, fixed, is_left } => {
+                let mut series = of.worked_out(found, memory)?;
+                for one in &mut series {
+                    for (_, value) in &mut one.points {
+                        let (left, right) = if *is_left { (*fixed, *value) } else { (*value, *fixed) };
+                        *value = work(*sign, left, right);
+                    }
+                    one.points.retain(|(_, value)| !value.is_nan());
+                }
+                Ok(series)
+            }
+            Self::Kept(of, compare, number) => {
+                let mut series = of.worked_out(found, memory)?;
+                keep(&mut series, (*compare, *number), 1.0, true);
+                Ok(series)
+            }
+            Self::Picked(of, greatest, most) => {
+                let mut series = of.worked_out(found, memory)?;
+                pick(&mut series, *greatest, *most);
+                Ok(series)
+            }
+        }
+    }
+}
+
+/// By 0 there is no number.
+fn work(sign: Sign, left: f64, right: f64) -> f64 {
+    if sign == Sign::By && right == 0.0 { f64::NAN } else { sign.of(left, right) }
+}
+
+/// What series are told apart by: their labels but the name.
+fn key(series: &MetricSeries) -> String {
+    let labels: Vec<&(String, Json)> = series.labels.iter().filter(|(name, _)| name != NAME).collect();
+    if labels.is_empty() { String::new() } else { json!(labels).to_string() }
+}
+
+/// Puts series of both sides together.
+fn joined(
+    left: &[MetricSeries],
+    sign: Sign,
+    right: &[MetricSeries],
+    memory: &Collected,
+) -> Result<Vec<MetricSeries>, TraceError> {
+    let keyed = |series: &[MetricSeries]| -> HashMap<String, usize> {
+        series.iter().enumerate().map(|(n, one)| (key(one), n)).collect()
+    };
+    // Keys are held beside the labels, once for each side.
+    for one in left.iter().chain(right) {
+        let labels: usize = one.labels.iter().map(|(name, value)| name.len() + value.to_string().len()).sum();
+        reserve(memory, 4 * labels, one.points.len(), 0)?;
+    }
+    let (of_left, of_right) = (keyed(left), keyed(right));
+    let find = |known: &HashMap<String, usize>, key: &str| known.get(key).or_else(|| known.get("")).copied();
+    let wanted = if of_right.contains_key("") { left } else { right };
+    let mut out = Vec::new();
+    for key in wanted.iter().map(key) {
+        let (Some(own), Some(other)) = (find(&of_left, key.as_str()), find(&of_right, key.as_str())) else { continue };
+        let (own, other) = (&left[own], &right[other]);
+        let value = |&(at, value): &(i64, f64)| {
+            let found = other.points.binary_search_by_key(&at, |point| point.0).ok()?;
+            Some((at, work(sign, value, other.points[found].1))).filter(|(_, value)| !value.is_nan())
+        };
+        let points: Vec<(i64, f64)> = own.points.iter().filter_map(value).collect();
+        if !points.is_empty() {
+            out.push(MetricSeries { labels: united(own, sign, other), points, exemplars: Vec::new() });
+        }
+    }
+    Ok(out)
+}
+
+/// The labels of both; the name says what was done, where both have one.
+fn united(left: &MetricSeries, sign: Sign, right: &MetricSeries) -> Vec<(String, Json)> {
+    let name = |series: &MetricSeries| {
+        let found = series.labels.iter().find(|(name, _)| name == NAME);
+        found.and_then(|(_, value)| value["stringValue"].as_str().map(str::to_owned))
+    };
+    let mut labels: Vec<(String, Json)> = left.labels.iter().filter(|(name, _)| name != NAME).cloned().collect();
+    for (name, value) in right.labels.iter().filter(|(name, _)| name != NAME) {
+        if labels.iter().all(|(known, _)| known != name) {
+            labels.push((name.clone(), value.clone()));
+        }
+    }
+    if let (Some(left), Some(right)) = (name(left), name(right)) {
+        labels.push((NAME.to_owned(), json!({"stringValue": format!("({left} {} {right})", sign.text())})));
+    }
+    labels
+}
+
+/// Makes numbers of what a query counted: rates per second, and 0 where a step without spans has 0.
+fn settled(
+    query: &Query,
+    mut series: Vec<MetricSeries>,
+    (range, step): ((i64, i64), Option<i64>),
+    memory: &Collected,
+) -> Result<Vec<MetricSeries>, TraceError> {
+    let length = step.unwrap_or_else(|| range.1.saturating_sub(range.0).max(SECOND_NS as i64));
+    let by = if query.is_rate() { length as f64 / SECOND_NS } else { 1.0 };
+    for one in &mut series {
+        if let Some(step) = step.filter(|_| !query.leaves_gaps()) {
+            let (first, last) = (range.0.div_euclid(step), range.1.div_euclid(step));
+            reserve(memory, 0, usize::try_from(last - first).unwrap_or_default() + 1, 0)?;
+            let known = std::mem::take(&mut one.points);
+            let mut known = known.into_iter().peekable();
+            one.points = (first..=last)
+                .map(|at| (at * step, known.next_if(|point| point.0 == at * step).map_or(0.0, |point| point.1)))
+                .collect();
+        }
+        one.points.retain(|(_, value)| !value.is_nan());
+        one.points.iter_mut().for_each(|(_, value)| *value /= by);
+    }
+    Ok(series)
+}
+
+impl TracesEngine {
+    /// Gives numbers over time, as [`TracesEngine::traceql_metric`] does where they are those of one query; what is
+    /// worked out is divided by the time already, and has no exemplars.
+    ///
+    /// # Errors
+    /// Those of the queries.
+    pub async fn traceql_figures(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        figures: &Figures,
+        range: (i64, i64),
+        step: Option<i64>,
+        exemplars: bool,
+    ) -> Result<Vec<MetricSeries>, TraceError> {
+        if let Some(query) = figures.alone() {
+            return Box::pin(self.traceql_metric(ctx, query, range, step, exemplars)).await;
+        }
+        let mut queries = Vec::new();
+        figures.0.queries(&mut queries);
+        let memory = self.collected("series that are worked out", ctx);
+        let mut found = VecDeque::new();
+        for query in queries {
+            let series = Box::pin(self.traceql_metric(ctx, query, range, step, false)).await?;
+            found.push_back(settled(query, series, (range, step), &memory)?);
+        }
+        let series = figures.0.worked_out(&mut found, &memory)?;
+        ctx.keep(memory);
+        Ok(series)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_query::{EngineSettings, Limits, QueryEngine};
+    use quiver_types::Access;
+
+    use super::*;
+
+    #[test]
+    fn what_is_read() {
+        let shape = |text: &str| {
+            fn of(numbers: &Node) -> String {
+                match numbers {
+                    Node::Query(_) => "q".to_owned(),
+                    Node::Worked(left, sign, right) => format!("({} {} {})", of(left), sign.text(), of(right)),
+                    Node::Fixed { of: one, sign, fixed, is_left: true } => {
+                        format!("({fixed} {} {})", sign.text(), of(one))
+                    }
+                    Node::Fixed { of: one, sign, fixed, .. } => format!("({} {} {fixed})", of(one), sign.text()),
+                    Node::Kept(one, _, number) => format!("{} kept {number}", of(one)),
+                    Node::Picked(one, greatest, most) => format!("{} picked {greatest} {most}", of(one)),
+                }
+            }
+            Figures::parse(text).map_or_else(|e| e.to_string(), |figures| of(&figures.0))
+        };
+        assert_eq!(shape("{} | rate()"), "q");
+        assert_eq!(shape("({ status = error } | rate()) / ({} | rate())"), "(q / q)");
+        assert_eq!(shape("({} | rate()) + ({} | rate()) * ({} | rate())"), "(q + (q * q))");
+        assert_eq!(shape("100 * (({} | rate()) - ({} | rate() by (name) | topk(2))) / 2.5"), "((100 * (q - q)) / 2.5)");
+        assert_eq!(shape("(({} | count() > 1) && {} | rate()) * (1 + 1 / 2)"), "(q * 1)");
+        assert_eq!(shape("(({} | rate()) / 2) > 5 | bottomk(3)"), "(q / 2) kept 5 picked false 3");
+        assert_eq!(shape("({} | max_over_time(duration)) > 10s"), "q kept 10");
+        assert_eq!(shape("({} | rate()) > 1 / 2 + 3 | topk(2)"), "q kept 3 picked true 2");
+        for compared in ["({} | compare({ true })) / 2", "2 * ({} | compare({ true }))", "({} | compare({})) > 1"] {
+            assert!(shape(compared).contains("`compare()` cannot"), "{}", shape(compared));
+        }
+        // Read once, and not once more for each parenthesis.
+        assert!(Figures::parse(&"({} | rate() > (((".repeat(15)).is_err());
+        assert!(shape("1 + 2").contains("needs a query of metrics"), "{}", shape("1 + 2"));
+        assert!(shape("({} | rate()) * 5s").contains("without a unit"), "{}", shape("({} | rate()) * 5s"));
+        assert!(shape("({ foo } | rate()) / 2").contains("unknown identifier: foo"));
+        assert!(shape(&format!("({{}} | rate()){}", " + 1".repeat(300))).contains("more than 256 conditions"));
+    }
+
+    #[test]
+    fn series_are_put_together() {
+        let one = |name: Option<&str>, points: &[(i64, f64)]| MetricSeries {
+            labels: vec![match name {
+                Some(name) => ("name".to_owned(), json!({"stringValue": name})),
+                None => (NAME.to_owned(), json!({"stringValue": "rate"})),
+            }],
+            points: points.to_vec(),
+            exemplars: Vec::new(),
+        };
+        let points = |series: &[MetricSeries]| series.iter().map(|s| s.points.clone()).collect::<Vec<_>>();
+        let settings = EngineSettings {
+            memory_bytes: 1 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 0,
+            threads: 1,
+            concurrent_max: 1,
+            pressure: Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).expect("an engine");
+        let memory = engine.collected("numbers", &QueryContext::new(Access::full(), Limits::default()));
+        let by_name = [one(Some("a"), &[(0, 4.0), (1, 6.0)]), one(Some("b"), &[(0, 8.0)])];
+        let all = [one(None, &[(0, 2.0), (1, 0.0)])];
+        let shares = joined(&by_name, Sign::By, &all, &memory).expect("numbers");
+        assert_eq!(points(&shares), [vec![(0, 2.0)], vec![(0, 4.0)]]);
+        assert_eq!(shares[0].labels, by_name[0].labels);
+        let turned = joined(&all, Sign::Minus, &by_name, &memory).expect("numbers");
+        assert_eq!(points(&turned), [vec![(0, -2.0), (1, -6.0)], vec![(0, -6.0)]]);
+        let same = joined(&by_name[..1], Sign::Plus, &by_name, &memory).expect("numbers");
+        assert_eq!(points(&same), [vec![(0, 8.0), (1, 12.0)]]);
+        let named = joined(&all, Sign::Times, &all, &memory).expect("numbers");
+        assert_eq!(named[0].labels, [(NAME.to_owned(), json!({"stringValue": "(rate * rate)"}))]);
+    }
+}

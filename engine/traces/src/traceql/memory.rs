@@ -1,0 +1,29 @@
+//! What answers of TraceQL take in memory, about: more than their texts and numbers, since each map has a node of eleven
+//! entries as soon as it has one.
+
+use quiver_query::Collected;
+use serde_json::Value as Json;
+
+use super::metrics::{Cell, MetricExemplar, MetricSeries};
+use crate::engine::TraceError;
+
+/// Entries of a node of a map.
+const NODE: usize = 11;
+/// What a group takes beside its labels: its place among all, and the first node of its cells.
+pub(super) const GROUP_BYTES: usize = 128 + NODE * (size_of::<Cell>() + 8);
+/// What a cell takes beside that: nodes are half full at worst.
+pub(super) const CELL_BYTES: usize = 2 * (size_of::<Cell>() + 8);
+/// What the first count of a power of two takes, and each that follows.
+pub(super) const BUCKET_BYTES: (usize, usize) = (16 * NODE + 16, 40);
+/// What a label of a group takes beside its text.
+pub(super) const TEXT_BYTES: usize = 64;
+/// What a label of an answer takes beside its text: an object of one member.
+pub(super) const LABEL_BYTES: usize = TEXT_BYTES + NODE * (size_of::<String>() + size_of::<Json>());
+/// How often numbers are held: in the series, and twice while the greatest are picked.
+const POINT_COPIES: usize = 3;
+
+/// Makes room for a series before it is made: for so many bytes of labels, points and exemplars.
+pub(super) fn reserve(memory: &Collected, labels: usize, points: usize, exemplars: usize) -> Result<(), TraceError> {
+    let points = points * POINT_COPIES * size_of::<(i64, f64)>();
+    Ok(memory.add(size_of::<MetricSeries>() + labels + points + exemplars * size_of::<MetricExemplar>())?)
+}

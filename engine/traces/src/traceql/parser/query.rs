@@ -1,0 +1,37 @@
+//! A whole query: sets of spans, and the stages behind them.
+
+use super::super::{Expr, Query, Spanset};
+use super::{Parser, Result};
+
+pub(in crate::traceql) fn parse(text: &str) -> Result<Query> {
+    let mut p = Parser::of(text);
+    p.blank();
+    let mut query = p.query()?;
+    query.exemplars = p.hints()?;
+    if !p.is_end() {
+        return Err(p.unexpected_for("with"));
+    }
+    Ok(query)
+}
+
+impl<'a> Parser<'a> {
+    pub(super) fn of(text: &'a str) -> Self {
+        Self { text, at: 0, depth: 0, conditions: 0, stages: 0, groups: 0, only_constants: false }
+    }
+
+    /// Reads sets of spans and the stages behind them.
+    pub(super) fn query(&mut self) -> Result<Query> {
+        // What is done with all spans may stand alone.
+        let is_stage = self.rest().starts_with(char::is_alphabetic) && !self.is_hint();
+        let spans = if self.is_end() || is_stage { Spanset::Filter(Expr::True) } else { self.spanset()? };
+        let mut query = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
+        if is_stage {
+            self.stage(&mut query)?;
+        }
+        // Hints stand behind a pipe, too, as they did in older queries.
+        while self.eat("|") && !self.is_hint() {
+            self.stage(&mut query)?;
+        }
+        Ok(query)
+    }
+}

@@ -1,0 +1,81 @@
+//! What stages leave of the spans that were found.
+
+use super::*;
+
+/// A trace of one service whose spans have these numbers as `a`, all below the first.
+fn numbers(values: &[Value<'_>]) -> Trace {
+    let spans = values.iter().zip(1_u64..).map(|(value, id)| {
+        let mut span = span(id, u64::from(id > 1), "s", 2, id as i64, id as i64 + 10);
+        span.attributes = Attributes::of([("a", *value)]);
+        span
+    });
+    assemble([1; 16], spans.collect())
+}
+
+/// Sets as texts: their spans, and what they have in common.
+fn sets(trace: &Trace, text: &str) -> Vec<String> {
+    let query = Query::parse(text).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let found = query.find(trace).unwrap_or_default();
+    let set = |set: &FoundSet| {
+        let shared: Vec<String> = set.attributes.iter().map(|(key, value)| format!("{key}={value}")).collect();
+        format!("{:?} {}", set.spans, shared.join(" "))
+    };
+    found.sets.iter().map(set).collect()
+}
+
+/// Breaks where a number of a set is no JSON of OTLP: clients that read `int64` refuse the whole answer.
+#[test]
+fn numbers_of_sets_are_otlp() {
+    let check = |values: &[Value<'_>], expected: &str| {
+        let all: Vec<usize> = (0..values.len()).collect();
+        let expected = format!("{all:?} sum(.a)={expected}");
+        assert_eq!(sets(&numbers(values), "{} | sum(.a) != 0.25"), [expected]);
+    };
+    check(&[Value::Int(2), Value::Int(3)], r#"{"intValue":"5"}"#);
+    check(&[Value::Int(2), Value::Text("0.5")], r#"{"doubleValue":2.5}"#);
+    check(&[Value::Int(-2), Value::Double(2.0)], r#"{"intValue":"0"}"#);
+    check(&[Value::Int(i64::MIN)], r#"{"intValue":"-9223372036854775808"}"#);
+    check(&[Value::Int(i64::MAX)], r#"{"doubleValue":9.223372036854776e+18}"#);
+    check(&[Value::Double(1e300)], r#"{"doubleValue":1e+300}"#);
+    check(&[Value::Double(1.7e308), Value::Double(1.7e308)], r#"{"doubleValue":"Infinity"}"#);
+}
+
+/// Breaks where spans without a value go missing, or sets of two groupings are told apart by one of them.
+#[test]
+fn groups_tell_values_apart() {
+    let trace = numbers(&[Value::Int(1), Value::Text("1"), Value::Double(1.5), Value::Int(1)]);
+    let (int, text) = (r#"{"intValue":"1"}"#, r#"{"stringValue":"1"}"#);
+    assert_eq!(
+        sets(&trace, "{} | by(.a)"),
+        [r#"[2] by(.a)={"doubleValue":1.5}"#.to_owned(), format!("[0, 3] by(.a)={int}"), format!("[1] by(.a)={text}")]
+    );
+    let nil = r#"{"stringValue":"nil"}"#;
+    assert_eq!(sets(&trace, "{} | by(.b)"), [format!("[0, 1, 2, 3] by(.b)={nil}")]);
+    assert_eq!(
+        sets(&trace, "{ .a = 1 } | by(.a) | by(span:childCount)"),
+        [
+            format!(r#"[3] by(.a)={int} by(span:childCount)={{"intValue":"0"}}"#),
+            format!(r#"[0] by(.a)={int} by(span:childCount)={{"intValue":"3"}}"#),
+            format!(r#"[1] by(.a)={text} by(span:childCount)={{"intValue":"0"}}"#),
+        ]
+    );
+    assert_eq!(sets(&trace, "{} | by(.a) | coalesce()"), ["[0, 1, 2, 3] "]);
+}
+
+/// Breaks where a set stays of which a comparison has no number, or an aggregate is told twice.
+#[test]
+fn comparisons_keep_sets() {
+    let trace = numbers(&[Value::Int(1), Value::Text("x"), Value::Int(4)]);
+    let none: [&str; 0] = [];
+    assert_eq!(sets(&trace, "{ .a = `x` } | max(.a) > -1"), none);
+    assert_eq!(sets(&trace, "{} | count() / (count() - 3) > 0"), none);
+    assert_eq!(sets(&trace, "{} | { .a = 7 } | count() >= 0"), none);
+    let both = r#"[0, 1, 2] max(.a)={"intValue":"4"} min(.a)={"intValue":"1"}"#;
+    assert_eq!(sets(&trace, "{} | max(.a) - min(.a) = 3 | max(.a) > 2"), [both]);
+    // Text is left out of averages.
+    assert_eq!(sets(&trace, "{} | avg(.a) = 2.5"), [r#"[0, 1, 2] avg(.a)={"doubleValue":2.5}"#]);
+    let many: String = (0..20).flat_map(|n| [" | sum(.a + ".to_owned(), n.to_string(), ") > 0".to_owned()]).collect();
+    let query = Query::parse(&format!("{{}}{many}")).unwrap();
+    let found = query.find(&trace).unwrap();
+    assert_eq!(found.sets[0].attributes.len(), 16, "what a set is told of is bounded");
+}

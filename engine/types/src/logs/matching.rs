@@ -1,0 +1,383 @@
+//! Puts a matcher to the values of a column: one evaluator for each way in which values are held. The scan of the store
+//! and the operators of the language choose columns and rows, each in its own way, and ask here.
+
+use std::collections::{HashMap, HashSet};
+use std::hash::Hash;
+
+use arrow::array::{Array, FixedSizeBinaryArray, Float64Array, Int64Array, StringArray, StringViewArray, UInt32Array};
+use arrow::buffer::BooleanBuffer;
+
+use super::filter::{MatchHints, ValueMatcher};
+use super::stored::{read_float, read_int, write_float, write_int};
+use crate::hex::{read_hex, write_hex};
+
+/// From so many values on they are looked up and not compared one by one.
+const MANY_KEYS: usize = 16;
+/// Integers that are remembered with the answer to them.
+const INTEGERS_KNOWN: usize = 4096;
+/// A dictionary with so many times the entries of the column is shared by many columns; hardly any is needed here.
+const SHARED_BY: usize = 64;
+
+/// The rows that are asked about.
+pub trait ChosenRows {
+    /// Sets the rows of which the value passes; a value is told by its place in the column.
+    fn select(&self, passes: impl FnMut(usize) -> bool) -> BooleanBuffer;
+}
+
+/// All rows of a column of so many values.
+#[derive(Debug, Clone, Copy)]
+pub struct AllRows(pub usize);
+
+impl ChosenRows for AllRows {
+    fn select(&self, passes: impl FnMut(usize) -> bool) -> BooleanBuffer {
+        BooleanBuffer::collect_bool(self.0, passes)
+    }
+}
+
+/// A matcher that no missing value matches.
+#[derive(Debug)]
+pub struct IfPresent<'a>(pub &'a dyn ValueMatcher);
+
+impl ValueMatcher for IfPresent<'_> {
+    fn matches(&self, value: &str) -> bool {
+        !value.is_empty() && self.0.matches(value)
+    }
+
+    fn hints(&self) -> MatchHints {
+        self.0.hints()
+    }
+
+    fn describe(&self) -> String {
+        self.0.describe()
+    }
+}
+
+/// Bytes of a text that its view holds, whatever its length.
+const VIEW_PREFIX: usize = 4;
+
+/// A matcher of the texts of a column.
+#[derive(Debug)]
+pub struct TextMatch<'a> {
+    array: &'a StringViewArray,
+    matcher: &'a dyn ValueMatcher,
+    /// Whether a missing value matches, where there are any.
+    missing: Option<bool>,
+    /// Which of the first bytes of a value must be what: the view tells without a look at the text, which is far away.
+    prefix: (u32, u32),
+}
+
+impl<'a> TextMatch<'a> {
+    /// Prepares the question.
+    pub fn new(array: &'a StringViewArray, matcher: &'a dyn ValueMatcher) -> Self {
+        let missing = array.nulls().filter(|n| n.null_count() > 0).map(|_| matcher.matches(""));
+        let (mut mask, mut begin) = ([0; VIEW_PREFIX], [0; VIEW_PREFIX]);
+        // A text may be empty instead of missing, and then does not begin with anything.
+        let starts = matcher.hints().starts.filter(|_| !matcher.matches("")).unwrap_or_default();
+        for (i, byte) in starts.bytes().take(VIEW_PREFIX).enumerate() {
+            (mask[i], begin[i]) = (u8::MAX, byte);
+        }
+        Self { array, matcher, missing, prefix: (u32::from_le_bytes(mask), u32::from_le_bytes(begin)) }
+    }
+
+    /// Says whether the value at a place matches.
+    #[inline]
+    pub fn matches(&self, at: usize) -> bool {
+        match self.missing {
+            Some(missing) if self.array.is_null(at) => missing,
+            _ => {
+                let begin = (self.array.views()[at] >> 32) as u32;
+                begin & self.prefix.0 == self.prefix.1 && self.matcher.matches(self.array.value(at))
+            }
+        }
+    }
+}
+
+/// Asks for texts that stand for codes, for each of them once.
+pub fn match_coded(
+    keys: &UInt32Array,
+    texts: &StringArray,
+    matcher: &dyn ValueMatcher,
+    rows: &impl ChosenRows,
+) -> BooleanBuffer {
+    let missing = matcher.matches("");
+    let nulls = keys.nulls().filter(|n| n.null_count() > 0);
+    let is_missing = |at: usize| nulls.is_some_and(|n| n.is_null(at));
+    let asked = |code: usize| if texts.is_null(code) { missing } else { matcher.matches(texts.value(code)) };
+    if texts.len() / SHARED_BY > keys.len() {
+        return rows.select(|at| if is_missing(at) { missing } else { asked(keys.value(at) as usize) });
+    }
+    // 0: not asked yet.
+    let mut known = vec![0u8; texts.len()];
+    rows.select(|at| {
+        if is_missing(at) {
+            return missing;
+        }
+        let code = keys.value(at) as usize;
+        if known[code] == 0 {
+            known[code] = 1 + u8::from(asked(code));
+        }
+        known[code] == 2
+    })
+}
+
+/// Values that are held as something else than their texts.
+pub trait TypedValues {
+    /// A value to be compared and looked up.
+    type Key: Eq + Hash;
+
+    /// Whether their texts are numbers to every filter.
+    const NUMBERS: bool = true;
+
+    /// Says whether there is no value at a place.
+    fn is_missing(&self, at: usize) -> bool;
+
+    /// The value as a number, where the texts are such.
+    fn number(&self, at: usize) -> f64;
+
+    /// The value, where few stand in many rows as a rule: codes, ports, sizes.
+    fn integer(&self, _at: usize) -> Option<i64> {
+        None
+    }
+
+    /// Appends the text of a value.
+    fn write(&self, at: usize, out: &mut String);
+
+    /// Reads a text; `None`: no value of the type has it.
+    fn read(&self, text: &str) -> Option<Self::Key>;
+
+    /// The value at a place.
+    fn key(&self, at: usize) -> Self::Key;
+
+    /// Says whether the value at a place is this one.
+    fn is(&self, at: usize, key: &Self::Key) -> bool;
+}
+
+/// Asks for typed values: by number where that decides, by value where the matcher takes some values alone, by text else.
+pub fn match_typed<V: TypedValues>(values: &V, matcher: &dyn ValueMatcher, rows: &impl ChosenRows) -> BooleanBuffer {
+    let MatchHints { exact, number, number_decides, .. } = matcher.hints();
+    let missing = matcher.matches("");
+    let number = number.filter(|_| V::NUMBERS);
+    if let Some(range) = number.filter(|_| number_decides) {
+        return rows.select(|at| {
+            if values.is_missing(at) {
+                return missing;
+            }
+            let value = values.number(at);
+            range.min <= value && value <= range.max
+        });
+    }
+    if let Some(texts) = exact {
+        let wanted: Vec<V::Key> =
+            texts.iter().filter(|text| matcher.matches(text)).filter_map(|text| values.read(text)).collect();
+        if wanted.len() >= MANY_KEYS {
+            let wanted: HashSet<V::Key> = wanted.into_iter().collect();
+            return rows.select(|at| if values.is_missing(at) { missing } else { wanted.contains(&values.key(at)) });
+        }
+        return rows.select(
+            |at| {
+                if values.is_missing(at) { missing } else { wanted.iter().any(|key| values.is(at, key)) }
+            },
+        );
+    }
+    let mut buffer = String::new();
+    let mut known: HashMap<i64, bool> = HashMap::new();
+    let mut asked = |at: usize| {
+        buffer.clear();
+        values.write(at, &mut buffer);
+        matcher.matches(&buffer)
+    };
+    rows.select(|at| {
+        if values.is_missing(at) {
+            return missing;
+        }
+        if let Some(range) = number {
+            let value = values.number(at);
+            if value < range.min || range.max < value {
+                return false;
+            }
+        }
+        match values.integer(at) {
+            Some(value) if known.len() < INTEGERS_KNOWN => *known.entry(value).or_insert_with(|| asked(at)),
+            _ => asked(at),
+        }
+    })
+}
+
+impl TypedValues for Int64Array {
+    type Key = i64;
+
+    fn is_missing(&self, at: usize) -> bool {
+        self.is_null(at)
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        self.value(at) as f64
+    }
+
+    fn integer(&self, at: usize) -> Option<i64> {
+        Some(self.value(at))
+    }
+
+    fn write(&self, at: usize, out: &mut String) {
+        write_int(self.value(at), out);
+    }
+
+    fn read(&self, text: &str) -> Option<i64> {
+        read_int(text)
+    }
+
+    fn key(&self, at: usize) -> i64 {
+        self.value(at)
+    }
+
+    fn is(&self, at: usize, key: &i64) -> bool {
+        self.value(at) == *key
+    }
+}
+
+impl TypedValues for Float64Array {
+    /// Bits: a value is what it is written as.
+    type Key = u64;
+
+    fn is_missing(&self, at: usize) -> bool {
+        self.is_null(at)
+    }
+
+    fn number(&self, at: usize) -> f64 {
+        self.value(at)
+    }
+
+    fn write(&self, at: usize, out: &mut String) {
+        write_float(self.value(at), out);
+    }
+
+    fn read(&self, text: &str) -> Option<u64> {
+        read_float(text, &mut String::new()).map(f64::to_bits)
+    }
+
+    fn key(&self, at: usize) -> u64 {
+        self.value(at).to_bits()
+    }
+
+    fn is(&self, at: usize, key: &u64) -> bool {
+        self.value(at).to_bits() == *key
+    }
+}
+
+impl TypedValues for FixedSizeBinaryArray {
+    type Key = Vec<u8>;
+
+    const NUMBERS: bool = false;
+
+    fn is_missing(&self, at: usize) -> bool {
+        self.is_null(at)
+    }
+
+    fn number(&self, _at: usize) -> f64 {
+        f64::NAN
+    }
+
+    fn write(&self, at: usize, out: &mut String) {
+        write_hex(self.value(at), out);
+    }
+
+    fn read(&self, text: &str) -> Option<Vec<u8>> {
+        let mut bytes = Vec::new();
+        read_hex(text, &mut bytes).then_some(bytes)
+    }
+
+    fn key(&self, at: usize) -> Vec<u8> {
+        self.value(at).to_vec()
+    }
+
+    fn is(&self, at: usize, key: &Vec<u8>) -> bool {
+        self.value(at) == key.as_slice()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::filter::NumberRange;
+    use super::*;
+
+    /// Takes some texts, or numbers of a range.
+    #[derive(Debug)]
+    struct Takes {
+        texts: Vec<&'static str>,
+        range: Option<(f64, f64)>,
+        hints: MatchHints,
+    }
+
+    impl ValueMatcher for Takes {
+        fn matches(&self, value: &str) -> bool {
+            let within = |(min, max)| value.parse::<f64>().is_ok_and(|n| min <= n && n <= max);
+            self.texts.contains(&value) || self.range.is_some_and(within)
+        }
+
+        fn hints(&self) -> MatchHints {
+            self.hints.clone()
+        }
+
+        fn describe(&self) -> String {
+            format!("{self:?}")
+        }
+    }
+
+    /// The same matcher with and without each of its hints.
+    fn matchers() -> Vec<Takes> {
+        let exact = |texts: &[&str]| Some(texts.iter().map(|&text| text.to_owned()).collect());
+        let of = |texts: Vec<&'static str>, range, hints| Takes { texts, range, hints };
+        let number = Some(NumberRange { min: 0.0, max: 7.0 });
+        let few = vec!["7", "0.5", "07", "00ff", "error"];
+        let mut many = few.clone();
+        many.extend(["1", "2", "3", "4", "5", "6", "8", "9", "10", "11", "12", "13", "14", "15", "16", "17"]);
+        vec![
+            of(few.clone(), None, MatchHints::default()),
+            of(few.clone(), None, MatchHints { exact: exact(&few), ..MatchHints::default() }),
+            of(many.clone(), None, MatchHints { exact: exact(&many), ..MatchHints::default() }),
+            of(vec![""], None, MatchHints { starts: Some("e".to_owned()), ..MatchHints::default() }),
+            of(vec!["error"], None, MatchHints { starts: Some("error".to_owned()), ..MatchHints::default() }),
+            of(vec![], Some((0.0, 7.0)), MatchHints { number, number_decides: true, ..MatchHints::default() }),
+            of(vec![], Some((0.0, 7.0)), MatchHints { number, ..MatchHints::default() }),
+        ]
+    }
+
+    /// Checks that each matcher says of each value what it says of the text.
+    fn check(texts: &[Option<&str>], ask: impl Fn(&dyn ValueMatcher, &AllRows) -> BooleanBuffer) {
+        for matcher in matchers() {
+            for matcher in [&matcher as &dyn ValueMatcher, &IfPresent(&matcher)] {
+                let found = ask(matcher, &AllRows(texts.len()));
+                let expected: Vec<bool> = texts.iter().map(|text| matcher.matches(text.unwrap_or(""))).collect();
+                assert_eq!(found.iter().collect::<Vec<_>>(), expected, "{matcher:?} {texts:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn texts() {
+        let texts = [Some("error"), None, Some(""), Some("7"), Some("error 7"), Some("0.5"), Some("err"), Some("7")];
+        let views = StringViewArray::from(texts.to_vec());
+        check(&texts, |matcher, rows| {
+            let texts = TextMatch::new(&views, matcher);
+            rows.select(|at| texts.matches(at))
+        });
+        let keys = UInt32Array::from(vec![Some(0), None, Some(4), Some(1), Some(2), Some(3), Some(5), Some(1)]);
+        let entries = vec!["error", "7", "error 7", "0.5", "", "err"];
+        check(&texts, |matcher, rows| match_coded(&keys, &StringArray::from(entries.clone()), matcher, rows));
+        let shared: Vec<&str> = entries.iter().copied().chain(std::iter::repeat_n("x", 1000)).collect();
+        check(&texts, |matcher, rows| match_coded(&keys, &StringArray::from(shared.clone()), matcher, rows));
+    }
+
+    #[test]
+    fn typed_values() {
+        let ints = Int64Array::from(vec![Some(7), None, Some(-1), Some(0), Some(8), Some(7)]);
+        let texts = [Some("7"), None, Some("-1"), Some("0"), Some("8"), Some("7")];
+        check(&texts, |matcher, rows| match_typed(&ints, matcher, rows));
+        let floats = Float64Array::from(vec![Some(0.5), None, Some(-0.0), Some(7.0), Some(7.25)]);
+        let texts = [Some("0.5"), None, Some("-0"), Some("7"), Some("7.25")];
+        check(&texts, |matcher, rows| match_typed(&floats, matcher, rows));
+        let bytes = [Some([0u8, 255]), None, Some([7, 7])].map(|b| b.map(|b| b.to_vec()));
+        let ids = FixedSizeBinaryArray::try_from_sparse_iter_with_size(bytes.into_iter(), 2).expect("of one length");
+        check(&[Some("00ff"), None, Some("0707")], |matcher, rows| match_typed(&ids, matcher, rows));
+    }
+}

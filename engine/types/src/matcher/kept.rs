@@ -1,0 +1,94 @@
+//! Short patterns that stay compiled: a dashboard asks the same ones with each of its queries, and to compile one takes
+//! longer than most look-ups do that it is for.
+
+use std::collections::BTreeMap;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use regex::Regex;
+
+use crate::Result;
+
+/// Most patterns that are kept.
+const PATTERNS_MAX: usize = 32;
+/// Longest of them, in bytes.
+const TEXT_BYTES_MAX: usize = 64;
+/// What makes a short pattern large: classes of Unicode, counts, flags such as that of any case.
+const LARGE: [&str; 3] = ["\\", "{", "(?"];
+
+/// The patterns of all queries.
+pub(super) static KEPT: Kept = Kept(Mutex::new(BTreeMap::new()));
+
+/// Compiled patterns by their texts. They are never matched themselves: a copy has tables of its own for the states that it
+/// meets, so what is held is what a pattern compiles to: some kilobytes, a few hundred at most with texts that are taken.
+#[derive(Debug)]
+pub(super) struct Kept(Mutex<BTreeMap<String, Regex>>);
+
+impl Kept {
+    /// Gives a pattern, which is compiled unless it is kept.
+    ///
+    /// # Errors
+    /// Those of compiling it.
+    pub(super) fn regex(&self, pattern: &str, compile: impl FnOnce() -> Result<Regex>) -> Result<Regex> {
+        let is_small = pattern.len() <= TEXT_BYTES_MAX && pattern.is_ascii();
+        if !is_small || LARGE.iter().any(|sign| pattern.contains(sign)) {
+            return compile();
+        }
+        let known = self.lock().get(pattern).cloned();
+        if let Some(regex) = known {
+            return Ok(regex);
+        }
+        let regex = compile()?;
+        let mut kept = self.lock();
+        // Those that are in use come back at once; to know which they are would cost each of them more.
+        if kept.len() >= PATTERNS_MAX {
+            kept.clear();
+        }
+        kept.insert(pattern.to_owned(), regex.clone());
+        Ok(regex)
+    }
+
+    fn lock(&self) -> MutexGuard<'_, BTreeMap<String, Regex>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Error;
+
+    fn anew(kept: &Kept, pattern: &str) -> bool {
+        let mut is_new = false;
+        let compile = || {
+            is_new = true;
+            Regex::new(pattern).map_err(|e| Error::invalid(e.to_string()))
+        };
+        assert!(kept.regex(pattern, compile).expect("a pattern").is_match("host_1"), "{pattern}");
+        is_new
+    }
+
+    #[test]
+    fn short_patterns_are_compiled_once_and_few_are_kept() {
+        let kept = Kept(Mutex::default());
+        assert!(anew(&kept, "host_[0-7]") && !anew(&kept, "host_[0-7]"));
+        let long = format!("host_1|{}", "a".repeat(TEXT_BYTES_MAX));
+        for large in [r"host_\d", "host_1{1}", "(?i)HOST_1", "host_1|ä", long.as_str()] {
+            assert!(anew(&kept, large) && anew(&kept, large), "{large}");
+        }
+        assert_eq!(kept.lock().len(), 1);
+        for i in 0..PATTERNS_MAX * 2 {
+            assert!(anew(&kept, &format!("host_1|{i}")));
+            assert!(kept.lock().len() <= PATTERNS_MAX);
+        }
+        assert!(anew(&kept, "host_[0-7]"), "as if it had never been");
+    }
+
+    #[test]
+    fn what_is_no_pattern_is_not_kept() {
+        let kept = Kept(Mutex::default());
+        for _ in 0..2 {
+            assert!(kept.regex("(", || Err(Error::invalid("no pattern"))).is_err());
+        }
+        assert!(kept.lock().is_empty());
+    }
+}

@@ -1,0 +1,220 @@
+//! A cycle of a group on several threads: rules whose order does not matter are evaluated at once.
+//!
+//! A rule waits for those before it that write what it reads, that read what it writes, or that may write the same series;
+//! so results are those of one rule after the other. Rules further apart than a window always wait for each other, which
+//! bounds what is kept of a large group and what finding the next rule costs.
+
+use std::collections::BTreeMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+
+use quiver_types::label::METRIC_NAME;
+use quiver_types::{Matcher, Millis};
+
+use super::{Group, RuleStatus, Turn};
+use crate::rules::evaluate::SERVICE;
+use crate::rules::{Engine, Reads, Rule, RuleKind, Setting};
+
+/// Rules that are looked at beyond the first one that is not done.
+const WINDOW: usize = 64;
+
+/// Series that alerting rules write.
+const OF_ALERTS: [&str; 2] = ["ALERTS", "ALERTS_FOR_STATE"];
+
+/// What is known of the series that a rule writes.
+struct Writes<'a> {
+    names: Vec<&'a str>,
+    /// Labels with the same value in all of them.
+    labels: BTreeMap<&'a str, &'a str>,
+}
+
+impl<'a> Writes<'a> {
+    fn of(rule: &'a Rule) -> Self {
+        let is_alert = rule.kind == RuleKind::Alert;
+        let mut labels = BTreeMap::new();
+        for (name, value) in &rule.labels {
+            let is_open = is_alert && value.contains("{{") || rule.service_yields && name == SERVICE;
+            if !is_open {
+                labels.insert(name.as_str(), value.as_str());
+            }
+        }
+        if is_alert {
+            labels.insert("alertname", rule.name.as_str());
+        }
+        let names = if is_alert { OF_ALERTS.to_vec() } else { vec![rule.name.as_str()] };
+        Self { names, labels }
+    }
+
+    fn may_be_read_by(&self, reads: &Reads) -> bool {
+        let Reads::Series(selectors) = reads else { return true };
+        let fits = |matcher: &Matcher, name: &str| match matcher.name.as_str() {
+            METRIC_NAME => matcher.matches(name),
+            label => self.labels.get(label).is_none_or(|value| matcher.matches(value)),
+        };
+        let reads_one =
+            |selector: &Vec<Matcher>| self.names.iter().any(|name| selector.iter().all(|matcher| fits(matcher, name)));
+        selectors.iter().any(reads_one)
+    }
+
+    fn may_be_those_of(&self, other: &Self) -> bool {
+        let shared = self.names.iter().any(|name| other.names.contains(name));
+        let apart = self.labels.iter().any(|(name, value)| other.labels.get(*name).is_some_and(|v| v != value));
+        shared && !apart
+    }
+}
+
+fn reads_of(rule: &Rule, engine: &dyn Engine) -> Reads {
+    let mut texts = rule.labels.values().chain(rule.annotations.values());
+    // What a template asks for is known only when it runs.
+    if rule.kind == RuleKind::Alert && texts.any(|text| text.contains("{{") && text.contains("query")) {
+        return Reads::Anything;
+    }
+    engine.reads(rule.language, &rule.expr)
+}
+
+/// Gives for each rule which of those before it, in its window, it waits for: the lowest bit is the one right before it.
+fn waits_of(rules: &[RuleStatus], engine: &dyn Engine) -> Arc<[u64]> {
+    let reads: Vec<Reads> = rules.iter().map(|status| reads_of(&status.rule, engine)).collect();
+    let writes: Vec<Writes<'_>> = rules.iter().map(|status| Writes::of(&status.rule)).collect();
+    let waits = |now: usize, before: usize| {
+        writes[before].may_be_read_by(&reads[now])
+            || writes[now].may_be_read_by(&reads[before])
+            || writes[now].may_be_those_of(&writes[before])
+    };
+    let mut out = Vec::with_capacity(rules.len());
+    for now in 0..rules.len() {
+        let mut bits = 0_u64;
+        for back in 1..=now.min(WINDOW) {
+            if waits(now, now - back) {
+                bits |= 1_u64 << (back - 1);
+            }
+        }
+        out.push(bits);
+    }
+    out.into()
+}
+
+/// Where a rule of a cycle is.
+#[derive(Debug)]
+enum Place {
+    Open(Box<RuleStatus>),
+    Taken,
+    Done(Box<RuleStatus>),
+    /// Its evaluation did not come back.
+    Lost,
+}
+
+#[derive(Debug)]
+struct Progress {
+    places: Vec<Place>,
+    /// All rules before this one are done.
+    first: usize,
+    /// Rules that nobody has taken.
+    open: usize,
+}
+
+/// A cycle under way. Each thread that helps calls [`Cycle::work`]; when all have come back, [`Cycle::finish`] gives the
+/// group.
+#[derive(Debug)]
+pub struct Cycle {
+    /// The group without its rules.
+    group: Group,
+    turn: Turn,
+    waits: Arc<[u64]>,
+    progress: Mutex<Progress>,
+    /// A rule is done.
+    moved: Condvar,
+}
+
+impl Group {
+    /// Begins a cycle of which several threads do their share.
+    pub fn begin(mut self, at: Millis, engine: &dyn Engine) -> Cycle {
+        let waits = Arc::clone(self.waits.get_or_insert_with(|| waits_of(&self.rules, engine)));
+        let turn = self.turn(at);
+        let rules = std::mem::take(&mut self.rules);
+        let open = rules.len();
+        let places = rules.into_iter().map(|status| Place::Open(Box::new(status))).collect();
+        let progress = Mutex::new(Progress { places, first: 0, open });
+        Cycle { group: self, turn, waits, progress, moved: Condvar::new() }
+    }
+}
+
+/// Tells the others that a rule is done, also when its evaluation panics.
+struct Taken<'a> {
+    cycle: &'a Cycle,
+    number: usize,
+    status: Option<Box<RuleStatus>>,
+}
+
+impl Drop for Taken<'_> {
+    fn drop(&mut self) {
+        let mut progress = self.cycle.progress();
+        progress.places[self.number] = match self.status.take() {
+            Some(status) if !std::thread::panicking() => Place::Done(status),
+            _ => Place::Lost,
+        };
+        let done = |place: &Place| matches!(place, Place::Done(_) | Place::Lost);
+        while progress.places.get(progress.first).is_some_and(done) {
+            progress.first += 1;
+        }
+        drop(progress);
+        self.cycle.moved.notify_all();
+    }
+}
+
+impl Cycle {
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        // Nothing that can panic runs under it.
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Takes the next rule that waits for no other; waits for one where only such are left. None: all are taken.
+    fn take(&self) -> Option<Taken<'_>> {
+        let mut progress = self.progress();
+        loop {
+            if progress.open == 0 {
+                return None;
+            }
+            let (first, end) = (progress.first, progress.places.len());
+            let mut window = first..end.min(first + WINDOW + 1);
+            if let Some(number) = window.find(|n| self.is_ready(&progress, *n))
+                && let Place::Open(status) = std::mem::replace(&mut progress.places[number], Place::Taken)
+            {
+                progress.open -= 1;
+                return Some(Taken { cycle: self, number, status: Some(status) });
+            }
+            // The first rule that is not done waits for none: somebody is at it.
+            progress = self.moved.wait(progress).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
+
+    fn is_ready(&self, progress: &Progress, number: usize) -> bool {
+        let is_done = |n: usize| n < progress.first || matches!(progress.places[n], Place::Done(_) | Place::Lost);
+        let waits = self.waits.get(number).copied().unwrap_or(u64::MAX);
+        let waits_for = |back: usize| (waits >> (back - 1)) & 1 == 1;
+        matches!(progress.places[number], Place::Open(_))
+            && (1..=number.min(WINDOW)).all(|back| !waits_for(back) || is_done(number - back))
+    }
+
+    /// Evaluates rules until none is left.
+    pub fn work(&self, setting: &Setting, engine: &dyn Engine) {
+        while let Some(mut taken) = self.take() {
+            let number = taken.number;
+            if let Some(status) = &mut taken.status {
+                status.take_turn(number, &self.turn, setting, engine);
+            }
+        }
+    }
+
+    /// Ends the cycle; none: an evaluation did not come back.
+    pub fn finish(self, engine: &dyn Engine) -> Option<Group> {
+        let Self { mut group, turn, progress, .. } = self;
+        let places = progress.into_inner().unwrap_or_else(PoisonError::into_inner).places;
+        let done = |place: Place| if let Place::Done(status) = place { Some(*status) } else { None };
+        group.rules = places.into_iter().map(done).collect::<Option<_>>()?;
+        group.end_cycle(&turn, engine);
+        Some(group)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,101 @@
+//! Lines within quotes and brackets that stand no deeper than the key.
+//!
+//! YAML 1.2 wants them deeper, and so does the parser; readers that follow libyaml, Go's among them, do not, and rule files
+//! that people write rely on it. Blanks at the start of such a line mean nothing: the lines are moved to the right.
+
+use crate::problem::{Place, Problem};
+
+/// What the parser says of a quoted scalar with such lines, at the place of its first quote.
+const QUOTED: &str = "invalid indentation in quoted scalar";
+
+/// What it says of a line between brackets, at the first word of it; of other lines it says neither.
+const BETWEEN: [&str; 2] = ["invalid indentation", "invalid indentation in flow construct"];
+
+/// Blanks that a line between brackets is moved by; where they are too few, it is moved again.
+const BLANKS: &str = "                ";
+
+/// Most blanks that are put into one scalar.
+const BLANKS_MAX: usize = 64 << 10;
+
+/// Gives a text with those lines moved that the parser complains of; none where it complains of something else.
+pub(super) fn moved(text: &str, problem: &Problem) -> Option<String> {
+    let line_at = match problem.place.line.checked_sub(2) {
+        Some(before) => text.match_indices('\n').nth(before as usize)?.0 + 1,
+        None => 0,
+    };
+    match problem.message.as_str() {
+        QUOTED => quoted(text, line_at, problem.place),
+        told if BETWEEN.contains(&told) => Some([&text[..line_at], BLANKS, &text[line_at..]].concat()),
+        _ => None,
+    }
+}
+
+/// Moves the further lines of a quoted scalar behind its first quote.
+fn quoted(text: &str, line_at: usize, first: Place) -> Option<String> {
+    let blanks = first.column as usize;
+    let at = line_at + text[line_at..].char_indices().nth(blanks.checked_sub(1)?)?.0;
+    let quote = text[at..].chars().next().filter(|c| matches!(c, '"' | '\''))?;
+    let end = at + 1 + length(&text[at + 1..], quote)?;
+    let scalar = &text[at..end];
+    // These end a document, also within quotes.
+    let ends = scalar.lines().skip(1).any(|line| line.starts_with("---") || line.starts_with("..."));
+    if ends || scalar.matches('\n').count().saturating_mul(blanks) > BLANKS_MAX {
+        return None;
+    }
+    let lines = scalar.replace('\n', &format!("\n{}", " ".repeat(blanks)));
+    Some([&text[..at], &lines, &text[end..]].concat())
+}
+
+/// Gives how many bytes stand before the quote that ends a text.
+fn length(text: &str, quote: char) -> Option<usize> {
+    let mut chars = text.char_indices().peekable();
+    while let Some((at, c)) = chars.next() {
+        if c == '\\' && quote == '"' {
+            chars.next();
+        } else if c == quote && (quote == '"' || chars.next_if(|(_, next)| *next == quote).is_none()) {
+            // Twice, a single quote is part of the text.
+            return Some(at);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fmt::Write as _;
+
+    use crate::yaml::{Node, read};
+
+    #[test]
+    fn further_lines_stand_anywhere() {
+        let text = "a:\n  d: \"a b\n  c\n\n  ü\\\"d\\\n  e\" # \"\n  s: 'it''s\n x\n'\n  l: [\"1\n 2\"]\n  n: 5\n";
+        let root = read(text).expect("valid").remove(0);
+        let a = root.get("a").expect("there");
+        assert_eq!(a.get("d").and_then(Node::text), Some("a b c\nü\"de"));
+        assert_eq!(a.get("s").and_then(Node::text), Some("it's x "));
+        assert_eq!(a.get("n").and_then(Node::integer), Some(5));
+        let between =
+            ["a: {x: 1,\n  y: 2,\nz: 3\n}", "a: [\n{x: 1},\n{y: 2}\n]\n", "b:\n    a: {x: 'q\n r',\n    z: 1}\n"];
+        for text in between {
+            assert!(read(text).is_ok(), "{text}");
+        }
+        // Many of them, and what is wrong behind them is told in its line.
+        let mut many = "a:\n".to_owned();
+        (0..200).for_each(|i| {
+            let _ = writeln!(many, "  k{i}: \"x\n  y\"");
+        });
+        assert!(read(&many).is_ok());
+        many.push_str("  k0: 1\n");
+        let wrong = read(&many).expect_err("twice");
+        assert_eq!((wrong.place.line, wrong.place.column), (402, 3));
+    }
+
+    #[test]
+    fn others_are_refused_as_before() {
+        for text in ["a:\n  d: \"a\n  b", "a:\n  d: \"a\n  b\n--- c\"", "a:\n  d: 'a\n  b''\n", "a: [1\nb: 2"] {
+            assert!(read(text).is_err(), "{text}");
+        }
+        let wide = format!("a:\n  b: [{}\"{}\"]\n", " ".repeat(2000), "x\n".repeat(100));
+        assert!(read(&wide).is_err());
+    }
+}

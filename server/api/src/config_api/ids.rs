@@ -1,0 +1,84 @@
+//! The ids that a path names. One that is no text has the name of nothing, and is answered like any other such id. UUIDs
+//! are one whatever the case of their digits; they are kept and answered in lower case, as RFC 9562 writes them.
+
+use axum::extract::{FromRequestParts, Path};
+use axum::response::Response;
+use http::request::Parts;
+use quiver_config::{Problem, Result};
+
+use super::Answer;
+
+/// What the parts of a path are called, and what stands there, in their order.
+pub(crate) struct Ids(pub(crate) Vec<(String, String)>);
+
+impl<S: Send + Sync> FromRequestParts<S> for Ids {
+    type Rejection = Response;
+
+    async fn from_request_parts(parts: &mut Parts, state: &S) -> std::result::Result<Self, Self::Rejection> {
+        match Path::<Vec<(String, String)>>::from_request_parts(parts, state).await {
+            Ok(Path(ids)) => Ok(Self(ids.into_iter().map(|(part, id)| in_one_case(part, id)).collect())),
+            Err(_) => Err(Answer::of_problem(&Problem::not_found("\u{fffd}")).into_response(None)),
+        }
+    }
+}
+
+/// Names of groups and their namespaces are texts, whatever they look like.
+fn in_one_case(part: String, id: String) -> (String, String) {
+    let id = if matches!(part.as_str(), "namespace" | "name") { id } else { uuid_of(&id).unwrap_or(id) };
+    (part, id)
+}
+
+/// Refuses parameters where there is none that could be known, but for `dryRun`, which all operations take.
+///
+/// # Errors
+/// `INVALID_PARAMETER`.
+pub(crate) fn no_parameters(query: Option<&str>) -> Result<()> {
+    let mut given = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+    match given.find(|(key, value)| key != "dryRun" || !matches!(value.as_ref(), "true" | "false")) {
+        Some((key, _)) if key == "dryRun" => Err(Problem::parameter("`dryRun` must be true or false")),
+        Some((key, _)) => Err(Problem::parameter(format!("unknown parameter `{key}`"))),
+        None => Ok(()),
+    }
+}
+
+/// Whether such a request is a dry run.
+pub(crate) fn is_dry_run(query: Option<&str>) -> bool {
+    url::form_urlencoded::parse(query.unwrap_or_default().as_bytes())
+        .any(|(key, value)| key == "dryRun" && value == "true")
+}
+
+/// A UUID as it is kept.
+///
+/// # Errors
+/// `INVALID_VALUE`: it is none.
+pub(crate) fn uuid_of(id: &str) -> Result<String> {
+    let hex = |part: &str, len| part.len() == len && part.bytes().all(|b| b.is_ascii_hexdigit());
+    let parts: Vec<&str> = id.split('-').collect();
+    let lengths = [8, 4, 4, 4, 12];
+    let sane = parts.len() == 5 && parts.iter().zip(lengths).all(|(part, len)| hex(part, len));
+    if sane { Ok(id.to_ascii_lowercase()) } else { Err(Problem::field("/id", "INVALID_VALUE", "must be a UUID")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_passed_over() {
+        assert!(no_parameters(None).is_ok() && no_parameters(Some("dryRun=true&")).is_ok());
+        for wrong in ["a", "bogus=1", "dryRun=maybe", "dryRun=true&x="] {
+            assert!(no_parameters(Some(wrong)).is_err_and(|problem| problem.code == "INVALID_PARAMETER"), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn uuids_are_kept_in_lower_case() {
+        let (capitals, kept) = ("0191D0A0-7C3E-7ABC-8DEF-0123456789AB", "0191d0a0-7c3e-7abc-8def-0123456789ab");
+        let of = |part: &str, id: &str| in_one_case(part.to_owned(), id.to_owned()).1;
+        assert_eq!(uuid_of(capitals).ok().as_deref(), Some(kept));
+        assert_eq!((of("id", capitals).as_str(), of("entity", kept).as_str()), (kept, kept));
+        // The name of a group only looks like one.
+        assert_eq!((of("name", capitals).as_str(), of("id", "Cart").as_str()), (capitals, "Cart"));
+        assert!(uuid_of("{0191d0a0-7c3e-7abc-8def-0123456789ab}").is_err());
+    }
+}

@@ -1,0 +1,168 @@
+//! How requests are answered, and what is kept of those that are refused: a write that fails before its change begins (a body
+//! that cannot be read, a parameter that nobody knows) leaves a row in the audit log like one that fails within it
+//! (`config-api` 1.4).
+
+use futures::future::BoxFuture;
+use http::Method;
+use quiver_config::{Begun, Caller, Config, Family, Named, Problem, Result};
+
+use super::{Answer, Ask, What};
+use crate::identity::{Origin, caller};
+use crate::request::RequestInfo;
+use crate::state::AppState;
+
+/// How the audit log calls what a deployment does.
+const DEPLOY: &str = "DEPLOY";
+
+/// A write, as far as it is known before it is read.
+pub(super) struct Write {
+    family: &'static Family,
+    caller: Caller,
+    action: &'static str,
+    id: Option<String>,
+}
+
+impl Write {
+    /// What a request is to write; none: nothing, be it a read or a dry run.
+    pub(super) fn of(
+        state: &AppState,
+        family: &'static Family,
+        action: &'static str,
+        id: &str,
+        method: &Method,
+        query: Option<&str>,
+    ) -> Option<Self> {
+        let mut parameters = url::form_urlencoded::parse(query.unwrap_or_default().as_bytes());
+        // The actions are those of deployments.
+        let only_looks = |key: &str, value: &str| match key {
+            "dryRun" => value == "true",
+            "action" => action == DEPLOY && matches!(value, "validate" | "diff" | "export"),
+            _ => false,
+        };
+        if method.is_safe() || parameters.any(|(key, value)| only_looks(&key, &value)) {
+            return None;
+        }
+        let id = Some(id.to_owned()).filter(|id| !id.is_empty());
+        Some(Self { family, caller: caller(&state.identity(), origin()), action, id })
+    }
+}
+
+/// As the audit log calls it.
+pub(super) fn action(what: What, method: &Method) -> &'static str {
+    match (what, method) {
+        (What::Restore, _) => "RESTORE",
+        (What::BulkDelete, _) | (_, &Method::DELETE) => "DELETE",
+        (What::Collection, &Method::POST) => "CREATE",
+        _ => "UPDATE",
+    }
+}
+
+/// The same of a special operation, by what its path ends with; none: it only reads, though it is asked by POST, or what it
+/// does is no change of an entity (jobs, messages of a test).
+pub(super) fn special(family: &Family, method: &Method, path: &str) -> Option<&'static str> {
+    match *method {
+        Method::DELETE => return Some("DELETE"),
+        Method::PUT | Method::PATCH => return Some("UPDATE"),
+        Method::POST => {}
+        _ => return None,
+    }
+    if path == family.path {
+        return Some("CREATE");
+    }
+    match path.rsplit('/').next().unwrap_or_default() {
+        "test" | "test-pattern" | "preview" | "dependency-graph" | "apply-to-all" => None,
+        "clone" | "from-candidates" => Some("CREATE"),
+        "bulk-delete" | "expire" => Some("DELETE"),
+        "restore" => Some("RESTORE"),
+        "deploy" => Some(DEPLOY),
+        "rollback" => Some("ROLLBACK"),
+        _ => Some("UPDATE"),
+    }
+}
+
+/// Where the request at hand comes from.
+pub(super) fn origin() -> Origin {
+    let info = RequestInfo::current();
+    Origin {
+        ip: info.as_ref().and_then(|i| i.peer).map(|peer| peer.ip()),
+        request_id: info.as_ref().map(|i| i.id().to_owned()).unwrap_or_default(),
+    }
+}
+
+/// Answers a request that was refused, and notes that of a write, unless it is noted already.
+pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Problem) -> Answer {
+    if let Some(write) = write.filter(|_| !problem.noted) {
+        let id = write.id.as_deref();
+        config.refused_outside(write.family, &write.caller, write.action, id, &mut problem).await;
+    }
+    Answer::of_problem(&problem)
+}
+
+impl Ask {
+    /// Answers; a POST that names itself is answered once.
+    pub(super) async fn answered(&self, write: Option<&Write>, run: BoxFuture<'_, Result<Answer>>) -> Answer {
+        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST);
+        let Some(name) = name else {
+            return self.done(write, run).await;
+        };
+        let config = self.config.clone();
+        let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
+            Ok(named) => named,
+            Err(problem) => return told(&config, write, problem).await,
+        };
+        if self.dry_run {
+            return self.done(write, run).await;
+        }
+        match config.begin_named(&named).await {
+            Ok(Begun::Fresh) => {}
+            Ok(Begun::Answered(bytes)) => return Answer::replayed(&bytes),
+            Err(problem) => return told(&config, write, problem).await,
+        }
+        let answer = self.done(write, run).await;
+        let kept = (answer.status < 500).then(|| answer.to_bytes());
+        if let Err(problem) = config.end_named(&named, kept.as_deref()).await {
+            tracing::error!(cause = problem.cause, "the answer to a named request cannot be kept");
+        }
+        answer
+    }
+
+    async fn done(&self, write: Option<&Write>, run: BoxFuture<'_, Result<Answer>>) -> Answer {
+        match run.await {
+            Ok(answer) => answer,
+            Err(problem) => told(&self.config, write, problem).await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::families::{RESOURCES, RULES, SILENCES};
+
+    use super::*;
+
+    #[test]
+    fn what_the_audit_log_calls_a_write() {
+        assert_eq!(action(What::Collection, &Method::POST), "CREATE");
+        assert_eq!(action(What::Collection, &Method::DELETE), "DELETE");
+        assert_eq!(action(What::BulkDelete, &Method::POST), "DELETE");
+        assert_eq!(action(What::Restore, &Method::POST), "RESTORE");
+        assert_eq!(action(What::Entity, &Method::PATCH), "UPDATE");
+        assert_eq!(action(What::Import, &Method::POST), "UPDATE");
+    }
+
+    #[test]
+    fn what_the_audit_log_calls_a_special_operation() {
+        let check = |family: &Family, method: Method, path: &str, expected: Option<&str>| {
+            assert_eq!(special(family, &method, path), expected, "{method} {path}");
+        };
+        check(&SILENCES, Method::POST, SILENCES.path, Some("CREATE"));
+        check(&SILENCES, Method::POST, "/rulesapi/silences/1/expire", Some("DELETE"));
+        check(&SILENCES, Method::PUT, "/rulesapi/silences/1", Some("UPDATE"));
+        check(&SILENCES, Method::POST, "/rulesapi/silences/preview", None);
+        check(&RESOURCES, Method::POST, "/platform-api/resources/1/merge", Some("UPDATE"));
+        check(&RESOURCES, Method::POST, "/platform-api/resources/dependency-graph", None);
+        check(&RULES, Method::POST, "/rulesapi/deploy", Some("DEPLOY"));
+        check(&RULES, Method::POST, "/rulesapi/rules/1/clone", Some("CREATE"));
+        check(&RULES, Method::GET, "/rulesapi/deploy", None);
+    }
+}

@@ -1,0 +1,125 @@
+//! Changes of the health of resources, as rows of `resource_health`: what it was in a minute follows from those before.
+
+use std::collections::HashMap;
+
+use quiver_types::Result;
+use quiver_types::tables::history::TableRows;
+use quiver_types::tables::usage::RESOURCE_HEALTH;
+
+use super::{Known, text};
+use crate::state::AppState;
+use crate::usage::rows::{made, texts, times};
+
+/// How resources are, by their ids; those that are retired are not among them.
+pub(super) type Healths = HashMap<String, &'static str>;
+
+/// What the newest row of a resource says.
+#[derive(Debug)]
+pub(super) struct Noted {
+    kind: String,
+    service: String,
+    /// Empty: it is gone.
+    health: &'static str,
+}
+
+fn cause(health: &str) -> &'static str {
+    match health {
+        "critical" | "warning" => "alert",
+        "unknown" => "no data",
+        _ => "",
+    }
+}
+
+/// Gives what differs from the rows that there are.
+fn changes(known: &Known, healths: &Healths) -> Vec<(String, Noted)> {
+    let kinds: HashMap<&str, &str> = known.types.iter().map(|t| (t.id.as_str(), text(&t.body, "key"))).collect();
+    let mut changes = Vec::new();
+    for entity in known.by_key.values() {
+        let Some(&health) = healths.get(&entity.id) else { continue };
+        let service = text(&entity.body, "service");
+        if known.noted.get(&entity.id).is_some_and(|noted| noted.health == health && noted.service == service) {
+            continue;
+        }
+        let kind = kinds.get(text(&entity.body, "typeId")).copied().unwrap_or_default();
+        let noted = Noted { kind: kind.to_owned(), service: service.to_owned(), health };
+        changes.push((entity.id.clone(), noted));
+    }
+    for (id, noted) in known.noted.iter().filter(|(id, _)| !healths.contains_key(*id)) {
+        let gone = Noted { kind: noted.kind.clone(), service: noted.service.clone(), health: "" };
+        changes.push((id.clone(), gone));
+    }
+    changes
+}
+
+fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
+    let each = || changes.iter().map(|(_, noted)| noted);
+    let columns = vec![
+        times(each().map(|_| now_ms)),
+        texts(changes.iter().map(|(id, _)| id)),
+        texts(each().map(|noted| &noted.kind)),
+        texts(each().map(|noted| noted.health)),
+        texts(each().map(|noted| cause(noted.health))),
+        texts(each().map(|noted| &noted.service)),
+    ];
+    made(&RESOURCE_HEALTH, columns)
+}
+
+/// Writes what changed since the last look. What cannot be written is tried again with the next one.
+pub(super) async fn note(state: &AppState, known: &mut Known, healths: &Healths, now_ms: i64) {
+    let changes = changes(known, healths);
+    if changes.is_empty() || !state.metrics.usage.is_on() {
+        return;
+    }
+    let written = match rows(&changes, now_ms) {
+        Ok(rows) => state.store.write_rows(vec![rows]).await,
+        Err(error) => Err(error),
+    };
+    if let Err(error) = written {
+        tracing::warn!(%error, "changes of the health of resources could not be written down");
+        return;
+    }
+    for (id, noted) in changes {
+        if noted.health.is_empty() {
+            known.noted.remove(&id);
+        } else {
+            known.noted.insert(id, noted);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::Entity;
+    use serde_json::json;
+
+    use super::super::Key;
+    use super::*;
+
+    #[test]
+    fn rows_are_made_of_what_changed() {
+        let types = vec![Entity::for_tests("t1", json!({"key": "host"}))];
+        let mut known = Known { types, ..Known::default() };
+        for (id, service) in [("a", "cart"), ("b", "")] {
+            let key = Key { kind: "t1".to_owned(), key: id.to_owned() };
+            let body = json!({"typeId": "t1", "service": service});
+            known.by_key.insert(key, Entity::for_tests(id, body));
+        }
+        let mut look = |healths: &[(&str, &'static str)]| {
+            let healths: Healths = healths.iter().map(|(id, health)| ((*id).to_owned(), *health)).collect();
+            let all = changes(&known, &healths);
+            assert_eq!(rows(&all, 5).unwrap().rows.num_rows(), all.len());
+            let mut told: Vec<String> =
+                all.iter().map(|(id, n)| format!("{id} {} {} {}", n.kind, n.service, n.health)).collect();
+            told.sort_unstable();
+            for (id, noted) in all {
+                if noted.health.is_empty() { _ = known.noted.remove(&id) } else { _ = known.noted.insert(id, noted) }
+            }
+            told
+        };
+        assert_eq!(look(&[("a", "ok"), ("b", "unknown")]), ["a host cart ok", "b host  unknown"]);
+        assert_eq!(look(&[("a", "ok"), ("b", "unknown")]), [""; 0]);
+        assert_eq!(look(&[("a", "critical"), ("b", "unknown")]), ["a host cart critical"]);
+        assert_eq!(look(&[("b", "unknown")]), ["a host cart "], "it is gone");
+        assert_eq!(look(&[("b", "unknown")]), [""; 0]);
+    }
+}

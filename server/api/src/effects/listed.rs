@@ -1,0 +1,180 @@
+//! Receivers, silences and the audit log as rows of tables.
+
+use std::collections::HashMap;
+
+use arrow::array::RecordBatch;
+use quiver_alertd::Alertd;
+use quiver_alerting::matchers::Matchers;
+use quiver_config::families::{RECEIVERS, ROUTES};
+use quiver_config::json::time_of;
+use quiver_config::{AuditQuery, Config, Entity, Problem};
+use quiver_query::tables::listed::{
+    ListedAudit, ListedReceiver, ListedSilence, audit_rows, receiver_rows, silence_rows,
+};
+use quiver_types::configured::Hold;
+use quiver_types::{Error, ErrorKind, MatchOp, Result};
+use serde_json::{Map, Value};
+
+/// Nanoseconds in a millisecond.
+const MS: i64 = 1_000_000;
+/// Rows of a page of the audit log.
+const PAGE: &str = "1000";
+
+fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
+    body.get(key).and_then(Value::as_str).unwrap_or_default()
+}
+
+fn gone(problem: Problem) -> Error {
+    Error::new(ErrorKind::Unavailable, "the configuration cannot be read")
+        .with_source(std::io::Error::other(problem.detail))
+}
+
+/// One batch, counted.
+fn held(rows: RecordBatch, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+    hold(rows.get_array_memory_size())?;
+    Ok(vec![rows])
+}
+
+/// Kinds of the integrations of a receiver, such as `email,webhook`.
+fn types(receiver: &Entity) -> String {
+    let filled = |value: &Value| value.as_array().is_some_and(|list| !list.is_empty());
+    let kinds = receiver.body.iter().filter(|(_, value)| filled(value));
+    let mut kinds: Vec<&str> = kinds.filter_map(|(key, _)| key.strip_suffix("_configs")).collect();
+    kinds.sort_unstable();
+    kinds.join(",")
+}
+
+fn receiver<'a>(entity: &'a Entity, uses: &HashMap<&str, i64>) -> ListedReceiver<'a> {
+    let name = text(&entity.body, "name");
+    ListedReceiver {
+        id: &entity.id,
+        name,
+        types: types(entity),
+        routes: uses.get(name).copied().unwrap_or_default(),
+        managed_by: &entity.managed_by,
+        updated_ms: entity.updated_ms(),
+    }
+}
+
+/// All receivers.
+///
+/// # Errors
+/// Unavailable: the database is gone; those of `hold`.
+pub(super) async fn receivers(config: &Config, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+    let receivers = config.all(&RECEIVERS).await.map_err(gone)?;
+    let routes = config.all(&ROUTES).await.map_err(gone)?;
+    let mut uses: HashMap<&str, i64> = HashMap::new();
+    for route in &routes {
+        *uses.entry(text(&route.body, "receiver")).or_default() += 1;
+    }
+    let rows: Vec<_> = receivers.iter().map(|entity| receiver(entity, &uses)).collect();
+    held(receiver_rows(&rows)?, hold)
+}
+
+/// The service that matchers ask for: the first label that is not empty names it, so that one on a later label says it only where
+/// others say that those before it are empty.
+fn service<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
+    let equal = |name: &str| matchers.iter().find(|m| m.op == MatchOp::Equal && m.name == name);
+    for name in names {
+        match equal(name) {
+            Some(matcher) if matcher.value.is_empty() => {}
+            Some(matcher) => return &matcher.value,
+            None => return "",
+        }
+    }
+    ""
+}
+
+/// The service that a matcher names, whatever others say.
+fn named<'m>(names: &[String], matchers: &'m Matchers) -> &'m str {
+    let named = |name: &String| {
+        matchers
+            .iter()
+            .find(|m| m.op == MatchOp::Equal && m.name == *name && !m.value.is_empty())
+            .map(|m| m.value.as_str())
+    };
+    names.iter().find_map(named).unwrap_or_default()
+}
+
+/// All silences that are kept.
+///
+/// # Errors
+/// Those of `hold`.
+pub(super) fn silences(alertd: &Alertd, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+    let now = alertd.router.now();
+    let all = alertd.router.silences();
+    let rows: Vec<_> = all
+        .iter()
+        .map(|silence| ListedSilence {
+            id: &silence.id,
+            state: silence.state(now).as_str(),
+            created_by: &silence.created_by,
+            comment: &silence.comment,
+            service: service(alertd.router.service_labels(), &silence.matchers),
+            named_service: named(alertd.router.service_labels(), &silence.matchers),
+            starts_ms: silence.starts_at / MS,
+            ends_ms: silence.ends_at / MS,
+            updated_ms: silence.updated_at / MS,
+        })
+        .collect();
+    held(silence_rows(&rows)?, hold)
+}
+
+fn audited(row: &Map<String, Value>) -> ListedAudit<'_> {
+    ListedAudit {
+        id: text(row, "id"),
+        at_ms: row.get("at").and_then(Value::as_str).and_then(time_of),
+        actor: text(row, "actor"),
+        actor_type: text(row, "actorType"),
+        ip: text(row, "ip"),
+        action: text(row, "action"),
+        family: text(row, "family"),
+        entity_id: text(row, "entityId"),
+        entity_name: text(row, "entityName"),
+        outcome: text(row, "outcome"),
+        code: text(row, "code"),
+    }
+}
+
+/// The audit log, newest rows first, page by page; what one caller did, where `own` names him.
+///
+/// # Errors
+/// Unavailable: the database is gone; those of `hold`.
+pub(super) async fn audit(config: &Config, own: Option<&str>, hold: &Hold<'_>) -> Result<Vec<RecordBatch>> {
+    let mut batches = Vec::new();
+    let mut cursor: Option<String> = None;
+    loop {
+        let mut asked = vec![("limit".to_owned(), PAGE.to_owned())];
+        asked.extend(own.map(|own| ("actorId".to_owned(), own.to_owned())));
+        asked.extend(cursor.take().map(|cursor| ("cursor".to_owned(), cursor)));
+        let page = config.audit_rows(&AuditQuery::parse(&asked).map_err(gone)?).await.map_err(gone)?;
+        batches.extend(held(audit_rows(&page.items.iter().map(audited).collect::<Vec<_>>())?, hold)?);
+        match page.next_cursor {
+            Some(next) => cursor = Some(next),
+            None => return Ok(batches),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_types::Matcher;
+
+    use super::*;
+
+    #[test]
+    fn services_of_silences() {
+        let names = ["service".to_owned(), "job".to_owned()];
+        let of = |pairs: &[(&str, MatchOp, &str)]| {
+            let matchers = pairs.iter().map(|(name, op, value)| Matcher::new(*name, *op, *value).unwrap());
+            let matchers = Matchers::new(matchers.collect());
+            service(&names, &matchers).to_owned()
+        };
+        assert_eq!(of(&[("service", MatchOp::Equal, "shop")]), "shop");
+        assert_eq!(of(&[("service", MatchOp::Regex, "shop")]), "");
+        assert_eq!(of(&[("job", MatchOp::Equal, "shop")]), "", "its service may be any");
+        let job = Matchers::new(vec![Matcher::equal("job", "shop")]);
+        assert_eq!(named(&names, &job), "shop");
+        assert_eq!(of(&[("service", MatchOp::Equal, ""), ("job", MatchOp::Equal, "shop")]), "shop");
+    }
+}

@@ -1,0 +1,89 @@
+//! How names are written for readers who may not know all of UTF-8 in names.
+//!
+//! Source: `prometheus/common` 0.7x, `model/metric.go` (`EscapeName`, `EscapeMetricFamily`): plain names stay as they are.
+
+use std::borrow::Cow;
+use std::fmt::Write as _;
+
+/// What becomes of characters that plain names do not have.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub(crate) enum Escaping {
+    /// Nothing.
+    AllowUtf8,
+    /// `_` stands for each of them.
+    #[default]
+    Underscores,
+    /// `_dot_` stands for a dot, `__` for every other one and for `_`.
+    Dots,
+    /// `_2e_` stands for a dot, and so on; `__` for `_`, and `U__` before the name.
+    Values,
+}
+
+impl Escaping {
+    /// Reads the word of content types.
+    pub(crate) fn of(word: &str) -> Option<Self> {
+        [Self::AllowUtf8, Self::Underscores, Self::Dots, Self::Values].into_iter().find(|e| e.as_str() == word)
+    }
+
+    /// Gives the word of content types.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            Self::AllowUtf8 => "allow-utf-8",
+            Self::Underscores => "underscores",
+            Self::Dots => "dots",
+            Self::Values => "values",
+        }
+    }
+
+    /// Escapes a name; only metrics may have colons.
+    pub(crate) fn name(self, name: &str, colons: bool) -> Cow<'_, str> {
+        if self == Self::AllowUtf8 || is_plain(name, colons) {
+            return Cow::Borrowed(name);
+        }
+        let mut out = String::with_capacity(2 * name.len());
+        if self == Self::Values {
+            out.push_str("U__");
+        }
+        for (at, c) in name.chars().enumerate() {
+            match self {
+                Self::Dots | Self::Values if c == '_' => out.push_str("__"),
+                _ if fits(at, c, colons) => out.push(c),
+                Self::Dots if c == '.' => out.push_str("_dot_"),
+                Self::Dots => out.push_str("__"),
+                Self::Values => {
+                    let _ = write!(out, "_{:x}_", u32::from(c));
+                }
+                Self::Underscores | Self::AllowUtf8 => out.push('_'),
+            }
+        }
+        Cow::Owned(out)
+    }
+}
+
+/// Says whether a name may stand without quotes; only metrics may have colons.
+pub(crate) fn is_plain(name: &str, colons: bool) -> bool {
+    !name.is_empty() && name.chars().enumerate().all(|(at, c)| fits(at, c, colons))
+}
+
+fn fits(at: usize, c: char, colons: bool) -> bool {
+    c.is_ascii_alphabetic() || c == '_' || (colons && c == ':') || (at > 0 && c.is_ascii_digit())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names() {
+        let check = |name: &str, colons: bool, expected: [&str; 4]| {
+            let escapings = [Escaping::AllowUtf8, Escaping::Underscores, Escaping::Dots, Escaping::Values];
+            assert_eq!(escapings.map(|e| e.name(name, colons)), expected, "{name}");
+        };
+        check("a_b:c1", true, ["a_b:c1"; 4]);
+        check("my.na_me", true, ["my.na_me", "my_na_me", "my_dot_na__me", "U__my_2e_na__me"]);
+        check("1st é", false, ["1st é", "_st__", "__st____", "U___31_st_20__e9_"]);
+        check("a:b", false, ["a:b", "a_b", "a__b", "U__a_3a_b"]);
+        assert_eq!(Escaping::of("dots"), Some(Escaping::Dots));
+        assert_eq!(Escaping::of("none"), None);
+    }
+}

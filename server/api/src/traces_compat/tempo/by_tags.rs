@@ -1,0 +1,138 @@
+//! Searches without TraceQL: tags, whose values are parts of texts, and how long a trace lasts.
+
+use std::collections::BTreeSet;
+
+use quiver_traces::ParamError;
+use quiver_types::spans::{AttributeTest, STATUS_ERROR, STATUS_OK, STATUS_UNSET, SpanFilter, TextTest};
+
+use super::params::{duration, said};
+use crate::traces_api::Call;
+use crate::traces_compat::jaeger::condition;
+
+/// What a search asks of spans, and of their traces as conditions of TraceQL.
+#[derive(Debug, Default)]
+pub(super) struct TagSearch {
+    pub(super) spans: Vec<SpanFilter>,
+    traces: Vec<String>,
+}
+
+impl TagSearch {
+    /// Reads the parameters of a search; with a query in TraceQL, durations are those of spans.
+    pub(super) fn of(call: &Call, with_query: bool) -> Result<Self, ParamError> {
+        let mut asked = match call.params.one("tags")? {
+            Some(tags) => Self::of_tags(tags)?,
+            None => Self::default(),
+        };
+        if with_query && call.params.has("tags") {
+            return Err(said("invalid request: can't specify tags and q in the same query"));
+        }
+        let (min, max) = (duration(call, "minDuration")?, duration(call, "maxDuration")?);
+        if min.zip(max).is_some_and(|(min, max)| max < min) {
+            return Err(said("invalid maxDuration: must be greater than minDuration"));
+        }
+        if with_query && (min.is_some() || max.is_some()) {
+            asked.spans.push(SpanFilter::Duration(min.unwrap_or(0), max.unwrap_or(i64::MAX)));
+        } else {
+            asked.traces.extend(min.map(|nanos| format!("traceDuration >= {nanos}ns")));
+            asked.traces.extend(max.map(|nanos| format!("traceDuration <= {nanos}ns")));
+        }
+        Ok(asked)
+    }
+
+    /// Reads pairs `key=value`, values in quotes where they hold blanks.
+    fn of_tags(text: &str) -> Result<Self, ParamError> {
+        let wrong = || ParamError::new("tags", "expected pairs key=value");
+        let mut rest = text.trim();
+        let (mut asked, mut known) = (Self::default(), BTreeSet::new());
+        while !rest.is_empty() {
+            let (key, behind) = rest.split_once('=').ok_or_else(wrong)?;
+            let (value, after) = if behind.starts_with('"') {
+                unquoted(behind).ok_or_else(wrong)?
+            } else {
+                let (value, after) = behind.split_once(' ').unwrap_or((behind, ""));
+                (value.to_owned(), after)
+            };
+            if key.is_empty() || key.contains(' ') {
+                return Err(wrong());
+            }
+            if !known.insert(key) {
+                return Err(said(format!("invalid tags: tag {key} has been set twice")));
+            }
+            match key {
+                "root.name" => asked.traces.push(format!("rootName =~ {}", holding(&value))),
+                "root.service.name" => asked.traces.push(format!("rootServiceName =~ {}", holding(&value))),
+                _ => asked.spans.push(tag(key, &value)),
+            }
+            rest = after.trim_start();
+        }
+        Ok(asked)
+    }
+
+    /// Gives the query that stands for what is asked of traces.
+    pub(super) fn query(&self) -> String {
+        let all = self.traces.join(" && ");
+        format!("{{{all}}}")
+    }
+}
+
+/// Splits a text that begins with a value in quotes, in which `\` stands before a quote that belongs to it.
+fn unquoted(text: &str) -> Option<(String, &str)> {
+    let mut is_escaped = false;
+    let ends = |c: char| {
+        let ends = c == '"' && !is_escaped;
+        is_escaped = c == '\\' && !is_escaped;
+        ends
+    };
+    let end = text[1..].find(ends)? + 2;
+    Some((serde_json::from_str(&text[..end]).ok()?, &text[end..]))
+}
+
+/// A regular expression of TraceQL that matches texts that hold this one.
+fn holding(text: &str) -> String {
+    let pattern = format!("(?s).*{}.*", regex::escape(text));
+    format!("\"{}\"", pattern.replace('\\', "\\\\").replace('"', "\\\""))
+}
+
+/// A tag as a condition. Texts need only hold the value; numbers are equal to it.
+fn tag(key: &str, value: &str) -> SpanFilter {
+    let holds = || TextTest::Contains(value.to_owned());
+    match (key, value) {
+        ("service.name", _) => SpanFilter::Service(holds()),
+        ("name", _) => SpanFilter::Name(holds()),
+        ("status.code", "unset") => SpanFilter::Status(STATUS_UNSET),
+        ("status.code", "ok") => SpanFilter::Status(STATUS_OK),
+        ("status.code", "error") => SpanFilter::Status(STATUS_ERROR),
+        _ => match condition(key.to_owned(), value) {
+            SpanFilter::Attribute { place, key, test: AttributeTest::Equals(_, None) } => {
+                SpanFilter::Attribute { place, key, test: AttributeTest::Text(holds()) }
+            }
+            other => other,
+        },
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags() {
+        let asked = |text: &str| {
+            let asked = TagSearch::of_tags(text).unwrap();
+            (format!("{:?}", asked.spans), asked.query())
+        };
+        let (spans, query) = asked("service.name=ca name=\"GET /\" status.code=error code=200 route=items");
+        let expected = "[Service(Contains(\"ca\")), Name(Contains(\"GET /\")), Status(2), \
+            Attribute { place: None, key: \"code\", test: Equals(\"200\", Some(200.0)) }, \
+            Attribute { place: None, key: \"route\", test: Text(Contains(\"items\")) }]";
+        assert_eq!((spans.as_str(), query.as_str()), (expected, "{}"));
+        let (spans, query) = asked(r"root.name=a.b root.service.name=\x");
+        let expected = r#"{rootName =~ "(?s).*a\\.b.*" && rootServiceName =~ "(?s).*\\\\x.*"}"#;
+        assert_eq!((spans.as_str(), query.as_str()), ("[]", expected));
+        let (spans, _) = asked(r#"a="say \"x\" b=c" d=e"#);
+        assert!(spans.contains(r#"say \"x\" b=c"#) && spans.contains("key: \"d\""), "{spans}");
+        for wrong in ["x", "=x", "a b=c", "a=\"b", "a=b a=c", r#"a="\q""#] {
+            assert!(TagSearch::of_tags(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,239 @@
+//! Answers as messages of Tempo's `tempopb`: what is JSON by the names of fields is protobuf by their numbers. All of
+//! these answers are a list under field 1 and figures about the work, of which there are none here, under field 2.
+
+use std::io::Write;
+
+use axum::response::{IntoResponse, Response};
+use http::{StatusCode, header};
+use quiver_ingest::wire::{VARINT, put_bytes, put_varint, tag};
+use quiver_traces::TraceError;
+use quiver_types::text::from_base64;
+use serde_json::Value;
+
+use crate::encode::protobuf::{put_double, put_message, put_text};
+use crate::traces_api::Call;
+
+/// Field of the list.
+pub(super) const LIST: u32 = 1;
+/// Field of the figures.
+const FIGURES: u32 = 2;
+
+/// What a field holds; one that is repeated is a list in JSON.
+#[derive(Debug)]
+pub(super) enum Kind {
+    Text,
+    /// Base64 in JSON.
+    Bytes,
+    /// May be a text in JSON, as may a double.
+    Whole,
+    Double,
+    Bool,
+    Message(&'static [Field]),
+    /// A map of messages, by text.
+    Map(&'static [Field]),
+}
+
+/// A field: its name in JSON, its number, what it holds.
+#[derive(Debug)]
+pub(super) struct Field(&'static str, u32, Kind);
+
+static ANY: [Field; 7] = [
+    Field("stringValue", 1, Kind::Text),
+    Field("boolValue", 2, Kind::Bool),
+    Field("intValue", 3, Kind::Whole),
+    Field("doubleValue", 4, Kind::Double),
+    Field("arrayValue", 5, Kind::Message(&VALUES)),
+    Field("kvlistValue", 6, Kind::Message(&PAIRS)),
+    Field("bytesValue", 7, Kind::Bytes),
+];
+static VALUES: [Field; 1] = [Field("values", 1, Kind::Message(&ANY))];
+static PAIRS: [Field; 1] = [Field("values", 1, Kind::Message(&PAIR))];
+static PAIR: [Field; 2] = [Field("key", 1, Kind::Text), Field("value", 2, Kind::Message(&ANY))];
+
+static SPAN: [Field; 5] = [
+    Field("spanID", 1, Kind::Text),
+    Field("name", 2, Kind::Text),
+    Field("startTimeUnixNano", 3, Kind::Whole),
+    Field("durationNanos", 4, Kind::Whole),
+    Field("attributes", 5, Kind::Message(&PAIR)),
+];
+static SPAN_SET: [Field; 3] = [
+    Field("spans", 1, Kind::Message(&SPAN)),
+    Field("matched", 2, Kind::Whole),
+    Field("attributes", 3, Kind::Message(&PAIR)),
+];
+static SERVICE: [Field; 2] = [Field("spanCount", 1, Kind::Whole), Field("errorCount", 2, Kind::Whole)];
+static TRACE_FIELDS: [Field; 8] = [
+    Field("traceID", 1, Kind::Text),
+    Field("rootServiceName", 2, Kind::Text),
+    Field("rootTraceName", 3, Kind::Text),
+    Field("startTimeUnixNano", 4, Kind::Whole),
+    Field("durationMs", 5, Kind::Whole),
+    Field("spanSet", 6, Kind::Message(&SPAN_SET)),
+    Field("spanSets", 7, Kind::Message(&SPAN_SET)),
+    Field("serviceStats", 8, Kind::Map(&SERVICE)),
+];
+static SCOPE_FIELDS: [Field; 2] = [Field("name", 1, Kind::Text), Field("tags", 2, Kind::Text)];
+static TYPED_FIELDS: [Field; 2] = [Field("type", 1, Kind::Text), Field("value", 2, Kind::Text)];
+static EXEMPLAR_FIELDS: [Field; 3] =
+    [Field("labels", 1, Kind::Message(&PAIR)), Field("value", 2, Kind::Double), Field("timestampMs", 3, Kind::Whole)];
+
+/// A trace of a search (`TraceSearchMetadata`).
+pub(super) static TRACE: Kind = Kind::Message(&TRACE_FIELDS);
+/// Tags of a scope (`SearchTagsV2Scope`).
+pub(super) static SCOPE: Kind = Kind::Message(&SCOPE_FIELDS);
+/// A value with its type (`TagValue`).
+pub(super) static TYPED: Kind = Kind::Message(&TYPED_FIELDS);
+/// A span that a number is made of (`Exemplar`).
+pub(super) static EXEMPLAR: Kind = Kind::Message(&EXEMPLAR_FIELDS);
+/// A label of a series (`KeyValue`).
+pub(super) static LABEL: Kind = Kind::Message(&PAIR);
+
+/// Appends a value in JSON as a field; what is of another kind, and null, is left out.
+pub(super) fn put(out: &mut Vec<u8>, number: u32, kind: &Kind, value: &Value) {
+    match (kind, value) {
+        (_, Value::Null) => {}
+        (_, Value::Array(list)) => list.iter().for_each(|one| put(out, number, kind, one)),
+        (Kind::Message(fields), value) => put_message(out, number, |out| put_fields(out, fields, value)),
+        (Kind::Map(fields), Value::Object(entries)) => {
+            for (key, value) in entries {
+                put_message(out, number, |out| {
+                    put_text(out, 1, key);
+                    put_message(out, 2, |out| put_fields(out, fields, value));
+                });
+            }
+        }
+        (Kind::Text, Value::String(text)) => put_text(out, number, text),
+        (Kind::Bytes, Value::String(text)) => put_bytes(out, number, &from_base64(text).unwrap_or_default()),
+        (Kind::Bool, Value::Bool(value)) => put_whole(out, number, u64::from(*value)),
+        (Kind::Whole, value) => {
+            let signed = |value: &Value| value.as_i64().or_else(|| value.as_str()?.parse().ok());
+            if let Some(value) = value.as_u64().or_else(|| signed(value).map(|v| v as u64)) {
+                put_whole(out, number, value);
+            }
+        }
+        (Kind::Double, value) => {
+            if let Some(value) = value.as_f64().or_else(|| value.as_str()?.parse().ok()) {
+                put_double(out, number, value);
+            }
+        }
+        _ => {}
+    }
+}
+
+/// Appends a number, 0 too: of a value that may be of several types it says that it is a number.
+pub(super) fn put_whole(out: &mut Vec<u8>, number: u32, value: u64) {
+    put_varint(out, u64::from(tag(number, VARINT)));
+    put_varint(out, value);
+}
+
+fn put_fields(out: &mut Vec<u8>, fields: &[Field], value: &Value) {
+    for Field(name, number, kind) in fields {
+        if let Some(value) = value.get(name) {
+            put(out, *number, kind, value);
+        }
+    }
+}
+
+/// Answers with a list whose items a function appends, each as a field: one is in memory at a time beside what is
+/// written, which counts.
+pub(super) fn answer<R>(
+    call: &Call,
+    rows: impl IntoIterator<Item = R>,
+    mut put: impl FnMut(&mut Vec<u8>, R) -> Result<(), TraceError>,
+) -> Result<Response, TraceError> {
+    let (mut text, mut one) = (call.text(), Vec::new());
+    for row in rows {
+        one.clear();
+        put(&mut one, row)?;
+        // What went wrong is told by the body.
+        if text.write_all(&one).is_err() {
+            break;
+        }
+    }
+    one.clear();
+    put_bytes(&mut one, FIGURES, &[]);
+    let _ = text.write_all(&one);
+    Ok((StatusCode::OK, [(header::CONTENT_TYPE, "application/protobuf")], text.body()?).into_response())
+}
+
+/// Answers with a list of values in JSON.
+pub(super) fn of_values(
+    call: &Call,
+    kind: &Kind,
+    values: impl IntoIterator<Item = Value>,
+) -> Result<Response, TraceError> {
+    answer(call, values, |out, value| {
+        put(out, LIST, kind, &value);
+        Ok(())
+    })
+}
+
+/// Answers with a list of texts.
+pub(super) fn of_texts<'t>(call: &Call, texts: impl IntoIterator<Item = &'t String>) -> Result<Response, TraceError> {
+    answer(call, texts, |out, text| {
+        put_text(out, LIST, text);
+        Ok(())
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_ingest::wire::{BYTES, FIXED64, Reader};
+    use serde_json::json;
+
+    use super::*;
+
+    /// Reads the fields of a message: numbers with their bytes, or with the number that they hold.
+    fn read(message: &[u8]) -> Vec<(u32, Vec<u8>, u64)> {
+        let (mut reader, mut out) = (Reader::new(message), Vec::new());
+        while !reader.is_empty() {
+            let tag = reader.tag().expect("a tag");
+            out.push(match tag & 7 {
+                BYTES => (tag >> 3, reader.bytes().expect("bytes").to_vec(), 0),
+                FIXED64 => (tag >> 3, Vec::new(), reader.fixed64().expect("8 bytes")),
+                _ => (tag >> 3, Vec::new(), reader.varint().expect("a number")),
+            });
+        }
+        out
+    }
+
+    #[test]
+    fn a_trace_of_a_search() {
+        let set = json!({"spans": [{"spanID": "0a", "startTimeUnixNano": "5", "durationNanos": "0",
+            "attributes": [{"key": "n", "value": {"intValue": "0"}}]}], "matched": 1});
+        let trace = json!({"traceID": "01", "rootServiceName": "a", "rootTraceName": "", "startTimeUnixNano": "5",
+            "durationMs": 7, "spanSet": set, "spanSets": [set, set], "serviceStats": {"a": {"spanCount": 2}}});
+        let mut out = Vec::new();
+        put(&mut out, LIST, &TRACE, &trace);
+        let whole = read(&out);
+        assert_eq!((whole.len(), whole[0].0), (1, LIST));
+        let fields = read(&whole[0].1);
+        assert_eq!(fields.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6, 7, 7, 8]);
+        assert_eq!((fields[0].1.as_slice(), fields[3].2, fields[4].2), (&b"01"[..], 5, 7));
+        let set = read(&fields[6].1);
+        let span = read(&set[0].1);
+        assert_eq!(span.iter().map(|f| f.0).collect::<Vec<_>>(), [1, 3, 4, 5]);
+        let pair = read(&span[3].1);
+        // A number that is 0 is one.
+        assert_eq!(read(&pair[1].1), [(3, Vec::new(), 0)]);
+        let entry = read(&fields[8].1);
+        assert_eq!(entry[0].1, b"a");
+        assert_eq!(read(&entry[1].1), [(1, Vec::new(), 2)]);
+    }
+
+    #[test]
+    fn values_of_all_types() {
+        let check = |value: Value, field: u32, bytes: &[u8], number: u64| {
+            let mut out = Vec::new();
+            put_fields(&mut out, &ANY, &value);
+            assert_eq!(read(&out), [(field, bytes.to_vec(), number)], "{value}");
+        };
+        check(json!({"stringValue": ""}), 1, b"", 0);
+        check(json!({"boolValue": false}), 2, b"", 0);
+        check(json!({"intValue": "-1"}), 3, b"", u64::MAX);
+        check(json!({"doubleValue": 0.5}), 4, b"", 0.5f64.to_bits());
+        check(json!({"arrayValue": {"values": [{"intValue": "1"}]}}), 5, &[10, 2, 24, 1], 0);
+        check(json!({"bytesValue": "AQI="}), 7, &[1, 2], 0);
+    }
+}

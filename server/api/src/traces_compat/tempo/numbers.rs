@@ -1,0 +1,224 @@
+//! Numbers over time as JSON, written series by series and sample by sample: as values of JSON they would take many times
+//! what they say, and nothing would count that.
+
+use quiver_traces::traceql::{MetricExemplar, MetricSeries};
+use quiver_types::spans::hex;
+use serde::ser::SerializeMap;
+use serde::{Serialize, Serializer};
+use serde_json::{Map, Value, json};
+
+use super::messages::{EXEMPLAR, LABEL, LIST, put, put_whole};
+use crate::encode::protobuf::{put_double, put_message};
+
+/// Most bytes of a sample in a message: its head, a double, milliseconds.
+const SAMPLE_BYTES: usize = 2 + 9 + 11;
+
+/// The answer.
+#[derive(Serialize)]
+pub(super) struct Numbers<S> {
+    metrics: Map<String, Value>,
+    series: Vec<S>,
+}
+
+impl<S> Numbers<S> {
+    pub(super) fn of(series: Vec<S>) -> Self {
+        Self { metrics: Map::new(), series }
+    }
+}
+
+/// The steps of an answer, in nanoseconds, and what is done to its numbers.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Steps {
+    /// Numbers of the first and the last one.
+    pub(super) first: i64,
+    pub(super) last: i64,
+    pub(super) step: i64,
+    /// What numbers are divided by.
+    pub(super) by: f64,
+    /// What a step without spans has.
+    pub(super) none: Option<f64>,
+}
+
+/// A series with its samples.
+pub(super) struct Shown<'a> {
+    one: &'a MetricSeries,
+    exemplars: &'a [MetricExemplar],
+    steps: Steps,
+}
+
+impl<'a> Shown<'a> {
+    /// Begins with so many exemplars at most.
+    pub(super) fn of(one: &'a MetricSeries, exemplars: usize, steps: Steps) -> Self {
+        Self { one, exemplars: &one.exemplars[..one.exemplars.len().min(exemplars)], steps }
+    }
+
+    /// How many exemplars it has.
+    pub(super) fn exemplars(&self) -> usize {
+        self.exemplars.len()
+    }
+
+    /// The number of the step that begins at a time.
+    fn known(&self, at: i64) -> Option<f64> {
+        let points = &self.one.points;
+        let found = points.binary_search_by_key(&at, |point| point.0).ok()?;
+        Some(points[found].1)
+    }
+}
+
+impl Shown<'_> {
+    /// Its samples, with the Unix milliseconds of each.
+    fn samples(&self) -> impl Iterator<Item = (i64, f64)> + '_ {
+        let Steps { first, last, step, by, none } = self.steps;
+        // A sample tells of the step that ends there.
+        (first..=last).filter_map(move |at| {
+            let value = self.known(at * step).or(none).filter(|value| !value.is_nan())? / by;
+            // The end of the last step may lie beyond all times.
+            Some(((at + 1).saturating_mul(step) / 1_000_000, value))
+        })
+    }
+
+    /// The spans that its numbers are made of, in JSON.
+    fn told(&self) -> impl Iterator<Item = Value> + '_ {
+        let sample = move |e: &MetricExemplar| self.known(e.at).map(|value| value / self.steps.by);
+        self.exemplars.iter().map(move |e| exemplar(self.one, e, sample(e)))
+    }
+
+    /// What its samples take in a message, at most.
+    pub(super) fn samples_bytes(&self) -> usize {
+        let Steps { first, last, .. } = self.steps;
+        SAMPLE_BYTES * usize::try_from(last.saturating_sub(first)).unwrap_or_default().saturating_add(1)
+    }
+
+    /// Appends it as a message (`TimeSeries`).
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_message(out, LIST, |out| {
+            put(out, 1, &LABEL, &labels(self.one));
+            for (at, value) in self.samples() {
+                put_message(out, 2, |out| {
+                    put_double(out, 1, value);
+                    put_whole(out, 2, at as u64);
+                });
+            }
+            self.told().for_each(|one| put(out, 4, &EXEMPLAR, &one));
+        });
+    }
+}
+
+impl Serialize for Shown<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        let mut map = to.serialize_map(None)?;
+        if !self.exemplars.is_empty() {
+            map.serialize_entry("exemplars", &self.told().collect::<Vec<Value>>())?;
+        }
+        map.serialize_entry("labels", &labels(self.one))?;
+        map.serialize_entry("samples", &Samples(self))?;
+        map.end()
+    }
+}
+
+/// The samples of a series.
+struct Samples<'a>(&'a Shown<'a>);
+
+#[derive(Serialize)]
+struct Sample {
+    #[serde(rename = "timestampMs")]
+    at: String,
+    value: f64,
+}
+
+impl Serialize for Samples<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        to.collect_seq(self.0.samples().map(|(at, value)| Sample { at: at.to_string(), value }))
+    }
+}
+
+/// A series with one number for the whole window.
+pub(super) struct Once<'a> {
+    one: &'a MetricSeries,
+    value: f64,
+}
+
+impl<'a> Once<'a> {
+    /// `None`: it has no number.
+    pub(super) fn of(one: &'a MetricSeries, by: f64) -> Option<Self> {
+        Some(Self { one, value: one.points.first()?.1 / by })
+    }
+
+    /// Appends it as a message (`InstantSeries`).
+    pub(super) fn put(&self, out: &mut Vec<u8>) {
+        put_message(out, LIST, |out| {
+            put(out, 1, &LABEL, &labels(self.one));
+            put_double(out, 2, self.value);
+        });
+    }
+}
+
+impl Serialize for Once<'_> {
+    fn serialize<S: Serializer>(&self, to: S) -> Result<S::Ok, S::Error> {
+        json!({"labels": labels(self.one), "value": self.value}).serialize(to)
+    }
+}
+
+/// The labels of a series.
+fn labels(series: &MetricSeries) -> Value {
+    series.labels.iter().map(|(key, value)| json!({"key": key, "value": value})).collect()
+}
+
+/// A span that a sample is made of.
+fn exemplar(series: &MetricSeries, one: &MetricExemplar, sample: Option<f64>) -> Value {
+    let mut labels = vec![json!({"key": "trace:id", "value": {"stringValue": hex(&one.trace)}})];
+    let own = series.labels.iter().filter(|(key, _)| !key.starts_with("__") && key != "p");
+    labels.extend(own.map(|(key, value)| json!({"key": key, "value": value})));
+    let value = one.value.or(sample).unwrap_or_default();
+    json!({"labels": labels, "value": value, "timestampMs": one.start.div_euclid(1_000_000).to_string()})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Breaks where the end of a window is the end of all times: its last step has no end that an `i64` holds.
+    #[test]
+    fn the_last_step_may_end_beyond_all_times() {
+        let one = MetricSeries { points: vec![(i64::MAX / 7 * 7, 4.0)], ..MetricSeries::default() };
+        let step = i64::MAX / 7;
+        let steps = Steps { first: 6, last: 7, step, by: 1.0, none: Some(0.0) };
+        let samples: Vec<(i64, f64)> = Shown::of(&one, 0, steps).samples().collect();
+        assert_eq!(samples, [(7 * step / 1_000_000, 0.0), (i64::MAX / 1_000_000, 4.0)]);
+    }
+
+    #[test]
+    fn numbers_are_written_as_they_are_read() {
+        let one = MetricSeries {
+            labels: vec![("name".to_owned(), json!({"stringValue": "a"}))],
+            points: vec![(10_000_000, 4.0), (30_000_000, f64::NAN)],
+            exemplars: vec![MetricExemplar { trace: [1; 16], start: 12_000_000, at: 10_000_000, value: None }],
+        };
+        let steps = Steps { first: 1, last: 3, step: 10_000_000, by: 2.0, none: Some(0.0) };
+        let write = |exemplars| {
+            let shown = Shown::of(&one, exemplars, steps);
+            assert_eq!(shown.exemplars(), exemplars);
+            serde_json::to_value(Numbers::of(vec![shown])).expect("JSON")
+        };
+        let mut message = Vec::new();
+        Shown::of(&one, 1, steps).put(&mut message);
+        let pair = [10, 11, 10, 4, b'n', b'a', b'm', b'e', 18, 3, 10, 1, b'a'];
+        // One message, that of the labels first, then a sample of 2 at 20 ms.
+        assert_eq!((message[0], usize::from(message[1])), (10, message.len() - 2));
+        assert_eq!(message[2..15], pair);
+        assert_eq!(message[15..28], [18, 11, 9, 0, 0, 0, 0, 0, 0, 0, 0x40, 16, 20]);
+        let mut message = Vec::new();
+        Once::of(&one, 2.0).expect("a number").put(&mut message);
+        assert_eq!(message[2..15], pair);
+        assert_eq!(message[15..], [17, 0, 0, 0, 0, 0, 0, 0, 0x40]);
+        let labels = json!([{"key": "name", "value": {"stringValue": "a"}}]);
+        let samples = json!([{"timestampMs": "20", "value": 2.0}, {"timestampMs": "30", "value": 0.0}]);
+        let plain = json!({"labels": labels, "samples": samples});
+        assert_eq!(write(0), json!({"metrics": {}, "series": [plain]}));
+        let told = &write(1)["series"][0]["exemplars"][0];
+        assert_eq!(told["value"], json!(2.0));
+        assert_eq!(told["timestampMs"], json!("12"));
+        let once = Once::of(&one, 2.0).map(|once| serde_json::to_value(once).expect("JSON"));
+        assert_eq!(once, Some(json!({"labels": labels, "value": 2.0})));
+    }
+}

@@ -1,0 +1,64 @@
+//! Parameters. What is wrong about one is told in the words of Tempo: clients show them, and calls that were recorded
+//! from it compare them.
+
+use quiver_traces::ParamError;
+
+use crate::traces_api::Call;
+
+/// Latest second of a window.
+const SECONDS_MAX: u64 = 100_000_000_000;
+
+/// An error whose text says it all.
+pub(super) fn said(text: impl Into<String>) -> ParamError {
+    ParamError::new("", text)
+}
+
+/// Reads a whole number up to a bound.
+pub(super) fn whole(call: &Call, name: &str, most: u64) -> Result<Option<u64>, ParamError> {
+    let Some(text) = call.params.one(name)? else { return Ok(None) };
+    let is_digits = text.bytes().all(|b| b.is_ascii_digit());
+    if let Some(number) = text.parse::<u64>().ok().filter(|number| is_digits && *number <= most) {
+        Ok(Some(number))
+    } else {
+        let reason = if is_digits { "value out of range" } else { "invalid syntax" };
+        Err(said(format!("invalid {name}: strconv.ParseUint: parsing {text:?}: {reason}")))
+    }
+}
+
+/// Reads `limit`, of which at least one must be asked for.
+pub(super) fn limit(call: &Call, most: u64) -> Result<Option<usize>, ParamError> {
+    match whole(call, "limit", most)? {
+        Some(0) => Err(said("invalid limit: must be a positive number")),
+        number => Ok(number.map(|n| n as usize)),
+    }
+}
+
+/// Reads a duration.
+pub(super) fn duration(call: &Call, name: &str) -> Result<Option<i64>, ParamError> {
+    call.params.go_duration(name).map_err(|e| match call.params.one(name) {
+        Ok(Some(text)) => {
+            let is_number = text.bytes().all(|b| b.is_ascii_digit() || b == b'.');
+            let reason = if is_number { "missing unit in duration" } else { "invalid duration" };
+            said(format!("invalid {name}: time: {reason} {text:?}"))
+        }
+        _ => e,
+    })
+}
+
+/// Reads `start` and `end` in seconds; absent ones are none.
+pub(super) fn window(call: &Call) -> Result<(Option<i64>, Option<i64>), ParamError> {
+    let seconds = |name: &str| Ok::<_, ParamError>(whole(call, name, SECONDS_MAX)?.filter(|s| *s > 0));
+    let (start, end) = (seconds("start")?, seconds("end")?);
+    if let Some((start, end)) = start.zip(end)
+        && start > end
+    {
+        return Err(disordered(start as i64, end as i64));
+    }
+    let nanos = |seconds: u64| seconds as i64 * 1_000_000_000;
+    Ok((start.map(nanos), end.map(nanos)))
+}
+
+/// Says of a window, in seconds, that it ends before it begins.
+pub(super) fn disordered(start: i64, end: i64) -> ParamError {
+    said(format!("http parameter start must be before end. received start={start} end={end}"))
+}

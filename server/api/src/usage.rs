@@ -1,0 +1,291 @@
+//! What the server is asked and what it keeps, written as rows of its own tables (`query_log`, `ingest_usage_1m`,
+//! `storage_stats`) every so often.
+//!
+//! Queries that ended wait for their rows, up to a bound; what does not fit is counted and lost: nobody waits for this. An
+//! orderly stop writes those that wait.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
+use quiver_query::Query;
+use quiver_store::Store;
+use quiver_store::part::Place;
+use quiver_types::stats::get;
+use quiver_types::tables::history::TableRows;
+use quiver_types::{ErrorKind, Millis, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::state::AppState;
+
+mod intake;
+pub(crate) mod rows;
+
+pub(crate) use intake::{Brought, Taken};
+use intake::{Intake, Key, Sums, protocol_of};
+
+/// Bytes of a query's text, and of names beside it, that its row has.
+const TEXT_BYTES_MAX: usize = 1024;
+/// Bytes of queries that wait for their rows.
+const WAITING_BYTES_MAX: usize = 4 << 20;
+/// How often it is counted what the store keeps.
+const COUNTED_EVERY: Duration = Duration::from_hours(1);
+
+/// A query that ended.
+#[derive(Debug)]
+struct Ended {
+    id: u64,
+    began: Instant,
+    took: Duration,
+    api: &'static str,
+    subject: String,
+    path: String,
+    outcome: &'static str,
+    text: String,
+    scanned_bytes: u64,
+    scanned_rows: u64,
+    files_read: u64,
+    files_total: u64,
+    peak_memory: usize,
+    models: String,
+    rollups: String,
+    kept: &'static str,
+}
+
+/// Queries that wait for their rows.
+#[derive(Debug, Default)]
+struct Waiting {
+    queries: Vec<Ended>,
+    bytes: usize,
+}
+
+/// See the module.
+#[derive(Debug, Default)]
+pub struct Usage {
+    /// Whether anybody writes rows.
+    is_on: AtomicBool,
+    waiting: Mutex<Waiting>,
+    intake: Intake,
+    /// Queries that have no row.
+    pub(crate) lost: AtomicU64,
+}
+
+/// How a query ended, in the word of its row.
+fn outcome(query: &Query) -> &'static str {
+    if query.is_stopped() {
+        return "cancelled";
+    }
+    match query.failure() {
+        None => "ok",
+        Some(ErrorKind::Cancelled) => "cancelled",
+        Some(ErrorKind::Timeout) => "timeout",
+        Some(ErrorKind::LimitExceeded) => "limit",
+        Some(_) => "error",
+    }
+}
+
+impl Ended {
+    fn of(query: &Query, took: Duration) -> Self {
+        let (asked, stats, served) = (&query.asked, &query.stats, &query.served);
+        let cut = |text: &str| text[..text.floor_char_boundary(TEXT_BYTES_MAX)].to_owned();
+        let named = |names: &OnceLock<String>| names.get().map(|names| cut(names)).unwrap_or_default();
+        Self {
+            id: query.id,
+            began: query.began,
+            took,
+            api: asked.language,
+            subject: asked.caller.clone(),
+            path: asked.path.clone(),
+            outcome: outcome(query),
+            text: cut(&asked.text),
+            scanned_bytes: get(&stats.bytes_read),
+            scanned_rows: get(&stats.samples) + get(&stats.values),
+            files_read: get(&stats.parts_read),
+            files_total: get(&stats.parts_total),
+            peak_memory: query.memory().1,
+            models: named(&served.models),
+            rollups: named(&served.rollups),
+            kept: served.kept.get().copied().unwrap_or_default(),
+        }
+    }
+
+    fn bytes(&self) -> usize {
+        let texts = [&self.subject, &self.path, &self.text, &self.models, &self.rollups];
+        size_of::<Self>() + texts.iter().map(|text| text.len()).sum::<usize>()
+    }
+}
+
+impl Usage {
+    /// Whether the server's own records are kept.
+    pub(crate) fn is_on(&self) -> bool {
+        self.is_on.load(Relaxed)
+    }
+
+    /// Notes a query that ended.
+    pub(crate) fn ended(&self, query: &Query, took: Duration) {
+        if self.is_on() {
+            self.keep(Ended::of(query, took));
+        }
+    }
+
+    /// Adds what a request brought.
+    pub(crate) fn took(&self, path: &str, taken: &Taken, now_ms: Millis, took: Duration) {
+        self.intake.add(protocol_of(path), taken, now_ms, took);
+    }
+
+    fn keep(&self, ended: Ended) {
+        let bytes = ended.bytes();
+        let mut waiting = self.waiting.lock();
+        if waiting.bytes + bytes > WAITING_BYTES_MAX {
+            self.lost.fetch_add(1, Relaxed);
+            return;
+        }
+        waiting.bytes += bytes;
+        waiting.queries.push(ended);
+    }
+
+    fn take(&self) -> Vec<Ended> {
+        mem::take(&mut *self.waiting.lock()).queries
+    }
+}
+
+/// What the store keeps of a table, day and tier.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+struct Kept {
+    bytes: u64,
+    rows: u64,
+    files: u64,
+    /// Those of parts that no compaction has seen.
+    small_files: u64,
+}
+
+/// Table, day and tier: what it is kept of.
+type KeptOf = (String, i32, &'static str);
+
+fn kept(store: &Store) -> BTreeMap<KeptOf, Kept> {
+    let mut all: BTreeMap<KeptOf, Kept> = BTreeMap::new();
+    for part in store.visible().parts.iter() {
+        let meta = &part.meta;
+        let tier = match meta.place {
+            Place::Spool => "local",
+            Place::Store => "object store",
+        };
+        let files = meta.files.len() as u64;
+        let of = all.entry((meta.table.clone(), meta.day, tier)).or_default();
+        of.bytes += meta.bytes;
+        of.rows += meta.rows;
+        of.files += files;
+        of.small_files += if meta.level == 0 { files } else { 0 };
+    }
+    all
+}
+
+/// Writes rows every so often until the server stops.
+pub async fn follow(app: Arc<AppState>, every: Duration, stop: CancellationToken) {
+    if every.is_zero() {
+        return;
+    }
+    let usage = &app.metrics.usage;
+    usage.is_on.store(true, Relaxed);
+    let mut counted: Option<Instant> = None;
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(every) => {}
+        }
+        let counts = counted.is_none_or(|at| at.elapsed() >= COUNTED_EVERY);
+        let kept = if counts { kept(&app.store) } else { BTreeMap::new() };
+        if !kept.is_empty() {
+            counted = Some(Instant::now());
+        }
+        write_waiting(&app, &kept).await;
+    }
+}
+
+/// Writes what still waits, once nobody asks and sends any more.
+pub async fn finish(app: &AppState) {
+    if app.metrics.usage.is_on() {
+        write_waiting(app, &BTreeMap::new()).await;
+    }
+}
+
+async fn write_waiting(app: &AppState, kept: &BTreeMap<KeptOf, Kept>) {
+    let usage = &app.metrics.usage;
+    let (queries, sums) = (usage.take(), usage.intake.take());
+    if let Err(error) = write(app, &queries, kept, &sums).await {
+        usage.lost.fetch_add(queries.len() as u64, Relaxed);
+        tracing::warn!(%error, "what the server was asked could not be written down");
+    }
+}
+
+async fn write(
+    app: &AppState,
+    queries: &[Ended],
+    kept: &BTreeMap<KeptOf, Kept>,
+    sums: &BTreeMap<Key, Sums>,
+) -> Result<()> {
+    let now_ms = app.clock.now_ms();
+    let mut tables: Vec<TableRows> = Vec::new();
+    if !queries.is_empty() {
+        tables.push(rows::of_queries(queries, Instant::now(), now_ms)?);
+    }
+    if !kept.is_empty() {
+        tables.push(rows::of_kept(kept, now_ms)?);
+    }
+    if !sums.is_empty() {
+        tables.push(rows::of_intake(sums)?);
+    }
+    if tables.is_empty() { Ok(()) } else { app.store.write_rows(tables).await }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn ended(text: &str) -> Ended {
+        Ended {
+            id: 7,
+            began: Instant::now(),
+            took: Duration::from_millis(5),
+            api: "sql",
+            subject: "user:ann".to_owned(),
+            path: "/sql-api/v1/query".to_owned(),
+            outcome: "ok",
+            text: text.to_owned(),
+            scanned_bytes: 100,
+            scanned_rows: 10,
+            files_read: 1,
+            files_total: 3,
+            peak_memory: 1000,
+            models: "Spans".to_owned(),
+            rollups: String::new(),
+            kept: "miss",
+        }
+    }
+
+    #[test]
+    fn what_waits_is_bounded() {
+        let usage = Usage::default();
+        let text = "x".repeat(TEXT_BYTES_MAX);
+        let fit = WAITING_BYTES_MAX / ended(&text).bytes();
+        for _ in 0..fit + 3 {
+            usage.keep(ended(&text));
+        }
+        assert_eq!((usage.take().len(), usage.lost.load(Relaxed)), (fit, 3));
+        usage.keep(ended("y"));
+        assert_eq!(usage.take().len(), 1, "there is room again");
+    }
+
+    #[test]
+    fn rows_fit_their_tables() {
+        let queries = [ended("select 1"), ended("")];
+        let made = rows::of_queries(&queries, queries[0].began + Duration::from_secs(2), 10_000).unwrap();
+        assert_eq!((made.table.name, made.rows.num_rows()), ("query_log", 2));
+        let kept = Kept { bytes: 10, rows: 2, files: 1, small_files: 1 };
+        let made = rows::of_kept(&BTreeMap::from([(("logs".to_owned(), 20_000, "local"), kept)]), 10_000).unwrap();
+        assert_eq!((made.table.name, made.rows.num_rows()), ("storage_stats", 1));
+    }
+}

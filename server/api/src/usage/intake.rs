@@ -1,0 +1,267 @@
+//! What comes in: noted by each request of telemetry, added up by minute, signal, protocol and service.
+
+use std::collections::BTreeMap;
+use std::mem;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::Duration;
+
+use parking_lot::Mutex;
+use quiver_types::Millis;
+
+/// Sums that wait for their rows; what is more counts for no service.
+const SUMS_MAX: usize = 1024;
+/// Services that a request may name; what is more counts for none of them.
+const SERVICES_MAX: usize = 64;
+/// Longest name of a service that is noted.
+const SERVICE_BYTES_MAX: usize = 256;
+/// Times of requests that a sum keeps, and as many delays.
+const TIMES_MAX: usize = 500;
+const MINUTE_MS: i64 = 60_000;
+
+/// Records of a service, those that were taken.
+#[derive(Debug, Default, Clone, Copy)]
+pub(crate) struct Brought {
+    /// Samples, rows or spans that it brought.
+    pub(crate) records: u64,
+    /// Those of them whose times are known, and these added up.
+    timed: u64,
+    times_ms: i128,
+}
+
+impl Brought {
+    /// Records of unknown times.
+    pub(crate) fn untimed(records: u64) -> Self {
+        Self { records, ..Self::default() }
+    }
+
+    /// Counts a record of a time.
+    pub(crate) fn add(&mut self, time_ms: Millis) {
+        self.records += 1;
+        self.timed += 1;
+        self.times_ms += i128::from(time_ms);
+    }
+
+    fn join(&mut self, other: Self) {
+        self.records += other.records;
+        self.timed += other.timed;
+        self.times_ms += other.times_ms;
+    }
+
+    /// How much earlier than now the records were, on average, in milliseconds.
+    fn delay_ms(&self, now_ms: Millis) -> Option<u64> {
+        let mean = self.times_ms.checked_div_euclid(i128::from(self.timed))?;
+        Some(u64::try_from(i128::from(now_ms) - mean).unwrap_or(0))
+    }
+}
+
+/// What one request brought.
+#[derive(Debug, Default)]
+pub(crate) struct Taken {
+    bytes: AtomicU64,
+    /// Records by signal and service.
+    records: Mutex<BTreeMap<(&'static str, String), Brought>>,
+    /// Records that were not taken, by signal and reason.
+    rejected: Mutex<BTreeMap<(&'static str, &'static str), u64>>,
+}
+
+impl Taken {
+    /// Counts bytes as they come.
+    pub(crate) fn add_bytes(&self, bytes: usize) {
+        self.bytes.fetch_add(bytes as u64, Relaxed);
+    }
+
+    /// Counts records; an empty service: of none, or nobody knows.
+    pub(crate) fn add_records(&self, signal: &'static str, service: &str, brought: Brought) {
+        let service = if service.len() > SERVICE_BYTES_MAX { "" } else { service };
+        let mut records = self.records.lock();
+        let key = (signal, service.to_owned());
+        let key =
+            if records.len() < SERVICES_MAX || records.contains_key(&key) { key } else { (signal, String::new()) };
+        records.entry(key).or_default().join(brought);
+    }
+
+    /// Counts records that were not taken.
+    pub(crate) fn add_rejected(&self, signal: &'static str, reason: &'static str, count: u64) {
+        *self.rejected.lock().entry((signal, reason)).or_default() += count;
+    }
+}
+
+/// What is added up.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct Key {
+    /// The start of the minute.
+    pub(super) minute: Millis,
+    pub(super) signal: &'static str,
+    pub(super) protocol: &'static str,
+    pub(super) service: String,
+    /// Why it was not taken; empty: it was.
+    pub(super) reason: &'static str,
+}
+
+/// A sum.
+#[derive(Debug, Default)]
+pub(super) struct Sums {
+    pub(super) records: u64,
+    pub(super) bytes: u64,
+    pub(super) rejected: u64,
+    pub(super) requests: u64,
+    micros: Vec<u64>,
+    delays_ms: Vec<u64>,
+}
+
+/// The value that 19 of 20 are not above; NaN: there are none.
+fn p95(values: &[u64]) -> f64 {
+    let mut values = values.to_vec();
+    values.sort_unstable();
+    match values.len() {
+        0 => f64::NAN,
+        len => values[(len * 95).div_ceil(100) - 1] as f64,
+    }
+}
+
+impl Sums {
+    /// The time that 19 of 20 requests did not take longer than, in milliseconds; NaN: there were none.
+    pub(super) fn latency_ms(&self) -> f64 {
+        p95(&self.micros) / 1e3
+    }
+
+    /// How much later 19 of 20 requests, at most, were done than their records were, in milliseconds; NaN: unknown.
+    pub(super) fn lag_ms(&self) -> f64 {
+        p95(&self.delays_ms)
+    }
+}
+
+/// All sums that wait for their rows.
+#[derive(Debug, Default)]
+pub(super) struct Intake(Mutex<BTreeMap<Key, Sums>>);
+
+fn sum(all: &mut BTreeMap<Key, Sums>, mut key: Key) -> &mut Sums {
+    if all.len() >= SUMS_MAX && !all.contains_key(&key) {
+        key.service.clear();
+    }
+    all.entry(key).or_default()
+}
+
+impl Intake {
+    /// Adds what a request brought that ended now.
+    pub(super) fn add(&self, protocol: &'static str, taken: &Taken, now_ms: Millis, took: Duration) {
+        let (records, rejected) = (mem::take(&mut *taken.records.lock()), mem::take(&mut *taken.rejected.lock()));
+        let (minute, bytes) = (now_ms - now_ms.rem_euclid(MINUTE_MS), taken.bytes.load(Relaxed));
+        let total: u64 = records.values().map(|brought| brought.records).sum();
+        let mut all = self.0.lock();
+        for ((signal, service), brought) in records {
+            // Nobody says whose bytes they are: each record has its share.
+            let share = u128::from(bytes) * u128::from(brought.records) / u128::from(total.max(1));
+            let sums = sum(&mut all, Key { minute, signal, protocol, service, reason: "" });
+            sums.records += brought.records;
+            sums.bytes += share as u64;
+            sums.requests += 1;
+            if sums.micros.len() < TIMES_MAX {
+                sums.micros.push(took.as_micros() as u64);
+            }
+            if let Some(delay) = brought.delay_ms(now_ms).filter(|_| sums.delays_ms.len() < TIMES_MAX) {
+                sums.delays_ms.push(delay);
+            }
+        }
+        for ((signal, reason), count) in rejected {
+            sum(&mut all, Key { minute, signal, protocol, service: String::new(), reason }).rejected += count;
+        }
+    }
+
+    pub(super) fn take(&self) -> BTreeMap<Key, Sums> {
+        mem::take(&mut *self.0.lock())
+    }
+}
+
+/// The protocol that a path speaks.
+pub(super) fn protocol_of(path: &str) -> &'static str {
+    let is = |part: &str| path.contains(part);
+    match path {
+        _ if path.starts_with("/opentelemetry.proto.") => "otlp-grpc",
+        _ if path.starts_with("/v1/") || is("/opentelemetry/") || is("/otlp") => "otlp-http",
+        _ if path.starts_with("/metrics-api/api/v1/write") => "remote-write",
+        _ if path.starts_with("/metrics-api/api/v1/import") => "import",
+        _ if is("jsonline") => "jsonline",
+        _ if is("_bulk") => "bulk",
+        _ if is("/push") => "push",
+        _ if is("spans") || is("/api/traces") => "spans",
+        _ => "saas",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_are_added_up() {
+        let (intake, taken) = (Intake::default(), Taken::default());
+        taken.add_bytes(90);
+        let mut timed = Brought::default();
+        for time in [121_000, 123_000] {
+            timed.add(time);
+        }
+        taken.add_records("logs", "cart", timed);
+        taken.add_records("logs", "cart", Brought::untimed(4));
+        taken.add_records("logs", "", Brought::untimed(3));
+        taken.add_rejected("logs", "too_old", 5);
+        intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
+        // What was added once is not added again.
+        intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
+        let all = intake.take();
+        let told: Vec<String> = all
+            .iter()
+            .map(|(key, sums)| {
+                let Key { minute, signal, service, reason, .. } = key;
+                let Sums { records, bytes, rejected, requests, .. } = sums;
+                format!("{minute} {signal} {service:?} {reason:?} {records} {bytes} {rejected} {requests}")
+            })
+            .collect();
+        let wanted = [
+            "120000 logs \"\" \"\" 3 30 0 1",
+            "120000 logs \"\" \"too_old\" 0 0 5 0",
+            "120000 logs \"cart\" \"\" 6 60 0 1",
+        ];
+        assert_eq!(told, wanted);
+        let latencies: Vec<f64> = all.values().map(Sums::latency_ms).filter(|ms| !ms.is_nan()).collect();
+        assert_eq!(latencies, [7.0, 7.0]);
+        let lags: Vec<f64> = all.values().map(Sums::lag_ms).filter(|ms| !ms.is_nan()).collect();
+        assert_eq!(lags, [3000.0], "from the mean of the times that are known");
+        assert!(intake.take().is_empty());
+    }
+
+    #[test]
+    fn services_are_bounded() {
+        let intake = Intake::default();
+        let requests = 2 * SUMS_MAX / SERVICES_MAX;
+        for request in 0..requests {
+            let taken = Taken::default();
+            for n in 0..2 * SERVICES_MAX {
+                taken.add_records("logs", &format!("{request}-{n}"), Brought::untimed(1));
+            }
+            taken.add_records("logs", &"x".repeat(SERVICE_BYTES_MAX + 1), Brought::untimed(1));
+            assert_eq!(taken.records.lock().len(), SERVICES_MAX + 1);
+            intake.add("push", &taken, 0, Duration::ZERO);
+        }
+        let all = intake.take();
+        assert!(all.len() <= SUMS_MAX + 1, "{}", all.len());
+        assert_eq!(all.values().map(|sums| sums.records).sum::<u64>(), (requests * (2 * SERVICES_MAX + 1)) as u64);
+    }
+
+    #[test]
+    fn protocols() {
+        for (path, protocol) in [
+            ("/v1/metrics", "otlp-http"),
+            ("/insert/opentelemetry/v1/logs", "otlp-http"),
+            ("/opentelemetry.proto.collector.logs.v1.LogsService/Export", "otlp-grpc"),
+            ("/metrics-api/api/v1/write", "remote-write"),
+            ("/metrics-api/api/v1/import/prometheus", "import"),
+            ("/insert/jsonline", "jsonline"),
+            ("/insert/elasticsearch/_bulk", "bulk"),
+            ("/loki/api/v1/push", "push"),
+            ("/api/v2/spans", "spans"),
+        ] {
+            assert_eq!(protocol_of(path), protocol, "{path}");
+        }
+    }
+}

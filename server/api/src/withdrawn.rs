@@ -1,0 +1,84 @@
+//! Rights that are taken away while a query runs: it ends with them, wherever its rows go (`identity-and-access` 1.2).
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use quiver_auth::Identity;
+use quiver_query::{Permit, WITHDRAWN};
+use quiver_types::{Error, ErrorKind, Result};
+use tokio_util::sync::CancellationToken;
+
+use crate::identity::Identities;
+use crate::state::AppState;
+
+/// How often the callers of running queries are looked at. What is taken away is promised to act within 5 s.
+const EVERY: Duration = Duration::from_secs(1);
+
+/// Who asked, and what he was let in with.
+pub(crate) struct Held {
+    identities: Arc<Identities>,
+    identity: Arc<Identity>,
+}
+
+impl Held {
+    /// What a caller holds; none: nobody is asked who he is.
+    pub(crate) fn of(state: &AppState) -> Option<Self> {
+        let identities = state.identities.as_ref().filter(|i| i.enforced)?;
+        Some(Self { identities: Arc::clone(identities), identity: state.identity() })
+    }
+}
+
+impl fmt::Debug for Held {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("Held").field(&self.identity.subject).finish()
+    }
+}
+
+impl Permit for Held {
+    fn holds(&self) -> bool {
+        let now = self.identities.auth.renewed(&self.identity);
+        now.is_ok_and(|now| now.rights.show_all_of(&self.identity.rights))
+    }
+}
+
+/// Refuses the caller whose rights were taken away while he waited for what others asked for, too.
+///
+/// # Errors
+/// Cancelled.
+pub(crate) fn check(state: &AppState) -> Result<()> {
+    match Held::of(state) {
+        Some(held) if !held.holds() => Err(Error::new(ErrorKind::Cancelled, WITHDRAWN)),
+        _ => Ok(()),
+    }
+}
+
+/// Waits until an account, key or session is no more; for ever where nobody is asked who he is.
+pub(crate) async fn gone(app: &AppState, identity: &Identity) {
+    let Some(identities) = app.identities.as_ref().filter(|identities| identities.enforced) else {
+        return std::future::pending().await;
+    };
+    loop {
+        tokio::time::sleep(EVERY).await;
+        if identities.auth.renewed(identity).is_err() {
+            return;
+        }
+    }
+}
+
+/// Ends queries with the rights that they began with, until the server stops.
+pub async fn follow(app: Arc<AppState>, stop: CancellationToken) {
+    if !app.is_enforced() {
+        return;
+    }
+    loop {
+        tokio::select! {
+            () = stop.cancelled() => return,
+            () = tokio::time::sleep(EVERY) => {}
+        }
+        let ended = app.engine.running().withdraw();
+        if ended > 0 {
+            tracing::info!(ended, "queries ended with the rights of who asked");
+        }
+    }
+}

@@ -1,0 +1,68 @@
+//! What stands below a class or subclass: other classes, subclasses, types of resources. A change of what they take over
+//! must not contradict them (`config-api` 4): they could not be changed any more.
+
+use futures::future::BoxFuture;
+use quiver_database::{Connection, statement};
+
+use super::ci_classes::{class_fits, subclass_fits};
+use super::resource_types::type_fits;
+use super::{CI_CLASSES, CI_SUBCLASSES, RESOURCE_TYPES, family};
+use crate::document::{Entity, find};
+use crate::family::Caller;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// Most that is asked for one change.
+const BELOW_MAX: usize = 10_000;
+
+/// Asks all that stands below whether it fits what a class is now.
+pub(super) fn hook<'a>(
+    db: &'a mut Connection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
+        let mut keys = ["attributes", "parentId", "classId"].into_iter();
+        let Some(changed) = keys.find(|key| before.body.get(*key) != after.body.get(*key)) else { return Ok(()) };
+        let of = if after.body.contains_key("classId") { CI_SUBCLASSES.name } else { CI_CLASSES.name };
+        let mut open = vec![(of.to_owned(), after.id.clone())];
+        let mut asked = 0;
+        while let Some((to_family, to_id)) = open.pop() {
+            let sql = "SELECT family, id FROM entity_link WHERE to_family = ? AND to_id = ? ORDER BY family, id";
+            let rows = statement(sql).bind(to_family).bind(to_id).fetch_all(&mut *db).await?;
+            for row in rows {
+                let (name, id): (String, String) = (row.try_get(0)?, row.try_get(1)?);
+                let Some(one) = find(db, &name, &id).await? else { continue };
+                asked += 1;
+                if asked > BELOW_MAX {
+                    let why = format!("more than {BELOW_MAX} others stand below");
+                    return Err(Problem::field(format!("/{changed}"), "LIMIT_EXCEEDED", why));
+                }
+                let fits = match name.as_str() {
+                    "ci-classes" => class_fits(db, Some(&id), &one.body).await,
+                    "ci-subclasses" => subclass_fits(db, &one.body).await,
+                    "resource-types" => type_fits(db, &one.body).await,
+                    _ => Ok(()),
+                };
+                fits.map_err(|problem| contradicted(changed, &name, &one, problem))?;
+                if name != RESOURCE_TYPES.name {
+                    open.push((name, id));
+                }
+            }
+        }
+        Ok(())
+    })
+}
+
+/// What contradicts a change, told of the field that changed.
+fn contradicted(changed: &str, name: &str, by: &Entity, problem: Problem) -> Problem {
+    if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) {
+        return problem;
+    }
+    let title = family(name).map(|family| family.title_of(&by.body)).unwrap_or_default();
+    let why = problem.errors.first().map_or(problem.detail.as_str(), |error| error.message.as_str());
+    let why = format!("contradicts `{title}` of {name}, which stands below: {why}");
+    Problem::field(format!("/{changed}"), "INVALID_VALUE", why)
+}

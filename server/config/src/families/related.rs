@@ -1,0 +1,183 @@
+//! What relationships that are there say of a change of their type, or of the type of a resource at one of their ends:
+//! what contradicts them is refused, since they could not be changed any more (`config-api` 4).
+
+use std::collections::{HashMap, HashSet};
+
+use futures::TryStreamExt;
+use futures::future::BoxFuture;
+use quiver_database::{Connection, statement};
+use serde_json::{Map, Value, json};
+
+use super::ci_classes::cycle;
+use super::relationships::{allows, of_resource};
+use super::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCES, text};
+use crate::document::{Entity, find};
+use crate::family::Caller;
+use crate::problem::{Problem, Result};
+
+/// Resources whose types are read with one statement.
+const READ_AT_ONCE: usize = 500;
+
+/// The ends of a relationship.
+struct Ends {
+    source: String,
+    target: String,
+}
+
+/// Asks the relationships of a type whether they fit what it is now.
+pub(super) fn hook<'a>(
+    db: &'a mut Connection,
+    _: &'a Caller,
+    _: i64,
+    before: Option<&'a Entity>,
+    after: Option<&'a Entity>,
+) -> BoxFuture<'a, Result<()>> {
+    Box::pin(async move {
+        let (Some(before), Some(after)) = (before, after) else { return Ok(()) };
+        let changed = |key: &str| before.body.get(key) != after.body.get(key);
+        let ends = [("sourceTypeIds", true), ("targetTypeIds", false)];
+        let ends = ends.into_iter().filter(|(key, _)| changed(key) && takes_some(&after.body, key));
+        let ends: Vec<(&str, bool)> = ends.collect();
+        let cardinality = text(&after.body, "cardinality");
+        let fewer = changed("cardinality") && cardinality != "n:m";
+        let acyclic = changed("acyclic") && after.body.get("acyclic") == Some(&json!(true));
+        if ends.is_empty() && !fewer && !acyclic {
+            return Ok(());
+        }
+        let all = of_type(db, &after.id).await?;
+        for (key, is_source) in ends {
+            let ids = all.iter().map(|one| if is_source { &one.source } else { &one.target });
+            fits(db, &after.body, key, ids.map(String::as_str).collect()).await?;
+        }
+        if fewer && !is_so_few(&all, cardinality) {
+            let why = format!("relationships that are there are not {cardinality}");
+            return Err(Problem::field("/cardinality", "INVALID_VALUE", why));
+        }
+        if acyclic && has_circle(&all) {
+            return Err(cycle("/acyclic", "relationships that are there close a circle"));
+        }
+        Ok(())
+    })
+}
+
+fn takes_some(of: &Map<String, Value>, key: &str) -> bool {
+    of.get(key).and_then(Value::as_array).is_some_and(|list| !list.is_empty())
+}
+
+/// The relationships of a type. They are read as a stream, and of each no more than its ends is kept.
+async fn of_type(db: &mut Connection, kind: &str) -> Result<Vec<Ends>> {
+    let sql = "SELECT body FROM entity WHERE family = ? AND id IN \
+        (SELECT id FROM entity_link WHERE to_family = ? AND to_id = ? AND family = ?)";
+    let select = statement(sql).bind(RELATIONSHIPS.name).bind(RELATIONSHIP_TYPES.name);
+    let mut rows = select.bind(kind).bind(RELATIONSHIPS.name).fetch_on(db);
+    let mut all = Vec::new();
+    while let Some(row) = rows.try_next().await? {
+        let body: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+        let end = |key: &str| text(&body, key).to_owned();
+        all.push(Ends { source: end("sourceId"), target: end("targetId") });
+    }
+    Ok(all)
+}
+
+/// Says whether a list of types takes the types of some resources.
+async fn fits(db: &mut Connection, of: &Map<String, Value>, key: &str, ids: HashSet<&str>) -> Result<()> {
+    let ids: Vec<&str> = ids.into_iter().collect();
+    for some in ids.chunks(READ_AT_ONCE) {
+        let places = vec!["?"; some.len()].join(", ");
+        let sql = format!("SELECT body FROM entity WHERE family = ? AND id IN ({places})");
+        let select = statement(sql).bind(RESOURCES.name);
+        let select = some.iter().fold(select, |select, id| select.bind(*id));
+        for row in select.fetch_all(&mut *db).await? {
+            let body: Map<String, Value> =
+                serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+            if !allows(of, key, text(&body, "typeId")) {
+                let why = "relationships that are there have resources of other types";
+                return Err(Problem::field(format!("/{key}"), "INVALID_VALUE", why));
+            }
+        }
+    }
+    Ok(())
+}
+
+fn is_so_few(all: &[Ends], cardinality: &str) -> bool {
+    let once = |end: fn(&Ends) -> &str| {
+        let mut seen = HashSet::with_capacity(all.len());
+        all.iter().all(|one| seen.insert(end(one)))
+    };
+    (!matches!(cardinality, "1:1" | "n:1") || once(|one| one.source.as_str()))
+        && (!matches!(cardinality, "1:1" | "1:n") || once(|one| one.target.as_str()))
+}
+
+/// Takes away, one after the other, the resources into which nothing leads; what stays lies on circles, or behind them.
+fn has_circle(all: &[Ends]) -> bool {
+    let mut next: HashMap<&str, Vec<&str>> = HashMap::new();
+    let mut coming: HashMap<&str, usize> = HashMap::new();
+    for one in all {
+        next.entry(&one.source).or_default().push(&one.target);
+        coming.entry(&one.source).or_default();
+        *coming.entry(&one.target).or_default() += 1;
+    }
+    let mut open: Vec<&str> = coming.iter().filter(|(_, count)| **count == 0).map(|(id, _)| *id).collect();
+    let mut taken = 0;
+    while let Some(id) = open.pop() {
+        taken += 1;
+        for &target in next.get(id).into_iter().flatten() {
+            if let Some(count) = coming.get_mut(target) {
+                *count -= 1;
+                if *count == 0 {
+                    open.push(target);
+                }
+            }
+        }
+    }
+    taken < coming.len()
+}
+
+/// Asks the relationships of a resource whether their types take the type that it has now.
+pub(super) async fn end_fits(db: &mut Connection, resource: &Entity) -> Result<()> {
+    let id = resource.id.as_str();
+    for relationship in of_resource(db, id).await? {
+        let Some(one) = find(db, RELATIONSHIPS.name, &relationship).await? else { continue };
+        let Some(of) = find(db, RELATIONSHIP_TYPES.name, text(&one.body, "typeId")).await? else { continue };
+        for (end, list) in [("sourceId", "sourceTypeIds"), ("targetId", "targetTypeIds")] {
+            if text(&one.body, end) == id && !allows(&of.body, list, text(&resource.body, "typeId")) {
+                let why = "relationships of this resource do not take resources of this type";
+                return Err(Problem::field("/typeId", "INVALID_VALUE", why));
+            }
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn all(pairs: &[(&str, &str)]) -> Vec<Ends> {
+        let one = |(source, target): &(&str, &str)| Ends { source: (*source).to_owned(), target: (*target).to_owned() };
+        pairs.iter().map(one).collect()
+    }
+
+    #[test]
+    fn circles_are_found_wherever_they_are() {
+        let check = |pairs: &[(&str, &str)], expected: bool| assert_eq!(has_circle(&all(pairs)), expected, "{pairs:?}");
+        check(&[], false);
+        check(&[("a", "b"), ("a", "c"), ("b", "d"), ("c", "d")], false);
+        check(&[("a", "b"), ("b", "a")], true);
+        check(&[("x", "a"), ("a", "b"), ("b", "c"), ("c", "a"), ("c", "y")], true);
+        check(&[("a", "b"), ("c", "d"), ("d", "c")], true);
+    }
+
+    #[test]
+    fn cardinalities_count_ends() {
+        let check = |pairs: &[(&str, &str)], word: &str, expected: bool| {
+            assert_eq!(is_so_few(&all(pairs), word), expected, "{pairs:?} {word}");
+        };
+        let (fan_out, fan_in) = ([("a", "b"), ("a", "c")], [("a", "c"), ("b", "c")]);
+        let words = [("1:1", false, false), ("1:n", true, false), ("n:1", false, true), ("n:m", true, true)];
+        for (word, out, inwards) in words {
+            check(&fan_out, word, out);
+            check(&fan_in, word, inwards);
+        }
+    }
+}

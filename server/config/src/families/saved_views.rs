@@ -1,0 +1,43 @@
+//! Saved views: what a page of the web interface shows, where its address would be too long (`web-ui` 2).
+
+use quiver_types::{Domain, Right};
+use serde_json::{Map, Value};
+
+use super::segments::prepare;
+use super::text;
+use crate::family::{Family, Rows};
+use crate::fields::{Field, Kind};
+use crate::problem::FieldError;
+
+/// Longest state. It is kept because an address of more than 1500 characters is not passed on by all.
+const QUERY_CHARS_MAX: usize = 65_536;
+
+/// Saved views.
+pub const SAVED_VIEWS: Family = Family {
+    name: "saved-views",
+    path: "/platform-api/saved-views",
+    domain: Domain::System,
+    write: Right::Edit,
+    title: "description",
+    has_name: false,
+    fields: &[
+        Field::required("path", Kind::Text { min: 1, max: 500 }),
+        Field::required("query", Kind::Prose { max: QUERY_CHARS_MAX }),
+        Field::read_only("owner", Kind::Text { min: 0, max: 300 }, "null"),
+    ],
+    unique: &[],
+    rules,
+    rows: Rows::ById,
+    entities_max: 10_000,
+    prepare: Some(prepare),
+    ..Family::BASE
+};
+
+/// A view is a page of this interface: whoever opens it is not led away.
+fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
+    let path = text(body, "path");
+    if !path.is_empty() && (!path.starts_with('/') || path.starts_with("//") || path.contains(['\\', '?', '#'])) {
+        let why = "must be the path of a page: begin with one `/`, and hold no `\\`, `?` or `#`";
+        errors.push(FieldError::new("/path", "PATTERN", why));
+    }
+}

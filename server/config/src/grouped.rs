@@ -1,0 +1,287 @@
+//! Pages in an order by several fields. The index of the first one is walked, only its rows; entities that have the same
+//! value there are a group. Small groups are read and sorted; one that is too large for that is walked by the next field.
+//!
+//! So the entities that are read are those of the page and of what no index tells about, not those of the family.
+
+use std::collections::BinaryHeap;
+use std::sync::Arc;
+
+use futures::TryStreamExt;
+use quiver_database::{Argument, Connection, Holds, Row, Statement, statement};
+use serde_json::{Map, Value};
+
+use crate::beside::Beside;
+use crate::document::{Config, Entity, Page, Place, Ranked, is_listed};
+use crate::family::{Caller, Family};
+use crate::narrowed::Narrowed;
+use crate::ordered::{Column, TRIED};
+use crate::problem::Result;
+use crate::query::ListQuery;
+use crate::values::{CHARS_MAX, Form};
+
+/// Rows of an index that are read at once: fewest and most. A group that has more is walked by the next field.
+const ROWS: (usize, usize) = if cfg!(test) { (6, 6) } else { (200, 2000) };
+/// Entities that are read with one statement.
+const ENTITIES_AT_ONCE: usize = if cfg!(test) { 2 } else { 200 };
+
+/// Where a walk is.
+struct Level {
+    /// By which field it goes: a place in [`Walk::order`]; behind the last one: no index has the order of what is here.
+    at: usize,
+    /// Among which entities.
+    within: Option<Narrowed>,
+    /// From which value on, and whether with it.
+    from: Option<(Argument, bool)>,
+    /// Whether the cursor lies among them.
+    has_cursor: bool,
+}
+
+/// A walk, and what it has found.
+struct Walk<'a> {
+    place: &'a Place,
+    query: Arc<ListQuery>,
+    caller: &'a Caller,
+    beside: &'a Beside,
+    /// What an index orders by, with whether it descends; the last one is the id.
+    order: Vec<(Option<Column>, bool)>,
+    /// What the cursor has there.
+    cursor: Vec<Option<Argument>>,
+    wanted: usize,
+    rows: usize,
+    kept: Vec<(String, Map<String, Value>)>,
+    read: usize,
+}
+
+impl Column {
+    /// What has the order of a field, or of the beginnings of what stands there.
+    fn of(family: &Family, path: &str) -> Option<Self> {
+        match path {
+            "id" => Some(Self::Id),
+            "createdAt" => Some(Self::Created),
+            "updatedAt" => Some(Self::Updated),
+            _ => matches!(family.form_of(path), Some(Form::One { .. })).then(|| Self::Field(path.to_owned())),
+        }
+    }
+
+    fn holds(&self) -> Holds {
+        match self {
+            Self::Created | Self::Updated => Holds::Number,
+            Self::Id | Self::Text | Self::Field(_) => Holds::Text,
+        }
+    }
+
+    /// The entities that have a value there.
+    fn having(&self, place: &Place, value: &Argument) -> Narrowed {
+        match (self, value) {
+            (Self::Field(field), Argument::Text(text)) => Narrowed::with_value(place, field, text),
+            _ => Narrowed::with_column(place, self.name(), value.clone()),
+        }
+    }
+}
+
+/// Whether only the beginning of a value is kept, as far as that shows.
+fn is_cut(value: &Argument) -> bool {
+    // One character says what kind of value it is.
+    matches!(value, Argument::Text(text) if text.chars().count() > CHARS_MAX)
+}
+
+impl<'a> Walk<'a> {
+    /// None: no index has the order of the first field, or the cursor is none of ours.
+    fn of(place: &'a Place, query: &ListQuery, caller: &'a Caller, beside: &'a Beside) -> Option<Self> {
+        let by_field = query.sort.iter().map(|(path, descending)| (Column::of(place.family, path), *descending));
+        let order: Vec<_> = by_field.chain([(Some(Column::Id), false)]).collect();
+        let first = order.first()?.0.as_ref()?;
+        let mut cursor = Vec::new();
+        if let Some((keys, id)) = &query.after {
+            first.value(keys)?;
+            let value = |(at, (column, _)): (usize, &(Option<Column>, bool))| match keys.get(at..=at) {
+                Some(key) => column.as_ref().and_then(|column| column.value(key)),
+                None => Some(Argument::Text(id.clone())),
+            };
+            cursor = order.iter().enumerate().map(value).collect();
+        }
+        // One more than the page tells that there is a next one.
+        let wanted = query.limit + 1;
+        Some(Self {
+            place,
+            query: Arc::new(query.clone()),
+            caller,
+            beside,
+            order,
+            cursor,
+            wanted,
+            rows: wanted.saturating_mul(2).clamp(ROWS.0, ROWS.1),
+            kept: Vec::new(),
+            read: 0,
+        })
+    }
+
+    fn level(&self, at: usize, within: Option<Narrowed>, has_cursor: bool) -> Level {
+        let from = self.cursor.get(at).cloned().flatten().filter(|_| has_cursor);
+        Level { at, within, from: from.map(|value| (value, true)), has_cursor }
+    }
+
+    /// Goes on until the page is full; `false`: after so many entities it was not.
+    async fn go(&mut self, db: &mut Connection, narrowed: Option<Narrowed>, most: usize) -> Result<bool> {
+        let mut levels = vec![self.level(0, narrowed, !self.cursor.is_empty())];
+        while let Some(level) = levels.pop() {
+            if self.kept.len() >= self.wanted {
+                break;
+            }
+            if self.read > most {
+                return Ok(false);
+            }
+            let Some((Some(column), descending)) = self.order.get(level.at).cloned() else {
+                self.take_all(db, level.within.as_ref()).await?;
+                continue;
+            };
+            let rows = self.rows(db, &level, &column, descending).await?;
+            let Some((last, _)) = rows.last() else { continue };
+            let is_end = rows.len() < self.rows;
+            let whole = if is_end { rows.len() } else { rows.iter().take_while(|(value, _)| value != last).count() };
+            if whole > 0 {
+                self.take_groups(db, &rows[..whole], most).await?;
+                if !is_end {
+                    levels.push(Level { from: Some((last.clone(), true)), ..level });
+                }
+                continue;
+            }
+            let having = column.having(self.place, last);
+            let within = match &level.within {
+                Some(within) => within.clone().and(having),
+                None => having,
+            };
+            let at = if is_cut(last) { self.order.len() } else { level.at + 1 };
+            let has_cursor = level.has_cursor && self.cursor.get(level.at) == Some(&Some(last.clone()));
+            let below = self.level(at, Some(within), has_cursor);
+            levels.push(Level { from: Some((last.clone(), false)), ..level });
+            levels.push(below);
+        }
+        Ok(self.kept.len() >= self.wanted || self.read <= most)
+    }
+
+    /// The next rows of an index: values and ids.
+    async fn rows(
+        &self,
+        db: &mut Connection,
+        level: &Level,
+        column: &Column,
+        descending: bool,
+    ) -> Result<Vec<(Argument, String)>> {
+        let name = column.name();
+        let way = if descending { " DESC" } else { "" };
+        let from = match (&level.from, descending) {
+            (None, _) => String::new(),
+            (Some((_, with)), down) => {
+                let sign = if down { "<" } else { ">" };
+                format!(" AND {name} {sign}{} ?", if *with { "=" } else { "" })
+            }
+        };
+        let (within, values) = level.within.as_ref().map(Narrowed::on_the_way).unwrap_or_default();
+        let (table, field) = match column {
+            Column::Field(field) => ("entity_value", Some(field)),
+            _ => ("entity", None),
+        };
+        let by_field = if field.is_some() { " AND field = ?" } else { "" };
+        let sql = format!(
+            "SELECT {name}, id FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} \
+            ORDER BY {name}{way} LIMIT ?"
+        );
+        let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
+        let select = field.into_iter().fold(select, Statement::bind);
+        let select = level.from.iter().map(|(value, _)| value.clone()).fold(select, Statement::bind);
+        let select = values.into_iter().fold(select, Statement::bind).bind(self.rows as i64);
+        let read =
+            |row: &Row| -> Result<(Argument, String)> { Ok((row.argument(0, column.holds())?, row.try_get(1)?)) };
+        select.fetch_all(db).await?.iter().map(read).collect()
+    }
+
+    /// Reads whole groups until the page is full.
+    async fn take_groups(&mut self, db: &mut Connection, mut rows: &[(Argument, String)], most: usize) -> Result<()> {
+        while !rows.is_empty() && self.kept.len() < self.wanted && self.read <= most {
+            let lacking = self.wanted - self.kept.len();
+            let some = lacking.max(ENTITIES_AT_ONCE).min(rows.len());
+            let last = &rows[some - 1].0;
+            let end = some + rows[some..].iter().take_while(|(value, _)| value == last).count();
+            let mut found = BinaryHeap::new();
+            for some in rows[..end].chunks(ENTITIES_AT_ONCE) {
+                let places = vec!["?"; some.len()].join(", ");
+                let select = self.entities(&format!(" AND id IN ({places})"));
+                let select = some.iter().map(|(_, id)| id).fold(select, Statement::bind);
+                self.take(db, select, &mut found).await?;
+            }
+            self.keep(found);
+            rows = &rows[end..];
+        }
+        Ok(())
+    }
+
+    /// Reads all that is left, for want of an index that has their order.
+    async fn take_all(&mut self, db: &mut Connection, within: Option<&Narrowed>) -> Result<()> {
+        let (within, values) = within.map(Narrowed::condition).unwrap_or_default();
+        let select = values.into_iter().fold(self.entities(&within), Statement::bind);
+        let mut found = BinaryHeap::new();
+        self.take(db, select, &mut found).await?;
+        self.keep(found);
+        Ok(())
+    }
+
+    fn entities(&self, more: &str) -> Statement {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{more}", Entity::COLUMNS);
+        statement(sql).bind(self.place.family.name).bind(&self.place.owner)
+    }
+
+    async fn take(&mut self, db: &mut Connection, select: Statement, found: &mut BinaryHeap<Ranked>) -> Result<()> {
+        let lacking = self.wanted - self.kept.len();
+        let mut rows = select.fetch_on(db);
+        while let Some(row) = rows.try_next().await? {
+            self.read += 1;
+            let mut entity = Entity::read(&row)?;
+            if !is_listed(self.place, &entity, self.caller) {
+                continue;
+            }
+            let mut map = entity.take_shown();
+            self.beside.add(&entity, &mut map);
+            let keys = self.query.keys(&map);
+            if !self.query.wants(self.place.family, &map) || !self.query.is_behind(&keys, &entity.id) {
+                continue;
+            }
+            found.push(Ranked { query: Arc::clone(&self.query), keys, id: entity.id, entity: map });
+            if found.len() > lacking {
+                found.pop();
+            }
+        }
+        Ok(())
+    }
+
+    fn keep(&mut self, found: BinaryHeap<Ranked>) {
+        self.kept.extend(found.into_sorted_vec().into_iter().map(|ranked| (ranked.id, ranked.entity)));
+    }
+}
+
+impl Config {
+    /// Gives a page in an order by several fields, or of what is rare in the order of one. None: no index has the order of
+    /// the first field, or none knows anything of a filter and what it leaves is rare.
+    pub(crate) async fn page_by_groups(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        beside: &Beside,
+        narrowed: Option<&Narrowed>,
+    ) -> Result<Option<Page>> {
+        let plain = query.is_plain(place.family, caller);
+        if !query.can_be_cut(plain, narrowed) {
+            return Ok(None);
+        }
+        let Some(mut walk) = Walk::of(place, query, caller, beside) else { return Ok(None) };
+        let most = if plain || narrowed.is_some() { usize::MAX } else { TRIED.max(8 * walk.wanted) };
+        // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
+        let mut db = self.pool.snapshot().await?;
+        if !walk.go(&mut db, narrowed.cloned(), most).await? {
+            return Ok(None);
+        }
+        drop(db);
+        self.page_of(walk.kept, place, query, narrowed).await.map(Some)
+    }
+}

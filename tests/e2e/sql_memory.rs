@@ -1,0 +1,58 @@
+//! What statements over HTTP hold while they run and while their answers are written.
+
+use quiver_tests::server::Server;
+use serde_json::json;
+
+use crate::sql::{API, START_S, ask, options, rows};
+
+/// Columns that share one text are one buffer where they are found, and each is written.
+#[tokio::test(flavor = "multi_thread")]
+async fn many_outputs_of_one_text_are_written_a_few_rows_at_a_time() {
+    const OUTPUTS: usize = 1500;
+    const ROWS: usize = 1000;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options()).await;
+    let outputs = vec!["t"; OUTPUTS].join(",");
+    let from = format!("(select repeat('x', 100) || value as t from generate_series(1, {ROWS}))");
+    // What the first statement takes once.
+    rows(&server, &format!("select {outputs} from {from} limit 1")).await;
+    server.forget_peak();
+    let before = server.peak_held_bytes();
+    let statement = format!("select {outputs} from {from}");
+    for form in ["ndjson", "csv"] {
+        let answer = server.get_with(API, &[("query", statement.as_str()), ("format", form)]).await;
+        assert_eq!(answer.status, 200, "{form}");
+        assert!(answer.body.len() > OUTPUTS * ROWS * 100, "{form}: {} bytes", answer.body.len());
+        let more = server.peak_held_bytes().saturating_sub(before);
+        assert!(more < 64 << 20, "{form}: {} MiB for an answer of {} MiB", more >> 20, answer.body.len() >> 20);
+    }
+    let long = vec!["t"; 200].join(",");
+    let refused = ask(&server, &format!("select {long} from (select repeat('x', 60000000) as t)")).await;
+    assert_eq!(refused.status, 422, "{}", refused.text());
+}
+
+/// Lists of long texts for many groups, which take many times what is counted of them: whatever it takes, the process
+/// stays within its limit and 15 %, and others are answered.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_takes_more_than_it_says_is_ended() {
+    const LIMIT: u64 = 256 << 20;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &options().env("QUIVER_MEMORY__LIMIT", LIMIT)).await;
+    for piece in 0..10 {
+        let line = |n: i64| {
+            let text = format!("request {n} took {} ms {}", n * 7919 % 100_003, "and some more ".repeat(6));
+            json!({ "_time": START_S + n, "_msg": text }).to_string()
+        };
+        let lines: Vec<String> = (piece * 20_000..(piece + 1) * 20_000).map(line).collect();
+        let answer = server.post("/insert/jsonline", &[], lines.join("\n").into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    server.flush().await;
+    server.forget_peak();
+    let lists = "select array_agg(message) as a from logs, generate_series(1, 200) g(i) group by i";
+    let answer = ask(&server, &format!("select max(array_length(a)) from ({lists})")).await;
+    assert!(matches!(answer.status, 200 | 422), "{} {}", answer.status, answer.text());
+    let used = server.peak_bytes().saturating_sub(server.file_bytes());
+    assert!(used <= LIMIT + LIMIT * 15 / 100, "{} MiB", used >> 20);
+    assert_eq!(rows(&server, "select count(*) from logs").await, json!([[200_000]]));
+}

@@ -1,0 +1,70 @@
+//! TraceQL made to hurt, over a server with little memory: what answers are made of counts before it is there, so that each
+//! query is answered or refused, alone and four at once, and memory stays within its limit.
+
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Options, Server};
+use serde_json::json;
+
+const LIMIT_BYTES: u64 = 256 << 20;
+/// What the process may have at most, without pages of the executable: its limit and 15 %.
+const RSS_MAX: u64 = LIMIT_BYTES * 115 / 100;
+/// 2026-03-01 12:00 UTC.
+const NOON: i64 = 1_772_366_400_000_000_000;
+const SPANS: i64 = 20_000;
+/// Queries with a group for each span, and as many labels, cells and hits.
+const QUERIES: &[(&str, &str)] = &[
+    ("metrics/query_range", "{} | quantile_over_time(duration, .1, .2, .3, .4, .5, .6, .7, .8, .9) by (span.u)"),
+    ("metrics/query_range", "{} | histogram_over_time(duration) by (span.u)"),
+    ("metrics/query_range", "{} | quantile_over_time(duration, .1, .2, .3, .4, .5, .6, .7, .8, .9)"),
+    ("metrics/query_range", "{} | compare({ span.u = \"0\" }, 1000)"),
+    ("metrics/query", "{} | rate() by (span.u, span.v)"),
+    ("metrics/query", "{} | quantile_over_time(duration, .1, .2, .3, .4, .5, .6, .7, .8, .9) by (span.u)"),
+    ("search", "{} | by (span.u) | select(span.u, span.v)"),
+];
+
+#[tokio::test(flavor = "multi_thread")]
+async fn queries_of_very_many_groups() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_MEMORY__LIMIT", LIMIT_BYTES).env("QUIVER_LOG__FILTER", "error");
+    let server = Server::start(dir.path(), &options).await;
+    for from in (0..SPANS).step_by(2000) {
+        let span = |n: i64| {
+            let start = NOON + n * 100_000_000;
+            let text = |key: &str| json!({"key": key, "value": {"stringValue": n.to_string()}});
+            json!({"traceId": format!("{:032x}", n / 100 + 1), "spanId": format!("{:016x}", n + 1), "name": "work",
+                "kind": 2, "startTimeUnixNano": start.to_string(), "endTimeUnixNano": (start + 1_000_000 * n).to_string(),
+                "attributes": [text("u"), text("v")]})
+        };
+        let spans: Vec<_> = (from..from + 2000).map(span).collect();
+        let body = json!({"resourceSpans": [{"scopeSpans": [{"spans": spans}]}]}).to_string();
+        let answer = server.post("/v1/traces", &[("content-type", "application/json")], body.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+    }
+    server.flush().await;
+    let (start, end) = ((NOON / 1_000_000_000).to_string(), (NOON / 1_000_000_000 + 2001).to_string());
+    for (path, query) in QUERIES {
+        let path = format!("/tempo/api/{path}");
+        let params =
+            [("q", *query), ("start", &start), ("end", &end), ("step", "1s"), ("limit", "1500"), ("spss", "1000")];
+        server.forget_peak();
+        for answer in futures::future::join_all((0..4).map(|_| server.get_with(&path, &params))).await {
+            assert!([200, 400, 422, 503].contains(&answer.status), "{query}: {} {}", answer.status, answer.text());
+        }
+        let used = server.peak_bytes().saturating_sub(server.file_bytes());
+        assert!(used <= RSS_MAX, "{query}: {} MiB", used >> 20);
+        // What was counted is given back; pages that the allocator keeps may take a moment.
+        let small = [("q", "{} | quantile_over_time(duration, .5)"), ("start", &start), ("end", &end), ("step", "60s")];
+        let began = Instant::now();
+        let series = loop {
+            let answer = server.get_with("/tempo/api/metrics/query_range", &small).await;
+            if answer.status == 200 {
+                break answer.json()["series"].as_array().map(Vec::len);
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "after {query}: {} {}", answer.status, answer.text());
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(series, Some(1));
+    }
+    assert_eq!(server.stop(), Some(0));
+}

@@ -1,0 +1,75 @@
+//! `ARCHITECTURE.md` is a map: what it names as files, folders and modules is there.
+
+use std::collections::BTreeSet;
+
+use crate::sources::{files, none, read};
+
+/// Names of this form that are no places in the repository: (name, what it is).
+const OTHERS: &[(&str, &str)] = &[("text/template", "a package of Go"), ("wal/held", "a folder of a data directory")];
+
+/// Gives a path as the map writes it: `engine/query/tables/logs`.
+fn shown(path: &str) -> String {
+    path.replace("/src/", "/").trim_end_matches(".rs").to_owned()
+}
+
+/// Files and folders as the map writes them, each also without what stands before it: `tables/logs`.
+fn places() -> BTreeSet<String> {
+    let mut places = BTreeSet::new();
+    for file in files() {
+        let mut path = Some(file.as_str());
+        while let Some(place) = path {
+            let place_shown = shown(place);
+            let behind = place_shown.match_indices('/').map(|(at, _)| place_shown[at + 1..].to_owned());
+            places.extend(behind.chain([place_shown.clone()]));
+            path = place.rsplit_once('/').map(|(folder, _)| folder);
+        }
+    }
+    places
+}
+
+/// Says whether a text between back quotes is a path.
+fn is_path(text: &str) -> bool {
+    let of = |more: &'static str| move |c: char| c.is_ascii_lowercase() || c == '_' || more.contains(c);
+    let mut parts = text.split('/');
+    let first = parts.next().is_some_and(|part| !part.is_empty() && part.chars().all(of("")));
+    let mut others = parts.map(|part| !part.is_empty() && part.chars().all(of("0123456789.{},"))).peekable();
+    first && others.peek().is_some() && others.all(|fits| fits)
+}
+
+/// Gives what a path with choices stands for: `a/{b,c}` is `a/b` and `a/c`.
+fn written_out(path: &str) -> Vec<String> {
+    match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+        Some((before, (choices, behind))) => choices.split(',').map(|one| format!("{before}{one}{behind}")).collect(),
+        None => vec![path.to_owned()],
+    }
+}
+
+#[test]
+fn places_on_the_map_are_there() {
+    let (places, text) = (places(), read("ARCHITECTURE.md"));
+    let (mut gone, mut named) = (Vec::new(), 0);
+    for (n, line) in text.lines().enumerate() {
+        let paths = line.split('`').skip(1).step_by(2).filter(|text| is_path(text));
+        for path in paths.filter(|path| !OTHERS.iter().any(|(other, _)| other == path)).flat_map(written_out) {
+            named += 1;
+            if !places.contains(&shown(&path)) {
+                gone.push(format!("ARCHITECTURE.md:{}: `{path}`", n + 1));
+            }
+        }
+    }
+    assert!(named > 100, "only {named} places were found: the check looks at nothing");
+    none("places on the map that are not there", &gone);
+}
+
+#[test]
+fn paths() {
+    let check = |text: &str, expected: bool| assert_eq!(is_path(text), expected, "{text}");
+    check("query/tables/logs.rs", true);
+    check("store/{scan,logs}", true);
+    check("query", false);
+    check("/select/logsql", false);
+    check("application/vnd.x-y", false);
+    check("a/", false);
+    assert_eq!(written_out("a/{b,c}.rs"), ["a/b.rs", "a/c.rs"]);
+    assert_eq!(shown("engine/query/src/tables/logs.rs"), "engine/query/tables/logs");
+}
