@@ -1,4 +1,4 @@
-//! Remote read: valid requests are read as they are, broken ones blame the client.
+//! Remote read: valid requests are read as they are, with no more time than their hints leave; broken ones blame the client.
 
 use quiver_api::fuzz::read_request;
 use quiver_types::{ErrorKind, MillisRange};
@@ -34,9 +34,21 @@ fn make(random: &mut StdRng) -> Case {
             };
             query.push(message(3, vec![int(1, kind), text(2, name), text(3, value)]));
         }
-        query.push(message(4, vec![int(1, 15_000), text(2, "rate"), int(3, 5)]));
+        let mut hints = vec![int(1, 15_000), text(2, "rate")];
+        let mut inside = range;
+        if random.random() {
+            let start: i64 = random.random_range(-1000..1000);
+            hints.push(int(3, start as u64));
+            inside.min = inside.min.max(start);
+        }
+        if random.random() {
+            let end: i64 = random.random_range(-1000..1000);
+            hints.push(int(4, end as u64));
+            inside.max = inside.max.min(end);
+        }
+        query.push(message(4, hints));
         fields.push(message(1, query));
-        expected.push((matchers, range));
+        expected.push((matchers, inside));
     }
     fields.push(packed(2, &[1, 0]));
     if random.random_bool(0.3) {
