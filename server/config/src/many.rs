@@ -1,8 +1,8 @@
-//! Many changes at once: all or nothing (put, import), or each by itself (delete, update).
+//! Many changes at once: all or nothing (put, import), or each by itself (delete, update: `each`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use quiver_database::statement;
+use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
@@ -10,9 +10,10 @@ use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
-use crate::fields::Mode;
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::query::ListQuery;
+
+mod each;
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
@@ -93,13 +94,6 @@ fn bounded(count: usize, what: &str) -> Result<()> {
     Ok(())
 }
 
-/// Each id once: of one that stands twice the second change would be told of what the first has left.
-fn distinct(mut ids: Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
-    ids.retain(|id| seen.insert(id.clone()));
-    ids
-}
-
 impl Config {
     /// Creates or replaces many; what is not named stays. All or nothing.
     ///
@@ -177,7 +171,7 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (Imported::default(), Vec::new());
-        let mut named = std::collections::HashSet::new();
+        let mut named = HashSet::new();
         let order = order_of(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
         let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
@@ -200,9 +194,14 @@ impl Config {
             all.extend(place.family.composes.then_some(done));
         }
         if mode == ImportMode::Replace {
-            for id in self.lacking(&mut tx, place, caller, within, &named).await? {
+            let gone = self.lacking(&mut tx, place, caller, within, &named).await?;
+            let links = own_links(&mut tx, place.family).await?;
+            let mut staying = staying(place.family, &gone, &links);
+            for n in turns(&gone, &links) {
+                let id = &gone[n];
                 let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
-                let done = work.apply(place, Op::Delete { id, condition: Condition::None }, System::default()).await?;
+                let naming = staying.remove(id.as_str()).unwrap_or_default();
+                let done = work.give_up(place, id, naming).await.map_err(|problem| problem.of(id))?;
                 imported.note(place, &done);
                 all.extend(place.family.composes.then_some(done));
             }
@@ -219,14 +218,14 @@ impl Config {
         Ok(imported)
     }
 
-    /// Ids of entities that the body lacks: what names another one goes before it, else they come by id.
+    /// Ids of entities that the body lacks, in their order.
     async fn lacking(
         &self,
         tx: &mut quiver_database::Writing,
         place: &Place,
         caller: &Caller,
         within: Option<&ListQuery>,
-        named: &std::collections::HashSet<String>,
+        named: &HashSet<String>,
     ) -> Result<Vec<String>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ? ORDER BY id", Entity::COLUMNS);
         let rows = statement(sql).bind(place.family.name).bind(&place.owner);
@@ -240,84 +239,7 @@ impl Config {
                 ids.push(entity.id);
             }
         }
-        let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ?";
-        let links = statement(sql).bind(place.family.name).bind(place.family.name).fetch_all(&mut **tx).await?;
-        if links.is_empty() {
-            return Ok(ids);
-        }
-        let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
-        let mut after = Vec::with_capacity(links.len());
-        for link in links {
-            let (who, whom): (String, String) = (link.try_get(0)?, link.try_get(1)?);
-            if let (Some(who), Some(whom)) = (places.get(who.as_str()), places.get(whom.as_str())) {
-                after.push((*whom, *who));
-            }
-        }
-        Ok(in_turn(ids.len(), &after).into_iter().map(|n| ids[n].clone()).collect())
-    }
-
-    /// Deletes many, each by itself.
-    ///
-    /// # Errors
-    /// Of the call as a whole; those of single items are in the answer.
-    pub async fn delete_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ids: Vec<String>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        let ops = distinct(ids).into_iter().map(|id| Op::Delete { id, condition: Condition::None });
-        self.each(place, caller, ops.collect(), dry_run).await
-    }
-
-    /// Changes many, each by itself.
-    ///
-    /// # Errors
-    /// As [`Self::delete_many`].
-    pub async fn update_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ids: Vec<String>,
-        patch: Map<String, Value>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
-        if let Some(field) = secret {
-            let text = "one secret is not set for many";
-            return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
-        }
-        let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
-    }
-
-    async fn each(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ops: Vec<Op>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        if ops.is_empty() {
-            return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
-        }
-        bounded(ops.len(), "ids")?;
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for op in ops {
-            let id = match &op {
-                Op::Delete { id, .. } | Op::Patch { id, .. } => id.clone(),
-                _ => continue,
-            };
-            match self.change(place, caller, op, System::default(), dry_run).await {
-                Ok(_) => done.push(id),
-                Err(problem) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
-                    return Err(problem);
-                }
-                Err(problem) => failed.push(Failed { id, problem }),
-            }
-        }
-        Ok((done, failed))
+        Ok(ids)
     }
 
     /// Finds the ids that a filter names, for a change of many.
@@ -344,6 +266,14 @@ impl Config {
 }
 
 impl Work<'_> {
+    /// Deletes what an import lacks. What stays and names it refuses that: it does not go along, as it might with a deletion
+    /// by itself, since the import says that it stays, or says nothing of it.
+    async fn give_up(&mut self, place: &Place, id: &str, naming: Vec<(String, String)>) -> Result<Done> {
+        self.nothing_refuses(naming).await?;
+        let op = Op::Delete { id: id.to_owned(), condition: Condition::None };
+        self.apply(place, op, System::default()).await
+    }
+
     /// Creates an item, or replaces the one with its id or its unique fields.
     async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<Done> {
         let Op::Create { id, mut body } = op else { return Err(Problem::internal("an item is an entity")) };
@@ -433,7 +363,7 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         let mut all = crate::document::all_of(&mut tx, place.family.name).await?;
         all.retain(|e| is_visible(place, e, caller));
-        let named: std::collections::HashSet<&String> = ids.iter().collect();
+        let named: HashSet<&String> = ids.iter().collect();
         if named.len() != ids.len() || all.len() != ids.len() || !all.iter().all(|e| named.contains(&e.id)) {
             let text = format!("must name each of the {} entities that are there once", all.len());
             return Err(Problem::field("/ids", "INVALID_VALUE", text));
@@ -495,6 +425,37 @@ fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
         }
     }
     in_turn(prepared.len(), &after)
+}
+
+/// Which entities of a family name which others of it.
+async fn own_links(db: &mut Connection, family: &Family) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ? ORDER BY id, to_id";
+    let rows = statement(sql).bind(family.name).bind(family.name).fetch_all(db).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// The turns in which entities go: what names another one goes before it, else as they are.
+fn turns(ids: &[String], links: &[(String, String)]) -> Vec<usize> {
+    let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
+    let place = |id: &String| places.get(id.as_str()).copied();
+    let after: Vec<_> = links.iter().filter_map(|(who, whom)| place(whom).zip(place(who))).collect();
+    in_turn(ids.len(), &after)
+}
+
+/// By those that go: family and ids of what names them and does not.
+fn staying<'a>(
+    family: &Family,
+    gone: &[String],
+    links: &'a [(String, String)],
+) -> HashMap<&'a str, Vec<(String, String)>> {
+    let gone: HashSet<&String> = gone.iter().collect();
+    let mut staying: HashMap<&str, Vec<(String, String)>> = HashMap::new();
+    for (who, whom) in links {
+        if gone.contains(whom) && !gone.contains(who) {
+            staying.entry(whom).or_default().push((family.name.to_owned(), who.clone()));
+        }
+    }
+    staying
 }
 
 /// Numbers below a count, each behind those that it comes `after`, else as they are. What goes in a circle comes last, for

@@ -113,7 +113,8 @@ impl Work<'_> {
         Ok(found)
     }
 
-    async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
+    /// Refuses that something goes which others name.
+    pub(crate) async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
         if refusing.is_empty() {
             return Ok(());
         }
