@@ -326,8 +326,8 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let days = self.days(place, query.filter.as_ref()).await?;
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &days);
+            let asked = self.asked(place, query.filter.as_ref()).await?;
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
                 Some(narrowed) => self.share(narrowed).await?,
                 None => Share::Many,
