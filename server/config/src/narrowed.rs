@@ -47,9 +47,17 @@ enum Known {
     Ids(String, Vec<Argument>, bool),
     /// The same of a statement that gives each id once, and many of them: each entity is asked by itself.
     Each(String, Vec<Argument>),
+    /// These ids, which a statement gave already.
+    Listed(Vec<String>),
     All(Vec<Known>),
     Any(Vec<Known>),
     Not(Box<Known>),
+}
+
+/// What one statement gives of ids: how many, up to a bound, and which, where they are few.
+struct Given {
+    count: usize,
+    ids: Option<Vec<String>>,
 }
 
 /// How much a filter leaves of a family.
@@ -80,6 +88,19 @@ impl Known {
         sql.push(')');
     }
 
+    /// Ids one by one, the last of them until there are 1, 10, 100 …: statements are prepared, and kept by their text.
+    fn write_list(ids: &[String], sql: &mut String, arguments: &mut Vec<Argument>) {
+        let Some(last) = ids.last() else { return sql.push_str("1 = 0") };
+        let mut many = 1;
+        while many < ids.len() {
+            many *= 10;
+        }
+        sql.push_str("id IN (?");
+        sql.push_str(&", ?".repeat(many - 1));
+        sql.push(')');
+        arguments.extend(ids.iter().chain(std::iter::repeat(last)).take(many).map(Argument::from));
+    }
+
     /// One statement that selects all ids; none: it takes conditions. One list of ids can be gone through; where several
     /// are tried one after the other the whole family is.
     fn select(&self) -> Option<(String, Vec<Argument>)> {
@@ -90,7 +111,7 @@ impl Known {
                 let (selects, values): (Vec<String>, Vec<Vec<Argument>>) = parts.into_iter().unzip();
                 Some((selects.join(" UNION ALL "), values.concat()))
             }
-            Self::Each(..) | Self::All(_) | Self::Not(_) => None,
+            Self::Each(..) | Self::Listed(_) | Self::All(_) | Self::Not(_) => None,
         }
     }
 
@@ -111,6 +132,7 @@ impl Known {
                 sql.push_str(" AND id = walked.id) IS NOT NULL");
                 arguments.extend(values.iter().cloned());
             }
+            Self::Listed(ids) => Self::write_list(ids, sql, arguments),
             Self::Not(inner) => {
                 sql.push_str("NOT (");
                 inner.write(sql, arguments);
@@ -129,26 +151,30 @@ impl Known {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
             // That few are left out says that many stay.
-            Self::Not(_) | Self::Ids(..) | Self::Each(..) => {}
+            Self::Not(_) | Self::Ids(..) | Self::Each(..) | Self::Listed(_) => {}
         }
     }
 
-    /// How many pass at most, by how many each select gives, and the part of it that says so.
-    fn least(&self, counts: &mut impl Iterator<Item = usize>) -> (usize, Self) {
+    /// How many pass at most, by what each select gives, and the part of it that says so, with the ids that are known.
+    fn least(&self, given: &mut impl Iterator<Item = Given>) -> (usize, Self) {
         if self.select().is_some() {
-            return (counts.next().unwrap_or(usize::MAX), self.clone());
+            return match given.next() {
+                Some(Given { count, ids: Some(ids) }) => (count, Self::Listed(ids)),
+                Some(Given { count, ids: None }) => (count, self.clone()),
+                None => (usize::MAX, self.clone()),
+            };
         }
         match self {
             Self::All(all) => {
-                let parts: Vec<_> = all.iter().map(|one| one.least(counts)).collect();
+                let parts: Vec<_> = all.iter().map(|one| one.least(given)).collect();
                 let least = parts.into_iter().min_by_key(|(count, _)| *count);
                 least.unwrap_or_else(|| (usize::MAX, self.clone()))
             }
             Self::Any(any) => {
-                let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(counts)).unzip();
+                let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(given)).unzip();
                 (counts.into_iter().fold(0, usize::saturating_add), Self::Any(parts))
             }
-            Self::Not(_) | Self::Ids(..) | Self::Each(..) => (usize::MAX, self.clone()),
+            Self::Not(_) | Self::Ids(..) | Self::Each(..) | Self::Listed(_) => (usize::MAX, self.clone()),
         }
     }
 }
@@ -504,18 +530,27 @@ impl Config {
         Ok(Asked { days: self.days(place, filter).await?, words: self.words(place, filter).await? })
     }
 
-    /// How much a condition leaves.
+    /// How much a condition leaves. Where that is little its ids are kept: what gave them may have gone through all entries
+    /// of a field, and need not do so again.
     pub(crate) async fn share(&self, narrowed: &Narrowed) -> Result<Share> {
         let mut selects = Vec::new();
         narrowed.known.selects(&mut selects);
-        let mut counts = Vec::with_capacity(selects.len());
+        let mut all = Vec::with_capacity(selects.len());
         for (select, values) in selects {
+            let few = statement(format!("SELECT id FROM ({select}) AS few LIMIT ?"));
+            let few = values.iter().cloned().fold(few, Statement::bind).bind(RARE as i64);
+            let rows = few.fetch_all(&self.pool).await?;
+            if rows.len() < RARE {
+                let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+                all.push(Given { count: ids.len(), ids: Some(ids) });
+                continue;
+            }
             let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
             let count = values.into_iter().fold(statement(sql), Statement::bind).bind(MANY as i64);
             let count: i64 = count.fetch_one(&self.pool).await?.try_get(0)?;
-            counts.push(count as usize);
+            all.push(Given { count: count as usize, ids: None });
         }
-        let (count, known) = narrowed.known.least(&mut counts.into_iter());
+        let (count, known) = narrowed.known.least(&mut all.into_iter());
         Ok(match count {
             ..RARE => Share::Few(Narrowed { known, exact: false }),
             RARE..MANY => Share::Part,
@@ -527,6 +562,23 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_have_few_lengths() {
+        let check = |many: usize, expected: (&str, usize)| {
+            let ids: Vec<String> = (0..many).map(|n| n.to_string()).collect();
+            let (mut sql, mut arguments) = (String::new(), Vec::new());
+            Known::Listed(ids.clone()).write(&mut sql, &mut arguments);
+            assert_eq!((&*sql.replace(", ?", "+"), arguments.len()), expected);
+            arguments.dedup();
+            assert_eq!(arguments, ids.iter().map(Argument::from).collect::<Vec<_>>());
+        };
+        check(0, ("1 = 0", 0));
+        check(1, ("id IN (?)", 1));
+        check(2, ("id IN (?+++++++++)", 10));
+        check(10, ("id IN (?+++++++++)", 10));
+        check(11, (&format!("id IN (?{})", "+".repeat(99)), 100));
+    }
 
     #[test]
     fn times_by_what_they_begin_with() {
