@@ -220,6 +220,13 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     }
     if !seen.is_empty() {
         state.config.seen(&seen).await?;
+        // Nobody is told of that, so it is noted in what is known here, too.
+        let noted: HashMap<&str, &Seen> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
+        for entity in known.by_key.values_mut() {
+            if let Some(one) = noted.get(entity.id.as_str()) {
+                one.put(&mut entity.body);
+            }
+        }
     }
     for id in gone {
         let patch = [("state".to_owned(), json!("inactive"))].into_iter().collect();

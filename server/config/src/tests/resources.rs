@@ -1,11 +1,28 @@
 //! Keys of resources follow from what makes identity.
 
 use super::*;
-use crate::families::{CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
+use crate::families::{
+    CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES, SERVICE_TYPE_ID,
+};
 
 async fn keys(fx: &Fixture) -> Vec<String> {
     let page = fx.list(&RESOURCES, &[("sort", "id")]).await.unwrap();
     page.items.iter().map(|item| item["key"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is noted of resources is no change, after which everybody reads all configuration anew.
+#[tokio::test]
+async fn what_is_seen_changes_nothing() {
+    let fx = fixture().await;
+    let body = json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "cart"}});
+    let resource = fx.create(&RESOURCES, body).await.unwrap();
+    let (changes, revision, state) = (fx.config.watch(), fx.config.revision(), fx.config.state());
+    let seen = Seen { id: resource.id.clone(), last_ms: Some(NOW), health: "warning" };
+    fx.config.seen(&[seen]).await.unwrap();
+    assert_eq!((changes.has_changed().unwrap(), fx.config.revision()), (false, revision));
+    assert_ne!(fx.config.state(), state, "who keeps resources reads them anew");
+    let read = fx.config.get(&Place::of(&RESOURCES), &resource.id, &Caller::system()).await.unwrap();
+    assert_eq!((read.version, &read.body["health"]), (1, &json!("warning")));
 }
 
 #[tokio::test]
