@@ -475,10 +475,6 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> 
     if let (Some(column), Op::Contains | Op::Ends) = (column_of(path), op) {
         return times_with_part(place, column, op, value.as_str()?, &asked.days);
     }
-    // No index has it, but no body is read for it.
-    if path == "version" && !sign.is_empty() {
-        return Some(Narrowed::exact(ids_by_column(place, path, sign, value.as_i64()?)));
-    }
     if path == "id" && op == Op::Eq {
         return Some(Narrowed::exact(ids_by_column(place, "id", sign, value.as_str()?)));
     }
