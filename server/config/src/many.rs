@@ -5,6 +5,7 @@ use std::collections::{BTreeSet, HashMap, HashSet};
 use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
+use crate::change::links::key_value;
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
@@ -17,6 +18,9 @@ mod each;
 
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
+
+/// Ids that one statement names.
+const IDS_AT_ONCE: usize = 100;
 
 /// An item that could not be changed.
 #[derive(Debug, Clone)]
@@ -172,6 +176,7 @@ impl Config {
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (Imported::default(), Vec::new());
         let mut named = HashSet::new();
+        let handed_over = hand_over(&mut tx, place, &prepared).await?;
         let order = order_of(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
         let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
@@ -180,6 +185,10 @@ impl Config {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
             let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
+            // It gave up nothing after all.
+            if let Some(same) = done.after.as_ref().filter(|e| !done.changed && handed_over.contains(&e.id)) {
+                work.keep_unique(place.family, same).await.map_err(|p| p.of_item(&below))?;
+            }
             if let Some(entity) = &done.after
                 && !named.insert(entity.id.clone())
             {
@@ -318,10 +327,9 @@ impl Work<'_> {
     /// name is taken, and no more is told of it.
     async fn same_names(&mut self, place: &Place, body: &Map<String, Value>) -> Result<Option<String>> {
         for fields in place.family.unique {
-            let values: Vec<&Value> = fields.iter().map(|f| body.get(*f).unwrap_or(&Value::Null)).collect();
             let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
             let row = statement(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
-            let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? else { continue };
+            let Some(row) = row.bind(key_value(fields, body)).fetch_optional(&mut *self.db).await? else { continue };
             let id: String = row.try_get(0)?;
             let entity = find(self.db, place.family.name, &id).await?;
             if entity.is_some_and(|entity| is_visible(place, &entity, self.caller)) {
@@ -403,6 +411,40 @@ impl Config {
         self.tell(revision);
         Ok(items)
     }
+}
+
+/// Takes the names away that one item gives up for another one, whichever comes first; gives whose they were.
+async fn hand_over(db: &mut Connection, place: &Place, prepared: &[(Op, System)]) -> Result<HashSet<String>> {
+    let family = place.family;
+    let (mut wanted, mut own, mut ids) = (HashSet::new(), HashMap::new(), Vec::new());
+    for (op, _) in prepared {
+        let Op::Create { id, body } = op else { continue };
+        let keys: Vec<_> = family.unique.iter().map(|fields| (fields.join(","), key_value(fields, body))).collect();
+        wanted.extend(keys.iter().cloned());
+        if let Some(id) = id {
+            ids.push(id);
+            own.insert(id, keys);
+        }
+    }
+    let mut handed_over = HashSet::new();
+    for some in ids.chunks(IDS_AT_ONCE) {
+        let places = vec!["?"; some.len()].join(", ");
+        let sql =
+            format!("SELECT id, fields, value FROM entity_key WHERE family = ? AND owner = ? AND id IN ({places})");
+        let select = statement(sql).bind(family.name).bind(&place.owner);
+        let select = some.iter().fold(select, |select, id| select.bind(*id));
+        for row in select.fetch_all(&mut *db).await? {
+            let (id, key): (String, (String, String)) = (row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+            if !wanted.contains(&key) || own.get(&id).is_some_and(|keys| keys.contains(&key)) {
+                continue;
+            }
+            let sql = "DELETE FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
+            let gone = statement(sql).bind(family.name).bind(&place.owner).bind(key.0).bind(key.1);
+            gone.execute(&mut *db).await?;
+            handed_over.insert(id);
+        }
+    }
+    Ok(handed_over)
 }
 
 /// The order in which items are written: what another one names by its id comes before it.

@@ -50,6 +50,34 @@ async fn what_is_named_goes_with_what_names_it() {
     assert_eq!(again.unwrap_err().code, "DUPLICATE", "what failed keeps its own name");
 }
 
+/// Names go from one item to another one, whichever comes first; what still stands twice at the end is refused.
+#[tokio::test]
+async fn names_change_hands() {
+    let fx = fixture().await;
+    let place = Place::of(&CI_CLASSES);
+    let class = async |key: &str| fx.create(&CI_CLASSES, json!({"key": key, "name": key})).await.unwrap();
+    let (a, b, c) = (class("a").await, class("b").await, class("c").await);
+    let named = |of: &Entity, key: &str| json!({"id": of.id, "key": key, "name": key});
+    let put = async |items: Vec<Value>| fx.config.put_many(&place, &Caller::system(), items, false).await;
+    let of = async |entity: &Entity| {
+        fx.config.get(&place, &entity.id, &Caller::system()).await.unwrap().body["key"].as_str().unwrap().to_owned()
+    };
+    assert_eq!(put(vec![named(&a, "b"), named(&b, "a")]).await.unwrap().updated, 2);
+    assert_eq!((of(&a).await, of(&b).await), ("b".to_owned(), "a".to_owned()));
+    // A new one takes the name of one that gets another.
+    let done = put(vec![json!({"key": "c", "name": "c"}), named(&c, "d")]).await.unwrap();
+    assert_eq!((done.created, done.updated, of(&c).await), (1, 1, "d".to_owned()));
+    // What a body writes otherwise and is the same stays whose it was.
+    let spaced = json!({"id": a.id, "key": "b", "name": " b "});
+    let refused = put(vec![json!({"key": "e", "name": "b"}), spaced]).await.unwrap_err();
+    assert_eq!((refused.code, refused.errors[0].field.as_str()), ("DUPLICATE", "/items/1/name"));
+    let trimmed = [json!({"id": b.id, "key": "x", "name": "b"}), json!({"id": a.id, "key": "b", "name": " b "})];
+    assert_eq!(put(trimmed.to_vec()).await.unwrap_err().code, "DUPLICATE");
+    let again = fx.create(&CI_CLASSES, json!({"key": "f", "name": "b"})).await;
+    assert_eq!(again.unwrap_err().code, "DUPLICATE", "nothing was given up");
+    assert_eq!(put(vec![named(&a, "same"), named(&b, "same")]).await.unwrap_err().code, "DUPLICATE");
+}
+
 /// An import that replaces says what stays: that does not go along with what it names.
 #[tokio::test]
 async fn what_stays_keeps_what_it_names() {
