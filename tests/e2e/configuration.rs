@@ -81,6 +81,9 @@ async fn every_family_obeys_the_contract() {
         let named = [("idempotency-key", "no word")];
         let wrong = call(&server, "POST", &format!("{path}?dryRun=true"), &named, &numbered(&body, 9)).await;
         assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
+        let named = [("idempotency-key", "one"), ("idempotency-key", "two")];
+        let wrong = call(&server, "POST", path, &named, &numbered(&body, 1)).await;
+        assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
         let twice = call(&server, "POST", &format!("{path}?dryRun=true"), &[], &numbered(&body, 1)).await;
         let expected = if REPEATED.contains(&path) { (201, Value::Null) } else { (409, json!("DUPLICATE")) };
         assert_eq!((twice.status, twice.json()["code"].clone()), expected, "{path}");

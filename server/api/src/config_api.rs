@@ -57,7 +57,7 @@ pub(crate) use detection::only_members;
 pub(crate) use ids::{Ids, is_dry_run, no_parameters};
 pub(crate) use yaml::write as yaml_text;
 
-use refusals::{Write, told};
+use refusals::{Write, to_its_end, told};
 
 /// Largest body, and that of an import.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -136,7 +136,8 @@ async fn serve_special(
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(write.as_ref(), run(&ask, &ids)).await;
+    let named = ask.is_named(write.as_ref());
+    let answer = to_its_end(named, async move { ask.answered(write.as_ref(), run(&ask, &ids)).await }).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
@@ -235,7 +236,9 @@ async fn serve(
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await;
+    let named = ask.is_named(write.as_ref());
+    let answer = async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await };
+    let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
