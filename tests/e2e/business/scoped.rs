@@ -1,6 +1,6 @@
 //! What a caller with rights for one service configures acts on that service alone, and he sees what it did there; what others
-//! configure for theirs is not there for him. Of every family whose effect is on telemetry: that of processes, resources and
-//! segments stands beside their other tests.
+//! configure for theirs is not there for him. Of every family whose effect is on telemetry: those of resources, segments and
+//! rules stand beside their other tests.
 
 use super::*;
 
@@ -16,6 +16,13 @@ async fn named(server: &Server, who: &str) -> Vec<(String, Option<String>)> {
 
 fn of(list: &[(&str, Option<&str>)]) -> Vec<(String, Option<String>)> {
     list.iter().map(|(service, name)| ((*service).to_owned(), name.map(str::to_owned))).collect()
+}
+
+async fn logs(server: &Server, who: &str, records: &[Value]) {
+    let lines: String = records.iter().map(|record| format!("{record}\n")).collect();
+    let headers = [("content-type", "application/stream+json"), ("authorization", who)];
+    let sent = server.post("/insert/jsonline?_stream_fields=service.name", &headers, lines.into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
 }
 
 /// Makes an entity for `cart` by whom that service is, and one for `pay` by the administrator: each is of no concern to the
@@ -120,6 +127,35 @@ async fn pages_of_one_application() {
     }
 }
 
+/// Of history, too: what is sent comes before the processes.
+#[tokio::test(flavor = "multi_thread")]
+async fn processes_of_one_service() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &rbac()).await;
+    let (admin, ann) = restricted(&server, "cart").await;
+    let ordered = |service, number| Sent::new(service, number, 100).with("http.route", "/a").with("order.id", "o1");
+    send_as(&server, &admin, &[ordered("cart", 1), ordered("pay", 2)]).await;
+    let time = (now_ns() - 30_000_000_000).to_string();
+    let shipped = |service| json!({"_time": time, "_msg": "shipped", "order.id": "o1", "service.name": service});
+    logs(&server, &admin, &[shipped("cart"), shipped("pay")]).await;
+    let [own, other] = both(&server, (admin.as_str(), ann.as_str()), "/business-processes", |service| {
+        json!({"name": format!("of {service}"), "correlationField": "order.id", "steps": [
+            {"name": "ordered", "kind": "span", "service": service, "condition": {"field": "http.route", "op": "exists"}},
+            {"name": "shipped", "kind": "log", "service": service, "outcome": "success",
+                "condition": {"field": "_msg", "op": "eq", "value": "shipped"}}]})
+    })
+    .await;
+    for (who, process) in [(&ann, &own), (&admin, &other)] {
+        let path = format!("/business-processes/{}/stats", id(process));
+        let stats = asked(&server, who, "GET", &path, &Value::Null).await;
+        assert_eq!((&stats["instances"], &stats["completed"]), (&json!(1), &json!(1)), "{stats}");
+    }
+    let statement = "SELECT process_name AS p, count(*) AS n FROM quiver.process_instances GROUP BY 1 ORDER BY 1";
+    let of = |service: &str| json!({"p": format!("of {service}"), "n": 1});
+    assert_eq!(rows(&server, &ann, statement).await, [of("cart")]);
+    assert_eq!(rows(&server, &admin, statement).await, [of("cart"), of("pay")]);
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_one_service() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -131,12 +167,8 @@ async fn fields_of_one_service() {
             "targets": [{"field": format!("{service}_ms"), "from": "ms", "type": "int"}]})
     })
     .await;
-    let rows: String = ["cart", "pay", "web"]
-        .map(|service| format!("{}\n", json!({"_msg": "took 12 ms", "service.name": service})))
-        .concat();
-    let headers = [("content-type", "application/stream+json"), ("authorization", admin.as_str())];
-    let sent = server.post("/insert/jsonline?_stream_fields=service.name", &headers, rows.into_bytes()).await;
-    assert_eq!(sent.status, 200, "{}", sent.text());
+    let took = ["cart", "pay", "web"].map(|service| json!({"_msg": "took 12 ms", "service.name": service}));
+    logs(&server, &admin, &took).await;
     let found = async |who: &str, query: &str| {
         let path = format!("/logs-api/select/logsql/query?query={query}");
         let answer = server.get_as(&path, &[("authorization", who)]).await;
