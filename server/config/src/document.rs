@@ -11,6 +11,7 @@ use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
+use crate::answered::forget_lost;
 use crate::change::{Checks, NoChecks, Sealer};
 use crate::db;
 use crate::families::FAMILIES;
@@ -207,6 +208,7 @@ impl Config {
         sealer: Arc<dyn Sealer>,
     ) -> Result<Self> {
         db::migrate_own(&pool, clock.now_ms()).await?;
+        forget_lost(&pool).await?;
         let (number, noted) = numbers(&pool).await?;
         let revision = Arc::new(watch::Sender::new(number));
         let config = Self {

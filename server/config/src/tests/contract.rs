@@ -461,6 +461,12 @@ async fn requests_that_name_themselves() {
     fx.config.begin_named(&two).await.unwrap();
     fx.config.end_named(&two, None).await.unwrap();
     assert_eq!(fx.config.begin_named(&two).await.unwrap(), Begun::Fresh);
+    // One that was under way at the end of the only server is under way no more.
+    let c = &fx.config;
+    let (random, vault, sealer) = (Arc::clone(&c.random), Arc::clone(&c.vault), Arc::clone(&c.sealer));
+    let again = Config::open(c.pool.clone(), Arc::clone(&c.clock), random, vault, sealer).await.unwrap();
+    let begun = again.begin_named(&two).await.map_err(|problem| problem.code);
+    assert_eq!(begun, if again.is_shared() { Err("IDEMPOTENCY_IN_PROGRESS") } else { Ok(Begun::Fresh) });
     fx.clock.0.fetch_add(25 * 3_600_000, SeqCst);
     assert_eq!(fx.config.begin_named(&other).await.unwrap(), Begun::Fresh);
     assert_eq!(named("", "x").unwrap_err().code, "INVALID_PARAMETER");
