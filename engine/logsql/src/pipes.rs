@@ -4,6 +4,7 @@
 //! which nodes it becomes, what other rules of the language ask about it, and cases that try all of this. Each has its
 //! lines in this file: its module, its variant, and with it its names in the parser.
 
+pub mod answer_order;
 pub mod block_stats;
 pub mod blocks_count;
 pub mod coalesce;
@@ -112,6 +113,8 @@ macro_rules! pipes {
 }
 
 pipes! {
+    /// `counted v by n limit N`, `series by (...)`: what requests put into queries; no pipe by name.
+    AnswerOrder(answer_order::AnswerOrder),
     /// `block_stats`
     BlockStats(block_stats::BlockStats),
     /// `blocks_count [as x]`
