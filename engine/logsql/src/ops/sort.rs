@@ -249,7 +249,7 @@ fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
 }
 
 /// Keys of whole rows: the time, then the other fields in the order of their names.
-fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
+pub(super) fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
         shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
     columns.sort_by(|a, b| a.0.cmp(b.0));
