@@ -17,6 +17,7 @@ use quiver_types::spans::{
 use super::{Columns, TagRow, columns};
 use crate::engine::{TraceError, TracesEngine};
 use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
+use crate::traceql::scope_name;
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
@@ -276,11 +277,6 @@ const TEXT: u8 = 1;
 
 fn spans_first() -> SortExpr {
     col("spans").sort(false, false)
-}
-
-/// A place as TraceQL calls it.
-pub fn scope_name(place: Place) -> &'static str {
-    if place == Place::Scope { "instrumentation" } else { place.name() }
 }
 
 /// The word for a place by its number.

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
-use quiver_traces::lists::tags::{EVENT_NAME, KeyOf, scope_name};
-use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
+use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
+use quiver_traces::traceql::{INTRINSIC_NAMES, Query, scope_name};
 use quiver_traces::{Listing, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
