@@ -292,3 +292,28 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
     };
     Ok(answer::list("{\"facets\":[", fields.into_iter().map(item), "]}", memory))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_hits() {
+        let group = |key: Option<&[&str]>, points: &[(i64, u64)]| {
+            let key = key.map(|key| key.iter().map(|part| (*part).to_owned()).collect());
+            Group { key, points: points.to_vec(), total: points.iter().map(|point| point.1).sum() }
+        };
+        let check = |fields: &[&str], group: &Group, expected: &str| {
+            let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+            assert_eq!(group_json(&fields, group), expected);
+        };
+        let point = (1_741_600_001_500_000_000, 3);
+        let times = r#""timestamps":["2025-03-10T09:46:41.5Z"],"values":[3],"total":3}"#;
+        check(&[], &group(Some(&[]), &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        check(&["a", "b"], &group(Some(&["x", ""]), &[point]), &format!(r#"{{"fields":{{"a":"x","b":""}},{times}"#));
+        check(&["a"], &group(None, &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        let two =
+            r#"{"fields":{},"timestamps":["1970-01-01T00:00:00Z","1970-01-01T00:00:01Z"],"values":[1,2],"total":3}"#;
+        check(&[], &group(Some(&[]), &[(0, 1), (1_000_000_000, 2)]), two);
+    }
+}

@@ -150,3 +150,21 @@ fn seconds(ns: i64) -> String {
 const VECTOR: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[";
 const MATRIX: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[";
 const END: &str = "]}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_a_fraction_where_there_is_one() {
+        let texts = [0, 2_000_000_000, 1_500_000_000, -500_000_000, 1_741_600_001_123_999_999].map(seconds);
+        assert_eq!(texts, ["0", "2", "1.5", "-0.5", "1741600001.123"]);
+    }
+
+    #[test]
+    fn labels_are_written_as_json() {
+        let columns = StatsColumns { labels: vec!["a\"b".into(), "c".into()], values: vec!["n".into(), "m".into()] };
+        let written = metric(&columns, &(1, vec!["x\n".into(), String::new()]));
+        assert_eq!(written, r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
+    }
+}
