@@ -88,9 +88,9 @@ impl Rfc3339 {
             if digits == 0 {
                 return None;
             }
-            for digit in fraction[..digits].iter().chain(std::iter::repeat(&b'0')).take(9) {
-                nanos = nanos * 10 + u32::from(digit - b'0');
-            }
+            let told = digits.min(9);
+            nanos = fraction[..told].iter().fold(0, |n, digit| n * 10 + u32::from(digit - b'0'));
+            nanos *= 10u32.pow(9 - told as u32);
             point = Some(*mark);
             zone = &fraction[digits..];
         }
