@@ -349,11 +349,11 @@ fn folded(text: &str, fold: bool) -> Cow<'_, str> {
     if fold { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
 }
 
-/// Numbers compare as numbers where both are, else texts by code points.
-fn order(found: &str, operand: &Operand) -> Ordering {
-    match (found.parse::<f64>(), operand.number) {
-        (Ok(a), Some(b)) => a.total_cmp(&b),
-        _ => found.cmp(operand.text.as_str()),
+/// Compares with a bound: numbers alone where it is one, as scans do, which know no order of texts; else by code points.
+fn order(found: &str, bound: &Operand) -> Option<Ordering> {
+    match bound.number {
+        Some(number) => found.parse::<f64>().ok()?.partial_cmp(&number),
+        None => Some(found.cmp(bound.text.as_str())),
     }
 }
 
@@ -390,17 +390,11 @@ impl Test {
             Self::Regex(regex) => regex.is_match(found),
             Self::Exists(there) => *there,
             Self::Within(low, high) => {
-                let above = low.as_ref().is_none_or(|(low, itself)| match order(found, low) {
-                    Ordering::Greater => true,
-                    Ordering::Equal => *itself,
-                    Ordering::Less => false,
-                });
-                let below = high.as_ref().is_none_or(|(high, itself)| match order(found, high) {
-                    Ordering::Less => true,
-                    Ordering::Equal => *itself,
-                    Ordering::Greater => false,
-                });
-                above && below
+                let lies = |bound: &(Operand, bool), beside: Ordering| {
+                    order(found, &bound.0).is_some_and(|order| order == beside || bound.1 && order == Ordering::Equal)
+                };
+                low.as_ref().is_none_or(|low| lies(low, Ordering::Greater))
+                    && high.as_ref().is_none_or(|high| lies(high, Ordering::Less))
             }
         }
     }
