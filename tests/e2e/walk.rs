@@ -9,13 +9,13 @@ use serde_json::{Value, json};
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
 /// A service that nobody but the administrator sees, and the one that the viewer sees.
-const HIDDEN: &str = "zzhidden";
-const SEEN: &str = "qqseen";
+pub(crate) const HIDDEN: &str = "zzhidden";
+pub(crate) const SEEN: &str = "qqseen";
 /// Time of the data, in Unix seconds.
-const AT: i64 = 1_772_402_400;
+pub(crate) const AT: i64 = 1_772_402_400;
 
 /// Telemetry and configuration that name a service wherever they can. Gives ids of entities by path.
-async fn fill(server: &Server, admin: &str, service: &str, digit: char) -> BTreeMap<&'static str, String> {
+pub(crate) async fn fill(server: &Server, admin: &str, service: &str, digit: char) -> BTreeMap<&'static str, String> {
     let post = async |path: &str, kind: &str, body: Vec<u8>| {
         let answer = server.post(path, &[("authorization", admin), ("content-type", kind)], body).await;
         assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text());
@@ -184,11 +184,13 @@ const OF_THE_SERVER: [&str; 7] = [
     "/platform-api/resource-relationships",
 ];
 /// Members that say when and how an answer was made, and how far a rule is.
-const OF_THE_ANSWER: [&str; 14] = [
+const OF_THE_ANSWER: [&str; 16] = [
     "requestId",
     "instance",
     "elapsedMs",
     "elapsed_ms",
+    "elapsedUs",
+    "time_ms",
     "executionTimeMsec",
     "durationMs",
     "queryId",
@@ -224,7 +226,7 @@ fn clean(value: &mut Value) {
     }
 }
 
-fn steady(answer: &Answer) -> String {
+pub(crate) fn steady(answer: &Answer) -> String {
     let cleaned = |text: &str| -> Option<String> {
         let mut value = serde_json::from_str(text).ok()?;
         clean(&mut value);
