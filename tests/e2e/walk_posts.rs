@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use quiver_tests::server::{Answer, Server};
 use serde_json::{Value, json};
 
-use crate::identity::{PASSWORD, bearer, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, user};
 use crate::remote_read::request;
-use crate::walk::{AT, HIDDEN, SEEN, fill, steady};
+use crate::walk::{AT, HIDDEN, SEEN, fill, options, steady};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
@@ -16,7 +16,7 @@ const YAML: &str = "application/yaml";
 /// When the question is about, around the data: as seconds and as texts.
 const WINDOW: (i64, i64) = (AT - 600, AT + 600);
 const TIMES: (&str, &str) = ("2026-03-01T21:50:00Z", "2026-03-01T22:10:00Z");
-const SERVICE_TYPE: &str = "00000000-0000-7000-8000-000000000101";
+const RESOURCES: &str = "/platform-api/resources";
 const CALLS: &str = "00000000-0000-7000-8000-000000000202";
 
 /// A question.
@@ -251,12 +251,6 @@ async fn call(server: &Server, who: &str, path: &str, body: &Value) -> Value {
     serde_json::from_slice(&answer.body).unwrap_or_default()
 }
 
-/// The id of a resource that is a service.
-async fn resource(server: &Server, admin: &str, service: &str) -> String {
-    let body = json!({"typeId": SERVICE_TYPE, "service": service, "attributes": {"service.name": service}});
-    call(server, admin, "/platform-api/resources", &body).await["id"].as_str().expect("an id").to_owned()
-}
-
 /// Ends of routes that change what they are about, or begin something that does.
 const CHANGES: [&str; 18] = [
     "/apply-to-all",
@@ -306,33 +300,23 @@ fn changes(route: &str, paths: &serde_json::Map<String, Value>) -> bool {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_post_that_computes_answers_as_if_there_were_nothing_else() {
     let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
-    let options = with_password().env("QUIVER_RESOURCES__DISCOVERY_INTERVAL", "0s");
     // Two batches of spans that lie in memory would be two partitions.
-    let options = options.env("QUIVER_QUERY__THREADS", 2);
+    let options = options().env("QUIVER_QUERY__THREADS", 2);
     let (server, only) = (Server::start(dir.path(), &options).await, Server::start(other.path(), &options).await);
     let (mut sides, mut administrators) = (Vec::new(), Vec::new());
     for side in [&server, &only] {
         let admin = bearer(&login(side, "admin", PASSWORD).await);
-        let mut ids = fill(side, &admin, SEEN, 'f').await;
-        let resource = resource(side, &admin, SEEN).await;
-        ids.insert("/platform-api/resources", resource.clone());
+        let ids = fill(side, &admin, SEEN, 'f').await;
         user(side, &admin, "ann", "editor", json!([SEEN])).await;
         let who = bearer(&login(side, "ann", PASSWORD).await);
-        let asked = [metrics(), logs(), traces(), statements(), tries(&resource)].concat();
+        let asked = [metrics(), logs(), traces(), statements(), tries(&ids[RESOURCES])].concat();
         sides.push((side, who, ids, asked));
         administrators.push(admin);
     }
     let admin = &administrators[0];
-    fill(&server, admin, HIDDEN, 'e').await;
-    let hidden = resource(&server, admin, HIDDEN).await;
-    call(
-        &server,
-        admin,
-        "/platform-api/resource-relationships",
-        &json!({"typeId": CALLS,
-        "sourceId": sides[0].2["/platform-api/resources"], "targetId": hidden}),
-    )
-    .await;
+    let hidden = fill(&server, admin, HIDDEN, 'e').await;
+    let call_of = json!({"typeId": CALLS, "sourceId": sides[0].2[RESOURCES], "targetId": hidden[RESOURCES]});
+    call(&server, admin, "/platform-api/resource-relationships", &call_of).await;
     let document = server.get_as("/platform-api/openapi.json", &[("authorization", admin)]).await.json();
     let paths = document["paths"].as_object().expect("paths");
     let asked_of: BTreeSet<String> =
