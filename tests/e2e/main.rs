@@ -84,4 +84,5 @@ mod unlearnt;
 mod usage;
 mod versions;
 mod walk;
+mod walk_posts;
 mod write_read;

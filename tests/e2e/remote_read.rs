@@ -13,7 +13,7 @@ const PATH: &str = "/metrics-api/api/v1/read";
 const T0_MS: i64 = 1_700_000_000_000;
 
 /// A request for one matcher per query.
-fn request(queries: &[(u64, &str, &str)], start: i64, end: i64, accepted: &[u64]) -> Vec<u8> {
+pub(crate) fn request(queries: &[(u64, &str, &str)], start: i64, end: i64, accepted: &[u64]) -> Vec<u8> {
     let mut raw = Vec::new();
     for (kind, name, value) in queries {
         let mut matcher = vec![8];

@@ -6,7 +6,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use crate::identity::{PASSWORD, bearer, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -105,6 +105,14 @@ async fn telemetry_tells_of_resources() {
     assert_eq!((&walked["frontier"], &walked["truncated"]), (&json!([]), &json!(false)));
     let summary = get(&server, &carol, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
     assert_eq!(summary["relationships"]["in"], 1, "the instance; `web` is hidden: {summary}");
+    // Who sees resources alone has no figures of spans and alerts: not even that there are none.
+    made(&server, &admin, "roles", json!({"name": "things", "permissions": ["{view, resources, cart}"]})).await;
+    user(&server, &admin, "dora", "things", Value::Null).await;
+    let dora = bearer(&login(&server, "dora", PASSWORD).await);
+    let bare = get(&server, &dora, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
+    for figure in ["requestRate", "errorRate", "p95Ms", "openAlerts"] {
+        assert!(bare.get(figure).is_some_and(Value::is_null) && !summary[figure].is_null(), "{figure}: {bare}");
+    }
     let counted = get(&server, &carol, "/platform-api/resources/summary?groupBy=state").await.json();
     assert_eq!((&counted["total"], &counted["groups"][0]["key"]), (&json!(5), &json!({"state": "active"})));
     in_tables_and_models(&server, &admin, &carol).await;

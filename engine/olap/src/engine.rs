@@ -176,7 +176,9 @@ impl OlapEngine {
         members.dedup();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
-        let mut planned = Planner { catalog, state, sources: &sources, access, given, marks_values }.plan(query)?;
+        let caller = ctx.query().asked.caller.as_str();
+        let mut planned =
+            Planner { catalog, state, sources: &sources, access, caller, given, marks_values }.plan(query)?;
         planned.selects = sources.selects;
         Ok(planned)
     }
@@ -300,7 +302,8 @@ impl OlapEngine {
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members(query), query, &tables, state, access, ctx).await?;
         let given = Given::new();
-        let planner = Planner { catalog, state, sources: &sources, access, given: &given, marks_values: false };
+        let caller = ctx.query().asked.caller.as_str();
+        let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
         let planned = planner.values(query)?;
         let (this, inner) = (Arc::clone(self), ctx.clone());
         Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
@@ -458,7 +461,7 @@ impl OlapEngine {
         let multiplied =
             |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
         shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
-        shown["rights"] = explain::rights(catalog, tree, access);
+        shown["rights"] = explain::rights(catalog, tree, access, &ctx.query().asked.caller);
         Ok(shown)
     }
 }

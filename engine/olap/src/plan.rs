@@ -55,6 +55,8 @@ pub struct Planner<'a> {
     pub sources: &'a Sources,
     /// What the caller may see.
     pub access: &'a DomainAccess,
+    /// Who he is, as tables of what callers did name him; empty: nobody in particular.
+    pub caller: &'a str,
     /// Members that are expressions of a statement.
     pub given: &'a Given,
     /// Whether literals say that they are values of the query, for a plan that is printed.

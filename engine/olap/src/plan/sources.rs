@@ -104,13 +104,17 @@ const OWN: [(&str, Domain); 2] = [(QUERY_LOG.name, Domain::System), ("audit_log"
 pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId], access: &DomainAccess) -> bool {
     let own: Vec<&str> = OWN.iter().filter(|(_, domain)| !access.is_full(*domain)).map(|(name, _)| *name).collect();
     let reached = Reached::of(catalog, members, &query.hints);
-    let mut sources = reached.models.iter().filter_map(|name| catalog.models.get(name)?.source.as_ref());
-    sources.any(|source| match source {
-        Source::Table(_, table) => own.iter().any(|name| table.eq_ignore_ascii_case(name)),
-        Source::Select(sql) => {
-            let sql = sql.to_ascii_lowercase();
-            own.iter().any(|name| sql.contains(name))
-        }
+    let mut models = reached.models.iter().filter_map(|name| catalog.models.get(name));
+    models.any(|model| {
+        let of_table = match &model.source {
+            Some(Source::Table(_, table)) => own.iter().any(|name| table.eq_ignore_ascii_case(name)),
+            Some(Source::Select(sql)) => {
+                let sql = sql.to_ascii_lowercase();
+                own.iter().any(|name| sql.contains(name))
+            }
+            None => false,
+        };
+        of_table || model.row_right.as_ref().is_some_and(|right| right.own.is_some())
     })
 }
 
