@@ -153,7 +153,7 @@ impl QueryEngine {
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
-        let room = Room::new(QueryPool::of_functions(&memory));
+        let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
         let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
         let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
@@ -356,14 +356,19 @@ impl QueryEngine {
         (config, Arc::new(runtime))
     }
 
-    fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
+    fn share<'c>(&self, ctx: &'c QueryContext) -> &'c Arc<QueryPool> {
         let share = || Arc::new(QueryPool::new(Arc::clone(&self.memory), ctx.limits.memory_max as usize));
-        Arc::clone(ctx.query().memory.get_or_init(share)) as Arc<dyn MemoryPool>
+        ctx.query().memory.get_or_init(share)
+    }
+
+    fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
+        Arc::clone(self.share(ctx)) as Arc<dyn MemoryPool>
     }
 
     fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
         let gate = ctx.gate.get_or_init(|| {
-            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx)));
+            let values = self.share(ctx).of_values();
+            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx), values));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
         });

@@ -28,7 +28,7 @@ pub(crate) struct SharedPool {
     pub(crate) pool: Arc<dyn MemoryPool>,
     pub(crate) size: usize,
     pub(crate) pressure: Arc<MemoryPressure>,
-    /// Bytes that queries hold. The rest is of values that functions make, and of results that are kept.
+    /// Bytes that queries hold. The rest is of results that are kept, and of nobody known.
     lent: AtomicUsize,
 }
 
@@ -48,21 +48,27 @@ pub(crate) struct QueryPool {
     max: usize,
     /// Its consumers that can spill.
     spillers: AtomicUsize,
-    /// None: it is not of one query, and its refusals are nobody else's fault.
-    lent: bool,
+    /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
+    owner: Option<Arc<AtomicUsize>>,
 }
 
 impl QueryPool {
     /// Makes the share of a query; it may never hold more than `max`.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
         let (used, peak, spillers) = Default::default();
-        Self { shared, used, peak, max, spillers, lent: true }
+        Self { shared, used, peak, max, spillers, owner: Some(Arc::default()) }
     }
 
-    /// The share of functions, which do not know for which query they are called: all of them together have what one query
+    /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
+    /// not fail for that.
+    pub(crate) fn of_values(&self) -> Self {
+        Self { owner: self.owner.clone(), ..Self::new(Arc::clone(&self.shared), self.shared.size) }
+    }
+
+    /// The share of functions that do not know for which query they are called: all of them together have what one query
     /// may have.
-    pub(crate) fn of_functions(shared: &Arc<SharedPool>) -> Arc<Self> {
-        Arc::new(Self { lent: false, ..Self::new(Arc::clone(shared), shared.size) })
+    pub(crate) fn of_nobody(shared: &Arc<SharedPool>) -> Self {
+        Self { owner: None, ..Self::new(Arc::clone(shared), shared.size) }
     }
 
     /// Bytes held now, and the most that ever were.
@@ -83,14 +89,16 @@ impl QueryPool {
 
     /// Counts bytes that it gets, or that it asks for.
     fn add(&self, bytes: usize) -> usize {
-        if self.lent {
+        if let Some(owner) = &self.owner {
+            owner.fetch_add(bytes, Relaxed);
             self.shared.lent.fetch_add(bytes, Relaxed);
         }
         self.used.fetch_add(bytes, Relaxed) + bytes
     }
 
     fn sub(&self, bytes: usize) {
-        if self.lent {
+        if let Some(owner) = &self.owner {
+            owner.fetch_sub(bytes, Relaxed);
             self.shared.lent.fetch_sub(bytes, Relaxed);
         }
         self.used.fetch_sub(bytes, Relaxed);
@@ -98,9 +106,11 @@ impl QueryPool {
 
     /// Whether a refusal is due to others: alone it would hold the `used` bytes that it would have now.
     fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
-        let others = self.shared.lent.load(Relaxed).saturating_sub(used);
+        let Some(owner) = &self.owner else { return false };
+        let own = owner.load(Relaxed);
+        let others = self.shared.lent.load(Relaxed).saturating_sub(own);
         // What fills the process is not known; who holds the most of what is known is the likeliest.
-        if !self.lent || others == 0 || (short && others < used) {
+        if others == 0 || (short && others < own) {
             return false;
         }
         let spillers = self.spillers.load(Relaxed).max(1);
@@ -247,10 +257,24 @@ mod tests {
         other.grow(10);
         assert_eq!(refused(&one, 2000), ErrorKind::LimitExceeded);
         kept.free();
-        // Functions work for whoever asks, for a query alone, too.
-        let functions: Arc<dyn MemoryPool> = QueryPool::of_functions(&shared);
-        let values = MemoryConsumer::new("values").register(&functions);
-        assert_eq!(refused(&values, 5000), ErrorKind::LimitExceeded);
+    }
+
+    #[test]
+    fn what_functions_make_for_a_query_is_its_own() {
+        let shared = shared();
+        let query = QueryPool::new(Arc::clone(&shared), SIZE);
+        let pools =
+            [query.of_values(), query, QueryPool::of_nobody(&shared), QueryPool::new(Arc::clone(&shared), SIZE)];
+        let [values, rows, nobodys, other] =
+            pools.map(|pool| MemoryConsumer::new("a pool").register(&(Arc::new(pool) as Arc<dyn MemoryPool>)));
+        rows.grow(3000);
+        assert_eq!(refused(&values, 3000), ErrorKind::LimitExceeded, "what it holds besides is no other query's");
+        nobodys.grow(100);
+        assert_eq!(refused(&values, 3000), ErrorKind::LimitExceeded);
+        rows.free();
+        other.grow(3000);
+        assert_eq!(refused(&values, 3000), ErrorKind::Unavailable);
+        assert_eq!(refused(&nobodys, 3000), ErrorKind::LimitExceeded, "it is not known whose it is");
     }
 
     #[test]

@@ -40,6 +40,11 @@ impl Watch {
         WATCH.with_borrow(Clone::clone)
     }
 
+    /// Gives whom it asks.
+    pub fn gate(&self) -> &dyn Gate {
+        &*self.gate
+    }
+
     /// Says whether some of its work was told to stop.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
