@@ -46,8 +46,9 @@ pub(crate) struct QueryPool {
     used: AtomicUsize,
     peak: AtomicUsize,
     max: usize,
-    /// Its consumers that can spill.
+    /// Its consumers that can spill, and what they hold.
     spillers: AtomicUsize,
+    spillable: AtomicUsize,
     /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
     owner: Option<Arc<AtomicUsize>>,
 }
@@ -55,8 +56,8 @@ pub(crate) struct QueryPool {
 impl QueryPool {
     /// Makes the share of a query; it may never hold more than `max`.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
-        let (used, peak, spillers) = Default::default();
-        Self { shared, used, peak, max, spillers, owner: Some(Arc::default()) }
+        let (used, peak, spillers, spillable) = Default::default();
+        Self { shared, used, peak, max, spillers, spillable, owner: Some(Arc::default()) }
     }
 
     /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
@@ -88,7 +89,10 @@ impl QueryPool {
     }
 
     /// Counts bytes that it gets, or that it asks for.
-    fn add(&self, bytes: usize) -> usize {
+    fn add(&self, reservation: &MemoryReservation, bytes: usize) -> usize {
+        if reservation.consumer().can_spill() {
+            self.spillable.fetch_add(bytes, Relaxed);
+        }
         if let Some(owner) = &self.owner {
             owner.fetch_add(bytes, Relaxed);
             self.shared.lent.fetch_add(bytes, Relaxed);
@@ -96,7 +100,10 @@ impl QueryPool {
         self.used.fetch_add(bytes, Relaxed) + bytes
     }
 
-    fn sub(&self, bytes: usize) {
+    fn sub(&self, reservation: &MemoryReservation, bytes: usize) {
+        if reservation.consumer().can_spill() {
+            self.spillable.fetch_sub(bytes, Relaxed);
+        }
         if let Some(owner) = &self.owner {
             owner.fetch_sub(bytes, Relaxed);
             self.shared.lent.fetch_sub(bytes, Relaxed);
@@ -113,10 +120,17 @@ impl QueryPool {
         if others == 0 || (short && others < own) {
             return false;
         }
-        let spillers = self.spillers.load(Relaxed).max(1);
-        let can_spill = reservation.consumer().can_spill();
-        used <= self.share(additional, others)
-            && (!can_spill || reservation.size() + additional <= self.shared.size / spillers)
+        if used > self.share(additional, others) {
+            return false;
+        }
+        if !reservation.consumer().can_spill() {
+            return true;
+        }
+        // Those that spill share what all others leave.
+        let spillable = self.spillable.load(Relaxed).saturating_sub(additional);
+        let fixed = self.shared.pool.reserved().saturating_sub(others).saturating_sub(spillable);
+        let part = self.shared.size.saturating_sub(fixed) / self.spillers.load(Relaxed).max(1);
+        reservation.size() + additional <= part
     }
 }
 
@@ -142,17 +156,17 @@ impl MemoryPool for QueryPool {
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        self.peak.fetch_max(self.add(additional), Relaxed);
+        self.peak.fetch_max(self.add(reservation, additional), Relaxed);
         self.shared.pool.grow(reservation, additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.sub(shrink);
+        self.sub(reservation, shrink);
         self.shared.pool.shrink(reservation, shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        let used = self.add(additional);
+        let used = self.add(reservation, additional);
         let (share, short) = (self.share(additional, 0), self.shared.pressure.is_short());
         let lent = if short && used > self.small() {
             let text = format!("the process is at its memory limit, and the query holds {used} bytes");
@@ -168,7 +182,7 @@ impl MemoryPool for QueryPool {
             return Ok(());
         };
         let crowded = self.is_crowded_out(reservation, additional, used, short);
-        self.sub(additional);
+        self.sub(reservation, additional);
         Err(if crowded { DataFusionError::ResourcesExhausted(format!("{CROWDED}: {refused}")) } else { refused })
     }
 
@@ -287,5 +301,8 @@ mod tests {
         assert!(one.try_grow(2000).is_ok());
         assert_eq!(refused(&one, 1000), ErrorKind::Unavailable, "two sorts alone have a half each");
         assert_eq!(refused(&one, 1500), ErrorKind::LimitExceeded, "more than a half");
+        let table = MemoryConsumer::new("table").register(&pools[0]);
+        table.grow(600);
+        assert_eq!(refused(&one, 1000), ErrorKind::LimitExceeded, "more than a half of what the table leaves");
     }
 }
