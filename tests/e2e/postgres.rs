@@ -390,6 +390,52 @@ async fn idle_connections_end_with_their_account() {
     assert_eq!(all.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
 }
 
+/// Who asks much with few bytes, and reads nothing of it, is waited for; what is said meanwhile is not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_reads_is_not_written() {
+    const CLIENTS: usize = 8;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let begin = [&18_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes(), b"user\0ann\0\0"].concat();
+    // Each tells all settings.
+    let text = [&b"reset all;".repeat(25_000)[..], b"\0"].concat();
+    let query = [&b"Q"[..], &(text.len() as u32 + 4).to_be_bytes(), &text].concat();
+    let ask = async || {
+        let mut stream = TcpStream::connect(&server.postgres).await.expect("connected");
+        stream.write_all(&begin).await.expect("sent");
+        let mut read = vec![0; 4096];
+        let mut said = Vec::new();
+        // Up to the first `ReadyForQuery`.
+        while !said.ends_with(b"Z\0\0\0\x05I") {
+            let bytes = stream.read(&mut read).await.expect("an answer");
+            assert!(bytes > 0, "{}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&read[..bytes]);
+        }
+        stream.write_all(&query).await.expect("sent");
+        stream.read_exact(&mut read[..1]).await.expect("the answer begins");
+        stream
+    };
+    drop(ask().await);
+    let before = server.held_bytes();
+    let mut streams = Vec::new();
+    for _ in 0..CLIENTS {
+        streams.push(ask().await);
+    }
+    let grown = server.held_bytes().saturating_sub(before);
+    assert!(grown < (CLIENTS as u64) * (4 << 20), "{} MiB for {CLIENTS} answers", grown >> 20);
+    // All of it comes to who reads on.
+    let mut stream = streams.pop().expect("a client");
+    let (mut read, mut last, mut bytes) = (vec![0; 64 << 10], Vec::new(), 0);
+    while !last.ends_with(b"Z\0\0\0\x05I") {
+        let more = stream.read(&mut read).await.expect("more of the answer");
+        assert!(more > 0, "it ends after {bytes} bytes");
+        bytes += more;
+        last.extend_from_slice(&read[..more]);
+        last.drain(..last.len().saturating_sub(6));
+    }
+    assert!(bytes > 25_000 * 100, "{bytes} bytes");
+}
+
 /// What a client that does not keep to the protocol gets, and that the server lives on.
 #[tokio::test(flavor = "multi_thread")]
 async fn hostile_bytes() {

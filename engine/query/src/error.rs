@@ -4,6 +4,8 @@ use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
 
+use crate::pool::CROWDED;
+
 /// Wraps an error so that [`from_datafusion`] finds it again.
 pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
@@ -13,7 +15,8 @@ pub fn to_datafusion(error: Error) -> DataFusionError {
 /// is not to be had again (behind an exchange), DataFusion calls it a fault of its own. It is the same want of memory.
 const NOT_SPILLED: &str = "Left side produced no data to spill";
 
-/// Finds our own error inside of DataFusion's; others become LimitExceeded (memory, spill) or Internal.
+/// Finds our own error inside of DataFusion's; others become LimitExceeded (memory, spill), Unavailable (memory that other
+/// queries hold) or Internal.
 pub fn from_datafusion(error: DataFusionError) -> Error {
     let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
     while let Some(e) = cause {
@@ -31,6 +34,10 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
         cause = e.source();
     }
     if let DataFusionError::ResourcesExhausted(why) = error.find_root() {
+        if why.starts_with(CROWDED) {
+            let text = format!("{CROWDED} that this one needs (setting `memory.limit`): ask again later");
+            return Error::new(ErrorKind::Unavailable, text).with_source(error);
+        }
         let (what, setting) = if why.contains("disk space") || why.contains("temp_directory") {
             ("more room for spill files", "query.spill_max")
         } else {
@@ -153,6 +160,8 @@ mod tests {
         let shared = DataFusionError::Shared(std::sync::Arc::new(to_datafusion(Error::invalid("x"))));
         assert_eq!(from_datafusion(shared).kind, ErrorKind::Invalid);
         assert_eq!(from_datafusion(DataFusionError::ResourcesExhausted("m".into())).kind, ErrorKind::LimitExceeded);
+        let crowded = DataFusionError::ResourcesExhausted(format!("{CROWDED}: m")).context("a sort");
+        assert_eq!(from_datafusion(crowded).kind, ErrorKind::Unavailable);
         assert_eq!(from_datafusion(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
     }
 }

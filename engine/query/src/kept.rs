@@ -13,16 +13,16 @@ const FULL_PART: usize = 2;
 impl QueryEngine {
     /// Most bytes that results of one kind may take.
     pub fn kept_bytes_max(&self) -> usize {
-        self.pool_bytes / KEPT_PART
+        self.memory.size / KEPT_PART
     }
 
     /// Takes memory for a result that outlives its query; none: queries need it more.
     pub fn keep(&self, name: &str, bytes: usize) -> Option<Collected> {
-        let reserved = self.pool.reserved().saturating_add(bytes);
-        if self.pressure.is_short() || reserved > self.pool_bytes / FULL_PART {
+        let reserved = self.memory.pool.reserved().saturating_add(bytes);
+        if self.memory.pressure.is_short() || reserved > self.memory.size / FULL_PART {
             return None;
         }
-        let memory = MemoryConsumer::new(name).register(&self.pool);
+        let memory = MemoryConsumer::new(name).register(&self.memory.pool);
         memory.try_grow(bytes).is_ok().then(|| Collected(memory))
     }
 }

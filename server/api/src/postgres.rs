@@ -24,6 +24,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bodies::BodyBudget;
 use crate::serve::{ServeSettings, Tls, accepted};
 use crate::state::AppState;
 use cancel::Cancels;
@@ -42,6 +43,8 @@ pub struct PostgresListener {
     pub app: Arc<OnceLock<Arc<AppState>>>,
     /// How long a connection may stay without a statement.
     pub idle: Duration,
+    /// Memory for what all connections keep: messages that are not whole, prepared statements, values of portals.
+    pub kept: BodyBudget,
 }
 
 /// What each connection is served with.
@@ -50,6 +53,7 @@ struct With {
     tls: Option<Arc<Tls>>,
     app: Arc<OnceLock<Arc<AppState>>>,
     idle: Duration,
+    kept: BodyBudget,
     settings: Arc<ServeSettings>,
     cancels: Arc<Cancels>,
     /// No further statements.
@@ -60,13 +64,14 @@ struct With {
 
 /// Serves until `stop`, then lets statements finish within `drain_timeout` and cuts the rest.
 pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings, stop: CancellationToken) {
-    let PostgresListener { socket, tls, app, idle } = listener;
+    let PostgresListener { socket, tls, app, idle, kept } = listener;
     let connections = TaskTracker::new();
     let drain_timeout = settings.drain_timeout;
     let with = With {
         tls,
         app,
         idle,
+        kept,
         settings: Arc::new(settings),
         cancels: Arc::default(),
         stop: stop.clone(),

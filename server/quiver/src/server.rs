@@ -259,7 +259,8 @@ impl Bound {
         let postgres = Arc::new(OnceLock::new());
         if let Some(socket) = self.postgres {
             let idle = self.settings.postgres.idle_timeout.0.unwrap_or(Duration::MAX);
-            let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle };
+            let kept = BodyBudget::of_heads((wiring::memory_limit_bytes(&self.settings) / 32) as usize);
+            let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle, kept };
             tasks.push(tokio::spawn(serve_postgres(listener, serve_settings.clone(), serving.clone())));
         }
         if let Some(tls) = &self.tls {

@@ -13,6 +13,7 @@ use quiver_types::SpansBatch;
 use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::Record;
 use quiver_types::spans::{Attributes, SpanRow, Value};
+use quiver_types::watch::{RULE_MAX, Until, Watch};
 
 use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
 use super::{ExtractionRules, Running};
@@ -118,6 +119,12 @@ impl<'r> Chunk<'_, 'r> {
         self.rules.plan.tests.len() + self.rules.rules.len()
     }
 
+    /// What is known of a span.
+    fn answers_of(&mut self, row: usize) -> &mut [u8] {
+        let askers = self.askers();
+        &mut self.answers[row * askers..][..askers]
+    }
+
     /// Runs the rules for each service, and gives what they set of each span.
     fn run(&mut self, wanted: &[Vec<usize>], found: &mut Vec<Set>) {
         let spans = self.records.len();
@@ -144,11 +151,21 @@ impl<'r> Chunk<'_, 'r> {
         let (began, rules) = (Instant::now(), self.rules);
         let (running, planned) = (&rules.rules[place], &rules.planned[place]);
         let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
+        let watch = Watch::new(Until::new(RULE_MAX));
         rows.retain(|row| {
-            if !self.may_match(planned, *row) {
+            if watch.is_stopped() {
                 return true;
             }
-            let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
+            let may_match = watch.over(|| self.may_match(planned, *row));
+            if watch.is_stopped() {
+                // Some of what tests said was said by work that was stopped.
+                self.answers_of(*row).fill(UNKNOWN);
+                return true;
+            }
+            if !may_match {
+                return true;
+            }
+            let written = watch.over(|| running.rule.extract(&mut self.records[*row], &mut self.scratch, None));
             let Some(errors) = written else { return true };
             matched += 1;
             failed += errors;
@@ -156,6 +173,9 @@ impl<'r> Chunk<'_, 'r> {
             rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
             !running.rule.stop
         });
+        if watch.is_stopped() {
+            running.stopped.store(true, Relaxed);
+        }
         running.count(began, seen, matched, failed);
     }
 

@@ -83,6 +83,39 @@ fn slow_rules_are_left_out() {
     assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
 }
 
+/// What one text takes ends, says nothing about other rules, and is no work that is done again and again.
+#[test]
+fn a_rule_ends_at_a_text_that_takes_too_long() {
+    let endless = "[ab]*a[ab]{900}z";
+    let no_match = json!({"not": {"field": "_msg", "op": "regex", "value": endless}});
+    let rules = ExtractionRules::new(
+        vec![
+            rule(
+                "taken",
+                json!({"method": "regex", "expression": format!("(?P<v>{endless})"), "targets": [{"field": "v", "from": "v"}]}),
+            ),
+            rule(
+                "asked",
+                json!({"method": "constant", "expression": "x", "condition": no_match, "targets": [{"field": "w"}]}),
+            ),
+            rule("quick", json!({"method": "constant", "expression": "x", "targets": [{"field": "x"}]})),
+        ],
+        &ExtractionRules::default(),
+    );
+    let mut batch = batch();
+    let stream = batch.push_stream(&[]);
+    for n in 3..6 {
+        batch.push_field(0, &"ab".repeat(1 << 19));
+        batch.end_row(n, stream, 0, RecordMarks { severity: 9, observed: 0 });
+    }
+    assert!(rules.apply(&mut batch, false, 1).is_empty());
+    for row in rows(&batch) {
+        let has = |field: &str| row.iter().any(|(name, _)| *name == field);
+        assert_eq!((has("v"), has("w"), has("x")), (false, false, true));
+    }
+    assert_eq!(rules.apply(&mut self::batch(), false, 61_000), ["taken", "asked"]);
+}
+
 /// A record by itself, as rules saw it before they went over many at once: what they set goes before what it has.
 struct Row<'a> {
     row: RowFields<'a>,

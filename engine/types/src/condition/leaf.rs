@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memmem;
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
+use crate::matcher::WatchedRegex;
 
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -61,7 +62,7 @@ pub enum Test {
     /// Fits a pattern of paths as a whole.
     Glob(Glob),
     /// A pattern is found in it.
-    Regex(Regex),
+    Regex(WatchedRegex),
     /// Is there, or is not.
     Exists(bool),
     /// Lies between these, each with whether it counts itself.
@@ -110,11 +111,11 @@ fn text(value: &Value) -> Checked<String> {
 }
 
 /// Compiles a pattern that says all of itself.
-pub(super) fn compiled(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build()
+pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
+    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build().map(WatchedRegex::new)
 }
 
-fn pattern(value: &Value, folded: bool) -> Checked<Regex> {
+fn pattern(value: &Value, folded: bool) -> Checked<WatchedRegex> {
     let text = text(value)?;
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
@@ -282,7 +283,7 @@ impl Leaf {
     /// Names of what it may capture.
     pub(super) fn captured(&self) -> Vec<&str> {
         match &self.test {
-            Test::Regex(regex) => regex.capture_names().flatten().collect(),
+            Test::Regex(regex) => regex.regex().capture_names().flatten().collect(),
             Test::Glob(glob) => glob.names().collect(),
             _ => Vec::new(),
         }
@@ -330,11 +331,13 @@ impl Leaf {
                 if !regex.is_match(&found) {
                     return false;
                 }
-                let parts = (regex.captures_len() > 1).then(|| regex.captures(&found)).flatten();
-                let Some(parts) = parts else { return true };
-                for name in regex.capture_names().flatten() {
-                    if let Some(part) = parts.name(name) {
-                        into.push((name.to_owned(), part.as_str().to_owned()));
+                let mut places = regex.places(true);
+                if regex.regex().captures_len() == 1 || !regex.find(&found, 0, &mut places) {
+                    return true;
+                }
+                for (group, name) in regex.regex().capture_names().enumerate() {
+                    if let (Some(name), Some((from, to))) = (name, places.get(group)) {
+                        into.push((name.to_owned(), found[from..to].to_owned()));
                     }
                 }
                 true

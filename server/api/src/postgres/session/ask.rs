@@ -84,9 +84,7 @@ impl Connection {
         let work = async { app.sql.describe(request, &declared, &access, &ctx).await };
         let found = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
         let found = Arc::new(found.map_err(|error| told(&error, &text))?);
-        if let Ok(statement) = self.kept.statement(name) {
-            statement.described = Some(Arc::clone(&found));
-        }
+        self.kept.describe(name, &found);
         Ok(found)
     }
 
