@@ -1,7 +1,7 @@
 //! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
 //!
 //! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
-//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
+//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see, `guarded` does for texts that read them again; `filters` are conditions; `parts`
 //! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
 //! measures of other models in queries of their own; `stages` puts it all together, and what
 //! is computed over results.
@@ -11,6 +11,7 @@ mod apart;
 pub mod exemplars;
 mod exprs;
 mod filters;
+pub(crate) mod guarded;
 mod parts;
 mod ranges;
 mod rights;

@@ -418,14 +418,12 @@ impl<'a> Printer<'a> {
 /// The rows of a model, as its file says them.
 fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema) -> OlapResult<Block> {
     let name = quoted(&model.common.name);
-    let from = match &model.source {
-        Some(Source::Table(Some(schema), table)) => format!("{}.{} AS {name}", quoted(schema), quoted(table)),
-        Some(Source::Table(None, table)) => format!("{} AS {name}", quoted(table)),
-        Some(Source::Select(sql)) => {
-            let sql = selects.get(&model.common.name).unwrap_or(sql);
-            format!("({}) AS {name}", sql.trim().trim_end_matches(';'))
-        }
-        None => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
+    let of_select = |sql: &str| format!("({}) AS {name}", sql.trim().trim_end_matches(';'));
+    let from = match (selects.get(&model.common.name), &model.source) {
+        (Some(sql), _) | (None, Some(Source::Select(sql))) => of_select(sql),
+        (None, Some(Source::Table(Some(schema), table))) => format!("{}.{} AS {name}", quoted(schema), quoted(table)),
+        (None, Some(Source::Table(None, table))) => format!("{} AS {name}", quoted(table)),
+        (None, None) => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
     };
     Ok(Block::of(from, schema.columns().into_iter().map(Expr::Column).collect()))
 }
