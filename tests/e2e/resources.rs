@@ -114,6 +114,40 @@ async fn telemetry_tells_of_resources() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let after = get(&server, &admin, &format!("/platform-api/resources/{}", id("cart"))).await.json();
     assert_eq!((&after["version"], &after["health"]), (&before, &json!("ok")));
+    said_of_services(&server, &admin, &id("cart")).await;
+}
+
+/// What people say of the resource of a service is told of the service, beside its health in the newest minute.
+async fn said_of_services(server: &Server, admin: &str, cart: &str) {
+    let patch = json!({"displayName": "Shopping cart",
+        "attributes": {"service.name": "cart", "team": "sales", "service.criticality": "high"}});
+    let headers = [("content-type", "application/json"), ("authorization", admin)];
+    let path = format!("/platform-api/resources/{cart}");
+    let patched = server.send("PATCH", &path, &headers, patch.to_string().into_bytes()).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let members = ["service", "displayName", "team", "criticality", "health"].map(|name| format!("Services.{name}"));
+    let wanted = json!([["cart", "Shopping cart", "sales", "high", "critical"], ["web", "web", null, null, "ok"]]);
+    let query = json!({"dimensions": members, "order": {"Services.service": "asc"}});
+    let body = json!({"query": query, "cache": "no-cache"});
+    let began = Instant::now();
+    loop {
+        let rows = post(server, admin, "/olap-api/v1/load", &body).await["data"].take();
+        let cells = |row: &Value| members.iter().map(|name| row[name].clone()).collect::<Value>();
+        let found: Value = rows.as_array().into_iter().flatten().map(cells).collect();
+        if found == wanted {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{found}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let counts = json!({"measures": ["Services.count", "Services.unhealthyCount", "Services.teamCount"]});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": counts, "cache": "no-cache"})).await;
+    let counts =
+        ["count", "unhealthyCount", "teamCount"].map(|name| rows["data"][0][format!("Services.{name}")].clone());
+    assert_eq!(counts, [json!("2"), json!("1"), json!("1")]);
+    let segments = json!({"dimensions": ["Services.service"], "segments": ["Services.withoutOwner"]});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": segments, "cache": "no-cache"})).await;
+    assert_eq!(rows["data"], json!([{"Services.service": "web"}]));
 }
 
 async fn post(server: &Server, who: &str, path: &str, body: &Value) -> Value {
