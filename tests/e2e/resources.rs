@@ -115,6 +115,27 @@ async fn telemetry_tells_of_resources() {
     let after = get(&server, &admin, &format!("/platform-api/resources/{}", id("cart"))).await.json();
     assert_eq!((&after["version"], &after["health"]), (&before, &json!("ok")));
     said_of_services(&server, &admin, &id("cart")).await;
+    let wanted = json!([["a", id("cart/i1")], ["b", id("shop/cart-0")], ["c", id("web")], ["d", null]]);
+    of_events(&server, &admin, &wanted).await;
+}
+
+/// An event is of the narrowest resource whose identity it says.
+async fn of_events(server: &Server, admin: &str, wanted: &Value) {
+    let events = [
+        json!({"event_name": "a", "service.name": "cart", "service.instance.id": "i1", "host.name": "h1"}),
+        json!({"event_name": "b", "service.name": "cart", "k8s.namespace.name": "shop", "k8s.pod.name": "cart-0"}),
+        json!({"event_name": "c", "service.name": "web", "service.instance.id": "none"}),
+        json!({"event_name": "d", "service.name": "other", "host.name": "h9"}),
+    ];
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    let path = "/insert/jsonline?_stream_fields=service.name";
+    let sent = server.post(path, &[("authorization", admin)], lines.into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let query = json!({"dimensions": ["Events.eventName", "Events.resourceId"], "order": {"Events.eventName": "asc"}});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": query, "cache": "no-cache"})).await;
+    let cells = |row: &Value| json!([row["Events.eventName"], row["Events.resourceId"]]);
+    let found: Value = rows["data"].as_array().into_iter().flatten().map(cells).collect();
+    assert_eq!(&found, wanted);
 }
 
 /// What people say of the resource of a service is told of the service, beside its health in the newest minute.
