@@ -8,6 +8,7 @@ pub mod catalog;
 mod check;
 pub mod load;
 mod open;
+mod owner;
 mod read;
 pub mod template;
 mod views;
