@@ -199,6 +199,9 @@ impl<'a> Printer<'a> {
     }
 
     fn select(&mut self, block: &Block, outputs: Vec<(Expr, &str)>) -> OlapResult<String> {
+        // Of an output by its place: the planner of statements would find single constants of it among the outputs.
+        let place = |expr: &Expr| outputs.iter().position(|(output, _)| output == expr).map(|at| at + 1);
+        let places: Vec<Option<usize>> = block.order.iter().map(|sort| place(&sort.expr)).collect();
         let mut outs = Vec::new();
         for (expr, alias) in outputs {
             outs.push(format!("{} AS {}", self.expr(expr)?, quoted(alias)));
@@ -222,10 +225,11 @@ impl<'a> Printer<'a> {
         }
         let mut order = Vec::new();
         // A constant orders nothing, and a number would be read as the place of a column.
-        for sort in block.order.iter().filter(|s| !matches!(s.expr, Expr::Literal(..))) {
+        for (sort, place) in block.order.iter().zip(places).filter(|(s, _)| !matches!(s.expr, Expr::Literal(..))) {
             let direction = if sort.asc { "ASC" } else { "DESC" };
             let nulls = if sort.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
-            order.push(format!("{} {direction} {nulls}", self.expr(sort.expr.clone())?));
+            let key = place.map_or_else(|| self.expr(sort.expr.clone()), |place| Ok(place.to_string()))?;
+            order.push(format!("{key} {direction} {nulls}"));
         }
         if !order.is_empty() {
             write!(text, " ORDER BY {}", order.join(", ")).map_err(wrote)?;
