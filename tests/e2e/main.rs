@@ -53,6 +53,7 @@ mod olap_rows;
 mod olap_spans;
 mod olap_sql;
 mod olap_synthetic;
+mod olap_texts;
 mod oracle;
 mod plans;
 mod postgres;

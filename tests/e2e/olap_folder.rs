@@ -162,6 +162,22 @@ async fn segments_enter_sub_queries_and_their_values_do_not() {
     assert_eq!(data(&server, query).await, json!([row("", 9), row("a", 8)]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_ordered_by_what_is_not_shown() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let ids = async |order: Value| {
+        let query = json!({"dimensions": ["Sales.id"], "ungrouped": true, "order": order});
+        let rows = data(&server, query).await;
+        rows.as_array().expect("rows").iter().map(|row| row["Sales.id"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let named = |names: [&str; 4]| names.map(|name| Some(name.to_owned())).to_vec();
+    assert_eq!(ids(json!({"Sales.total": "desc"})).await, named(["4", "2", "3", "1"]));
+    assert_eq!(ids(json!({"Sales.total": "asc"})).await, named(["1", "3", "2", "4"]));
+    // A dimension of a row, then a measure of it.
+    assert_eq!(ids(json!([["Sales.size", "asc"], ["Sales.total", "desc"]])).await, named(["4", "2", "3", "1"]));
+}
+
 /// Rows that are not grouped count once each, whatever is counted of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_alone_counts_one() {

@@ -241,6 +241,9 @@ impl SqlEngine {
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
         let finder = models::Finder { catalog: &catalog, models: &*self.models, aggregates: &aggregates };
         let made = models::resolve(&mut query, &finder, &mut names, (snapshot, access), texts, ctx).await?;
+        if !is_printed {
+            models::resolve_rows(&query, &*self.models, &mut names, (snapshot, access), ctx).await?;
+        }
         let fixed = |named: &_| made.get(named).cloned().or_else(|| catalog.fixed(named));
         let mut wanted: Wanted = wanted(&query, &fixed);
         for (named, columns) in &mut wanted {

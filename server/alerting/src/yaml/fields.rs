@@ -155,10 +155,15 @@ impl<'a> Fields<'a> {
 
     /// Tells of fields that nobody asked for.
     pub fn finish(self, problems: &mut Problems) {
+        self.finish_with(|_, _| String::new(), problems);
+    }
+
+    /// The same with a hint behind each name, given the names that are known.
+    pub fn finish_with(self, hint: impl Fn(&str, &HashSet<&'static str>) -> String, problems: &mut Problems) {
         let Kind::Map(pairs) = &self.node.kind else { return };
         for (key, _) in pairs.iter().filter(|(key, _)| !self.known.contains(key.text.as_str())) {
             let path = pointer(&self.path, &key.text);
-            let message = format!("unknown field `{}`", key.text);
+            let message = format!("unknown field `{}`{}", key.text, hint(&key.text, &self.known));
             problems.push(crate::problem::Problem { place: key.place, path, code: Code::UnknownField, message });
         }
     }
