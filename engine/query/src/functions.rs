@@ -78,7 +78,7 @@ pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
-pub use json::{is_document, is_json};
+pub use json::{field as json_field, is_document, is_json};
 pub use printed::interval_texts;
 pub use quantile::quantile;
 pub(crate) use results::counted;

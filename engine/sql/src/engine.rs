@@ -35,7 +35,7 @@ mod describe;
 mod named;
 mod printed;
 
-pub use describe::Described;
+pub use describe::{Described, plan_columns};
 pub use named::output_name;
 use named::shown_names;
 
@@ -153,8 +153,8 @@ impl SqlEngine {
         let work = async move {
             let read = parse(&request.text, &request.params)?;
             let explain = match read.explain {
-                Some(true) => Some(Explain::Analyze),
-                Some(false) => Some(request.explain.unwrap_or(Explain::Plan)),
+                Some(explained) if explained.analyze => Some(Explain::Analyze),
+                Some(_) => Some(request.explain.unwrap_or(Explain::Plan)),
                 None => request.explain,
             };
             let catalog = Catalog::new(listed, &request.session);

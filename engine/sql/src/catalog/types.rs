@@ -61,12 +61,13 @@ pub fn pg_type(oid: u32) -> Option<&'static PgType> {
 }
 
 /// Finds a type by one of its names.
-pub(crate) fn named(name: &str) -> Option<&'static PgType> {
+pub fn type_named(name: &str) -> Option<&'static PgType> {
     let name = name.trim().to_lowercase();
     let name = match name.as_str() {
         "int" | "integer" => "int4",
         "timestamp with time zone" => "timestamptz",
         "decimal" => "numeric",
+        "float" => "float8",
         other => other,
     };
     PG_TYPES.iter().find(|known| known.name == name || known.sql == name)
@@ -132,7 +133,7 @@ mod tests {
         assert_eq!(type_oid(&list(list(DataType::Int64))), 1016);
         assert_eq!(type_oid(&list(list(quiver_types::tables::spans::map()))), 114);
         assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
-        assert_eq!(named("Integer").map(|known| known.oid), Some(23));
+        assert_eq!(type_named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));
     }
 }

@@ -10,7 +10,7 @@ use super::patterns::folded;
 use super::{Translator, call, expr, literal, number, quoted, take, text};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
-use crate::catalog::types::{PG_TYPES, named};
+use crate::catalog::types::{PG_TYPES, type_named};
 use crate::parse::parts;
 
 /// Whether a type is that of texts.
@@ -296,8 +296,8 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
     let bare = name.rsplit('.').next().unwrap_or(name);
     let array = bare.strip_suffix("[]").or_else(|| bare.strip_prefix('_'));
     let found = match array {
-        Some(item) => named(item).map(|known| known.array).filter(|array| *array != 0),
-        None => named(bare).map(|known| known.oid),
+        Some(item) => type_named(item).map(|known| known.array).filter(|array| *array != 0),
+        None => type_named(bare).map(|known| known.oid),
     };
     found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
 }
