@@ -5,7 +5,7 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 
 use super::rows::{Cell, Row, Shape};
-use super::types::{PG_TYPES, type_oid};
+use super::types::{OF_ARRAYS, PG_TYPES, type_oid};
 use super::{Catalog, INFORMATION_SCHEMA};
 use crate::session::{DATABASE, Session};
 
@@ -19,7 +19,7 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
 }
 
 /// Tables that have rows.
-pub(super) const FILLED: [Shape; 19] = [
+pub(super) const FILLED: [Shape; 20] = [
     shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
     shape(
         "pg_class",
@@ -41,7 +41,7 @@ pub(super) const FILLED: [Shape; 19] = [
         "pg_type",
         "oid:l typname:t typnamespace:l=11 typowner:l=10 typlen:h typbyval:b=false typtype:t=b typcategory:t \
          typispreferred:b=false typisdefined:b=true typdelim:t=, typrelid:l=0 typsubscript:l=0 typelem:l=0 typarray:l=0 \
-         typinput:t typoutput:t typreceive:t typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
+         typinput:t typoutput:t typreceive:l typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
          typnotnull:b=false typbasetype:l=0 typtypmod:i=-1 typndims:i=0 typcollation:l=0 typdefaultbin:t typdefault:t \
          typacl:T",
     ),
@@ -105,6 +105,7 @@ pub(super) const FILLED: [Shape; 19] = [
          buffers_checkpoint:l=0 buffers_clean:l=0 maxwritten_clean:l=0 buffers_backend:l=0 buffers_backend_fsync:l=0 \
          buffers_alloc:l=0 stats_reset:z",
     ),
+    shape("pg_stat_ssl", "pid:i ssl:b version:t cipher:t bits:i client_dn:t client_serial:t issuer_dn:t"),
     shape("pg_stat_gssapi", "pid:i gss_authenticated:b=false principal:t encrypted:b=false"),
     shape("pg_am", "oid:l amname:t amhandler:t amtype:t"),
     shape("pg_tablespace", "oid:l spcname:t spcowner:l=10 spcacl:T spcoptions:T"),
@@ -327,6 +328,10 @@ impl Catalog {
             }
             "pg_stat_bgwriter" => vec![Vec::new()],
             "pg_stat_gssapi" => vec![vec![("pid", i64::from(session.backend).into())]],
+            "pg_stat_ssl" => {
+                let is_on = session.settings.get("ssl").is_some_and(|value| value == "on");
+                vec![vec![("pid", i64::from(session.backend).into()), ("ssl", is_on.into())]]
+            }
             "pg_timezone_names" => {
                 vec![vec![("name", "UTC".into()), ("abbrev", "UTC".into()), ("utc_offset", "00:00:00".into())]]
             }
@@ -410,7 +415,15 @@ impl Catalog {
                 ("prosrc", function.name.into()),
             ]
         };
-        super::functions::known().iter().map(row).collect()
+        let receiving = PG_TYPES.iter().map(|known| (known.stem, known.receive)).chain([OF_ARRAYS]);
+        let receives = |(stem, receive): (&str, u32)| -> Row {
+            vec![
+                ("oid", receive.into()),
+                ("proname", format!("{stem}recv").into()),
+                ("pronamespace", schema_oid(PG_CATALOG).into()),
+            ]
+        };
+        super::functions::known().iter().map(row).chain(receiving.map(receives)).collect()
     }
 }
 
@@ -424,6 +437,9 @@ fn types() -> Vec<Row> {
             ("typcategory", known.category.into()),
             ("typtype", if known.category == "P" { "p" } else { "b" }.into()),
             ("typarray", known.array.into()),
+            // By name and by number, as clients look for those of arrays.
+            ("typinput", format!("{}in", known.stem).into()),
+            ("typreceive", known.receive.into()),
         ]);
         if known.array != 0 {
             rows.push(vec![
@@ -432,6 +448,8 @@ fn types() -> Vec<Row> {
                 ("typlen", (-1_i64).into()),
                 ("typcategory", "A".into()),
                 ("typelem", known.oid.into()),
+                ("typinput", format!("{}in", OF_ARRAYS.0).into()),
+                ("typreceive", OF_ARRAYS.1.into()),
             ]);
         }
     }

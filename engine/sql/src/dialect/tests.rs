@@ -67,6 +67,7 @@ fn relations_are_numbers() {
 #[test]
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check("select 'pg_catalog.array_in'::regproc", "SELECT 'array_in'");
     check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
     check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
     assert!(translated("select 'nothing'::regproc::oid").unwrap_err().message.contains("`nothing`"));

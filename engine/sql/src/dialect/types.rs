@@ -23,6 +23,7 @@ enum Kind {
     Class,
     Type,
     Namespace,
+    Function,
     Name,
     Number,
 }
@@ -41,7 +42,8 @@ fn kind(name: &str) -> Option<Kind> {
         "regclass" => Kind::Class,
         "regtype" => Kind::Type,
         "regnamespace" => Kind::Namespace,
-        "regproc" | "regprocedure" | "regoper" | "regrole" | "regconfig" => Kind::Name,
+        "regproc" | "regprocedure" => Kind::Function,
+        "regoper" | "regrole" | "regconfig" => Kind::Name,
         "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
         _ => return None,
     })
@@ -180,6 +182,7 @@ impl Translator<'_> {
                 Kind::Type => number(type_of(name)?),
                 Kind::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
                 Kind::Namespace => number(namespace_of(name)?),
+                Kind::Function => text(&split(name).pop().unwrap_or_default()),
                 Kind::Name => text(name),
                 Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
             };
@@ -197,7 +200,7 @@ impl Translator<'_> {
                 let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
                 self.names(&inner, &names)?
             }
-            Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
+            Kind::Function | Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
             Kind::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
         };
         Ok(())

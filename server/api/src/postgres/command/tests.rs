@@ -98,7 +98,7 @@ fn statements_are_taken_apart() {
 
 #[test]
 fn settings_of_a_connection() {
-    let mut settings = Settings::new(Session::of("ann"));
+    let mut settings = Settings::new(Session::of("ann"), true, 100);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     settings
         .begin(&[
@@ -128,6 +128,11 @@ fn settings_of_a_connection() {
     ] {
         assert_eq!(settings.set(name, Some(value)).unwrap_err().code, code, "{name}");
     }
+    assert_eq!((settings.show("ssl").unwrap(), settings.show("max_connections").unwrap()), ("on".into(), "100".into()));
+    for (name, value) in [("array_nulls", "true"), ("lc_collate", "c"), ("max_connections", "100")] {
+        settings.set(name, Some(value)).unwrap();
+    }
+    assert_eq!(settings.set("array_nulls", Some("off")).unwrap_err().code, "55P02");
     settings.set("my.own", Some("x")).unwrap();
     settings.reset();
     assert!(settings.show("my.own").is_err());
