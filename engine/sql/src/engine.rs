@@ -277,7 +277,26 @@ impl SqlEngine {
             None if made.is_empty() => of_planner(error),
             None => catalog.with_member(of_planner(error)),
         };
-        names.plan_statement(statement).map_err(error)
+        let plan = names.plan_statement(statement).map_err(error)?;
+        for field in plan.schema().fields() {
+            zones_of(field.data_type())?;
+        }
+        Ok(plan)
+    }
+}
+
+/// Refuses times in zones that there are none of: functions such as `from_unixtime` take any text for one, and whoever
+/// shows the rows could not.
+fn zones_of(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => zone_of(zone).map(|_| ()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            zones_of(item.data_type())
+        }
+        DataType::Map(entries, _) => zones_of(entries.data_type()),
+        DataType::Struct(fields) => fields.iter().try_for_each(|field| zones_of(field.data_type())),
+        DataType::Dictionary(_, values) => zones_of(values),
+        _ => Ok(()),
     }
 }
 
@@ -366,7 +385,9 @@ fn described(parts: &[String], catalog: &Catalog) -> Result<Query> {
 /// Reads the name of a zone.
 fn zone_of(name: &str) -> Result<Arc<str>> {
     let known = name.parse::<arrow::array::timezone::Tz>().is_ok();
-    known.then(|| Arc::from(name)).ok_or_else(|| Error::invalid(format!("`time_zone`: there is no time zone `{name}`")))
+    known
+        .then(|| Arc::from(name))
+        .ok_or_else(|| Error::invalid(format!("there is no time zone `{}`", name.escape_debug())))
 }
 
 fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
@@ -414,6 +435,12 @@ mod tests {
     fn zones() {
         assert!(zone_of("Europe/Berlin").is_ok() && zone_of("+02:00").is_ok());
         assert!(zone_of("Nowhere/None").unwrap_err().message.contains("`Nowhere/None`"));
+        let in_zone_of = |zone: &str| {
+            let time = DataType::Timestamp(arrow::datatypes::TimeUnit::Second, Some(zone.into()));
+            zones_of(&DataType::List(Arc::new(Field::new("item", time, true))))
+        };
+        assert!(in_zone_of("Europe/Berlin").is_ok());
+        assert!(in_zone_of("day").unwrap_err().message.contains("`day`"));
         let utc = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, Some("UTC".into()));
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("t", utc, true)]));
         let other = in_zone(&schema, Some(&Arc::from("+02:00")));
