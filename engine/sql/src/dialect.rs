@@ -30,6 +30,7 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod records;
 mod rows;
 mod sets;
 mod sums;
@@ -321,6 +322,7 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        records::translate(select);
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         if let Err(error) = laterals::translate(select, making) {
             return refused(error);

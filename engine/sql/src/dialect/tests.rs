@@ -512,6 +512,16 @@ fn functions_of_rows_are_lists_taken_apart() {
         "SELECT * FROM UNNEST(string_to_array('a,b', ',')) AS x (x)",
     );
     check(
+        "select a from json_to_recordset('[{}]') as t(a text, \"B\" json)",
+        "SELECT a FROM (SELECT CAST(json_get_text(\"item\", 'a') AS TEXT) AS a, \
+         CAST(json_get(\"item\", 'B') AS TEXT) AS \"B\" \
+         FROM UNNEST(json_items('[{}]')) AS \"items\" (\"item\")) AS t",
+    );
+    check(
+        "select a from jsonb_to_record('{}') as t(a date)",
+        "SELECT a FROM (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS t",
+    );
+    check(
         "select value from json_array_elements('[1]')",
         "SELECT value FROM UNNEST(json_items('[1]')) AS \"json_array_elements\" (\"value\")",
     );
