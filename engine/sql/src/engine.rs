@@ -272,7 +272,10 @@ impl SqlEngine {
                 // Who prints a statement is told of no right that he lacks.
                 let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
                 let unknown = || with_place(catalog.unknown(&name), &name, &places);
-                (!is_printed).then(lacks).flatten().unwrap_or_else(unknown)
+                // One of that name may be seen, but not where it is looked up.
+                let bare = name.rsplit('.').next().unwrap_or(&name);
+                let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
+                (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
             }
             None if made.is_empty() => of_planner(error),
             None => catalog.with_member(of_planner(error)),

@@ -20,7 +20,7 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
 
 /// Tables that have rows.
 pub(super) const FILLED: [Shape; 20] = [
-    shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
+    shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T xmin:l=1"),
     shape(
         "pg_class",
         "oid:l relname:t relnamespace:l reltype:l=0 reloftype:l=0 relowner:l=10 relam:l=0 relfilenode:l=0 \
@@ -28,14 +28,14 @@ pub(super) const FILLED: [Shape; 20] = [
          relisshared:b=false relpersistence:t=p relkind:t=r relnatts:h relchecks:h=0 relhasrules:b=false \
          relhastriggers:b=false relhassubclass:b=false relrowsecurity:b=false relforcerowsecurity:b=false \
          relispopulated:b=true relreplident:t=n relispartition:b=false relrewrite:l=0 relfrozenxid:l=0 relminmxid:l=0 \
-         relacl:T reloptions:T relpartbound:t",
+         relacl:T reloptions:T relpartbound:t tableoid:l=1259 xmin:l=1",
     ),
     shape(
         "pg_attribute",
         "attrelid:l attname:t atttypid:l attstattarget:i=-1 attlen:h attnum:h attndims:i=0 attcacheoff:i=-1 \
          atttypmod:i=-1 attbyval:b=false attalign:t=i attstorage:t=p attcompression:t= attnotnull:b atthasdef:b=false \
          atthasmissing:b=false attidentity:t= attgenerated:t= attisdropped:b=false attislocal:b=true attinhcount:i=0 \
-         attcollation:l=0 attacl:T attoptions:T attfdwoptions:T attmissingval:T",
+         attcollation:l=0 attacl:T attoptions:T attfdwoptions:T attmissingval:T xmin:l=1",
     ),
     shape(
         "pg_type",
@@ -55,8 +55,8 @@ pub(super) const FILLED: [Shape; 20] = [
         "pg_proc",
         "oid:l proname:t pronamespace:l proowner:l=10 prolang:l=12 procost:f=1 prorows:f=0 provariadic:l=0 prosupport:t \
          prokind:t=f prosecdef:b=false proleakproof:b=false proisstrict:b=false proretset:b=false provolatile:t=i \
-         proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:T proallargtypes:T proargmodes:T \
-         proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T",
+         proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:t= proallargtypes:T proargmodes:T \
+         proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T xmin:l=1",
     ),
     shape(
         "pg_language",
@@ -88,8 +88,8 @@ pub(super) const FILLED: [Shape; 20] = [
     ),
     shape(
         "pg_settings",
-        "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default boot_val:t \
-         reset_val:t pending_restart:b=false",
+        "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default \
+         min_val:t max_val:t enumvals:T boot_val:t reset_val:t sourcefile:t sourceline:i pending_restart:b=false",
     ),
     shape(
         "pg_stat_database",
@@ -112,7 +112,7 @@ pub(super) const FILLED: [Shape; 20] = [
 ];
 
 /// Tables about what there is none of here.
-pub(super) const EMPTY: [Shape; 59] = [
+pub(super) const EMPTY: [Shape; 64] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -232,6 +232,14 @@ pub(super) const EMPTY: [Shape; 59] = [
     shape(
         "pg_aggregate",
         "aggfnoid:l aggkind:t aggnumdirectargs:h aggtransfn:t aggfinalfn:t aggtranstype:l agginitval:t",
+    ),
+    shape("pg_seclabel", "objoid:l classoid:l objsubid:i provider:t label:t"),
+    shape("pg_seclabels", "objoid:l classoid:l objsubid:i objtype:t objnamespace:l objname:t provider:t label:t"),
+    shape("pg_shseclabel", "objoid:l classoid:l provider:t label:t"),
+    shape("pg_shdepend", "dbid:l classid:l objid:l objsubid:i refclassid:l refobjid:l deptype:t"),
+    shape(
+        "pg_available_extension_versions",
+        "name:t version:t installed:b superuser:b trusted:b relocatable:b schema:t requires:T comment:t",
     ),
     shape("pg_prepared_xacts", "transaction:l gid:t prepared:z owner:t database:t"),
     shape("pg_available_extensions", "name:t default_version:t installed_version:t comment:t"),
@@ -411,6 +419,8 @@ impl Catalog {
                 ("proretset", function.is_table.into()),
                 ("prorettype", (if function.is_table { 2249_i64 } else { 25 }).into()),
                 ("pronargs", (function.arguments().count() as i64).into()),
+                // All of them are listed as texts.
+                ("proargtypes", vec!["25"; function.arguments().count()].join(" ").into()),
                 ("proargnames", Cell::Texts(function.arguments().map(str::to_owned).collect())),
                 ("prosrc", function.name.into()),
             ]

@@ -67,6 +67,12 @@ fn relations_are_numbers() {
 #[test]
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check(
+        "select count(distinct a order by b), array_agg(a order by b)",
+        "SELECT count(DISTINCT a), array_agg(a ORDER BY b)",
+    );
+    check("select '2024-02-03 +00'::date", "SELECT '2024-02-03'::DATE");
+    check("select pg_relation_size(1), pg_advisory_unlock_all()", "SELECT CAST(NULL AS BIGINT), CAST(NULL AS TEXT)");
     check("select 'pg_catalog.array_in'::regproc", "SELECT 'array_in'");
     check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
     check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
