@@ -59,6 +59,9 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
 /// What is said of a function that takes no such arguments: where it has several forms, DataFusion calls that a fault of
 /// its own. None: it is something else.
 fn misfit(text: &str) -> Option<String> {
+    if text.starts_with("Uncomparable values") {
+        return Some("lists of lists have no order: `min` and `max` do not take them".to_owned());
+    }
     let (before, _) = text.split_once("' failed to match any signature")?;
     let name = before.rsplit('\'').next()?;
     Some(format!("No function matches the arguments of `{name}`. You might need to add explicit type casts"))

@@ -37,6 +37,7 @@ mod sums;
 mod times;
 mod types;
 mod unnested;
+mod windows;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;

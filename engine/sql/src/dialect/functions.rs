@@ -10,7 +10,7 @@ use quiver_types::{Error, Result};
 use super::patterns::{self, folded};
 use super::{
     Translator, arguments, arrays, bare, boolean, call, documents, empty, expr, gathered, literal, number, others,
-    percentiles, quoted, rows, take, text, times, types,
+    percentiles, quoted, rows, take, text, times, types, windows,
 };
 use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
@@ -83,6 +83,7 @@ const UNORDERED: [&str; 28] = [
 impl Translator<'_> {
     /// Translates a call.
     pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
+        windows::translate(place)?;
         let Expr::Function(function) = place else { return Ok(()) };
         let Some(name) = bare(&function.name) else { return Ok(()) };
         if let FunctionArguments::List(list) = &mut function.args

@@ -68,6 +68,16 @@ fn relations_are_numbers() {
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
     check(
+        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over w, bool_or(a)",
+        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER w, bool_or(a)",
+    );
+    check(
+        "select string_agg(a, ',') filter (where c) over (rows 2 preceding), string_agg(a, ',') over (order by b)",
+        "SELECT CASE WHEN count(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING) > 0 THEN \
+         array_to_string(array_agg(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING), ',') END, \
+         string_agg(a, ',') OVER (ORDER BY b)",
+    );
+    check(
         "select count(distinct a order by b), array_agg(a order by b)",
         "SELECT count(DISTINCT a), array_agg(a ORDER BY b)",
     );
