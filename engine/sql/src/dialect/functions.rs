@@ -1,11 +1,11 @@
 //! Functions about the session and the catalog.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments, Ident, ObjectName,
-    Value,
+    BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    Ident, ObjectName, Value,
 };
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, ErrorKind, Result};
 
 use super::patterns::{self, folded};
 use super::{
@@ -48,6 +48,26 @@ const NO_NUMBERS: [&str; 6] = [
 /// Rights that everybody has on what he sees.
 const READING: [&str; 4] = ["select", "usage", "connect", "execute"];
 
+/// Aggregates of pairs, and sketches: DataFusion takes all of their values where different ones are asked for.
+const NOT_DISTINCT: [&str; 16] = [
+    "approx_percentile_cont",
+    "corr",
+    "covar",
+    "covar_pop",
+    "covar_samp",
+    "quantile_approx",
+    "rate",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+];
+
 /// Aggregates that give the same in whatever order their values come; the planner would hand it on as one more argument.
 const UNORDERED: [&str; 28] = [
     "approx_distinct",
@@ -80,17 +100,26 @@ const UNORDERED: [&str; 28] = [
     "variance",
 ];
 
+/// Looks at how an aggregate takes its values.
+fn gathers(name: &str, args: &mut FunctionArguments) -> Result<()> {
+    let FunctionArguments::List(list) = args else { return Ok(()) };
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && NOT_DISTINCT.contains(&name) {
+        let text = format!("`{name}(DISTINCT …)` is not supported: it reads a subquery with `SELECT DISTINCT`");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if UNORDERED.contains(&name) {
+        list.clauses.retain(|clause| !matches!(clause, FunctionArgumentClause::OrderBy(_)));
+    }
+    Ok(())
+}
+
 impl Translator<'_> {
     /// Translates a call.
     pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
         windows::translate(place)?;
         let Expr::Function(function) = place else { return Ok(()) };
         let Some(name) = bare(&function.name) else { return Ok(()) };
-        if let FunctionArguments::List(list) = &mut function.args
-            && UNORDERED.contains(&name.as_str())
-        {
-            list.clauses.retain(|clause| !matches!(clause, FunctionArgumentClause::OrderBy(_)));
-        }
+        gathers(&name, &mut function.args)?;
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {

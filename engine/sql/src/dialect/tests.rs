@@ -77,6 +77,7 @@ fn functions_are_numbers() {
          array_to_string(array_agg(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING), ',') END, \
          string_agg(a, ',') OVER (ORDER BY b)",
     );
+    assert!(translated("select corr(distinct a, b) from t").unwrap_err().message.contains("`corr(DISTINCT …)`"));
     check(
         "select count(distinct a order by b), array_agg(a order by b)",
         "SELECT count(DISTINCT a), array_agg(a ORDER BY b)",
