@@ -46,7 +46,7 @@ pub(super) fn prepare(text: &str, tokens: &[TokenWithSpan]) -> Result<Option<Com
 
 /// Numbers of types in a list by comma.
 fn types_of(tokens: &[TokenWithSpan]) -> Result<Vec<u32>, Fault> {
-    let (mut types, mut words, mut depth, mut is_list) = (Vec::new(), Vec::new(), 0_usize, false);
+    let (mut types, mut words, mut depth, mut is_list) = (Vec::new(), Vec::<String>::new(), 0_usize, false);
     for token in tokens.iter().map(|token| &token.token).chain([&Token::Comma]) {
         match token {
             Token::LParen => depth += 1,
