@@ -137,6 +137,108 @@ async fn statements_with_parameters() {
     assert_eq!(client.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
 }
 
+/// Rows of statements by words of SQL alone, as texts.
+async fn texts(client: &Client, statements: &str) -> Result<Vec<String>, Error> {
+    let answers = client.simple_query(statements).await?;
+    let row = |row: tokio_postgres::SimpleQueryRow| {
+        let values: Vec<&str> = (0..row.len()).map(|at| row.get(at).unwrap_or("NULL")).collect();
+        values.join("|")
+    };
+    let rows = answers.into_iter().filter_map(|answer| match answer {
+        tokio_postgres::SimpleQueryMessage::Row(found) => Some(row(found)),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_prepared_by_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    write_logs(&server, &[], 300).await;
+    let client = connect(&server).await;
+    let prepare =
+        "prepare q(int, text) as select n, $2 as t from logs where n >= $1 and service_name = $2 order by n limit 2";
+    client.batch_execute(prepare).await.expect("prepared");
+    assert_eq!(texts(&client, "execute q(10, 'app1')").await.expect("rows"), ["10|app1", "13|app1"]);
+    // Values are expressions, and any text.
+    let rows = texts(&client, "execute q(2 * length('abc') + 90, 'app' || 0); execute q(0, 'it''s'')')").await;
+    assert_eq!(rows.expect("rows"), ["96|app0", "99|app0"]);
+    // By the protocol, too.
+    let rows = client.query("execute q(298, 'app1')", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), [298]);
+    let since = format!(
+        "prepare since as select count(*) from logs where time >= $1 and n = any($2); \
+        execute since(to_timestamp({START_S}) + interval '290 seconds', array[1, 295, 299])"
+    );
+    assert_eq!(texts(&client, &since).await.expect("a count"), ["2"]);
+    assert_eq!(texts(&client, "prepare plain as select 1; execute plain; deallocate plain").await.expect("one"), ["1"]);
+    for (statement, expected) in [
+        ("execute plain", "26000"),
+        ("execute q(1)", "08P01"),
+        ("execute q('x', 'y')", "22P02"),
+        ("prepare q as select 1", "42P05"),
+        ("prepare w as delete from logs", "25006"),
+        ("prepare w as select no_such_column_of(1)", "42883"),
+        ("execute w", "26000"),
+        ("execute q(1, 2) union select 3", "42601"),
+    ] {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_are_moved_and_held() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    let moved = "begin; declare c cursor for select value from generate_series(1, 5000) t(value) order by 1; \
+        move 1500 from c; fetch 2 from c; move all in c; fetch c; commit";
+    assert_eq!(texts(&client, moved).await.expect("rows"), ["1501", "1502"]);
+    // As ODBC drivers read: held beyond the transaction, and until it is closed.
+    let held = "begin; declare \"SQL_CUR1\" cursor with hold for select value from generate_series(1, 5) t(value) order by 1; \
+        fetch 2 in \"SQL_CUR1\"; commit";
+    assert_eq!(texts(&client, held).await.expect("rows"), ["1", "2"]);
+    assert_eq!(texts(&client, "fetch 2 in \"SQL_CUR1\"").await.expect("rows"), ["3", "4"]);
+    let error = client
+        .batch_execute("begin; select 1 / (value - 1) from generate_series(1, 1) t(value)")
+        .await
+        .expect_err("no number");
+    assert_eq!(code(&error), "22012");
+    client.batch_execute("rollback").await.expect("ended");
+    assert_eq!(texts(&client, "fetch all in \"SQL_CUR1\"; close \"SQL_CUR1\"").await.expect("rows"), ["5"]);
+    // What is taken back is not kept.
+    client.batch_execute("begin; declare d cursor with hold for select 1; rollback").await.expect("all");
+    for (statement, expected) in
+        [("fetch d", "34000"), ("fetch \"SQL_CUR1\"", "34000"), ("move backward 1 from d", "55000")]
+    {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_are_documents() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    write_logs(&server, &[], 30).await;
+    let client = connect(&server).await;
+    let statement = "explain (analyze, buffers, format json) select service_name, count(*) from logs group by 1";
+    let prepared = client.prepare(statement).await.expect("prepared");
+    assert_eq!(prepared.columns()[0].type_().name(), "json");
+    let rows = texts(&client, statement).await.expect("a plan");
+    let plan: serde_json::Value = serde_json::from_str(&rows.concat()).expect("a document");
+    let root = &plan[0]["Plan"];
+    assert_eq!((rows.len(), root["Actual Rows"].as_u64()), (1, Some(3)), "{plan}");
+    assert!(root["Node Type"].is_string() && root["Plans"][0]["Node Type"].is_string(), "{plan}");
+    assert!(plan[0]["Execution Time"].is_number(), "{plan}");
+    let lines = texts(&client, "explain (costs off) select 1").await.expect("a plan");
+    assert!(lines.len() > 1 && lines.concat().contains("\"physical\""), "{lines:?}");
+    let error = client.batch_execute("explain (generic_plan) select 1").await.expect_err("no such option");
+    assert_eq!(code(&error), "42601");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn settings_are_set_by_queries() {
     let dir = tempfile::tempdir().expect("a folder");

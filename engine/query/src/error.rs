@@ -53,7 +53,25 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
     if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains("array_resize: ")) {
         return Error::invalid("`array_resize` makes no list that is shorter than one of 0 items").with_source(error);
     }
+    let misfit = match error.find_root() {
+        DataFusionError::Internal(text) => misfit(text),
+        _ => None,
+    };
+    if let Some(text) = misfit {
+        return Error::invalid(text).with_source(error);
+    }
     Error::internal("the query failed inside of the engine").with_source(error)
+}
+
+/// What is said of a function that takes no such arguments: where it has several forms, DataFusion calls that a fault of
+/// its own. None: it is something else.
+fn misfit(text: &str) -> Option<String> {
+    if text.starts_with("Uncomparable values") {
+        return Some("lists of lists have no order: `min` and `max` do not take them".to_owned());
+    }
+    let (before, _) = text.split_once("' failed to match any signature")?;
+    let name = before.rsplit('\'').next()?;
+    Some(format!("No function matches the arguments of `{name}`. You might need to add explicit type casts"))
 }
 
 /// What PostgreSQL says of a quotient by zero.

@@ -3,6 +3,7 @@
 
 mod addresses;
 mod age;
+mod approximate;
 mod around;
 mod attr;
 mod averages;
@@ -65,7 +66,6 @@ use datafusion::functions::datetime::date_bin;
 use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
-use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
 use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
@@ -78,7 +78,7 @@ pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
-pub use json::{is_document, is_json};
+pub use json::{field as json_field, is_document, is_json};
 pub use printed::interval_texts;
 pub use quantile::quantile;
 pub(crate) use results::counted;
@@ -269,6 +269,6 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
-    state.register_udaf(aggregate(&approx_distinct_udaf(), "count_distinct_approx"))?;
+    state.register_udaf(approximate::function())?;
     Ok(())
 }

@@ -30,12 +30,14 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod records;
 mod rows;
 mod sets;
 mod sums;
 mod times;
 mod types;
 mod unnested;
+mod windows;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -321,6 +323,7 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
+        records::translate(select);
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
         if let Err(error) = laterals::translate(select, making) {
             return refused(error);

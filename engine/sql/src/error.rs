@@ -111,8 +111,16 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
         },
         other => other.strip_backtrace(),
     };
-    let root = root.split("\n\nbacktrace").next().unwrap_or_default().trim_end_matches('.').to_owned();
+    let root = plainly(&root).trim_end_matches('.');
     Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
+}
+
+/// What DataFusion says of a statement, without its backtrace and what is addressed to those who make DataFusion.
+fn plainly(text: &str) -> &str {
+    let text = text.split("\n\nbacktrace").next().unwrap_or_default();
+    // Before it stand all forms that a function has, each with what it lacks.
+    let text = text.rfind("No function matches").and_then(|at| text.get(at..)).unwrap_or(text);
+    text.split("\nThis issue was likely caused by a bug in DataFusion's code").next().unwrap_or_default()
 }
 
 /// An error of running: what the data made of a function or a cast is the caller's.
@@ -215,6 +223,20 @@ mod tests {
         assert_eq!(of_run(DataFusionError::External(Box::new(own))).kind, ErrorKind::LimitExceeded);
         let other = std::io::Error::other("a disk is gone");
         assert_eq!(of_run(DataFusionError::External(Box::new(other))).kind, ErrorKind::Internal);
+    }
+
+    #[test]
+    fn texts_are_the_callers_own() {
+        let text = "Internal error: Function 'round' failed to match any signature, errors: Error during planning: Function \
+                    'round' expects 2 arguments but received 1.\nThis issue was likely caused by a bug in DataFusion's code. \
+                    Please help us. No function matches the given name and argument types 'round(Utf8)'. You might need casts.";
+        let said = of_planner(DataFusionError::Plan(text.to_owned())).message;
+        assert!(said.starts_with("No function matches the given name and argument types 'round(Utf8)'"), "{said}");
+        let other = "no map.\nThis issue was likely caused by a bug in DataFusion's code. Please help us";
+        assert_eq!(of_planner(DataFusionError::Plan(other.to_owned())).message, "no map");
+        let own = DataFusionError::Internal("Function 'date_part' failed to match any signature, errors: x".to_owned());
+        let error = of_planner(own);
+        assert_eq!((error.kind, error.message.contains("`date_part`")), (ErrorKind::Invalid, true), "{error}");
     }
 
     /// Breaks where an error of the planner loses its place or its hint, or one of ours its kind.

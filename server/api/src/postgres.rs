@@ -3,7 +3,7 @@
 //!
 //! `frame` takes messages apart as they come, bounded before they are held; `startup` says who is there; `session` is a
 //! connection from then on, `statements` and `portal` what it keeps, `command` the statements that are about the connection,
-//! `params` and `encode` values on their way in and out, `fault` errors with their SQLSTATE. Messages of ours are written
+//! `params` and `encode` values on their way in and out, `plan` plans, `fault` errors with their SQLSTATE. Messages of ours are written
 //! by the crate `pgwire`; those of clients are read here, since its decoder takes lengths on trust.
 
 mod cancel;
@@ -12,6 +12,7 @@ mod encode;
 mod fault;
 mod frame;
 mod params;
+mod plan;
 mod portal;
 mod session;
 mod startup;

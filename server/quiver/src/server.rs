@@ -175,8 +175,10 @@ fn serve_settings(settings: &Settings) -> ServeSettings {
     let h = &settings.http;
     let span = |span: Span| span.0.unwrap_or_default();
     let memory = wiring::memory_limit_bytes(settings);
+    let connections_max = connections_max(h.connections_max).min(Semaphore::MAX_PERMITS);
     ServeSettings {
-        places: Arc::new(Semaphore::new(connections_max(h.connections_max).min(Semaphore::MAX_PERMITS))),
+        places: Arc::new(Semaphore::new(connections_max)),
+        connections_max,
         header_timeout: span(h.header_timeout),
         head_bytes_max: h.head_max.0 as usize,
         heads: BodyBudget::of_heads((memory / 32) as usize),

@@ -67,6 +67,24 @@ fn relations_are_numbers() {
 #[test]
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check(
+        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over w, bool_or(a)",
+        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER w, bool_or(a)",
+    );
+    check(
+        "select string_agg(a, ',') filter (where c) over (rows 2 preceding), string_agg(a, ',') over (order by b)",
+        "SELECT CASE WHEN count(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING) > 0 THEN \
+         array_to_string(array_agg(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING), ',') END, \
+         string_agg(a, ',') OVER (ORDER BY b)",
+    );
+    assert!(translated("select corr(distinct a, b) from t").unwrap_err().message.contains("`corr(DISTINCT …)`"));
+    check(
+        "select count(distinct a order by b), array_agg(a order by b)",
+        "SELECT count(DISTINCT a), array_agg(a ORDER BY b)",
+    );
+    check("select '2024-02-03 +00'::date", "SELECT '2024-02-03'::DATE");
+    check("select pg_relation_size(1), pg_advisory_unlock_all()", "SELECT CAST(NULL AS BIGINT), CAST(NULL AS TEXT)");
+    check("select 'pg_catalog.array_in'::regproc", "SELECT 'array_in'");
     check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
     check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
     assert!(translated("select 'nothing'::regproc::oid").unwrap_err().message.contains("`nothing`"));
@@ -509,6 +527,16 @@ fn functions_of_rows_are_lists_taken_apart() {
     check(
         "select * from string_to_table('a,b', ',') as x",
         "SELECT * FROM UNNEST(string_to_array('a,b', ',')) AS x (x)",
+    );
+    check(
+        "select a from json_to_recordset('[{}]') as t(a text, \"B\" json)",
+        "SELECT a FROM (SELECT CAST(json_get_text(\"item\", 'a') AS TEXT) AS a, \
+         CAST(json_get(\"item\", 'B') AS TEXT) AS \"B\" \
+         FROM UNNEST(json_items('[{}]')) AS \"items\" (\"item\")) AS t",
+    );
+    check(
+        "select a from jsonb_to_record('{}') as t(a date)",
+        "SELECT a FROM (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS t",
     );
     check(
         "select value from json_array_elements('[1]')",

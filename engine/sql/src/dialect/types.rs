@@ -10,7 +10,7 @@ use super::patterns::folded;
 use super::{Translator, call, expr, literal, number, quoted, take, text};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
-use crate::catalog::types::{PG_TYPES, named};
+use crate::catalog::types::{PG_TYPES, type_named};
 use crate::parse::parts;
 
 /// Whether a type is that of texts.
@@ -23,6 +23,7 @@ enum Kind {
     Class,
     Type,
     Namespace,
+    Function,
     Name,
     Number,
 }
@@ -41,7 +42,8 @@ fn kind(name: &str) -> Option<Kind> {
         "regclass" => Kind::Class,
         "regtype" => Kind::Type,
         "regnamespace" => Kind::Namespace,
-        "regproc" | "regprocedure" | "regoper" | "regrole" | "regconfig" => Kind::Name,
+        "regproc" | "regprocedure" => Kind::Function,
+        "regoper" | "regrole" | "regconfig" => Kind::Name,
         "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
         _ => return None,
     })
@@ -180,6 +182,7 @@ impl Translator<'_> {
                 Kind::Type => number(type_of(name)?),
                 Kind::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
                 Kind::Namespace => number(namespace_of(name)?),
+                Kind::Function => text(&split(name).pop().unwrap_or_default()),
                 Kind::Name => text(name),
                 Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
             };
@@ -197,7 +200,7 @@ impl Translator<'_> {
                 let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
                 self.names(&inner, &names)?
             }
-            Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
+            Kind::Function | Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
             Kind::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
         };
         Ok(())
@@ -296,8 +299,8 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
     let bare = name.rsplit('.').next().unwrap_or(name);
     let array = bare.strip_suffix("[]").or_else(|| bare.strip_prefix('_'));
     let found = match array {
-        Some(item) => named(item).map(|known| known.array).filter(|array| *array != 0),
-        None => named(bare).map(|known| known.oid),
+        Some(item) => type_named(item).map(|known| known.array).filter(|array| *array != 0),
+        None => type_named(bare).map(|known| known.oid),
     };
     found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
 }

@@ -229,7 +229,7 @@ impl Connection {
         fault.write(&mut self.out);
         if self.transaction == TransactionStatus::Transaction {
             self.transaction = TransactionStatus::Error;
-            self.kept.end_portals();
+            self.kept.roll_back();
         }
     }
 
@@ -249,7 +249,7 @@ impl Connection {
             Message::Sync => {
                 self.skipping = false;
                 if self.transaction == TransactionStatus::Idle {
-                    self.kept.end_portals();
+                    self.kept.commit();
                 }
                 self.ready();
                 return Ok(self.flush().await?);
@@ -329,7 +329,7 @@ impl Connection {
 
     /// Whether a statement has rows as its answer.
     fn gives_rows(command: &Command) -> bool {
-        matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..))
+        matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..) | Command::Execute(..))
     }
 
     fn parse(&mut self, name: String, text: String, declared: Vec<u32>) -> Result<(), Trouble> {
@@ -345,15 +345,21 @@ impl Connection {
     }
 
     async fn bind(&mut self, bind: Bind) -> Result<(), Trouble> {
-        let params = self.params_of(&bind).await?;
-        let statement = self.kept.statement(&bind.statement)?;
-        let bytes = bind.values.iter().flatten().map(bytes::Bytes::len).sum();
-        let mut portal = Portal::new(statement.text.clone(), statement.command.clone()).with_params(params, bytes);
-        portal.results = bind.results;
-        portal.promised = statement.described.as_ref().map(|described| Arc::clone(&described.columns));
+        let portal = self.bound(&bind).await?;
         self.kept.open(bind.portal, portal)?;
         self.say(b'2');
         Ok(())
+    }
+
+    /// A prepared statement with values.
+    async fn bound(&mut self, bind: &Bind) -> Result<Portal, Trouble> {
+        let params = self.params_of(bind).await?;
+        let statement = self.kept.statement(&bind.statement)?;
+        let bytes = bind.values.iter().flatten().map(bytes::Bytes::len).sum();
+        let mut portal = Portal::new(statement.text.clone(), statement.command.clone()).with_params(params, bytes);
+        portal.results.clone_from(&bind.results);
+        portal.promised = statement.described.as_ref().map(|described| Arc::clone(&described.columns));
+        Ok(portal)
     }
 }
 

@@ -7,7 +7,7 @@ use quiver_sql::Described;
 
 use super::command::Command;
 use super::fault::Fault;
-use super::portal::Portal;
+use super::portal::{Hold, Portal};
 
 /// Most prepared statements of a connection.
 const STATEMENTS_MAX: usize = 1000;
@@ -146,9 +146,22 @@ impl Kept {
         self.statements.clear();
     }
 
-    /// Ends all portals: a transaction is over.
+    /// Ends all portals.
     pub(super) fn end_portals(&mut self) {
         self.portals.clear();
+    }
+
+    /// Ends the portals of a transaction that came to its end, but for those that are held beyond.
+    pub(super) fn commit(&mut self) {
+        self.portals.retain(|_, portal| portal.hold != Hold::No);
+        for portal in self.portals.values_mut() {
+            portal.hold = Hold::Kept;
+        }
+    }
+
+    /// Ends the portals of a transaction that failed or was taken back.
+    pub(super) fn roll_back(&mut self) {
+        self.portals.retain(|_, portal| portal.hold == Hold::Kept);
     }
 }
 
@@ -194,5 +207,22 @@ mod tests {
         assert!(kept.close(false, "0") && !kept.close(false, "0"));
         kept.end_portals();
         assert_eq!(kept.take("1").map(|_| ()).unwrap_err().code, "34000");
+    }
+
+    #[test]
+    fn what_is_held_outlives_a_transaction() {
+        let mut kept = Kept::default();
+        let open = |kept: &mut Kept, name: &str, hold| {
+            let mut portal = Portal::new(String::new(), Command::Query);
+            portal.hold = hold;
+            kept.open(name.into(), portal).unwrap();
+        };
+        open(&mut kept, "plain", Hold::No);
+        open(&mut kept, "held", Hold::Wanted);
+        kept.commit();
+        open(&mut kept, "later", Hold::Wanted);
+        kept.roll_back();
+        let names: Vec<&String> = kept.portals.keys().collect();
+        assert_eq!(names, ["held"]);
     }
 }
