@@ -258,6 +258,26 @@ fn labels_of_routes_are_templates() {
     );
 }
 
+/// What holds another twice is kept once and written out twice: forty times is a million million.
+#[test]
+fn what_doubles_is_bounded() {
+    let bomb = |made: &str| {
+        format!("{{{{$x := {made}}}}}{{{{range 40}}}}{{{{$x = {made} $x $x}}}}{{{{end}}}}{{{{print $x}}}}")
+    };
+    let told = run(&bomb("args"), &Value::Nil).expect_err("too much");
+    assert!(told.contains("error calling args: the template makes too much"), "{told}");
+    for made in ["list", "append (list)", "dict \"a\" 1 \"b\" 2"] {
+        let text = if made.starts_with("dict") {
+            "{{$x := 1}}{{range 40}}{{$x = dict \"a\" $x \"b\" $x}}{{end}}{{toJson $x}}".to_owned()
+        } else {
+            bomb(made)
+        };
+        let told = expand("test", &text, &Value::Nil, MESSAGE_FUNCTIONS, &Options::default()).expect_err("too much");
+        assert!(told.contains("the template makes too much"), "{made}: {told}");
+    }
+    check("{{len (args 1 (args 2 3))}}", &Value::Nil, "2");
+}
+
 #[test]
 fn the_page_of_an_email() {
     let mut templates = default_templates();
