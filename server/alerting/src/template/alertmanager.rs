@@ -3,7 +3,6 @@
 //! `default.tmpl` and `email.tmpl` are Alertmanager's own texts (Apache-2.0): whoever moves here has built on their names.
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 
 use super::builtins::texts_of;
 use super::escape::query_unescape;
@@ -11,7 +10,7 @@ use super::exec::Call;
 use super::humanize::{humanize_duration, lower, title, to_float, upper};
 use super::prometheus::{re_match, re_replace_all, text};
 use super::time::{Time, parse};
-use super::value::{ListKind, Map, MapKind, Safe, Value};
+use super::value::{ListKind, MapKind, Safe, Value};
 use super::{Function, Functions, Param, Templates};
 
 type Outcome = Result<Value, String>;
@@ -58,14 +57,14 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
     function("safeUrl", &[Param::Text], false, |_, args| Ok(Value::Safe(Safe::Url, text(args, 0)))),
     function("urlUnescape", &[Param::Text], false, |_, args| query_unescape(&text(args, 0)).map(Value::text)),
     function("stringSlice", &[Param::Text], true, |_, args| Ok(Value::list(ListKind::Texts, args.to_vec()))),
-    function("list", &[Param::Any], true, |_, args| Ok(Value::list(ListKind::Any, args.to_vec()))),
-    function("append", &[Param::List, Param::Any], true, |_, args| {
+    function("list", &[Param::Any], true, |call, args| call.held(Value::list(ListKind::Any, args.to_vec()))),
+    function("append", &[Param::List, Param::Any], true, |call, args| {
         let mut items = match &args[0] {
             Value::List(list) => list.items.clone(),
             _ => Vec::new(),
         };
         items.extend_from_slice(&args[1..]);
-        Ok(Value::list(ListKind::Any, items))
+        call.held(Value::list(ListKind::Any, items))
     }),
     function("dict", &[Param::Any], true, dict),
     function("toJson", &[Param::Any], false, |call, args| {
@@ -104,7 +103,7 @@ pub static MESSAGE_FUNCTIONS: Functions = &[
     function("routeLabels", &[Param::Text], false, route_label),
 ];
 
-fn dict(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
+fn dict(call: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
     if !args.len().is_multiple_of(2) {
         return Err("dict requires an even number of arguments".to_owned());
     }
@@ -113,7 +112,7 @@ fn dict(_: &mut Call<'_, '_>, args: &[Value]) -> Outcome {
         let Value::Text(name) = &pair[0] else { return Err("dict keys must be strings".to_owned()) };
         entries.insert(name.to_string(), pair[1].clone());
     }
-    Ok(Value::Map(Arc::new(Map { kind: MapKind::Any, entries })))
+    call.held(Value::map(MapKind::Any, entries))
 }
 
 /// Renders a label of the route, which may name others.

@@ -1,6 +1,5 @@
 //! Functions of templates in rules, as Prometheus has them, and vmalert's words for some.
 
-use std::collections::BTreeMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
@@ -13,7 +12,7 @@ use super::humanize::{
     humanize, humanize_duration, humanize_percentage, humanize_timestamp, humanize1024, lower, title_as_is, to_float,
     to_time, upper,
 };
-use super::value::{ListKind, Map, MapKind, Safe, Struct, Value};
+use super::value::{ListKind, MapKind, Safe, Struct, Value};
 use super::{Function, Functions, Param};
 use crate::duration;
 
@@ -68,9 +67,9 @@ pub static RULE_FUNCTIONS: Functions = &[
         name: "args",
         params: &[Param::Any],
         variadic: true,
-        call: |_, args| {
+        call: |call, args| {
             let entries = args.iter().enumerate().map(|(i, arg)| (format!("arg{i}"), arg.clone()));
-            Ok(Value::Map(Arc::new(Map { kind: MapKind::Any, entries: entries.collect::<BTreeMap<_, _>>() })))
+            call.held(Value::map(MapKind::Any, entries.collect()))
         },
     },
     function("reReplaceAll", &[Param::Text, Param::Text, Param::Text], re_replace_all),

@@ -43,6 +43,7 @@ fn statements() {
     check("a {{- 1 -}} b{{/* c */}} c", &Value::Nil, "a1b c");
     check("{{and 1 0}}{{or 0 \"x\"}}{{not 1}}{{and true 2}}", &Value::Nil, "0xfalse2");
     fails("{{$x = 1}}", &Value::Nil, "1:7: executing \"test\" at <1>: undefined variable: $x");
+    fails("{{$x := $x}}", &Value::Nil, "1:8: executing \"test\" at <$x>: undefined variable: $x");
     fails(
         "{{and}}",
         &Value::Nil,
@@ -98,6 +99,7 @@ fn values_and_fields() {
         &Value::Nil,
         "bc1 2ab003.1|\"x\"",
     );
+    check("{{html nil}} {{urlquery 'a' nil}}", &Value::Nil, "&lt;no value&gt; 97%3Cno+value%3E");
     check("{{html \"<a>\"}}{{js \"'\"}}{{urlquery \"a b\"}}", &Value::Nil, "&lt;a&gt;\\'a+b");
     fails("{{ .a.b.c }}", &labels(), "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string");
     fails(
@@ -254,6 +256,26 @@ fn labels_of_routes_are_templates() {
     assert!(
         run("{{ routeLabels \"c\" }}").expect_err("a cycle").to_string().contains("route label cycle detected: c -> c")
     );
+}
+
+/// What holds another twice is kept once and written out twice: forty times is a million million.
+#[test]
+fn what_doubles_is_bounded() {
+    let bomb = |made: &str| {
+        format!("{{{{$x := {made}}}}}{{{{range 40}}}}{{{{$x = {made} $x $x}}}}{{{{end}}}}{{{{print $x}}}}")
+    };
+    let told = run(&bomb("args"), &Value::Nil).expect_err("too much");
+    assert!(told.contains("error calling args: the template makes too much"), "{told}");
+    for made in ["list", "append (list)", "dict \"a\" 1 \"b\" 2"] {
+        let text = if made.starts_with("dict") {
+            "{{$x := 1}}{{range 40}}{{$x = dict \"a\" $x \"b\" $x}}{{end}}{{toJson $x}}".to_owned()
+        } else {
+            bomb(made)
+        };
+        let told = expand("test", &text, &Value::Nil, MESSAGE_FUNCTIONS, &Options::default()).expect_err("too much");
+        assert!(told.contains("the template makes too much"), "{made}: {told}");
+    }
+    check("{{len (args 1 (args 2 3))}}", &Value::Nil, "2");
 }
 
 #[test]

@@ -60,6 +60,7 @@ pub struct List {
     pub kind: ListKind,
     /// The items.
     pub items: Vec<Value>,
+    weight: usize,
 }
 
 /// What a list holds.
@@ -106,6 +107,7 @@ pub struct Map {
     pub kind: MapKind,
     /// The entries.
     pub entries: BTreeMap<String, Value>,
+    weight: usize,
 }
 
 /// What a mapping holds; a missing entry gives the empty text, unless the mapping holds anything.
@@ -155,7 +157,27 @@ impl Value {
 
     /// Makes a list.
     pub fn list(kind: ListKind, items: Vec<Self>) -> Self {
-        Self::List(Arc::new(List { kind, items }))
+        let weight = heavy(items.iter());
+        Self::List(Arc::new(List { kind, items, weight }))
+    }
+
+    /// Makes a mapping.
+    pub fn map(kind: MapKind, entries: BTreeMap<String, Self>) -> Self {
+        let names = entries.keys().map(String::len).sum();
+        let weight = heavy(entries.values()).saturating_add(names);
+        Self::Map(Arc::new(Map { kind, entries, weight }))
+    }
+
+    /// What it takes when all that it holds is written out, more or less: another may be in it many times, though it is
+    /// kept once.
+    pub(super) fn weight(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Safe(_, text) => size_of::<Self>() + text.len(),
+            Self::List(list) => list.weight,
+            Self::Map(map) => map.weight,
+            Self::Struct(fields) => heavy(fields.fields.iter().map(|(_, _, value)| value)),
+            _ => size_of::<Self>(),
+        }
     }
 
     /// Makes a list of texts.
@@ -166,7 +188,7 @@ impl Value {
     /// Makes a mapping of texts.
     pub fn text_map<'a>(kind: MapKind, pairs: impl IntoIterator<Item = (&'a str, &'a str)>) -> Self {
         let entries = pairs.into_iter().map(|(name, value)| (name.to_owned(), Self::text(value))).collect();
-        Self::Map(Arc::new(Map { kind, entries }))
+        Self::map(kind, entries)
     }
 
     /// Makes fields.
@@ -357,6 +379,11 @@ fn json_text(out: &mut String, text: &str) {
         }
     }
     out.push('"');
+}
+
+/// The weight of what holds others.
+fn heavy<'a>(values: impl Iterator<Item = &'a Value>) -> usize {
+    values.fold(size_of::<Value>(), |sum, value| sum.saturating_add(value.weight()))
 }
 
 /// Gives the pairs of a label set: `alertname` first, then by name.

@@ -104,8 +104,22 @@ impl<'a> Fields<'a> {
 
     /// Reads a duration as Prometheus writes them, in milliseconds.
     pub fn duration_ms(&mut self, name: &'static str, problems: &mut Problems) -> Option<i64> {
+        self.milliseconds(name, duration::parse, problems)
+    }
+
+    /// Reads a duration of Prometheus that may be negative.
+    pub fn offset_ms(&mut self, name: &'static str, problems: &mut Problems) -> Option<i64> {
+        self.milliseconds(name, duration::parse_signed, problems)
+    }
+
+    fn milliseconds(
+        &mut self,
+        name: &'static str,
+        parse: fn(&str) -> Result<i64, String>,
+        problems: &mut Problems,
+    ) -> Option<i64> {
         let text = self.text(name, problems)?;
-        match duration::parse(&text) {
+        match parse(&text) {
             Ok(ms) => Some(ms),
             Err(e) => {
                 self.problem(name, Code::InvalidDuration, e, problems);

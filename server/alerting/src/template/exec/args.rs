@@ -2,7 +2,17 @@
 
 use super::super::value::{ListKind, Value};
 use super::super::{ExecError, Param};
+use super::Call;
 use super::frame::{Frame, fail};
+
+impl Call<'_, '_> {
+    /// Gives what a function put together of values. What holds another twice doubles it when it is written out: so it may be
+    /// a few times what the template runs over, and what it may make beside.
+    pub(in super::super) fn held(&self, value: Value) -> Result<Value, String> {
+        let most = self.exec.data.weight().saturating_mul(8).saturating_add(self.exec.options.budget.made_max);
+        if value.weight() > most { Err("the template makes too much".to_owned()) } else { Ok(value) }
+    }
+}
 
 pub(super) fn param(params: &[Param], variadic: bool, idx: usize) -> Option<Param> {
     match params.get(idx) {
