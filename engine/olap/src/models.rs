@@ -97,8 +97,9 @@ impl ModelTables {
         let state = self.olap.session();
         let sources = Sources::of_model(&catalog, rows, tables, state, access, ctx).await?;
         let given = Given::new();
+        let caller = ctx.query().asked.caller.as_str();
         let planner =
-            Planner { catalog: &catalog, state, sources: &sources, access, given: &given, marks_values: false };
+            Planner { catalog: &catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
         planner.guarded(model, rows, self.now_ns())
     }
 

@@ -55,11 +55,11 @@ pub(crate) struct Sort {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Compared {
     /// As numbers, times or texts, as they look.
-    AsTheyLook,
+    Look,
     /// As `top` does: those behind the first as texts, of several the shorter one first.
-    AsTop,
+    Top,
     /// As texts, all but times.
-    AsTexts,
+    Texts,
 }
 
 impl Sort {
@@ -73,7 +73,7 @@ impl Sort {
             partition_by: Vec::new(),
             rank: None,
             descending: false,
-            compared: Compared::AsTheyLook,
+            compared: Compared::Look,
         }
     }
 
@@ -100,7 +100,7 @@ impl Sort {
 
     /// The input column that is a key by itself: a time.
     fn time_column(&self, key: usize) -> Option<usize> {
-        if self.compared == Compared::AsTop && key > 0 {
+        if self.compared == Compared::Top && key > 0 {
             return None;
         }
         let index = self.input.index(&self.by.get(key)?.0)?;
@@ -134,10 +134,10 @@ impl Sort {
     fn push(&self, key: usize) -> Push {
         let as_they_look: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
         match self.compared {
-            Compared::AsTop if key > 0 && self.by.len() > 2 => push_length_first,
-            Compared::AsTop if key > 0 => push_bytes,
-            Compared::AsTexts if self.by.get(key).is_some_and(|(name, _)| name != TIME) => push_bytes,
-            Compared::AsTheyLook | Compared::AsTop | Compared::AsTexts => as_they_look,
+            Compared::Top if key > 0 && self.by.len() > 2 => push_length_first,
+            Compared::Top if key > 0 => push_bytes,
+            Compared::Texts if self.by.get(key).is_some_and(|(name, _)| name != TIME) => push_bytes,
+            Compared::Look | Compared::Top | Compared::Texts => as_they_look,
         }
     }
 }

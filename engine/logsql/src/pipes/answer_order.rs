@@ -74,8 +74,8 @@ impl PipeKind for AnswerOrder {
 
     fn plan(&self, rows: Planned, _: At<'_>) -> Result<Planned> {
         let (limit, compared) = match self {
-            Self::Counted { limit, .. } => (*limit, Compared::AsTop),
-            Self::Series { .. } => (None, Compared::AsTexts),
+            Self::Counted { limit, .. } => (*limit, Compared::Top),
+            Self::Series { .. } => (None, Compared::Texts),
         };
         Sort { limit, compared, ..Sort::by(rows.shape.clone(), self.by()) }.plan(rows)
     }

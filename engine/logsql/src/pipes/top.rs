@@ -95,7 +95,7 @@ impl PipeKind for Top {
         let sort = sort::Sort {
             limit: Some(self.limit),
             rank: self.rank.clone(),
-            compared: sort::Compared::AsTop,
+            compared: sort::Compared::Top,
             ..sort::Sort::by(rows.shape.clone(), by.collect())
         };
         sort.plan(rows)
