@@ -68,12 +68,11 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
             // The point, and its text when the series is written.
             memory.add(2 * text_bytes(text))?;
             let point = (ns, text.to_owned());
-            match of_result.last_mut().filter(|(last, _)| *last == key) {
-                Some((_, points)) => points.push(point),
-                None => {
-                    memory.add(key_bytes(&key))?;
-                    of_result.push((key, vec![point]));
-                }
+            if let Some((_, points)) = of_result.last_mut().filter(|(last, _)| *last == key) {
+                points.push(point);
+            } else {
+                memory.add(key_bytes(&key))?;
+                of_result.push((key, vec![point]));
             }
             Ok(())
         })

@@ -91,7 +91,7 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
 }
 
 /// Scopes with their names, which come scope by scope; among them, if they are wanted, those that every span has.
-fn by_scope(names: &[(&'static str, String)], with_intrinsic: bool) -> Vec<(&'static str, Vec<&str>)> {
+fn by_scope<'a>(names: &'a [(&'static str, String)], with_intrinsic: bool) -> Vec<(&'static str, Vec<&'a str>)> {
     let mut scopes: Vec<(&'static str, Vec<&str>)> = names
         .chunk_by(|a, b| a.0 == b.0)
         .map(|of_scope| (of_scope[0].0, of_scope.iter().map(|(_, name)| name.as_str()).collect()))
