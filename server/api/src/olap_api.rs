@@ -394,3 +394,6 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))
 }
+
+#[cfg(test)]
+mod tests;
