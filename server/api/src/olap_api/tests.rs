@@ -36,6 +36,8 @@ fn queries_of_a_list_name_the_same_segments() {
     assert_eq!(keys, ["url", "a", "b"]);
     let expected = [("a", "/0/segments/0"), ("b", "/0/segments/1"), ("b", "/1/segments/1"), ("a", "/1/segments/2")];
     assert_eq!(found, places(&expected));
+    let twice = json!([{"segments": ["platform.a", "platform.a"]}, {"segments": ["platform.a"]}]);
+    assert_eq!(taken(twice).unwrap().1, ["url", "a"]);
     for (first, second) in [
         (json!({"segments": ["platform.a"]}), json!({"segments": ["platform.b"]})),
         (json!({"segments": ["platform.a"]}), json!({})),
