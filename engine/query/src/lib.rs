@@ -65,6 +65,7 @@ pub use explaining::Explaining;
 pub use forms::PlanForms;
 pub use functions::Around;
 pub use in_turn::in_turn;
+pub use kept::Keeper;
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;
