@@ -45,6 +45,7 @@ mod running;
 mod samples;
 mod slices;
 mod spans;
+mod spill;
 pub mod tables;
 #[cfg(test)]
 mod testing;
@@ -60,7 +61,7 @@ mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
-pub use error::{BY_ZERO, from_datafusion, to_datafusion};
+pub use error::{BY_ZERO, from_datafusion, own_error, to_datafusion};
 pub use explaining::Explaining;
 pub use forms::PlanForms;
 pub use functions::Around;

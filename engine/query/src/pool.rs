@@ -10,7 +10,7 @@
 //! ([`CROWDED`]); what it would not get by itself it never gets.
 
 use std::fmt;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 
 use datafusion::error::{DataFusionError, Result};
@@ -118,6 +118,8 @@ pub(crate) struct QueryPool {
     /// Its consumers that can spill, and what they hold.
     spillers: AtomicUsize,
     spillable: AtomicUsize,
+    /// Bytes of its spill files.
+    pub(crate) spilled: AtomicU64,
     /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
     owner: Option<Arc<AtomicUsize>>,
 }
@@ -125,8 +127,8 @@ pub(crate) struct QueryPool {
 impl QueryPool {
     /// Makes the share of a query; it may never hold more than `max`.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
-        let (used, peak, spillers, spillable) = Default::default();
-        Self { shared, used, peak, max, spillers, spillable, owner: Some(Arc::default()) }
+        let (used, peak, spillers, spillable, spilled) = Default::default();
+        Self { shared, used, peak, max, spillers, spillable, spilled, owner: Some(Arc::default()) }
     }
 
     /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
