@@ -39,7 +39,7 @@ use crate::running::{Phase, Query, Running};
 use crate::through::ThroughCodec;
 use crate::underway::AllUnderway;
 use crate::watched::{Watched, hand_on};
-use crate::{explain, failpoint, lists, relational};
+use crate::{explain, failpoint, lists, relational, spill};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -349,7 +349,8 @@ impl QueryEngine {
     /// The settings and the environment of one run.
     pub(crate) fn bound(&self, ctx: &QueryContext, shared: RunShared) -> (SessionConfig, Arc<RuntimeEnv>) {
         let own = self.runs();
-        let runtime = RuntimeEnv { memory_pool: own.memory(ctx), ..(*own.runtime_env).clone() };
+        let disk_manager = spill::files(&own.runtime_env.disk_manager, own.share(ctx));
+        let runtime = RuntimeEnv { memory_pool: own.memory(ctx), disk_manager, ..(*own.runtime_env).clone() };
         ctx.underway.bind(&own.underway);
         let config = own.state.config().clone().with_extension(Arc::clone(&ctx.underway));
         let config = config.with_extension(Arc::new(shared)).with_extension(Arc::clone(&ctx.stats));

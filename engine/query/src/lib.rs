@@ -45,6 +45,7 @@ mod running;
 mod samples;
 mod slices;
 mod spans;
+mod spill;
 pub mod tables;
 #[cfg(test)]
 mod testing;
@@ -60,11 +61,12 @@ mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
 pub use engine::{EngineSettings, QueryEngine, QueryUse, THREAD_KEEP_ALIVE};
-pub use error::{BY_ZERO, from_datafusion, to_datafusion};
+pub use error::{BY_ZERO, from_datafusion, own_error, to_datafusion};
 pub use explaining::Explaining;
 pub use forms::PlanForms;
 pub use functions::Around;
 pub use in_turn::in_turn;
+pub use kept::Keeper;
 pub use leaf::{LeafForms, ScanExec, scan_table};
 pub use logs::LogTables;
 pub use names::Names;

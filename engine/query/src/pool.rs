@@ -3,16 +3,22 @@
 //! A query may hold twice what is free besides: one alone gets two thirds of the pool, each of n gets 2 / (2 n + 1), and
 //! there is always something left for the next one. A small amount is let through as long as the pool has it.
 //!
+//! Results that are kept between queries are of the same pool. They go, those not used for longest first, where a query
+//! gets by that what it asks for.
+//!
 //! A refusal says whose fault it is: what a query would have got, were the others not there, it may ask for again
 //! ([`CROWDED`]); what it would not get by itself it never gets.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use parking_lot::Mutex;
 use quiver_types::MemoryPressure;
+
+use crate::kept::Keeper;
 
 /// A query may hold this many times what is free besides.
 const TIMES_FREE: usize = 2;
@@ -23,19 +29,82 @@ const SMALL_PART: usize = 64;
 pub(crate) const CROWDED: &str = "other queries hold the memory";
 
 /// The memory that all queries share.
-#[derive(Debug)]
 pub(crate) struct SharedPool {
     pub(crate) pool: Arc<dyn MemoryPool>,
     pub(crate) size: usize,
     pub(crate) pressure: Arc<MemoryPressure>,
     /// Bytes that queries hold. The rest is of results that are kept, and of nobody known.
     lent: AtomicUsize,
+    /// Bytes of results that are kept.
+    kept: AtomicUsize,
+    /// Who keeps them.
+    pub(crate) keepers: Mutex<Vec<Weak<dyn Keeper>>>,
+}
+
+impl fmt::Debug for SharedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, size, pressure, lent, kept, keepers: _ } = self;
+        let mut shown = f.debug_struct("SharedPool");
+        shown.field("pool", pool).field("size", size).field("pressure", pressure);
+        shown.field("lent", lent).field("kept", kept).finish_non_exhaustive()
+    }
 }
 
 impl SharedPool {
     /// Shares a pool of `size` bytes.
     pub(crate) fn new(pool: Arc<dyn MemoryPool>, size: usize, pressure: Arc<MemoryPressure>) -> Arc<Self> {
-        Arc::new(Self { pool, size, pressure, lent: AtomicUsize::new(0) })
+        let (lent, kept, keepers) = Default::default();
+        Arc::new(Self { pool, size, pressure, lent, kept, keepers })
+    }
+
+    /// Lets a result go that is kept; says whether there was one. What queries read of it stays as long as they do.
+    fn let_go(&self) -> bool {
+        let keepers: Vec<_> = self.keepers.lock().iter().filter_map(Weak::upgrade).collect();
+        keepers.iter().any(|keeper| keeper.let_go())
+    }
+}
+
+/// The memory of results that are kept.
+#[derive(Debug)]
+pub(crate) struct KeptPool(pub(crate) Arc<SharedPool>);
+
+impl fmt::Display for KeptPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kept({})", self.reserved())
+    }
+}
+
+impl MemoryPool for KeptPool {
+    fn name(&self) -> &'static str {
+        "kept"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.0.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.0.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.0.kept.fetch_add(additional, Relaxed);
+        self.0.pool.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.0.kept.fetch_sub(shrink, Relaxed);
+        self.0.pool.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.0.pool.try_grow(reservation, additional)?;
+        self.0.kept.fetch_add(additional, Relaxed);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.0.kept.load(Relaxed)
     }
 }
 
@@ -49,6 +118,8 @@ pub(crate) struct QueryPool {
     /// Its consumers that can spill, and what they hold.
     spillers: AtomicUsize,
     spillable: AtomicUsize,
+    /// Bytes of its spill files.
+    pub(crate) spilled: AtomicU64,
     /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
     owner: Option<Arc<AtomicUsize>>,
 }
@@ -56,8 +127,8 @@ pub(crate) struct QueryPool {
 impl QueryPool {
     /// Makes the share of a query; it may never hold more than `max`.
     pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
-        let (used, peak, spillers, spillable) = Default::default();
-        Self { shared, used, peak, max, spillers, spillable, owner: Some(Arc::default()) }
+        let (used, peak, spillers, spillable, spilled) = Default::default();
+        Self { shared, used, peak, max, spillers, spillable, spilled, owner: Some(Arc::default()) }
     }
 
     /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
@@ -120,7 +191,13 @@ impl QueryPool {
         if others == 0 || (short && others < own) {
             return false;
         }
-        if used > self.share(additional, others) {
+        self.fits(reservation, additional, used, others + self.shared.kept.load(Relaxed))
+    }
+
+    /// Whether it may hold the `used` bytes that it would have now, once others gave so much back.
+    fn fits(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
+        let rest = self.shared.pool.reserved().saturating_sub(given_back);
+        if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back) {
             return false;
         }
         if !reservation.consumer().can_spill() {
@@ -128,9 +205,34 @@ impl QueryPool {
         }
         // Those that spill share what all others leave.
         let spillable = self.spillable.load(Relaxed).saturating_sub(additional);
-        let fixed = self.shared.pool.reserved().saturating_sub(others).saturating_sub(spillable);
-        let part = self.shared.size.saturating_sub(fixed) / self.spillers.load(Relaxed).max(1);
-        reservation.size() + additional <= part
+        let part = self.shared.size.saturating_sub(rest.saturating_sub(spillable));
+        reservation.size() + additional <= part / self.spillers.load(Relaxed).max(1)
+    }
+
+    /// Asks for bytes, of which it would have `used` then.
+    fn lend(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> Result<()> {
+        let share = self.share(additional, 0);
+        if short && used > self.small() {
+            let text = format!("the process is at its memory limit, and the query holds {used} bytes");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else if used > share {
+            let text = format!("the query holds {used} bytes, more than its share of {share}");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else {
+            self.shared.pool.try_grow(reservation, additional)
+        }
+    }
+
+    /// The same again, without the results that are kept, as many of them as it takes and if that helps.
+    fn lend_instead(&self, reservation: &MemoryReservation, additional: usize, used: usize) -> Option<Result<()>> {
+        let fits = |given_back: usize| self.fits(reservation, additional, used, given_back);
+        let kept = self.shared.kept.load(Relaxed);
+        if kept == 0 || !fits(kept) {
+            return None;
+        }
+        while !fits(0) && self.shared.let_go() {}
+        (self.shared.kept.load(Relaxed) < kept)
+            .then(|| self.lend(reservation, additional, used, self.shared.pressure.is_short()))
     }
 }
 
@@ -166,17 +268,9 @@ impl MemoryPool for QueryPool {
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        let used = self.add(reservation, additional);
-        let (share, short) = (self.share(additional, 0), self.shared.pressure.is_short());
-        let lent = if short && used > self.small() {
-            let text = format!("the process is at its memory limit, and the query holds {used} bytes");
-            Err(DataFusionError::ResourcesExhausted(text))
-        } else if used > share {
-            let text = format!("the query holds {used} bytes, more than its share of {share}");
-            Err(DataFusionError::ResourcesExhausted(text))
-        } else {
-            self.shared.pool.try_grow(reservation, additional)
-        };
+        let (used, short) = (self.add(reservation, additional), self.shared.pressure.is_short());
+        let lent = self.lend(reservation, additional, used, short);
+        let lent = lent.or_else(|refused| self.lend_instead(reservation, additional, used).unwrap_or(Err(refused)));
         let Err(refused) = lent else {
             self.peak.fetch_max(used, Relaxed);
             return Ok(());
@@ -204,6 +298,15 @@ mod tests {
     use crate::error::from_datafusion;
 
     const SIZE: usize = 6400;
+
+    /// Keeps results, the last one is let go first.
+    struct Results(Mutex<Vec<MemoryReservation>>);
+
+    impl Keeper for Results {
+        fn let_go(&self) -> bool {
+            self.0.lock().pop().is_some()
+        }
+    }
 
     fn shared() -> Arc<SharedPool> {
         SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default())
@@ -271,6 +374,29 @@ mod tests {
         other.grow(10);
         assert_eq!(refused(&one, 2000), ErrorKind::LimitExceeded);
         kept.free();
+    }
+
+    #[test]
+    fn results_that_are_kept_go_where_a_query_fits_by_that() {
+        let shared = shared();
+        let pool: Arc<dyn MemoryPool> = Arc::new(KeptPool(Arc::clone(&shared)));
+        let result = |bytes: usize| {
+            let memory = MemoryConsumer::new("kept").register(&pool);
+            memory.grow(bytes);
+            memory
+        };
+        let results = Arc::new(Results(Mutex::new((0..3).map(|_| result(1000)).collect())));
+        shared.keepers.lock().push(Arc::downgrade(&results) as Weak<dyn Keeper>);
+        let one = query(&shared, SIZE);
+        assert_eq!(refused(&one, 5000), ErrorKind::LimitExceeded, "more than one alone may have");
+        assert_eq!(pool.reserved(), 3000, "it does not fit without them either");
+        assert!(one.try_grow(3000).is_ok());
+        assert_eq!(pool.reserved(), 1000, "as many go as it takes");
+        let other = query(&shared, SIZE);
+        assert_eq!(refused(&other, 3000), ErrorKind::Unavailable, "others hold the rest");
+        one.free();
+        assert!(other.try_grow(4000).is_ok());
+        assert_eq!((pool.reserved(), shared.pool.reserved()), (0, 4000));
     }
 
     #[test]

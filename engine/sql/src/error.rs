@@ -4,7 +4,7 @@ use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::{BY_ZERO, from_datafusion};
+use quiver_query::{BY_ZERO, from_datafusion, own_error};
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
 
@@ -139,23 +139,10 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
         }
         _ => None,
     };
-    let known = from_datafusion_kind(&error);
     match root {
-        Some(text) if known => Error::new(ErrorKind::Execution, text).with_source(error),
+        Some(text) if own_error(&error).is_none() => Error::new(ErrorKind::Execution, text).with_source(error),
         _ => from_datafusion(error),
     }
-}
-
-/// Whether an error is DataFusion's own, and not one of ours that travelled through it.
-fn from_datafusion_kind(error: &DataFusionError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(e) = cause {
-        if e.downcast_ref::<Error>().is_some() {
-            return false;
-        }
-        cause = e.source();
-    }
-    true
 }
 
 fn suggestion(root: &DataFusionError) -> String {

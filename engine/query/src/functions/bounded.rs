@@ -29,7 +29,7 @@ use super::held::{self, COUNTED, Room};
 use super::joined::{JOINED, Joined, sides};
 use super::patterned;
 use crate::error::to_datafusion;
-use crate::plain;
+use crate::{patterns, plain};
 
 /// Bytes at most of what a call gives for a batch.
 pub(super) const BYTES_MAX: i128 = 64 << 20;
@@ -48,6 +48,7 @@ const GROWING: &[(&str, Growth)] = &[
     ("concat_ws", Growth::Separated),
     ("overlay", Growth::Joined),
     ("replace", Growth::Replaced),
+    ("regexp_like", Growth::Alike),
     ("regexp_replace", Growth::Matched),
     ("regexp_match", Growth::Groups),
     ("regexp_count", Growth::Alike),
@@ -130,6 +131,9 @@ impl Bounds {
             return Ok(Some(self.joined.call(vec![left.clone(), right.clone()])));
         }
         let Expr::ScalarFunction(call) = expr else { return Ok(None) };
+        if patterns::is_operator(call) {
+            return Ok(None);
+        }
         let other = self.functions.get(call.func.name()).filter(|function| !Arc::ptr_eq(function, &call.func));
         Ok(other.map(|func| Expr::ScalarFunction(ScalarFunction { func: Arc::clone(func), args: call.args.clone() })))
     }
