@@ -45,7 +45,7 @@ fn queries_of_a_list_name_the_same_segments() {
     ] {
         match taken(json!([first, second])) {
             Err(OlapError::Query(error)) => {
-                assert_eq!((error.reason, &*error.pointer), (Reason::BadValue, "/segments"))
+                assert_eq!((error.reason, &*error.pointer), (Reason::BadValue, "/segments"));
             }
             other => panic!("{first} and {second}: {other:?}"),
         }
