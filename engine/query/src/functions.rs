@@ -9,6 +9,7 @@ mod attr;
 mod averages;
 mod bounded;
 mod buckets;
+mod contained;
 pub(crate) mod decimals;
 mod digests;
 mod distinct;

@@ -24,6 +24,7 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
+use super::contained;
 use super::growth::Growth;
 use super::held::{self, COUNTED, Room};
 use super::joined::{JOINED, Joined, sides};
@@ -111,6 +112,11 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         let function = bounded(inner, *growth);
         state.register_udf(Arc::clone(&function))?;
         functions.insert(*name, function);
+    }
+    // They do not grow; here they get to stand for the operators `@>` and `<@`, too.
+    for (name, function) in contained::functions() {
+        state.register_udf(Arc::clone(&function))?;
+        functions.insert(name, function);
     }
     let joined = bounded(Arc::new(ScalarUDF::from(Joined::new())), Growth::Joined);
     state.add_analyzer_rule(Arc::new(Bounds { functions, joined }));

@@ -204,6 +204,10 @@ fn operators_and_types_of_postgresql() {
         "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
     );
     check(
+        "select null::text::float[], (null)::int[], a::text::int[] from t",
+        "SELECT NULL::DOUBLE PRECISION[], NULL::INT[], a::TEXT::INT[] FROM t",
+    );
+    check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
         "SELECT array_element(regexp_match(a, 'o(.)b'), 1), array_element(regexp_match(a, 'b'), 1), \
          SUBSTRING(a FROM 2 FOR 3) FROM t",

@@ -142,10 +142,13 @@ impl Translator<'_> {
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
-        if matches!(data_type, DataType::Array(_))
-            && let Some(items) = literal(inner).and_then(items_of)
-        {
-            **inner = call("make_array", items);
+        if matches!(data_type, DataType::Array(_)) {
+            if let Some(items) = literal(inner).and_then(items_of) {
+                **inner = call("make_array", items);
+            } else if is_null(inner) {
+                // Of any text the planner makes a list with that one item.
+                **inner = Expr::Value(Value::Null.into());
+            }
         }
         if let DataType::Numeric(_) | DataType::Decimal(_) = data_type
             && let Some(digits) = literal(inner).and_then(without_exponent)
@@ -316,6 +319,16 @@ fn function_of(name: &str) -> Result<i64> {
 fn namespace_of(name: &str) -> Result<i64> {
     let known = SCHEMAS.iter().find(|schema| **schema == name).map(|schema| schema_oid(schema));
     known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
+}
+
+/// Whether a value is NULL, through casts to texts.
+fn is_null(value: &Expr) -> bool {
+    match value {
+        Expr::Value(value) => value.value == Value::Null,
+        Expr::Nested(inner) => is_null(inner),
+        Expr::Cast { expr: inner, data_type, .. } if is_text(data_type) => is_null(inner),
+        _ => false,
+    }
 }
 
 /// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
