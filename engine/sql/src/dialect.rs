@@ -323,9 +323,8 @@ impl VisitorMut for Translator<'_> {
     }
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
-        records::translate(select);
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        if let Err(error) = laterals::translate(select, making) {
+        if let Err(error) = records::translate(select).and_then(|()| laterals::translate(select, making)) {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);

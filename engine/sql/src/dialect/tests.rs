@@ -77,6 +77,13 @@ fn functions_are_numbers() {
          array_to_string(array_agg(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING), ',') END, \
          string_agg(a, ',') OVER (ORDER BY b)",
     );
+    check(
+        "select string_agg(distinct a, ',') over (rows 2 preceding)",
+        "SELECT string_agg(DISTINCT a, ',') OVER (ROWS 2 PRECEDING)",
+    );
+    let nested = (0..12).fold("a".to_owned(), |inner, _| format!("string_agg({inner}, ',') over (rows 1 preceding)"));
+    let error = translated(&format!("select {nested} from t")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
     assert!(translated("select corr(distinct a, b) from t").unwrap_err().message.contains("`corr(DISTINCT …)`"));
     check(
         "select count(distinct a order by b), array_agg(a order by b)",
@@ -542,6 +549,13 @@ fn functions_of_rows_are_lists_taken_apart() {
         "select a from jsonb_to_record('{}') as t(a date)",
         "SELECT a FROM (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS t",
     );
+    check(
+        "select a, b from json_to_record((select '{}')) as t(a text, b text)",
+        "SELECT a, b FROM (SELECT CAST(json_get_text(\"item\", 'a') AS TEXT) AS a, \
+         CAST(json_get_text(\"item\", 'b') AS TEXT) AS b FROM (SELECT (SELECT '{}')) AS \"items\" (\"item\")) AS t",
+    );
+    let long = format!("select a from json_to_record('{}') as t(a text, b text)", "x".repeat(40_000));
+    assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
     check(
         "select value from json_array_elements('[1]')",
         "SELECT value FROM UNNEST(json_items('[1]')) AS \"json_array_elements\" (\"value\")",

@@ -1,15 +1,17 @@
 //! Aggregates over frames whose beginning moves on (`ROWS BETWEEN 1 PRECEDING AND …`): some of DataFusion's cannot leave a
 //! row out again, and others that can give the same.
 
-use datafusion::sql::sqlparser::ast::{Expr, FunctionArguments, Ident, ObjectName, WindowFrameBound, WindowType};
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, FunctionArguments, Ident, ObjectName, WindowFrameBound, WindowType,
+};
 use quiver_types::Result;
 
-use super::{arguments, bare, expr};
+use super::{arguments, bare, expr, operators};
 
 /// Puts such a call as the planner takes it.
 ///
 /// # Errors
-/// Internal: only by a fault of ours.
+/// Limit exceeded: calls that stand in each other would make a statement of any length.
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
     let Some(over) = &function.over else { return Ok(()) };
@@ -17,11 +19,13 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         Some("bool_and" | "every") => "min",
         Some("bool_or") => "max",
         Some("string_agg") if moves(over) => {
-            let is_plain = matches!(&function.args, FunctionArguments::List(list) if list.clauses.is_empty());
+            let is_plain = matches!(&function.args, FunctionArguments::List(list) if list.clauses.is_empty()
+                && list.duplicate_treatment != Some(DuplicateTreatment::Distinct));
             let args = arguments(&function.args).unwrap_or_default();
             let [text, between] = args.as_slice() else { return Ok(()) };
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
+                operators::copied(&Expr::Function(function.clone()), 2)?;
                 // Of no text at all there is NULL, and not a text without letters.
                 *place = expr(&format!(
                     "CASE WHEN count({text}){filter} OVER {over} > 0 \
