@@ -116,7 +116,8 @@ impl Neighbours {
             let chosen = choose(&stream, &self.context, &self.shape)?;
             streams.reservation.shrink(room);
             if let Some(chosen) = chosen {
-                kept.try_grow(get_record_batch_memory_size(&chosen.rows))?;
+                let parts = [&chosen.rows, &chosen.closing];
+                kept.try_grow(parts.map(get_record_batch_memory_size).into_iter().sum())?;
                 found.push(chosen);
             }
         }
@@ -217,7 +218,9 @@ fn choose(rows: &RecordBatch, context: &Context, shape: &Shape) -> Result<Option
         }
     }
     let rows = unpinned(interleave_record_batch(&[rows, &closing], &order)?);
-    Ok(Some(Chosen { first_ns, rows, groups: groups.len(), closing: closing.slice(groups.len() - 1, 1) }))
+    // Of its own: a slice would keep those of all groups.
+    let closing = take_record_batch(&closing, &UInt32Array::from(vec![groups.len() as u32 - 1]))?;
+    Ok(Some(Chosen { first_ns, rows, groups: groups.len(), closing: unpinned(closing) }))
 }
 
 fn times_of<'r>(rows: &'r RecordBatch, shape: &Shape) -> &'r TimestampNanosecondArray {
@@ -336,8 +339,8 @@ mod tests {
         assert_eq!(moments([0, 1, 4].into_iter(), &times), [0..1, 1..4, 4..5]);
     }
 
-    /// Rows of `stream time message`, by stream and time, and what `hit` with neighbours makes of them.
-    fn around(lines: &[&str], (before, after): (u64, u64)) -> Vec<String> {
+    /// Rows of `stream time message`, by stream and time.
+    fn rows_of(lines: &[&str]) -> (Shape, RecordBatch) {
         let columns = [(MSG, Kind::Text), (STREAM_ID, Kind::Text), (TIME, Kind::Time)];
         let columns = columns.map(|(name, kind)| Column { name: name.to_owned(), kind });
         let shape = Shape { columns: columns.to_vec(), rest: false };
@@ -348,10 +351,20 @@ mod tests {
         let times = lines.iter().map(|line| part(line, 1).parse::<i64>().expect("a time"));
         let times: ArrayRef = Arc::new(TimestampNanosecondArray::from_iter_values(times).with_timezone("UTC"));
         let rows = batch(&shape, vec![texts(2), texts(0), times], lines.len()).expect("rows");
+        (shape, rows)
+    }
+
+    /// Asks for `hit` with neighbours.
+    fn hits((before, after): (u64, u64)) -> Context {
         let hit = parse_filter("hit").expect("a filter").expect("one");
         let filter = lower(&hit, TimeScope { now_ns: 0, offset_ns: 0 }).expect("lowered");
-        let context = Context { filter, before, after, window_ns: WINDOW_NS };
-        let step = Arc::new(Neighbours { context, shape: shape.clone() });
+        Context { filter, before, after, window_ns: WINDOW_NS }
+    }
+
+    /// What `hit` with neighbours makes of rows.
+    fn around(lines: &[&str], neighbours: (u64, u64)) -> Vec<String> {
+        let (shape, rows) = rows_of(lines);
+        let step = Arc::new(Neighbours { context: hits(neighbours), shape: shape.clone() });
         // In batches that streams do not end with.
         let pieces = (0..rows.num_rows()).step_by(2).map(|at| Ok(rows.slice(at, 2.min(rows.num_rows() - at))));
         let input = futures::stream::iter(pieces.collect::<Vec<Result<_>>>());
@@ -379,5 +392,18 @@ mod tests {
         ];
         assert_eq!(around(&rows, (1, 1)), expected);
         assert!(around(&rows[7..8], (1, 1)).is_empty());
+    }
+
+    /// Each stream keeps the row that closes its last group until all streams are known.
+    #[test]
+    fn a_row_that_closes_is_kept_without_the_others() {
+        let lines: Vec<String> = (0..1000).map(|time| format!("a {time} hit")).collect();
+        let bytes = |lines: &[String]| {
+            let (shape, rows) = rows_of(&lines.iter().map(String::as_str).collect::<Vec<_>>());
+            let chosen = choose(&rows, &hits((0, 0)), &shape).expect("chosen").expect("some");
+            assert_eq!((chosen.groups, chosen.closing.num_rows()), (lines.len(), 1));
+            get_record_batch_memory_size(&chosen.closing)
+        };
+        assert_eq!(bytes(&lines), bytes(&lines[..1]));
     }
 }
