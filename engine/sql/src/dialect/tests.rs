@@ -51,7 +51,7 @@ fn names_with_their_schema() {
         "select 1 from t where a OPERATOR(pg_catalog.~) '^(x)$' COLLATE pg_catalog.default",
         "SELECT 1 FROM t WHERE a ~ '^(x)$'",
     );
-    check("select a::pg_catalog.int4[] from t", "SELECT a::INTEGER[] FROM t");
+    check("select a::pg_catalog.int4[] from t", "SELECT as_list(a)::INTEGER[] FROM t");
 }
 
 #[test]
@@ -211,8 +211,8 @@ fn operators_and_types_of_postgresql() {
         "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
     );
     check(
-        "select null::text::float[], (null)::int[], a::text::int[] from t",
-        "SELECT NULL::DOUBLE PRECISION[], NULL::INT[], a::TEXT::INT[] FROM t",
+        "select null::text::float[], (null)::int[] from t",
+        "SELECT as_list(NULL::TEXT)::DOUBLE PRECISION[], (NULL)::INT[] FROM t",
     );
     check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",

@@ -3,11 +3,12 @@
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, ExactNumberInfo, Expr, UnaryOperator, Value,
 };
+use quiver_query::functions::list_items;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, call, expr, literal, number, quoted, take, text};
+use super::{Translator, arrays, call, expr, literal, number, quoted, take, text};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
@@ -139,16 +140,21 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
 }
 
 impl Translator<'_> {
+    /// Has a text that is cast to a list read as one.
+    fn listed(&self, value: &mut Expr) {
+        if let Some(items) = literal(value).and_then(items_of) {
+            *value = call("make_array", items);
+        } else if literal(value).is_none() && !is_untyped(value) && !arrays::is_list(value, self.catalog) {
+            let inner = take(value);
+            *value = call("as_list", vec![inner]);
+        }
+    }
+
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
         if matches!(data_type, DataType::Array(_)) {
-            if let Some(items) = literal(inner).and_then(items_of) {
-                **inner = call("make_array", items);
-            } else if is_null(inner) {
-                // Of any text the planner makes a list with that one item.
-                **inner = Expr::Value(Value::Null.into());
-            }
+            self.listed(inner);
         }
         if let DataType::Numeric(_) | DataType::Decimal(_) = data_type
             && let Some(digits) = literal(inner).and_then(without_exponent)
@@ -321,53 +327,19 @@ fn namespace_of(name: &str) -> Result<i64> {
     known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
 }
 
-/// Whether a value is NULL, through casts to texts.
-fn is_null(value: &Expr) -> bool {
+/// Whether a value gets its type by what it is cast to: NULL, and parameters.
+fn is_untyped(value: &Expr) -> bool {
     match value {
-        Expr::Value(value) => value.value == Value::Null,
-        Expr::Nested(inner) => is_null(inner),
-        Expr::Cast { expr: inner, data_type, .. } if is_text(data_type) => is_null(inner),
+        Expr::Value(value) => matches!(value.value, Value::Null | Value::Placeholder(_)),
+        Expr::Nested(inner) => is_untyped(inner),
         _ => false,
     }
 }
 
 /// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
 pub(super) fn items_of(written: &str) -> Option<Vec<Expr>> {
-    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
-    let mut end = |item: &mut String, is_quoted: &mut bool| {
-        let found = std::mem::take(item);
-        let was_quoted = std::mem::take(is_quoted);
-        let found = if was_quoted { found } else { found.trim().to_owned() };
-        let is_null = !was_quoted && found.eq_ignore_ascii_case("null");
-        items.push(if is_null { Expr::Value(Value::Null.into()) } else { text(&found) });
-        was_quoted || !found.is_empty()
-    };
-    if inner.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut letters = inner.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => item.push(letters.next()?),
-            '"' => {
-                if !is_quoted {
-                    item.clear();
-                }
-                (open, is_quoted) = (!open, true);
-            }
-            '{' | '}' if !open => return None,
-            ',' if !open => {
-                if !end(&mut item, &mut is_quoted) {
-                    return None;
-                }
-            }
-            other if is_quoted && !open && other.is_whitespace() => {}
-            other => item.push(other),
-        }
-    }
-    let is_whole = end(&mut item, &mut is_quoted) && !open;
-    is_whole.then_some(items)
+    let item = |item: Option<String>| item.map_or_else(|| Expr::Value(Value::Null.into()), |item| text(&item));
+    Some(list_items(written)?.into_iter().map(item).collect())
 }
 
 /// The parts of a name as SQL writes it: `a."B.c"`.
