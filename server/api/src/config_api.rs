@@ -136,7 +136,7 @@ async fn serve_special(
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let named = ask.is_named(write.as_ref());
+    let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
     let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
@@ -237,7 +237,7 @@ async fn serve(
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let named = ask.is_named(write.as_ref());
+    let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await });
     let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)

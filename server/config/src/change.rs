@@ -336,22 +336,22 @@ impl Config {
         uuid::Uuid::from_u128(*last).to_string()
     }
 
-    /// Makes what is built in, or what a later release says of it.
+    /// Makes what is built in, or what a later release says of it; gives whether that is new.
     pub(crate) async fn put_one_builtin(
         &self,
         db: &mut Connection,
         family: &'static Family,
         id: &str,
         body: Value,
-    ) -> Result<()> {
-        let Value::Object(body) = body else { return Ok(()) };
+    ) -> Result<bool> {
+        let Value::Object(body) = body else { return Ok(false) };
         let op = match find(db, family.name, id).await? {
             None => Op::Create { id: Some(id.to_owned()), body },
             // A later release may say more of it; what people change is theirs.
             Some(known) if known.managed_by == BUILTIN && !family.builtin_open => {
                 Op::Replace { id: id.to_owned(), body, condition: Condition::None }
             }
-            Some(_) => return Ok(()),
+            Some(_) => return Ok(false),
         };
         let caller = Caller { manager: BUILTIN.to_owned(), ..Caller::system() };
         let mut work = Work {
@@ -362,8 +362,7 @@ impl Config {
             reading: Reading::Strict,
             named: None,
         };
-        work.apply(&Place::of(family), op, System::default()).await?;
-        Ok(())
+        Ok(work.apply(&Place::of(family), op, System::default()).await?.changed)
     }
 }
 

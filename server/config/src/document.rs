@@ -12,7 +12,7 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
 use crate::answered::forget_lost;
-use crate::change::{Checks, NoChecks, Sealer};
+use crate::change::{Checks, NoChecks, Sealer, next_revision};
 use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
@@ -238,12 +238,17 @@ impl Config {
 
     async fn put_builtin(&self) -> Result<()> {
         let mut tx = db::begin(&self.pool).await?;
+        let mut changed = false;
         for family in FAMILIES {
             for (id, body) in (family.builtin)() {
-                self.put_one_builtin(&mut tx, family, id, body).await?;
+                changed |= self.put_one_builtin(&mut tx, family, id, body).await?;
             }
         }
+        // Servers that run over this database already are told; in a new one there is nothing else yet that they know.
+        let told = changed && self.revision() > 0;
+        let revision = if told { Some(next_revision(&mut tx).await?) } else { None };
         tx.commit().await?;
+        self.tell(revision);
         Ok(())
     }
 

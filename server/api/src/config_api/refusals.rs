@@ -3,7 +3,7 @@
 //! (`config-api` 1.4).
 
 use futures::future::BoxFuture;
-use http::Method;
+use http::{HeaderMap, Method};
 use quiver_config::{Begun, Caller, Config, Family, Named, Problem, Result};
 use tracing::Instrument;
 
@@ -111,10 +111,15 @@ pub(super) async fn to_its_end(named: bool, work: impl Future<Output = Answer> +
     running.await.expect("a fault of ours ends its request")
 }
 
+fn takes_name(method: &Method, headers: &HeaderMap, dry_run: bool) -> bool {
+    *method == Method::POST && !dry_run && headers.contains_key(NAME)
+}
+
 impl Ask {
-    /// Whether it is a write that names itself.
-    pub(super) fn is_named(&self, write: Option<&Write>) -> bool {
-        write.is_some() && self.method == Method::POST && self.headers.contains_key(NAME)
+    /// Whether it names itself, and so takes its name until it is answered: a write, and what begins a job, sends a message
+    /// or only computes.
+    pub(super) fn is_named(&self) -> bool {
+        takes_name(&self.method, &self.headers, self.dry_run)
     }
 
     /// Answers; a POST that names itself is answered once.
@@ -158,6 +163,7 @@ impl Ask {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderName, HeaderValue};
     use quiver_config::families::{RESOURCES, RULES, SILENCES};
 
     use super::*;
@@ -177,6 +183,20 @@ mod tests {
             drop(answer);
             let _ = go.send(());
             assert_eq!(ended.await.is_ok(), named);
+        }
+    }
+
+    /// A name that is taken is to be answered: whatever takes one goes on without its client.
+    #[test]
+    fn what_takes_a_name() {
+        let named: HeaderMap = [(HeaderName::from_static(NAME), HeaderValue::from_static("x"))].into_iter().collect();
+        for (method, headers, dry_run, expected) in [
+            (Method::POST, &named, false, true),
+            (Method::POST, &named, true, false),
+            (Method::POST, &HeaderMap::new(), false, false),
+            (Method::PUT, &named, false, false),
+        ] {
+            assert_eq!(takes_name(&method, headers, dry_run), expected, "{method} {headers:?} {dry_run}");
         }
     }
 

@@ -199,10 +199,13 @@ async fn what_is_built_in_follows_the_release() {
     let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
     let older = statement(sql).bind(Value::Object(before).to_string()).bind(RESOURCE_TYPES.name).bind(SERVICE_TYPE_ID);
     older.execute(&fx.config.pool).await.unwrap();
+    fx.create(&CI_CLASSES, json!({"key": "c", "name": "c"})).await.unwrap();
     for _ in 0..2 {
         let c = &fx.config;
         let (random, vault, sealer) = (Arc::clone(&c.random), Arc::clone(&c.vault), Arc::clone(&c.sealer));
-        Config::open(c.pool.clone(), Arc::clone(&c.clock), random, vault, sealer).await.unwrap();
+        let opened = Config::open(c.pool.clone(), Arc::clone(&c.clock), random, vault, sealer).await.unwrap();
+        // The second start finds nothing that differs, of whichever family.
+        assert_eq!(opened.revision(), fx.config.revision() + 1, "servers that run already are told");
         let again = service().await;
         assert_eq!((again.version, &again.managed_by, &again.body), (now.version + 1, &now.managed_by, &now.body));
     }
