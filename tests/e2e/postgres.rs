@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
@@ -145,7 +145,7 @@ async fn texts(client: &Client, statements: &str) -> Result<Vec<String>, Error> 
         values.join("|")
     };
     let rows = answers.into_iter().filter_map(|answer| match answer {
-        tokio_postgres::SimpleQueryMessage::Row(found) => Some(row(found)),
+        SimpleQueryMessage::Row(found) => Some(row(found)),
         _ => None,
     });
     Ok(rows.collect())
@@ -201,18 +201,20 @@ async fn cursors_are_moved_and_held() {
         fetch 2 in \"SQL_CUR1\"; commit";
     assert_eq!(texts(&client, held).await.expect("rows"), ["1", "2"]);
     assert_eq!(texts(&client, "fetch 2 in \"SQL_CUR1\"").await.expect("rows"), ["3", "4"]);
-    let error = client
-        .batch_execute("begin; select 1 / (value - 1) from generate_series(1, 1) t(value)")
-        .await
-        .expect_err("no number");
-    assert_eq!(code(&error), "22012");
+    let failing = "begin; select 1 / (value - 1) from generate_series(1, 1) t(value)";
+    assert_eq!(code(&client.batch_execute(failing).await.expect_err("no number")), "22012");
     client.batch_execute("rollback").await.expect("ended");
     assert_eq!(texts(&client, "fetch all in \"SQL_CUR1\"; close \"SQL_CUR1\"").await.expect("rows"), ["5"]);
-    // What is taken back is not kept.
+    // Columns are told beyond the last row, too.
+    let beyond = "begin; declare c cursor for select 1; fetch all in c; fetch c; move c; fetch c; commit";
+    let told = client.simple_query(beyond).await.expect("rows").into_iter();
+    assert_eq!(told.filter(|said| matches!(said, SimpleQueryMessage::RowDescription(_))).count(), 3);
+    // What is taken back is not kept, and one that failed goes on nowhere: rows would be missing.
     client.batch_execute("begin; declare d cursor with hold for select 1; rollback").await.expect("all");
-    for (statement, expected) in
-        [("fetch d", "34000"), ("fetch \"SQL_CUR1\"", "34000"), ("move backward 1 from d", "55000")]
-    {
+    let e = "declare e cursor with hold for select 1 / (value - 9000) from generate_series(1, 20000) t(value)";
+    client.batch_execute(e).await.expect("declared");
+    let gone = [("fetch d", "34000"), ("fetch \"SQL_CUR1\"", "34000"), ("move backward 1 from d", "55000")];
+    for (statement, expected) in gone.into_iter().chain([("fetch all in e", "22012"), ("fetch e", "34000")]) {
         let error = client.batch_execute(statement).await.expect_err(statement);
         assert_eq!(code(&error), expected, "{statement}: {error:?}");
     }

@@ -241,10 +241,12 @@ impl Running {
         if watch.is_stopped() {
             selected.clear();
         }
-        selected.retain(|row| {
-            let applied = watch.over(|| chunk.apply(&self.rule, planned, *row, scratch));
-            failed += applied.unwrap_or_default();
-            applied.is_some()
+        watch.over(|| {
+            selected.retain(|row| {
+                let applied = chunk.apply(&self.rule, planned, *row, scratch);
+                failed += applied.unwrap_or_default();
+                applied.is_some()
+            });
         });
         if watch.is_stopped() {
             self.stopped.store(true, Relaxed);

@@ -153,26 +153,28 @@ impl<'r> Chunk<'_, 'r> {
         let (running, planned) = (&rules.rules[place], &rules.planned[place]);
         let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
         let watch = Watch::new(Until::new(RULE_MAX));
-        rows.retain(|row| {
-            if watch.is_stopped() {
-                return true;
-            }
-            let may_match = watch.over(|| self.may_match(planned, *row));
-            if watch.is_stopped() {
-                // Some of what tests said was said by work that was stopped.
-                self.answers_of(*row).fill(UNKNOWN);
-                return true;
-            }
-            if !may_match {
-                return true;
-            }
-            let written = watch.over(|| running.rule.extract(&mut self.records[*row], &mut self.scratch, None));
-            let Some(errors) = written else { return true };
-            matched += 1;
-            failed += errors;
-            let first = *row * self.askers();
-            rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
-            !running.rule.stop
+        watch.over(|| {
+            rows.retain(|row| {
+                if watch.is_stopped() {
+                    return true;
+                }
+                let may_match = self.may_match(planned, *row);
+                if watch.is_stopped() {
+                    // Some of what tests said was said by work that was stopped.
+                    self.answers_of(*row).fill(UNKNOWN);
+                    return true;
+                }
+                if !may_match {
+                    return true;
+                }
+                let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
+                let Some(errors) = written else { return true };
+                matched += 1;
+                failed += errors;
+                let first = *row * self.askers();
+                rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
+                !running.rule.stop
+            });
         });
         if watch.is_stopped() {
             running.stopped.store(true, Relaxed);

@@ -1,5 +1,5 @@
 //! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become,
-//! counted before it is made. What they make takes memory of all queries as long as it is there ([`held`](super::held)):
+//! counted before it is made. What they make takes memory of its query as long as it is there ([`held`](super::held)):
 //! one statement may hold the results of any number of calls.
 
 use std::any::Any;

@@ -107,6 +107,11 @@ impl Run {
         Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, _ctx: None })
     }
 
+    /// Lets go of what it ran in: all rows were taken. Who asks for more is still told of the columns.
+    pub(super) fn end(&mut self) {
+        *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, _ctx: None };
+    }
+
     /// The next rows, `most` of them at most; none at the end. It can be dropped while it waits without losing any.
     ///
     /// # Errors

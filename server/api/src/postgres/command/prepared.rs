@@ -38,7 +38,8 @@ pub(super) fn prepare(text: &str, tokens: &[TokenWithSpan]) -> Result<Option<Com
     let (Some(word), Some(first)) = (tokens.get(at), tokens.get(at + 1)) else { return Ok(None) };
     let query = offset(text, first.span.start).and_then(|from| part(text, from, text.len()));
     let Some(query) = query.filter(|_| is_word(&word.token, "as")) else { return Ok(None) };
-    if super::read(&query)? != Command::Query {
+    // A `PREPARE` within is not read, nor those within it: each would be read with all of the text again.
+    if is_word(&first.token, "prepare") || super::read(&query)? != Command::Query {
         return Err(Fault::new("42601", "cannot read the statement: `PREPARE` keeps queries alone"));
     }
     Ok(Some(Command::Prepare(Prepare { name, types, query })))

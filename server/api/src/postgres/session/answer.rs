@@ -93,11 +93,9 @@ impl Connection {
     /// Passes rows of a cursor over.
     async fn pass(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
         let mut cursor = self.kept.take(name)?;
-        let passed = self.passed(&mut cursor, count).await;
-        if self.transaction != TransactionStatus::Error {
-            self.kept.put(name, cursor);
-        }
-        let passed = passed?;
+        // One that failed is gone: it would go on behind rows that nobody saw.
+        let passed = self.passed(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
         self.complete(format!("MOVE {passed}"));
         Ok(())
     }
@@ -113,12 +111,10 @@ impl Connection {
             let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS.min(most - passed))).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
                 *done = true;
+                run.end();
                 break;
             };
             passed += batch.num_rows();
-        }
-        if cursor.done {
-            cursor.run = None;
         }
         Ok(passed)
     }
@@ -126,11 +122,9 @@ impl Connection {
     async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
         let mut cursor = self.kept.take(name)?;
         cursor.results = forms.to_vec();
-        let fetched = self.fetched(&mut cursor, count).await;
-        if self.transaction != TransactionStatus::Error {
-            self.kept.put(name, cursor);
-        }
-        let sent = fetched?;
+        // As in `pass`.
+        let sent = self.fetched(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
         self.complete(format!("FETCH {sent}"));
         Ok(())
     }
@@ -156,7 +150,7 @@ impl Connection {
             let next = attended(&mut self.stream, &mut self.read, &running, run.next(wanted)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
                 *done = true;
-                portal.run = None;
+                run.end();
                 return Ok(sent);
             };
             sent += batch.num_rows();
