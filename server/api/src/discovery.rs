@@ -290,7 +290,7 @@ mod tests {
                 found.resources.insert(key_of(&entity), told);
             }
             known.by_key.insert(key_of(&entity), entity);
-            !super::given_up(&known, &found, NOW).is_empty()
+            !given_up(&known, &found, NOW).is_empty()
         };
         let unknown = ("health", "unknown");
         assert!(!given_up(Some(UNKNOWN_MS - 1), false, &[]));
