@@ -4,6 +4,7 @@
 
 use std::collections::BTreeSet;
 
+use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
@@ -18,13 +19,28 @@ use crate::sql_text::instant_text;
 /// Longest SELECT of a model that stands in a text itself.
 pub(super) const SELECT_BYTES_MAX: usize = 8 << 10;
 
-/// The SELECT that gives the columns of a model's rows which are spoken of.
-pub(super) fn text(model: &Model, rows: &LogicalPlan, spoken: &BTreeSet<String>, range: Option<(i64, i64)>) -> String {
+/// The columns of a model's rows which are spoken of.
+pub(super) fn columns(rows: &LogicalPlan, spoken: &BTreeSet<String>) -> Vec<String> {
+    rows.schema().fields().iter().map(|field| field.name()).filter(|name| spoken.contains(*name)).cloned().collect()
+}
+
+/// A model's rows with these columns: a text names all that its plan has.
+pub(super) fn narrowed(rows: LogicalPlan, columns: Vec<String>) -> OlapResult<LogicalPlan> {
+    let columns = columns.into_iter().map(|name| Expr::Column(Column::new_unqualified(name))).collect();
+    Ok(LogicalPlanBuilder::from(rows).project(one_at_least(columns))?.build()?)
+}
+
+/// Rows have a column, though nothing of them is asked.
+fn one_at_least(columns: Vec<Expr>) -> Vec<Expr> {
+    if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns }
+}
+
+/// The SELECT that gives columns of a model's rows.
+pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>) -> String {
     let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
     let bound = |ns: Option<i64>| ns.map_or_else(|| "NULL".to_owned(), |ns| quoted(&instant_text(ns, true)));
     let mut args = vec![quoted(&model.common.name), bound(range.map(|r| r.0)), bound(range.map(|r| r.1))];
-    let columns = rows.schema().fields().iter().map(|field| field.name());
-    args.extend(columns.filter(|name| spoken.contains(*name)).map(|name| quoted(name)));
+    args.extend(columns.iter().map(|name| quoted(name)));
     format!("SELECT * FROM {MODEL_ROWS}({})", args.join(", "))
 }
 
@@ -53,6 +69,7 @@ fn reached_by_all(catalog: &Catalog) -> Reached {
             add(MemberId::new(name, &member.common.name));
         }
     }
+    reached.add_joins(catalog);
     reached
 }
 
@@ -75,11 +92,8 @@ impl Planner<'_> {
         if let Some(visible) = self.row_filter(&self.stage_of(&Query::empty(now_ns))?, model)? {
             builder = builder.filter(visible)?;
         }
-        let mut columns: Vec<Expr> = rows.columns.iter().map(|name| of_model(&rows.model, name)).collect();
-        if columns.is_empty() {
-            columns.push(lit(1_i64).alias("one"));
-        }
-        Ok(builder.project(columns)?.build()?)
+        let columns = rows.columns.iter().map(|name| of_model(&rows.model, name)).collect();
+        Ok(builder.project(one_at_least(columns))?.build()?)
     }
 }
 

@@ -83,11 +83,12 @@ impl Sources {
         let mut selects = BTreeMap::new();
         for name in &reached.models {
             let model = catalog.model(name);
-            let rows = finder.rows(model).await?;
+            let mut rows = finder.rows(model).await?;
             let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded::SELECT_BYTES_MAX);
             if is_long || rows.is_guarded && !access.is_full_everywhere() {
-                let spoken = reached.spoken_of(catalog, name);
-                selects.insert(name.clone(), guarded::text(model, &rows.plan, &spoken, bounds.told_to(model)));
+                let columns = guarded::columns(&rows.plan, &reached.spoken_of(catalog, name));
+                selects.insert(name.clone(), guarded::text(model, &columns, bounds.told_to(model)));
+                rows.plan = guarded::narrowed(rows.plan, columns)?;
             } else {
                 selects.extend(rows.text.map(|text| (name.clone(), text)));
             }
@@ -253,7 +254,8 @@ impl Reached {
         }
         // Ways between models lead over others, whose joins name further ones.
         loop {
-            let before = reached.models.len();
+            let before = (reached.models.len(), reached.members.len());
+            reached.add_joins(catalog);
             let names: Vec<String> = reached.models.iter().cloned().collect();
             for from in &names {
                 for to in names.iter().filter(|to| *to != from) {
@@ -262,8 +264,19 @@ impl Reached {
                     }
                 }
             }
-            if reached.models.len() == before {
+            if (reached.models.len(), reached.members.len()) == before {
                 return reached;
+            }
+        }
+    }
+
+    /// Adds what joins between models that are reached are made of.
+    pub(super) fn add_joins(&mut self, catalog: &Catalog) {
+        for name in self.models.clone() {
+            for join in &catalog.model(&name).joins {
+                if self.models.contains(&join.target) {
+                    join.sql.members().for_each(|id| self.add(catalog, id));
+                }
             }
         }
     }
