@@ -125,7 +125,11 @@ async fn two_servers_over_one_database() {
         .await;
         let at_dave = bearer(&login(&b, &name, PASSWORD).await);
         let logs = "/logs-api/select/logsql/query?query=*";
-        assert_eq!(b.get_as(logs, &[("authorization", &at_dave)]).await.status, 200);
+        // His role is a change of its own.
+        until("the rights of a user on the other server", async || {
+            b.get_as(logs, &[("authorization", &at_dave)]).await.status == 200
+        })
+        .await;
         let path = format!("/platform-api/rbac/users/{}", dave["id"].as_str().expect("an id"));
         assert_eq!(call(&a, &at_a, "PATCH", &path, &json!({"enabled": false})).await.status, 200);
         until("the end of a user on the other server", async || {

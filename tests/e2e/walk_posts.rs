@@ -283,6 +283,7 @@ const TAKES: [&str; 14] = [
     "/logs-api/insert/",
     "/loki/",
     "/metrics-api/api/v1/import/",
+    "/metrics-api/api/v1/otlp/",
     "/metrics-api/api/v1/write",
     "/opentelemetry.proto.",
     "/realms/",

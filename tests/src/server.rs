@@ -126,6 +126,25 @@ pub fn tools() -> PathBuf {
     given.or(beside).filter(|p| p.is_dir()).expect("real clients are missing; `make tools` installs them")
 }
 
+fn with_headers(mut request: reqwest::RequestBuilder, headers: &[(&str, &str)]) -> reqwest::RequestBuilder {
+    for (name, value) in headers {
+        request = request.header(*name, *value);
+    }
+    request
+}
+
+/// Sends a request until it is answered: analytics tell clients to wait and ask again, which happens on a busy machine.
+async fn answered(request: reqwest::RequestBuilder) -> reqwest::Result<Answer> {
+    loop {
+        let response = request.try_clone().expect("bodies are whole").send().await?;
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let body = response.bytes().await?.to_vec();
+        if !body.starts_with(b"{\"error\":\"Continue wait\"") {
+            return Ok(Answer { status, headers, body });
+        }
+    }
+}
+
 /// Gives the command line of a server on ports that it picks.
 pub fn command(data: &Path, options: &Options) -> Command {
     let mut command = match &options.limits {
@@ -229,12 +248,7 @@ impl Server {
     }
 
     async fn try_get(&self, path: &str) -> reqwest::Result<Answer> {
-        Self::read(self.client.get(self.url(path)).send().await?).await
-    }
-
-    async fn read(response: reqwest::Response) -> reqwest::Result<Answer> {
-        let (status, headers) = (response.status().as_u16(), response.headers().clone());
-        Ok(Answer { status, headers, body: response.bytes().await?.to_vec() })
+        answered(self.client.get(self.url(path))).await
     }
 
     /// Asks.
@@ -244,17 +258,14 @@ impl Server {
 
     /// Asks with parameters.
     pub async fn get_with(&self, path: &str, params: &[(&str, &str)]) -> Answer {
-        let sent = self.client.get(self.url(path)).query(params).send().await;
-        Self::read(sent.unwrap_or_else(|e| panic!("GET {path}: {e}"))).await.expect("a whole answer")
+        let request = self.client.get(self.url(path)).query(params);
+        answered(request).await.unwrap_or_else(|e| panic!("GET {path}: {e}"))
     }
 
     /// Asks with headers.
     pub async fn get_as(&self, path: &str, headers: &[(&str, &str)]) -> Answer {
-        let mut request = self.client.get(self.url(path));
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        Self::read(request.send().await.unwrap_or_else(|e| panic!("GET {path}: {e}"))).await.expect("a whole answer")
+        let request = with_headers(self.client.get(self.url(path)), headers);
+        answered(request).await.unwrap_or_else(|e| panic!("GET {path}: {e}"))
     }
 
     /// Posts a body.
@@ -267,22 +278,14 @@ impl Server {
     /// # Errors
     /// The connection broke.
     pub async fn try_post(&self, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> reqwest::Result<Answer> {
-        let mut request = self.client.post(self.url(path)).body(body);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        Self::read(request.send().await?).await
+        answered(with_headers(self.client.post(self.url(path)).body(body), headers)).await
     }
 
     /// Sends a request of any method.
     pub async fn send(&self, method: &str, path: &str, headers: &[(&str, &str)], body: Vec<u8>) -> Answer {
         let method = method.parse().expect("a method");
-        let mut request = self.client.request(method, self.url(path)).body(body);
-        for (name, value) in headers {
-            request = request.header(*name, *value);
-        }
-        let sent = request.send().await.unwrap_or_else(|e| panic!("{path}: {e}"));
-        Self::read(sent).await.expect("a whole answer")
+        let request = with_headers(self.client.request(method, self.url(path)).body(body), headers);
+        answered(request).await.unwrap_or_else(|e| panic!("{path}: {e}"))
     }
 
     /// Asks it to read its settings anew.

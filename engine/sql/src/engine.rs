@@ -121,7 +121,8 @@ impl SqlEngine {
     /// # Errors
     /// Invalid: the statement cannot be read or planned, or writes. Those of running.
     pub async fn query(&self, request: Request, access: &DomainAccess, ctx: &QueryContext) -> Result<Answer> {
-        let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
+        let of_request = |e: Error| Error::invalid(format!("`time_zone`: {}", e.message));
+        let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
         let memory = self.engine.collected("statement", ctx);
         memory.add(TEXT_FACTOR * request.text.len())?;
         ctx.keep(memory);
