@@ -116,7 +116,8 @@ fn sources(text: &str) -> Vec<Source> {
 async fn until(what: &str, mut condition: impl FnMut() -> bool) {
     let began = std::time::Instant::now();
     while !condition() {
-        assert!(began.elapsed() < Duration::from_mins(1), "never: {what}");
+        // A machine that compiles beside it lets a test wait for minutes.
+        assert!(began.elapsed() < Duration::from_mins(5), "never: {what}");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }
@@ -214,9 +215,9 @@ async fn what_fails_harms_only_itself() {
     let view = |name: &str| rules.views().into_iter().find(|v| v.group.model.name == name).unwrap();
     until("the hanging one has missed", || view("h").missed >= 8).await;
     until("others go on", || state(&rules, "g") == Some(AlertState::Firing)).await;
-    assert!(matches!(view("c").group.rules[0].health, Health::Err(_)));
-    assert!(matches!(&view("e").group.rules[0].health, Health::Err(e) if e == "no"));
-    assert_eq!(view("e").group.rules[1].health, Health::Ok);
+    until("the panic is told", || matches!(view("c").group.rules[0].health, Health::Err(_))).await;
+    until("the error is told", || matches!(&view("e").group.rules[0].health, Health::Err(e) if e == "no")).await;
+    until("the rule behind it goes on", || view("e").group.rules[1].health == Health::Ok).await;
     // Where the machine stands still all of them miss some.
     let (mut last, mut between) = ((view("h").missed, view("g").missed), view("g").missed);
     for _ in 0..4 {
