@@ -273,7 +273,7 @@ const CHANGES: [&str; 18] = [
     "/steps",
 ];
 /// Beginnings of routes that take telemetry in, give tokens, end queries or are about the caller's own body alone.
-const TAKES: [&str; 14] = [
+const TAKES: [&str; 15] = [
     "/admin/",
     "/api/traces",
     "/api/transform",
