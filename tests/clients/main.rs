@@ -3,7 +3,6 @@
 
 #![allow(clippy::format_collect, reason = "bodies of tests are small")]
 
-mod alerting_senders;
 mod alerting_twins;
 mod alertmanager;
 mod amtool;

@@ -30,14 +30,12 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
-mod records;
 mod rows;
 mod sets;
 mod sums;
 mod times;
 mod types;
 mod unnested;
-mod windows;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -324,7 +322,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        if let Err(error) = records::translate(select).and_then(|()| laterals::translate(select, making)) {
+        if let Err(error) = laterals::translate(select, making) {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);

@@ -1,7 +1,4 @@
-//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates and texts.
-
-pub mod calendar;
-pub mod rfc3339;
+//! Time: Unix milliseconds for metric samples, a clock that tests can set.
 
 use std::fmt;
 use std::sync::OnceLock;

@@ -122,16 +122,8 @@ impl OlapEngine {
             found.retain(|(bucket, _)| *bucket < gaps[0].0 || *bucket >= gaps[0].1);
         }
         let given = Given::new();
-        // Buckets are kept for all who have the same rights: none of their rows are a caller's own.
-        let planner = Planner {
-            catalog: &catalog,
-            state,
-            sources: &sources,
-            access,
-            caller: "",
-            given: &given,
-            marks_values: false,
-        };
+        let planner =
+            Planner { catalog: &catalog, state, sources: &sources, access, given: &given, marks_values: false };
         let memory = self.engine.collected("rows of buckets", ctx);
         let column = of.inner.group_columns().len().saturating_sub(1);
         let kept = found.len();

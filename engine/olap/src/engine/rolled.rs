@@ -137,7 +137,6 @@ impl OlapEngine {
             state,
             sources: &sources,
             access: &access,
-            caller: "",
             given: &given,
             marks_values: false,
         };

@@ -304,6 +304,3 @@ fn read_id(text: &str) -> Option<StreamId> {
     }
     bytes.try_into().ok().map(StreamId::from_bytes)
 }
-
-#[cfg(test)]
-mod tests;

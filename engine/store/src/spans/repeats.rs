@@ -528,6 +528,3 @@ impl Rows {
         Some((&self.batches[*batch as usize], *i as usize))
     }
 }
-
-#[cfg(test)]
-mod tests;

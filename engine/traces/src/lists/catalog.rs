@@ -506,6 +506,3 @@ impl TracesEngine {
         .await
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,9 +1,8 @@
 //! Patterns of paths: `*` is one segment or a part of one, `**` is anything, `{name}` is a segment with a name.
 
-use regex::RegexBuilder;
+use regex::{Regex, RegexBuilder};
 
 use super::Captures;
-use crate::matcher::WatchedRegex;
 
 /// Longest pattern, in bytes.
 const BYTES_MAX: usize = 1024;
@@ -16,7 +15,7 @@ pub struct Glob {
     /// As written.
     text: String,
     folded: bool,
-    regex: WatchedRegex,
+    regex: Regex,
     names: Vec<String>,
     /// What each text begins with that fits; empty where case does not matter.
     prefix: String,
@@ -66,7 +65,7 @@ impl Glob {
         pattern.push('$');
         let regex = RegexBuilder::new(&pattern).size_limit(COMPILED_BYTES_MAX).build();
         let regex = regex.map_err(|_| "is too large when it is compiled")?;
-        Ok(Self { text: text.to_owned(), folded, regex: WatchedRegex::new(regex), names, prefix })
+        Ok(Self { text: text.to_owned(), folded, regex, names, prefix })
     }
 
     /// Says whether a text fits as a whole.
@@ -90,7 +89,7 @@ impl Glob {
     }
 
     /// The pattern as a regular expression, anchored at both ends.
-    pub fn regex(&self) -> &WatchedRegex {
+    pub fn regex(&self) -> &Regex {
         &self.regex
     }
 
@@ -99,12 +98,9 @@ impl Glob {
         if self.names.is_empty() || !text.starts_with(&self.prefix) {
             return self.matches(text);
         }
-        let mut places = self.regex.places(true);
-        if !self.regex.find(text, 0, &mut places) {
-            return false;
-        }
+        let Some(parts) = self.regex.captures(text) else { return false };
         for (n, name) in self.names.iter().enumerate() {
-            into.push((name.clone(), places.get(n + 1).map_or("", |(from, to)| &text[from..to]).to_owned()));
+            into.push((name.clone(), parts.get(n + 1).map_or("", |part| part.as_str()).to_owned()));
         }
         true
     }

@@ -82,8 +82,10 @@ fn made(call: &mut Call<'_, '_>, args: &[Value], text: String) -> Outcome {
 
 /// Gives arguments as one text; nothing shows as in a template.
 fn shown(args: &[Value]) -> String {
-    let printable = |arg: &Value| if *arg == Value::Nil { Value::text("<no value>") } else { arg.clone() };
-    sprint(&args.iter().map(printable).collect::<Vec<_>>())
+    match args {
+        [Value::Nil] => "<no value>".to_owned(),
+        args => sprint(args),
+    }
 }
 
 fn length(value: &Value) -> Outcome {

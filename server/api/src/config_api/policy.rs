@@ -512,6 +512,3 @@ fn route_ops(
         ops.push((Place::of(&ROUTES), Op::Delete { id: part.id.clone(), condition: Condition::None }));
     }
 }
-
-#[cfg(test)]
-mod tests;

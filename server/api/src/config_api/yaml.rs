@@ -56,8 +56,7 @@ fn typed(node: &Node, kind: Option<Kind>) -> Value {
                 | Kind::Id
                 | Kind::Word(_)
                 | Kind::Slug
-                | Kind::Duration
-                | Kind::Offset,
+                | Kind::Duration,
             ),
             Shape::Scalar { text, .. },
         ) => Value::String(text.clone()),

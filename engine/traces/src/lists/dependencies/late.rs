@@ -169,6 +169,3 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
         }
     }
 }
-
-#[cfg(test)]
-mod tests;
