@@ -163,30 +163,48 @@ def filled(server, path, items):
 
 def hosts(server, count):
     kind = server.done("GET", "/platform-api/resource-types?key=host")["items"][0]["id"]
-    items = [{"typeId": kind, "displayName": f"Host {n}", "attributes": {"host.name": f"web-{n:06}"}, "tags": ["bench"]} for n in range(count)]
+    items = [{"typeId": kind, "displayName": f"Host {n}", "attributes": {"host.name": f"web-{n:06}"}, "tags": ["bench", f"rack-{n % 50}"]} for n in range(count)]
     return filled(server, "/platform-api/resources", items)
 
 
-def entities(size):
-    """Lists 1,000 of 100,000 entities: the first page, a page further on, and a filtered one."""
-    count = size(100_000)
-    with Server(env=QUIET) as server:
+def over(stack, database):
+    """The environment of a server over a PostgreSQL, if one is given: those that share it share a key."""
+    if not database:
+        return {}
+    folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
+    (folder / "key").write_bytes(os.urandom(32))
+    (folder / "key").chmod(0o600)
+    return {"QUIVER_CONFIG__DATABASE_URL": database, "QUIVER_MASTER_KEY_FILE": str(folder / "key")}
+
+
+def entities(size, database):
+    """Lists 1,000 of 100,000 entities: pages of several orders and filters, over SQLite or the PostgreSQL that is given."""
+    count, where = size(100_000), "PostgreSQL" if database else "SQLite"
+    with contextlib.ExitStack() as stack:
+        server = stack.enter_context(Server(env=QUIET | over(stack, database)))
         began = time.perf_counter()
         hosts(server, count)
         filling, path = time.perf_counter() - began, "/platform-api/resources?limit=1000"
         cursor = ""
         for _ in range(min(50, count // 2000)):
             cursor = "&cursor=" + server.done("GET", path + cursor)["nextCursor"]
-        for name, more in ("first page", ""), ("a page in the middle", cursor), ("filtered", "&filter=" + quote('key co "9"')):
+        for name, more in (
+            ("first page", ""),
+            ("a page in the middle", cursor),
+            ("filtered", "&filter=" + quote('key co "9"')),
+            ("sorted by two fields", "&sort=state,-displayName"),
+            ("by a part of a tag", "&filter=" + quote('tags co "ack-7"')),
+            ("by an attribute", "&filter=" + quote('attributes.host.name sw "web-00"')),
+        ):
             taken = timed(lambda _: server.done("GET", path + more), 30)
-            note = f"median of 30, p95 {p95(taken):.1f}; filled in {filling:.1f} s"
+            note = f"{where}, median of 30, p95 {p95(taken):.1f}; filled in {filling:.1f} s"
             yield Row(f"list of 1,000 of {count:,} entities, {name}", statistics.median(taken), "ms", 20, note)
         few = {"by an attribute": 'attributes.host.name sw "web-00077"', "by version": "version gt 1"}
         for name, text in few.items():
             asked = "/platform-api/resources?count=true&filter=" + quote(text)
             total = server.done("GET", asked)["total"]
             taken = timed(lambda _: server.done("GET", asked), 30)
-            yield Row(f"few of {count:,} entities, {name}", statistics.median(taken), "ms", None, f"{total} found, p95 {p95(taken):.1f}")
+            yield Row(f"few of {count:,} entities, {name}", statistics.median(taken), "ms", None, f"{where}, {total} found, p95 {p95(taken):.1f}")
 
 
 def graph(size):
@@ -329,12 +347,7 @@ def tokens(size):
 def binding(size, database):
     """How long after its binding was removed an account still sees rows, in each language, by token and by key."""
     with contextlib.ExitStack() as stack:
-        env = {"QUIVER_AUTH__PUBLIC_URL": "http://127.0.0.1:1"}
-        if database:
-            folder = pathlib.Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            (folder / "key").write_bytes(os.urandom(32))
-            (folder / "key").chmod(0o600)
-            env |= {"QUIVER_CONFIG__DATABASE_URL": database, "QUIVER_MASTER_KEY_FILE": str(folder / "key")}
+        env = {"QUIVER_AUTH__PUBLIC_URL": "http://127.0.0.1:1"} | over(stack, database)
         servers = [stack.enter_context(with_access(**env)) for _ in range(2 if database else 1)]
         name = f"reader-{time.time_ns()}"
         who, bind, *ways = account(servers[0], name, "viewer")
@@ -497,12 +510,14 @@ def main():
     options = argparse.ArgumentParser(description=__doc__, epilog=f"figures:\n{listed}", formatter_class=kinds)
     options.add_argument("--only", action="append", choices=[f.__name__ for f in FIGURES], metavar="NAME", help="this figure; may repeat")
     options.add_argument("--small", action="store_true", help="a twentieth of the sizes: whether it works, no figures")
-    options.add_argument("--database", metavar="URL", help="an empty PostgreSQL: `binding` then asks two servers that share it")
+    options.add_argument("--database", metavar="URL", help="an empty PostgreSQL for `--only entities` or `--only binding`, which asks two servers that share it")
     options.add_argument("--json", metavar="FILE", help="write the figures here, too")
     given = options.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # Servers are ended as by an interrupt.
     if "QUIVER_BIN" not in os.environ:
         options.error("QUIVER_BIN must name the binary")
+    if given.database and given.only not in (["entities"], ["binding"]):
+        options.error("--database goes with --only entities or --only binding: each has a master key of its own")
     size = lambda n: max(1, n // 20) if given.small else n
     size.rounds = 1 if given.small else 3
     failed, rows = [], []
@@ -512,7 +527,7 @@ def main():
             continue
         say(figure.__name__)
         try:
-            for row in figure(size, given.database) if figure is binding else figure(size):
+            for row in figure(size, given.database) if figure in (entities, binding) else figure(size):
                 rows.append(row)
                 print(f"| {row.figure} | {row.measured()} | {row.goal()} |", flush=True)
         except (OSError, RuntimeError, KeyError, http.client.HTTPException) as error:

@@ -3,6 +3,7 @@
 
 #![allow(clippy::format_collect, reason = "bodies of tests are small")]
 
+mod alerting_senders;
 mod alerting_twins;
 mod alertmanager;
 mod amtool;

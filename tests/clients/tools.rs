@@ -18,6 +18,13 @@ impl Program {
         let errors = log.try_clone().expect("a second handle");
         Self(command.stdin(Stdio::null()).stdout(log).stderr(errors).spawn().expect("it runs"))
     }
+
+    /// Asks it to stop, and waits for its end.
+    pub(crate) fn stop(mut self) {
+        let asked = Command::new("kill").args(["-TERM", &self.0.id().to_string()]).status().expect("kill");
+        assert!(asked.success(), "it ended before it was asked to");
+        self.0.wait().expect("it ends");
+    }
 }
 
 impl Drop for Program {

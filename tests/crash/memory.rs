@@ -1,5 +1,5 @@
-//! Memory has a ceiling (promise L1): while samples come at full speed and clients ask over all series, the process
-//! stays within its limit, and no write fails but by back-pressure.
+//! Memory has a ceiling (promise L1): while samples come at full speed and clients ask over all series, by PromQL and by
+//! large queries of analytics, the process stays within its limit, and no write fails but by back-pressure.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -8,6 +8,7 @@ use std::time::{Duration, Instant};
 use quiver_tests::body::{Series, remote_write};
 use quiver_tests::load::{Caller, Written, soak};
 use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
 
 use crate::arena::{START_MS, comes_up};
 
@@ -22,6 +23,26 @@ const QUERIES: &[&str] = &[
     "quantile by (job) (0.9, avg_over_time(memory_samples[1h]))",
 ];
 
+/// What clients ask of analytics by turns: groups and rows beyond what is free for each, and one that takes little.
+fn analytics(turn: usize, limit: usize) -> Value {
+    let minutes = json!([{"dimension": "Metrics.time", "granularity": "minute"}]);
+    let mut query = match turn % 5 {
+        0 => json!({"measures": ["Metrics.count", "Metrics.max", "Metrics.seriesCount"],
+            "dimensions": ["Metrics.promInstance"], "timeDimensions": minutes, "order": {"Metrics.max": "desc"}}),
+        1 => json!({"measures": ["Metrics.avg"], "dimensions": ["Metrics.promInstance"], "timeDimensions": minutes}),
+        2 => json!({"dimensions": ["Metrics.value", "Metrics.promInstance", "Metrics.time"], "ungrouped": true,
+            "order": {"Metrics.value": "desc"}}),
+        3 => json!({"dimensions": ["Metrics.value", "Metrics.promInstance"], "total": true}),
+        _ => json!({"measures": ["Metrics.count"]}),
+    };
+    // Another limit for each client: equal queries share one execution.
+    query["limit"] = limit.into();
+    json!({"query": query, "cache": "no-cache"})
+}
+
+/// Until then all memory is given back, however busy the machine.
+const GIVEN_BACK: Duration = Duration::from_mins(3);
+
 /// What the server knows of its memory.
 const GAUGES: &[&str] = &[
     "process_resident_memory_bytes ",
@@ -33,24 +54,50 @@ const GAUGES: &[&str] = &[
     "quiver_flush_queue_count ",
 ];
 
+/// In which language clients ask, and how many at once.
+#[derive(Debug, Clone, Copy)]
+enum Asking {
+    Promql,
+    Analytics,
+}
+
+impl Asking {
+    fn clients(self) -> usize {
+        match self {
+            Self::Promql => 4,
+            Self::Analytics => 20,
+        }
+    }
+}
+
 /// The scale of a run.
 #[derive(Debug, Clone, Copy)]
 struct Scale {
     samples: usize,
     limit_bytes: u64,
+    asking: Asking,
 }
 
 fn scale() -> Scale {
     if soak() {
-        Scale { samples: 20_000_000, limit_bytes: 1 << 30 }
+        Scale { samples: 20_000_000, limit_bytes: 1 << 30, asking: Asking::Promql }
     } else {
-        Scale { samples: 2_000_000, limit_bytes: 512 << 20 }
+        Scale { samples: 2_000_000, limit_bytes: 512 << 20, asking: Asking::Promql }
     }
 }
 
 /// Few bytes for the same: what no budget counts is a larger part of it.
 fn small_scale() -> Scale {
-    Scale { samples: if soak() { 20_000_000 } else { 1_000_000 }, limit_bytes: 320 << 20 }
+    Scale { samples: if soak() { 20_000_000 } else { 1_000_000 }, limit_bytes: 320 << 20, asking: Asking::Promql }
+}
+
+/// Twenty large queries of analytics at once.
+fn analytics_scale() -> Scale {
+    if soak() {
+        Scale { samples: 20_000_000, limit_bytes: 1 << 30, asking: Asking::Analytics }
+    } else {
+        Scale { samples: 500_000, limit_bytes: 512 << 20, asking: Asking::Analytics }
+    }
 }
 
 #[derive(Debug, Default)]
@@ -110,6 +157,27 @@ async fn ask(caller: Caller, seen: Arc<Seen>, first: usize) {
     }
 }
 
+/// Asks large queries of analytics, by turns; one that takes longer than a request waits is asked again until it is done.
+async fn ask_analytics(caller: Caller, seen: Arc<Seen>, client: usize) {
+    for turn in client.. {
+        if seen.stop.load(Relaxed) {
+            return;
+        }
+        let body = analytics(turn, 40_000 + client).to_string();
+        let (status, answer) = loop {
+            let (status, answer) = caller.post("/olap-api/v1/load", body.clone().into_bytes()).await.expect("it lives");
+            if status != 200 || !answer.contains("Continue wait") {
+                break (status, answer);
+            }
+        };
+        match status {
+            200 => seen.answers.fetch_add(1, Relaxed),
+            422 | 503 => seen.refused.fetch_add(1, Relaxed),
+            _ => panic!("{body}: {status} {answer}"),
+        };
+    }
+}
+
 /// Looks at the memory of the process; at a new peak also at what the server itself knows of it.
 async fn watch(server: &Server, caller: &Caller, seen: &Seen, peak: &mut String) {
     let rss = server.shipped_rss_bytes();
@@ -132,8 +200,13 @@ async fn memory_stays_within_a_small_limit() {
     stays_within(small_scale()).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn memory_stays_within_its_limit_beside_analytics() {
+    stays_within(analytics_scale()).await;
+}
+
 #[allow(clippy::print_stdout, reason = "the figures are the outcome")]
-async fn stays_within(Scale { samples, limit_bytes }: Scale) {
+async fn stays_within(Scale { samples, limit_bytes, asking }: Scale) {
     let dir = tempfile::tempdir().expect("a folder");
     let options = Options::default().env("QUIVER_MEMORY__LIMIT", limit_bytes).env("QUIVER_LOG__FILTER", "off");
     let mut server = Server::spawn(dir.path(), &options).expect("the server says where it listens");
@@ -145,7 +218,11 @@ async fn stays_within(Scale { samples, limit_bytes }: Scale) {
     let times = (samples / SERIES) as i64;
     let senders: Vec<_> =
         (0..SENDERS).map(|i| tokio::spawn(send(caller.clone(), Arc::clone(&seen), i, times))).collect();
-    let clients: Vec<_> = (0..4).map(|i| tokio::spawn(ask(caller.clone(), Arc::clone(&seen), i))).collect();
+    let client = |i: usize| match asking {
+        Asking::Promql => tokio::spawn(ask(caller.clone(), Arc::clone(&seen), i)),
+        Asking::Analytics => tokio::spawn(ask_analytics(caller.clone(), Arc::clone(&seen), i)),
+    };
+    let clients: Vec<_> = (0..asking.clients()).map(client).collect();
     let mut peak = String::new();
     while !senders.iter().all(tokio::task::JoinHandle::is_finished) {
         watch(&server, &caller, &seen, &mut peak).await;
@@ -172,7 +249,15 @@ async fn stays_within(Scale { samples, limit_bytes }: Scale) {
     for hour in 1..=24 {
         // By the hour: all at once may be too expensive.
         let at = START_MS + hour * hour_ms - 1;
-        let found = caller.number("sum(count_over_time(memory_samples[1h]))", at).await.expect("it lives");
+        let found = loop {
+            match caller.number("sum(count_over_time(memory_samples[1h]))", at).await.expect("it lives") {
+                // Tasks of queries that were refused give back what they hold when they hear of it.
+                Err(e) if e.contains("ask again later") && began.elapsed() < written + GIVEN_BACK => {
+                    tokio::time::sleep(Duration::from_millis(100)).await;
+                }
+                found => break found,
+            }
+        };
         count += found.unwrap_or_else(|e| panic!("{e}: {text}")).unwrap_or(0.0);
     }
     assert_eq!(count, samples as f64, "{text}");

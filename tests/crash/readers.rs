@@ -49,13 +49,19 @@ fn large() -> String {
 
 /// Asks by hand, and reads no more than the beginning.
 async fn begin(server: &Server) -> TcpStream {
+    let (socket, head) = ask(server).await;
+    assert!(head.starts_with("HTTP/1.1 200"), "{head}");
+    socket
+}
+
+/// The same for whatever answer; gives its beginning.
+async fn ask(server: &Server) -> (TcpStream, String) {
     let mut socket = TcpStream::connect(&server.http).await.expect("it listens");
     let request = format!("GET {} HTTP/1.1\r\nHost: {}\r\n\r\n", large(), server.http);
     socket.write_all(request.as_bytes()).await.expect("sent");
     let mut head = vec![0; 4096];
     let read = socket.read(&mut head).await.expect("an answer");
-    assert!(head[..read].starts_with(b"HTTP/1.1 200"), "{}", String::from_utf8_lossy(&head[..read]));
-    socket
+    (socket, String::from_utf8_lossy(&head[..read]).into_owned())
 }
 
 async fn until(caller: &Caller, expected: impl Fn(f64) -> bool, what: &str) -> Duration {
@@ -119,6 +125,27 @@ async fn slow_readers_hold_little_and_give_it_back() {
     drop(sockets);
     let took = until(&caller, |bytes| bytes == 0.0, "vanished readers hold memory").await;
     println!("memory back after {took:?}");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Who would get the memory alone is told to ask again while others hold it (promise L2), and gets it once they are gone.
+#[tokio::test(flavor = "multi_thread")]
+async fn who_finds_the_memory_held_by_others_may_ask_again() {
+    let (_dir, server, caller) = server(Options::default().env("QUIVER_MEMORY__LIMIT", "1GiB")).await;
+    let mut sockets = Vec::new();
+    let refused = loop {
+        assert!(sockets.len() < 64, "all of the memory of queries is held, and nobody is refused");
+        let (socket, head) = ask(&server).await;
+        if !head.starts_with("HTTP/1.1 200") {
+            break head.to_ascii_lowercase();
+        }
+        sockets.push(socket);
+    };
+    assert!(!sockets.is_empty(), "alone it has room: {refused}");
+    assert!(refused.starts_with("http/1.1 503") && refused.contains("\r\nretry-after: "), "{refused}");
+    drop(sockets);
+    until(&caller, |bytes| bytes == 0.0, "vanished readers hold memory").await;
+    begin(&server).await;
     assert_eq!(server.stop(), Some(0));
 }
 

@@ -5,6 +5,7 @@ mod apply;
 mod extraction;
 mod judged;
 mod processes;
+mod scoped;
 
 use quiver_tests::server::{Answer, Options, Server};
 use quiver_types::{Clock, SystemClock};
@@ -83,6 +84,10 @@ impl Sent {
 
 /// Sends spans, each as a trace of its own.
 async fn send(server: &Server, spans: &[Sent]) {
+    send_as(server, "", spans).await;
+}
+
+async fn send_as(server: &Server, who: &str, spans: &[Sent]) {
     let text = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
     let resources: Vec<Value> = spans
         .iter()
@@ -98,7 +103,7 @@ async fn send(server: &Server, spans: &[Sent]) {
             }]}]})
         })
         .collect();
-    let sent = call(server, "", "POST", "/v1/traces", &json!({"resourceSpans": resources})).await;
+    let sent = call(server, who, "POST", "/v1/traces", &json!({"resourceSpans": resources})).await;
     assert_eq!(sent.status, 200, "{}", sent.text());
 }
 

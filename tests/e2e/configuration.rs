@@ -81,6 +81,9 @@ async fn every_family_obeys_the_contract() {
         let named = [("idempotency-key", "no word")];
         let wrong = call(&server, "POST", &format!("{path}?dryRun=true"), &named, &numbered(&body, 9)).await;
         assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
+        let named = [("idempotency-key", "one"), ("idempotency-key", "two")];
+        let wrong = call(&server, "POST", path, &named, &numbered(&body, 1)).await;
+        assert_eq!((wrong.status, wrong.json()["code"].clone()), (400, json!("INVALID_PARAMETER")), "{path}");
         let twice = call(&server, "POST", &format!("{path}?dryRun=true"), &[], &numbered(&body, 1)).await;
         let expected = if REPEATED.contains(&path) { (201, Value::Null) } else { (409, json!("DUPLICATE")) };
         assert_eq!((twice.status, twice.json()["code"].clone()), expected, "{path}");
@@ -104,6 +107,14 @@ async fn every_family_obeys_the_contract() {
         assert_eq!((patched.status, patched.headers["etag"].as_bytes()), (200, &b"\"2\""[..]), "{}", patched.text());
         let stale = call(&server, "PATCH", &one, &[("if-match", "\"1\"")], &patch).await;
         assert_eq!((stale.status, stale.json()["current"].clone()), (412, patched.json()), "{path}");
+        // One of several tags is enough, in one line or in two; a weak one is not.
+        let lines: [(&[&str], u16); 4] =
+            [(&["\"7\", \"2\""], 200), (&["\"x\"", "\"2\""], 200), (&["W/\"2\""], 412), (&["\"02\""], 412)];
+        for (tags, status) in lines {
+            let headers: Vec<(&str, &str)> = tags.iter().map(|tag| ("if-match", *tag)).collect();
+            let answer = call(&server, "PATCH", &one, &headers, &patch).await;
+            assert_eq!(answer.status, status, "{path} {tags:?}: {}", answer.text());
+        }
         // What is known already, or must not be there, is not changed.
         for known in ["\"2\"", "\"7\", W/\"2\"", "*"] {
             for (method, body) in [("PATCH", json!({"description": "x"})), ("DELETE", Value::Null)] {
@@ -141,7 +152,9 @@ async fn every_family_obeys_the_contract() {
             let summary = taken.json()["summary"].clone();
             assert_eq!(summary, json!({"created": 0, "updated": 0, "deleted": 0, "unchanged": 4}), "{path} {format}");
         }
-        let gone = call(&server, "POST", &format!("{path}/bulk-delete"), &[], &json!({"ids": [id, "no", id]})).await;
+        let gone =
+            call(&server, "POST", &format!("{path}/bulk-delete"), &[], &json!({"ids": [id.to_uppercase(), "no", id]}))
+                .await;
         let gone = gone.json();
         assert_eq!((gone["deleted"].clone(), gone["failed"][0]["code"].clone()), (json!([id]), json!("NOT_FOUND")));
         assert_eq!(gone["failed"].as_array().map(Vec::len), Some(1), "{path}: {gone}");

@@ -101,6 +101,9 @@ async fn spans_become_transactions() {
     let condition = json!({"field": "http.route", "op": "glob", "value": "/cart/{id}"});
     let rule = json!({"name": "cart", "condition": condition, "nameTemplate": "{http.request.method} cart {id}"});
     let rule = made(&server, "", "/bt-detection-rules", rule).await;
+    let value = json!({"name": "value", "signal": "spans", "source": "http.route", "method": "regex",
+        "expression": "/cart/(?P<value>[0-9]+)", "targets": [{"field": "extracted_value", "from": "value", "type": "double"}]});
+    made(&server, "", "/platform-api/data-extraction-rules", value).await;
     let now_ns = i128::from(SystemClock.now_ms()) * 1_000_000;
     let span = |id: u8, route: &str, parent: &str| {
         json!({"traceId": format!("{id:032x}"), "spanId": format!("{id:016x}"), "parentSpanId": parent, "name": "GET",
@@ -117,6 +120,11 @@ async fn spans_become_transactions() {
     assert!(tags.to_string().contains("GET cart 7") && !tags.to_string().contains("cart 8"), "{tags}");
     let rules = server.get("/traces/tags/bt.rule/values").await.json();
     assert!(rules.to_string().contains(rule["id"].as_str().expect("an id")), "{rules}");
+    let query = json!({"measures": ["BusinessTransactions.count", "BusinessTransactions.valueSum"]});
+    let sums = call(&server, "", "POST", "/olap-api/v1/load", &json!({"query": query})).await.json();
+    let row = &sums["data"][0];
+    assert_eq!(row["BusinessTransactions.count"], "1", "{sums}");
+    assert_eq!(row["BusinessTransactions.valueSum"].as_f64(), Some(7.0), "what a rule took from its span: {sums}");
     // A segment narrows what is there.
     let segment = json!({"key": "carts", "name": "Carts", "visibility": "shared", "variables": [{"name": "route"}],
         "conditions": {"spans": {"field": "http.route", "op": "startsWith", "value": "$route"}}});

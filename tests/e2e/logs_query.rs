@@ -288,3 +288,33 @@ async fn plans_of_every_endpoint() {
         assert!(answer.text().contains("explain") && answer.text().contains("analyze"), "{}", answer.text());
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_order_what_answers_list() {
+    let (server, _dir) = start(30).await;
+    // Each value once: the order is that of texts, whatever the limit.
+    let mut texts: Vec<String> = (0..30).map(|n| n.to_string()).collect();
+    texts.sort_unstable();
+    for limit in ["0", "7", "30", "31"] {
+        let params = [("query", "*"), ("field", "n"), ("limit", limit)];
+        let answer = ask(&server, "field_values", &params).await.json();
+        let values: Vec<&str> =
+            answer["values"].as_array().expect("a list").iter().filter_map(|v| v["value"].as_str()).collect();
+        assert_eq!(values, texts[..if limit == "7" { 7 } else { 30 }], "limit {limit}");
+    }
+    let series = [("query", "* | by (n, app) count() x, max(n) y"), ("step", "1d")];
+    let answer = ask(&server, "stats_query_range", &series).await.json();
+    let result = answer["data"]["result"].as_array().expect("series");
+    let shown: Vec<String> =
+        result.iter().map(|s| format!("{} {}", s["metric"]["__name__"], s["metric"]["n"])).collect();
+    let expected = |name: &'static str| texts.iter().map(move |n| format!("\"{name}\" \"{n}\""));
+    assert_eq!(shown, expected("x").chain(expected("y")).collect::<Vec<_>>());
+    for (endpoint, params, order) in [
+        ("field_values", [("query", "*"), ("field", "n")], "LogsSort: by=[__q_hits desc, n]"),
+        ("stats_query_range", series, "LogsSort: by=[n, app, _time]"),
+    ] {
+        let params: Vec<_> = params.into_iter().chain([("explain", "true")]).collect();
+        let plans = ask(&server, endpoint, &params).await.json();
+        assert!(plans["logical"].as_str().is_some_and(|text| text.starts_with(order)), "{endpoint}: {plans}");
+    }
+}

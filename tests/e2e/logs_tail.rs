@@ -4,6 +4,7 @@ use std::io::{BufRead, BufReader, Write};
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
+use quiver_types::{Clock, SystemClock};
 use serde_json::Value;
 
 use crate::logs_query::{API, ask, open, send};
@@ -107,7 +108,7 @@ async fn packed_rows_do_not_wait_for_more() {
     let client = reqwest::Client::new();
     for encoding in ["gzip", "zstd"] {
         // Rows may be a moment older than they are visible.
-        let url = server.url(&format!("{API}/tail?query=*&refresh_interval=100ms&offset=2s"));
+        let url = server.url(&format!("{API}/tail?query=*&refresh_interval=100ms&offset=2s&start_offset=0s"));
         let answer = client.get(url).header("accept-encoding", encoding).send().await.expect("an answer");
         assert_eq!(answer.headers()["content-encoding"], encoding);
         let row = async {
@@ -130,6 +131,25 @@ async fn packed_rows_do_not_wait_for_more() {
             () = writing => unreachable!("it writes on"),
         };
         assert_eq!(row["_msg"], format!("over {encoding}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_begins_a_moment_before_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let began = Instant::now();
+    // Another row and another tail, where more than that moment passed between the two.
+    loop {
+        assert!(began.elapsed() < Duration::from_mins(1), "no tail shows rows of before");
+        let hour_ago_ms = SystemClock.now_ms() - 3_600_000;
+        send(&server, "app", format!("{{\"_msg\":\"before\",\"_time\":{hour_ago_ms}}}\n")).await;
+        let url = server.url(&format!("{API}/tail?query=*&offset=1h"));
+        let mut answer = reqwest::get(url).await.expect("an answer");
+        let first = answer.chunk().await.expect("an open connection").expect("a first look");
+        if first.starts_with(b"{") {
+            break;
+        }
     }
 }
 

@@ -1,7 +1,11 @@
 //! Models of a folder over a table of a folder: what is computed in stages, what is wrong with a model, how models are shown.
 
+use std::fmt::Write as _;
+
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
+
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
 const MODEL: &str = "cubes:
   - name: Sales
@@ -158,6 +162,22 @@ async fn segments_enter_sub_queries_and_their_values_do_not() {
     assert_eq!(data(&server, query).await, json!([row("", 9), row("a", 8)]));
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_ordered_by_what_is_not_shown() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = start(dir.path()).await;
+    let ids = async |order: Value| {
+        let query = json!({"dimensions": ["Sales.id"], "ungrouped": true, "order": order});
+        let rows = data(&server, query).await;
+        rows.as_array().expect("rows").iter().map(|row| row["Sales.id"].as_str().map(str::to_owned)).collect::<Vec<_>>()
+    };
+    let named = |names: [&str; 4]| names.map(|name| Some(name.to_owned())).to_vec();
+    assert_eq!(ids(json!({"Sales.total": "desc"})).await, named(["4", "2", "3", "1"]));
+    assert_eq!(ids(json!({"Sales.total": "asc"})).await, named(["1", "3", "2", "4"]));
+    // A dimension of a row, then a measure of it.
+    assert_eq!(ids(json!([["Sales.size", "asc"], ["Sales.total", "desc"]])).await, named(["4", "2", "3", "1"]));
+}
+
 /// Rows that are not grouped count once each, whatever is counted of them.
 #[tokio::test(flavor = "multi_thread")]
 async fn a_row_alone_counts_one() {
@@ -200,4 +220,62 @@ async fn values_and_kinds() {
     let shown = server.get("/olap-api/v1/meta?extended&model=Sales").await.json();
     let sales = &shown["cubes"][0];
     assert_eq!((&sales["sql_table"], &sales["refreshKey"]), (&json!("public.sales"), &json!({"every": "1 hour"})));
+}
+
+const OWNED: &str = "cubes:
+  - name: Tickets
+    sql_table: public.tickets
+    row_right: {domain: logs, service: service, own: owner}
+    dimensions:
+      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: service, type: string, sql: service}
+      - {name: owner, type: string, sql: owner}
+    measures: [{name: count, type: count}]
+    pre_aggregations: [{name: all, type: rollup, measures: [count], dimensions: [id]}]
+  - name: Notes
+    sql_table: public.tickets
+    row_right: {domain: logs, own: owner}
+    dimensions:
+      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: owner, type: string, sql: owner}
+    measures: [{name: count, type: count}]
+";
+
+/// Rows that name the caller are his, whosever services they are of; they are nobody else's who has the same rights.
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_of_ones_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let (own, data) = (dir.path().join("own"), dir.path().join("data"));
+    let server = Server::start(&data, &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let mut rows = "id,service,owner\n1,cart,cart\n4,pay,cart\n5,pay,\n".to_owned();
+    for (n, name) in [(2, "ann"), (3, "bob")] {
+        let made = user(&server, &admin, name, "viewer", json!(["cart"])).await;
+        let _ = writeln!(rows, "{n},pay,user:{}", made["id"].as_str().expect("an id"));
+    }
+    assert_eq!(server.stop(), Some(0));
+    std::fs::create_dir_all(&own).expect("a folder");
+    for (name, text) in
+        [("tickets.csv", rows.as_str()), ("tickets.types.json", r#"{"id": "int8"}"#), ("tickets.yml", OWNED)]
+    {
+        std::fs::write(own.join(name), text).expect("written");
+    }
+    let own = own.display().to_string();
+    let folders = with_password().args(&["--olap-models", &own, "--olap-tables", &own]);
+    let server = Server::start(&data, &folders).await;
+    let seen = async |who: &str, model: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json"), ("x-wait", "60")];
+        let query = json!({"query": {"dimensions": [format!("{model}.id")], "measures": [format!("{model}.count")],
+            "order": {format!("{model}.id"): "asc"}}});
+        let answer = server.post("/olap-api/v1/load", &headers, query.to_string().into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let rows = answer.json()["data"].as_array().expect("rows").clone();
+        rows.iter().map(|row| row[format!("{model}.id")].to_string().replace('"', "")).collect::<Vec<_>>().join(" ")
+    };
+    for _ in 0..2 {
+        for (name, tickets, notes) in [("ann", "1 2", "2"), ("bob", "1 3", "3"), ("admin", "1 2 3 4 5", "1 2 3 4 5")] {
+            let who = bearer(&login(&server, name, PASSWORD).await);
+            assert_eq!((seen(&who, "Tickets").await.as_str(), seen(&who, "Notes").await.as_str()), (tickets, notes));
+        }
+    }
 }

@@ -139,9 +139,13 @@ async fn post(server: &Server, path: &str, headers: &[(&str, &str)], body: &Valu
     server.post(path, &headers, body.to_string().into_bytes()).await
 }
 
-async fn as_arrow(server: &Server, query: &Value) -> Result<BTreeMap<String, Vec<Value>>, String> {
-    let accept = [("accept", "application/vnd.apache.arrow.stream")];
-    let answer = post(server, "/olap-api/v1/load", &accept, &json!({"query": query})).await;
+async fn as_arrow(
+    server: &Server,
+    who: &[(&str, &str)],
+    query: &Value,
+) -> Result<BTreeMap<String, Vec<Value>>, String> {
+    let headers: Vec<_> = who.iter().copied().chain([("accept", "application/vnd.apache.arrow.stream")]).collect();
+    let answer = post(server, "/olap-api/v1/load", &headers, &json!({"query": query})).await;
     if answer.status != 200 {
         return Err(answer.text());
     }
@@ -159,14 +163,19 @@ async fn as_arrow(server: &Server, query: &Value) -> Result<BTreeMap<String, Vec
     Ok(columns)
 }
 
-async fn as_sql(server: &Server, query: &Value, members: &[String]) -> Result<Vec<String>, String> {
-    let shown = post(server, "/olap-api/v1/sql", &[], &json!({"query": query})).await;
+async fn as_sql(
+    server: &Server,
+    who: &[(&str, &str)],
+    query: &Value,
+    members: &[String],
+) -> Result<Vec<String>, String> {
+    let shown = post(server, "/olap-api/v1/sql", who, &json!({"query": query})).await;
     if shown.status != 200 {
         return Err(shown.text());
     }
     let sql = shown.json()["sql"].take();
     let body = json!({"query": sql["sql"][0], "params": sql["sql"][1]});
-    let answer = post(server, "/sql-api/v1/query", &[], &body).await;
+    let answer = post(server, "/sql-api/v1/query", who, &body).await;
     if answer.status != 200 {
         return Err(format!("{} of {body}", answer.text()));
     }
@@ -183,8 +192,8 @@ async fn as_sql(server: &Server, query: &Value, members: &[String]) -> Result<Ve
 }
 
 /// What differs between the ways to one answer; none, too, where no joins lead to it. Also whether there are rows.
-async fn differs(server: &Server, query: &Value) -> (Option<String>, bool) {
-    let answer = post(server, "/olap-api/v1/load", &[], &json!({"query": query})).await;
+pub(super) async fn differs(server: &Server, who: &[(&str, &str)], query: &Value) -> (Option<String>, bool) {
+    let answer = post(server, "/olap-api/v1/load", who, &json!({"query": query})).await;
     if answer.status == 400 && answer.json()["reason"] == "NO_JOIN_PATH" {
         return (None, false);
     }
@@ -196,11 +205,11 @@ async fn differs(server: &Server, query: &Value) -> (Option<String>, bool) {
         ["dimensions", "measures"].into_iter().flat_map(|key| query[key].as_array().cloned().unwrap_or_default());
     let members: Vec<String> = named.filter_map(|m| m.as_str().map(str::to_owned)).collect();
     let wanted = sorted(rows.iter().map(|row| members.iter().map(|m| plain(&row[m])).collect()).collect());
-    let arrow = as_arrow(server, query).await.map(|columns| {
+    let arrow = as_arrow(server, who, query).await.map(|columns| {
         let row = |i: usize| members.iter().map(|m| columns.get(m).map_or(Value::Null, |c| c[i].clone())).collect();
         sorted((0..columns.values().next().map_or(0, Vec::len)).map(row).collect())
     });
-    for (way, got) in [("Arrow", arrow), ("SQL", as_sql(server, query, &members).await)] {
+    for (way, got) in [("Arrow", arrow), ("SQL", as_sql(server, who, query, &members).await)] {
         match got {
             Err(e) => return (Some(format!("{query}: {way}: {e}")), true),
             Ok(got) if got != wanted => {
@@ -228,7 +237,7 @@ async fn members_are_the_same_by_load_arrow_and_sql() {
         if round == 1 {
             server.flush().await;
         }
-        let asked = futures::stream::iter(some).map(|query| differs(&server, query));
+        let asked = futures::stream::iter(some).map(|query| differs(&server, &[], query));
         for (difference, has_rows) in asked.buffer_unordered(AT_ONCE).collect::<Vec<_>>().await {
             wrong.extend(difference);
             with_rows += usize::from(has_rows);
@@ -254,7 +263,7 @@ async fn rows_out_of_lists_count_once_each() {
         let model = measure.split('.').next().unwrap_or_default();
         let time = json!([{"dimension": format!("{model}.startTime"), "dateRange": ["2025-03-09", "2025-03-11"]}]);
         let query = json!({"measures": [measure], "dimensions": [dimension], "timeDimensions": time});
-        assert_eq!(differs(&server, &query).await, (None, true), "{query}");
+        assert_eq!(differs(&server, &[], &query).await, (None, true), "{query}");
         let data = post(&server, "/olap-api/v1/load", &[], &json!({"query": query})).await.json()["data"].take();
         let named = |row: &Value| row[dimension].as_str().map(|id| id[..1].to_owned());
         let cells = |row: &Value| vec![json!(named(row)), plain(&row[measure])];

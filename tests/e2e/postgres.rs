@@ -9,7 +9,7 @@ use serde_json::json;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
-use tokio_postgres::{Client, Config, Error, NoTls};
+use tokio_postgres::{Client, Config, Error, NoTls, SimpleQueryMessage};
 
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
@@ -135,6 +135,110 @@ async fn statements_with_parameters() {
     assert_eq!(code(&error), "22P02");
     // The connection goes on after each of them.
     assert_eq!(client.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
+}
+
+/// Rows of statements by words of SQL alone, as texts.
+async fn texts(client: &Client, statements: &str) -> Result<Vec<String>, Error> {
+    let answers = client.simple_query(statements).await?;
+    let row = |row: tokio_postgres::SimpleQueryRow| {
+        let values: Vec<&str> = (0..row.len()).map(|at| row.get(at).unwrap_or("NULL")).collect();
+        values.join("|")
+    };
+    let rows = answers.into_iter().filter_map(|answer| match answer {
+        SimpleQueryMessage::Row(found) => Some(row(found)),
+        _ => None,
+    });
+    Ok(rows.collect())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn statements_are_prepared_by_words() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    write_logs(&server, &[], 300).await;
+    let client = connect(&server).await;
+    let prepare =
+        "prepare q(int, text) as select n, $2 as t from logs where n >= $1 and service_name = $2 order by n limit 2";
+    client.batch_execute(prepare).await.expect("prepared");
+    assert_eq!(texts(&client, "execute q(10, 'app1')").await.expect("rows"), ["10|app1", "13|app1"]);
+    // Values are expressions, and any text.
+    let rows = texts(&client, "execute q(2 * length('abc') + 90, 'app' || 0); execute q(0, 'it''s'')')").await;
+    assert_eq!(rows.expect("rows"), ["96|app0", "99|app0"]);
+    // By the protocol, too.
+    let rows = client.query("execute q(298, 'app1')", &[]).await.expect("rows");
+    assert_eq!(rows.iter().map(|row| row.get::<_, i64>(0)).collect::<Vec<_>>(), [298]);
+    let since = format!(
+        "prepare since as select count(*) from logs where time >= $1 and n = any($2); \
+        execute since(to_timestamp({START_S}) + interval '290 seconds', array[1, 295, 299])"
+    );
+    assert_eq!(texts(&client, &since).await.expect("a count"), ["2"]);
+    assert_eq!(texts(&client, "prepare plain as select 1; execute plain; deallocate plain").await.expect("one"), ["1"]);
+    for (statement, expected) in [
+        ("execute plain", "26000"),
+        ("execute q(1)", "08P01"),
+        ("execute q('x', 'y')", "22P02"),
+        ("prepare q as select 1", "42P05"),
+        ("prepare w as delete from logs", "25006"),
+        ("prepare w as select no_such_column_of(1)", "42883"),
+        ("execute w", "26000"),
+        ("execute q(1, 2) union select 3", "42601"),
+    ] {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn cursors_are_moved_and_held() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let client = connect(&server).await;
+    let moved = "begin; declare c cursor for select value from generate_series(1, 5000) t(value) order by 1; \
+        move 1500 from c; fetch 2 from c; move all in c; fetch c; commit";
+    assert_eq!(texts(&client, moved).await.expect("rows"), ["1501", "1502"]);
+    // As ODBC drivers read: held beyond the transaction, and until it is closed.
+    let held = "begin; declare \"SQL_CUR1\" cursor with hold for select value from generate_series(1, 5) t(value) order by 1; \
+        fetch 2 in \"SQL_CUR1\"; commit";
+    assert_eq!(texts(&client, held).await.expect("rows"), ["1", "2"]);
+    assert_eq!(texts(&client, "fetch 2 in \"SQL_CUR1\"").await.expect("rows"), ["3", "4"]);
+    let failing = "begin; select 1 / (value - 1) from generate_series(1, 1) t(value)";
+    assert_eq!(code(&client.batch_execute(failing).await.expect_err("no number")), "22012");
+    client.batch_execute("rollback").await.expect("ended");
+    assert_eq!(texts(&client, "fetch all in \"SQL_CUR1\"; close \"SQL_CUR1\"").await.expect("rows"), ["5"]);
+    // Columns are told beyond the last row, too.
+    let beyond = "begin; declare c cursor for select 1; fetch all in c; fetch c; move c; fetch c; commit";
+    let told = client.simple_query(beyond).await.expect("rows").into_iter();
+    assert_eq!(told.filter(|said| matches!(said, SimpleQueryMessage::RowDescription(_))).count(), 3);
+    // What is taken back is not kept, and one that failed goes on nowhere: rows would be missing.
+    client.batch_execute("begin; declare d cursor with hold for select 1; rollback").await.expect("all");
+    let e = "declare e cursor with hold for select 1 / (value - 9000) from generate_series(1, 20000) t(value)";
+    client.batch_execute(e).await.expect("declared");
+    let gone = [("fetch d", "34000"), ("fetch \"SQL_CUR1\"", "34000"), ("move backward 1 from d", "55000")];
+    for (statement, expected) in gone.into_iter().chain([("fetch all in e", "22012"), ("fetch e", "34000")]) {
+        let error = client.batch_execute(statement).await.expect_err(statement);
+        assert_eq!(code(&error), expected, "{statement}: {error:?}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_are_documents() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    write_logs(&server, &[], 30).await;
+    let client = connect(&server).await;
+    let statement = "explain (analyze, buffers, format json) select service_name, count(*) from logs group by 1";
+    let prepared = client.prepare(statement).await.expect("prepared");
+    assert_eq!(prepared.columns()[0].type_().name(), "json");
+    let rows = texts(&client, statement).await.expect("a plan");
+    let plan: serde_json::Value = serde_json::from_str(&rows.concat()).expect("a document");
+    let root = &plan[0]["Plan"];
+    assert_eq!((rows.len(), root["Actual Rows"].as_u64()), (1, Some(3)), "{plan}");
+    assert!(root["Node Type"].is_string() && root["Plans"][0]["Node Type"].is_string(), "{plan}");
+    assert!(plan[0]["Execution Time"].is_number(), "{plan}");
+    let lines = texts(&client, "explain (costs off) select 1").await.expect("a plan");
+    assert!(lines.len() > 1 && lines.concat().contains("\"physical\""), "{lines:?}");
+    let error = client.batch_execute("explain (generic_plan) select 1").await.expect_err("no such option");
+    assert_eq!(code(&error), "42601");
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -388,6 +492,52 @@ async fn idle_connections_end_with_their_account() {
     .await;
     assert!(!own_task.is_finished(), "a key of his is gone, the account is not");
     assert_eq!(all.query_one("select 1::int", &[]).await.expect("a row").get::<_, i32>(0), 1);
+}
+
+/// Who asks much with few bytes, and reads nothing of it, is waited for; what is said meanwhile is not kept.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_nobody_reads_is_not_written() {
+    const CLIENTS: usize = 8;
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &open()).await;
+    let begin = [&18_u32.to_be_bytes()[..], &196_608_u32.to_be_bytes(), b"user\0ann\0\0"].concat();
+    // Each tells all settings.
+    let text = [&b"reset all;".repeat(25_000)[..], b"\0"].concat();
+    let query = [&b"Q"[..], &(text.len() as u32 + 4).to_be_bytes(), &text].concat();
+    let ask = async || {
+        let mut stream = TcpStream::connect(&server.postgres).await.expect("connected");
+        stream.write_all(&begin).await.expect("sent");
+        let mut read = vec![0; 4096];
+        let mut said = Vec::new();
+        // Up to the first `ReadyForQuery`.
+        while !said.ends_with(b"Z\0\0\0\x05I") {
+            let bytes = stream.read(&mut read).await.expect("an answer");
+            assert!(bytes > 0, "{}", String::from_utf8_lossy(&said));
+            said.extend_from_slice(&read[..bytes]);
+        }
+        stream.write_all(&query).await.expect("sent");
+        stream.read_exact(&mut read[..1]).await.expect("the answer begins");
+        stream
+    };
+    drop(ask().await);
+    let before = server.held_bytes();
+    let mut streams = Vec::new();
+    for _ in 0..CLIENTS {
+        streams.push(ask().await);
+    }
+    let grown = server.held_bytes().saturating_sub(before);
+    assert!(grown < (CLIENTS as u64) * (4 << 20), "{} MiB for {CLIENTS} answers", grown >> 20);
+    // All of it comes to who reads on.
+    let mut stream = streams.pop().expect("a client");
+    let (mut read, mut last, mut bytes) = (vec![0; 64 << 10], Vec::new(), 0);
+    while !last.ends_with(b"Z\0\0\0\x05I") {
+        let more = stream.read(&mut read).await.expect("more of the answer");
+        assert!(more > 0, "it ends after {bytes} bytes");
+        bytes += more;
+        last.extend_from_slice(&read[..more]);
+        last.drain(..last.len().saturating_sub(6));
+    }
+    assert!(bytes > 25_000 * 100, "{bytes} bytes");
 }
 
 /// What a client that does not keep to the protocol gets, and that the server lives on.

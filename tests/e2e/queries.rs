@@ -50,7 +50,7 @@ async fn operators_see_and_end_queries() {
         ("series", "GET", "/metrics-api/api/v1/series?match[]=up", 422, "\"errorType\":\"canceled\""),
         ("series", "GET", "/metrics-api/api/v1/labels", 422, "\"errorType\":\"canceled\""),
         ("federation", "GET", "/metrics-api/federate?match[]=up", 422, "canceled by an operator"),
-        ("remote_read", "POST", read, 500, "canceled by an operator"),
+        ("remote_read", "POST", read, 422, "canceled by an operator"),
         ("logsql", "GET", "/logs-api/select/logsql/query?query=swordfish", 422, "canceled by an operator"),
         ("logsql", "GET", "/logs-api/select/logsql/hits?query=swordfish&step=1h", 422, "canceled by an operator"),
         (

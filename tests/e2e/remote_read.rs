@@ -13,7 +13,7 @@ const PATH: &str = "/metrics-api/api/v1/read";
 const T0_MS: i64 = 1_700_000_000_000;
 
 /// A request for one matcher per query.
-fn request(queries: &[(u64, &str, &str)], start: i64, end: i64, accepted: &[u64]) -> Vec<u8> {
+pub(crate) fn request(queries: &[(u64, &str, &str)], start: i64, end: i64, accepted: &[u64]) -> Vec<u8> {
     let mut raw = Vec::new();
     for (kind, name, value) in queries {
         let mut matcher = vec![8];
@@ -158,6 +158,23 @@ async fn errors_are_plain_text() {
     assert_eq!(server.get(PATH).await.status, 405);
     let wrong = server.post(PATH, &[("content-encoding", "gzip")], all("some", &[])).await;
     assert_eq!(wrong.status, 400, "{}", wrong.text());
+}
+
+/// What this protocol does not name itself is told as by every other query.
+#[tokio::test(flavor = "multi_thread")]
+async fn too_large_an_answer_is_refused_as_everywhere() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_HTTP__ANSWER_MAX", "64KiB")).await;
+    let (numbers, text): (Vec<String>, _) = ((0..100).map(|i| i.to_string()).collect(), "x".repeat(1000));
+    let labels = |n| vec![("__name__", "wide"), ("n", n), ("text", text.as_str())];
+    let wide: Vec<Series<'_>> = numbers.iter().map(|n| (labels(n.as_str()), vec![(T0_MS, 1.0)])).collect();
+    server.write(remote_write(&wide)).await;
+    let read = post(&server, request(&[(0, "__name__", "wide")], T0_MS, T0_MS, &[0])).await;
+    let query = server.get(&format!("/metrics-api/api/v1/query?query=wide&time={}", T0_MS / 1000)).await;
+    for answer in [read, query] {
+        assert_eq!(answer.status, 422, "{}", answer.text());
+        assert!(answer.text().contains("65536 bytes"), "{}", answer.text());
+    }
 }
 
 /// Who may see one service reads the same bytes as where there is nothing else, and within the same limit.

@@ -6,7 +6,7 @@ use quiver_tests::server::{Answer, Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-use crate::identity::{PASSWORD, bearer, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
 const PATIENCE: Duration = Duration::from_mins(1);
 
@@ -105,6 +105,14 @@ async fn telemetry_tells_of_resources() {
     assert_eq!((&walked["frontier"], &walked["truncated"]), (&json!([]), &json!(false)));
     let summary = get(&server, &carol, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
     assert_eq!(summary["relationships"]["in"], 1, "the instance; `web` is hidden: {summary}");
+    // Who sees resources alone has no figures of spans and alerts: not even that there are none.
+    made(&server, &admin, "roles", json!({"name": "things", "permissions": ["{view, resources, cart}"]})).await;
+    user(&server, &admin, "dora", "things", Value::Null).await;
+    let dora = bearer(&login(&server, "dora", PASSWORD).await);
+    let bare = get(&server, &dora, &format!("/platform-api/resources/{}/summary", id("cart"))).await.json();
+    for figure in ["requestRate", "errorRate", "p95Ms", "openAlerts"] {
+        assert!(bare.get(figure).is_some_and(Value::is_null) && !summary[figure].is_null(), "{figure}: {bare}");
+    }
     let counted = get(&server, &carol, "/platform-api/resources/summary?groupBy=state").await.json();
     assert_eq!((&counted["total"], &counted["groups"][0]["key"]), (&json!(5), &json!({"state": "active"})));
     in_tables_and_models(&server, &admin, &carol).await;
@@ -114,6 +122,61 @@ async fn telemetry_tells_of_resources() {
     tokio::time::sleep(Duration::from_secs(1)).await;
     let after = get(&server, &admin, &format!("/platform-api/resources/{}", id("cart"))).await.json();
     assert_eq!((&after["version"], &after["health"]), (&before, &json!("ok")));
+    said_of_services(&server, &admin, &id("cart")).await;
+    let wanted = json!([["a", id("cart/i1")], ["b", id("shop/cart-0")], ["c", id("web")], ["d", null]]);
+    of_events(&server, &admin, &wanted).await;
+}
+
+/// An event is of the narrowest resource whose identity it says.
+async fn of_events(server: &Server, admin: &str, wanted: &Value) {
+    let events = [
+        json!({"event_name": "a", "service.name": "cart", "service.instance.id": "i1", "host.name": "h1"}),
+        json!({"event_name": "b", "service.name": "cart", "k8s.namespace.name": "shop", "k8s.pod.name": "cart-0"}),
+        json!({"event_name": "c", "service.name": "web", "service.instance.id": "none"}),
+        json!({"event_name": "d", "service.name": "other", "host.name": "h9"}),
+    ];
+    let lines: String = events.iter().map(|event| format!("{event}\n")).collect();
+    let path = "/insert/jsonline?_stream_fields=service.name";
+    let sent = server.post(path, &[("authorization", admin)], lines.into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let query = json!({"dimensions": ["Events.eventName", "Events.resourceId"], "order": {"Events.eventName": "asc"}});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": query, "cache": "no-cache"})).await;
+    let cells = |row: &Value| json!([row["Events.eventName"], row["Events.resourceId"]]);
+    let found: Value = rows["data"].as_array().into_iter().flatten().map(cells).collect();
+    assert_eq!(&found, wanted);
+}
+
+/// What people say of the resource of a service is told of the service, beside its health in the newest minute.
+async fn said_of_services(server: &Server, admin: &str, cart: &str) {
+    let patch = json!({"displayName": "Shopping cart",
+        "attributes": {"service.name": "cart", "team": "sales", "service.criticality": "high"}});
+    let headers = [("content-type", "application/json"), ("authorization", admin)];
+    let path = format!("/platform-api/resources/{cart}");
+    let patched = server.send("PATCH", &path, &headers, patch.to_string().into_bytes()).await;
+    assert_eq!(patched.status, 200, "{}", patched.text());
+    let members = ["service", "displayName", "team", "criticality", "health"].map(|name| format!("Services.{name}"));
+    let wanted = json!([["cart", "Shopping cart", "sales", "high", "critical"], ["web", "web", null, null, "ok"]]);
+    let query = json!({"dimensions": members, "order": {"Services.service": "asc"}});
+    let body = json!({"query": query, "cache": "no-cache"});
+    let began = Instant::now();
+    loop {
+        let rows = post(server, admin, "/olap-api/v1/load", &body).await["data"].take();
+        let cells = |row: &Value| members.iter().map(|name| row[name].clone()).collect::<Value>();
+        let found: Value = rows.as_array().into_iter().flatten().map(cells).collect();
+        if found == wanted {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{found}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let counts = json!({"measures": ["Services.count", "Services.unhealthyCount", "Services.teamCount"]});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": counts, "cache": "no-cache"})).await;
+    let counts =
+        ["count", "unhealthyCount", "teamCount"].map(|name| rows["data"][0][format!("Services.{name}")].clone());
+    assert_eq!(counts, [json!("2"), json!("1"), json!("1")]);
+    let segments = json!({"dimensions": ["Services.service"], "segments": ["Services.withoutOwner"]});
+    let rows = post(server, admin, "/olap-api/v1/load", &json!({"query": segments, "cache": "no-cache"})).await;
+    assert_eq!(rows["data"], json!([{"Services.service": "web"}]));
 }
 
 async fn post(server: &Server, who: &str, path: &str, body: &Value) -> Value {

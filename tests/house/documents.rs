@@ -113,8 +113,12 @@ fn sql_functions_document() {
     }
     out.push_str("\n## Table functions of the product\n\n| Function | Gives |\n|---|---|\n");
     for (name, form) in quiver_sql::CALLS {
-        let language = if name == "logsql" { "LogsQL" } else { "PromQL" };
-        sql_row(&mut out, form, &format!("rows of {language}; see `docs/sql.md`"));
+        let of = match name {
+            "logsql" => "LogsQL",
+            "model_rows" => "a model of analytics",
+            _ => "PromQL",
+        };
+        sql_row(&mut out, form, &format!("rows of {of}; see `docs/sql.md`"));
     }
     let scalar = SessionStateDefaults::default_scalar_functions();
     let scalar = scalar.iter().map(|f| (f.name().to_owned(), f.aliases().to_vec(), f.documentation()));

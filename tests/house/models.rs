@@ -10,8 +10,7 @@ use quiver_olap::model::{DimensionType, MeasureType, Model};
 use crate::sources::{files, none, read, root};
 
 /// Members that a model has not yet: whose, which, why.
-const LEFT_OUT: &[(&str, &[&str], &str)] =
-    &[("Events", &["resourceId"], "an event does not say which of the resources of its sender it is of")];
+const LEFT_OUT: &[(&str, &[&str], &str)] = &[];
 
 fn built_in() -> Vec<String> {
     files().into_iter().filter(|path| path.starts_with("schemas/olap/")).collect()

@@ -11,6 +11,7 @@ const PLACES: &[&str] = &[
     "engine/logsql/src/pipes",
     "engine/logsql/src/plan",
     "engine/query/src/grouping/node.rs",
+    "engine/query/src/in_turn.rs",
     "engine/query/src/index.rs",
     "engine/query/src/leaf/node.rs",
     "engine/query/src/list_pieces.rs",

@@ -124,7 +124,7 @@ pub fn redetect(batch: &mut SpansBatch, detector: &Detector, scope: &Redetect) -
             Some(page) => detecting.decide(&page.candidate(span.service)),
             None => detecting.decide(&span.candidate),
         };
-        if scope.pages && !of_page && decided.is_none() {
+        if detecting.gave_up() || scope.pages && !of_page && decided.is_none() {
             return changed.push(Mark::Keep);
         }
         let ours = scope.is_of(old_rule) || decided.as_ref().is_some_and(|(rule, _)| scope.is_of(rule));

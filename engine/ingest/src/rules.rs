@@ -8,6 +8,7 @@ use std::time::Instant;
 
 use quiver_types::LogsBatch;
 use quiver_types::extraction::{ExtractionRule, Record};
+use quiver_types::watch::{RULE_MAX, Until, Watch};
 
 mod columns;
 mod spans;
@@ -57,6 +58,8 @@ struct Running {
     matched: AtomicU64,
     failed: AtomicU64,
     ns: AtomicU64,
+    /// Whether it was stopped in the present minute: it looked at texts for too long.
+    stopped: AtomicBool,
     /// Records and time when the present minute began.
     minute: parking_lot::Mutex<(i64, u64, u64)>,
     suspended: AtomicBool,
@@ -88,6 +91,7 @@ impl ExtractionRules {
                     matched: AtomicU64::default(),
                     failed: AtomicU64::default(),
                     ns: AtomicU64::default(),
+                    stopped: AtomicBool::default(),
                     minute: parking_lot::Mutex::default(),
                     suspended: AtomicBool::default(),
                 })
@@ -232,13 +236,22 @@ impl Running {
 
     /// Applies the rule to records of a chunk; those for which it ends the chain are taken away.
     fn apply_to_rows(&self, chunk: &mut Chunk<'_>, planned: &Planned, rows: &mut Vec<usize>, scratch: &mut String) {
-        let began = Instant::now();
-        let (mut selected, mut failed) = (chunk.select(planned, rows), 0);
-        selected.retain(|row| {
-            let applied = chunk.apply(&self.rule, planned, *row, scratch);
-            failed += applied.unwrap_or_default();
-            applied.is_some()
+        let (began, watch) = (Instant::now(), Watch::new(Until::new(RULE_MAX)));
+        let (mut selected, mut failed) = (watch.over(|| chunk.select(planned, rows)), 0);
+        if watch.is_stopped() {
+            selected.clear();
+        }
+        watch.over(|| {
+            selected.retain(|row| {
+                let applied = chunk.apply(&self.rule, planned, *row, scratch);
+                failed += applied.unwrap_or_default();
+                applied.is_some()
+            });
         });
+        if watch.is_stopped() {
+            self.stopped.store(true, Relaxed);
+            chunk.doubt();
+        }
         self.count(began, rows.len() as u64, selected.len() as u64, failed);
         if self.rule.stop && !selected.is_empty() {
             // Both are in order.
@@ -267,7 +280,8 @@ impl Running {
         }
         let (records, time) = (seen - minute.1, ns - minute.2);
         *minute = (now_ms, seen, ns);
-        let slow = records >= JUDGED_MIN && time / records > BUDGET_NS;
+        let judged = self.stopped.swap(false, Relaxed) || records >= JUDGED_MIN;
+        let slow = judged && time / records.max(1) > BUDGET_NS;
         slow && !self.suspended.swap(true, Relaxed)
     }
 }

@@ -33,6 +33,6 @@ pub use error::Result;
 pub use parser::{QUERY_LEN_MAX, parse, parse_filter};
 pub use run::{LogsqlEngine, RowStream, Rows};
 pub use scope::QueryScope;
-pub use stats_labels::{StatsColumns, by_step, stats_columns};
+pub use stats_labels::{StatsColumns, by_step, in_series, stats_columns};
 pub use stream_text::parse as stream_labels;
 pub use written::PlanForms;

@@ -4,6 +4,7 @@
 //! which nodes it becomes, what other rules of the language ask about it, and cases that try all of this. Each has its
 //! lines in this file: its module, its variant, and with it its names in the parser.
 
+pub mod answer_order;
 pub mod block_stats;
 pub mod blocks_count;
 pub mod coalesce;
@@ -32,8 +33,7 @@ pub mod limit;
 pub mod math;
 pub mod offset;
 pub mod others;
-pub mod pack_json;
-pub mod pack_logfmt;
+pub mod pack;
 pub mod query_stats;
 pub mod rename;
 pub mod replace;
@@ -55,8 +55,7 @@ pub mod top;
 pub mod union;
 pub mod uniq;
 pub mod unpack;
-pub mod unpack_json;
-pub mod unpack_logfmt;
+pub mod unpack_named;
 pub mod unpack_syslog;
 pub mod unpack_words;
 pub mod unroll;
@@ -112,6 +111,8 @@ macro_rules! pipes {
 }
 
 pipes! {
+    /// `counted v by n limit N`, `series by (...)`: what requests put into queries; no pipe by name.
+    AnswerOrder(answer_order::AnswerOrder),
     /// `block_stats`
     BlockStats(block_stats::BlockStats),
     /// `blocks_count [as x]`
@@ -166,10 +167,8 @@ pipes! {
     Offset(offset::Offset),
     /// `others by (...) limit N as r`: what requests put into queries; no pipe by name.
     Others(others::Others),
-    /// `pack_json`
-    PackJson(pack_json::PackJson),
-    /// `pack_logfmt`
-    PackLogfmt(pack_logfmt::PackLogfmt),
+    /// `pack_json`, `pack_logfmt`
+    Pack(pack::Pack),
     /// `query_stats`
     QueryStats(query_stats::QueryStats),
     /// `rename a as b`
@@ -202,10 +201,8 @@ pipes! {
     Union(union::Union),
     /// `uniq by (...)`
     Uniq(uniq::Uniq),
-    /// `unpack_json`
-    UnpackJson(unpack_json::UnpackJson),
-    /// `unpack_logfmt`
-    UnpackLogfmt(unpack_logfmt::UnpackLogfmt),
+    /// `unpack_json`, `unpack_logfmt`
+    UnpackNamed(unpack_named::UnpackNamed),
     /// `unpack_syslog [offset d]`
     UnpackSyslog(unpack_syslog::UnpackSyslog),
     /// `unpack_words`

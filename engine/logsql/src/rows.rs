@@ -274,3 +274,68 @@ pub(crate) fn unique(names: impl IntoIterator<Item = String>) -> Vec<String> {
     let mut seen = HashSet::new();
     names.into_iter().filter(|name| seen.insert(name.clone())).collect()
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn view(texts: &[&str]) -> ArrayRef {
+        let mut builder = StringViewBuilder::new();
+        for text in texts {
+            push_text(&mut builder, text);
+        }
+        Arc::new(builder.finish())
+    }
+
+    fn rest(rows: &[&[(&str, &str)]]) -> ArrayRef {
+        let mut builder = RestBuilder::new(rows.len());
+        for row in rows {
+            row.iter().for_each(|(name, value)| builder.push(name, value));
+            builder.end_row();
+        }
+        builder.finish().expect("a map")
+    }
+
+    #[test]
+    fn rows_are_counted_by_what_their_texts_take() {
+        let shape = Shape::of_texts(["a"], true);
+        let long = "0123456789abcdef";
+        let columns = vec![view(&["xx", "", long]), rest(&[&[("b", "yyy")], &[], &[("b", "z"), ("c", "")]])];
+        let rows = batch(&shape, columns, 3).expect("rows");
+        let check = |bytes: usize, expected: usize| assert_eq!(rows_within(&rows, bytes), expected, "{bytes}");
+        check(0, 1);
+        check(5, 2);
+        check(21, 2);
+        check(22, 3);
+        check(usize::MAX, 3);
+        assert_eq!(rows_within(&rows.slice(0, 0), 9), 0);
+        assert_eq!(rows_within(&rows.slice(2, 1), 9), 1, "one at least");
+    }
+
+    #[test]
+    fn a_map_has_what_is_not_empty_and_not_gone() {
+        let shape = Shape::of_texts(["a"], true);
+        let all: &[&[(&str, &str)]] = &[&[("b", "1"), ("c", ""), ("d", "2")], &[], &[("b", "3")]];
+        let rows = batch(&shape, vec![missing(3), rest(all)], 3).expect("rows");
+        let map = Rest::of(&rows, &shape).expect("a map");
+        let of = |map: &Rest| -> Vec<String> {
+            (0..3).map(|row| map.row(row).flat_map(|(name, value)| [name, value]).collect()).collect()
+        };
+        assert_eq!(of(&map), ["b1d2", "", "b3"]);
+        let fewer = rest_without(&map, 3, |name| name == "b").expect("a map");
+        let rows = batch(&shape, vec![missing(3), fewer], 3).expect("rows");
+        assert_eq!(of(&Rest::of(&rows, &shape).expect("a map")), ["d2", "", ""]);
+        assert!(Rest::of(&rows, &Shape::of_texts(["a"], false)).is_none());
+    }
+
+    #[test]
+    fn shapes() {
+        let time = Column { name: "t".to_owned(), kind: Kind::Time };
+        let shape = Shape { columns: vec![time, Column { name: "a".to_owned(), kind: Kind::Stored }], rest: true };
+        let made = shape.with_texts(["b", "t", "b"]);
+        let kinds: Vec<(&str, Kind)> = made.columns.iter().map(|c| (c.name.as_str(), c.kind)).collect();
+        assert_eq!(kinds, [("t", Kind::Text), ("a", Kind::Stored), ("b", Kind::Text)]);
+        assert_eq!((made.to_string(), made.index("b"), made.index("*")), ("t, a, b, *".to_owned(), Some(2), None));
+        assert_eq!(unique(["b", "a", "b"].map(str::to_owned)), ["b", "a"]);
+    }
+}

@@ -6,6 +6,7 @@ use quiver_types::{Error, ErrorKind, Result};
 use std::fmt::Display;
 
 use crate::ast::{FieldPattern, GroupBy, Literal, PatternPair, Pipe, Query, TimeBucket};
+use crate::pipes::answer_order::AnswerOrder;
 
 /// The columns of an answer.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -72,6 +73,14 @@ pub fn by_step(mut query: Query, step: (i64, &str), offset: Option<(i64, &str)>)
     } else {
         Err(refused("the query must keep `_time`"))
     }
+}
+
+/// Gives the rows of such a query series by series, each in the order of time, which is no label of theirs.
+#[must_use]
+pub fn in_series((mut query, mut columns): (Query, StatsColumns)) -> (Query, StatsColumns) {
+    columns.labels.retain(|label| label != TIME);
+    query.pipes.push(AnswerOrder::Series { labels: columns.labels.clone() }.into());
+    (query, columns)
 }
 
 impl StatsColumns {
@@ -185,8 +194,12 @@ mod tests {
     #[test]
     fn steps() {
         let stepped = |query: &str| by_step(crate::parse(query).expect(query), (1_000_000_000, "1s"), None);
-        let (query, _) = stepped("* | by (path) rate() r | last 3 by (r)").expect("valid");
-        assert_eq!(query.to_string(), "* | stats by (path, _time:1s) rate() as r | last 3 by (r) partition by (_time)");
+        let grouped = stepped("* | by (path) rate() r | last 3 by (r)").expect("valid");
+        let text = "* | stats by (path, _time:1s) rate() as r | last 3 by (r) partition by (_time)";
+        assert_eq!(grouped.0.to_string(), text);
+        let (query, columns) = in_series(grouped);
+        assert_eq!(query.to_string(), format!("{text} | series by (path)"));
+        assert_eq!((columns.labels, columns.values), (vec!["path".to_owned()], vec!["r".to_owned()]));
         assert!(stepped("* | count() | limit 3").is_err());
         assert!(stepped("* | count() | drop _time").is_err());
     }

@@ -5,7 +5,7 @@ mod parted;
 mod rolled;
 
 use std::collections::BTreeSet;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
 use arc_swap::ArcSwap;
 use arrow::array::{AsArray, RecordBatch};
@@ -17,7 +17,7 @@ use futures::StreamExt as _;
 use quiver_query::rows::{Answer, Out, Rows};
 use quiver_query::tables::models::ModelPlan;
 use quiver_query::tables::{DomainAccess, TableSnapshot, Tables};
-use quiver_query::{Collected, Explaining, QueryContext, QueryEngine, from_datafusion};
+use quiver_query::{Collected, Explaining, Keeper, QueryContext, QueryEngine, from_datafusion};
 use quiver_types::{Error, ErrorKind};
 use serde_json::Value;
 
@@ -84,13 +84,22 @@ pub struct Drilled {
     pub links: Value,
 }
 
+/// Rollups are dear to make, buckets are read again one by one.
+impl Keeper for OlapEngine {
+    fn let_go(&self) -> bool {
+        self.pieces.let_go() || self.rollups.let_go()
+    }
+}
+
 impl OlapEngine {
     /// Makes one over tables, with models. `keeps`: groups of closed buckets and whole answers serve those who ask again.
     pub fn new(engine: Arc<QueryEngine>, tables: Arc<dyn Tables>, catalog: Catalog, keeps: bool) -> Arc<Self> {
         let catalog = ArcSwap::from_pointee(catalog);
         let room = engine.kept_bytes_max();
         let (rollups, pieces) = (Rollups::new(room), AllPieces::new(room));
-        Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces, keeps })
+        let made = Arc::new(Self { engine, tables, catalog, lists: Lists::default(), rollups, pieces, keeps });
+        made.engine.asks(Arc::downgrade(&made) as Weak<dyn Keeper>);
+        made
     }
 
     /// The models now.
@@ -176,7 +185,9 @@ impl OlapEngine {
         members.dedup();
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members, query, tables, state, access, ctx).await?;
-        let mut planned = Planner { catalog, state, sources: &sources, access, given, marks_values }.plan(query)?;
+        let caller = ctx.query().asked.caller.as_str();
+        let mut planned =
+            Planner { catalog, state, sources: &sources, access, caller, given, marks_values }.plan(query)?;
         planned.selects = sources.selects;
         Ok(planned)
     }
@@ -300,7 +311,8 @@ impl OlapEngine {
         let state = self.engine.relational();
         let sources = Sources::find(catalog, &members(query), query, &tables, state, access, ctx).await?;
         let given = Given::new();
-        let planner = Planner { catalog, state, sources: &sources, access, given: &given, marks_values: false };
+        let caller = ctx.query().asked.caller.as_str();
+        let planner = Planner { catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
         let planned = planner.values(query)?;
         let (this, inner) = (Arc::clone(self), ctx.clone());
         Ok(self.engine.run(ctx, async move { this.run(&planned, &inner).await }).await?)
@@ -458,7 +470,7 @@ impl OlapEngine {
         let multiplied =
             |t: &Tree| t.models().filter(|m| t.is_multiplied(catalog, m)).map(str::to_owned).collect::<Vec<_>>();
         shown["multiplied"] = tree.map(multiplied).unwrap_or_default().into();
-        shown["rights"] = explain::rights(catalog, tree, access);
+        shown["rights"] = explain::rights(catalog, tree, access, &ctx.query().asked.caller);
         Ok(shown)
     }
 }

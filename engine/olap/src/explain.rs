@@ -9,7 +9,7 @@ use crate::plan::Tree;
 
 /// The caller's services in the domain of the first model that names one, and the condition on the rows of each model;
 /// none where all rows are seen.
-pub(crate) fn rights(catalog: &Catalog, tree: Option<&Tree>, access: &DomainAccess) -> Value {
+pub(crate) fn rights(catalog: &Catalog, tree: Option<&Tree>, access: &DomainAccess, caller: &str) -> Value {
     if access.is_full_everywhere() {
         return json!({"services": ["*"], "predicate": null});
     }
@@ -17,23 +17,25 @@ pub(crate) fn rights(catalog: &Catalog, tree: Option<&Tree>, access: &DomainAcce
     let models: Vec<&Model> = models.collect();
     let domain = models.iter().find_map(|model| model.row_right.as_ref()).map(|right| right.domain);
     let services = domain.map(|domain| access.get(domain).patterns()).unwrap_or_default();
-    let conditions: Vec<String> = models.iter().filter_map(|model| condition(model, access)).collect();
+    let conditions: Vec<String> = models.iter().filter_map(|model| condition(model, access, caller)).collect();
     let predicate = (!conditions.is_empty()).then(|| conditions.join(" AND "));
     json!({"services": services, "predicate": predicate})
 }
 
 /// The condition on rows of a model, in words of SQL over its members, as `plan::rights` makes it.
-fn condition(model: &Model, access: &DomainAccess) -> Option<String> {
+fn condition(model: &Model, access: &DomainAccess, caller: &str) -> Option<String> {
     let Some(right) = &model.row_right else { return Some("FALSE".to_owned()) };
     let is_full = access.is_full(right.domain);
     if right.reads == Reads::Visible || (is_full && !right.deny) {
         return None;
     }
+    let member = |name: &String| format!("\"{}\".\"{name}\"", model.common.name);
+    let own = right.own.as_ref().filter(|_| !caller.is_empty());
+    let own = own.map(|own| format!("{} = '{}'", member(own), caller.replace('\'', "''")));
     if right.services.is_empty() {
-        return Some("FALSE".to_owned());
+        return Some(own.unwrap_or_else(|| "FALSE".to_owned()));
     }
     let patterns = access.get(right.domain).patterns();
-    let member = |name: &String| format!("\"{}\".\"{name}\"", model.common.name);
     let visible = |name: &String| {
         let member = member(name);
         let allowed: Vec<String> = patterns.iter().map(|pattern| allows(&member, pattern)).collect();
@@ -42,8 +44,8 @@ fn condition(model: &Model, access: &DomainAccess) -> Option<String> {
     let named: Vec<String> = right.services.iter().map(|name| format!("{} IS NOT NULL", member(name))).collect();
     let each = right.services.iter().map(|name| format!("({} IS NULL OR {})", member(name), visible(name)));
     let text = std::iter::once(format!("({})", named.join(" OR "))).chain(each).collect::<Vec<_>>().join(" AND ");
-    Some(match &right.own {
-        Some(own) => format!("({text} OR ({} IS NOT NULL AND ({})))", member(own), visible(own)),
+    Some(match own {
+        Some(own) => format!("({text} OR {own})"),
         None => text,
     })
 }
@@ -89,10 +91,10 @@ mod tests {
     #[test]
     fn rows_of_calls_need_both_services() {
         let tree = Tree { root: "Calls".to_owned(), edges: Vec::new() };
-        let all = rights(&catalog(), Some(&tree), &DomainAccess::full());
+        let all = rights(&catalog(), Some(&tree), &DomainAccess::full(), "");
         assert_eq!(all, json!({"services": ["*"], "predicate": null}));
         let access = DomainAccess::of(|_| Access::services(["it's"]));
-        let some = rights(&catalog(), Some(&tree), &access);
+        let some = rights(&catalog(), Some(&tree), &access, "user:a");
         assert_eq!(some["services"], json!(["it's"]));
         let expected = "(\"Calls\".\"caller\" IS NOT NULL OR \"Calls\".\"callee\" IS NOT NULL) \
                         AND (\"Calls\".\"caller\" IS NULL OR \"Calls\".\"caller\" = 'it''s') \

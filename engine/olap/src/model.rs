@@ -1,13 +1,14 @@
 //! The data model: cubes and views as YAML files say them (`olap-api.md` 10), read, checked and joined.
 //!
 //! `read` makes the structures below out of one file, `template` the pieces of SQL texts, `check` resolves names over all
-//! files, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
+//! files, `owner` says which model a problem of a file is about, `catalog` is the checked whole, `load` reads folders. Nothing here knows tables or plans.
 
 mod added;
 pub mod catalog;
 mod check;
 pub mod load;
 mod open;
+mod owner;
 mod read;
 pub mod template;
 mod views;

@@ -10,9 +10,9 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use arrow::datatypes::{DataType, Field, Schema};
 use async_trait::async_trait;
-use datafusion::logical_expr::{LogicalPlanBuilder, cast};
+use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder, cast};
 use quiver_query::QueryContext;
-use quiver_query::tables::models::{ModelPlan, ModelSelect, Models, OLAP_SCHEMA, as_measure};
+use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect, Models, OLAP_SCHEMA, as_measure};
 use quiver_query::tables::{DomainAccess, TableEntry, TableSnapshot};
 use quiver_types::{Clock, Error, Result};
 
@@ -21,9 +21,11 @@ use crate::error::{OlapError, OlapResult};
 use crate::functions::instant_type;
 use crate::model::catalog::{Catalog, Kind};
 use crate::model::{DimensionType, MeasureType, MemberId};
-use crate::plan::column;
-use crate::visible::may_name;
+use crate::plan::guarded::unreadable;
+use crate::plan::{Given, Planner, Sources, column};
+use crate::visible::{may_name, sees};
 pub(crate) use statement::Made;
+use statement::unknown;
 
 /// All that can be named of some version of the models.
 #[derive(Debug, Default)]
@@ -66,8 +68,7 @@ impl ModelTables {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> OlapResult<ModelPlan> {
-        let now_ns = self.clock.now_ms().saturating_mul(1_000_000);
-        let made = Made::of(self.olap.catalog(), select, access, now_ns)?;
+        let made = Made::of(self.olap.catalog(), select, access, self.now_ns())?;
         let planned = self.olap.plan_given(&made, tables, access, ctx, select.marks_values).await?;
         let out = made.outputs.iter().map(|output| {
             let value = column(output.column.clone());
@@ -77,6 +78,34 @@ impl ModelTables {
         });
         let plan = LogicalPlanBuilder::from(planned.rows).project(out.collect::<Vec<_>>())?.build()?;
         Ok(ModelPlan { plan, texts: planned.selects })
+    }
+
+    async fn rows_of(
+        &self,
+        rows: &ModelRows,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<LogicalPlan> {
+        let catalog = self.olap.catalog();
+        // Of hidden models, which lend members to others, who may not see any row gets none.
+        let model = catalog.models.get(&rows.model).filter(|model| !model.is_public() || sees(model, access));
+        let model = model.ok_or_else(|| unknown("model", &rows.model))?;
+        if let Some(column) = unreadable(&catalog, model, &rows.columns) {
+            return Err(unknown("column", &format!("{}.{column}", rows.model)).into());
+        }
+        let state = self.olap.session();
+        let sources = Sources::of_model(&catalog, rows, tables, state, access, ctx).await?;
+        let given = Given::new();
+        let caller = ctx.query().asked.caller.as_str();
+        let planner =
+            Planner { catalog: &catalog, state, sources: &sources, access, caller, given: &given, marks_values: false };
+        planner.guarded(model, rows, self.now_ns())
+    }
+
+    /// The time at which a statement is asked.
+    fn now_ns(&self) -> i64 {
+        self.clock.now_ms().saturating_mul(1_000_000)
     }
 }
 
@@ -100,10 +129,25 @@ impl Models for ModelTables {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<ModelPlan> {
-        self.compiled(select, tables, access, ctx).await.map_err(|error| match error {
-            OlapError::Query(wrong) => Error::invalid(wrong.message),
-            OlapError::Engine(error) => error,
-        })
+        self.compiled(select, tables, access, ctx).await.map_err(plain)
+    }
+
+    async fn rows(
+        &self,
+        rows: &ModelRows,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<LogicalPlan> {
+        self.rows_of(rows, tables, access, ctx).await.map_err(plain)
+    }
+}
+
+/// An error as statements have it.
+fn plain(error: OlapError) -> Error {
+    match error {
+        OlapError::Query(wrong) => Error::invalid(wrong.message),
+        OlapError::Engine(error) => error,
     }
 }
 

@@ -1,7 +1,7 @@
 //! A checked query to a `LogicalPlan` of DataFusion's nodes (`olap-api.md` 11).
 //!
 //! `sources` finds the tables of all models that a query needs, in one snapshot. `tree` joins models; `exprs` turns SQL texts
-//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see; `filters` are conditions; `parts`
+//! of models into expressions; `exemplars` are rows behind groups; `rights` keeps away rows that the caller may not see, `guarded` does for texts that read them again; `filters` are conditions; `parts`
 //! aggregates rows so that joins count nothing twice; `windows` are rolling windows; `ranges` says what a text knows of the query's range; `apart` are
 //! measures of other models in queries of their own; `stages` puts it all together, and what
 //! is computed over results.
@@ -11,6 +11,7 @@ mod apart;
 pub mod exemplars;
 mod exprs;
 mod filters;
+pub(crate) mod guarded;
 mod parts;
 mod ranges;
 mod rights;
@@ -55,6 +56,8 @@ pub struct Planner<'a> {
     pub sources: &'a Sources,
     /// What the caller may see.
     pub access: &'a DomainAccess,
+    /// Who he is, as tables of what callers did name him; empty: nobody in particular.
+    pub caller: &'a str,
     /// Members that are expressions of a statement.
     pub given: &'a Given,
     /// Whether literals say that they are values of the query, for a plan that is printed.
@@ -203,18 +206,12 @@ impl Planner<'_> {
             return Err(QueryError::new(Reason::BadValue, "/exemplars", text).into());
         }
         if query.ungrouped {
-            return self.ungrouped(query, &stage, tree);
+            return self.ungrouped(query, stage);
         }
         let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
         let (_, having): (Vec<_>, Vec<_>) = query.filters.iter().partition(|f| !f.is_about_measures());
-        let mut extra: Vec<MemberId> = having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone()).collect();
-        for key in query.order.iter().flatten() {
-            extra.extend(
-                MemberId::parse(&key.id)
-                    .filter(|id| self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_)))),
-            );
-        }
-        for id in extra {
+        let filtered_by = having.iter().flat_map(|f| f.leaves()).map(|leaf| leaf.member.clone());
+        for id in filtered_by.chain(self.ordered_by(query)) {
             let id = self.behind(&id)?;
             if !measures.contains(&id) && !stage.later.contains(&id) {
                 stage.later.push(id);
@@ -227,6 +224,12 @@ impl Planner<'_> {
             plan = LogicalPlanBuilder::from(plan).filter(condition)?.build()?;
         }
         Ok(Planned { exemplars, ..self.finish(query, plan, tree)? })
+    }
+
+    /// Measures that rows are ordered by.
+    fn ordered_by(&self, query: &Query) -> impl Iterator<Item = MemberId> {
+        let members = query.order.iter().flatten().filter_map(|key| MemberId::parse(&key.id));
+        members.filter(move |id| self.catalog.find(id).is_some_and(|found| matches!(found.kind, Kind::Measure(_))))
     }
 
     /// Adds the dimensions that rows are ordered by without being grouped by them. The groups stay as they are, for such a
@@ -342,20 +345,25 @@ impl Planner<'_> {
     }
 
     /// Rows as they are: measures give their expression over a row.
-    fn ungrouped(&self, query: &Query, stage: &Stage, tree: Option<Tree>) -> OlapResult<Planned> {
-        let measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
+    fn ungrouped(&self, query: &Query, mut stage: Stage) -> OlapResult<Planned> {
+        let mut measures: Vec<MemberId> = query.measures.iter().map(|id| self.behind(id)).collect::<OlapResult<_>>()?;
         if query.filters.iter().any(Filter::is_about_measures) {
             let text = "rows that are not grouped have no measures to filter by";
             return Err(QueryError::new(Reason::BadValue, "/filters", text).into());
         }
-        let tree = match tree {
-            Some(tree) => tree,
-            None => self.tree_of_query(stage, query)?,
-        };
-        let rows = self.rows(stage, &tree, &measures, &[])?;
-        let mut out = self.group_exprs(stage)?;
+        // They are ordered by measures that are not shown, too.
+        for id in self.ordered_by(query) {
+            let id = self.behind(&id)?;
+            if !measures.contains(&id) && !stage.later.contains(&id) {
+                stage.later.push(id);
+            }
+        }
+        let tree = self.tree_of_query(&stage, query)?;
+        measures.extend(stage.later.iter().cloned());
+        let rows = self.rows(&stage, &tree, &measures, &[])?;
+        let mut out = self.group_exprs(&stage)?;
         for id in &measures {
-            out.push(self.row_value_of(stage, id, &tree.root)?.alias(id.to_string()));
+            out.push(self.row_value_of(&stage, id, &tree.root)?.alias(id.to_string()));
         }
         let mut seen = std::collections::HashSet::new();
         out.retain(|e| seen.insert(e.schema_name().to_string()));

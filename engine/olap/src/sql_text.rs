@@ -20,7 +20,7 @@ use crate::plan::Planned;
 use crate::query::Query;
 use blocks::Printer;
 pub use statement::print_statement;
-pub(crate) use values::marked;
+pub(crate) use values::{instant_text, marked};
 
 /// A statement with the values of its parameters `$1`, `$2`, ….
 #[derive(Debug, Clone, PartialEq)]

@@ -11,7 +11,9 @@ use crate::model::{Model, Reads};
 pub(crate) fn sees(model: &Model, access: &DomainAccess) -> bool {
     match &model.row_right {
         // What is made of the rows that a caller sees, he sees.
-        Some(right) if right.services.is_empty() && right.reads != Reads::Visible => access.is_full(right.domain),
+        Some(right) if right.services.is_empty() && right.own.is_none() && right.reads != Reads::Visible => {
+            access.is_full(right.domain)
+        }
         Some(right) => sees_some(access, right.domain),
         None => access.is_full_everywhere(),
     }

@@ -33,13 +33,13 @@ use crate::explaining::put_children;
 use crate::functions::{PlanOptions, Room, planning};
 use crate::gate::QueryGate;
 use crate::operator::OperatorPlanner;
-use crate::pool::QueryPool;
+use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::PlanRun;
 use crate::running::{Phase, Query, Running};
 use crate::through::ThroughCodec;
 use crate::underway::AllUnderway;
 use crate::watched::{Watched, hand_on};
-use crate::{explain, failpoint, lists, relational};
+use crate::{explain, failpoint, lists, relational, spill};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -102,9 +102,7 @@ pub struct QueryEngine {
     pub(crate) small_lists: SessionState,
     pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
-    pub(crate) pool: Arc<dyn MemoryPool>,
-    pub(crate) pool_bytes: usize,
-    pub(crate) pressure: Arc<MemoryPressure>,
+    pub(crate) memory: Arc<SharedPool>,
     /// Dropped in the background: a runtime must not be dropped inside of another.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
@@ -116,7 +114,7 @@ pub struct QueryEngine {
 
 impl fmt::Debug for QueryEngine {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("QueryEngine").field("pool", &self.pool).field("used", &self.used).finish_non_exhaustive()
+        f.debug_struct("QueryEngine").field("memory", &self.memory).field("used", &self.used).finish_non_exhaustive()
     }
 }
 
@@ -154,7 +152,8 @@ impl QueryEngine {
             .build_arc()
             .map_err(from_datafusion)?;
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
-        let room = Room::new(QueryPool::of_functions(&pool, settings.memory_bytes, &settings.pressure));
+        let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
+        let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
         let relational = relational::session(config.clone(), Arc::clone(&runtime_env), functions, &room);
         let small_lists = lists::small_session(config.clone(), Arc::clone(&runtime_env));
         let lists = lists::session(config.clone(), Arc::clone(&runtime_env));
@@ -181,9 +180,7 @@ impl QueryEngine {
             small_lists,
             planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
-            pool,
-            pool_bytes: settings.memory_bytes,
-            pressure: Arc::clone(&settings.pressure),
+            memory,
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
@@ -283,7 +280,7 @@ impl QueryEngine {
 
     /// Waits while the process is short of memory and other queries run that will give some back.
     async fn pressure_gone(&self, deadline: tokio::time::Instant) -> Result<()> {
-        while self.pressure.is_short() && self.used.running.load(Relaxed) > 0 {
+        while self.memory.pressure.is_short() && self.used.running.load(Relaxed) > 0 {
             if tokio::time::Instant::now() >= deadline {
                 let text = "query timed out in the queue: the process is at its memory limit";
                 return Err(Error::new(ErrorKind::Timeout, text));
@@ -352,24 +349,27 @@ impl QueryEngine {
     /// The settings and the environment of one run.
     pub(crate) fn bound(&self, ctx: &QueryContext, shared: RunShared) -> (SessionConfig, Arc<RuntimeEnv>) {
         let own = self.runs();
-        let runtime = RuntimeEnv { memory_pool: own.memory(ctx), ..(*own.runtime_env).clone() };
+        let disk_manager = spill::files(&own.runtime_env.disk_manager, own.share(ctx));
+        let runtime = RuntimeEnv { memory_pool: own.memory(ctx), disk_manager, ..(*own.runtime_env).clone() };
         ctx.underway.bind(&own.underway);
         let config = own.state.config().clone().with_extension(Arc::clone(&ctx.underway));
         let config = config.with_extension(Arc::new(shared)).with_extension(Arc::clone(&ctx.stats));
         (config, Arc::new(runtime))
     }
 
+    fn share<'c>(&self, ctx: &'c QueryContext) -> &'c Arc<QueryPool> {
+        let share = || Arc::new(QueryPool::new(Arc::clone(&self.memory), ctx.limits.memory_max as usize));
+        ctx.query().memory.get_or_init(share)
+    }
+
     fn memory(&self, ctx: &QueryContext) -> Arc<dyn MemoryPool> {
-        let share = || {
-            let (pool, pressure) = (Arc::clone(&self.pool), Arc::clone(&self.pressure));
-            QueryPool::new(pool, self.pool_bytes, ctx.limits.memory_max as usize, pressure)
-        };
-        Arc::clone(ctx.query().memory.get_or_init(|| Arc::new(share()))) as Arc<dyn MemoryPool>
+        Arc::clone(self.share(ctx)) as Arc<dyn MemoryPool>
     }
 
     fn gate(&self, ctx: &QueryContext) -> Arc<QueryGate> {
         let gate = ctx.gate.get_or_init(|| {
-            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx)));
+            let values = self.share(ctx).of_values();
+            let gate = Arc::new(QueryGate::new(ctx, self.reservation("look-up", ctx), values));
             ctx.stats.set_gate(Arc::clone(&gate) as _);
             gate
         });
@@ -439,7 +439,7 @@ impl QueryEngine {
 
     /// Bytes that running queries, and results that are kept, hold of the pool.
     pub fn memory_reserved(&self) -> usize {
-        self.pool.reserved()
+        self.memory.pool.reserved()
     }
 
     /// Checks limits for operators that only see DataFusion's errors.

@@ -1,24 +1,24 @@
 //! Errors across DataFusion and back, so that kind and text survive the trip through a plan.
 
+use std::io;
+
 use arrow::error::ArrowError;
 use datafusion::error::DataFusionError;
 use quiver_types::{Error, ErrorKind};
+
+use crate::pool::CROWDED;
 
 /// Wraps an error so that [`from_datafusion`] finds it again.
 pub fn to_datafusion(error: Error) -> DataFusionError {
     DataFusionError::External(Box::new(error))
 }
 
-/// A join by other conditions than `=` whose left side does not fit runs that side a second time, to spill it; where that
-/// is not to be had again (behind an exchange), DataFusion calls it a fault of its own. It is the same want of memory.
-const NOT_SPILLED: &str = "Left side produced no data to spill";
-
-/// Finds our own error inside of DataFusion's; others become LimitExceeded (memory, spill) or Internal.
-pub fn from_datafusion(error: DataFusionError) -> Error {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+/// Finds our own error inside of DataFusion's, if there is one.
+pub fn own_error(error: &DataFusionError) -> Option<&Error> {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
     while let Some(e) = cause {
         if let Some(own) = e.downcast_ref::<Error>() {
-            return own.clone();
+            return Some(own);
         }
         if let Some(DataFusionError::Shared(shared)) = e.downcast_ref::<DataFusionError>() {
             cause = Some(&**shared);
@@ -28,25 +28,60 @@ pub fn from_datafusion(error: DataFusionError) -> Error {
             cause = Some(&**inner);
             continue;
         }
+        // What it is made of is not its source.
+        if let Some(inner) = e.downcast_ref::<io::Error>().and_then(io::Error::get_ref) {
+            cause = Some(inner);
+            continue;
+        }
         cause = e.source();
     }
+    None
+}
+
+/// A join by other conditions than `=` whose left side does not fit runs that side a second time, to spill it; where that
+/// is not to be had again (behind an exchange), DataFusion calls it a fault of its own. It is the same want of memory.
+const NOT_SPILLED: &str = "Left side produced no data to spill";
+
+const NO_MEMORY: &str = "query needs more memory than its limit allows (setting `memory.limit`)";
+
+/// Finds our own error inside of DataFusion's; others become LimitExceeded (memory), Unavailable (memory that other
+/// queries hold) or Internal.
+pub fn from_datafusion(error: DataFusionError) -> Error {
+    if let Some(own) = own_error(&error) {
+        return own.clone();
+    }
     if let DataFusionError::ResourcesExhausted(why) = error.find_root() {
-        let (what, setting) = if why.contains("disk space") || why.contains("temp_directory") {
-            ("more room for spill files", "query.spill_max")
-        } else {
-            ("more memory", "memory.limit")
-        };
-        let text = format!("query needs {what} than its limit allows (setting `{setting}`)");
-        return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
+        if why.starts_with(CROWDED) {
+            let text = format!("{CROWDED} that this one needs (setting `memory.limit`): ask again later");
+            return Error::new(ErrorKind::Unavailable, text).with_source(error);
+        }
+        return Error::new(ErrorKind::LimitExceeded, NO_MEMORY).with_source(error);
     }
     if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains(NOT_SPILLED)) {
-        let text = "query needs more memory than its limit allows (setting `memory.limit`)";
-        return Error::new(ErrorKind::LimitExceeded, text).with_source(error);
+        return Error::new(ErrorKind::LimitExceeded, NO_MEMORY).with_source(error);
     }
     if matches!(error.find_root(), DataFusionError::Internal(text) if text.contains("array_resize: ")) {
         return Error::invalid("`array_resize` makes no list that is shorter than one of 0 items").with_source(error);
     }
+    let misfit = match error.find_root() {
+        DataFusionError::Internal(text) => misfit(text),
+        _ => None,
+    };
+    if let Some(text) = misfit {
+        return Error::invalid(text).with_source(error);
+    }
     Error::internal("the query failed inside of the engine").with_source(error)
+}
+
+/// What is said of a function that takes no such arguments: where it has several forms, DataFusion calls that a fault of
+/// its own. None: it is something else.
+fn misfit(text: &str) -> Option<String> {
+    if text.starts_with("Uncomparable values") {
+        return Some("lists of lists have no order: `min` and `max` do not take them".to_owned());
+    }
+    let (before, _) = text.split_once("' failed to match any signature")?;
+    let name = before.rsplit('\'').next()?;
+    Some(format!("No function matches the arguments of `{name}`. You might need to add explicit type casts"))
 }
 
 /// What PostgreSQL says of a quotient by zero.
@@ -150,9 +185,13 @@ mod tests {
         let wrapped = to_datafusion(own).context("while joining");
         let back = from_datafusion(wrapped);
         assert_eq!((back.kind, back.message.as_str()), (ErrorKind::Execution, "many-to-many"));
+        let written = ArrowError::from(io::Error::other(Error::new(ErrorKind::Unavailable, "full")));
+        assert_eq!(from_datafusion(DataFusionError::from(written).context("a sort")).kind, ErrorKind::Unavailable);
         let shared = DataFusionError::Shared(std::sync::Arc::new(to_datafusion(Error::invalid("x"))));
         assert_eq!(from_datafusion(shared).kind, ErrorKind::Invalid);
         assert_eq!(from_datafusion(DataFusionError::ResourcesExhausted("m".into())).kind, ErrorKind::LimitExceeded);
+        let crowded = DataFusionError::ResourcesExhausted(format!("{CROWDED}: m")).context("a sort");
+        assert_eq!(from_datafusion(crowded).kind, ErrorKind::Unavailable);
         assert_eq!(from_datafusion(DataFusionError::Internal("m".into())).kind, ErrorKind::Internal);
     }
 }

@@ -16,6 +16,7 @@ use crate::engine::QueryEngine;
 use crate::error::to_datafusion;
 use crate::functions::{self, sum_by_name};
 use crate::grouping::{CodedGroupExec, WrittenGroups};
+use crate::in_turn::InTurnExec;
 use crate::index::{IndexExec, LookUp};
 use crate::list_pieces::ListPiecesExec;
 use crate::slices::SliceExec;
@@ -74,6 +75,9 @@ enum Node {
         rows: WrittenRows,
         limit: Option<usize>,
     },
+    InTurn {
+        partitions: usize,
+    },
 }
 
 /// What rows are ordered by.
@@ -122,6 +126,9 @@ impl At<'_> {
         if let Some(slices) = node.downcast_ref::<SliceExec>() {
             return Ok(Some(Node::Slices { rows: slices.rows() }));
         }
+        if let Some(turns) = node.downcast_ref::<InTurnExec>() {
+            return Ok(Some(Node::InTurn { partitions: turns.partitions() }));
+        }
         if let Some(pieces) = node.downcast_ref::<ListPiecesExec>() {
             let lists = pieces.lists().iter().map(|list| (list.index_in_input_schema, list.depth));
             return Ok(Some(Node::ListPieces { lists: lists.collect() }));
@@ -158,6 +165,9 @@ impl At<'_> {
     fn read(&self, node: Node, children: &[Arc<dyn ExecutionPlan>]) -> Result<Arc<dyn ExecutionPlan>> {
         match (node, children) {
             (Node::Slices { rows }, [input]) if rows > 0 => Ok(Arc::new(SliceExec::new(Arc::clone(input), rows))),
+            (Node::InTurn { partitions }, [input]) if partitions > 0 => {
+                Ok(Arc::new(InTurnExec::new(Arc::clone(input), partitions)))
+            }
             (Node::ListPieces { lists }, [input]) => {
                 let columns = input.schema().fields().len();
                 if lists.is_empty() || lists.iter().any(|(at, _)| *at >= columns) {

@@ -3,11 +3,13 @@
 
 mod addresses;
 mod age;
+mod approximate;
 mod around;
 mod attr;
 mod averages;
 mod bounded;
 mod buckets;
+mod contained;
 pub(crate) mod decimals;
 mod digests;
 mod distinct;
@@ -26,6 +28,7 @@ mod json_made;
 mod json_parts;
 mod json_values;
 mod justify;
+mod list_texts;
 mod making;
 mod mode;
 mod number_format;
@@ -65,7 +68,6 @@ use datafusion::functions::datetime::date_bin;
 use datafusion::functions::math::signum;
 use datafusion::functions::regex::regexp_like;
 use datafusion::functions::string::uuid;
-use datafusion::functions_aggregate::approx_distinct::approx_distinct_udaf;
 use datafusion::functions_aggregate::approx_percentile_cont::approx_percentile_cont_udaf;
 use datafusion::functions_aggregate::bool_and_or::bool_and_udaf;
 use datafusion::functions_aggregate::variance::var_samp_udaf;
@@ -78,7 +80,8 @@ pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
-pub use json::{is_document, is_json};
+pub use json::{field as json_field, is_document, is_json};
+pub use list_texts::items as list_items;
 pub use printed::interval_texts;
 pub use quantile::quantile;
 pub(crate) use results::counted;
@@ -261,6 +264,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(sole::function())?;
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;
+    state.register_udf(list_texts::function())?;
     state.register_udf(format::function(room))?;
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;
@@ -269,6 +273,6 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(zones::function())?;
     state.register_udaf(quantile())?;
     state.register_udaf(aggregate(&approx_percentile_cont_udaf(), "quantile_approx"))?;
-    state.register_udaf(aggregate(&approx_distinct_udaf(), "count_distinct_approx"))?;
+    state.register_udaf(approximate::function())?;
     Ok(())
 }

@@ -1,5 +1,7 @@
 //! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller.
 
+use std::any::Any;
+use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
@@ -11,6 +13,7 @@ use tokio_util::sync::CancellationToken;
 use crate::context::QueryContext;
 use crate::error::from_datafusion;
 use crate::failpoint;
+use crate::pool::QueryPool;
 
 /// The gate of one query. It knows parts of the context, not the context, whose counters know the gate.
 ///
@@ -19,14 +22,16 @@ use crate::failpoint;
 #[derive(Debug)]
 pub(crate) struct QueryGate {
     memory: MemoryReservation,
+    /// What functions take for it.
+    values: Arc<QueryPool>,
     runs: Mutex<Vec<CancellationToken>>,
     deadline: Instant,
 }
 
 impl QueryGate {
-    /// Makes the gate of a query out of a part of its memory.
-    pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation) -> Self {
-        Self { memory, runs: Mutex::default(), deadline: ctx.deadline }
+    /// Makes the gate of a query out of a part of its memory, and of what functions may take for it.
+    pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation, values: QueryPool) -> Self {
+        Self { memory, values: Arc::new(values), runs: Mutex::default(), deadline: ctx.deadline }
     }
 
     /// A run begins that ends with a token.
@@ -55,5 +60,9 @@ impl Gate for QueryGate {
             return Err(Error::new(ErrorKind::Timeout, "query timed out in query preparation"));
         }
         Ok(())
+    }
+
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        Some(Arc::clone(&self.values) as _)
     }
 }

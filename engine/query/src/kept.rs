@@ -1,28 +1,46 @@
-//! Memory of results that are kept between queries: it is of the same pool, and given while queries leave it.
+//! Memory of results that are kept between queries: it is of the same pool, given while
+//! queries leave it, and given back where one needs it.
 
-use datafusion::execution::memory_pool::MemoryConsumer;
+use std::sync::{Arc, Weak};
+
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool};
 
 use crate::context::Collected;
 use crate::engine::QueryEngine;
+use crate::pool::KeptPool;
 
 /// The part of the pool that results of one kind may take.
 const KEPT_PART: usize = 8;
 /// Nothing is added to them beyond this part, whoever holds it.
 const FULL_PART: usize = 2;
 
+/// Who keeps results between queries, in memory that queries come first for.
+pub trait Keeper: Send + Sync {
+    /// Lets the result go that was not used for longest; says whether there was one.
+    ///
+    /// A query calls it that asks for memory, on any thread: it must not wait for queries, nor take memory.
+    fn let_go(&self) -> bool;
+}
+
 impl QueryEngine {
+    /// Asks somebody for what he keeps, where a query needs the memory of it.
+    pub fn asks(&self, keeper: Weak<dyn Keeper>) {
+        self.memory.keepers.lock().push(keeper);
+    }
+
     /// Most bytes that results of one kind may take.
     pub fn kept_bytes_max(&self) -> usize {
-        self.pool_bytes / KEPT_PART
+        self.memory.size / KEPT_PART
     }
 
     /// Takes memory for a result that outlives its query; none: queries need it more.
     pub fn keep(&self, name: &str, bytes: usize) -> Option<Collected> {
-        let reserved = self.pool.reserved().saturating_add(bytes);
-        if self.pressure.is_short() || reserved > self.pool_bytes / FULL_PART {
+        let reserved = self.memory.pool.reserved().saturating_add(bytes);
+        if self.memory.pressure.is_short() || reserved > self.memory.size / FULL_PART {
             return None;
         }
-        let memory = MemoryConsumer::new(name).register(&self.pool);
+        let pool: Arc<dyn MemoryPool> = Arc::new(KeptPool(Arc::clone(&self.memory)));
+        let memory = MemoryConsumer::new(name).register(&pool);
         memory.try_grow(bytes).is_ok().then(|| Collected(memory))
     }
 }

@@ -12,7 +12,7 @@ use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Result, ScalarValue, exec_err, internal_err};
-use datafusion::logical_expr::expr::{BinaryExpr, Like};
+use datafusion::logical_expr::expr::{BinaryExpr, Like, ScalarFunction};
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
 use datafusion::logical_expr::{
     ColumnarValue, Expr, LogicalPlan, Operator, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl,
@@ -98,6 +98,21 @@ fn constant(expr: &Expr) -> Option<&str> {
     }
 }
 
+/// Whether a regular expression is small by its looks.
+pub(crate) fn is_plain(pattern: &str) -> bool {
+    pattern.len() <= PLAIN_BYTES && !pattern.contains('{')
+}
+
+/// Whether a function is `regexp_like` of a form that is an operator: that is watched here, or so plain that scans may
+/// make use of it.
+pub(crate) fn is_operator(call: &ScalarFunction) -> bool {
+    call.func.name() == REGEXP_LIKE
+        && match call.args.as_slice() {
+            [_, pattern, flags] => constant(pattern).is_some_and(is_plain) && matches!(constant(flags), Some("" | "i")),
+            _ => true,
+        }
+}
+
 /// The function in the place of an operator.
 fn watched(expr: Expr) -> Transformed<Expr> {
     let (kind, negated, text, pattern) = match &expr {
@@ -116,7 +131,7 @@ fn watched(expr: Expr) -> Transformed<Expr> {
     };
     let is_null = matches!(pattern, Expr::Literal(value, _) if value.is_null());
     let is_plain = constant(pattern).is_some_and(|pattern| match kind {
-        Kind::Regex { .. } => pattern.len() <= PLAIN_BYTES && !pattern.contains('{'),
+        Kind::Regex { .. } => is_plain(pattern),
         Kind::Like { folds } => Wildcards::new(pattern, folds).gaps() <= GAPS_MAX,
     });
     if is_null || is_plain {
@@ -181,19 +196,32 @@ impl Compiled {
     }
 }
 
+/// Asks whether the query goes on, before a pattern is compiled.
+///
+/// # Errors
+/// It has ended.
+pub(crate) fn may_compile(pattern: &str) -> Result<()> {
+    let (once, each) = COMPILE_STEPS;
+    if watch::goes_on(once + each.saturating_mul(pattern.len())) { Ok(()) } else { ended() }
+}
+
 /// Whoever waits has seen the end of the query.
-fn ended<T>() -> Result<T> {
+pub(crate) fn ended<T>() -> Result<T> {
     exec_err!("the query has ended")
 }
 
 /// Texts of rows; a constant is there once.
-struct Texts {
+pub(crate) struct Texts {
     texts: StringViewArray,
     is_constant: bool,
 }
 
 impl Texts {
-    fn new(value: &ColumnarValue) -> Result<Self> {
+    /// Reads an argument.
+    ///
+    /// # Errors
+    /// It holds no texts.
+    pub(crate) fn new(value: &ColumnarValue) -> Result<Self> {
         let (array, is_constant) = match value {
             ColumnarValue::Array(array) => (Arc::clone(array), false),
             ColumnarValue::Scalar(value) => (value.to_array_of_size(1)?, true),
@@ -206,9 +234,15 @@ impl Texts {
         }
     }
 
-    fn get(&self, row: usize) -> Option<&str> {
+    /// Gives the text of a row; `None`: it is NULL.
+    pub(crate) fn get(&self, row: usize) -> Option<&str> {
         let row = if self.is_constant { 0 } else { row };
         self.texts.is_valid(row).then(|| self.texts.value(row))
+    }
+
+    /// Gives all that are there, a constant once.
+    pub(crate) fn each(&self) -> impl Iterator<Item = Option<&str>> {
+        self.texts.iter()
     }
 }
 
@@ -232,10 +266,7 @@ impl Matches {
             let compiled = if let Some(known) = last.take().filter(|(of, _)| *of == pattern) {
                 last.insert(known)
             } else {
-                let (once, each) = COMPILE_STEPS;
-                if !watch::goes_on(once + each.saturating_mul(pattern.len())) {
-                    return ended();
-                }
+                may_compile(pattern)?;
                 last.insert((pattern, Compiled::new(self.kind, pattern)?))
             };
             out.append_value(compiled.1.matches(text)?);

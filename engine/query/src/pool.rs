@@ -2,41 +2,145 @@
 //!
 //! A query may hold twice what is free besides: one alone gets two thirds of the pool, each of n gets 2 / (2 n + 1), and
 //! there is always something left for the next one. A small amount is let through as long as the pool has it.
+//!
+//! Results that are kept between queries are of the same pool. They go, those not used for longest first, where a query
+//! gets by that what it asks for.
+//!
+//! A refusal says whose fault it is: what a query would have got, were the others not there, it may ask for again
+//! ([`CROWDED`]); what it would not get by itself it never gets.
 
 use std::fmt;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Weak};
 
 use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryLimit, MemoryPool, MemoryReservation};
+use parking_lot::Mutex;
 use quiver_types::MemoryPressure;
+
+use crate::kept::Keeper;
 
 /// A query may hold this many times what is free besides.
 const TIMES_FREE: usize = 2;
 /// This part of the pool is no question of shares.
 const SMALL_PART: usize = 64;
 
+/// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
+pub(crate) const CROWDED: &str = "other queries hold the memory";
+
+/// The memory that all queries share.
+pub(crate) struct SharedPool {
+    pub(crate) pool: Arc<dyn MemoryPool>,
+    pub(crate) size: usize,
+    pub(crate) pressure: Arc<MemoryPressure>,
+    /// Bytes that queries hold. The rest is of results that are kept, and of nobody known.
+    lent: AtomicUsize,
+    /// Bytes of results that are kept.
+    kept: AtomicUsize,
+    /// Who keeps them.
+    pub(crate) keepers: Mutex<Vec<Weak<dyn Keeper>>>,
+}
+
+impl fmt::Debug for SharedPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self { pool, size, pressure, lent, kept, keepers: _ } = self;
+        let mut shown = f.debug_struct("SharedPool");
+        shown.field("pool", pool).field("size", size).field("pressure", pressure);
+        shown.field("lent", lent).field("kept", kept).finish_non_exhaustive()
+    }
+}
+
+impl SharedPool {
+    /// Shares a pool of `size` bytes.
+    pub(crate) fn new(pool: Arc<dyn MemoryPool>, size: usize, pressure: Arc<MemoryPressure>) -> Arc<Self> {
+        let (lent, kept, keepers) = Default::default();
+        Arc::new(Self { pool, size, pressure, lent, kept, keepers })
+    }
+
+    /// Lets a result go that is kept; says whether there was one. What queries read of it stays as long as they do.
+    fn let_go(&self) -> bool {
+        let keepers: Vec<_> = self.keepers.lock().iter().filter_map(Weak::upgrade).collect();
+        keepers.iter().any(|keeper| keeper.let_go())
+    }
+}
+
+/// The memory of results that are kept.
+#[derive(Debug)]
+pub(crate) struct KeptPool(pub(crate) Arc<SharedPool>);
+
+impl fmt::Display for KeptPool {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "kept({})", self.reserved())
+    }
+}
+
+impl MemoryPool for KeptPool {
+    fn name(&self) -> &'static str {
+        "kept"
+    }
+
+    fn register(&self, consumer: &MemoryConsumer) {
+        self.0.pool.register(consumer);
+    }
+
+    fn unregister(&self, consumer: &MemoryConsumer) {
+        self.0.pool.unregister(consumer);
+    }
+
+    fn grow(&self, reservation: &MemoryReservation, additional: usize) {
+        self.0.kept.fetch_add(additional, Relaxed);
+        self.0.pool.grow(reservation, additional);
+    }
+
+    fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
+        self.0.kept.fetch_sub(shrink, Relaxed);
+        self.0.pool.shrink(reservation, shrink);
+    }
+
+    fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
+        self.0.pool.try_grow(reservation, additional)?;
+        self.0.kept.fetch_add(additional, Relaxed);
+        Ok(())
+    }
+
+    fn reserved(&self) -> usize {
+        self.0.kept.load(Relaxed)
+    }
+}
+
 /// Bounds one query; asks the shared pool for what it lends.
 #[derive(Debug)]
 pub(crate) struct QueryPool {
-    shared: Arc<dyn MemoryPool>,
-    size: usize,
+    shared: Arc<SharedPool>,
     used: AtomicUsize,
     peak: AtomicUsize,
     max: usize,
-    pressure: Arc<MemoryPressure>,
+    /// Its consumers that can spill, and what they hold.
+    spillers: AtomicUsize,
+    spillable: AtomicUsize,
+    /// Bytes of its spill files.
+    pub(crate) spilled: AtomicU64,
+    /// Bytes of the query, in all shares of it; none: it is of nobody known, and its refusals are nobody else's fault.
+    owner: Option<Arc<AtomicUsize>>,
 }
 
 impl QueryPool {
-    /// Makes the share of a query in a pool of `size` bytes; it may never hold more than `max`.
-    pub(crate) fn new(shared: Arc<dyn MemoryPool>, size: usize, max: usize, pressure: Arc<MemoryPressure>) -> Self {
-        Self { shared, size, used: AtomicUsize::new(0), peak: AtomicUsize::new(0), max, pressure }
+    /// Makes the share of a query; it may never hold more than `max`.
+    pub(crate) fn new(shared: Arc<SharedPool>, max: usize) -> Self {
+        let (used, peak, spillers, spillable, spilled) = Default::default();
+        Self { shared, used, peak, max, spillers, spillable, spilled, owner: Some(Arc::default()) }
     }
 
-    /// The share of functions, which do not know for which query they are called: all of them together have what one query
+    /// What functions may take for its query beside it: a sort fills its share before it spills, and what flows into it must
+    /// not fail for that.
+    pub(crate) fn of_values(&self) -> Self {
+        Self { owner: self.owner.clone(), ..Self::new(Arc::clone(&self.shared), self.shared.size) }
+    }
+
+    /// The share of functions that do not know for which query they are called: all of them together have what one query
     /// may have.
-    pub(crate) fn of_functions(shared: &Arc<dyn MemoryPool>, size: usize, pressure: &Arc<MemoryPressure>) -> Arc<Self> {
-        Arc::new(Self::new(Arc::clone(shared), size, size, Arc::clone(pressure)))
+    pub(crate) fn of_nobody(shared: &Arc<SharedPool>) -> Self {
+        Self { owner: None, ..Self::new(Arc::clone(shared), shared.size) }
     }
 
     /// Bytes held now, and the most that ever were.
@@ -44,10 +148,91 @@ impl QueryPool {
         (self.used.load(Relaxed), self.peak.load(Relaxed))
     }
 
-    /// Says how much a query may hold when it grows by so much.
-    fn share(&self, additional: usize) -> usize {
-        let free = self.size.saturating_sub(self.shared.reserved().saturating_add(additional));
-        self.max.min(free.saturating_mul(TIMES_FREE).max(self.size / SMALL_PART))
+    /// Says how much a query may hold when it grows by so much, and others give back so much first.
+    fn share(&self, additional: usize, given_back: usize) -> usize {
+        let held = self.shared.pool.reserved().saturating_sub(given_back).saturating_add(additional);
+        let free = self.shared.size.saturating_sub(held);
+        self.max.min(free.saturating_mul(TIMES_FREE).max(self.small()))
+    }
+
+    fn small(&self) -> usize {
+        self.shared.size / SMALL_PART
+    }
+
+    /// Counts bytes that it gets, or that it asks for.
+    fn add(&self, reservation: &MemoryReservation, bytes: usize) -> usize {
+        if reservation.consumer().can_spill() {
+            self.spillable.fetch_add(bytes, Relaxed);
+        }
+        if let Some(owner) = &self.owner {
+            owner.fetch_add(bytes, Relaxed);
+            self.shared.lent.fetch_add(bytes, Relaxed);
+        }
+        self.used.fetch_add(bytes, Relaxed) + bytes
+    }
+
+    fn sub(&self, reservation: &MemoryReservation, bytes: usize) {
+        if reservation.consumer().can_spill() {
+            self.spillable.fetch_sub(bytes, Relaxed);
+        }
+        if let Some(owner) = &self.owner {
+            owner.fetch_sub(bytes, Relaxed);
+            self.shared.lent.fetch_sub(bytes, Relaxed);
+        }
+        self.used.fetch_sub(bytes, Relaxed);
+    }
+
+    /// Whether a refusal is due to others: alone it would hold the `used` bytes that it would have now.
+    fn is_crowded_out(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> bool {
+        let Some(owner) = &self.owner else { return false };
+        let own = owner.load(Relaxed);
+        let others = self.shared.lent.load(Relaxed).saturating_sub(own);
+        // What fills the process is not known; who holds the most of what is known is the likeliest.
+        if others == 0 || (short && others < own) {
+            return false;
+        }
+        self.fits(reservation, additional, used, others + self.shared.kept.load(Relaxed))
+    }
+
+    /// Whether it may hold the `used` bytes that it would have now, once others gave so much back.
+    fn fits(&self, reservation: &MemoryReservation, additional: usize, used: usize, given_back: usize) -> bool {
+        let rest = self.shared.pool.reserved().saturating_sub(given_back);
+        if rest.saturating_add(additional) > self.shared.size || used > self.share(additional, given_back) {
+            return false;
+        }
+        if !reservation.consumer().can_spill() {
+            return true;
+        }
+        // Those that spill share what all others leave.
+        let spillable = self.spillable.load(Relaxed).saturating_sub(additional);
+        let part = self.shared.size.saturating_sub(rest.saturating_sub(spillable));
+        reservation.size() + additional <= part / self.spillers.load(Relaxed).max(1)
+    }
+
+    /// Asks for bytes, of which it would have `used` then.
+    fn lend(&self, reservation: &MemoryReservation, additional: usize, used: usize, short: bool) -> Result<()> {
+        let share = self.share(additional, 0);
+        if short && used > self.small() {
+            let text = format!("the process is at its memory limit, and the query holds {used} bytes");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else if used > share {
+            let text = format!("the query holds {used} bytes, more than its share of {share}");
+            Err(DataFusionError::ResourcesExhausted(text))
+        } else {
+            self.shared.pool.try_grow(reservation, additional)
+        }
+    }
+
+    /// The same again, without the results that are kept, as many of them as it takes and if that helps.
+    fn lend_instead(&self, reservation: &MemoryReservation, additional: usize, used: usize) -> Option<Result<()>> {
+        let fits = |given_back: usize| self.fits(reservation, additional, used, given_back);
+        let kept = self.shared.kept.load(Relaxed);
+        if kept == 0 || !fits(kept) {
+            return None;
+        }
+        while !fits(0) && self.shared.let_go() {}
+        (self.shared.kept.load(Relaxed) < kept)
+            .then(|| self.lend(reservation, additional, used, self.shared.pressure.is_short()))
     }
 }
 
@@ -63,42 +248,36 @@ impl MemoryPool for QueryPool {
     }
 
     fn register(&self, consumer: &MemoryConsumer) {
-        self.shared.register(consumer);
+        self.spillers.fetch_add(usize::from(consumer.can_spill()), Relaxed);
+        self.shared.pool.register(consumer);
     }
 
     fn unregister(&self, consumer: &MemoryConsumer) {
-        self.shared.unregister(consumer);
+        self.spillers.fetch_sub(usize::from(consumer.can_spill()), Relaxed);
+        self.shared.pool.unregister(consumer);
     }
 
     fn grow(&self, reservation: &MemoryReservation, additional: usize) {
-        let used = self.used.fetch_add(additional, Relaxed) + additional;
-        self.peak.fetch_max(used, Relaxed);
-        self.shared.grow(reservation, additional);
+        self.peak.fetch_max(self.add(reservation, additional), Relaxed);
+        self.shared.pool.grow(reservation, additional);
     }
 
     fn shrink(&self, reservation: &MemoryReservation, shrink: usize) {
-        self.used.fetch_sub(shrink, Relaxed);
-        self.shared.shrink(reservation, shrink);
+        self.sub(reservation, shrink);
+        self.shared.pool.shrink(reservation, shrink);
     }
 
     fn try_grow(&self, reservation: &MemoryReservation, additional: usize) -> Result<()> {
-        let used = self.used.fetch_add(additional, Relaxed) + additional;
-        let share = self.share(additional);
-        let lent = if self.pressure.is_short() && used > self.size / SMALL_PART {
-            let text = format!("the process is at its memory limit, and the query holds {used} bytes");
-            Err(DataFusionError::ResourcesExhausted(text))
-        } else if used > share {
-            let text = format!("the query holds {used} bytes, more than its share of {share}");
-            Err(DataFusionError::ResourcesExhausted(text))
-        } else {
-            self.shared.try_grow(reservation, additional)
-        };
-        if lent.is_err() {
-            self.used.fetch_sub(additional, Relaxed);
-        } else {
+        let (used, short) = (self.add(reservation, additional), self.shared.pressure.is_short());
+        let lent = self.lend(reservation, additional, used, short);
+        let lent = lent.or_else(|refused| self.lend_instead(reservation, additional, used).unwrap_or(Err(refused)));
+        let Err(refused) = lent else {
             self.peak.fetch_max(used, Relaxed);
-        }
-        lent
+            return Ok(());
+        };
+        let crowded = self.is_crowded_out(reservation, additional, used, short);
+        self.sub(reservation, additional);
+        Err(if crowded { DataFusionError::ResourcesExhausted(format!("{CROWDED}: {refused}")) } else { refused })
     }
 
     fn reserved(&self) -> usize {
@@ -106,24 +285,50 @@ impl MemoryPool for QueryPool {
     }
 
     fn memory_limit(&self) -> MemoryLimit {
-        MemoryLimit::Finite(self.max.min(self.size))
+        MemoryLimit::Finite(self.max.min(self.shared.size))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use datafusion::execution::memory_pool::FairSpillPool;
+    use quiver_types::ErrorKind;
 
     use super::*;
+    use crate::error::from_datafusion;
+
+    const SIZE: usize = 6400;
+
+    /// Keeps results, the last one is let go first.
+    struct Results(Mutex<Vec<MemoryReservation>>);
+
+    impl Keeper for Results {
+        fn let_go(&self) -> bool {
+            self.0.lock().pop().is_some()
+        }
+    }
+
+    fn shared() -> Arc<SharedPool> {
+        SharedPool::new(Arc::new(FairSpillPool::new(SIZE)), SIZE, Arc::default())
+    }
+
+    /// The memory of a query that may hold so much.
+    fn query(shared: &Arc<SharedPool>, max: usize) -> MemoryReservation {
+        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(Arc::clone(shared), max));
+        MemoryConsumer::new("query").register(&pool)
+    }
+
+    /// How it ends to ask for so much more.
+    fn refused(memory: &MemoryReservation, bytes: usize) -> ErrorKind {
+        from_datafusion(memory.try_grow(bytes).unwrap_err()).kind
+    }
 
     #[test]
     fn there_is_always_something_left() {
-        let shared: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(6400));
+        let shared = shared();
         let mut held = Vec::new();
         for n in 1..=3 {
-            let pool = QueryPool::new(Arc::clone(&shared), 6400, 6400, Arc::default());
-            let pool: Arc<dyn MemoryPool> = Arc::new(pool);
-            let memory = MemoryConsumer::new("query").register(&pool);
+            let memory = query(&shared, SIZE);
             while memory.try_grow(10).is_ok() {}
             if n == 1 {
                 assert!((4200..=4300).contains(&memory.size()), "{}", memory.size());
@@ -132,21 +337,98 @@ mod tests {
             held.push(memory);
         }
         drop(held);
-        assert_eq!(shared.reserved(), 0);
-        let bounded: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 1000, Arc::default()));
-        let memory = MemoryConsumer::new("query").register(&bounded);
+        assert_eq!((shared.pool.reserved(), shared.lent.load(Relaxed)), (0, 0));
+        let memory = query(&shared, 1000);
         assert!(memory.try_grow(1000).is_ok() && memory.try_grow(1).is_err());
     }
 
     #[test]
     fn little_is_lent_while_the_process_is_short_of_memory() {
-        let pressure = Arc::new(MemoryPressure::default());
-        let shared: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(6400));
-        let pool: Arc<dyn MemoryPool> = Arc::new(QueryPool::new(shared, 6400, 6400, Arc::clone(&pressure)));
-        let memory = MemoryConsumer::new("query").register(&pool);
-        pressure.tell(true);
-        assert!(memory.try_grow(100).is_ok() && memory.try_grow(1).is_err());
-        pressure.tell(false);
+        let shared = shared();
+        let memory = query(&shared, SIZE);
+        shared.pressure.tell(true);
+        assert!(memory.try_grow(100).is_ok());
+        assert_eq!(refused(&memory, 1), ErrorKind::LimitExceeded, "nobody else holds any");
+        let other = query(&shared, SIZE);
+        other.grow(1000);
+        assert_eq!(refused(&memory, 1), ErrorKind::Unavailable, "another one holds more");
+        assert_eq!(refused(&other, 1), ErrorKind::LimitExceeded, "it is the largest");
+        shared.pressure.tell(false);
         assert!(memory.try_grow(1).is_ok());
+    }
+
+    #[test]
+    fn who_would_get_it_alone_may_come_again() {
+        let shared = shared();
+        let (one, other) = (query(&shared, SIZE), query(&shared, SIZE));
+        assert_eq!(refused(&one, 5000), ErrorKind::LimitExceeded, "more than one alone may have");
+        other.grow(4000);
+        assert_eq!(refused(&one, 2000), ErrorKind::Unavailable, "more than its share, less than one alone may have");
+        assert_eq!(refused(&one, 5000), ErrorKind::LimitExceeded);
+        assert_eq!(refused(&query(&shared, 1000), 2000), ErrorKind::LimitExceeded, "more than the limit of a query");
+        // What others hold beside queries does not go when they end.
+        other.free();
+        let kept = MemoryConsumer::new("kept").register(&shared.pool);
+        kept.grow(4000);
+        assert_eq!(refused(&one, 2000), ErrorKind::LimitExceeded);
+        other.grow(10);
+        assert_eq!(refused(&one, 2000), ErrorKind::LimitExceeded);
+        kept.free();
+    }
+
+    #[test]
+    fn results_that_are_kept_go_where_a_query_fits_by_that() {
+        let shared = shared();
+        let pool: Arc<dyn MemoryPool> = Arc::new(KeptPool(Arc::clone(&shared)));
+        let result = |bytes: usize| {
+            let memory = MemoryConsumer::new("kept").register(&pool);
+            memory.grow(bytes);
+            memory
+        };
+        let results = Arc::new(Results(Mutex::new((0..3).map(|_| result(1000)).collect())));
+        shared.keepers.lock().push(Arc::downgrade(&results) as Weak<dyn Keeper>);
+        let one = query(&shared, SIZE);
+        assert_eq!(refused(&one, 5000), ErrorKind::LimitExceeded, "more than one alone may have");
+        assert_eq!(pool.reserved(), 3000, "it does not fit without them either");
+        assert!(one.try_grow(3000).is_ok());
+        assert_eq!(pool.reserved(), 1000, "as many go as it takes");
+        let other = query(&shared, SIZE);
+        assert_eq!(refused(&other, 3000), ErrorKind::Unavailable, "others hold the rest");
+        one.free();
+        assert!(other.try_grow(4000).is_ok());
+        assert_eq!((pool.reserved(), shared.pool.reserved()), (0, 4000));
+    }
+
+    #[test]
+    fn what_functions_make_for_a_query_is_its_own() {
+        let shared = shared();
+        let query = QueryPool::new(Arc::clone(&shared), SIZE);
+        let pools =
+            [query.of_values(), query, QueryPool::of_nobody(&shared), QueryPool::new(Arc::clone(&shared), SIZE)];
+        let [values, rows, nobodys, other] =
+            pools.map(|pool| MemoryConsumer::new("a pool").register(&(Arc::new(pool) as Arc<dyn MemoryPool>)));
+        rows.grow(3000);
+        assert_eq!(refused(&values, 3000), ErrorKind::LimitExceeded, "what it holds besides is no other query's");
+        nobodys.grow(100);
+        assert_eq!(refused(&values, 3000), ErrorKind::LimitExceeded);
+        rows.free();
+        other.grow(3000);
+        assert_eq!(refused(&values, 3000), ErrorKind::Unavailable);
+        assert_eq!(refused(&nobodys, 3000), ErrorKind::LimitExceeded, "it is not known whose it is");
+    }
+
+    #[test]
+    fn those_that_spill_have_a_part_of_what_one_alone_has() {
+        let shared = shared();
+        let pools = [(); 2].map(|()| Arc::new(QueryPool::new(Arc::clone(&shared), SIZE)) as Arc<dyn MemoryPool>);
+        let sort = |pool: &Arc<dyn MemoryPool>| MemoryConsumer::new("sort").with_can_spill(true).register(pool);
+        let (one, _beside, other) = (sort(&pools[0]), sort(&pools[0]), sort(&pools[1]));
+        other.grow(100);
+        assert!(one.try_grow(2000).is_ok());
+        assert_eq!(refused(&one, 1000), ErrorKind::Unavailable, "two sorts alone have a half each");
+        assert_eq!(refused(&one, 1500), ErrorKind::LimitExceeded, "more than a half");
+        let table = MemoryConsumer::new("table").register(&pools[0]);
+        table.grow(600);
+        assert_eq!(refused(&one, 1000), ErrorKind::LimitExceeded, "more than a half of what the table leaves");
     }
 }

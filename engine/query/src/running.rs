@@ -26,6 +26,10 @@ pub const WITHDRAWN: &str = "query was canceled: a right with which it began was
 const GREEDY: &str = "query was ended: it held the most when the process had more memory than its limit allows \
                       (setting `memory.limit`)";
 
+/// What is said where others held as much as it all together: alone it may do.
+const CROWDED: &str = "query was ended: it held more than each other one when the process had more memory than its limit \
+                       allows (setting `memory.limit`); ask again later";
+
 /// A query that holds less is not the cause.
 const GREEDY_BYTES: usize = 1 << 20;
 
@@ -120,8 +124,8 @@ pub struct Query {
     pub(crate) stop: CancellationToken,
     /// Whether it was a right.
     withdrawn: AtomicBool,
-    /// Whether it was the memory of the process.
-    greedy: AtomicBool,
+    /// Whether it was the memory of the process, and what is said of that.
+    greedy: OnceLock<(ErrorKind, &'static str)>,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
     /// Plans that were made for it.
     plans: AtomicU64,
@@ -149,7 +153,7 @@ impl Query {
             served: Served::default(),
             stop: CancellationToken::new(),
             withdrawn: AtomicBool::new(false),
-            greedy: AtomicBool::new(false),
+            greedy: OnceLock::new(),
             memory: OnceLock::new(),
             plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
@@ -218,8 +222,8 @@ impl Query {
         if self.withdrawn.load(Relaxed) {
             return Error::new(ErrorKind::Cancelled, WITHDRAWN);
         }
-        if self.greedy.load(Relaxed) {
-            return Error::new(ErrorKind::LimitExceeded, GREEDY);
+        if let Some((kind, text)) = self.greedy.get() {
+            return Error::new(*kind, *text);
         }
         if self.is_stopped() {
             return Error::new(ErrorKind::Cancelled, format!("query {} was canceled by an operator", self.id));
@@ -300,11 +304,18 @@ impl Running {
 
     fn end_largest(&self) {
         let held = |query: &Arc<Query>| query.memory().0;
-        let largest = self.list().into_iter().filter(|query| !query.is_stopped()).max_by_key(held);
-        let Some(query) = largest.filter(|query| held(query) >= GREEDY_BYTES) else { return };
+        let going: Vec<Arc<Query>> = self.list().into_iter().filter(|query| !query.is_stopped()).collect();
+        let all: usize = going.iter().map(held).sum();
+        let Some(query) = going.into_iter().max_by_key(held) else { return };
+        let most = held(&query);
+        if most < GREEDY_BYTES {
+            return;
+        }
         let text = "the process is above `memory.limit`: ending the largest query";
-        tracing::warn!(id = query.id, held = held(&query), "{text}");
-        query.greedy.store(true, Relaxed);
+        tracing::warn!(id = query.id, held = most, all, "{text}");
+        let crowded = all.saturating_sub(most) >= most;
+        let said = if crowded { (ErrorKind::Unavailable, CROWDED) } else { (ErrorKind::LimitExceeded, GREEDY) };
+        let _ = query.greedy.set(said);
         query.stop.cancel();
     }
 
@@ -322,7 +333,10 @@ impl Running {
 
 #[cfg(test)]
 mod tests {
+    use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, UnboundedMemoryPool};
+
     use super::*;
+    use crate::pool::SharedPool;
 
     #[derive(Default)]
     struct Seen(Mutex<Vec<(u64, Duration)>>);
@@ -355,6 +369,32 @@ mod tests {
         let ended = seen.0.lock();
         assert_eq!((ended.len(), ended[0].0), (1, id));
         assert!(ended[0].1 <= began.elapsed());
+    }
+
+    #[test]
+    fn the_largest_ends_and_may_come_again_where_the_others_hold_as_much() {
+        let pool = Arc::new(UnboundedMemoryPool::default());
+        let shared = SharedPool::new(pool, usize::MAX, Arc::default());
+        let running = Arc::<Running>::default();
+        let holding = |bytes: usize| {
+            let (query, pool) =
+                (Arc::new(Query::new(Asked::default())), QueryPool::new(Arc::clone(&shared), usize::MAX));
+            let pool = Arc::clone(query.memory.get_or_init(|| Arc::new(pool))) as Arc<dyn MemoryPool>;
+            let memory = MemoryConsumer::new("held").register(&pool);
+            memory.grow(bytes);
+            running.begin(&query);
+            (query, memory)
+        };
+        let end_largest = || {
+            running.end_largest();
+            running.end_largest();
+        };
+        let all = [3, 2, 2, 0].map(|times| holding(times * GREEDY_BYTES));
+        end_largest();
+        let said = |n: usize| all[n].0.is_stopped().then(|| all[n].0.cancelled("x").kind);
+        assert_eq!([0, 1, 2, 3].map(said), [Some(ErrorKind::Unavailable), None, Some(ErrorKind::Unavailable), None]);
+        end_largest();
+        assert_eq!([1, 3].map(said), [Some(ErrorKind::LimitExceeded), None], "nobody else is left");
     }
 
     #[derive(Debug, Default)]

@@ -67,16 +67,22 @@ impl Underway {
     /// Counts bytes that a node made.
     ///
     /// # Errors
-    /// `LimitExceeded`: there are too many; each node makes at least one row, however long.
+    /// `LimitExceeded`: there are too many; each node makes at least one row, however long. `Unavailable`: there would not
+    /// be without other queries.
     pub fn hold(self: &Arc<Self>, bytes: usize) -> Result<Held> {
         let left = self.left();
         let held = Held { query: Arc::clone(self), bytes };
-        self.bytes.fetch_add(bytes, Relaxed);
+        let own = self.bytes.fetch_add(bytes, Relaxed) + bytes;
         if let Some(all) = self.all.get() {
             all.bytes.fetch_add(bytes, Relaxed);
         }
         if bytes > left.max(ROOM_MIN) {
             let max = self.all.get().map_or(BYTES_MAX, |all| all.max);
+            if own <= max {
+                let text =
+                    "the values that pipes of other queries make leave no room for those of this one: ask again later";
+                return Err(Error::new(ErrorKind::Unavailable, text));
+            }
             let text = format!("the values that pipes make come to more than {} MiB at once", max >> 20);
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
@@ -119,7 +125,8 @@ mod tests {
         other.bind(&all);
         let held = one.hold(24 << 20).unwrap();
         assert_eq!(other.room(), 1 << 20);
-        assert_eq!(other.hold(9 << 20).unwrap_err().kind(), ErrorKind::LimitExceeded);
+        assert_eq!(other.hold(9 << 20).unwrap_err().kind(), ErrorKind::Unavailable, "alone it would have it");
+        assert_eq!(other.hold(33 << 20).unwrap_err().kind(), ErrorKind::LimitExceeded);
         drop(held);
         assert_eq!((other.room(), all.left()), (ROOM_MAX, 32 << 20));
     }

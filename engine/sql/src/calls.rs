@@ -1,20 +1,23 @@
-//! Table functions: PromQL and LogsQL as tables.
+//! Table functions: PromQL and LogsQL as tables, and rows of models of analytics.
 //!
-//! A call is evaluated before the statement is planned, with the caller's rights in the language's own domain, and its rows
-//! are a table of the plan. They are held in the query's memory.
+//! A call of a language is evaluated before the statement is planned, with the caller's rights in the language's own domain,
+//! and its rows are a table of the plan. They are held in the query's memory. Rows of a model are a plan within that of the
+//! statement.
 
 use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::SchemaRef;
+use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::common::{DFSchema, ScalarValue};
+use datafusion::logical_expr::Expr;
 use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visitor};
 use quiver_query::tables::DomainAccess;
+use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
@@ -23,10 +26,11 @@ use crate::parse::parts;
 use crate::walk::walk;
 
 /// Names and forms of the table functions.
-pub const CALLS: [(&str, &str); 3] = [
+pub const CALLS: [(&str, &str); 4] = [
     ("promql_instant", "promql_instant('expression', time)"),
     ("promql_range", "promql_range('expression', start, end, step)"),
     ("logsql", "logsql('query')"),
+    (MODEL_ROWS, "model_rows('model', from, to, 'column', …)"),
 ];
 
 /// A call with its arguments.
@@ -75,11 +79,30 @@ pub trait Languages: Send + Sync + Debug {
 #[derive(Debug)]
 pub(crate) struct Found {
     pub(crate) name: String,
-    pub(crate) args: Vec<datafusion::logical_expr::Expr>,
+    pub(crate) args: Vec<Expr>,
     pub(crate) call: Call,
 }
 
+/// Whether a name is that of a table function that a language evaluates.
+pub(crate) fn is_language(name: &str) -> bool {
+    name != MODEL_ROWS && CALLS.iter().any(|(known, _)| *known == name)
+}
+
 struct Finder(Vec<(String, Vec<FunctionArg>)>);
+
+impl Finder {
+    fn of(query: &Query) -> Self {
+        let mut finder = Self(Vec::new());
+        // The visitor never breaks.
+        let _ = walk(query, &mut finder);
+        finder
+    }
+
+    /// Calls that a language evaluates.
+    fn of_languages(query: &Query) -> impl Iterator<Item = (String, Vec<FunctionArg>)> {
+        Self::of(query).0.into_iter().filter(|(name, _)| is_language(name))
+    }
+}
 
 impl Visitor for Finder {
     type Break = ();
@@ -100,20 +123,30 @@ impl Visitor for Finder {
 /// # Errors
 /// Invalid: an argument is missing, is of another type, or no constant.
 pub(crate) fn find(query: &Query, names: &Names<'_>) -> Result<Vec<Found>> {
-    let mut finder = Finder(Vec::new());
-    let _ = walk(query, &mut finder);
-    finder.0.into_iter().map(|(name, args)| found(name, args, names)).collect()
+    Finder::of_languages(query).map(|(name, args)| found(name, args, names)).collect()
 }
 
 /// Finds the calls of a query without looking at the values of their arguments: name, arguments.
 ///
 /// # Errors
 /// Invalid: an argument cannot be read.
-pub(crate) fn shapes(query: &Query, names: &Names<'_>) -> Result<Vec<(String, Vec<datafusion::logical_expr::Expr>)>> {
-    let mut finder = Finder(Vec::new());
-    let _ = walk(query, &mut finder);
+pub(crate) fn shapes(query: &Query, names: &Names<'_>) -> Result<Vec<(String, Vec<Expr>)>> {
     let read = |(name, args): (String, _)| exprs(&name, args, names).map(|exprs| (name, exprs));
-    finder.0.into_iter().map(read).collect()
+    Finder::of_languages(query).map(read).collect()
+}
+
+/// Finds the calls that give rows of models: the arguments as the planner reads them, and what they mean.
+///
+/// # Errors
+/// Invalid: an argument is missing, is of another type, or no constant.
+pub(crate) fn of_models(query: &Query, names: &Names<'_>) -> Result<Vec<(Vec<Expr>, ModelRows)>> {
+    let calls = Finder::of(query).0.into_iter().filter(|(name, _)| name == MODEL_ROWS);
+    let read = |(name, args): (String, _)| {
+        let exprs = exprs(&name, args, names)?;
+        let rows = model_rows(&constants(&name, &exprs)?)?;
+        Ok((exprs, rows))
+    };
+    calls.map(read).collect()
 }
 
 fn form_of(name: &str) -> &'static str {
@@ -121,7 +154,7 @@ fn form_of(name: &str) -> &'static str {
 }
 
 /// The arguments of a call as the planner reads them.
-fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<datafusion::logical_expr::Expr>> {
+fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<Expr>> {
     let planner = SqlToRel::new(names);
     let schema = DFSchema::empty();
     let mut exprs = Vec::new();
@@ -135,20 +168,48 @@ fn exprs(name: &str, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Vec<da
 }
 
 fn found(name: String, args: Vec<FunctionArg>, names: &Names<'_>) -> Result<Found> {
+    let args = exprs(&name, args, names)?;
+    let call = call(&name, &constants(&name, &args)?)?;
+    Ok(Found { name, args, call })
+}
+
+/// The values of arguments.
+fn constants(name: &str, exprs: &[Expr]) -> Result<Vec<ScalarValue>> {
     let schema = DFSchema::empty();
-    let exprs = exprs(&name, args, names)?;
     let context = SimplifyContext::builder().with_current_time().build();
     let simplifier = ExprSimplifier::new(context);
     let mut values = Vec::new();
-    for expr in &exprs {
+    for expr in exprs {
         let coerced = simplifier.coerce(expr.clone(), &schema).map_err(of_planner)?;
         match simplifier.simplify(coerced).map_err(of_planner)? {
-            datafusion::logical_expr::Expr::Literal(value, _) => values.push(value),
+            Expr::Literal(value, _) => values.push(value),
             other => return Err(Error::invalid(format!("argument `{other}` of `{name}` is no constant"))),
         }
     }
-    let call = call(&name, &values)?;
-    Ok(Found { name, args: exprs, call })
+    Ok(values)
+}
+
+fn model_rows(values: &[ScalarValue]) -> Result<ModelRows> {
+    let wrong = || {
+        let form = form_of(MODEL_ROWS);
+        Error::invalid(format!("`{MODEL_ROWS}` is called as `{form}`, with times as texts of RFC 3339, or both NULL"))
+    };
+    let [model, from, to, columns @ ..] = values else { return Err(wrong()) };
+    let range_ns = match (from.is_null(), to.is_null()) {
+        (true, true) => None,
+        _ => Some((nanos(from).ok_or_else(wrong)?, nanos(to).ok_or_else(wrong)?)),
+    };
+    let columns = columns.iter().map(|column| text(column).ok_or_else(wrong)).collect::<Result<_>>()?;
+    Ok(ModelRows { model: text(model).ok_or_else(wrong)?, range_ns, columns })
+}
+
+/// A time of a text of RFC 3339, in ns.
+fn nanos(value: &ScalarValue) -> Option<i64> {
+    let utc = DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()));
+    match ScalarValue::from(text(value)?).cast_to(&utc).ok()? {
+        ScalarValue::TimestampNanosecond(n, _) => n,
+        _ => None,
+    }
 }
 
 /// What the last argument of `promql_range` is.
@@ -197,8 +258,7 @@ fn millis(value: &ScalarValue) -> Option<i64> {
         ScalarValue::Int64(n) => n.and_then(|n| n.checked_mul(1_000)),
         ScalarValue::Float64(Some(n)) if n.is_finite() => Some((n * 1_000.0).round() as i64),
         other => {
-            let utc =
-                arrow::datatypes::DataType::Timestamp(arrow::datatypes::TimeUnit::Millisecond, Some("UTC".into()));
+            let utc = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
             match ScalarValue::from(text(other)?).cast_to(&utc).ok()? {
                 ScalarValue::TimestampMillisecond(n, _) => n,
                 _ => None,
@@ -272,5 +332,28 @@ mod tests {
         assert!(error.message.contains("expression `5` is not a text"), "{error}");
         assert_eq!(call("logsql", &["*".into()]).ok(), Some(Call::Logsql { query: "*".into() }));
         assert!(call("logsql", &[]).unwrap_err().message.contains("logsql('query')"));
+    }
+
+    #[test]
+    fn rows_of_models() {
+        let (from, to) =
+            (ScalarValue::from("2025-03-10T00:00:00.000000001Z"), ScalarValue::from("2025-03-11T00:00:00Z"));
+        let midnight = 1_741_564_800_000_000_000;
+        let rows = model_rows(&["Calls".into(), from.clone(), to, "a".into(), "@b.c".into()]).unwrap();
+        let expected = ModelRows {
+            model: "Calls".to_owned(),
+            range_ns: Some((midnight + 1, midnight + 86_400_000_000_000)),
+            columns: vec!["a".to_owned(), "@b.c".to_owned()],
+        };
+        assert_eq!(rows, expected);
+        let open = [ScalarValue::from("Calls"), ScalarValue::Null, ScalarValue::Null];
+        assert_eq!(model_rows(&open).unwrap(), ModelRows { range_ns: None, columns: Vec::new(), ..expected });
+        let half = [ScalarValue::from("Calls"), from, ScalarValue::Null];
+        let numbers = [ScalarValue::from("Calls"), ScalarValue::Int64(Some(5)), ScalarValue::Int64(Some(6))];
+        for wrong in [&open[..2], &half[..], &numbers[..]] {
+            let message = model_rows(wrong).unwrap_err().message;
+            assert!(message.contains("model_rows('model', from, to, 'column', …)"), "{message}");
+        }
+        assert!(is_language("logsql") && !is_language(MODEL_ROWS) && !is_language("upper"));
     }
 }

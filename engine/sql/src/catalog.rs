@@ -54,11 +54,14 @@ impl Catalog {
     /// Finds a table: of a schema, or of the first of the path; the operator's come before the product's by default.
     pub(crate) fn find(&self, (schema, name): &Named) -> Option<&TableEntry> {
         let of = |wanted: &str| self.entries.iter().find(|entry| entry.schema == wanted && entry.name == *name);
+        // The product's tables stand in `public`, too, where the operator has none of their name.
+        let within = |schema: &str| match schema {
+            PUBLIC_SCHEMA => of(schema).or_else(|| of(QUIVER_SCHEMA)),
+            other => of(other),
+        };
         match schema {
-            // The product's tables stand in `public`, too, where the operator has none of their name.
-            Some(schema) if schema == PUBLIC_SCHEMA => of(schema).or_else(|| of(QUIVER_SCHEMA)),
-            Some(schema) => of(schema),
-            None => self.path.iter().find_map(|schema| of(schema)),
+            Some(schema) => within(schema),
+            None => self.path.iter().find_map(|schema| within(schema)),
         }
     }
 
@@ -198,6 +201,12 @@ mod tests {
         assert_eq!(schema(&(Some("public".to_owned()), "hosts".to_owned())), Some(PUBLIC_SCHEMA));
         assert_eq!(schema(&(Some("public".to_owned()), "logs".to_owned())), Some(QUIVER_SCHEMA));
         assert_eq!(schema(&(None, "log".to_owned())), None);
+        // Clients set the path to `public` alone.
+        let mut session = Session::default();
+        session.settings.insert("search_path".to_owned(), "public".to_owned());
+        let catalog = || Catalog::new(catalog().entries, &session);
+        let schema = |name: &str| catalog().find(&(None, name.to_owned())).map(|entry| entry.schema);
+        assert_eq!((schema("logs"), schema("hosts")), (Some(QUIVER_SCHEMA), Some(PUBLIC_SCHEMA)));
         assert!(catalog().unknown("log").message.contains("did you mean `logs`"));
     }
 

@@ -30,12 +30,14 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod records;
 mod rows;
 mod sets;
 mod sums;
 mod times;
 mod types;
 mod unnested;
+mod windows;
 
 use std::collections::HashSet;
 use std::ops::ControlFlow;
@@ -322,7 +324,7 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        if let Err(error) = laterals::translate(select, making) {
+        if let Err(error) = records::translate(select).and_then(|()| laterals::translate(select, making)) {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);

@@ -35,7 +35,7 @@ mod describe;
 mod named;
 mod printed;
 
-pub use describe::Described;
+pub use describe::{Described, plan_columns};
 pub use named::output_name;
 use named::shown_names;
 
@@ -121,7 +121,8 @@ impl SqlEngine {
     /// # Errors
     /// Invalid: the statement cannot be read or planned, or writes. Those of running.
     pub async fn query(&self, request: Request, access: &DomainAccess, ctx: &QueryContext) -> Result<Answer> {
-        let zone = request.time_zone.as_deref().map(zone_of).transpose()?;
+        let of_request = |e: Error| Error::invalid(format!("`time_zone`: {}", e.message));
+        let zone = request.time_zone.as_deref().map(zone_of).transpose().map_err(of_request)?;
         let memory = self.engine.collected("statement", ctx);
         memory.add(TEXT_FACTOR * request.text.len())?;
         ctx.keep(memory);
@@ -153,8 +154,8 @@ impl SqlEngine {
         let work = async move {
             let read = parse(&request.text, &request.params)?;
             let explain = match read.explain {
-                Some(true) => Some(Explain::Analyze),
-                Some(false) => Some(request.explain.unwrap_or(Explain::Plan)),
+                Some(explained) if explained.analyze => Some(Explain::Analyze),
+                Some(_) => Some(request.explain.unwrap_or(Explain::Plan)),
                 None => request.explain,
             };
             let catalog = Catalog::new(listed, &request.session);
@@ -241,6 +242,9 @@ impl SqlEngine {
         let aggregates = |name: &str| self.engine.relational().aggregate_functions().contains_key(name);
         let finder = models::Finder { catalog: &catalog, models: &*self.models, aggregates: &aggregates };
         let made = models::resolve(&mut query, &finder, &mut names, (snapshot, access), texts, ctx).await?;
+        if !is_printed {
+            models::resolve_rows(&query, &*self.models, &mut names, (snapshot, access), ctx).await?;
+        }
         let fixed = |named: &_| made.get(named).cloned().or_else(|| catalog.fixed(named));
         let mut wanted: Wanted = wanted(&query, &fixed);
         for (named, columns) in &mut wanted {
@@ -272,12 +276,34 @@ impl SqlEngine {
                 // Who prints a statement is told of no right that he lacks.
                 let lacks = || lacking::for_table(&name, &**snapshot, &*self.models);
                 let unknown = || with_place(catalog.unknown(&name), &name, &places);
-                (!is_printed).then(lacks).flatten().unwrap_or_else(unknown)
+                // One of that name may be seen, but not where it is looked up.
+                let bare = name.rsplit('.').next().unwrap_or(&name);
+                let is_seen = catalog.entries.iter().any(|entry| entry.name == bare);
+                (!is_printed && !is_seen).then(lacks).flatten().unwrap_or_else(unknown)
             }
             None if made.is_empty() => of_planner(error),
             None => catalog.with_member(of_planner(error)),
         };
-        names.plan_statement(statement).map_err(error)
+        let plan = names.plan_statement(statement).map_err(error)?;
+        for field in plan.schema().fields() {
+            zones_of(field.data_type())?;
+        }
+        Ok(plan)
+    }
+}
+
+/// Refuses times in zones that there are none of: functions such as `from_unixtime` take any text for one, and whoever
+/// shows the rows could not.
+fn zones_of(data_type: &DataType) -> Result<()> {
+    match data_type {
+        DataType::Timestamp(_, Some(zone)) => zone_of(zone).map(|_| ()),
+        DataType::List(item) | DataType::LargeList(item) | DataType::FixedSizeList(item, _) => {
+            zones_of(item.data_type())
+        }
+        DataType::Map(entries, _) => zones_of(entries.data_type()),
+        DataType::Struct(fields) => fields.iter().try_for_each(|field| zones_of(field.data_type())),
+        DataType::Dictionary(_, values) => zones_of(values),
+        _ => Ok(()),
     }
 }
 
@@ -366,7 +392,9 @@ fn described(parts: &[String], catalog: &Catalog) -> Result<Query> {
 /// Reads the name of a zone.
 fn zone_of(name: &str) -> Result<Arc<str>> {
     let known = name.parse::<arrow::array::timezone::Tz>().is_ok();
-    known.then(|| Arc::from(name)).ok_or_else(|| Error::invalid(format!("`time_zone`: there is no time zone `{name}`")))
+    known
+        .then(|| Arc::from(name))
+        .ok_or_else(|| Error::invalid(format!("there is no time zone `{}`", name.escape_debug())))
 }
 
 fn in_zone(schema: &SchemaRef, zone: Option<&Arc<str>>) -> SchemaRef {
@@ -414,6 +442,12 @@ mod tests {
     fn zones() {
         assert!(zone_of("Europe/Berlin").is_ok() && zone_of("+02:00").is_ok());
         assert!(zone_of("Nowhere/None").unwrap_err().message.contains("`Nowhere/None`"));
+        let in_zone_of = |zone: &str| {
+            let time = DataType::Timestamp(arrow::datatypes::TimeUnit::Second, Some(zone.into()));
+            zones_of(&DataType::List(Arc::new(Field::new("item", time, true))))
+        };
+        assert!(in_zone_of("Europe/Berlin").is_ok());
+        assert!(in_zone_of("day").unwrap_err().message.contains("`day`"));
         let utc = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, Some("UTC".into()));
         let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("t", utc, true)]));
         let other = in_zone(&schema, Some(&Arc::from("+02:00")));

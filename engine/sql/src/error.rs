@@ -4,7 +4,7 @@ use arrow::error::ArrowError;
 use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
-use quiver_query::{BY_ZERO, from_datafusion};
+use quiver_query::{BY_ZERO, from_datafusion, own_error};
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
 
@@ -111,8 +111,16 @@ pub(crate) fn of_planner(error: DataFusionError) -> Error {
         },
         other => other.strip_backtrace(),
     };
-    let root = root.split("\n\nbacktrace").next().unwrap_or_default().trim_end_matches('.').to_owned();
+    let root = plainly(&root).trim_end_matches('.');
     Error::invalid(format!("{root}{place}{suggestion}")).with_source(error)
+}
+
+/// What DataFusion says of a statement, without its backtrace and what is addressed to those who make DataFusion.
+fn plainly(text: &str) -> &str {
+    let text = text.split("\n\nbacktrace").next().unwrap_or_default();
+    // Before it stand all forms that a function has, each with what it lacks.
+    let text = text.rfind("No function matches").and_then(|at| text.get(at..)).unwrap_or(text);
+    text.split("\nThis issue was likely caused by a bug in DataFusion's code").next().unwrap_or_default()
 }
 
 /// An error of running: what the data made of a function or a cast is the caller's.
@@ -131,23 +139,10 @@ pub(crate) fn of_run(error: DataFusionError) -> Error {
         }
         _ => None,
     };
-    let known = from_datafusion_kind(&error);
     match root {
-        Some(text) if known => Error::new(ErrorKind::Execution, text).with_source(error),
+        Some(text) if own_error(&error).is_none() => Error::new(ErrorKind::Execution, text).with_source(error),
         _ => from_datafusion(error),
     }
-}
-
-/// Whether an error is DataFusion's own, and not one of ours that travelled through it.
-fn from_datafusion_kind(error: &DataFusionError) -> bool {
-    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
-    while let Some(e) = cause {
-        if e.downcast_ref::<Error>().is_some() {
-            return false;
-        }
-        cause = e.source();
-    }
-    true
 }
 
 fn suggestion(root: &DataFusionError) -> String {
@@ -215,6 +210,20 @@ mod tests {
         assert_eq!(of_run(DataFusionError::External(Box::new(own))).kind, ErrorKind::LimitExceeded);
         let other = std::io::Error::other("a disk is gone");
         assert_eq!(of_run(DataFusionError::External(Box::new(other))).kind, ErrorKind::Internal);
+    }
+
+    #[test]
+    fn texts_are_the_callers_own() {
+        let text = "Internal error: Function 'round' failed to match any signature, errors: Error during planning: Function \
+                    'round' expects 2 arguments but received 1.\nThis issue was likely caused by a bug in DataFusion's code. \
+                    Please help us. No function matches the given name and argument types 'round(Utf8)'. You might need casts.";
+        let said = of_planner(DataFusionError::Plan(text.to_owned())).message;
+        assert!(said.starts_with("No function matches the given name and argument types 'round(Utf8)'"), "{said}");
+        let other = "no map.\nThis issue was likely caused by a bug in DataFusion's code. Please help us";
+        assert_eq!(of_planner(DataFusionError::Plan(other.to_owned())).message, "no map");
+        let own = DataFusionError::Internal("Function 'date_part' failed to match any signature, errors: x".to_owned());
+        let error = of_planner(own);
+        assert_eq!((error.kind, error.message.contains("`date_part`")), (ErrorKind::Invalid, true), "{error}");
     }
 
     /// Breaks where an error of the planner loses its place or its hint, or one of ours its kind.

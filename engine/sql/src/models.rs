@@ -2,7 +2,8 @@
 //!
 //! A SELECT whose `FROM` has models only is cut in two (`select`): its dimensions, measures and conditions on rows go to the
 //! compiler of models, and what is left of it reads the table that this gives. Where models stand beside other tables, each
-//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means.
+//! is the table of its rows (`beside`). `columns` says what a name in a SELECT means. `model_rows` reads what a model is made
+//! of, for texts that analytics printed.
 //!
 //! Nothing here computes a measure: joins, rights and measures are those of every query of analytics.
 
@@ -22,11 +23,12 @@ use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{
     Expr as Ast, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, Query, SetExpr, Visitor, VisitorMut,
 };
-use quiver_query::tables::models::{ModelMember, ModelSelect, Models, OLAP_SCHEMA};
+use quiver_query::tables::models::{MODEL_ROWS, ModelMember, ModelSelect, Models, OLAP_SCHEMA};
 use quiver_query::tables::{DomainAccess, TableSnapshot};
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, Result};
 
+use crate::calls;
 use crate::catalog::Catalog;
 use crate::error::of_planner;
 use crate::parse::{normal, parts};
@@ -88,6 +90,24 @@ pub(crate) async fn resolve(
         made.insert((Some(OLAP_SCHEMA.to_owned()), asked.table), columns);
     }
     Ok(made)
+}
+
+/// Adds rows of models that a statement calls for (`model_rows`) to its names.
+///
+/// # Errors
+/// Invalid: a call that means nothing; a model or column is not there, or not for the caller. Those of reading tables.
+pub(crate) async fn resolve_rows(
+    query: &Query,
+    models: &dyn Models,
+    names: &mut Names<'_>,
+    (tables, access): (&Arc<dyn TableSnapshot>, &DomainAccess),
+    ctx: &QueryContext,
+) -> Result<()> {
+    for (args, rows) in calls::of_models(query, names)? {
+        let plan = models.rows(&rows, tables, access, ctx).await?;
+        names.add_call(MODEL_ROWS, &args, Arc::new(ViewTable::new(plan, None)));
+    }
+    Ok(())
 }
 
 /// Finds the models of a statement, and puts names of tables in their place.

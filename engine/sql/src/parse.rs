@@ -1,5 +1,6 @@
 //! From text to one statement that only reads, with its parameters in place.
 
+mod explained;
 mod repeated;
 
 use std::collections::HashMap;
@@ -19,6 +20,8 @@ use crate::catalog::types::PgType;
 use crate::error::{READS_ONLY, of_parser, unreadable};
 use crate::walk::{walk, walk_mut};
 use crate::wording;
+
+pub(crate) use explained::Explained;
 
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
@@ -120,8 +123,8 @@ pub(crate) enum Parsed {
 #[derive(Debug, Clone)]
 pub(crate) struct Read {
     pub(crate) statement: Parsed,
-    /// `EXPLAIN`: without and with running it.
-    pub(crate) explain: Option<bool>,
+    /// `EXPLAIN`, and how.
+    pub(crate) explain: Option<Explained>,
 }
 
 /// Reads a statement.
@@ -152,6 +155,7 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     let dialect = PostgreSqlDialect {};
     let parser = DFParserBuilder::new(text).with_dialect(&dialect).with_recursion_limit(DEPTH_MAX).build();
     let mut parser = parser.map_err(|e| of_parser(&e, None))?;
+    let options = explained::options(&mut parser.parser)?;
     let statements = parser.parse_statements();
     // Some errors do not say where; the parser stands behind what it could not read.
     let statements = statements.map_err(|e| match text.split_whitespace().next() {
@@ -168,9 +172,11 @@ pub(crate) fn parse_open(text: &str) -> Result<Read> {
     if statements.next().is_some() {
         return Err(Error::invalid("one statement at a time: there is more behind `;`"));
     }
-    let (statement, explain) = match statement {
-        DfStatement::Explain(explained) => (*explained.statement, Some(explained.options.analyze)),
-        other => (other, None),
+    let (statement, explain) = match (statement, options) {
+        (DfStatement::Explain(explained), None) => {
+            (*explained.statement, Some(Explained { analyze: explained.options.analyze, as_json: false }))
+        }
+        others => others,
     };
     let mut statement = reading(statement)?;
     if let Parsed::Query(query) = &mut statement {
@@ -452,7 +458,33 @@ mod tests {
         for text in ["select 1", "with a as (select 1) select * from a", "values (1)", "show tables", "describe logs"] {
             parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}"));
         }
-        assert_eq!(parse("explain analyze select 1", &Params::default()).unwrap().explain, Some(true));
+    }
+
+    #[test]
+    fn plans_are_asked_for_with_options() {
+        let explain = |text: &str| parse(text, &Params::default()).unwrap_or_else(|e| panic!("{text}: {e}")).explain;
+        let asked = |analyze, as_json| Some(Explained { analyze, as_json });
+        for (text, expected) in [
+            ("explain select 1", asked(false, false)),
+            ("explain analyze select 1", asked(true, false)),
+            ("EXPLAIN (ANALYZE, VERBOSE, BUFFERS, FORMAT JSON) SELECT 1", asked(true, true)),
+            ("explain (analyze off, costs false, timing 0, format 'text') select 1", asked(false, false)),
+            ("explain (format json) values (1)", asked(false, true)),
+            ("explain (select 1)", asked(false, false)),
+        ] {
+            assert_eq!(explain(text), expected, "{text}");
+        }
+        for (wrong, named) in [
+            ("explain (memory) select 1", "`memory`"),
+            ("explain (format xml) select 1", "FORMAT JSON"),
+            ("explain (analyze maybe) select 1", "ON or OFF"),
+            ("explain (analyze) explain select 1", "EXPLAIN"),
+            ("explain (analyze) delete from logs", "DELETE FROM"),
+        ] {
+            let error = error(wrong);
+            assert!(error.message.contains(named), "{wrong}: {error}");
+        }
+        assert!(error("explain (memory) select 1").message.ends_with("line 1, column 10"));
     }
 
     #[test]

@@ -32,6 +32,8 @@ struct Relation {
     table: Option<Named>,
     /// Its columns as far as they are known; none: of a subquery with `*`.
     columns: Option<Vec<String>>,
+    /// Its name with the schema, where columns speak of it without.
+    path: Option<ObjectName>,
 }
 
 /// Finds what a query speaks of.
@@ -189,11 +191,12 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
             let table = named.clone().filter(|n| args.is_none() && !is_cte && fixed(n).is_some());
             // What a table function or a common table gives is not known here.
             let columns = table.as_ref().and_then(fixed);
-            out.push(Relation { alias: shown.or_else(|| named.map(|n| n.1)), table, columns });
+            let path = (alias.is_none() && table.is_some() && name.0.len() == 2).then(|| name.clone());
+            out.push(Relation { alias: shown.or_else(|| named.map(|n| n.1)), table, columns, path });
         }
         TableFactor::Derived { subquery, alias, .. } => {
             let alias = alias.as_ref().map(|alias| normal(&alias.name));
-            out.push(Relation { alias, table: None, columns: outputs(subquery) });
+            out.push(Relation { alias, table: None, columns: outputs(subquery), path: None });
         }
         TableFactor::NestedJoin { table_with_joins, .. } => {
             of_factor(&table_with_joins.relation, fixed, ctes, out);
@@ -201,12 +204,13 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
         }
         TableFactor::UNNEST { alias: Some(alias), .. } => {
             let columns = alias.columns.iter().map(|column| normal(&column.name)).collect();
-            out.push(Relation { alias: Some(normal(&alias.name)), table: None, columns: Some(columns) });
+            let alias = Some(normal(&alias.name));
+            out.push(Relation { alias, table: None, columns: Some(columns), path: None });
         }
         // Columns of lists and the like have names of their own, or none.
         other => {
             let _ = other;
-            out.push(Relation { alias: None, table: None, columns: Some(Vec::new()) });
+            out.push(Relation { alias: None, table: None, columns: Some(Vec::new()), path: None });
         }
     }
 }
@@ -264,6 +268,7 @@ impl VisitorMut for Expander<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<()> {
         let relations = relations(select, self.fixed, &self.ctes);
+        Self::with_schema(select, &relations);
         Self::name_again(select, &relations, if self.depth == 1 { AGAIN } else { '_' });
         let has_more = |r: &Relation| {
             r.table.as_ref().is_some_and(|table| self.wanted.get(table).is_some_and(|columns| !columns.is_empty()))
@@ -310,6 +315,19 @@ fn left_out(options: &WildcardAdditionalOptions) -> Vec<String> {
 }
 
 impl Expander<'_> {
+    /// Gives `t.*` the schema that the table is named with: the planner knows it by both.
+    fn with_schema(select: &mut Select, relations: &[Relation]) {
+        for item in &mut select.projection {
+            if let SelectItem::QualifiedWildcard(SelectItemQualifiedWildcardKind::ObjectName(name), _) = item
+                && let [alias] = parts(name).as_slice()
+                && let Some(relation) = relations.iter().find(|r| r.alias.as_ref() == Some(alias))
+                && let Some(path) = &relation.path
+            {
+                name.clone_from(path);
+            }
+        }
+    }
+
     /// Names outputs once more that `*` gives too (`SELECT t.a, t.* FROM t`): two columns for PostgreSQL, and an error for
     /// DataFusion.
     fn name_again(select: &mut Select, relations: &[Relation], again: char) {
@@ -423,6 +441,8 @@ mod tests {
             assert_eq!(query.to_string(), expected);
         };
         check("select * from logs", "SELECT * FROM logs");
+        check("select logs.*, 1 from quiver.logs", "SELECT quiver.logs.*, 1 FROM quiver.logs");
+        check("select logs.* from quiver.logs as logs", "SELECT logs.* FROM quiver.logs AS logs");
         check(
             "select * from logs where level = 'x'",
             "SELECT \"logs\".\"time\", \"logs\".\"message\", \"logs\".\"trace_id\", \"logs\".\"fields\" FROM logs \

@@ -19,7 +19,7 @@ pub struct Session {
 }
 
 /// Settings whose values say how this server is, with what they are.
-const FIXED: [(&str, &str); 17] = [
+const FIXED: [(&str, &str); 30] = [
     ("server_version", SERVER_VERSION),
     ("server_version_num", "150000"),
     ("server_encoding", "UTF8"),
@@ -30,6 +30,19 @@ const FIXED: [(&str, &str); 17] = [
     ("intervalstyle", "postgres"),
     ("timezone", "UTC"),
     ("transaction_isolation", "repeatable read"),
+    ("default_transaction_isolation", "repeatable read"),
+    ("transaction_deferrable", "off"),
+    ("default_transaction_deferrable", "off"),
+    ("lc_collate", "C"),
+    ("lc_ctype", "C"),
+    ("lc_messages", "C"),
+    ("lc_monetary", "C"),
+    ("lc_numeric", "C"),
+    ("lc_time", "C"),
+    ("array_nulls", "on"),
+    ("in_hot_standby", "off"),
+    ("max_prepared_transactions", "0"),
+    ("session_replication_role", "origin"),
     ("transaction_read_only", "on"),
     ("default_transaction_read_only", "on"),
     ("search_path", "public, quiver"),

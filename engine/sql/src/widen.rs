@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use crate::calls::CALLS;
+use crate::calls::is_language;
 use crate::dialect::quoted;
 use crate::parse::{Params, Parsed, normal, parse, parts};
 use crate::scope::{Names, alias_of};
@@ -98,7 +98,7 @@ fn spoken_of(select: &Select, order: Option<&OrderBy>) -> BTreeSet<Vec<String>> 
 fn call_of(factor: &TableFactor) -> Option<(String, [&'static str; 3])> {
     let TableFactor::Table { name, alias, args: Some(_), .. } = factor else { return None };
     let function = parts(name).pop()?;
-    if !CALLS.iter().any(|(known, _)| *known == function) {
+    if !is_language(&function) {
         return None;
     }
     if alias.as_ref().is_some_and(|alias| !alias.columns.is_empty()) {

@@ -105,6 +105,16 @@ fn append_starts(own: &mut Vec<Millis>, own_rows: usize, other: &[Millis], other
     own.resize(own_rows + other_rows, 0);
 }
 
+/// Puts a start time behind those of so many rows; a list of rows without any stays empty.
+fn push_start(starts: &mut Vec<Millis>, rows: usize, start: Millis) {
+    if start != 0 && starts.is_empty() {
+        starts.resize(rows, 0);
+    }
+    if start != 0 || !starts.is_empty() {
+        starts.push(start);
+    }
+}
+
 impl FloatRun {
     /// Number of samples.
     pub fn len(&self) -> usize {
@@ -123,12 +133,7 @@ impl FloatRun {
 
     /// Appends a sample.
     pub fn push(&mut self, ts: Millis, value: f64, start_ts: Millis) {
-        if start_ts != 0 && self.start_ts.is_empty() {
-            self.start_ts.resize(self.ts.len(), 0);
-        }
-        if start_ts != 0 || !self.start_ts.is_empty() {
-            self.start_ts.push(start_ts);
-        }
+        push_start(&mut self.start_ts, self.ts.len(), start_ts);
         self.ts.push(ts);
         self.values.push(value);
     }
@@ -277,12 +282,7 @@ impl HistRun {
 
     /// Appends a histogram.
     pub fn push(&mut self, ts: Millis, hist: Histogram, start_ts: Millis) {
-        if start_ts != 0 && self.start_ts.is_empty() {
-            self.start_ts.resize(self.ts.len(), 0);
-        }
-        if start_ts != 0 || !self.start_ts.is_empty() {
-            self.start_ts.push(start_ts);
-        }
+        push_start(&mut self.start_ts, self.ts.len(), start_ts);
         self.ts.push(ts);
         self.hists.push(hist);
     }

@@ -5,6 +5,7 @@ mod halves;
 mod times;
 
 use std::cmp::Reverse;
+use std::hash::Hash;
 use std::sync::Arc;
 
 use foldhash::fast::FixedState;
@@ -89,29 +90,53 @@ fn merge(reports: Vec<Span>) -> Vec<Span> {
         of.iter().zip(halves::of(&list)).for_each(|(&i, half)| halves[i] = Some(half));
     }
     let mut into: HashMap<(SpanId, Half), usize, FixedState> = HashMap::default();
-    let mut spans: Vec<(Span, Times)> = Vec::with_capacity(by_id.len());
+    let mut spans: Vec<United> = Vec::with_capacity(by_id.len());
     for (report, half) in reports.into_iter().zip(halves) {
         let known = half.map(|half| *into.entry((report.span_id, half)).or_insert(spans.len()));
-        if let Some((span, times)) = known.and_then(|at| spans.get_mut(at)) {
-            times.add(&report);
-            unite(span, report);
-        } else {
-            let times = Times::of(&report);
-            spans.push((report, times));
+        match known.and_then(|at| spans.get_mut(at)) {
+            Some(united) => united.add(report),
+            None => spans.push(United::of(report)),
         }
     }
-    spans.into_iter().map(|(span, times)| times.settle(span)).collect()
+    spans.into_iter().map(United::settle).collect()
 }
 
-/// Adds a later report to a span; times are another matter ([`Times`]).
+/// A span, and what its reports leave open until the last of them is there.
+struct United {
+    /// With the events and links of all reports behind each other.
+    span: Span,
+    times: Times,
+    /// How many of the events and of the links the first report tells.
+    first: (usize, usize),
+}
+
+impl United {
+    fn of(report: Span) -> Self {
+        Self { times: Times::of(&report), first: (report.events.len(), report.links.len()), span: report }
+    }
+
+    fn add(&mut self, report: Span) {
+        self.times.add(&report);
+        unite(&mut self.span, report);
+    }
+
+    fn settle(mut self) -> Span {
+        let (events, links) = self.first;
+        if self.span.events.len() > events {
+            keep_new(&mut self.span.events, events);
+            self.span.events.sort_by_key(|e| e.time);
+        }
+        keep_new(&mut self.span.links, links);
+        self.times.settle(self.span)
+    }
+}
+
+/// Adds a later report to a span; what [`United`] settles at the end is another matter.
 fn unite(span: &mut Span, later: Span) {
     span.attributes = span.attributes.united(&later.attributes);
     let failed = later.is_error();
-    if !later.events.is_empty() {
-        add_new(&mut span.events, later.events);
-        span.events.sort_by_key(|e| e.time);
-    }
-    add_new(&mut span.links, later.links);
+    span.events.extend(later.events);
+    span.links.extend(later.links);
     if span.is_error() || failed {
         span.status = STATUS_ERROR;
     } else if span.status == 0 {
@@ -145,13 +170,17 @@ fn unite(span: &mut Span, later: Span) {
     }
 }
 
-/// Adds what is not there yet; keeps the order of reports.
-fn add_new<T: PartialEq>(known: &mut Vec<T>, more: Vec<T>) {
-    for one in more {
-        if !known.contains(&one) {
-            known.push(one);
-        }
+/// Leaves out what of later reports was told before; keeps the order of reports, and all that the first of them tells.
+fn keep_new<T: Eq + Hash>(all: &mut Vec<T>, first: usize) {
+    if all.len() == first {
+        return;
     }
+    let is_new: Vec<bool> = {
+        let mut seen: HashSet<&T, FixedState> = HashSet::with_capacity_and_hasher(all.len(), FixedState::default());
+        all.iter().map(|one| seen.insert(one)).collect()
+    };
+    let mut kept = is_new.into_iter().enumerate().map(|(at, is_new)| at < first || is_new);
+    all.retain(|_| kept.next().unwrap_or(true));
 }
 
 fn unique_ids(spans: &mut [Span]) {

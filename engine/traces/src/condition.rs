@@ -48,8 +48,8 @@ fn pattern(text: &str) -> TextTest {
 }
 
 /// The text of such a pattern says all of it.
-fn compiled(regex: &Regex) -> TextTest {
-    TextTest::Regex(Arc::new(WatchedRegex::new(regex.clone())))
+fn compiled(regex: &WatchedRegex) -> TextTest {
+    TextTest::Regex(Arc::new(regex.clone()))
 }
 
 /// What is asked of a text; none where it is a range.

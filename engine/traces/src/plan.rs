@@ -23,6 +23,8 @@ pub struct Listing {
     pub like: Option<String>,
     /// Rows at most.
     pub limit: Option<usize>,
+    /// Whether those that are given come by their names, and not the commonest first.
+    pub by_name: bool,
 }
 
 /// A text as the scan has those of contexts.

@@ -260,7 +260,7 @@ impl fmt::Display for Field {
 }
 
 /// The word for a place in this language.
-fn scope_name(place: Place) -> &'static str {
+pub fn scope_name(place: Place) -> &'static str {
     if place == Place::Scope { "instrumentation" } else { place.name() }
 }
 

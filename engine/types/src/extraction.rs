@@ -6,6 +6,7 @@ use std::borrow::Cow;
 use serde_json::{Map, Value};
 
 use crate::condition::{Condition, ConditionError, FieldName, Fields, Sought, glob_of_services};
+use crate::watch::{RULE_MAX, Until, Watch};
 
 mod json_path;
 mod method;
@@ -148,11 +149,13 @@ impl ExtractionRule {
         self.targets.iter().map(Target::field)
     }
 
-    /// Applies the rule to a record of a service that it is for.
+    /// Applies the rule to a record of a service that it is for; what takes longer than [`RULE_MAX`] does not match.
     pub fn apply(&self, record: &mut dyn Record) -> Applied {
-        let mut applied = Applied::default();
-        if self.condition.as_ref().is_none_or(|c| c.matches(&RecordFields(record))) {
-            applied.matched = self.extract(record, &mut String::new(), Some(&mut applied)).is_some();
+        let (mut applied, watch) = (Applied::default(), Watch::new(Until::new(RULE_MAX)));
+        let holds = watch.over(|| self.condition.as_ref().is_none_or(|c| c.matches(&RecordFields(record))));
+        // What stopped work says is worth nothing.
+        if holds && !watch.is_stopped() {
+            applied.matched = watch.over(|| self.extract(record, &mut String::new(), Some(&mut applied))).is_some();
         }
         applied
     }

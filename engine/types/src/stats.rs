@@ -1,6 +1,7 @@
 //! Counters of what a query read, shared by the label phase and the scans of one query; shown by `explain=analyze`
 //! and checked against the limits.
 
+use std::any::Any;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
@@ -25,6 +26,11 @@ pub trait Gate: Debug + Send + Sync {
     /// # Errors
     /// Timeout, Cancelled.
     fn check(&self) -> Result<()>;
+
+    /// Gives what values that are made for the query take memory from, to who knows its type; none: nothing of its own.
+    fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {
+        None
+    }
 }
 
 /// Counters that are told to whom part of the rows is hidden, too: they count what was found for him. All others grow

@@ -1,4 +1,7 @@
-//! Time: Unix milliseconds for metric samples, a clock that tests can set.
+//! Time: Unix milliseconds for metric samples, a clock that tests can set; dates and texts.
+
+pub mod calendar;
+pub mod rfc3339;
 
 use std::fmt;
 use std::sync::OnceLock;

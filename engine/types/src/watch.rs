@@ -2,13 +2,19 @@
 //! from deep within an operator and knows no query, so the thread knows for whom it works.
 
 use std::cell::{Cell, RefCell};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::{Arc, OnceLock};
+use std::time::{Duration, Instant};
 
 use crate::stats::Gate;
+use crate::{Error, ErrorKind, Result};
 
 /// Steps that a thread does between two questions: at most some hundredths of a second where each is slow.
 const STEPS_MAX: usize = 1 << 22;
+
+/// How long a stored rule may look at texts in one go, be it one record or many: many times what it may take on average
+/// before it is left out.
+pub const RULE_MAX: Duration = Duration::from_millis(500);
 
 thread_local! {
     static WATCH: RefCell<Option<Watch>> = const { RefCell::new(None) };
@@ -34,6 +40,11 @@ impl Watch {
         WATCH.with_borrow(Clone::clone)
     }
 
+    /// Gives whom it asks.
+    pub fn gate(&self) -> &dyn Gate {
+        &*self.gate
+    }
+
     /// Says whether some of its work was told to stop.
     pub fn is_stopped(&self) -> bool {
         self.stopped.load(Relaxed)
@@ -50,6 +61,51 @@ impl Watch {
             self.stopped.store(true, Relaxed);
         }
         !self.is_stopped()
+    }
+}
+
+/// The end of work that no query waits for, such as stored rules over what comes in: it lasts no longer than a time from
+/// the moment on that it begins to be long.
+#[derive(Debug)]
+pub struct Until {
+    time: Duration,
+    /// When it asked for the first time.
+    first: OnceLock<Instant>,
+    /// When it began to be long, in nanoseconds from there; none: not yet.
+    began: AtomicU64,
+}
+
+/// No moment.
+const NOT_YET: u64 = u64::MAX;
+
+impl Until {
+    /// Lets work go on for so long.
+    pub fn new(time: Duration) -> Arc<Self> {
+        Arc::new(Self { time, first: OnceLock::new(), began: AtomicU64::new(NOT_YET) })
+    }
+
+    /// Goes on to other work, which has as much time.
+    pub fn restart(&self) {
+        self.began.store(NOT_YET, Relaxed);
+    }
+}
+
+impl Gate for Until {
+    fn take(&self, _: usize) -> Result<()> {
+        Ok(())
+    }
+
+    fn give_back(&self, _: usize) {}
+
+    fn check(&self) -> Result<()> {
+        let now = self.first.get_or_init(Instant::now).elapsed().as_nanos() as u64;
+        let began = self.began.load(Relaxed);
+        if began == NOT_YET {
+            self.began.store(now, Relaxed);
+        } else if u128::from(now.saturating_sub(began)) > self.time.as_nanos() {
+            return Err(Error::new(ErrorKind::Timeout, "it takes too long"));
+        }
+        Ok(())
     }
 }
 
@@ -79,7 +135,6 @@ pub fn goes_on(steps: usize) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{Error, ErrorKind, Result};
 
     #[derive(Debug, Default)]
     struct Ended(AtomicBool);
@@ -107,5 +162,19 @@ mod tests {
         let other = Watch::new(Arc::new(Ended::default()));
         assert!(watch.over(|| other.over(|| goes_on(STEPS_MAX)) && !goes_on(STEPS_MAX)));
         assert!(Watch::current().is_none() && goes_on(STEPS_MAX) && !other.is_stopped());
+    }
+
+    #[test]
+    fn work_of_nobody_ends_after_its_time() {
+        let until = Until::new(Duration::ZERO);
+        let watch = Watch::new(Arc::clone(&until) as _);
+        let long = || goes_on(STEPS_MAX);
+        assert!(watch.over(long), "it begins to be long");
+        until.restart();
+        assert!(watch.over(long), "other work");
+        while watch.over(long) {}
+        assert!(watch.is_stopped());
+        let patient = Watch::new(Until::new(Duration::MAX) as _);
+        assert!(patient.over(|| long() && long()) && !patient.is_stopped());
     }
 }

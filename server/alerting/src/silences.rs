@@ -33,6 +33,8 @@ pub struct Silence {
     pub description: String,
     /// Free labels, by which lists are filtered.
     pub labels: BTreeMap<String, String>,
+    /// What Alertmanager's API keeps beside it.
+    pub annotations: BTreeMap<String, String>,
     /// +1 per change.
     pub version: i64,
     /// When it was made.
@@ -112,7 +114,8 @@ impl Silence {
     pub fn bytes(&self) -> usize {
         let texts = [&self.id, &self.created_by, &self.comment, &self.description, &self.updated_by];
         let texts = texts.iter().map(|text| text.len()).sum::<usize>();
-        let labels: usize = self.labels.iter().map(|(name, value)| ENTRY_BYTES + name.len() + value.len()).sum();
+        let pairs = self.labels.iter().chain(&self.annotations);
+        let labels: usize = pairs.map(|(name, value)| ENTRY_BYTES + name.len() + value.len()).sum();
         let matchers = self.matchers.iter().map(|m| {
             let read = translate(&m.value).ok().filter(|_| m.is_compiled());
             let pattern = read.map_or(0, |text| PATTERN_TIMES * compiled_bytes(&text));
@@ -314,6 +317,10 @@ mod tests {
         assert_eq!(all.bytes(), one, "the same again");
         all.load(Silence { comment: "c".repeat(500), ..silence("x", &pattern, 0, 200) });
         assert_eq!(all.bytes(), one + 500);
+        let annotations = [("link".to_owned(), "l".repeat(500))].into();
+        all.load(Silence { annotations, ..silence("x", &pattern, 0, 200) });
+        assert!(all.bytes() > one + 500, "annotations count");
+        all.load(Silence { comment: "c".repeat(500), ..silence("x", &pattern, 0, 200) });
         all.load(silence("y", "a=1", 0, 100));
         assert!(all.bytes() < one + 500 + 2000);
         all.remove("x");

@@ -57,7 +57,7 @@ pub(crate) use detection::only_members;
 pub(crate) use ids::{Ids, is_dry_run, no_parameters};
 pub(crate) use yaml::write as yaml_text;
 
-use refusals::{Write, told};
+use refusals::{Write, to_its_end, told};
 
 /// Largest body, and that of an import.
 const BODY_BYTES_MAX: usize = 4 << 20;
@@ -136,7 +136,9 @@ async fn serve_special(
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(write.as_ref(), run(&ask, &ids)).await;
+    let named = ask.is_named();
+    let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
+    let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
@@ -235,7 +237,9 @@ async fn serve(
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let (config, dry_run) = (ask.config.clone(), ask.dry_run);
-    let answer = ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await;
+    let named = ask.is_named();
+    let answer = Box::pin(async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await });
+    let answer = to_its_end(named, answer).await;
     with_dry_run(answer.into_response(Some(config.revision())), dry_run)
 }
 
@@ -369,8 +373,7 @@ impl Ask {
         if self.none_match().any(|tag| tag == "*") {
             return Ok(Condition::Absent);
         }
-        let version = |tag: &str| tag.strip_prefix('"')?.strip_suffix('"')?.parse().ok();
-        let others: Vec<i64> = self.none_match().take(100).filter_map(version).collect();
+        let others: Vec<i64> = self.none_match().take(100).filter_map(version_of).collect();
         Ok(match wanted {
             Condition::Versions(mut versions) => {
                 versions.retain(|version| !others.contains(version));
@@ -380,24 +383,28 @@ impl Ask {
         })
     }
 
-    /// What `If-Match` asks for.
+    /// What `If-Match` asks for, which may name several tags in several lines. Tags that are not ours, and weak ones, match
+    /// nothing.
     fn wanted(&self) -> Condition {
-        let Some(value) = self.headers.get(header::IF_MATCH) else { return Condition::None };
-        let text = value.to_str().unwrap_or_default().trim();
-        if text == "*" {
+        if !self.headers.contains_key(header::IF_MATCH) {
+            return Condition::None;
+        }
+        let mut tags = self.tags(header::IF_MATCH);
+        if tags.any(|tag| tag == "*") {
             return Condition::Exists;
         }
-        let version = |tag: &str| tag.trim().strip_prefix('"')?.strip_suffix('"')?.parse().ok();
-        let versions: Option<Vec<i64>> = text.split(',').take(100).map(version).collect();
-        // Something else than our tags matches nothing.
-        Condition::Versions(versions.unwrap_or_default())
+        Condition::Versions(self.tags(header::IF_MATCH).filter_map(version_of).collect())
+    }
+
+    /// The tags that a header names.
+    fn tags(&self, name: header::HeaderName) -> impl Iterator<Item = &str> {
+        let values = self.headers.get_all(name).iter().filter_map(|value| value.to_str().ok());
+        values.flat_map(|tags| tags.split(',')).map(str::trim)
     }
 
     /// The tags of `If-None-Match`; weak ones are compared alike, since a proxy may have made them of ours.
     fn none_match(&self) -> impl Iterator<Item = &str> {
-        let values = self.headers.get_all(header::IF_NONE_MATCH).iter().filter_map(|value| value.to_str().ok());
-        let tags = values.flat_map(|tags| tags.split(',')).map(str::trim);
-        tags.map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
+        self.tags(header::IF_NONE_MATCH).map(|tag| tag.strip_prefix("W/").unwrap_or(tag))
     }
 
     /// Whether `If-None-Match` names a tag.
@@ -537,6 +544,12 @@ impl Ask {
             None => Ok(mode),
         }
     }
+}
+
+/// The version that a tag of ours names.
+fn version_of(tag: &str) -> Option<i64> {
+    let digits = tag.strip_prefix('"')?.strip_suffix('"')?;
+    digits.parse().ok().filter(|version: &i64| version.to_string() == digits)
 }
 
 fn no_accounts() -> Problem {

@@ -78,6 +78,7 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
     }
     look::edges(state, (since_ms, now_ms), &mut found).await?;
     take_in(state, known, &found, now_ms).await?;
+    ask_others(state, known, &found, now_ms).await?;
     let healths = keep_alive(state, known, &found, now_ms).await?;
     health::note(state, known, &healths, now_ms).await;
     Ok(())
@@ -90,8 +91,7 @@ async fn refresh(state: &AppState, known: &mut Known) -> Result<()> {
     }
     known.types = state.config.all(&RESOURCE_TYPES).await?;
     let resources = state.config.all(&RESOURCES).await?;
-    let key = |e: &Entity| Key { kind: text(&e.body, "typeId").to_owned(), key: text(&e.body, "key").to_owned() };
-    known.by_key = resources.into_iter().map(|e| (key(&e), e)).collect();
+    known.by_key = resources.into_iter().map(|e| (key_of(&e), e)).collect();
     let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
     known.relationship_types = kinds.iter().map(|e| (text(&e.body, "key").to_owned(), e.id.clone())).collect();
     let all = state.config.all(&RELATIONSHIPS).await?;
@@ -101,6 +101,34 @@ async fn refresh(state: &AppState, known: &mut Known) -> Result<()> {
     };
     known.relationships = all.iter().map(triple).collect();
     known.revision = Some(revision);
+    Ok(())
+}
+
+fn key_of(entity: &Entity) -> Key {
+    Key { kind: text(&entity.body, "typeId").to_owned(), key: text(&entity.body, "key").to_owned() }
+}
+
+/// Resources of which this server would note that nothing tells of them.
+fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
+    let is_given_up = |entity: &Entity| {
+        let part = |key: &str| text(&entity.body, key);
+        let last = quiver_config::json::time_of(part("lastSeen"));
+        let is_silent = |for_ms: i64| last.is_none_or(|last| now_ms - last >= for_ms);
+        let is_unknown = part("health") != "unknown" && is_silent(UNKNOWN_MS);
+        let is_gone = part("source") == "discovered" && part("state") == "active" && is_silent(INACTIVE_MS);
+        part("state") != "retired" && (is_unknown || is_gone)
+    };
+    let silent = known.by_key.iter().filter(|&(key, entity)| !found.resources.contains_key(key) && is_given_up(entity));
+    silent.map(|(_, entity)| entity.id.clone()).collect()
+}
+
+/// Reads anew what this server would give up: other servers over the same database are told of resources, too, and note that
+/// without a new revision.
+async fn ask_others(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
+    if state.config.is_shared() {
+        let read = state.config.find_all(&RESOURCES, &given_up(known, found, now_ms)).await?;
+        known.by_key.extend(read.into_iter().map(|entity| (key_of(&entity), entity)));
+    }
     Ok(())
 }
 
@@ -211,7 +239,9 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
         healths.insert(entity.id.clone(), health);
         let older = told.is_some_and(|told| stored.is_none_or(|stored| told - stored >= SEEN_MS));
         if older || health != text(&entity.body, "health") {
-            seen.push(Seen { id: entity.id.clone(), last_ms: last, health });
+            // What is stored may be newer than what is known here.
+            let last_ms = told.filter(|told| stored.is_none_or(|stored| *told > stored));
+            seen.push(Seen { id: entity.id.clone(), last_ms, health });
         }
         let silent = last.is_none_or(|last| now_ms - last > INACTIVE_MS);
         if silent && text(&entity.body, "source") == "discovered" && text(&entity.body, "state") == "active" {
@@ -220,6 +250,13 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
     }
     if !seen.is_empty() {
         state.config.seen(&seen).await?;
+        // Nobody is told of that, so it is noted in what is known here, too.
+        let noted: HashMap<&str, &Seen> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
+        for entity in known.by_key.values_mut() {
+            if let Some(one) = noted.get(entity.id.as_str()) {
+                one.put(&mut entity.body);
+            }
+        }
     }
     for id in gone {
         let patch = [("state".to_owned(), json!("inactive"))].into_iter().collect();
@@ -227,4 +264,43 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
         state.config.change(&Place::of(&RESOURCES), &caller(), op, System::default(), false).await?;
     }
     Ok(healths)
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::json::time_text;
+
+    use super::*;
+
+    /// What another server may have been told of is read anew before it is noted as silent, and nothing else.
+    #[test]
+    fn what_would_be_given_up() {
+        const NOW: i64 = 1_800_000_000_000;
+        let given_up = |silent_ms: Option<i64>, is_found: bool, more: &[(&str, &str)]| {
+            let mut body = json!({"typeId": "t", "key": "k", "health": "ok", "state": "active", "source": "discovered",
+                "lastSeen": silent_ms.map(|silent| time_text(NOW - silent))});
+            for (name, value) in more {
+                body[*name] = json!(value);
+            }
+            let entity = Entity::for_tests("one", body);
+            let (mut known, mut found) = (Known::default(), Found::default());
+            if is_found {
+                let (attributes, services) = (Map::new(), std::collections::BTreeSet::new());
+                let told = found::Resource { name: "k".into(), attributes, services, first_ms: NOW, last_ms: NOW };
+                found.resources.insert(key_of(&entity), told);
+            }
+            known.by_key.insert(key_of(&entity), entity);
+            !given_up(&known, &found, NOW).is_empty()
+        };
+        let unknown = ("health", "unknown");
+        assert!(!given_up(Some(UNKNOWN_MS - 1), false, &[]));
+        assert!(given_up(Some(UNKNOWN_MS), false, &[]));
+        assert!(given_up(None, false, &[]));
+        assert!(!given_up(Some(UNKNOWN_MS), true, &[]), "it is told of here");
+        assert!(!given_up(Some(UNKNOWN_MS), false, &[unknown]), "that is noted already");
+        assert!(given_up(Some(INACTIVE_MS), false, &[unknown]));
+        assert!(!given_up(Some(INACTIVE_MS), false, &[unknown, ("state", "inactive")]));
+        assert!(!given_up(Some(INACTIVE_MS), false, &[unknown, ("source", "api")]));
+        assert!(!given_up(Some(INACTIVE_MS), false, &[("state", "retired")]));
+    }
 }

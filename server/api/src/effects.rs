@@ -74,10 +74,10 @@ pub struct Effects {
     alertd: OnceLock<(Weak<Alertd>, Box<TemplateFiles>)>,
     /// The revision that the compiled forms are of; one at a time makes them.
     made_of: Mutex<Option<u64>>,
-    /// Resources as a graph, and the revision that it is of.
-    graph: Mutex<Option<(u64, Arc<Graph>)>>,
+    /// Resources as a graph, and the state of the configuration that it is of.
+    graph: Mutex<Option<((u64, u64), Arc<Graph>)>>,
     /// The same as rows of tables.
-    resources: Mutex<Option<(u64, Arc<Resources>)>>,
+    resources: Mutex<Option<((u64, u64), Arc<Resources>)>>,
     /// Rules as rows of a table.
     rules: Mutex<Option<(u64, RecordBatch)>>,
     /// Where configuration is, once it was read.
@@ -117,14 +117,14 @@ impl ConfiguredSource for Effects {
     async fn resources(&self) -> quiver_types::Result<Arc<Resources>> {
         let Some(config) = self.config.get() else { return Ok(Arc::default()) };
         let mut kept = self.resources.lock().await;
-        let revision = config.revision();
+        let state = config.state();
         if let Some((of, resources)) = &*kept
-            && *of == revision
+            && *of == state
         {
             return Ok(Arc::clone(resources));
         }
         let made = Arc::new(resources::rows(config).await?);
-        *kept = Some((revision, Arc::clone(&made)));
+        *kept = Some((state, Arc::clone(&made)));
         Ok(made)
     }
 
@@ -245,16 +245,16 @@ impl Effects {
     /// When the database is gone.
     pub(crate) async fn graph(&self, config: &Config) -> Result<Arc<Graph>> {
         let mut kept = self.graph.lock().await;
-        let revision = config.revision();
+        let state = config.state();
         if let Some((of, graph)) = &*kept
-            && *of == revision
+            && *of == state
         {
             return Ok(Arc::clone(graph));
         }
         let resources = config.all(&RESOURCES).await?;
         let relationships = config.all(&RELATIONSHIPS).await?;
         let graph = Arc::new(Graph::new(resources, &relationships));
-        *kept = Some((revision, Arc::clone(&graph)));
+        *kept = Some((state, Arc::clone(&graph)));
         Ok(graph)
     }
 }

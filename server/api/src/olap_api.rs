@@ -163,6 +163,7 @@ fn platform_segments(query: &mut Value, asked: &mut Params) -> Result<Vec<(Strin
             });
         }
         own.sort_unstable();
+        own.dedup();
         if is_list && found.as_ref().is_some_and(|before| *before != own) {
             let text = "queries of one request are in the same segments of the platform";
             return Err(QueryError::new(Reason::BadValue, "/segments", text).into());
@@ -394,3 +395,6 @@ async fn explain(State(state): State<Arc<AppState>>, request: Request) -> Respon
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/explain"))
 }
+
+#[cfg(test)]
+mod tests;

@@ -3,7 +3,7 @@
 //!
 //! `frame` takes messages apart as they come, bounded before they are held; `startup` says who is there; `session` is a
 //! connection from then on, `statements` and `portal` what it keeps, `command` the statements that are about the connection,
-//! `params` and `encode` values on their way in and out, `fault` errors with their SQLSTATE. Messages of ours are written
+//! `params` and `encode` values on their way in and out, `plan` plans, `fault` errors with their SQLSTATE. Messages of ours are written
 //! by the crate `pgwire`; those of clients are read here, since its decoder takes lengths on trust.
 
 mod cancel;
@@ -12,6 +12,7 @@ mod encode;
 mod fault;
 mod frame;
 mod params;
+mod plan;
 mod portal;
 mod session;
 mod startup;
@@ -24,6 +25,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_util::sync::CancellationToken;
 use tokio_util::task::TaskTracker;
 
+use crate::bodies::BodyBudget;
 use crate::serve::{ServeSettings, Tls, accepted};
 use crate::state::AppState;
 use cancel::Cancels;
@@ -42,6 +44,8 @@ pub struct PostgresListener {
     pub app: Arc<OnceLock<Arc<AppState>>>,
     /// How long a connection may stay without a statement.
     pub idle: Duration,
+    /// Memory for what all connections keep: messages that are not whole, prepared statements, values of portals.
+    pub kept: BodyBudget,
 }
 
 /// What each connection is served with.
@@ -50,6 +54,7 @@ struct With {
     tls: Option<Arc<Tls>>,
     app: Arc<OnceLock<Arc<AppState>>>,
     idle: Duration,
+    kept: BodyBudget,
     settings: Arc<ServeSettings>,
     cancels: Arc<Cancels>,
     /// No further statements.
@@ -60,13 +65,14 @@ struct With {
 
 /// Serves until `stop`, then lets statements finish within `drain_timeout` and cuts the rest.
 pub async fn serve_postgres(listener: PostgresListener, settings: ServeSettings, stop: CancellationToken) {
-    let PostgresListener { socket, tls, app, idle } = listener;
+    let PostgresListener { socket, tls, app, idle, kept } = listener;
     let connections = TaskTracker::new();
     let drain_timeout = settings.drain_timeout;
     let with = With {
         tls,
         app,
         idle,
+        kept,
         settings: Arc::new(settings),
         cancels: Arc::default(),
         stop: stop.clone(),

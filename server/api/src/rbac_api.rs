@@ -492,3 +492,35 @@ fn rotate_keys<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer
         Ok(Answer::ok(json!({"kid": rotated.kid, "nextKid": rotated.next_kid})))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn checks_are_about_the_caller_or_an_account() {
+        let subject = |value: Value| {
+            let body: Map<String, Value> = [("subject".to_owned(), value)].into_iter().collect();
+            subject_of(&body)
+        };
+        assert_eq!(subject_of(&Map::new()).unwrap(), None);
+        assert_eq!(subject(json!(null)).unwrap(), None);
+        let user = subject(json!({"type": "user", "id": "u1"})).unwrap();
+        assert_eq!(user, Some((AccountKind::User, "u1".to_owned())));
+        let service = subject(json!({"id": "", "type": "serviceAccount"})).unwrap();
+        assert_eq!(service, Some((AccountKind::Service, String::new())));
+        // A check about nobody would be one about the caller: what is wrong is told.
+        for (wrong, field, code) in [
+            (json!({}), "/subject/type", "INVALID_VALUE"),
+            (json!("u1"), "/subject/type", "INVALID_VALUE"),
+            (json!([]), "/subject/type", "INVALID_VALUE"),
+            (json!({"type": "User", "id": "u1"}), "/subject/type", "INVALID_VALUE"),
+            (json!({"type": "user"}), "/subject/id", "REQUIRED"),
+            (json!({"type": "user", "id": 7}), "/subject/id", "REQUIRED"),
+            (json!({"type": "user", "id": "u1", "name": "x"}), "/subject/name", "UNKNOWN_FIELD"),
+        ] {
+            let problem = subject(wrong.clone()).unwrap_err();
+            assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), (field, code), "{wrong}");
+        }
+    }
+}

@@ -21,7 +21,7 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::bodies::read_body;
 use crate::encode::remote_read::{ReadRequest, ResponseType, decode, frames, put_series};
-use crate::error::{log, plain, public_text, status_of};
+use crate::error::{plain, plain_error};
 use crate::metrics::phases::Language;
 use crate::sending::in_pieces;
 use crate::state::AppState;
@@ -34,25 +34,14 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 }
 
 async fn read(State(state): State<Arc<AppState>>, request: Request) -> Response {
-    answer(&state, request).await.unwrap_or_else(|e| {
-        log(&e, ROUTE);
-        let status = match e.kind {
-            ErrorKind::Invalid | ErrorKind::LimitExceeded | ErrorKind::TooLarge | ErrorKind::Unsupported => {
-                StatusCode::BAD_REQUEST
-            }
-            // Not of the query: of the connection, and of the server.
-            ErrorKind::SenderTimeout | ErrorKind::Unavailable => status_of(e.kind),
-            _ => StatusCode::INTERNAL_SERVER_ERROR,
-        };
-        plain(status, public_text(&e))
-    })
+    answer(&state, request).await.unwrap_or_else(|e| plain_error(&e, ROUTE))
 }
 
 async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let (head, body) = request.into_parts();
     let encoding = head.headers.get(header::CONTENT_ENCODING).and_then(|v| v.to_str().ok());
     if encoding.is_some_and(|e| !e.trim().is_empty() && !e.trim().eq_ignore_ascii_case("snappy")) {
-        return Err(Error::new(ErrorKind::Unsupported, "remote read requests are compressed with snappy"));
+        return Err(Error::invalid("remote read requests are compressed with snappy"));
     }
     let body = read_body(&state.bodies, &head.headers, body, state.settings.form_bytes_max).await?;
     let (mut share, most) = (state.bodies.share(), state.settings.form_bytes_max);
@@ -75,11 +64,11 @@ async fn answer(state: &Arc<AppState>, request: Request) -> Result<Response> {
         Answer::Samples(message) => whole(message, place),
         Answer::Chunks(answers) => streamed(answers, place),
     });
-    // What the engine refuses for its samples has the text of this protocol.
+    // What the engine refuses for its samples has text and status (400) of this protocol; all else is told as everywhere.
     answered.map_err(|e| {
         let max = ctx.limits.samples_max;
         let exceeded = e.kind == ErrorKind::LimitExceeded && get(&ctx.stats.samples) > max;
-        if exceeded { Error::new(ErrorKind::LimitExceeded, format!("exceeded sample limit ({max})")) } else { e }
+        if exceeded { Error::invalid(format!("exceeded sample limit ({max})")) } else { e }
     })
 }
 

@@ -136,9 +136,11 @@ fn variables_of(
     Ok(values)
 }
 
+/// A value as it is given; what is none of the variable's type stays a text, and is refused as one.
 fn typed(text: &str, kind: &str) -> Value {
+    let read = || serde_json::from_str(text).ok().filter(|value: &Value| !value.is_null());
     match kind {
-        "number" | "bool" => serde_json::from_str(text).unwrap_or(Value::Null),
+        "number" | "bool" => read().unwrap_or_else(|| json!(text)),
         _ => json!(text),
     }
 }
@@ -155,4 +157,64 @@ pub(crate) async fn refuse(request: Request, next: Next) -> Response {
         return error_response(&error, "segment");
     }
     next.run(request).await
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn given(values: &[(&str, &str)]) -> Result<Value> {
+        let variables = json!([
+            {"name": "n", "type": "number", "default": 5},
+            {"name": "b", "type": "bool"},
+            {"name": "s", "type": "string"},
+            {"name": "many", "type": "number", "multi": true},
+        ]);
+        let body: Map<String, Value> = [("variables".to_owned(), variables)].into_iter().collect();
+        let mut known = Vec::new();
+        let found = variables_of(&body, values, &mut known)?;
+        assert_eq!(known, ["n", "b", "s", "many"]);
+        Ok(Value::Object(found))
+    }
+
+    #[test]
+    fn variables_have_what_is_given_or_their_defaults() {
+        let check = |values: &[(&str, &str)], expected: Value| {
+            let mut all = json!({"n": 5, "b": null, "s": null, "many": null});
+            for (name, value) in expected.as_object().unwrap() {
+                all[name] = value.clone();
+            }
+            assert_eq!(given(values).unwrap(), all, "{values:?}");
+        };
+        check(&[], json!({}));
+        check(&[("n", "7"), ("b", "false")], json!({"n": 7, "b": false}));
+        check(&[("n", "-1.5"), ("s", "")], json!({"n": -1.5, "s": ""}));
+        // A text is one, whatever it looks like.
+        for text in ["7", "true", "null", "[1]"] {
+            check(&[("s", text)], json!({"s": text}));
+        }
+        check(&[("many", "1")], json!({"many": [1]}));
+        check(&[("many", "2"), ("s", "x"), ("many", "1"), ("many", "2")], json!({"many": [2, 1, 2], "s": "x"}));
+        // Names of variables of other segments are not for this one.
+        check(&[("other", "1")], json!({}));
+    }
+
+    /// Breaks where a value that cannot be read counts as none: a signal whose condition does not name the variable was
+    /// answered as if all were well, and others were told that the variable has no value.
+    #[test]
+    fn values_of_another_type_are_refused() {
+        for text in ["x", "", "null", "true", "\"1\"", "[1]", "1,2", "NaN", "0x1"] {
+            for name in ["n", "many"] {
+                let why = given(&[(name, text)]).unwrap_err().message;
+                assert_eq!(why, format!("`segment.{name}` must be of type number"), "{text}");
+            }
+        }
+        for text in ["x", "", "null", "1", "TRUE", "yes"] {
+            let why = given(&[("b", text)]).unwrap_err().message;
+            assert_eq!(why, "`segment.b` must be of type bool", "{text}");
+        }
+        let why = given(&[("many", "1"), ("many", "x")]).unwrap_err().message;
+        assert_eq!(why, "`segment.many` must be of type number");
+        assert_eq!(given(&[("s", "a"), ("s", "a")]).unwrap_err().message, "`segment.s` takes one value");
+    }
 }

@@ -44,6 +44,8 @@ const CUT_WITHIN: Duration = Duration::from_secs(1);
 pub struct ServeSettings {
     /// A place for each connection of all ports together; those beyond get 503.
     pub places: Arc<Semaphore>,
+    /// How many these are.
+    pub connections_max: usize,
     /// How long a client may take to send the head of a request, the first one counted from when it connected.
     pub header_timeout: Duration,
     /// Most bytes of a head: request line, names and values. What is not the token may have half of them.
@@ -71,6 +73,7 @@ impl Default for ServeSettings {
     fn default() -> Self {
         Self {
             places: Arc::new(Semaphore::new(20_000)),
+            connections_max: 20_000,
             header_timeout: Duration::from_secs(10),
             head_bytes_max: 32 * 1024,
             heads: BodyBudget::of_heads(64 << 20),

@@ -334,6 +334,7 @@ mod tests {
             check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "2m"})),
             ["/eval_offset OUT_OF_RANGE"]
         );
+        assert_eq!(check(&RULE_GROUPS, json!({"name": "g", "interval": "1m", "eval_offset": "-10s"})), none);
         assert_eq!(check(&RULE_GROUPS, json!({"name": "g", "limit": 0})), none);
     }
 

@@ -51,3 +51,21 @@ fn status_and_text(error: &TraceError) -> (StatusCode, String) {
 fn spans_of(traces: &[Trace]) -> usize {
     traces.iter().map(|trace| trace.spans.len()).sum()
 }
+
+#[cfg(test)]
+mod tests {
+    use http::header::RETRY_AFTER;
+    use quiver_types::Error;
+
+    use super::*;
+
+    #[test]
+    fn who_may_ask_again_is_told_when() {
+        for (kind, expected) in [(ErrorKind::Unavailable, true), (ErrorKind::LimitExceeded, false)] {
+            let error = TraceError::Engine(Error::new(kind, "x"));
+            for answer in [jaeger::failed(&error), jaeger_v3::failed(&error)] {
+                assert_eq!(answer.headers().contains_key(RETRY_AFTER), expected, "{kind:?}");
+            }
+        }
+    }
+}

@@ -222,3 +222,40 @@ pub(crate) async fn jaeger_thrift() -> Response {
                 in front";
     plain(StatusCode::UNSUPPORTED_MEDIA_TYPE, text)
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The format of a request, or the kind of its refusal; an empty content type is none.
+    fn format(content_type: &'static str, query: &str) -> Result<TraceFormat, ErrorKind> {
+        let mut headers = HeaderMap::new();
+        if !content_type.is_empty() {
+            headers.insert(header::CONTENT_TYPE, http::HeaderValue::from_static(content_type));
+        }
+        format_of(&headers, Some(query)).map_err(|e| e.kind)
+    }
+
+    #[test]
+    fn formats_are_found_by_content_type_and_parameter() {
+        for (content_type, expected) in [
+            ("application/x-protobuf", Ok(TraceFormat::Otlp)),
+            ("application/protobuf", Ok(TraceFormat::Otlp)),
+            ("application/json", Ok(TraceFormat::OtlpJson)),
+            ("Application/JSON; charset=utf-8", Ok(TraceFormat::OtlpJson)),
+            (" application/json ;", Ok(TraceFormat::OtlpJson)),
+            ("application/jsonl", Err(ErrorKind::Unsupported)),
+            ("text/plain", Err(ErrorKind::Unsupported)),
+            ("", Err(ErrorKind::Unsupported)),
+        ] {
+            assert_eq!(format(content_type, ""), expected, "{content_type}");
+            assert_eq!(format(content_type, "form=trace/1&x"), expected, "{content_type}");
+            // The parameter comes first, whatever the body says that it is.
+            assert_eq!(format(content_type, "a=b&format=trace%2F1"), Ok(TraceFormat::Internal), "{content_type}");
+            for unknown in ["format=trace/2", "format=", "format", "format=TRACE/1"] {
+                assert_eq!(format(content_type, unknown), Err(ErrorKind::Invalid), "{content_type} {unknown}");
+            }
+        }
+        assert_eq!(format_of(&HeaderMap::new(), None).unwrap_err().kind, ErrorKind::Unsupported);
+    }
+}

@@ -13,8 +13,8 @@ use crate::keys::PublicKey;
 
 /// How long good keys serve while their issuer is down.
 const STALE_MS: i64 = 24 * 3_600_000;
-/// How often an unknown name of a key makes us ask anew.
-const UNKNOWN_KEY_MS: i64 = 60_000;
+/// How often an unknown name of a key makes us ask anew, and the longest that an issuer that did not answer is left alone.
+const ASKED_AGAIN_MS: i64 = 60_000;
 /// Most keys of an issuer.
 const KEYS_MAX: usize = 100;
 /// Most roles of a token.
@@ -49,6 +49,8 @@ struct Known {
     keys: HashMap<String, PublicKey>,
     fetched_ms: Option<i64>,
     asked_ms: Option<i64>,
+    /// When it was last asked for a key that was not among fresh ones.
+    unknown_ms: Option<i64>,
 }
 
 struct External {
@@ -63,6 +65,8 @@ struct Found {
     key: Option<PublicKey>,
     /// Whether the issuer is to be asked.
     ask: bool,
+    /// Whether the keys that are known are fresh, and this one is not among them.
+    unknown: bool,
 }
 
 /// See the module.
@@ -79,13 +83,16 @@ impl std::fmt::Debug for Externals {
 
 impl External {
     fn find(&self, kid: &str, now_ms: i64) -> Found {
-        let known = self.known.lock();
+        let (known, refresh_ms) = (self.known.lock(), self.issuer.jwks_refresh_ms);
         let age = known.fetched_ms.map(|at| now_ms - at);
-        let fresh = age.is_some_and(|age| age < self.issuer.jwks_refresh_ms);
-        let may_ask = known.asked_ms.is_none_or(|at| now_ms - at >= UNKNOWN_KEY_MS);
+        let fresh = age.is_some_and(|age| age < refresh_ms);
         let usable = age.is_some_and(|age| age < STALE_MS);
-        let ask = may_ask && !(fresh && known.keys.contains_key(kid));
-        Found { key: known.keys.get(kid).filter(|_| usable).cloned(), ask }
+        let unknown = fresh && !known.keys.contains_key(kid);
+        // An issuer may have made a new key a moment after it was asked; names that somebody makes up cost it little.
+        let (last, wait_ms) =
+            if unknown { (known.unknown_ms, ASKED_AGAIN_MS) } else { (known.asked_ms, refresh_ms.min(ASKED_AGAIN_MS)) };
+        let ask = (unknown || !fresh) && last.is_none_or(|at| now_ms - at >= wait_ms);
+        Found { key: known.keys.get(kid).filter(|_| usable).cloned(), ask, unknown }
     }
 }
 
@@ -107,8 +114,8 @@ impl Externals {
         verify(token, parts, &key, Expected { issuer, audiences, own: false }, now_ms)
     }
 
-    /// Finds a key; asks the issuer at most once a minute for one that is not known. While somebody asks, known keys serve
-    /// everybody else: an issuer that does not answer holds up one request, not all.
+    /// Finds a key; asks the issuer when those that are known are old, and at most once a minute for one that is not known.
+    /// While somebody asks, known keys serve everybody else: an issuer that does not answer holds up one request, not all.
     async fn key(&self, external: &External, kid: &str, now_ms: i64) -> Option<PublicKey> {
         let Ok(asking) = external.fetching.try_lock() else {
             let known = external.find(kid, now_ms).key;
@@ -123,9 +130,16 @@ impl Externals {
         if !found.ask {
             return found.key;
         }
-        external.known.lock().asked_ms = Some(now_ms);
+        {
+            let mut known = external.known.lock();
+            known.asked_ms = Some(now_ms);
+            if found.unknown {
+                known.unknown_ms = Some(now_ms);
+            }
+        }
         if let Some(keys) = self.fetch_keys(&external.issuer).await {
-            *external.known.lock() = Known { keys, fetched_ms: Some(now_ms), asked_ms: Some(now_ms) };
+            let mut known = external.known.lock();
+            (known.keys, known.fetched_ms) = (keys, Some(now_ms));
         }
         drop(asking);
         external.find(kid, now_ms).key

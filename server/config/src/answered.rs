@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use crate::db;
 use crate::document::Config;
 use crate::problem::{Problem, ProblemKind, Result};
-use quiver_database::{Connection, statement};
+use quiver_database::{Connection, Database, statement};
 
 /// How long answers are kept.
 const KEPT_MS: i64 = 24 * 3_600_000;
@@ -63,6 +63,15 @@ impl Named {
 pub(crate) async fn forget_old(db: &mut Connection, now_ms: i64) -> Result<()> {
     let sql = "DELETE FROM answered WHERE at_ms < ? OR (answer IS NULL AND at_ms < ?)";
     statement(sql).bind(now_ms - KEPT_MS).bind(now_ms - UNDER_WAY_MS).execute(db).await?;
+    Ok(())
+}
+
+/// Forgets requests that were under way when the server ended: nobody answers them any more, so who asks once more is not to
+/// wait. Where other servers write to the same database it may be theirs.
+pub(crate) async fn forget_lost(pool: &Database) -> Result<()> {
+    if !pool.is_shared() {
+        statement("DELETE FROM answered WHERE answer IS NULL").execute(pool).await?;
+    }
     Ok(())
 }
 

@@ -236,6 +236,20 @@ pub(crate) async fn changed(
     append(work.db, id, work.now_ms, row).await
 }
 
+/// What the log says of a change that was refused, and in the problem that it says so.
+pub(crate) fn refusal(family: &Family, action: &'static str, id: Option<&str>, problem: &mut Problem) -> AuditEvent {
+    problem.noted = true;
+    let ours = matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal);
+    AuditEvent {
+        action,
+        family: family.name,
+        entity_id: id.map(str::to_owned),
+        entity_name: None,
+        outcome: if ours { "failed" } else { "refused" },
+        code: Some(problem.code.to_owned()),
+    }
+}
+
 fn members(value: Value) -> Map<String, Value> {
     match value {
         Value::Object(map) => map,
@@ -253,16 +267,7 @@ impl Config {
         id: Option<&str>,
         problem: &mut Problem,
     ) {
-        problem.noted = true;
-        let ours = matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal);
-        let event = AuditEvent {
-            action,
-            family: family.name,
-            entity_id: id.map(str::to_owned),
-            entity_name: None,
-            outcome: if ours { "failed" } else { "refused" },
-            code: Some(problem.code.to_owned()),
-        };
+        let event = refusal(family, action, id, problem);
         self.audit(caller, event).await;
     }
 

@@ -63,6 +63,9 @@ impl Condition {
     }
 }
 
+/// Who manages what is built in.
+const BUILTIN: &str = "builtin";
+
 /// A change.
 #[derive(Debug, Clone)]
 pub enum Op {
@@ -333,18 +336,24 @@ impl Config {
         uuid::Uuid::from_u128(*last).to_string()
     }
 
+    /// Makes what is built in, or what a later release says of it; gives whether that is new.
     pub(crate) async fn put_one_builtin(
         &self,
         db: &mut Connection,
         family: &'static Family,
         id: &str,
         body: Value,
-    ) -> Result<()> {
-        let Value::Object(body) = body else { return Ok(()) };
-        if find(db, family.name, id).await?.is_some() {
-            return Ok(());
-        }
-        let caller = Caller { manager: "builtin".to_owned(), ..Caller::system() };
+    ) -> Result<bool> {
+        let Value::Object(body) = body else { return Ok(false) };
+        let op = match find(db, family.name, id).await? {
+            None => Op::Create { id: Some(id.to_owned()), body },
+            // A later release may say more of it; what people change is theirs.
+            Some(known) if known.managed_by == BUILTIN && !family.builtin_open => {
+                Op::Replace { id: id.to_owned(), body, condition: Condition::None }
+            }
+            Some(_) => return Ok(false),
+        };
+        let caller = Caller { manager: BUILTIN.to_owned(), ..Caller::system() };
         let mut work = Work {
             config: self,
             db,
@@ -353,9 +362,7 @@ impl Config {
             reading: Reading::Strict,
             named: None,
         };
-        let op = Op::Create { id: Some(id.to_owned()), body };
-        work.apply(&Place::of(family), op, System::default()).await?;
-        Ok(())
+        Ok(work.apply(&Place::of(family), op, System::default()).await?.changed)
     }
 }
 
@@ -525,8 +532,9 @@ impl Work<'_> {
         let Some(before) = before else { return Ok(()) };
         let over = self.caller.override_managed && family.may_override(self.caller, before);
         let foreign = before.managed_by != self.caller.manager && !over;
-        let open = family.builtin_open && after.is_some() && before.managed_by == "builtin";
-        if !open && (before.managed_by == "builtin" || foreign) {
+        let builtin = before.managed_by == BUILTIN;
+        let open = family.builtin_open && after.is_some() && builtin;
+        if !open && (foreign || builtin && self.caller.manager != BUILTIN) {
             let text = format!("this is managed by `{}`", before.managed_by);
             return Err(Problem::new(ProblemKind::Conflict, "MANAGED_ENTITY", text));
         }

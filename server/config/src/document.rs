@@ -2,7 +2,7 @@
 
 use std::collections::BinaryHeap;
 use std::fmt;
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use futures::TryStreamExt;
@@ -11,7 +11,8 @@ use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 
-use crate::change::{Checks, NoChecks, Sealer};
+use crate::answered::forget_lost;
+use crate::change::{Checks, NoChecks, Sealer, next_revision};
 use crate::db;
 use crate::families::FAMILIES;
 use crate::family::{Caller, Family, Rows};
@@ -151,6 +152,8 @@ pub struct Config {
     pub(crate) sealer: Arc<dyn Sealer>,
     pub(crate) checks: Arc<dyn Checks>,
     pub(crate) revision: Arc<watch::Sender<u64>>,
+    /// How often it was noted when resources were seen.
+    pub(crate) noted: Arc<AtomicU64>,
     /// Since when the database is out of reach, Unix milliseconds; 0: it is not.
     pub(crate) lost_ms: Arc<AtomicI64>,
     pub(crate) jobs: Arc<Notify>,
@@ -205,8 +208,9 @@ impl Config {
         sealer: Arc<dyn Sealer>,
     ) -> Result<Self> {
         db::migrate_own(&pool, clock.now_ms()).await?;
-        let number: i64 = statement("SELECT number FROM revision").fetch_one(&pool).await?.try_get(0)?;
-        let revision = Arc::new(watch::Sender::new(number as u64));
+        forget_lost(&pool).await?;
+        let (number, noted) = numbers(&pool).await?;
+        let revision = Arc::new(watch::Sender::new(number));
         let config = Self {
             pool,
             clock,
@@ -215,6 +219,7 @@ impl Config {
             sealer,
             checks: Arc::new(NoChecks),
             revision,
+            noted: Arc::new(AtomicU64::new(noted)),
             lost_ms: Arc::default(),
             jobs: Arc::default(),
             last_id: Arc::default(),
@@ -233,12 +238,17 @@ impl Config {
 
     async fn put_builtin(&self) -> Result<()> {
         let mut tx = db::begin(&self.pool).await?;
+        let mut changed = false;
         for family in FAMILIES {
             for (id, body) in (family.builtin)() {
-                self.put_one_builtin(&mut tx, family, id, body).await?;
+                changed |= self.put_one_builtin(&mut tx, family, id, body).await?;
             }
         }
+        // Servers that run over this database already are told; in a new one there is nothing else yet that they know.
+        let told = changed && self.revision() > 0;
+        let revision = if told { Some(next_revision(&mut tx).await?) } else { None };
         tx.commit().await?;
+        self.tell(revision);
         Ok(())
     }
 
@@ -252,13 +262,11 @@ impl Config {
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn look(&self) -> Result<()> {
-        let read = async {
-            Ok::<i64, Problem>(statement("SELECT number FROM revision").fetch_one(&self.pool).await?.try_get(0)?)
-        };
-        match read.await {
-            Ok(number) => {
+        match numbers(&self.pool).await {
+            Ok((number, noted)) => {
                 self.lost_ms.store(0, Ordering::Relaxed);
-                self.tell(Some(number as u64));
+                self.noted.fetch_max(noted, Ordering::Relaxed);
+                self.tell(Some(number));
                 Ok(())
             }
             Err(problem) => {
@@ -280,6 +288,11 @@ impl Config {
     /// The number of the last change.
     pub fn revision(&self) -> u64 {
         *self.revision.borrow()
+    }
+
+    /// What differs with each change, and with what is noted of resources: for who keeps pictures of these.
+    pub fn state(&self) -> (u64, u64) {
+        (self.revision(), self.noted.load(Ordering::Relaxed))
     }
 
     /// Tells of each change.
@@ -326,8 +339,8 @@ impl Config {
         let (few, values) = if let Some(found) = query.looked_up(place.family) {
             found
         } else {
-            let days = self.days(place, query.filter.as_ref()).await?;
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &days);
+            let asked = self.asked(place, query.filter.as_ref()).await?;
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
                 Some(narrowed) => self.share(narrowed).await?,
                 None => Share::Many,
@@ -441,6 +454,12 @@ pub fn diff(before: &Map<String, Value>, after: &Map<String, Value>) -> Value {
         }
     }
     Value::Object(found)
+}
+
+/// The numbers of the last change, and of the last note on resources.
+async fn numbers(pool: &Database) -> Result<(u64, u64)> {
+    let row = statement("SELECT number, seen FROM revision").fetch_one(pool).await?;
+    Ok((row.try_get::<i64>(0)? as u64, row.try_get::<i64>(1)? as u64))
 }
 
 /// Says whether an entity is at the place that was named, and the caller may see it.

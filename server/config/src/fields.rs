@@ -97,6 +97,8 @@ pub enum Kind {
     },
     /// A length of time as Prometheus writes it: `24h`, `1d12h`.
     Duration,
+    /// A length of time that may be negative: `-10s`.
+    Offset,
     /// A condition (`config-api` 1.6).
     Condition,
     /// Any JSON.
@@ -337,7 +339,8 @@ impl Kind {
             Self::Int { min, max } => nested::int(value, min, max),
             Self::Number { min, max } => nested::number(value, min, max),
             Self::Slug => nested::slug(value),
-            Self::Duration => nested::duration(value),
+            Self::Duration => nested::duration(value, false),
+            Self::Offset => nested::duration(value, true),
             Self::Json => nested::json(value),
             Self::Map { max } => nested::map(value, max),
             _ => wrong_type("a list"),

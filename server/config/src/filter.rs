@@ -61,7 +61,8 @@ impl Class {
             | Kind::Id
             | Kind::Word(_)
             | Kind::Slug
-            | Kind::Duration => Some(Self::Text),
+            | Kind::Duration
+            | Kind::Offset => Some(Self::Text),
             Kind::Int { .. } | Kind::Number { .. } => Some(Self::Number),
             Kind::Bool => Some(Self::Bool),
             Kind::Time => Some(Self::Time),

@@ -110,7 +110,8 @@ impl<'a> Walk<'a> {
             order,
             cursor,
             wanted,
-            rows: wanted.saturating_mul(2).clamp(ROWS.0, ROWS.1),
+            // The last group is cut, so one that is full takes some more.
+            rows: wanted.saturating_add(wanted / 8).clamp(ROWS.0, ROWS.1),
             kept: Vec::new(),
             read: 0,
         })
@@ -146,7 +147,7 @@ impl<'a> Walk<'a> {
                 }
                 continue;
             }
-            let having = column.having(self.place, last);
+            let having = column.having(self.place, last).for_a_walk(db).await?;
             let within = match &level.within {
                 Some(within) => within.clone().and(having),
                 None => having,
@@ -184,7 +185,7 @@ impl<'a> Walk<'a> {
         };
         let by_field = if field.is_some() { " AND field = ?" } else { "" };
         let sql = format!(
-            "SELECT {name}, id FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} \
+            "SELECT {name}, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
             ORDER BY {name}{way} LIMIT ?"
         );
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
@@ -227,7 +228,7 @@ impl<'a> Walk<'a> {
     }
 
     fn entities(&self, more: &str) -> Statement {
-        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{more}", Entity::COLUMNS);
+        let sql = format!("SELECT {} FROM entity AS walked WHERE family = ? AND owner = ?{more}", Entity::COLUMNS);
         statement(sql).bind(self.place.family.name).bind(&self.place.owner)
     }
 

@@ -1,21 +1,26 @@
-//! Many changes at once: all or nothing (put, import), or each by itself (delete, update).
+//! Many changes at once: all or nothing (put, import), or each by itself (delete, update: `each`).
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use quiver_database::statement;
+use quiver_database::{Connection, statement};
 use serde_json::{Map, Value, json};
 
+use crate::change::links::key_value;
 use crate::change::{Condition, Done, Op, Reading, System, Work, next_revision};
 use crate::db;
 use crate::document::{Config, Entity, Place, diff, find, is_visible};
 use crate::families::RESOURCES;
 use crate::family::{Caller, Family};
-use crate::fields::Mode;
 use crate::problem::{Problem, ProblemKind, Result};
 use crate::query::ListQuery;
 
+mod each;
+
 /// Most items of a call.
 const ITEMS_MAX: usize = 10_000;
+
+/// Ids that one statement names.
+const IDS_AT_ONCE: usize = 100;
 
 /// An item that could not be changed.
 #[derive(Debug, Clone)]
@@ -91,13 +96,6 @@ fn bounded(count: usize, what: &str) -> Result<()> {
         return Err(Problem::field(format!("/{what}"), "LIMIT_EXCEEDED", text));
     }
     Ok(())
-}
-
-/// Each id once: of one that stands twice the second change would be told of what the first has left.
-fn distinct(mut ids: Vec<String>) -> Vec<String> {
-    let mut seen = std::collections::HashSet::new();
-    ids.retain(|id| seen.insert(id.clone()));
-    ids
 }
 
 impl Config {
@@ -177,7 +175,8 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         let now_ms = self.clock.now_ms();
         let (mut imported, mut all) = (Imported::default(), Vec::new());
-        let mut named = std::collections::HashSet::new();
+        let mut named = HashSet::new();
+        let handed_over = hand_over(&mut tx, place, &prepared).await?;
         let order = order_of(place.family, &prepared);
         let mut prepared: Vec<Option<(Op, System)>> = prepared.into_iter().map(Some).collect();
         let mut written: Vec<Option<Done>> = prepared.iter().map(|_| None).collect();
@@ -186,6 +185,10 @@ impl Config {
             let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
             let below = format!("/items/{n}");
             let done = work.put_item(place, op, system, mode).await.map_err(|p| p.of_item(&below))?;
+            // It gave up nothing after all.
+            if let Some(same) = done.after.as_ref().filter(|e| !done.changed && handed_over.contains(&e.id)) {
+                work.keep_unique(place.family, same).await.map_err(|p| p.of_item(&below))?;
+            }
             if let Some(entity) = &done.after
                 && !named.insert(entity.id.clone())
             {
@@ -200,9 +203,14 @@ impl Config {
             all.extend(place.family.composes.then_some(done));
         }
         if mode == ImportMode::Replace {
-            for id in self.lacking(&mut tx, place, caller, within, &named).await? {
+            let gone = self.lacking(&mut tx, place, caller, within, &named).await?;
+            let links = own_links(&mut tx, place.family).await?;
+            let mut staying = staying(place.family, &gone, &links);
+            for n in turns(&gone, &links) {
+                let id = &gone[n];
                 let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading, named: None };
-                let done = work.apply(place, Op::Delete { id, condition: Condition::None }, System::default()).await?;
+                let naming = staying.remove(id.as_str()).unwrap_or_default();
+                let done = work.give_up(place, id, naming).await.map_err(|problem| problem.of(id))?;
                 imported.note(place, &done);
                 all.extend(place.family.composes.then_some(done));
             }
@@ -219,14 +227,14 @@ impl Config {
         Ok(imported)
     }
 
-    /// Ids of entities that the body lacks: what names another one goes before it, else they come by id.
+    /// Ids of entities that the body lacks, in their order.
     async fn lacking(
         &self,
         tx: &mut quiver_database::Writing,
         place: &Place,
         caller: &Caller,
         within: Option<&ListQuery>,
-        named: &std::collections::HashSet<String>,
+        named: &HashSet<String>,
     ) -> Result<Vec<String>> {
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ? ORDER BY id", Entity::COLUMNS);
         let rows = statement(sql).bind(place.family.name).bind(&place.owner);
@@ -240,84 +248,7 @@ impl Config {
                 ids.push(entity.id);
             }
         }
-        let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ?";
-        let links = statement(sql).bind(place.family.name).bind(place.family.name).fetch_all(&mut **tx).await?;
-        if links.is_empty() {
-            return Ok(ids);
-        }
-        let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
-        let mut after = Vec::with_capacity(links.len());
-        for link in links {
-            let (who, whom): (String, String) = (link.try_get(0)?, link.try_get(1)?);
-            if let (Some(who), Some(whom)) = (places.get(who.as_str()), places.get(whom.as_str())) {
-                after.push((*whom, *who));
-            }
-        }
-        Ok(in_turn(ids.len(), &after).into_iter().map(|n| ids[n].clone()).collect())
-    }
-
-    /// Deletes many, each by itself.
-    ///
-    /// # Errors
-    /// Of the call as a whole; those of single items are in the answer.
-    pub async fn delete_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ids: Vec<String>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        let ops = distinct(ids).into_iter().map(|id| Op::Delete { id, condition: Condition::None });
-        self.each(place, caller, ops.collect(), dry_run).await
-    }
-
-    /// Changes many, each by itself.
-    ///
-    /// # Errors
-    /// As [`Self::delete_many`].
-    pub async fn update_many(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ids: Vec<String>,
-        patch: Map<String, Value>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
-        if let Some(field) = secret {
-            let text = "one secret is not set for many";
-            return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
-        }
-        let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
-    }
-
-    async fn each(
-        &self,
-        place: &Place,
-        caller: &Caller,
-        ops: Vec<Op>,
-        dry_run: bool,
-    ) -> Result<(Vec<String>, Vec<Failed>)> {
-        if ops.is_empty() {
-            return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
-        }
-        bounded(ops.len(), "ids")?;
-        let (mut done, mut failed) = (Vec::new(), Vec::new());
-        for op in ops {
-            let id = match &op {
-                Op::Delete { id, .. } | Op::Patch { id, .. } => id.clone(),
-                _ => continue,
-            };
-            match self.change(place, caller, op, System::default(), dry_run).await {
-                Ok(_) => done.push(id),
-                Err(problem) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
-                    return Err(problem);
-                }
-                Err(problem) => failed.push(Failed { id, problem }),
-            }
-        }
-        Ok((done, failed))
+        Ok(ids)
     }
 
     /// Finds the ids that a filter names, for a change of many.
@@ -344,6 +275,14 @@ impl Config {
 }
 
 impl Work<'_> {
+    /// Deletes what an import lacks. What stays and names it refuses that: it does not go along, as it might with a deletion
+    /// by itself, since the import says that it stays, or says nothing of it.
+    async fn give_up(&mut self, place: &Place, id: &str, naming: Vec<(String, String)>) -> Result<Done> {
+        self.nothing_refuses(naming).await?;
+        let op = Op::Delete { id: id.to_owned(), condition: Condition::None };
+        self.apply(place, op, System::default()).await
+    }
+
     /// Creates an item, or replaces the one with its id or its unique fields.
     async fn put_item(&mut self, place: &Place, op: Op, system: System, mode: ImportMode) -> Result<Done> {
         let Op::Create { id, mut body } = op else { return Err(Problem::internal("an item is an entity")) };
@@ -388,10 +327,9 @@ impl Work<'_> {
     /// name is taken, and no more is told of it.
     async fn same_names(&mut self, place: &Place, body: &Map<String, Value>) -> Result<Option<String>> {
         for fields in place.family.unique {
-            let values: Vec<&Value> = fields.iter().map(|f| body.get(*f).unwrap_or(&Value::Null)).collect();
             let sql = "SELECT id FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
             let row = statement(sql).bind(place.family.name).bind(&place.owner).bind(fields.join(","));
-            let Some(row) = row.bind(json!(values).to_string()).fetch_optional(&mut *self.db).await? else { continue };
+            let Some(row) = row.bind(key_value(fields, body)).fetch_optional(&mut *self.db).await? else { continue };
             let id: String = row.try_get(0)?;
             let entity = find(self.db, place.family.name, &id).await?;
             if entity.is_some_and(|entity| is_visible(place, &entity, self.caller)) {
@@ -433,7 +371,7 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         let mut all = crate::document::all_of(&mut tx, place.family.name).await?;
         all.retain(|e| is_visible(place, e, caller));
-        let named: std::collections::HashSet<&String> = ids.iter().collect();
+        let named: HashSet<&String> = ids.iter().collect();
         if named.len() != ids.len() || all.len() != ids.len() || !all.iter().all(|e| named.contains(&e.id)) {
             let text = format!("must name each of the {} entities that are there once", all.len());
             return Err(Problem::field("/ids", "INVALID_VALUE", text));
@@ -475,6 +413,40 @@ impl Config {
     }
 }
 
+/// Takes the names away that one item gives up for another one, whichever comes first; gives whose they were.
+async fn hand_over(db: &mut Connection, place: &Place, prepared: &[(Op, System)]) -> Result<HashSet<String>> {
+    let family = place.family;
+    let (mut wanted, mut own, mut ids) = (HashSet::new(), HashMap::new(), Vec::new());
+    for (op, _) in prepared {
+        let Op::Create { id, body } = op else { continue };
+        let keys: Vec<_> = family.unique.iter().map(|fields| (fields.join(","), key_value(fields, body))).collect();
+        wanted.extend(keys.iter().cloned());
+        if let Some(id) = id {
+            ids.push(id);
+            own.insert(id, keys);
+        }
+    }
+    let mut handed_over = HashSet::new();
+    for some in ids.chunks(IDS_AT_ONCE) {
+        let places = vec!["?"; some.len()].join(", ");
+        let sql =
+            format!("SELECT id, fields, value FROM entity_key WHERE family = ? AND owner = ? AND id IN ({places})");
+        let select = statement(sql).bind(family.name).bind(&place.owner);
+        let select = some.iter().fold(select, |select, id| select.bind(*id));
+        for row in select.fetch_all(&mut *db).await? {
+            let (id, key): (String, (String, String)) = (row.try_get(0)?, (row.try_get(1)?, row.try_get(2)?));
+            if !wanted.contains(&key) || own.get(&id).is_some_and(|keys| keys.contains(&key)) {
+                continue;
+            }
+            let sql = "DELETE FROM entity_key WHERE family = ? AND owner = ? AND fields = ? AND value = ?";
+            let gone = statement(sql).bind(family.name).bind(&place.owner).bind(key.0).bind(key.1);
+            gone.execute(&mut *db).await?;
+            handed_over.insert(id);
+        }
+    }
+    Ok(handed_over)
+}
+
 /// The order in which items are written: what another one names by its id comes before it.
 fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
     let mut places: HashMap<&str, usize> = HashMap::new();
@@ -495,6 +467,37 @@ fn order_of(family: &Family, prepared: &[(Op, System)]) -> Vec<usize> {
         }
     }
     in_turn(prepared.len(), &after)
+}
+
+/// Which entities of a family name which others of it.
+async fn own_links(db: &mut Connection, family: &Family) -> Result<Vec<(String, String)>> {
+    let sql = "SELECT id, to_id FROM entity_link WHERE family = ? AND to_family = ? ORDER BY id, to_id";
+    let rows = statement(sql).bind(family.name).bind(family.name).fetch_all(db).await?;
+    rows.iter().map(|row| Ok((row.try_get(0)?, row.try_get(1)?))).collect()
+}
+
+/// The turns in which entities go: what names another one goes before it, else as they are.
+fn turns(ids: &[String], links: &[(String, String)]) -> Vec<usize> {
+    let places: HashMap<&str, usize> = ids.iter().enumerate().map(|(n, id)| (id.as_str(), n)).collect();
+    let place = |id: &String| places.get(id.as_str()).copied();
+    let after: Vec<_> = links.iter().filter_map(|(who, whom)| place(whom).zip(place(who))).collect();
+    in_turn(ids.len(), &after)
+}
+
+/// By those that go: family and ids of what names them and does not.
+fn staying<'a>(
+    family: &Family,
+    gone: &[String],
+    links: &'a [(String, String)],
+) -> HashMap<&'a str, Vec<(String, String)>> {
+    let gone: HashSet<&String> = gone.iter().collect();
+    let mut staying: HashMap<&str, Vec<(String, String)>> = HashMap::new();
+    for (who, whom) in links {
+        if gone.contains(whom) && !gone.contains(who) {
+            staying.entry(whom).or_default().push((family.name.to_owned(), who.clone()));
+        }
+    }
+    staying
 }
 
 /// Numbers below a count, each behind those that it comes `after`, else as they are. What goes in a circle comes last, for

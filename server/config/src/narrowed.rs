@@ -5,7 +5,7 @@
 
 use std::ops::Range;
 
-use quiver_database::{Argument, Statement, statement};
+use quiver_database::{Argument, Connection, Statement, statement};
 use quiver_types::Right;
 use serde_json::Value;
 
@@ -18,9 +18,12 @@ use crate::problem::Result;
 use crate::texts::BETWEEN;
 use crate::times::{column_of, holding};
 use crate::values::{EXACT_MAX, Form, behind, encoded, encoded_to};
+use crate::words::Words;
 
 /// Most values of a filter that is looked up: statements have limits, of values and of depth.
 const ARGUMENTS_MAX: usize = 800;
+/// Texts of a field that are listed, at most.
+const LISTED_MAX: usize = 100;
 /// Entities that are read without asking whether a walk in the order of the list would be shorter.
 const RARE: usize = if cfg!(test) { 5 } else { 1000 };
 /// Entities of which so many pass that a walk which reads each on its way finds them sooner than the database gathers them.
@@ -28,14 +31,33 @@ const MANY: usize = if cfg!(test) { 30 } else { 30_000 };
 /// The first time with a year of four digits, and the first behind all of them, Unix milliseconds.
 const FOUR_DIGITS: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
 
+/// What is asked of the database before a filter is narrowed.
+#[derive(Debug, Default)]
+pub(crate) struct Asked {
+    /// The days in which entities were made and changed, if parts of these times are looked for.
+    pub(crate) days: Range<i64>,
+    /// The texts of fields that have few, if parts of these are looked for.
+    pub(crate) words: Words,
+}
+
 /// What the index knows of a filter: which ids pass, or may pass.
 #[derive(Debug, Clone)]
 enum Known {
     /// A statement that selects ids, and its values; `true`: each id once.
     Ids(String, Vec<Argument>, bool),
+    /// The same of a statement that gives each id once, and many of them: each entity is asked by itself.
+    Each(String, Vec<Argument>),
+    /// These ids, which a statement gave already.
+    Listed(Vec<String>),
     All(Vec<Known>),
     Any(Vec<Known>),
     Not(Box<Known>),
+}
+
+/// What one statement gives of ids: how many, up to a bound, and which, where they are few.
+struct Given {
+    count: usize,
+    ids: Option<Vec<String>>,
 }
 
 /// How much a filter leaves of a family.
@@ -66,6 +88,19 @@ impl Known {
         sql.push(')');
     }
 
+    /// Ids one by one, the last of them until there are 1, 10, 100 …: statements are prepared, and kept by their text.
+    fn write_list(ids: &[String], sql: &mut String, arguments: &mut Vec<Argument>) {
+        let Some(last) = ids.last() else { return sql.push_str("1 = 0") };
+        let mut many = 1;
+        while many < ids.len() {
+            many *= 10;
+        }
+        sql.push_str("id IN (?");
+        sql.push_str(&", ?".repeat(many - 1));
+        sql.push(')');
+        arguments.extend(ids.iter().chain(std::iter::repeat(last)).take(many).map(Argument::from));
+    }
+
     /// One statement that selects all ids; none: it takes conditions. One list of ids can be gone through; where several
     /// are tried one after the other the whole family is.
     fn select(&self) -> Option<(String, Vec<Argument>)> {
@@ -76,7 +111,7 @@ impl Known {
                 let (selects, values): (Vec<String>, Vec<Vec<Argument>>) = parts.into_iter().unzip();
                 Some((selects.join(" UNION ALL "), values.concat()))
             }
-            Self::All(_) | Self::Not(_) => None,
+            Self::Each(..) | Self::Listed(_) | Self::All(_) | Self::Not(_) => None,
         }
     }
 
@@ -91,6 +126,13 @@ impl Known {
         match self {
             Self::All(all) => Self::write_all(all, " AND ", sql, arguments),
             Self::Any(any) => Self::write_all(any, " OR ", sql, arguments),
+            Self::Each(select, values) => {
+                sql.push('(');
+                sql.push_str(select);
+                sql.push_str(" AND id = walked.id) IS NOT NULL");
+                arguments.extend(values.iter().cloned());
+            }
+            Self::Listed(ids) => Self::write_list(ids, sql, arguments),
             Self::Not(inner) => {
                 sql.push_str("NOT (");
                 inner.write(sql, arguments);
@@ -109,26 +151,30 @@ impl Known {
         match self {
             Self::All(list) | Self::Any(list) => list.iter().for_each(|one| one.selects(into)),
             // That few are left out says that many stay.
-            Self::Not(_) | Self::Ids(..) => {}
+            Self::Not(_) | Self::Ids(..) | Self::Each(..) | Self::Listed(_) => {}
         }
     }
 
-    /// How many pass at most, by how many each select gives, and the part of it that says so.
-    fn least(&self, counts: &mut impl Iterator<Item = usize>) -> (usize, Self) {
+    /// How many pass at most, by what each select gives, and the part of it that says so, with the ids that are known.
+    fn least(&self, given: &mut impl Iterator<Item = Given>) -> (usize, Self) {
         if self.select().is_some() {
-            return (counts.next().unwrap_or(usize::MAX), self.clone());
+            return match given.next() {
+                Some(Given { count, ids: Some(ids) }) => (count, Self::Listed(ids)),
+                Some(Given { count, ids: None }) => (count, self.clone()),
+                None => (usize::MAX, self.clone()),
+            };
         }
         match self {
             Self::All(all) => {
-                let parts: Vec<_> = all.iter().map(|one| one.least(counts)).collect();
+                let parts: Vec<_> = all.iter().map(|one| one.least(given)).collect();
                 let least = parts.into_iter().min_by_key(|(count, _)| *count);
                 least.unwrap_or_else(|| (usize::MAX, self.clone()))
             }
             Self::Any(any) => {
-                let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(counts)).unzip();
+                let (counts, parts): (Vec<_>, Vec<_>) = any.iter().map(|one| one.least(given)).unzip();
                 (counts.into_iter().fold(0, usize::saturating_add), Self::Any(parts))
             }
-            Self::Not(_) | Self::Ids(..) => (usize::MAX, self.clone()),
+            Self::Not(_) | Self::Ids(..) | Self::Each(..) | Self::Listed(_) => (usize::MAX, self.clone()),
         }
     }
 }
@@ -175,16 +221,16 @@ impl Narrowed {
         (sql, arguments)
     }
 
-    /// What the index knows of a filter, of the text that `q` looks for, and of what rights let a caller see; `days`: those
-    /// of [`Config::days`].
+    /// What the index knows of a filter, of the text that `q` looks for, and of what rights let a caller see; `asked`: that of
+    /// [`Config::asked`].
     pub(crate) fn of(
         filter: Option<&Filter>,
         contains: Option<&str>,
         place: &Place,
         caller: &Caller,
-        days: &Range<i64>,
+        asked: &Asked,
     ) -> Option<Self> {
-        let wanted = filter.and_then(|filter| filter.narrowed(place, days));
+        let wanted = filter.and_then(|filter| filter.narrowed(place, asked));
         let found = contains.and_then(|text| worded(place, text));
         let sees_all = place.family.shows_all(caller);
         let seen = if sees_all { None } else { Self::seen(place, caller) };
@@ -196,7 +242,12 @@ impl Narrowed {
             return None;
         }
         let found = Self::joined(parts, Known::All, exact);
-        (found.condition().1.len() <= ARGUMENTS_MAX).then_some(found)
+        if found.condition().1.len() <= ARGUMENTS_MAX {
+            return Some(found);
+        }
+        // Lists of texts may be what makes it too long.
+        let without = Asked { days: asked.days.clone(), words: Words::new() };
+        if asked.words.is_empty() { None } else { Self::of(filter, contains, place, caller, &without) }
     }
 
     /// What a caller sees by the services that he may see. In other families these are patterns, or follow from other
@@ -208,7 +259,7 @@ impl Narrowed {
         let patterns = caller.rights.access(Right::View, place.family.domain).patterns();
         let one = |pattern: &String| {
             let (op, text) = pattern.strip_suffix('*').map_or((Op::Eq, pattern.as_str()), |text| (Op::Starts, text));
-            compared(place, "service", op, &Value::String(text.to_owned()), &(0..0))
+            compared(place, "service", op, &Value::String(text.to_owned()), &Asked::default())
         };
         let parts = patterns.iter().map(one).collect::<Option<Vec<_>>>()?;
         // What begins alike need not be the name of a service.
@@ -224,6 +275,19 @@ impl Narrowed {
     /// Those that have one in a column of their own.
     pub(crate) fn with_column(place: &Place, column: &str, value: Argument) -> Self {
         Self::exact(ids_by_column(place, column, "=", value))
+    }
+
+    /// The same for a walk through `walked`: where many pass each is asked by itself, which ends with the page; to gather
+    /// them first takes the longer the more there are.
+    pub(crate) async fn for_a_walk(self, db: &mut Connection) -> Result<Self> {
+        let Known::Ids(select, values, true) = &self.known else { return Ok(self) };
+        let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
+        let count = values.iter().cloned().fold(statement(sql), Statement::bind).bind(MANY as i64);
+        let count: i64 = count.fetch_one(db).await?.try_get(0)?;
+        if count < MANY as i64 {
+            return Ok(self);
+        }
+        Ok(Self { known: Known::Each(select.clone(), values.clone()), exact: self.exact })
     }
 
     /// What both leave.
@@ -326,6 +390,22 @@ fn worded_within(place: &Place, path: &str, op: Op, text: &str) -> Option<Narrow
     }
 }
 
+/// The entities that have one of the texts of a field which hold another one, or end with it; none: these are many.
+fn with_word(place: &Place, path: &str, op: Op, part: &str, words: &[String]) -> Option<Narrowed> {
+    // The first character says that it is a text.
+    let has = |text: &str| if op == Op::Ends { text.ends_with(part) } else { text.contains(part) };
+    let found: Vec<String> = words.iter().filter(|word| has(&word[1..])).cloned().collect();
+    if found.len() > LISTED_MAX {
+        return None;
+    }
+    let once = found.len() < 2 || place.family.form_of(path) != Some(Form::Each);
+    let condition = match found.len() {
+        0 => "1 = 0".to_owned(),
+        many => format!("value IN ({})", vec!["?"; many].join(", ")),
+    };
+    Some(Narrowed::exact(ids(place, path, &condition, found, once)))
+}
+
 /// The entities that have a text in a field which holds another one, or ends with it; of what is `cut` nobody knows.
 fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) -> Narrowed {
     let once = place.family.form_of(path) != Some(Form::Each);
@@ -346,26 +426,26 @@ fn with_part(place: &Place, path: &str, op: Op, part: &str, cut: Option<usize>) 
 }
 
 impl Filter {
-    fn narrowed(&self, place: &Place, days: &Range<i64>) -> Option<Narrowed> {
+    fn narrowed(&self, place: &Place, asked: &Asked) -> Option<Narrowed> {
         match self {
             Self::All(list) => {
-                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place, days)).collect();
+                let parts: Vec<Narrowed> = list.iter().filter_map(|one| one.narrowed(place, asked)).collect();
                 let exact = parts.len() == list.len();
                 (!parts.is_empty()).then(|| Narrowed::joined(parts, Known::All, exact))
             }
             Self::Any(list) if !list.is_empty() => {
-                let parts = list.iter().map(|one| one.narrowed(place, days)).collect::<Option<Vec<_>>>()?;
+                let parts = list.iter().map(|one| one.narrowed(place, asked)).collect::<Option<Vec<_>>>()?;
                 Some(Narrowed::joined(parts, Known::Any, true))
             }
-            Self::Not(inner) => inner.narrowed(place, days)?.not(),
+            Self::Not(inner) => inner.narrowed(place, asked)?.not(),
             Self::Present(path) => {
                 let once = place.family.form_of(path)? != Form::Each;
                 let (none, empty) = (encoded(&Value::Null), encoded(&Value::String(String::new())));
                 Some(Narrowed::exact(ids(place, path, "value > ? AND value <> ?", vec![none, empty], once)))
             }
-            Self::Compare(path, op, value) => compared(place, path, *op, value, days),
+            Self::Compare(path, op, value) => compared(place, path, *op, value, asked),
             Self::In(path, values) if !values.is_empty() => {
-                let parts = values.iter().map(|value| compared(place, path, Op::Eq, value, days));
+                let parts = values.iter().map(|value| compared(place, path, Op::Eq, value, asked));
                 Some(Narrowed::joined(parts.collect::<Option<Vec<_>>>()?, Known::Any, true))
             }
             Self::Any(_) | Self::In(..) => None,
@@ -373,9 +453,9 @@ impl Filter {
     }
 }
 
-fn compared(place: &Place, path: &str, op: Op, value: &Value, days: &Range<i64>) -> Option<Narrowed> {
+fn compared(place: &Place, path: &str, op: Op, value: &Value, asked: &Asked) -> Option<Narrowed> {
     if op == Op::Ne {
-        return compared(place, path, Op::Eq, value, days)?.not();
+        return compared(place, path, Op::Eq, value, asked)?.not();
     }
     let sign = match op {
         Op::Eq => "=",
@@ -393,11 +473,7 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, days: &Range<i64>)
         return times_with(place, column, value.as_str()?);
     }
     if let (Some(column), Op::Contains | Op::Ends) = (column_of(path), op) {
-        return times_with_part(place, column, op, value.as_str()?, days);
-    }
-    // No index has it, but no body is read for it.
-    if path == "version" && !sign.is_empty() {
-        return Some(Narrowed::exact(ids_by_column(place, path, sign, value.as_i64()?)));
+        return times_with_part(place, column, op, value.as_str()?, &asked.days);
     }
     if path == "id" && op == Op::Eq {
         return Some(Narrowed::exact(ids_by_column(place, "id", sign, value.as_str()?)));
@@ -431,27 +507,46 @@ fn compared(place: &Place, path: &str, op: Op, value: &Value, days: &Range<i64>)
             Some(Narrowed::exact(ids(place, path, &condition, vec![text, class, end], once)))
         }
         Op::Contains | Op::Ends => {
+            let part = value.as_str()?;
+            let words = asked.words.get(path);
+            if let Some(known) = words.and_then(|words| with_word(place, path, op, part, words)) {
+                return Some(known);
+            }
             // Entries of lists are shorter than what is kept.
             let may_be_cut = place.family.is_entry(path) || form == Form::One { sorts: false };
-            Some(with_part(place, path, op, value.as_str()?, may_be_cut.then_some(chars)))
+            Some(with_part(place, path, op, part, may_be_cut.then_some(chars)))
         }
         _ => None,
     }
 }
 
 impl Config {
-    /// How much a condition leaves.
+    /// What is to be known of a place before a filter is narrowed.
+    pub(crate) async fn asked(&self, place: &Place, filter: Option<&Filter>) -> Result<Asked> {
+        Ok(Asked { days: self.days(place, filter).await?, words: self.words(place, filter).await? })
+    }
+
+    /// How much a condition leaves. Where that is little its ids are kept: what gave them may have gone through all entries
+    /// of a field, and need not do so again.
     pub(crate) async fn share(&self, narrowed: &Narrowed) -> Result<Share> {
         let mut selects = Vec::new();
         narrowed.known.selects(&mut selects);
-        let mut counts = Vec::with_capacity(selects.len());
+        let mut all = Vec::with_capacity(selects.len());
         for (select, values) in selects {
+            let few = statement(format!("SELECT id FROM ({select}) AS few LIMIT ?"));
+            let few = values.iter().cloned().fold(few, Statement::bind).bind(RARE as i64);
+            let rows = few.fetch_all(&self.pool).await?;
+            if rows.len() < RARE {
+                let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+                all.push(Given { count: ids.len(), ids: Some(ids) });
+                continue;
+            }
             let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
             let count = values.into_iter().fold(statement(sql), Statement::bind).bind(MANY as i64);
             let count: i64 = count.fetch_one(&self.pool).await?.try_get(0)?;
-            counts.push(count as usize);
+            all.push(Given { count: count as usize, ids: None });
         }
-        let (count, known) = narrowed.known.least(&mut counts.into_iter());
+        let (count, known) = narrowed.known.least(&mut all.into_iter());
         Ok(match count {
             ..RARE => Share::Few(Narrowed { known, exact: false }),
             RARE..MANY => Share::Part,
@@ -463,6 +558,23 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lists_have_few_lengths() {
+        let check = |many: usize, expected: (&str, usize)| {
+            let ids: Vec<String> = (0..many).map(|n| n.to_string()).collect();
+            let (mut sql, mut arguments) = (String::new(), Vec::new());
+            Known::Listed(ids.clone()).write(&mut sql, &mut arguments);
+            assert_eq!((&*sql.replace(", ?", "+"), arguments.len()), expected);
+            arguments.dedup();
+            assert_eq!(arguments, ids.iter().map(Argument::from).collect::<Vec<_>>());
+        };
+        check(0, ("1 = 0", 0));
+        check(1, ("id IN (?)", 1));
+        check(2, ("id IN (?+++++++++)", 10));
+        check(10, ("id IN (?+++++++++)", 10));
+        check(11, (&format!("id IN (?{})", "+".repeat(99)), 100));
+    }
 
     #[test]
     fn times_by_what_they_begin_with() {

@@ -139,6 +139,13 @@ impl Problem {
         self
     }
 
+    /// Says which entity it is about, where a request is about several.
+    #[must_use]
+    pub(crate) fn of(mut self, id: &str) -> Self {
+        self.detail.insert_str(0, &format!("`{id}`: "));
+        self
+    }
+
     /// The same for an item of many: what is wrong with it as a whole gets its place, too.
     #[must_use]
     pub fn of_item(mut self, place: &str) -> Self {

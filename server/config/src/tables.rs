@@ -95,7 +95,12 @@ const TABLES: &[Table] = &[
         key: "subject, path, name",
         sealed: true,
     },
-    Table { name: "revision", columns: &[("only_row", Number), ("number", Number)], key: "only_row", sealed: false },
+    Table {
+        name: "revision",
+        columns: &[("only_row", Number), ("number", Number), ("seen", Number)],
+        key: "only_row",
+        sealed: false,
+    },
     Table {
         name: "job",
         columns: &[

@@ -33,9 +33,9 @@ const ROWS_AT_ONCE: usize = 100;
 /// Entities that are read at once to fill the index.
 const FILLED_AT_ONCE: i64 = 500;
 /// How values and texts are encoded; another number makes all rows anew.
-const ENCODING: u32 = 2;
+const ENCODING: u32 = 3;
 /// What the service keeps beside the body and is in the index.
-const KEPT_TEXTS: [&str; 3] = ["createdBy", "updatedBy", "managedBy"];
+const KEPT_VALUES: [&str; 4] = ["createdBy", "updatedBy", "managedBy", "version"];
 /// Stands for all paths to the attributes of an entity.
 const ATTRIBUTE: &str = "attributes.x";
 
@@ -114,7 +114,7 @@ impl Family {
         if self.is_small() || self.derived.contains(&path) {
             return None;
         }
-        if KEPT_TEXTS.contains(&path) {
+        if KEPT_VALUES.contains(&path) {
             return Some(Form::One { sorts: true });
         }
         if let Some(key) = self.entry(path) {
@@ -180,9 +180,10 @@ impl Family {
                 _ => {}
             }
         }
-        let kept = [&entity.created_by, &entity.updated_by, &entity.managed_by];
-        for (name, value) in KEPT_TEXTS.into_iter().zip(kept) {
-            rows.insert((name.to_owned(), encoded(&Value::String(value.clone()))));
+        let texts = [&entity.created_by, &entity.updated_by, &entity.managed_by];
+        let kept = texts.map(|text| Value::String(text.clone())).into_iter().chain([Value::from(entity.version)]);
+        for (name, value) in KEPT_VALUES.into_iter().zip(kept) {
+            rows.insert((name.to_owned(), encoded(&value)));
         }
         for field in self.all_fields().filter(|field| self.has_entries(field)) {
             for (key, value) in entity.body.get(field.name).and_then(Value::as_object).into_iter().flat_map(Map::iter) {
@@ -337,7 +338,8 @@ mod tests {
         assert_eq!(form("attributes.host.name"), Some(Form::Each));
         // Whatever stands there may hold more of its kind.
         assert_eq!(RELATIONSHIPS.form_of("attributes.x"), None);
-        for other in ["id", "createdAt", "version", "labels", "attributes", "description", "nothing", "tags.x"] {
+        assert_eq!(form("version"), Some(Form::One { sorts: true }));
+        for other in ["id", "createdAt", "labels", "attributes", "description", "nothing", "tags.x"] {
             assert_eq!(form(other), None, "{other}");
         }
         assert_eq!(USERS.form_of("password"), None);

@@ -278,6 +278,31 @@ impl Writing {
         }
     }
 
+    /// Marks where it is, to take back alone what follows.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn mark(&mut self) -> Result<(), Error> {
+        statement("SAVEPOINT marked").execute(self).await.map(|_| ())
+    }
+
+    /// Takes back what was written since the mark, and goes on. Also after a statement that failed.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn take_back(&mut self) -> Result<(), Error> {
+        statement("ROLLBACK TO SAVEPOINT marked").execute(&mut *self).await?;
+        self.keep_marked().await
+    }
+
+    /// Lets what was written since the mark stand.
+    ///
+    /// # Errors
+    /// Those of the database.
+    pub async fn keep_marked(&mut self) -> Result<(), Error> {
+        statement("RELEASE SAVEPOINT marked").execute(self).await.map(|_| ())
+    }
+
     /// Runs statements that make tables, written for SQLite.
     ///
     /// # Errors

@@ -42,6 +42,29 @@ async fn statements_mean_the_same_in_both() {
     .await;
 }
 
+/// What fails within a transaction is taken back alone, also where the database itself refused a statement.
+#[tokio::test]
+async fn a_part_is_taken_back_alone() {
+    both(async |base| {
+        let mut writing = base.begin().await.unwrap();
+        writing.apply("CREATE TABLE m (n INTEGER NOT NULL PRIMARY KEY) STRICT;").await.unwrap();
+        let insert = |n: i64| statement("INSERT INTO m (n) VALUES (?)").bind(n);
+        insert(1).execute(&mut writing).await.unwrap();
+        writing.mark().await.unwrap();
+        insert(2).execute(&mut writing).await.unwrap();
+        insert(1).execute(&mut writing).await.unwrap_err();
+        writing.take_back().await.unwrap();
+        writing.mark().await.unwrap();
+        insert(3).execute(&mut writing).await.unwrap();
+        writing.keep_marked().await.unwrap();
+        writing.commit().await.unwrap();
+        let rows = statement("SELECT n FROM m ORDER BY n").fetch_all(&base).await.unwrap();
+        let left: Vec<i64> = rows.iter().map(|row| row.try_get(0).unwrap()).collect();
+        assert_eq!(left, [1, 3]);
+    })
+    .await;
+}
+
 #[tokio::test]
 async fn there_is_one_writer_at_a_time() {
     both(async |base| {

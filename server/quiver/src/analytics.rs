@@ -8,7 +8,7 @@ use std::time::{Duration, SystemTime};
 use arc_swap::ArcSwap;
 use quiver_olap::OlapEngine;
 use quiver_olap::model::catalog::Catalog;
-use quiver_olap::model::load::{ModelProblem, SourceFile, load, read_folders};
+use quiver_olap::model::load::{ModelProblem, SourceFile, is_hidden, load, read_folders};
 use quiver_olap::tables::{FolderTables, LayeredTables, folder_error};
 use quiver_query::QueryEngine;
 use quiver_query::tables::Tables;
@@ -66,12 +66,17 @@ impl Folders {
         }
     }
 
-    fn catalog(&self) -> Result<Catalog, Vec<ModelProblem>> {
+    /// All models, and which parts of built-in ones are left out.
+    fn read(&self) -> Result<(Catalog, Vec<ModelProblem>), Vec<ModelProblem>> {
         let mut files = read_folders(&self.models)?;
         for (name, text) in BUILTIN.iter().filter(|_| self.builtin) {
             files.push(SourceFile { name: (*name).to_owned(), text: (*text).to_owned(), builtin: true });
         }
-        let (catalog, warnings) = load(&files)?;
+        load(&files)
+    }
+
+    fn catalog(&self) -> Result<Catalog, Vec<ModelProblem>> {
+        let (catalog, warnings) = self.read()?;
         for warning in warnings {
             tracing::warn!(%warning, "part of a built-in model is left out");
         }
@@ -84,7 +89,7 @@ impl Folders {
         let mut folders: Vec<PathBuf> = self.models.iter().chain(&self.tables).cloned().collect();
         while let Some(folder) = folders.pop() {
             let Ok(entries) = std::fs::read_dir(&folder) else { continue };
-            for path in entries.filter_map(|e| Some(e.ok()?.path())) {
+            for path in entries.filter_map(|e| Some(e.ok()?.path())).filter(|path| !is_hidden(path)) {
                 match std::fs::metadata(&path) {
                     Ok(of) if of.is_dir() => folders.push(path),
                     Ok(of) => seen.push((path, of.len(), of.modified().ok())),
@@ -155,14 +160,18 @@ fn watch(folders: &Folders, engine: &Weak<OlapEngine>, tables: &Weak<ArcSwap<Fol
     }
 }
 
-/// Says what is wrong with the models of a folder, one line each.
+/// Checks the models of a folder beside the built-in ones: how many models and views it has, and which parts of built-in ones
+/// are left out for their sake.
 ///
 /// # Errors
-/// All problems.
-pub fn check(folder: &Path) -> Result<usize, Vec<String>> {
+/// All problems, one line each.
+pub fn check(folder: &Path) -> Result<(usize, Vec<String>), Vec<String>> {
+    let lines = |problems: &[ModelProblem]| problems.iter().map(ToString::to_string).collect::<Vec<_>>();
     let folders = Folders { models: vec![folder.to_owned()], tables: Vec::new(), builtin: true };
-    let catalog = folders.catalog().map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
-    Ok(catalog.models.len() + catalog.views.len())
+    let (catalog, warnings) = folders.read().map_err(|p| lines(&p))?;
+    let files = catalog.models.values().map(|m| &m.file).chain(catalog.views.values().map(|v| &v.file));
+    let own = files.filter(|file| !BUILTIN.iter().any(|(name, _)| *name == &***file));
+    Ok((own.count(), lines(&warnings)))
 }
 
 #[cfg(test)]
@@ -184,6 +193,62 @@ mod tests {
         let folder = tempfile::tempdir().unwrap();
         std::fs::write(folder.path().join("m.yml"), "cubes:\n  - name: A\n    sql_tabel: a\n").unwrap();
         let problems = check(folder.path()).unwrap_err();
-        assert!(problems.iter().any(|p| p.contains("m.yml:3:5")), "{problems:?}");
+        let says = "m.yml:3:5: `A`: unknown field `sql_tabel`; did you mean `sql_table`?";
+        assert!(problems.iter().any(|p| p.ends_with(says)), "{problems:?}");
+    }
+
+    /// A mounted volume has each file three times: by its own name, and in two folders that begin with dots.
+    #[test]
+    fn what_a_folder_has_is_checked_beside_what_is_built_in() {
+        let folder = tempfile::tempdir().unwrap();
+        let write = |name: &str, text: &str| {
+            let path = folder.path().join(name);
+            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+            std::fs::write(path, text).unwrap();
+        };
+        let own = "cubes: [{name: Prices, sql_table: public.prices}]\n";
+        for name in ["prices.yml", "..data/prices.yml", "..2026_11_26/prices.yml"] {
+            write(name, own);
+        }
+        assert_eq!(check(folder.path()), Ok((1, Vec::new())));
+        // Others join `Services` by what this one lacks.
+        write(
+            "deeper/services.yaml",
+            "cubes: [{name: Services, sql_table: public.services, dimensions: [{name: id, type: number, sql: id, primary_key: true}]}]\n",
+        );
+        let (count, left_out) = check(folder.path()).unwrap();
+        assert_eq!(count, 2);
+        assert!(left_out.iter().any(|line| line.starts_with("builtin:")), "{left_out:?}");
+        write("again.yml", own);
+        let problems = check(folder.path()).unwrap_err();
+        assert!(problems[0].contains("there are two models or views `Prices`"), "{problems:?}");
+    }
+
+    /// What a few lines of YAML stand for is bounded, and told of with its place.
+    #[test]
+    fn hostile_files_are_refused() {
+        let folder = tempfile::tempdir().unwrap();
+        let refused = |text: &str| {
+            std::fs::write(folder.path().join("m.yml"), text).unwrap();
+            check(folder.path()).unwrap_err().join("\n")
+        };
+        let again = |n: usize| format!("a{n}: &a{n} [{}]\n", vec![format!("*a{}", n - 1); 10].join(", "));
+        let laughs = format!("a0: &a0 [x]\n{}", (1..10).map(again).collect::<String>());
+        let deep = format!("cubes: {}{}", "[".repeat(5_000), "]".repeat(5_000));
+        let circle = "cubes:\n  - {name: A, extends: B}\n  - {name: B, extends: A}\n";
+        for (text, says) in [
+            (laughs.as_str(), "m.yml:"),
+            (deep.as_str(), "m.yml:"),
+            (circle, "`A` extends `B`, which is not there or extends it in turn"),
+            ("cubes: 5", "m.yml:1:8"),
+            ("cubes: [5]", "m.yml:1:9"),
+            ("cubes: [{name: 1x, sql_table: t}]", "`1x` is no identifier"),
+            ("cubes: [{name: A, sql_table: t, measures: [{name: n, type: count, sql: '{m}'}]}]", "`A.n`"),
+            ("a: [", "m.yml:"),
+            ("\u{0}", "control characters"),
+        ] {
+            let told = refused(text);
+            assert!(told.contains(says), "{}: {told}", &text[..text.len().min(60)]);
+        }
     }
 }

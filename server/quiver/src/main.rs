@@ -335,7 +335,10 @@ fn main() -> ExitCode {
 fn run(cli: Cli) -> Result<u8, Failure> {
     if let Some(Command::Models { command: ModelsCommand::Check { folder } }) = &cli.command {
         return Ok(match analytics::check(folder) {
-            Ok(count) => {
+            Ok((count, warnings)) => {
+                for warning in &warnings {
+                    eprintln!("left out: {warning}");
+                }
                 println!("{count} models and views are valid");
                 0
             }

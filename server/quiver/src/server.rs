@@ -175,8 +175,10 @@ fn serve_settings(settings: &Settings) -> ServeSettings {
     let h = &settings.http;
     let span = |span: Span| span.0.unwrap_or_default();
     let memory = wiring::memory_limit_bytes(settings);
+    let connections_max = connections_max(h.connections_max).min(Semaphore::MAX_PERMITS);
     ServeSettings {
-        places: Arc::new(Semaphore::new(connections_max(h.connections_max).min(Semaphore::MAX_PERMITS))),
+        places: Arc::new(Semaphore::new(connections_max)),
+        connections_max,
         header_timeout: span(h.header_timeout),
         head_bytes_max: h.head_max.0 as usize,
         heads: BodyBudget::of_heads((memory / 32) as usize),
@@ -259,7 +261,8 @@ impl Bound {
         let postgres = Arc::new(OnceLock::new());
         if let Some(socket) = self.postgres {
             let idle = self.settings.postgres.idle_timeout.0.unwrap_or(Duration::MAX);
-            let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle };
+            let kept = BodyBudget::of_heads((wiring::memory_limit_bytes(&self.settings) / 32) as usize);
+            let listener = PostgresListener { socket, tls: self.tls.clone(), app: Arc::clone(&postgres), idle, kept };
             tasks.push(tokio::spawn(serve_postgres(listener, serve_settings.clone(), serving.clone())));
         }
         if let Some(tls) = &self.tls {

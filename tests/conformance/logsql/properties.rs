@@ -197,8 +197,7 @@ fn kept(pipe: &Pipe) -> Vec<String> {
         Pipe::Decolorize(of) if of.condition.is_some() => vec![of.at.clone()],
         Pipe::UnpackWords(of) if of.condition.is_some() => vec![of.to.clone()],
         Pipe::Unroll(of) if of.condition.is_some() => of.fields.clone(),
-        Pipe::UnpackJson(of) if of.0.condition.is_some() => unpacked(&of.0),
-        Pipe::UnpackLogfmt(of) if of.0.condition.is_some() => unpacked(&of.0),
+        Pipe::UnpackNamed(of) if of.unpack.condition.is_some() => unpacked(&of.unpack),
         Pipe::UnpackSyslog(of) if of.unpack.condition.is_some() => unpacked(&of.unpack),
         _ => Vec::new(),
     }

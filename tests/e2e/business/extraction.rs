@@ -1,6 +1,7 @@
 //! Data-extraction rules of signals beside logs, and tests of them on what is stored.
 
 use super::*;
+use crate::identity;
 
 const PATH: &str = "/platform-api/data-extraction-rules";
 
@@ -82,4 +83,40 @@ async fn tests_read_what_the_caller_sees() {
     let mut wide = rule;
     wide["service"] = json!("*");
     assert_eq!(call(&server, &ann, "POST", PATH, &wide).await.status, 403);
+}
+
+/// Figures count records of all services of a rule: they are for who may see all of those, and not for who sees the rule.
+#[tokio::test(flavor = "multi_thread")]
+async fn figures_are_for_who_sees_the_records() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &rbac()).await;
+    let (admin, ann) = restricted(&server, "cart").await;
+    let rule = |service: &str| {
+        json!({"name": format!("took {service}"), "signal": "logs", "service": service, "method": "pattern",
+            "expression": "took <ms> ms", "targets": [{"field": "took", "from": "ms", "type": "int"}]})
+    };
+    let (own, all) = (made(&server, &admin, PATH, rule("cart")).await, made(&server, &admin, PATH, rule("*")).await);
+    for (name, logs) in [("bob", "pay"), ("eve", "*")] {
+        let permissions = json!(["{view, extraction, *}", format!("{{view, logs, {logs}}}")]);
+        identity::made(&server, &admin, "roles", json!({"name": name, "permissions": permissions})).await;
+        identity::user(&server, &admin, name, name, Value::Null).await;
+    }
+    let (bob, eve) = (identity::login(&server, "bob", PASSWORD).await, identity::login(&server, "eve", PASSWORD).await);
+    let (bob, eve) = (identity::bearer(&bob), identity::bearer(&eve));
+    let headers = [("authorization", admin.as_str()), ("content-type", "application/stream+json")];
+    let record = json!({"_msg": "took 12 ms", "service.name": "cart"}).to_string();
+    assert!(server.post("/insert/jsonline", &headers, record.into_bytes()).await.status < 300);
+    let (none, some) = (Value::Null, json!(1));
+    for (who, rule, expected) in [
+        (&admin, &own, &some),
+        (&admin, &all, &some),
+        (&ann, &own, &some),
+        (&bob, &own, &none),
+        (&bob, &all, &none),
+        (&eve, &own, &some),
+        (&eve, &all, &some),
+    ] {
+        let stats = asked(&server, who, "GET", &format!("{PATH}/{}/stats", id(rule)), &Value::Null).await;
+        assert_eq!((&stats["seen"], stats["meanUs"].is_null()), (expected, expected.is_null()), "{rule}: {stats}");
+    }
 }

@@ -246,12 +246,18 @@ fn statements() -> Vec<Case> {
         "select count(*) from information_schema.columns where table_name in ('logs', 'spans')",
         "select count(*), max(n) from logs",
         "select service_name, count(*) from spans group by 1",
-        "select * from metric_names order by 1",
+        "select name, service_name, count(*) from metric_series group by 1, 2",
+        "select name, service_name, sum(value) from metric_samples group by 1, 2",
+        "select * from metric_metadata",
+        "select name, value from exemplars",
+        "select stream, count(*) from logs group by 1",
+        "select service_name, span_name, name, attributes from span_events",
+        "select service_name, span_id, linked_trace_id, linked_span_id from span_links",
         "select count(*) from metric_series",
         "select only_c from logs",
         "select \"attributes.only_c\" from spans",
         "select count(*) from traces",
-        "select service_name, name, calls from operations order by 1, 2",
+        "select service_name, name, kind, sum(spans), sum(errors) from operations group by 1, 2, 3",
     ];
     texts.map(|text| case("/sql-api/v1/query", [("query", text.into())])).into()
 }
@@ -526,5 +532,9 @@ impl Maker {
             good.iter().all(|n| *n * 4 > all * 2),
             "PromQL, LogsQL, traces, SQL, analytics: {good:?} of {all} answered"
         );
+        for statement in statements() {
+            let answer = statement.ask(server, None).await;
+            assert_eq!(answer.status, 200, "{statement}: {}", answer.text());
+        }
     }
 }

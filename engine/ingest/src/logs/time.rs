@@ -1,5 +1,7 @@
 //! Times as senders of logs write them: RFC 3339 in its looser forms, or Unix time whose unit follows from its size.
 
+use quiver_types::time::rfc3339::{Rfc3339, date};
+
 /// What a time value says.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stamp {
@@ -41,71 +43,12 @@ pub fn parse_or_date(text: &str) -> Option<Stamp> {
     }
 }
 
-const SECOND_NANOS: i128 = 1_000_000_000;
-const DAY_NANOS: i128 = 86_400 * SECOND_NANOS;
-
-/// Reads `yyyy-mm-dd` at the start; gives days since 1970.
-fn date(text: &[u8]) -> Option<i64> {
-    let [y0, y1, y2, y3, b'-', m0, m1, b'-', d0, d1, ..] = *text else { return None };
-    let year = i64::from(two(y0, y1)?) * 100 + i64::from(two(y2, y3)?);
-    let (month, day) = (two(m0, m1)?, two(d0, d1)?);
-    let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
-    let last = match month {
-        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
-        4 | 6 | 9 | 11 => 30,
-        2 => 28 + u32::from(leap),
-        _ => return None,
-    };
-    if day == 0 || day > last {
-        return None;
-    }
-    // Years begin in March, so that the day that not every year has comes last.
-    let year = year - i64::from(month <= 2);
-    let of_year = (153 * ((i64::from(month) + 9) % 12) + 2) / 5 + i64::from(day) - 1;
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    Some(era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468)
-}
-
-#[inline]
-fn two(high: u8, low: u8) -> Option<u32> {
-    let (high, low) = (high.wrapping_sub(b'0'), low.wrapping_sub(b'0'));
-    (high < 10 && low < 10).then(|| u32::from(high) * 10 + u32::from(low))
-}
+const DAY_NANOS: i128 = 86_400 * 1_000_000_000;
 
 fn rfc3339(text: &[u8]) -> Option<Stamp> {
-    let days = date(text)?;
-    let [b'T' | b't' | b' ', h0, h1, b':', m0, m1, b':', s0, s1, ref rest @ ..] = text[10..] else { return None };
-    let (hour, minute, second) = (two(h0, h1)?, two(m0, m1)?, two(s0, s1)?);
-    // A leap second is the first moment of the next minute.
-    if hour > 23 || minute > 59 || second > 60 {
-        return None;
-    }
-    let mut rest = rest;
-    let mut fraction = 0u32;
-    if let [b'.' | b',', digits @ ..] = rest {
-        let len = digits.iter().take_while(|b| b.is_ascii_digit()).count();
-        if len == 0 {
-            return None;
-        }
-        for digit in digits[..len].iter().chain(std::iter::repeat(&b'0')).take(9) {
-            fraction = fraction * 10 + u32::from(digit - b'0');
-        }
-        rest = &digits[len..];
-    }
-    let offset = match *rest {
-        [] | [b'Z' | b'z'] => 0,
-        [sign @ (b'+' | b'-'), h0, h1, b':', m0, m1] | [sign @ (b'+' | b'-'), h0, h1, m0, m1] => {
-            let (hours, minutes) = (two(h0, h1)?, two(m0, m1)?);
-            if hours > 23 || minutes > 59 {
-                return None;
-            }
-            let seconds = i64::from(hours * 3600 + minutes * 60);
-            if sign == b'-' { -seconds } else { seconds }
-        }
-        _ => return None,
-    };
-    let seconds = days * 86_400 + i64::from(hour * 3600 + minute * 60 + second) - offset;
-    Some(Stamp::of(i128::from(seconds) * SECOND_NANOS + i128::from(fraction)))
+    let time = Rfc3339::read(text)?;
+    let is_taken = time.hour < 24 && time.zone.seconds().abs() < 86_400;
+    is_taken.then(|| Stamp::of(time.unix_nanos()))
 }
 
 /// Reads Unix time in s, ms, µs or ns, the largest unit in which the number is a time before 2262.

@@ -294,6 +294,12 @@ impl<'a> Chunk<'a> {
         self.selected.fill(None);
     }
 
+    /// Forgets what tests said, too: some of it was said by work that was stopped.
+    pub(super) fn doubt(&mut self) {
+        self.forget();
+        self.answers.iter_mut().for_each(Vec::clear);
+    }
+
     /// Gives those of some records that one of some askers may let pass; all others fail them.
     fn candidates(&mut self, askers: &[usize], rows: &[usize]) -> Vec<usize> {
         let mut found = Vec::new();

@@ -6,6 +6,7 @@
 use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 use std::time::Instant;
 
 use arrow::array::{Array, AsArray, BinaryBuilder, RecordBatch};
@@ -13,6 +14,7 @@ use quiver_types::SpansBatch;
 use quiver_types::condition::{FieldName, Fields};
 use quiver_types::extraction::Record;
 use quiver_types::spans::{Attributes, SpanRow, Value};
+use quiver_types::watch::{RULE_MAX, Until, Watch};
 
 use super::columns::{FAILS, HOLDS, Plan, Planned, UNKNOWN};
 use super::{ExtractionRules, Running};
@@ -118,6 +120,12 @@ impl<'r> Chunk<'_, 'r> {
         self.rules.plan.tests.len() + self.rules.rules.len()
     }
 
+    /// What is known of a span.
+    fn answers_of(&mut self, row: usize) -> &mut [u8] {
+        let askers = self.askers();
+        &mut self.answers[row * askers..][..askers]
+    }
+
     /// Runs the rules for each service, and gives what they set of each span.
     fn run(&mut self, wanted: &[Vec<usize>], found: &mut Vec<Set>) {
         let spans = self.records.len();
@@ -144,18 +152,33 @@ impl<'r> Chunk<'_, 'r> {
         let (began, rules) = (Instant::now(), self.rules);
         let (running, planned) = (&rules.rules[place], &rules.planned[place]);
         let (seen, mut matched, mut failed) = (rows.len() as u64, 0, 0);
-        rows.retain(|row| {
-            if !self.may_match(planned, *row) {
-                return true;
-            }
-            let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
-            let Some(errors) = written else { return true };
-            matched += 1;
-            failed += errors;
-            let first = *row * self.askers();
-            rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
-            !running.rule.stop
+        let watch = Watch::new(Until::new(RULE_MAX));
+        watch.over(|| {
+            rows.retain(|row| {
+                if watch.is_stopped() {
+                    return true;
+                }
+                let may_match = self.may_match(planned, *row);
+                if watch.is_stopped() {
+                    // Some of what tests said was said by work that was stopped.
+                    self.answers_of(*row).fill(UNKNOWN);
+                    return true;
+                }
+                if !may_match {
+                    return true;
+                }
+                let written = running.rule.extract(&mut self.records[*row], &mut self.scratch, None);
+                let Some(errors) = written else { return true };
+                matched += 1;
+                failed += errors;
+                let first = *row * self.askers();
+                rules.stale[place].iter().for_each(|asker| self.answers[first + asker] = UNKNOWN);
+                !running.rule.stop
+            });
         });
+        if watch.is_stopped() {
+            running.stopped.store(true, Relaxed);
+        }
         running.count(began, seen, matched, failed);
     }
 

@@ -21,10 +21,5 @@ pub use time::{
     parse_rfc3339, parse_unix, push_rfc3339, push_rfc3339_millis, truncate_to_month, truncate_to_year, unix_to_ns,
 };
 
-/// Dates of the calendar and days since 1970.
-pub(crate) mod calendar {
-    pub(crate) use super::time::{civil_from_days, days_from_civil};
-}
-
 #[cfg(test)]
 mod tests;

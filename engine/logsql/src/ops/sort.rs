@@ -48,8 +48,18 @@ pub(crate) struct Sort {
     pub(crate) rank: Option<String>,
     /// Descending order of all fields, when `by` is empty.
     pub(crate) descending: bool,
-    /// As `top` orders: keys behind the first are compared as texts, of several the shorter one first.
-    pub(crate) of_top: bool,
+    pub(crate) compared: Compared,
+}
+
+/// How values are compared.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub(crate) enum Compared {
+    /// As numbers, times or texts, as they look.
+    Look,
+    /// As `top` does: those behind the first as texts, of several the shorter one first.
+    Top,
+    /// As texts, all but times.
+    Texts,
 }
 
 impl Sort {
@@ -63,7 +73,7 @@ impl Sort {
             partition_by: Vec::new(),
             rank: None,
             descending: false,
-            of_top: false,
+            compared: Compared::Look,
         }
     }
 
@@ -90,6 +100,9 @@ impl Sort {
 
     /// The input column that is a key by itself: a time.
     fn time_column(&self, key: usize) -> Option<usize> {
+        if self.compared == Compared::Top && key > 0 {
+            return None;
+        }
         let index = self.input.index(&self.by.get(key)?.0)?;
         (self.input.columns[index].kind == Kind::Time).then_some(index)
     }
@@ -118,14 +131,14 @@ impl Sort {
     }
 
     /// How values of a key are written.
-    fn pushers(&self) -> (Push, Push) {
-        let first: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
-        let others: Push = match (self.of_top, self.by.len()) {
-            (false, _) => first,
-            (true, ..=2) => |key, text| key.extend_from_slice(text.as_bytes()),
-            (true, _) => push_length_first,
-        };
-        (first, others)
+    fn push(&self, key: usize) -> Push {
+        let as_they_look: Push = if self.limit.is_some() { push_sort_key } else { push_plain_sort_key };
+        match self.compared {
+            Compared::Top if key > 0 && self.by.len() > 2 => push_length_first,
+            Compared::Top if key > 0 => push_bytes,
+            Compared::Texts if self.by.get(key).is_some_and(|(name, _)| name != TIME) => push_bytes,
+            Compared::Look | Compared::Top | Compared::Texts => as_they_look,
+        }
     }
 }
 
@@ -150,17 +163,14 @@ impl Step for SortKeys {
     }
 
     fn open(self: Arc<Self>, rows: SendableRecordBatchStream, task: Arc<TaskContext>) -> Result<Batches> {
-        let (schema, (first, others)) = (self.0.keyed_schema(), self.0.pushers());
+        let schema = self.0.keyed_schema();
         let own: Vec<bool> = (0..self.0.by.len().max(1)).map(|i| self.0.time_column(i).is_some()).collect();
         let map = move |rows: RecordBatch| {
             let input = &self.0.input;
             let mut columns = rows.columns().to_vec();
             for (i, _) in own.iter().enumerate().filter(|(_, own)| !**own) {
                 columns.push(match self.0.by.get(i) {
-                    Some((name, _)) => {
-                        let push = if i == 0 { first } else { others };
-                        field_key(&texts_of(&rows, input, name)?, rows.num_rows(), push)
-                    }
+                    Some((name, _)) => field_key(&texts_of(&rows, input, name)?, rows.num_rows(), self.0.push(i)),
                     None => row_key(&rows, input)?,
                 });
             }
@@ -208,6 +218,10 @@ impl Operator for Sort {
     }
 }
 
+fn push_bytes(key: &mut Vec<u8>, text: &str) {
+    key.extend_from_slice(text.as_bytes());
+}
+
 /// A text after its length, as a LEB128 number.
 fn push_length_first(key: &mut Vec<u8>, text: &str) {
     let mut length = text.len();
@@ -235,7 +249,7 @@ fn field_key(texts: &Texts, rows: usize, push: Push) -> ArrayRef {
 }
 
 /// Keys of whole rows: the time, then the other fields in the order of their names.
-fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
+pub(super) fn row_key(rows: &RecordBatch, shape: &Shape) -> Result<ArrayRef> {
     let mut columns: Vec<(&str, Texts)> =
         shape.names().map(|name| Ok((name, texts_of(rows, shape, name)?))).collect::<Result<_>>()?;
     columns.sort_by(|a, b| a.0.cmp(b.0));

@@ -5,7 +5,7 @@ use quiver_types::logs::MSG;
 use crate::ast::{FieldPattern, Filter, Overwrite, PatternPair};
 use crate::error::Result;
 use crate::parser::Parser;
-use crate::print::{list, patterns, word};
+use crate::print::{list, word};
 
 /// Words that go on with a pipe, so that they cannot be fields without parentheses.
 const CLAUSES: &[&str] = &["hits", "with", "limit", "rank", "partition", "filter", "offset"];
@@ -163,18 +163,6 @@ pub(crate) fn above_0(parser: &mut Parser<'_>) -> Result<u64> {
         0 => Err(parser.fault_at(at, "a number greater than 0 expected, got `0`")),
         n => Ok(n),
     }
-}
-
-/// `[fields (a, b)] [as f]`; no fields are all.
-pub(crate) fn packing(parser: &mut Parser<'_>) -> Result<(Vec<FieldPattern>, String)> {
-    let fields = if parser.skip("fields") { parser.in_parens(Parser::field_pattern)? } else { Vec::new() };
-    let fields = if fields.iter().any(FieldPattern::is_all) { Vec::new() } else { fields };
-    Ok((fields, parser.as_name()?.unwrap_or_else(|| MSG.to_owned())))
-}
-
-pub(crate) fn packing_text(fields: &[FieldPattern], to: &str) -> String {
-    let fields = if fields.is_empty() { String::new() } else { format!(" fields ({})", patterns(fields)) };
-    format!("{fields}{}", unless(to, MSG, "as"))
 }
 
 /// Results need names of their own.

@@ -95,7 +95,7 @@ impl PipeKind for Top {
         let sort = sort::Sort {
             limit: Some(self.limit),
             rank: self.rank.clone(),
-            of_top: true,
+            compared: sort::Compared::Top,
             ..sort::Sort::by(rows.shape.clone(), by.collect())
         };
         sort.plan(rows)
@@ -122,5 +122,6 @@ mod tests {
         let rows = ["a=1", "a=2", "a=2", "a=3"];
         gives("top 2 by (a)", &rows, &["a=2 hits=2", "a=1 hits=1"]);
         gives("top 1 by (a) hits as n rank as r", &rows, &["a=2 n=2 r=1"]);
+        gives("top by (a)", &["a=9", "a=10", "a=1KB"], &["a=10 hits=1", "a=1KB hits=1", "a=9 hits=1"]);
     }
 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use datafusion::common::DFSchema;
 use datafusion::logical_expr::{LogicalPlan, Union as UnionPlan};
-use quiver_query::from_datafusion;
+use quiver_query::{from_datafusion, in_turn};
 use quiver_types::Result;
 
 use super::rows::query_or_rows;
@@ -64,7 +64,7 @@ impl PipeKind for Union {
             .collect::<Result<Vec<_>>>()?;
         let schema = DFSchema::try_from(shape.schema()).map_err(from_datafusion)?;
         let plan = LogicalPlan::Union(UnionPlan { inputs, schema: Arc::new(schema) });
-        Ok(Planned { plan, shape, time })
+        Ok(Planned { plan: in_turn(plan)?, shape, time })
     }
 }
 

@@ -293,7 +293,7 @@ fn time<'a>(text: &'a str, ctx: SyslogContext, out: &mut Fields) -> Option<&'a s
 
 /// `Jun  3 12:08:33`
 fn time_without_year(text: &str, ctx: SyslogContext) -> Option<i64> {
-    use crate::kernels::values::calendar::{civil_from_days, days_from_civil};
+    use quiver_types::time::calendar::{date_of, days_of};
     let b = text.as_bytes();
     let month = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
         .iter()
@@ -307,9 +307,9 @@ fn time_without_year(text: &str, ctx: SyslogContext) -> Option<i64> {
         return None;
     }
     let now = ctx.now_ns.div_euclid(SECOND_NS);
-    let (year, ..) = civil_from_days(now.div_euclid(86_400));
+    let (year, ..) = date_of(now.div_euclid(86_400));
     let of_year = |year: i64| {
-        let days = days_from_civil(year, month as u32 + 1, 1) + day - 1;
+        let days = days_of(year, month as u32 + 1, 1) + day - 1;
         days * 86_400 + hour * 3600 + minute * 60 + second - ctx.zone_ns.div_euclid(SECOND_NS)
     };
     // A day ahead is a clock that is wrong or another zone; more is a message of last year.

@@ -137,6 +137,7 @@ impl OlapEngine {
             state,
             sources: &sources,
             access: &access,
+            caller: "",
             given: &given,
             marks_values: false,
         };

@@ -5,8 +5,10 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use quiver_alerting::problem::{Place, Problems};
+use quiver_alerting::yaml::read;
 
 use super::catalog::Catalog;
+use super::owner::owner;
 use super::read::{FileContent, file};
 use super::{Model, Relationship, View, added, check, views};
 
@@ -83,10 +85,18 @@ pub fn read_folders(folders: &[PathBuf]) -> Result<Vec<SourceFile>, Vec<ModelPro
     Ok(files)
 }
 
+/// Whether a file or folder is none of the operator's: mounted volumes keep copies of all files in folders such as `..data`.
+pub fn is_hidden(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"."))
+}
+
 fn walk(folder: &Path, paths: &mut Vec<PathBuf>, depth: usize) -> Result<(), (PathBuf, std::io::Error)> {
     let failed = |e| (folder.to_owned(), e);
     for entry in std::fs::read_dir(folder).map_err(failed)? {
         let path = entry.map_err(failed)?.path();
+        if is_hidden(&path) {
+            continue;
+        }
         let is_yaml = path.extension().is_some_and(|e| e == "yml" || e == "yaml");
         if path.is_dir() && depth < 16 {
             walk(&path, paths, depth + 1)?;
@@ -113,10 +123,13 @@ pub fn load(files: &[SourceFile]) -> Result<(Catalog, Vec<ModelProblem>), Vec<Mo
         for source in files.iter().filter(|f| f.builtin == is_builtin) {
             let mut found = Problems::default();
             let content = file(&source.name, &source.text, &mut found);
+            // Read again where something is wrong, to tell of what.
+            let is_wrong = found.iter().next().is_some();
+            let documents = if is_wrong { read(&source.text).unwrap_or_default() } else { Vec::new() };
             problems.extend(found.iter().map(|p| ModelProblem {
                 file: source.name.clone(),
                 place: p.place,
-                member: None,
+                member: owner(&documents, p.place),
                 message: p.message.clone(),
             }));
             add(content, &own, is_builtin, &mut models, &mut all_views, &mut builtin, &mut problems);
@@ -249,7 +262,7 @@ mod tests {
         let text = format!("{A}      - {{name: rate, type: number, sql: '{{cuont}} / 2'}}\n");
         assert_eq!(problems(&text), ["m.yml:9:41: `A.rate`: model `A` has no member `cuont`; did you mean `count`?"]);
         let unknown = problems("cubes:\n  - name: B\n    sql_table: b\n    measure: []\n");
-        assert_eq!(unknown, ["m.yml:4:5: unknown field `measure`"]);
+        assert_eq!(unknown, ["m.yml:4:5: `B`: unknown field `measure`; did you mean `measures`?"]);
         let word = problems("cubes:\n  - name: B\n    sql_table: b\n    measures: [{name: n, type: cuont, sql: x}]\n");
         assert!(word[0].contains("did you mean `count`?"), "{word:?}");
     }

@@ -7,6 +7,7 @@ use quiver_alerting::yaml::{Fields, Kind, Node, read};
 use quiver_types::Domain;
 use serde_json::{Map, Value};
 
+use super::owner::near_field;
 use super::template::Template;
 use super::{
     AddedGroup, Case, Common, Dimension, DimensionType, Folder, FolderItem, Hierarchy, Include, Join, Label, Measure,
@@ -42,7 +43,7 @@ pub(super) fn file(name: &str, text: &str, problems: &mut Problems) -> FileConte
         for node in fields.list("views", problems).unwrap_or_default() {
             content.views.extend(view(node, &file, problems));
         }
-        fields.finish(problems);
+        fields.finish_with(near_field, problems);
     }
     content
 }
@@ -143,7 +144,7 @@ impl<'a, 'p> Reader<'a, 'p> {
     }
 
     fn finish(self) {
-        self.fields.finish(self.problems);
+        self.fields.finish_with(near_field, self.problems);
     }
 }
 

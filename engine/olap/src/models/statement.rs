@@ -51,7 +51,7 @@ pub(crate) struct Made {
     pub(super) outputs: Vec<Output>,
 }
 
-fn unknown(what: &str, name: &str) -> QueryError {
+pub(super) fn unknown(what: &str, name: &str) -> QueryError {
     QueryError::new(Reason::UnknownMember, "", format!("there is no {what} `{name}`"))
 }
 

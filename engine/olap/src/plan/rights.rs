@@ -21,9 +21,15 @@ impl Planner<'_> {
         if is_full && !right.deny {
             return Ok(None);
         }
+        let own = match &right.own {
+            Some(own) if !self.caller.is_empty() => {
+                Some(self.own_dimension(stage, model, own)?.eq(self.value(lit(self.caller))))
+            }
+            _ => None,
+        };
         if right.services.is_empty() {
-            // A model without a service is for who sees all of its domain.
-            return Ok((!is_full || right.deny).then(|| lit(false)));
+            // A model without a service is for who sees all of its domain, but for the caller's own rows.
+            return Ok((!is_full || right.deny).then(|| own.unwrap_or_else(|| lit(false))));
         }
         let access = self.access.get(right.domain);
         let services: Vec<Expr> =
@@ -33,11 +39,10 @@ impl Planner<'_> {
         for service in &services {
             visible = visible.and(service.clone().is_null().or(self.allows(&access, service)?));
         }
-        if let Some(own) = &right.own {
-            let own = self.own_dimension(stage, model, own)?;
-            visible = visible.or(own.clone().is_not_null().and(self.allows(&access, &own)?));
-        }
-        Ok(Some(visible))
+        Ok(Some(match own {
+            Some(own) => visible.or(own),
+            None => visible,
+        }))
     }
 
     fn own_dimension(&self, stage: &Stage, model: &Model, name: &str) -> OlapResult<Expr> {

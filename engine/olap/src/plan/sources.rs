@@ -12,15 +12,16 @@ use datafusion::datasource::{TableProvider, provider_as_source};
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::{LogicalPlan, LogicalPlanBuilder};
 use quiver_query::QueryContext;
-use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableRequest, TableSnapshot};
+use quiver_query::tables::models::ModelRows;
+use quiver_query::tables::{DomainAccess, PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry, TableRequest, TableSnapshot};
 use quiver_types::Domain;
 use quiver_types::tables::usage::QUERY_LOG;
 use regex::Regex;
 
-use super::{model_error, selects};
+use super::{guarded, model_error, selects};
 use crate::error::OlapResult;
 use crate::model::catalog::{Catalog, Kind};
-use crate::model::{MemberId, Model, Piece, Reads, Source};
+use crate::model::{MemberId, Model, Piece, Reads, Source, Template};
 use crate::query::Query;
 
 /// Plans of the rows of models, each under the name of its model.
@@ -76,25 +77,59 @@ impl Sources {
         let reached = Reached::of(catalog, members, &query.hints);
         let columns = reached.identifiers(catalog);
         let bounds = Bounds::of(&reached, catalog, query);
-        let finder = Finder { tables, state, access, ctx, columns: &columns, bounds };
+        let shown = if access.is_full_everywhere() { Vec::new() } else { tables.list(access) };
+        let finder = Finder { tables, state, access, ctx, columns: &columns, bounds, shown: &shown };
         let mut plans = BTreeMap::new();
         let mut selects = BTreeMap::new();
         for name in &reached.models {
             let model = catalog.model(name);
-            let plan = match &model.source {
-                Some(Source::Table(schema, table)) => finder.table(model, schema.as_deref(), table).await?,
-                Some(Source::Select(sql)) => {
-                    let (plan, text) = finder.select(model, sql).await?;
-                    selects.insert(name.clone(), text);
-                    plan
-                }
-                None => return Err(model_error(format!("model `{name}` has no rows"))),
-            };
-            let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(name.as_str()))?.build()?;
+            let mut rows = finder.rows(model).await?;
+            let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded::SELECT_BYTES_MAX);
+            if is_long || rows.is_guarded && !access.is_full_everywhere() {
+                let columns = guarded::columns(&rows.plan, &reached.spoken_of(catalog, name));
+                selects.insert(name.clone(), guarded::text(model, &columns, bounds.told_to(model)));
+                rows.plan = guarded::narrowed(rows.plan, columns)?;
+            } else {
+                selects.extend(rows.text.map(|text| (name.clone(), text)));
+            }
+            let plan = LogicalPlanBuilder::from(rows.plan).alias(TableReference::bare(name.as_str()))?.build()?;
             plans.insert(name.clone(), plan);
         }
         Ok(Self { plans, selects })
     }
+
+    /// Finds the tables of one model, for columns of it, made between two instants.
+    ///
+    /// # Errors
+    /// As [`Self::find`].
+    pub(crate) async fn of_model(
+        catalog: &Catalog,
+        rows: &ModelRows,
+        tables: &Arc<dyn TableSnapshot>,
+        state: &SessionState,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> OlapResult<Self> {
+        let mut reached = Reached::default();
+        reached.add_model(catalog, &rows.model);
+        let mut columns = reached.identifiers(catalog);
+        columns.extend(rows.columns.iter().cloned());
+        let range = rows.range_ns.unwrap_or(Bounds::OPEN);
+        let bounds = Bounds { traces: range, browsers: range };
+        let finder = Finder { tables, state, access, ctx, columns: &columns, bounds, shown: &[] };
+        let plan = finder.rows(catalog.model(&rows.model)).await?.plan;
+        let plan = LogicalPlanBuilder::from(plan).alias(TableReference::bare(rows.model.as_str()))?.build()?;
+        Ok(Self { plans: BTreeMap::from([(rows.model.clone(), plan)]), selects: BTreeMap::new() })
+    }
+}
+
+/// The rows of a model.
+struct Rows {
+    plan: LogicalPlan,
+    /// Its SELECT, where it is one.
+    text: Option<String>,
+    /// Whether it reads a table that the caller sees otherwise, or may not name.
+    is_guarded: bool,
 }
 
 /// Tables that give a caller his own rows where he does not see all of their domain.
@@ -104,13 +139,17 @@ const OWN: [(&str, Domain); 2] = [(QUERY_LOG.name, Domain::System), ("audit_log"
 pub(crate) fn has_own_rows(catalog: &Catalog, query: &Query, members: &[MemberId], access: &DomainAccess) -> bool {
     let own: Vec<&str> = OWN.iter().filter(|(_, domain)| !access.is_full(*domain)).map(|(name, _)| *name).collect();
     let reached = Reached::of(catalog, members, &query.hints);
-    let mut sources = reached.models.iter().filter_map(|name| catalog.models.get(name)?.source.as_ref());
-    sources.any(|source| match source {
-        Source::Table(_, table) => own.iter().any(|name| table.eq_ignore_ascii_case(name)),
-        Source::Select(sql) => {
-            let sql = sql.to_ascii_lowercase();
-            own.iter().any(|name| sql.contains(name))
-        }
+    let mut models = reached.models.iter().filter_map(|name| catalog.models.get(name));
+    models.any(|model| {
+        let of_table = match &model.source {
+            Some(Source::Table(_, table)) => own.iter().any(|name| table.eq_ignore_ascii_case(name)),
+            Some(Source::Select(sql)) => {
+                let sql = sql.to_ascii_lowercase();
+                own.iter().any(|name| sql.contains(name))
+            }
+            None => false,
+        };
+        of_table || model.row_right.as_ref().is_some_and(|right| right.own.is_some())
     })
 }
 
@@ -199,7 +238,7 @@ pub(crate) fn version(
 
 /// Members and models that a query reaches.
 #[derive(Default)]
-struct Reached {
+pub(super) struct Reached {
     members: BTreeSet<MemberId>,
     models: BTreeSet<String>,
 }
@@ -215,7 +254,8 @@ impl Reached {
         }
         // Ways between models lead over others, whose joins name further ones.
         loop {
-            let before = reached.models.len();
+            let before = (reached.models.len(), reached.members.len());
+            reached.add_joins(catalog);
             let names: Vec<String> = reached.models.iter().cloned().collect();
             for from in &names {
                 for to in names.iter().filter(|to| *to != from) {
@@ -224,8 +264,19 @@ impl Reached {
                     }
                 }
             }
-            if reached.models.len() == before {
+            if (reached.models.len(), reached.members.len()) == before {
                 return reached;
+            }
+        }
+    }
+
+    /// Adds what joins between models that are reached are made of.
+    pub(super) fn add_joins(&mut self, catalog: &Catalog) {
+        for name in self.models.clone() {
+            for join in &catalog.model(&name).joins {
+                if self.models.contains(&join.target) {
+                    join.sql.members().for_each(|id| self.add(catalog, id));
+                }
             }
         }
     }
@@ -245,7 +296,7 @@ impl Reached {
         }
     }
 
-    fn add(&mut self, catalog: &Catalog, id: &MemberId) {
+    pub(super) fn add(&mut self, catalog: &Catalog, id: &MemberId) {
         let Some(found) = catalog.find(id) else { return };
         if let Some((_, member)) = found.view {
             member.path.iter().for_each(|name| self.add_model(catalog, name));
@@ -335,36 +386,50 @@ impl Reached {
 
     /// Names in SQL texts of members, joins and conditions on rows.
     fn spoken(&self, catalog: &Catalog) -> BTreeSet<String> {
+        self.spoken_in(catalog, &|_, _| true)
+    }
+
+    /// Those that may be columns of one model: in texts of its own, and in such that name it.
+    pub(super) fn spoken_of(&self, catalog: &Catalog, model: &str) -> BTreeSet<String> {
+        self.spoken_in(catalog, &|of, template| of == model || template.models().any(|named| named == model))
+    }
+
+    /// Names in those texts of which something holds, given the model that they belong to.
+    fn spoken_in(&self, catalog: &Catalog, holds: &dyn Fn(&str, &Template) -> bool) -> BTreeSet<String> {
         let mut names = BTreeSet::new();
-        let mut pieces = |template: &crate::model::Template| {
-            template.pieces.iter().for_each(|p| {
-                if let Piece::Text(text) = p {
-                    read_names(text, &mut names);
-                }
-            });
+        let mut read = |of: &str, template: &Template| {
+            if holds(of, template) {
+                template.pieces.iter().for_each(|p| {
+                    if let Piece::Text(text) = p {
+                        read_names(text, &mut names);
+                    }
+                });
+            }
         };
         for id in &self.members {
-            match catalog.find(id).map(|f| f.kind) {
-                Some(Kind::Dimension(d)) => d.templates().for_each(&mut pieces),
-                Some(Kind::Measure(m)) => m.templates().for_each(&mut pieces),
-                Some(Kind::Segment(s)) => pieces(&s.sql),
-                None => {}
+            let Some(found) = catalog.find(id) else { continue };
+            let of = found.model.common.name.as_str();
+            match found.kind {
+                Kind::Dimension(d) => d.templates().for_each(|t| read(of, t)),
+                Kind::Measure(m) => m.templates().for_each(|t| read(of, t)),
+                Kind::Segment(s) => read(of, &s.sql),
             }
         }
-        for join in self.models.iter().flat_map(|name| &catalog.model(name).joins) {
-            if self.models.contains(&join.target) {
-                pieces(&join.sql);
+        for name in &self.models {
+            let model = catalog.model(name);
+            for join in model.joins.iter().filter(|join| self.models.contains(&join.target)) {
+                read(name, &join.sql);
             }
-        }
-        for rows in self.models.iter().filter_map(|name| catalog.model(name).rows.as_ref()) {
-            pieces(&rows.sql);
+            if let Some(rows) = &model.rows {
+                read(name, &rows.sql);
+            }
         }
         names
     }
 }
 
 /// Adds the words of a SQL text that may be columns.
-fn read_names(text: &str, names: &mut BTreeSet<String>) {
+pub(super) fn read_names(text: &str, names: &mut BTreeSet<String>) {
     static NAMES: LazyLock<Regex> = LazyLock::new(|| {
         Regex::new(r#"'(?:[^']|'')*'|"([^"]+)"|([A-Za-z_][A-Za-z0-9_]*)(\s*\()?"#).expect("it compiles")
     });
@@ -405,6 +470,12 @@ impl Bounds {
     fn of_model(&self, model: &Model) -> (i64, i64) {
         if is_of_browsers(model) { self.browsers } else { self.traces }
     }
+
+    /// What a model is told of them; none: it does not ask, or they are open.
+    fn told_to(&self, model: &Model) -> Option<(i64, i64)> {
+        let asks = matches!(&model.source, Some(Source::Select(sql)) if sql.contains("range_"));
+        asks.then(|| self.of_model(model)).filter(|bounds| *bounds != Self::OPEN)
+    }
 }
 
 fn is_of_browsers(model: &Model) -> bool {
@@ -418,16 +489,28 @@ struct Finder<'a> {
     ctx: &'a QueryContext,
     columns: &'a [String],
     bounds: Bounds,
+    /// Tables that the caller may name.
+    shown: &'a [TableEntry],
 }
 
 impl Finder<'_> {
-    /// Looks in `public`, then in `quiver`. Rows of the operator's tables go by the right of the model alone.
+    /// Finds the tables of a model.
+    async fn rows(&self, model: &Model) -> OlapResult<Rows> {
+        match &model.source {
+            Some(Source::Table(schema, table)) => self.table(model, schema.as_deref(), table).await,
+            Some(Source::Select(sql)) => self.select(model, sql).await,
+            None => Err(model_error(format!("model `{}` has no rows", model.common.name))),
+        }
+    }
+
+    /// Looks in `public`, then in `quiver`. Rows of the operator's tables go by the right of the model alone. Says whether a
+    /// statement of the caller would find another table, or none.
     async fn provider(
         &self,
         model: &Model,
         schema: Option<&str>,
         name: &str,
-    ) -> OlapResult<Option<Arc<dyn TableProvider>>> {
+    ) -> OlapResult<Option<(Arc<dyn TableProvider>, bool)>> {
         let full = DomainAccess::full();
         for of in [PUBLIC_SCHEMA, QUIVER_SCHEMA] {
             if schema.is_some_and(|s| s != of) {
@@ -438,21 +521,24 @@ impl Finder<'_> {
             let access = if is_guarded { &full } else { self.access };
             let request = TableRequest { schema: Some(of), name, columns: self.columns, access };
             if let Some(found) = self.tables.table(&request, self.ctx).await? {
-                return Ok(Some(found));
+                let is_shown = self.shown.iter().any(|entry| entry.schema == of && entry.name == name);
+                // Without a right there are no rows for whom this would matter.
+                return Ok(Some((found, is_guarded || reads.is_some() && !is_shown)));
             }
         }
         Ok(None)
     }
 
-    async fn table(&self, model: &Model, schema: Option<&str>, name: &str) -> OlapResult<LogicalPlan> {
+    async fn table(&self, model: &Model, schema: Option<&str>, name: &str) -> OlapResult<Rows> {
         let found = self.provider(model, schema, name).await?;
-        let found = found.ok_or_else(|| {
+        let (found, is_guarded) = found.ok_or_else(|| {
             model_error(format!("there is no table `{name}`, of which `{}` is made", model.common.name))
         })?;
-        Ok(LogicalPlanBuilder::scan(TableReference::bare(name), provider_as_source(found), None)?.build()?)
+        let plan = LogicalPlanBuilder::scan(TableReference::bare(name), provider_as_source(found), None)?.build()?;
+        Ok(Rows { plan, text: None, is_guarded })
     }
 
-    async fn select(&self, model: &Model, sql: &str) -> OlapResult<(LogicalPlan, String)> {
+    async fn select(&self, model: &Model, sql: &str) -> OlapResult<Rows> {
         let wrong = |e: datafusion::error::DataFusionError| {
             model_error(format!("`sql` of model `{}` cannot be planned: {}", model.common.name, e.strip_backtrace()))
         };
@@ -464,10 +550,11 @@ impl Finder<'_> {
         let schemas: HashMap<&str, Arc<MemorySchemaProvider>> =
             [PUBLIC_SCHEMA, QUIVER_SCHEMA].into_iter().map(|s| (s, Arc::new(MemorySchemaProvider::new()))).collect();
         let fixed = self.tables.list(&DomainAccess::full());
-        let mut more = selects::Found::new();
+        let (mut more, mut is_guarded) = (selects::Found::new(), false);
         for reference in self.state.resolve_table_references(&statement).map_err(wrong)? {
             let found = self.provider(model, reference.schema(), reference.table()).await?;
-            if let Some(found) = found {
+            if let Some((found, guards)) = found {
+                is_guarded |= guards;
                 let schema = schemas.get(reference.schema().unwrap_or(PUBLIC_SCHEMA));
                 let schema = schema.ok_or_else(|| model_error(format!("there is no schema of `{reference}`")))?;
                 let named = (reference.schema().unwrap_or_default().to_owned(), reference.table().to_owned());
@@ -494,7 +581,7 @@ impl Finder<'_> {
         let plan = state.statement_to_plan(statement).await.map_err(wrong)?;
         if !matches!(plan, LogicalPlan::Ddl(_) | LogicalPlan::Dml(_) | LogicalPlan::Statement(_) | LogicalPlan::Copy(_))
         {
-            return Ok((plan, text));
+            return Ok(Rows { plan, text: Some(text), is_guarded });
         }
         Err(model_error(format!("`sql` of model `{}` is no SELECT", model.common.name)))
     }

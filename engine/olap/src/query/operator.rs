@@ -73,7 +73,7 @@ impl Operator<'_, '_> {
             "inDateRange" | "notInDateRange" | "onTheDate" => Ok(Test::Range(self.range(self.values)?, negated)),
             "beforeDate" | "afterOrOnDate" | "beforeOrOnDate" | "afterDate" => self.date(),
             other => {
-                const KNOWN: [&str; 22] = [
+                const KNOWN: [&str; 24] = [
                     "equals",
                     "notEquals",
                     "in",
@@ -96,6 +96,8 @@ impl Operator<'_, '_> {
                     "beforeDate",
                     "afterDate",
                     "afterOrOnDate",
+                    "beforeOrOnDate",
+                    "measureFilter",
                 ];
                 let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
                 err(

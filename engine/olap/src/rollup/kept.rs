@@ -120,6 +120,15 @@ impl Rollups {
         }
         trim(&mut entries, self.bytes_max);
     }
+
+    /// Lets the rollup go that was not used for longest, of those that have rows; says whether there was one.
+    pub(crate) fn let_go(&self) -> bool {
+        let mut entries = self.entries.lock();
+        let oldest = entries.iter().position(|entry| entry.bytes > 0);
+        let gone = oldest.map(|at| entries.remove(at));
+        drop(entries);
+        gone.is_some()
+    }
 }
 
 fn trim(entries: &mut Vec<Entry>, bytes_max: usize) {
@@ -148,5 +157,17 @@ mod tests {
         assert!(rollups.entries.lock().len() <= KEPT_MAX);
         rollups.place("0", 2);
         assert_eq!(rollups.entries.lock().len(), 1, "those of old models are forgotten");
+    }
+
+    #[test]
+    fn those_not_used_for_longest_go_first() {
+        let rollups = Rollups::new(4096);
+        let places = ["a", "b", "c"].map(|key| rollups.place(key, 1));
+        rollups.made("b", 10);
+        rollups.made("c", 10);
+        assert!(rollups.let_go());
+        assert!(Arc::ptr_eq(&places[0], &rollups.place("a", 1)), "it has no rows to let go");
+        assert!(!Arc::ptr_eq(&places[1], &rollups.place("b", 1)));
+        assert!(rollups.let_go() && !rollups.let_go(), "`c` was left");
     }
 }

@@ -64,6 +64,9 @@ impl Held {
         {
             return Err("which rows its model has depends on more than its tables".to_owned());
         }
+        if model.row_right.as_ref().is_some_and(|right| right.own.is_some()) {
+            return Err("some rows of its model are a caller's own".to_owned());
+        }
         let name = &model.common.name;
         let own = |id: &&MemberId| id.model == *name;
         let mut query = Query::empty(0);

@@ -205,6 +205,15 @@ impl AllPieces {
         self.trim(&mut entries);
     }
 
+    /// Lets what is kept of the query go that was not used for longest, of those that have rows; says whether there was one.
+    pub(crate) fn let_go(&self) -> bool {
+        let mut entries = self.entries.lock();
+        let oldest = entries.iter().position(|entry| entry.bytes > 0);
+        let gone = oldest.map(|at| entries.remove(at));
+        drop(entries);
+        gone.is_some()
+    }
+
     fn trim(&self, entries: &mut Vec<Entry>) {
         let bytes = |entry: &Entry| entry.bytes + entry.key.len();
         let mut all: usize = entries.iter().map(bytes).sum();
@@ -233,5 +242,19 @@ mod tests {
         assert!(all.entries.lock().len() <= QUERIES_MAX);
         assert!(all.place("a", 2).is_none());
         assert_eq!(all.entries.lock().len(), 1, "those of old models are forgotten");
+    }
+
+    #[test]
+    fn those_not_used_for_longest_go_first() {
+        let all = AllPieces::new(4096);
+        for key in ["a", "b", "c"] {
+            all.place(key, 1);
+        }
+        all.made("b", 10);
+        all.made("c", 10);
+        assert!(all.let_go());
+        assert!(all.place("a", 1).is_some(), "it has nothing to let go");
+        assert!(all.place("b", 1).is_none(), "it is forgotten");
+        assert!(all.let_go() && !all.let_go(), "`c` was left");
     }
 }

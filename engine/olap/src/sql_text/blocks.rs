@@ -199,6 +199,9 @@ impl<'a> Printer<'a> {
     }
 
     fn select(&mut self, block: &Block, outputs: Vec<(Expr, &str)>) -> OlapResult<String> {
+        // Of an output by its place: the planner of statements would find single constants of it among the outputs.
+        let place = |expr: &Expr| outputs.iter().position(|(output, _)| output == expr).map(|at| at + 1);
+        let places: Vec<Option<usize>> = block.order.iter().map(|sort| place(&sort.expr)).collect();
         let mut outs = Vec::new();
         for (expr, alias) in outputs {
             outs.push(format!("{} AS {}", self.expr(expr)?, quoted(alias)));
@@ -222,10 +225,11 @@ impl<'a> Printer<'a> {
         }
         let mut order = Vec::new();
         // A constant orders nothing, and a number would be read as the place of a column.
-        for sort in block.order.iter().filter(|s| !matches!(s.expr, Expr::Literal(..))) {
+        for (sort, place) in block.order.iter().zip(places).filter(|(s, _)| !matches!(s.expr, Expr::Literal(..))) {
             let direction = if sort.asc { "ASC" } else { "DESC" };
             let nulls = if sort.nulls_first { "NULLS FIRST" } else { "NULLS LAST" };
-            order.push(format!("{} {direction} {nulls}", self.expr(sort.expr.clone())?));
+            let key = place.map_or_else(|| self.expr(sort.expr.clone()), |place| Ok(place.to_string()))?;
+            order.push(format!("{key} {direction} {nulls}"));
         }
         if !order.is_empty() {
             write!(text, " ORDER BY {}", order.join(", ")).map_err(wrote)?;
@@ -418,14 +422,12 @@ impl<'a> Printer<'a> {
 /// The rows of a model, as its file says them.
 fn rows_of(model: &Model, selects: &BTreeMap<String, String>, schema: &DFSchema) -> OlapResult<Block> {
     let name = quoted(&model.common.name);
-    let from = match &model.source {
-        Some(Source::Table(Some(schema), table)) => format!("{}.{} AS {name}", quoted(schema), quoted(table)),
-        Some(Source::Table(None, table)) => format!("{} AS {name}", quoted(table)),
-        Some(Source::Select(sql)) => {
-            let sql = selects.get(&model.common.name).unwrap_or(sql);
-            format!("({}) AS {name}", sql.trim().trim_end_matches(';'))
-        }
-        None => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
+    let of_select = |sql: &str| format!("({}) AS {name}", sql.trim().trim_end_matches(';'));
+    let from = match (selects.get(&model.common.name), &model.source) {
+        (Some(sql), _) | (None, Some(Source::Select(sql))) => of_select(sql),
+        (None, Some(Source::Table(Some(schema), table))) => format!("{}.{} AS {name}", quoted(schema), quoted(table)),
+        (None, Some(Source::Table(None, table))) => format!("{} AS {name}", quoted(table)),
+        (None, None) => return Err(model_error(format!("model `{}` has no rows", model.common.name))),
     };
     Ok(Block::of(from, schema.columns().into_iter().map(Expr::Column).collect()))
 }

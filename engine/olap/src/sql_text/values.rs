@@ -87,7 +87,7 @@ impl Params {
 }
 
 /// RFC 3339, to the millisecond where that is exact.
-fn instant_text(ns: i64, in_utc: bool) -> String {
+pub(crate) fn instant_text(ns: i64, in_utc: bool) -> String {
     let ns = ns.clamp(i64::MIN + MARGIN_NS, i64::MAX - MARGIN_NS);
     let time = chrono::DateTime::from_timestamp_nanos(ns);
     let form = if ns % 1_000_000 == 0 { "%Y-%m-%dT%H:%M:%S%.3f" } else { "%Y-%m-%dT%H:%M:%S%.9f" };

@@ -1,5 +1,7 @@
 //! Calendar functions of Unix times, in UTC.
 
+use quiver_types::time::calendar::{date_of, days_of_month, is_leap};
+
 use super::elementwise::ElementwiseKernel;
 use super::{FunctionDef, Kernel, VECTOR};
 use crate::ast::ValueType;
@@ -15,11 +17,11 @@ pub(super) const HOUR: FunctionDef = date("hour", |t| (second_of_day(t) / 3600) 
 pub(super) const DAY_OF_WEEK: FunctionDef =
     date("day_of_week", |t| (day(t) + 4).rem_euclid(7) as f64, "The day of the week, 0 (Sunday) to 6.");
 pub(super) const DAY_OF_MONTH: FunctionDef =
-    date("day_of_month", |t| civil(day(t)).day as f64, "The day of the month, from 1.");
+    date("day_of_month", |t| f64::from(date_of(day(t)).2), "The day of the month, from 1.");
 pub(super) const DAY_OF_YEAR: FunctionDef = date("day_of_year", day_of_year, "The day of the year, from 1.");
 pub(super) const DAYS_IN_MONTH: FunctionDef = date("days_in_month", days_in_month, "The number of days of the month.");
-pub(super) const MONTH: FunctionDef = date("month", |t| civil(day(t)).month as f64, "The month, 1 to 12.");
-pub(super) const YEAR: FunctionDef = date("year", |t| civil(day(t)).year as f64, "The year.");
+pub(super) const MONTH: FunctionDef = date("month", |t| f64::from(date_of(day(t)).1), "The month, 1 to 12.");
+pub(super) const YEAR: FunctionDef = date("year", |t| date_of(day(t)).0 as f64, "The year.");
 
 /// The first second that Prometheus' calendar can say: 1 March of the year -292277022400. It counts from there in 64
 /// unsigned bits, so what is earlier (NaN and infinities are the earliest of all) comes out 2^64 seconds later.
@@ -38,47 +40,16 @@ fn second_of_day(t: i64) -> i64 {
     seconds(t).rem_euclid(86_400) as i64
 }
 
-struct Civil {
-    year: i64,
-    month: i64,
-    day: i64,
-}
-
-/// Converts days since the epoch, by counting years from March so that the leap day comes last.
-fn civil(days: i64) -> Civil {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let day_of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_march_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march_month = (5 * day_of_march_year + 2) / 153;
-    let month = if march_month < 10 { march_month + 3 } else { march_month - 9 };
-    Civil {
-        year: year_of_era + era * 400 + i64::from(month <= 2),
-        month,
-        day: day_of_march_year - (153 * march_month + 2) / 5 + 1,
-    }
-}
-
-fn is_leap(year: i64) -> bool {
-    year % 4 == 0 && (year % 100 != 0 || year % 400 == 0)
-}
-
 fn days_in_month(t: i64) -> f64 {
-    let date = civil(day(t));
-    match date.month {
-        2 if is_leap(date.year) => 29.0,
-        2 => 28.0,
-        4 | 6 | 9 | 11 => 30.0,
-        _ => 31.0,
-    }
+    let (year, month, _) = date_of(day(t));
+    f64::from(days_of_month(year, month))
 }
 
 fn day_of_year(t: i64) -> f64 {
-    const BEFORE: [i64; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
-    let date = civil(day(t));
-    let leap = i64::from(date.month > 2 && is_leap(date.year));
-    (BEFORE[date.month as usize - 1] + date.day + leap) as f64
+    const BEFORE: [u32; 12] = [0, 31, 59, 90, 120, 151, 181, 212, 243, 273, 304, 334];
+    let (year, month, day) = date_of(day(t));
+    let leap = u32::from(month > 2 && is_leap(year));
+    f64::from(BEFORE[month as usize - 1] + day + leap)
 }
 
 #[cfg(test)]

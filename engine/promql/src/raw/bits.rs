@@ -57,33 +57,18 @@ impl BitWriter {
 
     /// Appends a signed number whose prefix says how many bits follow (`chunkenc/varbit.go`: `putVarbitInt`).
     pub(crate) fn varbit(&mut self, value: i64) {
-        if value == 0 {
-            return self.bit(false);
-        }
-        for (prefix, prefix_bits, bits) in [
-            (0b10, 2, 3),
-            (0b110, 3, 6),
-            (0b1110, 4, 9),
-            (0b1_1110, 5, 12),
-            (0b11_1110, 6, 18),
-            (0b111_1110, 7, 25),
-            (0b1111_1110, 8, 56),
-        ] {
-            if fits(value, bits) {
-                self.bits(prefix, prefix_bits);
-                return self.bits(value as u64, bits);
-            }
-        }
-        self.bits(0xff, 8);
-        self.bits(value as u64, 64);
+        self.prefixed(value as u64, |bits| fits(value, bits));
     }
 
     /// Appends an unsigned number likewise (`putVarbitUint`).
     pub(crate) fn uvarbit(&mut self, value: u64) {
-        if value == 0 {
-            return self.bit(false);
-        }
-        for (prefix, prefix_bits, bits) in [
+        self.prefixed(value, |bits| value >> bits == 0);
+    }
+
+    /// Appends a number with the shortest prefix whose bits hold it.
+    fn prefixed(&mut self, value: u64, fits: impl Fn(u32) -> bool) {
+        /// Prefixes, how long they are, and how many bits follow.
+        const PREFIXES: [(u64, u32, u32); 7] = [
             (0b10, 2, 3),
             (0b110, 3, 6),
             (0b1110, 4, 9),
@@ -91,14 +76,14 @@ impl BitWriter {
             (0b11_1110, 6, 18),
             (0b111_1110, 7, 25),
             (0b1111_1110, 8, 56),
-        ] {
-            if value >> bits == 0 {
-                self.bits(prefix, prefix_bits);
-                return self.bits(value, bits);
-            }
+        ];
+        if value == 0 {
+            return self.bit(false);
         }
-        self.bits(0xff, 8);
-        self.bits(value, 64);
+        let shortest = PREFIXES.into_iter().find(|(_, _, bits)| fits(*bits));
+        let (prefix, prefix_bits, bits) = shortest.unwrap_or((0xff, 8, 64));
+        self.bits(prefix, prefix_bits);
+        self.bits(value, bits);
     }
 
     /// Number of bytes so far.

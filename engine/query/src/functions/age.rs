@@ -8,6 +8,7 @@ use arrow::datatypes::{DataType, IntervalMonthDayNano, IntervalUnit, TimeUnit, T
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+use quiver_types::time::calendar::{date_of, days_of_month};
 
 const DAY_NS: i64 = 86_400_000_000_000;
 
@@ -59,41 +60,19 @@ impl ScalarUDFImpl for Age {
     }
 }
 
-/// Year, month and day of a day since 1970, in the Gregorian calendar.
-fn date(days: i64) -> (i64, i64, i64) {
-    // Eras of 400 years, whose years begin in March, so that the day that may lack is the last.
-    let days = days + 719_468;
-    let (era, of_era) = (days.div_euclid(146_097), days.rem_euclid(146_097));
-    let year = (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year + year / 4 - year / 100);
-    let month = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year + era * 400 + i64::from(month <= 2), month, day)
-}
-
-fn days_of(year: i64, month: i64) -> i64 {
-    match month {
-        4 | 6 | 9 | 11 => 30,
-        2 if year % 4 == 0 && (year % 100 != 0 || year % 400 == 0) => 29,
-        2 => 28,
-        _ => 31,
-    }
-}
-
 fn between(to: i64, from: i64) -> IntervalMonthDayNano {
     let (late, early, sign) = if to < from { (from, to, -1) } else { (to, from, 1) };
-    let (year, month, day) = date(late.div_euclid(DAY_NS));
-    let (first_year, first_month, first_day) = date(early.div_euclid(DAY_NS));
-    let mut months = (year - first_year) * 12 + month - first_month;
-    let mut days = day - first_day;
+    let (year, month, day) = date_of(late.div_euclid(DAY_NS));
+    let (first_year, first_month, first_day) = date_of(early.div_euclid(DAY_NS));
+    let mut months = (year - first_year) * 12 + i64::from(month) - i64::from(first_month);
+    let mut days = i64::from(day) - i64::from(first_day);
     let mut time = late.rem_euclid(DAY_NS) - early.rem_euclid(DAY_NS);
     if time < 0 {
         time += DAY_NS;
         days -= 1;
     }
     if days < 0 {
-        days += days_of(first_year, first_month);
+        days += i64::from(days_of_month(first_year, first_month));
         months -= 1;
     }
     IntervalMonthDayNano::new((months * sign) as i32, (days * sign) as i32, time * sign)
@@ -105,7 +84,7 @@ mod tests {
 
     #[test]
     fn ages_are_those_of_postgresql() {
-        // 2024-03-01, 2024-01-31, 2023-12-31, 2024-02-29 and 1969-12-31 as days since 1970.
+        // 2024-03-01, 2024-01-31, 2023-12-31 and 2024-02-29 as days since 1970.
         let check = |to: i64, from: i64, expected: (i32, i32, i64)| {
             let found = between(to, from);
             assert_eq!((found.months, found.days, found.nanoseconds), expected, "{to} {from}");
@@ -115,7 +94,5 @@ mod tests {
         check(19_782 * DAY_NS, 19_722 * DAY_NS, (1, 29, 0));
         check(5, -DAY_NS, (0, 1, 5));
         check(19_783 * DAY_NS, 19_782 * DAY_NS + 1, (0, 0, DAY_NS - 1));
-        assert_eq!(date(19_782), (2024, 2, 29));
-        assert_eq!(date(-1), (1969, 12, 31));
     }
 }

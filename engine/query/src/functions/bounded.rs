@@ -1,5 +1,5 @@
 //! Functions that make much out of little (`repeat('x', 1000000000)`) with a bound on what one batch of rows may become,
-//! counted before it is made. What they make takes memory of all queries as long as it is there ([`held`](super::held)):
+//! counted before it is made. What they make takes memory of its query as long as it is there ([`held`](super::held)):
 //! one statement may hold the results of any number of calls.
 
 use std::any::Any;
@@ -24,12 +24,13 @@ use datafusion::logical_expr::{
 use datafusion::optimizer::{AnalyzerRule, Optimizer};
 use quiver_types::{Error, ErrorKind};
 
+use super::contained;
 use super::growth::Growth;
 use super::held::{self, COUNTED, Room};
 use super::joined::{JOINED, Joined, sides};
 use super::patterned;
 use crate::error::to_datafusion;
-use crate::plain;
+use crate::{patterns, plain};
 
 /// Bytes at most of what a call gives for a batch.
 pub(super) const BYTES_MAX: i128 = 64 << 20;
@@ -48,6 +49,7 @@ const GROWING: &[(&str, Growth)] = &[
     ("concat_ws", Growth::Separated),
     ("overlay", Growth::Joined),
     ("replace", Growth::Replaced),
+    ("regexp_like", Growth::Alike),
     ("regexp_replace", Growth::Matched),
     ("regexp_match", Growth::Groups),
     ("regexp_count", Growth::Alike),
@@ -111,6 +113,11 @@ pub(super) fn bound(state: &mut SessionState, room: &Room) -> Result<()> {
         state.register_udf(Arc::clone(&function))?;
         functions.insert(*name, function);
     }
+    // They do not grow; here they get to stand for the operators `@>` and `<@`, too.
+    for (name, function) in contained::functions() {
+        state.register_udf(Arc::clone(&function))?;
+        functions.insert(name, function);
+    }
     let joined = bounded(Arc::new(ScalarUDF::from(Joined::new())), Growth::Joined);
     state.add_analyzer_rule(Arc::new(Bounds { functions, joined }));
     Ok(())
@@ -130,6 +137,9 @@ impl Bounds {
             return Ok(Some(self.joined.call(vec![left.clone(), right.clone()])));
         }
         let Expr::ScalarFunction(call) = expr else { return Ok(None) };
+        if patterns::is_operator(call) {
+            return Ok(None);
+        }
         let other = self.functions.get(call.func.name()).filter(|function| !Arc::ptr_eq(function, &call.func));
         Ok(other.map(|func| Expr::ScalarFunction(ScalarFunction { func: Arc::clone(func), args: call.args.clone() })))
     }

@@ -1,18 +1,14 @@
 //! What functions make of their arguments: bytes of a result, as they follow from the arguments before it is made.
 
-use std::borrow::Cow;
-use std::collections::HashMap;
-use std::sync::LazyLock;
-
 use arrow::array::{Array, AsArray, Int64Array, StringViewArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type, IntervalMonthDayNanoType, IntervalUnit, TimeUnit};
 use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::ColumnarValue;
-use regex::{Captures, Regex};
 
 use super::bounded::BYTES_MAX;
+use super::patterned;
 
 /// Bytes of an item of a list.
 const ITEM_BYTES: i128 = 8;
@@ -253,64 +249,21 @@ fn added(args: &[ColumnarValue], rows: usize) -> Result<i128> {
     Ok(if most <= BYTES_MAX { most } else { sum(|text, from| text.matches(from).count()) })
 }
 
-/// Groups in a replacement as PostgreSQL writes them.
-static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));
-
-/// Bytes that are put in the place of one match; not made where they are too many by themselves.
-fn expanded(found: &Captures<'_>, to: &str, references: i128) -> i128 {
-    let width = found.get(0).map_or(0, |all| all.len() as i128);
-    let most = width * references + to.len() as i128;
-    if most > BYTES_MAX {
-        return most;
-    }
-    let mut text = String::new();
-    found.expand(to, &mut text);
-    (text.len() as i128 - width).max(0)
-}
-
-/// Bytes that texts have more than before when something is put for what patterns find; what is no pattern adds nothing.
+/// Bytes that texts have more than before when something is put for what patterns find.
 fn added_by_patterns(args: &[ColumnarValue], rows: usize) -> Result<i128> {
-    let [within, pattern, to, options @ ..] = args else { return Ok(0) };
-    let (Some(within), Some(pattern), Some(to)) = (texts(within, rows)?, texts(pattern, rows)?, texts(to, rows)?)
-    else {
-        return Ok(0);
-    };
+    let [within, _, to, options @ ..] = args else { return Ok(0) };
+    let (Some(within), Some(to)) = (texts(within, rows)?, texts(to, rows)?) else { return Ok(0) };
     let options = options.first().map(|options| texts(options, rows)).transpose()?.flatten();
     let options = |at: usize| options.as_ref().filter(|all| all.is_valid(at)).map_or("", |all| all.value(at));
-    let references = |to: &str| to.bytes().filter(|b| matches!(b, b'\\' | b'$')).count() as i128;
-    let whole = |at: &usize| within.is_valid(*at) && pattern.is_valid(*at) && to.is_valid(*at);
-    let whole: Vec<usize> = (0..rows).filter(whole).collect();
-    let most: i128 = whole
-        .iter()
-        .map(|&at| {
+    let most: i128 = (0..rows)
+        .filter(|at| within.is_valid(*at) && to.is_valid(*at))
+        .map(|at| {
             let (width, to) = (within.value(at).len() as i128, to.value(at));
             let places = if options(at).contains('g') { width + 1 } else { 1 };
-            places * to.len() as i128 + width * references(to)
+            places * to.len() as i128 + width * patterned::references(to)
         })
         .sum();
-    if most <= BYTES_MAX {
-        return Ok(most);
-    }
-    let (mut added, mut patterns) = (0, HashMap::new());
-    for at in whole {
-        let (options, pattern) = (options(at), pattern.value(at));
-        let compiled = patterns.entry((options, pattern)).or_insert_with(|| {
-            let others = options.replace('g', "");
-            let text = if others.is_empty() { Cow::from(pattern) } else { format!("(?{others}){pattern}").into() };
-            Regex::new(&text).ok()
-        });
-        let Some(compiled) = compiled else { continue };
-        let to = GROUPS.replace_all(to.value(at), "$${$1}");
-        let references = references(&to);
-        let places = if options.contains('g') { usize::MAX } else { 1 };
-        for found in compiled.captures_iter(within.value(at)).take(places) {
-            added += expanded(&found, &to, references);
-            if added > BYTES_MAX {
-                return Ok(added);
-            }
-        }
-    }
-    Ok(added)
+    if most <= BYTES_MAX { Ok(most) } else { patterned::added(args, rows) }
 }
 
 impl Growth {

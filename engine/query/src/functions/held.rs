@@ -12,11 +12,14 @@ use bytes::Bytes;
 use datafusion::error::Result;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryPool, MemoryReservation};
 use datafusion::logical_expr::ColumnarValue;
+use quiver_types::watch::Watch;
+
+use crate::pool::QueryPool;
 
 /// Bytes from which on a value is counted by itself.
 pub(super) const COUNTED: usize = 128 << 10;
 
-/// Where functions take memory from.
+/// Where functions take memory from: of the query that the thread works for ([`quiver_types::watch`]), else of a pool.
 #[derive(Debug, Clone)]
 pub(crate) struct Room(Arc<dyn MemoryPool>);
 
@@ -34,7 +37,7 @@ impl Hash for Room {
 }
 
 impl Room {
-    /// Takes from a pool.
+    /// Takes from a pool where no query is known.
     pub(crate) fn new(pool: Arc<dyn MemoryPool>) -> Self {
         Self(pool)
     }
@@ -44,7 +47,9 @@ impl Room {
     /// # Errors
     /// The pool does not have it.
     pub(super) fn take(&self, bytes: usize) -> Result<MemoryReservation> {
-        let memory = MemoryConsumer::new("values of functions").register(&self.0);
+        let own = Watch::current().and_then(|watch| watch.gate().values());
+        let own = own.and_then(|own| own.downcast::<QueryPool>().ok()).map(|own| own as Arc<dyn MemoryPool>);
+        let memory = MemoryConsumer::new("values of functions").register(own.as_ref().unwrap_or(&self.0));
         memory.try_grow(bytes)?;
         Ok(memory)
     }

@@ -78,7 +78,7 @@ pub fn is_json(field: &Field) -> bool {
 }
 
 /// The field of what gives JSON.
-pub(super) fn field(name: &str, kind: DataType) -> FieldRef {
+pub fn field(name: &str, kind: DataType) -> FieldRef {
     let metadata = HashMap::from([(EXTENSION.to_owned(), JSON.to_owned())]);
     Arc::new(Field::new(name, kind, true).with_metadata(metadata))
 }

@@ -1,36 +1,56 @@
 //! Functions that keep the regular expressions of all rows of a batch: those of rows with patterns of their own are
-//! bounded together, as those of one query of other languages are. Nothing ends a call of DataFusion's, so long texts go
-//! through it some rows at a time, and one that is too long for its pattern is refused.
+//! bounded together, as those of one query of other languages are. Nothing ends a call of DataFusion's, so it gets some
+//! rows at a time; texts that are long for their pattern are looked at here ([`rows`]), and end with their query.
 
-use arrow::array::{Array, AsArray as _, StringViewArray};
+mod rows;
+
+use std::sync::Arc;
+
+use arrow::array::{Array, AsArray as _};
 use arrow::compute::{cast, concat};
 use arrow::datatypes::DataType;
-use datafusion::common::exec_err;
+use datafusion::common::ScalarValue;
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF};
-use quiver_types::matcher::{Patterns, REGEX_BYTES_MAX, builder, compiled_bytes, few_groups};
-use quiver_types::{Error, ErrorKind, watch};
+use quiver_types::matcher::{Patterns, affordable, builder, compiled_bytes, few_groups};
+use quiver_types::watch;
 
 use super::held::Room;
 use crate::error::to_datafusion;
+use crate::patterns::{Texts, ended, is_plain};
 
+pub(super) use rows::{added, references};
+
+const LIKE: &str = "regexp_like";
+const MATCH: &str = "regexp_match";
+const REPLACE: &str = "regexp_replace";
+const COUNT: &str = "regexp_count";
+const INSTR: &str = "regexp_instr";
 /// Their names; the pattern is the second argument.
-const NAMES: [&str; 5] = ["regexp_like", "regexp_match", "regexp_replace", "regexp_count", "regexp_instr"];
+const NAMES: [&str; 5] = [LIKE, MATCH, REPLACE, COUNT, INSTR];
 
 /// Groups of a pattern, at most, that nobody counts.
 const GROUPS_FREE: usize = 16;
-/// Texts of a batch up to which it is called as a whole.
-const BYTES_AT_ONCE: usize = 64 << 10;
+/// Texts of a batch up to which it is called as a whole, where patterns are plain.
+const BYTES_AT_ONCE: usize = 16 << 10;
 /// Bytes of texts, times those of the compiled pattern, that are given to it at once: some tenths of a second where each byte
 /// meets all of a pattern.
 const COST_AT_ONCE: usize = 1 << 31;
-/// The same of one text, if it is longer than a few lines. It is more: most patterns meet few of their states at a byte.
-const COST_MAX: usize = 1 << 35;
-const TEXT_FREE: usize = 1 << 10;
-/// What patterns that differ from row to row are taken for, compiled.
+/// What plain patterns that differ from row to row are taken for, compiled.
 const COMPILED: usize = 32 << 10;
+/// The same for each byte of a text in which one place is looked for after the other: each time it may be seen to its end.
+const COMPILED_PER_BYTE: usize = 8;
 
-/// Refuses a call that would keep too many patterns, or too many groups.
+/// Rows that are called at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Slice {
+    /// Behind the last of them.
+    end: usize,
+    /// Whether each is too long for a call that nothing ends.
+    is_long: bool,
+}
+
+/// Refuses a call that would keep too many patterns, or too many groups, or would take long to compile one.
 ///
 /// # Errors
 /// LimitExceeded.
@@ -40,7 +60,11 @@ pub(super) fn few(name: &str, args: &[ColumnarValue]) -> Result<()> {
     }
     let patterns = match args {
         [_, ColumnarValue::Array(patterns), ..] => patterns,
-        [_, ColumnarValue::Scalar(pattern), ..] => return grouped(pattern.try_as_str().flatten().unwrap_or_default()),
+        [_, ColumnarValue::Scalar(pattern), ..] => {
+            let pattern = pattern.try_as_str().flatten().unwrap_or_default();
+            affordable(pattern).map_err(to_datafusion)?;
+            return grouped(pattern);
+        }
         _ => return Ok(()),
     };
     let patterns = cast(patterns, &DataType::Utf8View)?;
@@ -49,6 +73,7 @@ pub(super) fn few(name: &str, args: &[ColumnarValue]) -> Result<()> {
     let mut last = None;
     for pattern in patterns.iter().flatten() {
         if last != Some(pattern) {
+            affordable(pattern).map_err(to_datafusion)?;
             all.count(pattern).map_err(to_datafusion)?;
             grouped(pattern)?;
             last = Some(pattern);
@@ -65,31 +90,43 @@ fn grouped(pattern: &str) -> Result<()> {
     builder(pattern).build().map_or(Ok(()), |regex| few_groups(&regex).map_err(to_datafusion))
 }
 
-/// Calls a function, over long texts some rows at a time.
+/// Calls a function, over long texts some rows at a time, or step by step.
 ///
 /// # Errors
-/// LimitExceeded: a text is too long for its pattern. Those of the function.
+/// Those of the function; what is no pattern; the query has ended.
 pub(super) fn invoke(inner: &ScalarUDF, args: ScalarFunctionArgs, room: &Room) -> Result<ColumnarValue> {
-    let ends = slices(inner.name(), &args.args)?;
-    if ends.len() < 2 {
+    let is_constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
+    let slices = slices(inner.name(), &args.args, if is_constant { 1 } else { args.number_rows })?;
+    if let [] | [Slice { is_long: false, .. }] = slices.as_slice() {
         return inner.inner().invoke_with_args(args);
     }
-    let (mut from, mut made, mut bytes) = (0, Vec::with_capacity(ends.len()), 0);
-    for to in ends {
+    let (mut from, mut made, mut bytes) = (0, Vec::with_capacity(slices.len()), 0);
+    for Slice { end, is_long } in slices {
         if !watch::goes_on(COST_AT_ONCE) {
-            return exec_err!("the query has ended");
+            return ended();
         }
-        let rows = to - from;
+        let rows = end - from;
         let slice = |value: &ColumnarValue| match value {
             ColumnarValue::Array(array) => ColumnarValue::Array(array.slice(from, rows)),
             constant @ ColumnarValue::Scalar(_) => constant.clone(),
         };
-        let values = args.args.iter().map(slice).collect();
-        let slice = ScalarFunctionArgs { args: values, number_rows: rows, ..args.clone() };
-        let array = inner.inner().invoke_with_args(slice)?.into_array(rows)?;
+        let values: Vec<ColumnarValue> = args.args.iter().map(slice).collect();
+        let array = if is_long {
+            cast(&rows::call(inner.name(), &values, rows)?, args.return_field.data_type())?
+        } else {
+            let slice = ScalarFunctionArgs { args: values, number_rows: rows, ..args.clone() };
+            inner.inner().invoke_with_args(slice)?.into_array(rows)?
+        };
         bytes += array.get_buffer_memory_size();
         made.push(array);
-        from = to;
+        from = end;
+    }
+    if let [array] = made.as_slice() {
+        return Ok(if is_constant {
+            ColumnarValue::Scalar(ScalarValue::try_from_array(array, 0)?)
+        } else {
+            ColumnarValue::Array(Arc::clone(array))
+        });
     }
     // They are there twice while they are put together.
     let _copy = room.take(bytes)?;
@@ -97,54 +134,49 @@ pub(super) fn invoke(inner: &ScalarUDF, args: ScalarFunctionArgs, room: &Room) -
     Ok(ColumnarValue::Array(concat(&made)?))
 }
 
-/// Where slices of rows end that are called at once; none: all of them are.
-fn slices(name: &str, args: &[ColumnarValue]) -> Result<Vec<usize>> {
-    let [ColumnarValue::Array(texts), pattern, ..] = args else { return Ok(Vec::new()) };
-    if !NAMES.contains(&name) || texts.is_empty() {
+/// Rows that are called at once, one slice after the other; none: all of them are.
+fn slices(name: &str, args: &[ColumnarValue], rows: usize) -> Result<Vec<Slice>> {
+    let [texts, patterns, ..] = args else { return Ok(Vec::new()) };
+    if !NAMES.contains(&name) {
         return Ok(Vec::new());
     }
-    let texts = cast(texts, &DataType::Utf8View)?;
-    let Some(texts) = texts.as_string_view_opt() else { return Ok(Vec::new()) };
-    let length = |texts: &StringViewArray, row: usize| if texts.is_valid(row) { texts.value(row).len() } else { 0 };
-    if (0..texts.len()).map(|row| length(texts, row)).sum::<usize>() <= BYTES_AT_ONCE {
+    let is_constant = matches!(patterns, ColumnarValue::Scalar(_));
+    let (texts, patterns) = (Texts::new(texts)?, Texts::new(patterns)?);
+    let length = |row: usize| texts.get(row).map_or(0, str::len);
+    if (0..rows).map(length).sum::<usize>() <= BYTES_AT_ONCE && patterns.each().flatten().all(is_plain) {
         return Ok(Vec::new());
     }
-    let compiled = match pattern {
-        ColumnarValue::Array(_) => COMPILED,
-        ColumnarValue::Scalar(pattern) => {
-            let pattern = pattern.try_as_str().flatten().unwrap_or_default();
-            let compiled = compiled_bytes(pattern);
-            // What is none the function itself refuses.
-            if compiled >= REGEX_BYTES_MAX && builder(pattern).build().is_err() {
-                return Ok(Vec::new());
+    let (mut slices, mut cost) = (Vec::<Slice>::new(), 0_usize);
+    let mut last = None;
+    for row in 0..rows {
+        let pattern = patterns.get(row).unwrap_or_default();
+        let compiled = match last {
+            Some((known, compiled)) if known == pattern => compiled,
+            _ if is_constant || !is_plain(pattern) => compiled_bytes(pattern),
+            _ => COMPILED,
+        };
+        last = Some((pattern, compiled));
+        let bytes = length(row);
+        let each = if matches!(name, LIKE | MATCH) { 0 } else { bytes.saturating_mul(COMPILED_PER_BYTE) };
+        let own = bytes.saturating_mul(compiled.max(each));
+        let is_long = own > COST_AT_ONCE;
+        let total = cost.saturating_add(own);
+        match slices.last_mut() {
+            Some(slice) if slice.is_long == is_long && (is_long || total <= COST_AT_ONCE) => {
+                (slice.end, cost) = (row + 1, total);
             }
-            compiled
+            _ => {
+                slices.push(Slice { end: row + 1, is_long });
+                cost = own;
+            }
         }
-    };
-    let (mut ends, mut cost) = (Vec::new(), 0_usize);
-    for row in 0..texts.len() {
-        let bytes = length(texts, row);
-        let own = bytes.saturating_mul(compiled);
-        if bytes > TEXT_FREE && own > COST_MAX {
-            let text = format!("a text of {bytes} bytes is too long for a regular expression of that size");
-            return Err(to_datafusion(Error::new(ErrorKind::LimitExceeded, text)));
-        }
-        if cost > 0 && cost.saturating_add(own) > COST_AT_ONCE {
-            ends.push(row);
-            cost = 0;
-        }
-        cost = cost.saturating_add(own);
     }
-    ends.push(texts.len());
-    Ok(ends)
+    Ok(slices)
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use arrow::array::{ArrayRef, StringArray};
-    use datafusion::common::ScalarValue;
 
     use super::*;
 
@@ -162,19 +194,34 @@ mod tests {
     }
 
     #[test]
-    fn long_texts_are_called_some_rows_at_a_time() {
-        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a".repeat(100_000); 10]));
-        let args = |pattern: &str| {
-            [ColumnarValue::Array(Arc::clone(&texts)), ColumnarValue::Scalar(ScalarValue::from(pattern))]
+    fn long_texts_are_called_some_rows_at_a_time_or_step_by_step() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a".repeat(20_000); 100]));
+        let slices = |name: &str, pattern: &str| {
+            let pattern = ColumnarValue::Scalar(ScalarValue::from(pattern));
+            slices(name, &[ColumnarValue::Array(Arc::clone(&texts)), pattern], 100).unwrap()
         };
-        assert_eq!(slices("regexp_count", &args("a")).unwrap(), [10]);
-        let ends = slices("regexp_count", &args("(a{20}b?){10}")).unwrap();
-        assert!(ends.len() > 2 && ends.is_sorted() && ends.last() == Some(&10), "{ends:?}");
-        assert!(slices("regexp_count", &args("(")).unwrap().is_empty());
-        assert!(slices("replace", &args("(a{20}b?){10}")).unwrap().is_empty());
-        let refused = slices("regexp_count", &args("(?:a{50}b?){400}")).expect_err("too much for one text");
-        assert!(refused.to_string().contains("too long"), "{refused}");
-        let refused = few("regexp_match", &args(&"(.*)".repeat(1000))).expect_err("too many groups");
+        let all_long = [Slice { end: 100, is_long: true }];
+        assert!(slices(MATCH, "a").iter().all(|slice| !slice.is_long));
+        let several = slices(MATCH, "(a{20}b?){10}");
+        assert!(several.len() > 2 && several.iter().all(|slice| !slice.is_long), "{several:?}");
+        assert!(several.is_sorted_by_key(|slice| slice.end) && several.last().is_some_and(|last| last.end == 100));
+        assert_eq!(slices(LIKE, "(?:a{50}b?){400}"), all_long);
+        assert_eq!(slices(COUNT, "a"), all_long, "it may look at all of a text from each place on");
+        assert!(slices("replace", "(a{20}b?){10}").is_empty());
+        let args = [ColumnarValue::Array(texts), ColumnarValue::Scalar(ScalarValue::from("(.*)".repeat(1000)))];
+        let refused = few(MATCH, &args).expect_err("too many groups");
         assert!(refused.to_string().contains("groups"), "{refused}");
+    }
+
+    #[test]
+    fn few_bytes_are_long_for_a_large_pattern() {
+        let args = |text: &str| {
+            [
+                ColumnarValue::Scalar(ScalarValue::from(text)),
+                ColumnarValue::Scalar(ScalarValue::from("(?:a{50}b?){400}")),
+            ]
+        };
+        assert_eq!(slices(LIKE, &args("a"), 1).unwrap(), [Slice { end: 1, is_long: false }]);
+        assert_eq!(slices(LIKE, &args(&"a".repeat(10_000)), 1).unwrap(), [Slice { end: 1, is_long: true }]);
     }
 }

@@ -8,13 +8,11 @@ use std::sync::Arc;
 use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, ListArray, RecordBatch};
 use arrow::buffer::OffsetBuffer;
 use arrow::datatypes::{DataType, Field, FieldRef, Float64Type, IntervalUnit, Schema};
-use datafusion::common::types::{NativeType, logical_float64};
 use datafusion::common::{ScalarValue, exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
 use datafusion::logical_expr::{
-    Accumulator, AggregateUDF, AggregateUDFImpl, Coercion, ColumnarValue, EmitTo, GroupsAccumulator, Signature,
-    TypeSignature, TypeSignatureClass, Volatility,
+    Accumulator, AggregateUDF, AggregateUDFImpl, ColumnarValue, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 use datafusion::physical_expr::PhysicalExpr;
 
@@ -35,17 +33,7 @@ struct Quantile {
 /// Gives the function: numbers or intervals `x`, a constant `q` from 0 to 1; a double or an interval, NULL of no values.
 /// NULL is left out.
 pub fn quantile() -> Arc<AggregateUDF> {
-    let number = || {
-        let numbers = vec![TypeSignatureClass::Integer, TypeSignatureClass::Float];
-        Coercion::new_implicit(TypeSignatureClass::Native(logical_float64()), numbers, NativeType::Float64)
-    };
-    let of = |class: TypeSignatureClass| TypeSignature::Coercible(vec![Coercion::new_exact(class), number()]);
-    let forms = vec![
-        of(TypeSignatureClass::Interval),
-        of(TypeSignatureClass::Duration),
-        TypeSignature::Exact(vec![DataType::Float64, DataType::Float64]),
-    ];
-    let signature = Signature::one_of(forms, Volatility::Immutable);
+    let signature = Signature::user_defined(Volatility::Immutable);
     Arc::new(AggregateUDF::from(Quantile { signature }))
 }
 
@@ -56,6 +44,18 @@ impl AggregateUDFImpl for Quantile {
 
     fn signature(&self) -> &Signature {
         &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        let [x, _] = types else { return plan_err!("`quantile` is called as `quantile(x, q)`") };
+        let x = match x {
+            DataType::Interval(_) => DataType::Interval(IntervalUnit::MonthDayNano),
+            DataType::Duration(_) => x.clone(),
+            // NULL alone has no type, and is a number then.
+            kind if kind.is_numeric() || kind.is_null() => DataType::Float64,
+            other => return plan_err!("`quantile` takes numbers and intervals, not `{other}`"),
+        };
+        Ok(vec![x, DataType::Float64])
     }
 
     fn return_type(&self, types: &[DataType]) -> Result<DataType> {

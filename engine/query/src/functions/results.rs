@@ -1,6 +1,7 @@
 //! Results of expressions that have no bound of their own: `CASE` and casts copy values, and functions that give texts,
-//! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of all queries as long as it is there ([`held`](super::held)): a
-//! statement that has many of them over long texts is refused where it would take the process down.
+//! lists and maps make new ones; those of windows are [`windowed`]. Each result takes memory of its query as long as it is
+//! there ([`held`](super::held)): a statement that has many of them over long texts is refused where it would take the
+//! process down.
 //!
 //! This is put into plans that are optimized already, as rules look for what they know, and a call around it hides it.
 

@@ -18,6 +18,8 @@ use crate::context::QueryContext;
 
 /// Schema of models.
 pub const OLAP_SCHEMA: &str = "olap";
+/// The table function that gives rows of one model: see [`ModelRows`].
+pub const MODEL_ROWS: &str = "model_rows";
 /// Key in the metadata of a column that is a measure.
 const MEASURE: &str = "quiver.measure";
 
@@ -65,6 +67,18 @@ pub struct ModelPlan {
     pub texts: BTreeMap<String, String>,
 }
 
+/// Rows of one model, as a statement asks for them: `model_rows('Calls', from, to, 'service_name', …)`. Texts of plans read
+/// them where a caller does not see the tables that the model is made of as the model does.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ModelRows {
+    /// Name of the model, which queries need not be able to name.
+    pub model: String,
+    /// What `range_start()` and `range_end()` are in its SELECT, in ns; none: so far apart that no row lies beyond.
+    pub range_ns: Option<(i64, i64)>,
+    /// Columns of its table or SELECT: such that members speak of which queries may name.
+    pub columns: Vec<String>,
+}
+
 /// The compiler of models, as SQL sees it.
 #[async_trait]
 pub trait Models: Send + Sync + Debug {
@@ -86,4 +100,16 @@ pub trait Models: Send + Sync + Debug {
         access: &DomainAccess,
         ctx: &QueryContext,
     ) -> Result<ModelPlan>;
+
+    /// Plans the rows of a model that the caller may see, whatever he sees of the tables behind it.
+    ///
+    /// # Errors
+    /// Invalid: a model or column is not there, or not for the caller. Those of reading tables.
+    async fn rows(
+        &self,
+        rows: &ModelRows,
+        tables: &Arc<dyn TableSnapshot>,
+        access: &DomainAccess,
+        ctx: &QueryContext,
+    ) -> Result<LogicalPlan>;
 }

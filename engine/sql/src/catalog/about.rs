@@ -15,7 +15,12 @@ const PRIVILEGES: &str = "grantor:t grantee:t table_catalog:t table_schema:t tab
                           is_grantable:t=NO with_hierarchy:t=YES";
 
 /// Its tables; most are about what there is none of here.
-pub(super) const ALL: [Shape; 16] = [
+pub(super) const ALL: [Shape; 17] = [
+    shape(
+        "character_sets",
+        "character_set_catalog:t character_set_schema:t character_set_name:t=UTF8 character_repertoire:t=UCS \
+         form_of_use:t=UTF8 default_collate_catalog:t default_collate_schema:t default_collate_name:t",
+    ),
     shape("schemata", "catalog_name:t schema_name:t schema_owner:t"),
     shape("tables", "table_catalog:t table_schema:t table_name:t table_type:t is_insertable_into:t=NO is_typed:t=NO"),
     shape(
@@ -69,7 +74,8 @@ pub(super) const ALL: [Shape; 16] = [
 
 /// Whether there is nothing in a table of the schema, ever.
 pub(super) fn is_empty(name: &str) -> bool {
-    let filled = ["schemata", "tables", "columns", "routines", "table_privileges", "role_table_grants"];
+    let filled =
+        ["character_sets", "schemata", "tables", "columns", "routines", "table_privileges", "role_table_grants"];
     !filled.contains(&name) && ALL.iter().any(|shape| shape.name == name)
 }
 
@@ -87,6 +93,7 @@ impl Catalog {
                     ]
                 })
                 .collect(),
+            "character_sets" => vec![vec![("default_collate_catalog", DATABASE.into())]],
             "tables" => self
                 .relations()
                 .into_iter()

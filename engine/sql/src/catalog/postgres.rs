@@ -5,7 +5,7 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
 
 use super::rows::{Cell, Row, Shape};
-use super::types::{PG_TYPES, type_oid};
+use super::types::{OF_ARRAYS, PG_TYPES, type_oid};
 use super::{Catalog, INFORMATION_SCHEMA};
 use crate::session::{DATABASE, Session};
 
@@ -19,8 +19,8 @@ const fn shape(name: &'static str, columns: &'static str) -> Shape {
 }
 
 /// Tables that have rows.
-pub(super) const FILLED: [Shape; 19] = [
-    shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T"),
+pub(super) const FILLED: [Shape; 20] = [
+    shape("pg_namespace", "oid:l nspname:t nspowner:l=10 nspacl:T xmin:l=1"),
     shape(
         "pg_class",
         "oid:l relname:t relnamespace:l reltype:l=0 reloftype:l=0 relowner:l=10 relam:l=0 relfilenode:l=0 \
@@ -28,20 +28,20 @@ pub(super) const FILLED: [Shape; 19] = [
          relisshared:b=false relpersistence:t=p relkind:t=r relnatts:h relchecks:h=0 relhasrules:b=false \
          relhastriggers:b=false relhassubclass:b=false relrowsecurity:b=false relforcerowsecurity:b=false \
          relispopulated:b=true relreplident:t=n relispartition:b=false relrewrite:l=0 relfrozenxid:l=0 relminmxid:l=0 \
-         relacl:T reloptions:T relpartbound:t",
+         relacl:T reloptions:T relpartbound:t tableoid:l=1259 xmin:l=1",
     ),
     shape(
         "pg_attribute",
         "attrelid:l attname:t atttypid:l attstattarget:i=-1 attlen:h attnum:h attndims:i=0 attcacheoff:i=-1 \
          atttypmod:i=-1 attbyval:b=false attalign:t=i attstorage:t=p attcompression:t= attnotnull:b atthasdef:b=false \
          atthasmissing:b=false attidentity:t= attgenerated:t= attisdropped:b=false attislocal:b=true attinhcount:i=0 \
-         attcollation:l=0 attacl:T attoptions:T attfdwoptions:T attmissingval:T",
+         attcollation:l=0 attacl:T attoptions:T attfdwoptions:T attmissingval:T xmin:l=1",
     ),
     shape(
         "pg_type",
         "oid:l typname:t typnamespace:l=11 typowner:l=10 typlen:h typbyval:b=false typtype:t=b typcategory:t \
          typispreferred:b=false typisdefined:b=true typdelim:t=, typrelid:l=0 typsubscript:l=0 typelem:l=0 typarray:l=0 \
-         typinput:t typoutput:t typreceive:t typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
+         typinput:t typoutput:t typreceive:l typsend:t typmodin:t typmodout:t typanalyze:t typalign:t=i typstorage:t=p \
          typnotnull:b=false typbasetype:l=0 typtypmod:i=-1 typndims:i=0 typcollation:l=0 typdefaultbin:t typdefault:t \
          typacl:T",
     ),
@@ -55,8 +55,8 @@ pub(super) const FILLED: [Shape; 19] = [
         "pg_proc",
         "oid:l proname:t pronamespace:l proowner:l=10 prolang:l=12 procost:f=1 prorows:f=0 provariadic:l=0 prosupport:t \
          prokind:t=f prosecdef:b=false proleakproof:b=false proisstrict:b=false proretset:b=false provolatile:t=i \
-         proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:T proallargtypes:T proargmodes:T \
-         proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T",
+         proparallel:t=s pronargs:h=0 pronargdefaults:h=0 prorettype:l=25 proargtypes:t= proallargtypes:T proargmodes:T \
+         proargnames:T proargdefaults:t protrftypes:T prosrc:t probin:t prosqlbody:t proconfig:T proacl:T xmin:l=1",
     ),
     shape(
         "pg_language",
@@ -88,8 +88,8 @@ pub(super) const FILLED: [Shape; 19] = [
     ),
     shape(
         "pg_settings",
-        "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default boot_val:t \
-         reset_val:t pending_restart:b=false",
+        "name:t setting:t unit:t category:t short_desc:t context:t=internal vartype:t=string source:t=default \
+         min_val:t max_val:t enumvals:T boot_val:t reset_val:t sourcefile:t sourceline:i pending_restart:b=false",
     ),
     shape(
         "pg_stat_database",
@@ -105,13 +105,14 @@ pub(super) const FILLED: [Shape; 19] = [
          buffers_checkpoint:l=0 buffers_clean:l=0 maxwritten_clean:l=0 buffers_backend:l=0 buffers_backend_fsync:l=0 \
          buffers_alloc:l=0 stats_reset:z",
     ),
+    shape("pg_stat_ssl", "pid:i ssl:b version:t cipher:t bits:i client_dn:t client_serial:t issuer_dn:t"),
     shape("pg_stat_gssapi", "pid:i gss_authenticated:b=false principal:t encrypted:b=false"),
     shape("pg_am", "oid:l amname:t amhandler:t amtype:t"),
     shape("pg_tablespace", "oid:l spcname:t spcowner:l=10 spcacl:T spcoptions:T"),
 ];
 
 /// Tables about what there is none of here.
-pub(super) const EMPTY: [Shape; 59] = [
+pub(super) const EMPTY: [Shape; 64] = [
     shape("pg_attrdef", "oid:l adrelid:l adnum:h adbin:t"),
     shape(
         "pg_index",
@@ -232,6 +233,14 @@ pub(super) const EMPTY: [Shape; 59] = [
         "pg_aggregate",
         "aggfnoid:l aggkind:t aggnumdirectargs:h aggtransfn:t aggfinalfn:t aggtranstype:l agginitval:t",
     ),
+    shape("pg_seclabel", "objoid:l classoid:l objsubid:i provider:t label:t"),
+    shape("pg_seclabels", "objoid:l classoid:l objsubid:i objtype:t objnamespace:l objname:t provider:t label:t"),
+    shape("pg_shseclabel", "objoid:l classoid:l provider:t label:t"),
+    shape("pg_shdepend", "dbid:l classid:l objid:l objsubid:i refclassid:l refobjid:l deptype:t"),
+    shape(
+        "pg_available_extension_versions",
+        "name:t version:t installed:b superuser:b trusted:b relocatable:b schema:t requires:T comment:t",
+    ),
     shape("pg_prepared_xacts", "transaction:l gid:t prepared:z owner:t database:t"),
     shape("pg_available_extensions", "name:t default_version:t installed_version:t comment:t"),
     shape(
@@ -327,6 +336,10 @@ impl Catalog {
             }
             "pg_stat_bgwriter" => vec![Vec::new()],
             "pg_stat_gssapi" => vec![vec![("pid", i64::from(session.backend).into())]],
+            "pg_stat_ssl" => {
+                let is_on = session.settings.get("ssl").is_some_and(|value| value == "on");
+                vec![vec![("pid", i64::from(session.backend).into()), ("ssl", is_on.into())]]
+            }
             "pg_timezone_names" => {
                 vec![vec![("name", "UTC".into()), ("abbrev", "UTC".into()), ("utc_offset", "00:00:00".into())]]
             }
@@ -406,11 +419,21 @@ impl Catalog {
                 ("proretset", function.is_table.into()),
                 ("prorettype", (if function.is_table { 2249_i64 } else { 25 }).into()),
                 ("pronargs", (function.arguments().count() as i64).into()),
+                // All of them are listed as texts.
+                ("proargtypes", vec!["25"; function.arguments().count()].join(" ").into()),
                 ("proargnames", Cell::Texts(function.arguments().map(str::to_owned).collect())),
                 ("prosrc", function.name.into()),
             ]
         };
-        super::functions::known().iter().map(row).collect()
+        let receiving = PG_TYPES.iter().map(|known| (known.stem, known.receive)).chain([OF_ARRAYS]);
+        let receives = |(stem, receive): (&str, u32)| -> Row {
+            vec![
+                ("oid", receive.into()),
+                ("proname", format!("{stem}recv").into()),
+                ("pronamespace", schema_oid(PG_CATALOG).into()),
+            ]
+        };
+        super::functions::known().iter().map(row).chain(receiving.map(receives)).collect()
     }
 }
 
@@ -424,6 +447,9 @@ fn types() -> Vec<Row> {
             ("typcategory", known.category.into()),
             ("typtype", if known.category == "P" { "p" } else { "b" }.into()),
             ("typarray", known.array.into()),
+            // By name and by number, as clients look for those of arrays.
+            ("typinput", format!("{}in", known.stem).into()),
+            ("typreceive", known.receive.into()),
         ]);
         if known.array != 0 {
             rows.push(vec![
@@ -432,6 +458,8 @@ fn types() -> Vec<Row> {
                 ("typlen", (-1_i64).into()),
                 ("typcategory", "A".into()),
                 ("typelem", known.oid.into()),
+                ("typinput", format!("{}in", OF_ARRAYS.0).into()),
+                ("typreceive", OF_ARRAYS.1.into()),
             ]);
         }
     }

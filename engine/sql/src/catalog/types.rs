@@ -4,7 +4,7 @@ use arrow::datatypes::{DataType, Field};
 use quiver_query::functions::is_json;
 
 /// A type of PostgreSQL: number, name in `pg_type`, name in SQL, bytes of a value (-1: any number), category, number of the
-/// type of arrays of it (0: none).
+/// type of arrays of it (0: none), its functions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PgType {
     /// Number, the same in each installation of PostgreSQL.
@@ -19,40 +19,55 @@ pub struct PgType {
     pub category: &'static str,
     /// Type of arrays of it.
     pub array: u32,
+    /// What the names of its functions begin with: `int8recv`, `json_recv`.
+    pub(crate) stem: &'static str,
+    /// Number of the function that reads its values in binary form.
+    pub(crate) receive: u32,
 }
 
-const fn of(oid: u32, name: &'static str, sql: &'static str, len: i16, category: &'static str, array: u32) -> PgType {
-    PgType { oid, name, sql, len, category, array }
+/// The functions of arrays, as [`PgType::stem`] and [`PgType::receive`].
+pub(crate) const OF_ARRAYS: (&str, u32) = ("array_", 2400);
+
+const fn of(
+    oid: u32,
+    name: &'static str,
+    sql: &'static str,
+    len: i16,
+    category: &'static str,
+    array: u32,
+    (stem, receive): (&'static str, u32),
+) -> PgType {
+    PgType { oid, name, sql, len, category, array, stem, receive }
 }
 
 /// The types that columns, parameters and the catalog have.
 pub const PG_TYPES: [PgType; 26] = [
-    of(16, "bool", "boolean", 1, "B", 1000),
-    of(17, "bytea", "bytea", -1, "U", 1001),
-    of(18, "char", "\"char\"", 1, "Z", 1002),
-    of(19, "name", "name", 64, "S", 1003),
-    of(20, "int8", "bigint", 8, "N", 1016),
-    of(21, "int2", "smallint", 2, "N", 1005),
-    of(23, "int4", "integer", 4, "N", 1007),
-    of(25, "text", "text", -1, "S", 1009),
-    of(26, "oid", "oid", 4, "N", 1028),
-    of(114, "json", "json", -1, "U", 199),
-    of(700, "float4", "real", 4, "N", 1021),
-    of(701, "float8", "double precision", 8, "N", 1022),
-    of(705, "unknown", "unknown", -2, "X", 0),
-    of(1042, "bpchar", "character", -1, "S", 1014),
-    of(1043, "varchar", "character varying", -1, "S", 1015),
-    of(1082, "date", "date", 4, "D", 1182),
-    of(1083, "time", "time without time zone", 8, "D", 1183),
-    of(1114, "timestamp", "timestamp without time zone", 8, "D", 1115),
-    of(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185),
-    of(1186, "interval", "interval", 16, "T", 1187),
-    of(1700, "numeric", "numeric", -1, "N", 1231),
-    of(2205, "regclass", "regclass", 4, "N", 2210),
-    of(2206, "regtype", "regtype", 4, "N", 2211),
-    of(2249, "record", "record", -1, "P", 2287),
-    of(2950, "uuid", "uuid", 16, "U", 2951),
-    of(3802, "jsonb", "jsonb", -1, "U", 3807),
+    of(16, "bool", "boolean", 1, "B", 1000, ("bool", 2436)),
+    of(17, "bytea", "bytea", -1, "U", 1001, ("bytea", 2412)),
+    of(18, "char", "\"char\"", 1, "Z", 1002, ("char", 2434)),
+    of(19, "name", "name", 64, "S", 1003, ("name", 2422)),
+    of(20, "int8", "bigint", 8, "N", 1016, ("int8", 2408)),
+    of(21, "int2", "smallint", 2, "N", 1005, ("int2", 2404)),
+    of(23, "int4", "integer", 4, "N", 1007, ("int4", 2406)),
+    of(25, "text", "text", -1, "S", 1009, ("text", 2414)),
+    of(26, "oid", "oid", 4, "N", 1028, ("oid", 2418)),
+    of(114, "json", "json", -1, "U", 199, ("json_", 323)),
+    of(700, "float4", "real", 4, "N", 1021, ("float4", 2424)),
+    of(701, "float8", "double precision", 8, "N", 1022, ("float8", 2426)),
+    of(705, "unknown", "unknown", -2, "X", 0, ("unknown", 2416)),
+    of(1042, "bpchar", "character", -1, "S", 1014, ("bpchar", 2430)),
+    of(1043, "varchar", "character varying", -1, "S", 1015, ("varchar", 2432)),
+    of(1082, "date", "date", 4, "D", 1182, ("date_", 2468)),
+    of(1083, "time", "time without time zone", 8, "D", 1183, ("time_", 2470)),
+    of(1114, "timestamp", "timestamp without time zone", 8, "D", 1115, ("timestamp_", 2474)),
+    of(1184, "timestamptz", "timestamp with time zone", 8, "D", 1185, ("timestamptz_", 2476)),
+    of(1186, "interval", "interval", 16, "T", 1187, ("interval_", 2478)),
+    of(1700, "numeric", "numeric", -1, "N", 1231, ("numeric_", 2460)),
+    of(2205, "regclass", "regclass", 4, "N", 2210, ("regclass", 2452)),
+    of(2206, "regtype", "regtype", 4, "N", 2211, ("regtype", 2454)),
+    of(2249, "record", "record", -1, "P", 2287, ("record_", 2402)),
+    of(2950, "uuid", "uuid", 16, "U", 2951, ("uuid_", 2961)),
+    of(3802, "jsonb", "jsonb", -1, "U", 3807, ("jsonb_", 3805)),
 ];
 
 /// Finds a type by its number.
@@ -61,12 +76,13 @@ pub fn pg_type(oid: u32) -> Option<&'static PgType> {
 }
 
 /// Finds a type by one of its names.
-pub(crate) fn named(name: &str) -> Option<&'static PgType> {
+pub fn type_named(name: &str) -> Option<&'static PgType> {
     let name = name.trim().to_lowercase();
     let name = match name.as_str() {
         "int" | "integer" => "int4",
         "timestamp with time zone" => "timestamptz",
         "decimal" => "numeric",
+        "float" => "float8",
         other => other,
     };
     PG_TYPES.iter().find(|known| known.name == name || known.sql == name)
@@ -132,7 +148,7 @@ mod tests {
         assert_eq!(type_oid(&list(list(DataType::Int64))), 1016);
         assert_eq!(type_oid(&list(list(quiver_types::tables::spans::map()))), 114);
         assert_eq!(type_oid(&DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))), 1184);
-        assert_eq!(named("Integer").map(|known| known.oid), Some(23));
+        assert_eq!(type_named("Integer").map(|known| known.oid), Some(23));
         assert_eq!(pg_type(25).map(|known| known.sql), Some("text"));
     }
 }

@@ -104,7 +104,7 @@ fn name_items(alias: &mut Option<TableAlias>, names: &HashSet<String>) {
     }
 }
 
-fn query(sql: &str) -> Option<Query> {
+pub(super) fn query(sql: &str) -> Option<Query> {
     let mut parser = Parser::new(&PostgreSqlDialect {}).try_with_sql(sql).ok()?;
     let query = parser.parse_query().ok()?;
     // Nothing else is read into it.

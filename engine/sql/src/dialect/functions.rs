@@ -1,28 +1,24 @@
 //! Functions about the session and the catalog.
 
 use datafusion::sql::sqlparser::ast::{
-    BinaryOperator, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Value,
+    BinaryOperator, DuplicateTreatment, Expr, FunctionArg, FunctionArgExpr, FunctionArgumentClause, FunctionArguments,
+    Ident, ObjectName, Value,
 };
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA};
-use quiver_types::{Error, Result};
+use quiver_types::{Error, ErrorKind, Result};
 
 use super::patterns::{self, folded};
 use super::{
     Translator, arguments, arrays, bare, boolean, call, documents, empty, expr, gathered, literal, number, others,
-    percentiles, quoted, rows, take, text, times, types,
+    percentiles, quoted, rows, take, text, times, types, windows,
 };
 use crate::catalog::functions::{Known, known};
 use crate::catalog::postgres::Relation;
 use crate::session::{DATABASE, SERVER_VERSION};
 
 /// Functions that give definitions, remarks and sizes: there are none of these.
-const NOTHING: [&str; 22] = [
+const NOTHING: [&str; 17] = [
     "pg_get_function_sqlbody",
-    "pg_database_size",
-    "pg_relation_size",
-    "pg_table_size",
-    "pg_total_relation_size",
-    "pg_tablespace_size",
     "pg_get_expr",
     "pg_get_viewdef",
     "pg_get_constraintdef",
@@ -37,17 +33,93 @@ const NOTHING: [&str; 22] = [
     "shobj_description",
     "inet_server_addr",
     "inet_client_addr",
-    "pg_stat_get_numscans",
     "pg_get_function_arg_default",
+    "pg_advisory_unlock_all",
+];
+/// Numbers that are not known of what the catalog lists.
+const NO_NUMBERS: [&str; 6] = [
+    "pg_database_size",
+    "pg_relation_size",
+    "pg_table_size",
+    "pg_total_relation_size",
+    "pg_tablespace_size",
+    "pg_stat_get_numscans",
 ];
 /// Rights that everybody has on what he sees.
 const READING: [&str; 4] = ["select", "usage", "connect", "execute"];
 
+/// Aggregates of pairs, and sketches: DataFusion takes all of their values where different ones are asked for.
+const NOT_DISTINCT: [&str; 16] = [
+    "approx_percentile_cont",
+    "corr",
+    "covar",
+    "covar_pop",
+    "covar_samp",
+    "quantile_approx",
+    "rate",
+    "regr_avgx",
+    "regr_avgy",
+    "regr_count",
+    "regr_intercept",
+    "regr_r2",
+    "regr_slope",
+    "regr_sxx",
+    "regr_sxy",
+    "regr_syy",
+];
+
+/// Aggregates that give the same in whatever order their values come; the planner would hand it on as one more argument.
+const UNORDERED: [&str; 28] = [
+    "approx_distinct",
+    "approx_median",
+    "avg",
+    "bit_and",
+    "bit_or",
+    "bit_xor",
+    "bool_and",
+    "bool_or",
+    "corr",
+    "count",
+    "count_distinct_approx",
+    "covar_pop",
+    "covar_samp",
+    "every",
+    "max",
+    "mean",
+    "median",
+    "min",
+    "stddev",
+    "stddev_pop",
+    "stddev_samp",
+    "sum",
+    "var",
+    "var_pop",
+    "var_population",
+    "var_samp",
+    "var_sample",
+    "variance",
+];
+
+/// Looks at how an aggregate takes its values.
+fn gathers(name: &str, args: &mut FunctionArguments) -> Result<()> {
+    let FunctionArguments::List(list) = args else { return Ok(()) };
+    if list.duplicate_treatment == Some(DuplicateTreatment::Distinct) && NOT_DISTINCT.contains(&name) {
+        let text = format!("`{name}(DISTINCT …)` is not supported: it reads a subquery with `SELECT DISTINCT`");
+        return Err(Error::new(ErrorKind::Unsupported, text));
+    }
+    if UNORDERED.contains(&name) {
+        list.clauses.retain(|clause| !matches!(clause, FunctionArgumentClause::OrderBy(_)));
+    }
+    Ok(())
+}
+
 impl Translator<'_> {
     /// Translates a call.
     pub(super) fn function(&mut self, place: &mut Expr) -> Result<()> {
+        windows::translate(place)?;
         let Expr::Function(function) = place else { return Ok(()) };
         let Some(name) = bare(&function.name) else { return Ok(()) };
+        gathers(&name, &mut function.args)?;
         if let FunctionArguments::Subquery(query) = &mut function.args
             && name == "array"
         {
@@ -202,6 +274,9 @@ impl Translator<'_> {
     fn about_catalog(&mut self, name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         if NOTHING.contains(&name) {
             return Ok(Some(expr("CAST(NULL AS TEXT)")?));
+        }
+        if NO_NUMBERS.contains(&name) {
+            return Ok(Some(expr("CAST(NULL AS BIGINT)")?));
         }
         Ok(Some(match (name, args) {
             ("pg_size_pretty", [Expr::Cast { expr: size, .. }]) if is_null(size) => expr("CAST(NULL AS TEXT)")?,

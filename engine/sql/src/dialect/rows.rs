@@ -260,7 +260,7 @@ pub(super) fn series(factor: &mut TableFactor) {
     };
 }
 
-fn reads_columns(value: &Expr) -> bool {
+pub(super) fn reads_columns(value: &Expr) -> bool {
     let is_column = |part: &Expr| match part {
         Expr::Identifier(_) | Expr::CompoundIdentifier(_) => ControlFlow::Break(()),
         _ => ControlFlow::Continue(()),

@@ -51,7 +51,7 @@ fn names_with_their_schema() {
         "select 1 from t where a OPERATOR(pg_catalog.~) '^(x)$' COLLATE pg_catalog.default",
         "SELECT 1 FROM t WHERE a ~ '^(x)$'",
     );
-    check("select a::pg_catalog.int4[] from t", "SELECT a::INTEGER[] FROM t");
+    check("select a::pg_catalog.int4[] from t", "SELECT as_list(a)::INTEGER[] FROM t");
 }
 
 #[test]
@@ -67,6 +67,31 @@ fn relations_are_numbers() {
 #[test]
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
+    check(
+        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over w, bool_or(a)",
+        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER w, bool_or(a)",
+    );
+    check(
+        "select string_agg(a, ',') filter (where c) over (rows 2 preceding), string_agg(a, ',') over (order by b)",
+        "SELECT CASE WHEN count(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING) > 0 THEN \
+         array_to_string(array_agg(a) FILTER (WHERE c) OVER (ROWS 2 PRECEDING), ',') END, \
+         string_agg(a, ',') OVER (ORDER BY b)",
+    );
+    check(
+        "select string_agg(distinct a, ',') over (rows 2 preceding)",
+        "SELECT string_agg(DISTINCT a, ',') OVER (ROWS 2 PRECEDING)",
+    );
+    let nested = (0..12).fold("a".to_owned(), |inner, _| format!("string_agg({inner}, ',') over (rows 1 preceding)"));
+    let error = translated(&format!("select {nested} from t")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+    assert!(translated("select corr(distinct a, b) from t").unwrap_err().message.contains("`corr(DISTINCT …)`"));
+    check(
+        "select count(distinct a order by b), array_agg(a order by b)",
+        "SELECT count(DISTINCT a), array_agg(a ORDER BY b)",
+    );
+    check("select '2024-02-03 +00'::date", "SELECT '2024-02-03'::DATE");
+    check("select pg_relation_size(1), pg_advisory_unlock_all()", "SELECT CAST(NULL AS BIGINT), CAST(NULL AS TEXT)");
+    check("select 'pg_catalog.array_in'::regproc", "SELECT 'array_in'");
     check("select 'attr'::pg_catalog.regproc::pg_catalog.oid", &format!("SELECT {attr}"));
     check("select '5'::oid", "SELECT CAST('5' AS BIGINT)");
     assert!(translated("select 'nothing'::regproc::oid").unwrap_err().message.contains("`nothing`"));
@@ -184,6 +209,10 @@ fn operators_and_types_of_postgresql() {
     check(
         "select '{1,\"a b\",NULL}'::text[], '{}'::int[], '{{1}}'::int[] from t",
         "SELECT make_array('1', 'a b', NULL)::TEXT[], make_array()::INT[], '{{1}}'::INT[] FROM t",
+    );
+    check(
+        "select null::text::float[], (null)::int[] from t",
+        "SELECT as_list(NULL::TEXT)::DOUBLE PRECISION[], (NULL)::INT[] FROM t",
     );
     check(
         "select substring(a from 'o(.)b'), substring(a, 'b'), substring(a from 2 for 3) from t",
@@ -510,6 +539,23 @@ fn functions_of_rows_are_lists_taken_apart() {
         "select * from string_to_table('a,b', ',') as x",
         "SELECT * FROM UNNEST(string_to_array('a,b', ',')) AS x (x)",
     );
+    check(
+        "select a from json_to_recordset('[{}]') as t(a text, \"B\" json)",
+        "SELECT a FROM (SELECT CAST(json_get_text(\"item\", 'a') AS TEXT) AS a, \
+         CAST(json_get(\"item\", 'B') AS TEXT) AS \"B\" \
+         FROM UNNEST(json_items('[{}]')) AS \"items\" (\"item\")) AS t",
+    );
+    check(
+        "select a from jsonb_to_record('{}') as t(a date)",
+        "SELECT a FROM (SELECT CAST(json_get_text('{}', 'a') AS DATE) AS a) AS t",
+    );
+    check(
+        "select a, b from json_to_record((select '{}')) as t(a text, b text)",
+        "SELECT a, b FROM (SELECT CAST(json_get_text(\"item\", 'a') AS TEXT) AS a, \
+         CAST(json_get_text(\"item\", 'b') AS TEXT) AS b FROM (SELECT (SELECT '{}')) AS \"items\" (\"item\")) AS t",
+    );
+    let long = format!("select a from json_to_record('{}') as t(a text, b text)", "x".repeat(40_000));
+    assert_eq!(translated(&long).unwrap_err().kind, ErrorKind::LimitExceeded);
     check(
         "select value from json_array_elements('[1]')",
         "SELECT value FROM UNNEST(json_items('[1]')) AS \"json_array_elements\" (\"value\")",

@@ -29,11 +29,24 @@ pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     let whole = match data_type {
         DataType::Timestamp(..) => with_seconds(text),
         DataType::Interval { .. } => worded(text),
+        DataType::Date => date_of(text).map(str::to_owned),
         _ => None,
     };
     if let Some(whole) = whole {
         *text = whole;
     }
+}
+
+/// The date of a text that goes on with a time or a zone, which PostgreSQL passes over; drivers send zones with dates.
+fn date_of(text: &str) -> Option<&str> {
+    let (date, rest) = text.trim().split_at_checked(10)?;
+    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
+        4 | 7 => byte == b'-',
+        _ => byte.is_ascii_digit(),
+    });
+    let is_time = rest.starts_with([' ', 'T', '+', 'Z'])
+        && rest.bytes().all(|byte| byte.is_ascii_digit() || b" T:.+-Z".contains(&byte));
+    (is_date && is_time).then_some(date)
 }
 
 /// A word for a time, cast to a type of them: `'today'::date`; none: it is none.

@@ -3,14 +3,15 @@
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, BinaryOperator, CharacterLength, DataType, ExactNumberInfo, Expr, UnaryOperator, Value,
 };
+use quiver_query::functions::list_items;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, call, expr, literal, number, quoted, take, text};
+use super::{Translator, arrays, call, expr, literal, number, quoted, take, text};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
-use crate::catalog::types::{PG_TYPES, named};
+use crate::catalog::types::{PG_TYPES, type_named};
 use crate::parse::parts;
 
 /// Whether a type is that of texts.
@@ -23,6 +24,7 @@ enum Kind {
     Class,
     Type,
     Namespace,
+    Function,
     Name,
     Number,
 }
@@ -41,7 +43,8 @@ fn kind(name: &str) -> Option<Kind> {
         "regclass" => Kind::Class,
         "regtype" => Kind::Type,
         "regnamespace" => Kind::Namespace,
-        "regproc" | "regprocedure" | "regoper" | "regrole" | "regconfig" => Kind::Name,
+        "regproc" | "regprocedure" => Kind::Function,
+        "regoper" | "regrole" | "regconfig" => Kind::Name,
         "oid" | "xid" | "cid" | "int8" | "bigint" => Kind::Number,
         _ => return None,
     })
@@ -137,13 +140,21 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
 }
 
 impl Translator<'_> {
+    /// Has a text that is cast to a list read as one.
+    fn listed(&self, value: &mut Expr) {
+        if let Some(items) = literal(value).and_then(items_of) {
+            *value = call("make_array", items);
+        } else if literal(value).is_none() && !is_untyped(value) && !arrays::is_list(value, self.catalog) {
+            let inner = take(value);
+            *value = call("as_list", vec![inner]);
+        }
+    }
+
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
-        if matches!(data_type, DataType::Array(_))
-            && let Some(items) = literal(inner).and_then(items_of)
-        {
-            **inner = call("make_array", items);
+        if matches!(data_type, DataType::Array(_)) {
+            self.listed(inner);
         }
         if let DataType::Numeric(_) | DataType::Decimal(_) = data_type
             && let Some(digits) = literal(inner).and_then(without_exponent)
@@ -180,6 +191,7 @@ impl Translator<'_> {
                 Kind::Type => number(type_of(name)?),
                 Kind::Number if is_oid && name.parse::<i64>().is_err() => number(function_of(name)?),
                 Kind::Namespace => number(namespace_of(name)?),
+                Kind::Function => text(&split(name).pop().unwrap_or_default()),
                 Kind::Name => text(name),
                 Kind::Number => expr(&format!("CAST({} AS BIGINT)", quoted(name)))?,
             };
@@ -197,7 +209,7 @@ impl Translator<'_> {
                 let names = SCHEMAS.map(|schema| (schema_oid(schema), schema.to_owned()));
                 self.names(&inner, &names)?
             }
-            Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
+            Kind::Function | Kind::Name => expr(&format!("CAST({inner} AS TEXT)"))?,
             Kind::Number => expr(&format!("CAST({inner} AS BIGINT)"))?,
         };
         Ok(())
@@ -296,8 +308,8 @@ pub(super) fn type_of(name: &str) -> Result<i64> {
     let bare = name.rsplit('.').next().unwrap_or(name);
     let array = bare.strip_suffix("[]").or_else(|| bare.strip_prefix('_'));
     let found = match array {
-        Some(item) => named(item).map(|known| known.array).filter(|array| *array != 0),
-        None => named(bare).map(|known| known.oid),
+        Some(item) => type_named(item).map(|known| known.array).filter(|array| *array != 0),
+        None => type_named(bare).map(|known| known.oid),
     };
     found.map(i64::from).ok_or_else(|| Error::invalid(format!("there is no type `{name}`")))
 }
@@ -315,43 +327,19 @@ fn namespace_of(name: &str) -> Result<i64> {
     known.or_else(|| name.parse().ok()).ok_or_else(|| Error::invalid(format!("there is no schema `{name}`")))
 }
 
+/// Whether a value gets its type by what it is cast to: NULL, and parameters.
+fn is_untyped(value: &Expr) -> bool {
+    match value {
+        Expr::Value(value) => matches!(value.value, Value::Null | Value::Placeholder(_)),
+        Expr::Nested(inner) => is_untyped(inner),
+        _ => false,
+    }
+}
+
 /// The items of a list that is written as a text (`{1,"a b",NULL}`); none: it is no list, or one of lists.
 pub(super) fn items_of(written: &str) -> Option<Vec<Expr>> {
-    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
-    let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
-    let mut end = |item: &mut String, is_quoted: &mut bool| {
-        let found = std::mem::take(item);
-        let was_quoted = std::mem::take(is_quoted);
-        let found = if was_quoted { found } else { found.trim().to_owned() };
-        let is_null = !was_quoted && found.eq_ignore_ascii_case("null");
-        items.push(if is_null { Expr::Value(Value::Null.into()) } else { text(&found) });
-        was_quoted || !found.is_empty()
-    };
-    if inner.trim().is_empty() {
-        return Some(Vec::new());
-    }
-    let mut letters = inner.chars();
-    while let Some(letter) = letters.next() {
-        match letter {
-            '\\' => item.push(letters.next()?),
-            '"' => {
-                if !is_quoted {
-                    item.clear();
-                }
-                (open, is_quoted) = (!open, true);
-            }
-            '{' | '}' if !open => return None,
-            ',' if !open => {
-                if !end(&mut item, &mut is_quoted) {
-                    return None;
-                }
-            }
-            other if is_quoted && !open && other.is_whitespace() => {}
-            other => item.push(other),
-        }
-    }
-    let is_whole = end(&mut item, &mut is_quoted) && !open;
-    is_whole.then_some(items)
+    let item = |item: Option<String>| item.map_or_else(|| Expr::Value(Value::Null.into()), |item| text(&item));
+    Some(list_items(written)?.into_iter().map(item).collect())
 }
 
 /// The parts of a name as SQL writes it: `a."B.c"`.

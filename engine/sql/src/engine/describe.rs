@@ -4,13 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
+use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, Expr as Ast, Query, Value, Visitor, VisitorMut,
 };
+use quiver_query::functions::json_field;
 use quiver_query::tables::DomainAccess;
 use quiver_query::{Names, QueryContext};
 use quiver_types::{Error, ErrorKind, Result};
@@ -19,7 +20,7 @@ use super::{Request, Seen, SqlEngine, in_zone, shown_names, translated, zone_of}
 use crate::calls;
 use crate::catalog::Catalog;
 use crate::catalog::types::{PG_TYPES, pg_type, type_oid};
-use crate::parse::{Param, Params, Parsed, params_of, parse_open, parts, put_params};
+use crate::parse::{Explained, Param, Params, Parsed, params_of, parse_open, parts, put_params};
 use crate::walk::{walk, walk_mut};
 
 /// Most parameters of a statement.
@@ -82,7 +83,7 @@ impl SqlEngine {
             let text = format!("a statement has at most {PARAMS_MAX} parameters");
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
-        let explained = read.explain.is_some();
+        let explained = read.explain;
         let known = |oid: &u32| !matches!(*oid, 0 | UNKNOWN);
         let mut types: Vec<Option<u32>> = (0..count).map(|at| declared.get(at).copied().filter(known)).collect();
         if types.iter().any(Option::is_none) {
@@ -115,7 +116,10 @@ impl SqlEngine {
         let types: Vec<u32> = types.into_iter().map(|known| known.unwrap_or(TEXT)).collect();
         let nulls = Params::positional(types.iter().map(|oid| null_of(*oid).unwrap_or(Param::Null)).collect());
         let plan = self.planned(&read.statement, &nulls, &request, seen, ctx).await?;
-        let columns = if explained { plan_columns() } else { Arc::new(plan.schema().as_arrow().clone()) };
+        let columns = match explained {
+            Some(explained) => columns_of(explained),
+            None => Arc::new(plan.schema().as_arrow().clone()),
+        };
         Ok(Described { params: types, columns })
     }
 
@@ -258,8 +262,19 @@ fn null_of(oid: u32) -> Option<Param> {
 }
 
 /// The one column of a plan.
-fn plan_columns() -> SchemaRef {
-    Arc::new(Schema::new(vec![Field::new("QUERY PLAN", DataType::Utf8, false)]))
+fn columns_of(explained: Explained) -> SchemaRef {
+    let name = "QUERY PLAN";
+    let lines = || FieldRef::new(Field::new(name, DataType::Utf8, true));
+    let field = if explained.as_json { json_field(name, DataType::Utf8) } else { lines() };
+    Arc::new(Schema::new(vec![field]))
+}
+
+/// The one column of the plan that a statement asks for: JSON or lines.
+///
+/// # Errors
+/// Invalid: it cannot be read.
+pub fn plan_columns(text: &str) -> Result<SchemaRef> {
+    Ok(columns_of(parse_open(text)?.explain.unwrap_or_default()))
 }
 
 #[cfg(test)]

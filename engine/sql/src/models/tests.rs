@@ -2,8 +2,9 @@
 
 use arrow::datatypes::{DataType, Schema};
 use async_trait::async_trait;
+use datafusion::logical_expr::LogicalPlan;
 use quiver_query::tables::TableEntry;
-use quiver_query::tables::models::{ModelPlan, as_measure};
+use quiver_query::tables::models::{ModelPlan, ModelRows, as_measure};
 
 use super::*;
 use crate::dialect;
@@ -37,6 +38,16 @@ impl Models for Listed {
         _: &DomainAccess,
         _: &QueryContext,
     ) -> Result<ModelPlan> {
+        Err(Error::internal("nothing is compiled here"))
+    }
+
+    async fn rows(
+        &self,
+        _: &ModelRows,
+        _: &Arc<dyn TableSnapshot>,
+        _: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<LogicalPlan> {
         Err(Error::internal("nothing is compiled here"))
     }
 }

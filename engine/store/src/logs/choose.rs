@@ -304,3 +304,6 @@ fn read_id(text: &str) -> Option<StreamId> {
     }
     bytes.try_into().ok().map(StreamId::from_bytes)
 }
+
+#[cfg(test)]
+mod tests;

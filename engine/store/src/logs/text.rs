@@ -1,116 +1,30 @@
 //! Texts of typed values: times, addresses, hex digits. Reading takes only what writing gives back exactly.
 
 pub(crate) use quiver_types::logs::{read_float, read_int, write_float, write_int};
+pub(crate) use quiver_types::time::rfc3339::write as write_time;
+use quiver_types::time::rfc3339::{Rfc3339, Zone};
 pub(crate) use quiver_types::{is_hex, push_hex, read_hex, write_hex};
 
-/// Writes a time as RFC 3339 in UTC. Digits after the second: as many as said, or none at the end that are zero.
-pub(crate) fn write_time(nanos: i64, digits: Option<u8>, out: &mut String) {
-    let (seconds, fraction) = (nanos.div_euclid(1_000_000_000), nanos.rem_euclid(1_000_000_000));
-    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
-    let (year, month, day) = civil(days);
-    pad(year as u64, 4, out);
-    for (mark, value) in [('-', month), ('-', day)] {
-        out.push(mark);
-        pad(value, 2, out);
+/// Reads a time as [`write_time`] writes it, with so many digits of a fraction.
+fn as_written(text: &str, takes: impl Fn(usize) -> bool) -> Option<(i64, u8)> {
+    let time = Rfc3339::read(text.as_bytes())?;
+    let is_plain = time.separator == b'T' && time.point != Some(b',') && time.zone == Zone::Upper;
+    if !is_plain || time.hour > 23 || time.second > 59 || !takes(time.digits) {
+        return None;
     }
-    for (mark, value) in [('T', second / 3600), (':', second / 60 % 60), (':', second % 60)] {
-        out.push(mark);
-        pad(value as u64, 2, out);
-    }
-    let digits = digits.unwrap_or_else(|| {
-        let (mut n, mut rest) = (9, fraction);
-        while n > 0 && rest % 10 == 0 {
-            rest /= 10;
-            n -= 1;
-        }
-        n
-    });
-    if digits > 0 {
-        out.push('.');
-        let mut value = fraction;
-        for _ in digits..9 {
-            value /= 10;
-        }
-        pad(value as u64, digits as usize, out);
-    }
-    out.push('Z');
-}
-
-fn pad(value: u64, digits: usize, out: &mut String) {
-    let mut buffer = [b'0'; 20];
-    let (mut at, mut rest) = (20, value);
-    while rest > 0 || 20 - at < digits {
-        at -= 1;
-        buffer[at] = b'0' + (rest % 10) as u8;
-        rest /= 10;
-    }
-    out.push_str(std::str::from_utf8(&buffer[at..]).unwrap_or_default());
-}
-
-/// Year, month, day of days since 1970 (proleptic Gregorian calendar).
-fn civil(days: i64) -> (i64, u64, u64) {
-    let shifted = days + 719_468;
-    let era = shifted.div_euclid(146_097);
-    let of_era = shifted.rem_euclid(146_097);
-    let year_of_era = (of_era - of_era / 1460 + of_era / 36_524 - of_era / 146_096) / 365;
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_shifted = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_shifted + 2) / 5 + 1;
-    let month = if month_shifted < 10 { month_shifted + 3 } else { month_shifted - 9 };
-    (year_of_era + era * 400 + i64::from(month <= 2), month as u64, day as u64)
-}
-
-/// Days since 1970 of a date.
-fn days_of(year: i64, month: i64, day: i64) -> i64 {
-    let year = if month <= 2 { year - 1 } else { year };
-    let (era, of_era) = (year.div_euclid(400), year.rem_euclid(400));
-    let of_year = (153 * (if month > 2 { month - 3 } else { month + 9 }) + 2) / 5 + day - 1;
-    era * 146_097 + of_era * 365 + of_era / 4 - of_era / 100 + of_year - 719_468
+    Some((i64::try_from(time.unix_nanos()).ok()?, time.digits as u8))
 }
 
 /// Reads `yyyy-mm-ddThh:mm:ss[.f…]Z` with 0, 3, 6 or 9 digits: nanoseconds and number of digits. Only what
 /// [`write_time`] writes again.
 pub(crate) fn read_time(text: &str) -> Option<(i64, u8)> {
-    let b = text.as_bytes();
-    if b.len() < 20 || b[4] != b'-' || b[7] != b'-' || b[10] != b'T' || b[13] != b':' || b[16] != b':' {
-        return None;
-    }
-    let number = |range: std::ops::Range<usize>| {
-        let digits = &b[range];
-        digits.iter().all(u8::is_ascii_digit).then(|| digits.iter().fold(0i64, |n, d| n * 10 + i64::from(d - b'0')))
-    };
-    let (year, month, day) = (number(0..4)?, number(5..7)?, number(8..10)?);
-    let (hour, minute, second) = (number(11..13)?, number(14..16)?, number(17..19)?);
-    let (fraction, digits) = match b.len() {
-        20 => (0, 0),
-        n @ (24 | 27 | 30) if b[19] == b'.' => {
-            let digits = n - 21;
-            (number(20..n - 1)? * 10i64.pow(9 - digits as u32), digits as u8)
-        }
-        _ => return None,
-    };
-    if b[b.len() - 1] != b'Z' || hour > 23 || minute > 59 || second > 59 || !(1..=12).contains(&month) {
-        return None;
-    }
-    let days = days_of(year, month, day);
-    if civil(days) != (year, month as u64, day as u64) {
-        return None;
-    }
-    let seconds = days * 86_400 + hour * 3600 + minute * 60 + second;
-    // The earliest time is not at a whole second.
-    let nanos = i64::try_from(i128::from(seconds) * 1_000_000_000 + i128::from(fraction)).ok()?;
-    Some((nanos, digits))
+    as_written(text, |digits| matches!(digits, 0 | 3 | 6 | 9))
 }
 
 /// Reads a time that is written without zeros at the end.
 pub(crate) fn read_time_short(text: &str) -> Option<i64> {
-    let digits = text.len().checked_sub(21).filter(|d| (1..=9).contains(d));
-    let Some(digits) = digits else { return read_time(text).map(|(nanos, _)| nanos) };
-    let padded = format!("{}{}Z", text.strip_suffix('Z')?, "0".repeat(9 - digits));
-    let (nanos, _) = read_time(&padded)?;
-    let mut back = String::with_capacity(30);
-    write_time(nanos, None, &mut back);
-    (back == text).then_some(nanos)
+    let is_short = |digits| digits == 0 || (digits <= 9 && !text.ends_with("0Z"));
+    as_written(text, is_short).map(|(nanos, _)| nanos)
 }
 
 /// Writes an address.

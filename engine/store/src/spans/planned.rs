@@ -58,7 +58,9 @@ impl SpansScan {
 
     pub(super) fn try_new(scan: &Arc<ScanShared>, hidden: bool, shape: ScanShape) -> Result<Self> {
         let schema = projected(schema_of(&scan.request.columns), &shape)?;
-        let partitions = scan.units().clamp(1, shape.partitions.max(1));
+        // The plan around a scan goes by its partitions: it must not tell of what the caller does not see.
+        let units = if hidden { usize::MAX } else { scan.units() };
+        let partitions = units.clamp(1, shape.partitions.max(1));
         Ok(Self { shares: scan.shares(partitions), scan: Arc::clone(scan), schema, shape, hidden })
     }
 }

@@ -528,3 +528,6 @@ impl Rows {
         Some((&self.batches[*batch as usize], *i as usize))
     }
 }
+
+#[cfg(test)]
+mod tests;

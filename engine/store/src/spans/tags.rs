@@ -410,7 +410,9 @@ impl TagScan {
 
     fn try_new(scan: Arc<ScanShared>, request: TagRequest, shape: ScanShape) -> Result<Self> {
         let schema = projected(tag_schema(), &shape)?;
-        let shares = scan.shares(scan.units().clamp(1, PARTITIONS));
+        // As in `SpansScan`.
+        let units = if scan.access.is_full() { scan.units() } else { PARTITIONS };
+        let shares = scan.shares(units.clamp(1, PARTITIONS));
         Ok(Self { scan, request, schema, shape, shares })
     }
 }

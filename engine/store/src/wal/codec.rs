@@ -509,3 +509,6 @@ pub(crate) fn read_metadata(batch: &RecordBatch) -> Result<Vec<MetadataRow>, Bad
     };
     Ok((0..batch.num_rows()).map(row).collect())
 }
+
+#[cfg(test)]
+mod tests;

@@ -569,3 +569,26 @@ impl Committer {
         self.log.segment = None;
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+
+    /// Whoever waits for days is told of new ones only: none may be missed, and none told twice.
+    #[test]
+    fn days_are_united() {
+        let lists: [&[i32]; 7] = [&[], &[5], &[3, 5], &[7, 3], &[5, 5], &[i32::MIN, 0, i32::MAX], &[-1, -1, 4]];
+        for own in lists {
+            let known: BTreeSet<i32> = own.iter().copied().collect();
+            for more in lists {
+                let mut days: Vec<i32> = known.iter().copied().collect();
+                let is_new = more.iter().any(|day| !known.contains(day));
+                assert_eq!(add_days(&mut days, more), is_new, "{known:?} and {more:?}");
+                let both: BTreeSet<i32> = known.iter().chain(more).copied().collect();
+                assert_eq!(days, both.into_iter().collect::<Vec<i32>>(), "{known:?} and {more:?}");
+            }
+        }
+    }
+}

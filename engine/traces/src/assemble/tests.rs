@@ -1,4 +1,4 @@
-use quiver_types::spans::{Attributes, Event, NO_DURATION, NO_START, SHARED, SpanContext, Value};
+use quiver_types::spans::{Attributes, Event, Link, NO_DURATION, NO_START, SHARED, SpanContext, Value};
 
 use super::*;
 
@@ -194,6 +194,32 @@ fn annotations_that_are_sent_twice_stand_once_in_order() {
     let trace = assemble([1; 16], vec![again, first]);
     let names: Vec<&str> = trace.spans[0].events.iter().map(|e| e.name.as_str()).collect();
     assert_eq!(names, ["early", "between", "late"]);
+}
+
+/// Breaks where what one report tells twice is told once: which of two reports of one span came first decides.
+#[test]
+fn what_the_first_report_tells_twice_stays() {
+    let event = |name: &str| Event { time: 3, name: name.into(), dropped: 0, attributes: Attributes::default() };
+    let link = |id: u8| Link {
+        trace_id: [id; 16],
+        span_id: [id; 8],
+        trace_state: String::new(),
+        flags: 0,
+        dropped: 0,
+        attributes: Attributes::default(),
+    };
+    let mut first = span(1, 0, "a", CLIENT, 1, 9);
+    (first.events, first.links) = (vec![event("b"), event("b")], vec![link(2), link(2)]);
+    let mut again = first.clone();
+    again.received += 1;
+    (again.events, again.links) = (vec![event("b"), event("a"), event("a")], vec![link(1), link(2), link(1)]);
+    let mut last = again.clone();
+    last.received += 1;
+    last.events.push(event("c"));
+    let trace = assemble([1; 16], vec![last, first, again]);
+    let names: String = trace.spans[0].events.iter().map(|e| e.name.as_str()).collect();
+    let links: Vec<u8> = trace.spans[0].links.iter().map(|link| link.span_id[0]).collect();
+    assert_eq!((names.as_str(), links.as_slice()), ("bbac", [2, 2, 1].as_slice()));
 }
 
 /// Breaks where ids that differ from the shared one in a bit are all taken: then two spans had one id, and parents led to

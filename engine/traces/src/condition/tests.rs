@@ -55,6 +55,11 @@ fn spans() -> Vec<Span> {
         one(3, 1, "get /CART", 1_500_001, &[("n", Value::Text("5.0")), ("pod", Value::Text("P1"))], Some("p2")),
         one(5, 0, "É/a/b", 66_555_777, &[("n", Value::Double(1.5))], Some("é")),
         one(1, 0, "a\nb", 66_555_776, &[("n", Value::Text("66.555777")), ("pod", Value::Text(""))], None),
+        one(1, 0, "a", 1, &[("n", Value::Text("abc"))], None),
+        one(1, 0, "a", 1, &[("n", Value::Text("NaN"))], None),
+        one(1, 0, "a", 1, &[("n", Value::Text("-0"))], None),
+        one(1, 0, "a", 1, &[("n", Value::Text("inf"))], None),
+        one(1, 0, "a", 1, &[("n", Value::Bool(true))], None),
         one(4, 2, "/a/b", i64::MAX - 100, &[("n", Value::Int(-5)), ("flag", Value::Bool(true))], Some("/a/b/c")),
     ]
 }

@@ -506,3 +506,6 @@ impl TracesEngine {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests;

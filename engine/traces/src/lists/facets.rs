@@ -179,3 +179,43 @@ impl TracesEngine {
         .await
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_and_values_are_bounded() {
+        let mut counted = Counted::default();
+        for n in 0..=VALUES_MAX {
+            count(&mut counted, "a", &n.to_string(), n % 2 == 0, &[]);
+        }
+        count(&mut counted, "a", "0", false, &[]);
+        let values = &counted.all["a"];
+        assert_eq!((values.len(), values["0"], values["1"]), (VALUES_MAX, (2, 1), (1, 0)));
+        assert!(!values.contains_key(VALUES_MAX.to_string().as_str()), "the one too many");
+        for n in 0..KEYS_MAX {
+            count(&mut counted, &format!("k{n}"), "v", true, &[]);
+        }
+        assert_eq!(counted.all.len(), KEYS_MAX);
+        assert!(!counted.all.contains_key(format!("k{}", KEYS_MAX - 1).as_str()), "the one too many");
+        // What is there goes on.
+        count(&mut counted, "k0", "v", false, &[]);
+        assert_eq!(counted.all["k0"]["v"], (2, 1));
+    }
+
+    #[test]
+    fn memory_is_taken_for_what_is_new() {
+        let mut counted = Counted::default();
+        let only = ["key".to_owned()];
+        count(&mut counted, "other", "value", true, &only);
+        assert_eq!((counted.grown, counted.all.len()), (0, 0), "nobody asks for it");
+        count(&mut counted, "key", "value", true, &only);
+        let one = 3 + KEY_BYTES + 5 + VALUE_BYTES;
+        assert_eq!(counted.grown, one);
+        count(&mut counted, "key", "value", false, &only);
+        assert_eq!(counted.grown, one);
+        count(&mut counted, "key", "", false, &only);
+        assert_eq!((counted.grown, counted.all["key"].len()), (one + VALUE_BYTES, 2));
+    }
+}

@@ -99,7 +99,7 @@ impl Measure {
     }
 }
 
-/// Gives the start of the step that a time is in, and checks the number of steps.
+/// Checks the step of a window, and how many of them it has.
 pub(crate) fn check_steps(range: (i64, i64), step: i64) -> Result<(), ParamError> {
     if step <= 0 {
         return Err(ParamError::new("step", "must be above 0"));
@@ -308,4 +308,50 @@ fn fold_heatmap(cells: &HashMap<(i64, i32), (u64, u64, TraceId), FixedState>, bu
         exemplars.iter().map(|column| column.iter().map(|id| id.as_ref().map(id_text)).collect()).collect();
     let times: Vec<String> = times.iter().map(i64::to_string).collect();
     json!({"times": times, "bounds": bounds, "counts": counts, "errors": errors, "exemplars": exemplars})
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_of_windows() {
+        let reason = |range, step| check_steps(range, step).err().map(|error| error.reason);
+        assert_eq!(reason((0, STEPS_MAX), 1), None);
+        assert_eq!(reason((0, STEPS_MAX + 1), 1).as_deref(), Some("gives more than 11000 points"));
+        assert_eq!(reason((i64::MIN, i64::MAX), i64::MAX), None);
+        assert_eq!((reason((0, 1), 0), reason((0, 1), -1)), (reason((5, 1), 0), Some("must be above 0".to_owned())));
+        assert_eq!(default_step((0, 3_600_000_000_000)), 60_000_000_000);
+        assert_eq!(default_step((0, 59)), 1_000_000_000, "no step is shorter than a second");
+        assert_eq!(default_step((i64::MIN, i64::MAX)), i64::MAX / 60);
+    }
+
+    #[test]
+    fn what_series_are_split_by() {
+        let tag = |place, key: &str| Ok(SplitBy::Tag(place, key.to_owned()));
+        assert_eq!(SplitBy::parse(None), Ok(SplitBy::Nothing));
+        assert_eq!(SplitBy::parse(Some("operation")), Ok(SplitBy::Operation));
+        assert_eq!(SplitBy::parse(Some("tag:resource.host")), tag(Some(Place::Resource), "host"));
+        assert_eq!(SplitBy::parse(Some("tag:http.method")), tag(None, "http.method"));
+        for wrong in ["", "tag:", "tags:a", "Service"] {
+            assert!(SplitBy::parse(Some(wrong)).is_err(), "{wrong}");
+        }
+    }
+
+    /// Cells of a time and a sixteenth of a power of two, with counts, failures and the trace of an exemplar.
+    #[test]
+    fn heat_maps_are_folded_to_so_many_rows() {
+        let cells = [((20, 16), (1, 0, [9; 16])), ((10, 16), (2, 1, [5; 16])), ((10, 33), (1, 0, [3; 16]))];
+        let cells: HashMap<(i64, i32), (u64, u64, TraceId), FixedState> = cells.into_iter().collect();
+        let text = |id: u8| id_text(&[id; 16]);
+        let expected = json!({"times": ["10", "20"], "bounds": [2, 4], "counts": [[3], [1]], "errors": [[1], [0]],
+            "exemplars": [[text(3)], [text(9)]]});
+        assert_eq!(fold_heatmap(&cells, 1), expected);
+        let expected = json!({"times": ["10", "20"], "bounds": [2, 2, 4], "counts": [[2, 1], [1, 0]],
+            "errors": [[1, 0], [0, 0]], "exemplars": [[text(5), text(3)], [text(9), null]]});
+        assert_eq!(fold_heatmap(&cells, 2), expected);
+        let rows = |buckets| fold_heatmap(&cells, buckets)["counts"][0].as_array().map(Vec::len);
+        assert_eq!((rows(0), rows(18), rows(1000)), (Some(1), Some(18), Some(18)));
+        assert_eq!(fold_heatmap(&HashMap::default(), 5)["counts"], json!([]));
+    }
 }

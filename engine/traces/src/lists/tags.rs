@@ -16,7 +16,8 @@ use quiver_types::spans::{
 
 use super::{Columns, TagRow, columns};
 use crate::engine::{TraceError, TracesEngine};
-use crate::plan::{Listing, built, functions, int, named, rows, shown_service, status_word};
+use crate::plan::{Listing, ascending, built, functions, int, named, rows, shown_service, status_word};
+use crate::traceql::scope_name;
 
 /// Names of what every span has.
 pub const INTRINSICS: [&str; 7] =
@@ -93,7 +94,8 @@ impl TracesEngine {
                     sum(int(col("spans"))).alias("spans"),
                     hashes::count_hashes(col("hashes")).alias("cardinality"),
                 ];
-                let keys = counted.aggregate(vec![scope_word()?.alias("scope"), col("text").alias("key")], sums)?;
+                let scope = place_word(Place::name)?.alias("scope");
+                let keys = counted.aggregate(vec![scope, col("text").alias("key")], sums)?;
                 let order = vec![spans_first(), col("scope").sort(true, false), col("key").sort(true, false)];
                 named(keys, "key", listing.like.as_ref())?.sort_with_limit(order, listing.limit)
             };
@@ -114,6 +116,68 @@ impl TracesEngine {
                 })
                 .await?;
             Ok(rows)
+        })
+        .await
+    }
+
+    /// Names keys of attributes in their order.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn tag_names(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        place: Option<Place>,
+        limit: Option<usize>,
+    ) -> Result<Vec<String>, TraceError> {
+        let request = TagRequest { filter, place, key: None };
+        self.read(ctx, move |reader| async move {
+            let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
+            let keys = counted.aggregate([col("text").alias("key")], Vec::<Expr>::new());
+            let plan = keys.and_then(|keys| keys.sort_with_limit(ascending(["key"]), limit));
+            let mut names = Vec::new();
+            reader
+                .list(&built(plan)?, |batch| {
+                    names.extend(Columns(batch).text("key")?.iter().flatten().map(str::to_owned));
+                    Ok(())
+                })
+                .await?;
+            Ok(names)
+        })
+        .await
+    }
+
+    /// Names keys of attributes scope by scope, as TraceQL calls these, both in their order.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub async fn tag_names_by_scope(
+        self: &Arc<Self>,
+        ctx: &QueryContext,
+        filter: SpanFilter,
+        place: Option<Place>,
+    ) -> Result<Vec<(&'static str, String)>, TraceError> {
+        let request = TagRequest { filter, place, key: None };
+        self.read(ctx, move |reader| async move {
+            let counted = LogicalPlanBuilder::from(reader.tags_plan(&request)?);
+            let plan = place_word(scope_name).and_then(|scope| {
+                let keys = vec![scope.alias("scope"), col("text").alias("key")];
+                counted.aggregate(keys, Vec::<Expr>::new())?.sort(ascending(["scope", "key"]))
+            });
+            let mut names = Vec::new();
+            reader
+                .list(&built(plan)?, |batch| {
+                    let c = Columns(batch);
+                    let (scopes, keys) = (c.text("scope")?, c.text("key")?);
+                    names.extend((0..batch.num_rows()).map(|i| {
+                        let scope = Place::ALL.map(scope_name).into_iter().find(|name| *name == scopes.value(i));
+                        (scope.unwrap_or(""), keys.value(i).to_owned())
+                    }));
+                    Ok(())
+                })
+                .await?;
+            Ok(names)
         })
         .await
     }
@@ -143,8 +207,9 @@ impl TracesEngine {
         ctx: &QueryContext,
         filter: SpanFilter,
         key: KeyOf,
+        listing: Listing,
     ) -> Result<Vec<(String, u8)>, TraceError> {
-        let rows = self.value_rows(ctx, filter, key, Listing::default(), true).await?;
+        let rows = self.value_rows(ctx, filter, key, listing, true).await?;
         Ok(rows.into_iter().map(|(value, _, kinds)| (value, kinds)).collect())
     }
 
@@ -185,7 +250,8 @@ impl TracesEngine {
             let limit = listing.limit.map_or(TAG_VALUES_MAX, |limit| limit.min(TAG_VALUES_MAX));
             let plan = plan.and_then(|values| {
                 let order = vec![spans_first(), col("value").sort(true, false)];
-                named(values, "value", listing.like.as_ref())?.sort_with_limit(order, Some(limit))
+                let first = named(values, "value", listing.like.as_ref())?.sort_with_limit(order, Some(limit))?;
+                if listing.by_name { first.sort(ascending(["value"])) } else { Ok(first) }
             });
             let mut rows = Vec::new();
             reader
@@ -213,11 +279,11 @@ fn spans_first() -> SortExpr {
     col("spans").sort(false, false)
 }
 
-/// The name of a place by its number.
-fn scope_word() -> DataFusionResult<Expr> {
-    let mut words = when(col("place").eq(lit(0u8)), lit(Place::ALL[0].name()));
-    for (at, place) in Place::ALL.iter().enumerate().skip(1) {
-        words = words.when(col("place").eq(lit(at as u8)), lit(place.name()));
+/// The word for a place by its number.
+fn place_word(word: fn(Place) -> &'static str) -> DataFusionResult<Expr> {
+    let mut words = when(col("place").eq(lit(0u8)), lit(word(Place::ALL[0])));
+    for (at, place) in Place::ALL.into_iter().enumerate().skip(1) {
+        words = words.when(col("place").eq(lit(at as u8)), lit(word(place)));
     }
     words.otherwise(lit(""))
 }

@@ -253,14 +253,25 @@ impl<'a> Parser<'a> {
             Node::Side(side) => side,
         };
         match side {
-            // A field alone is a condition when it holds a boolean.
-            Ok(Term::Field(field)) => self.condition(field, Op::Number(Compare::Equal), Literal::Bool(true), begin),
-            Ok(_) => Err(self.unexpected()),
+            // A field alone is a condition when it holds a boolean, which no intrinsic does.
+            Ok(Term::Field(field @ Field::Attribute(..))) => {
+                Ok(Expr::Is(field, Check::Passes(AttributeTest::equals("true"))))
+            }
+            Ok(Term::Fixed(_) | Term::Worked(..)) => Err(self.unexpected()),
             Err(Literal::Bool(true)) => Ok(Expr::True),
             Err(Literal::Bool(false)) => Ok(Expr::False),
             Err(Literal::Word(word)) => Err(self.error_at(begin, format!("unknown identifier: {word}"))),
-            Err(_) => Err(self.error_at(begin, "a condition needs a field")),
+            Ok(Term::Field(Field::Intrinsic(_))) | Err(_) => {
+                let text =
+                    format!("span filter field expressions must resolve to a boolean: {{ {} }}", self.since(begin));
+                Err(self.error_at(begin, text))
+            }
         }
+    }
+
+    /// What was read from a place on, as it is written.
+    fn since(&self, begin: usize) -> &'a str {
+        self.text[begin..self.at].trim_end()
     }
 
     fn op(&mut self) -> Option<Op> {
@@ -400,13 +411,17 @@ impl<'a> Parser<'a> {
         Ok(Literal::Number(nanos as f64, nanos.to_string()))
     }
 
-    /// Makes the condition of a comparison.
-    fn condition(&self, field: Field, op: Op, literal: Literal, at: usize) -> Result<Expr> {
+    /// Makes the condition of a comparison, which is written so; errors have Tempo's words (`ast_validate.go`).
+    fn condition(&self, field: Field, op: Op, literal: Literal, at: usize, written: &str) -> Result<Expr> {
         let wrong = |reason: String| Err(self.error_at(at, reason));
+        let differ = || wrong(format!("binary operations must operate on the same type: {written}"));
+        let illegal = || wrong(format!("illegal operation for the given types: {written}"));
         let (Op::Number(compare), literal) = (op, literal.clone()) else {
-            let Literal::Text(pattern) = literal else { return wrong("a regular expression is a text".into()) };
+            let Literal::Text(pattern) = literal else {
+                return if matches!(field, Field::Intrinsic(_)) { differ() } else { illegal() };
+            };
             if !has_texts(&field) {
-                return wrong(format!("`{field}` is no text"));
+                return differ();
             }
             let test = AttributeTest::Text(TextTest::Regex(Arc::new(WatchedRegex::new(self.regex(&pattern, at)?))));
             let check = if op == Op::Matches { Check::Passes(test) } else { Check::Fails(test) };
@@ -415,12 +430,15 @@ impl<'a> Parser<'a> {
         let is_equal = match (compare, &literal) {
             (Compare::Equal, _) => true,
             (Compare::NotEqual, _) => false,
-            (_, Literal::Number(number, _)) => return self.ordered(field, compare, *number, at),
+            (_, Literal::Number(number, _)) if is_number(&field) || !matches!(field, Field::Intrinsic(_)) => {
+                return Ok(ordered(field, compare, *number));
+            }
             (_, Literal::Text(text)) if has_texts(&field) => {
                 let text = Term::Fixed(Fixed::Text(text.clone()));
                 return Ok(Expr::Compare(Term::Field(field), compare, text));
             }
-            _ => return wrong("only numbers and durations can be compared by order".into()),
+            (_, Literal::Number(..) | Literal::Text(_)) => return differ(),
+            (_, Literal::Bool(_) | Literal::Nil | Literal::Word(_)) => return illegal(),
         };
         let equals = |test: AttributeTest| if is_equal { Check::Passes(test) } else { Check::Fails(test) };
         let check = match (&field, literal) {
@@ -432,17 +450,11 @@ impl<'a> Parser<'a> {
             (Field::Intrinsic(Intrinsic::Kind), Literal::Word(word)) if is_kind(&word) => {
                 equals(AttributeTest::equals(&word))
             }
-            (Field::Intrinsic(Intrinsic::Status), _) => return wrong("expected error, ok or unset".into()),
-            (Field::Intrinsic(Intrinsic::Kind), _) => {
-                let kinds = KIND_NAMES[1..].join(", ");
-                return wrong(format!("expected one of unspecified, {kinds}"));
-            }
+            (Field::Intrinsic(Intrinsic::Status | Intrinsic::Kind), _) => return differ(),
             (_, Literal::Word(word)) => return wrong(format!("unknown identifier: {word}")),
             (_, Literal::Number(number, _)) if is_number(&field) => equals(AttributeTest::Number(number, number)),
-            (field, _) if is_number(field) => return wrong(format!("`{field}` is a number")),
-            (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => {
-                return wrong(format!("`{field}` is a text"));
-            }
+            (field, _) if is_number(field) => return differ(),
+            (Field::Intrinsic(_), Literal::Number(..) | Literal::Bool(_)) => return differ(),
             // What every span has is a text even where it looks like a number: `1e3` is another id than `1000`.
             (Field::Intrinsic(_), Literal::Text(text)) => equals(AttributeTest::Text(TextTest::Is(text))),
             (_, Literal::Number(number, text)) => equals(AttributeTest::Equals(text, Some(number))),
@@ -452,28 +464,13 @@ impl<'a> Parser<'a> {
         Ok(Expr::Is(field, check))
     }
 
-    fn ordered(&self, field: Field, compare: Compare, number: f64, at: usize) -> Result<Expr> {
-        if let Field::Intrinsic(intrinsic) = field
-            && !is_number(&field)
-        {
-            return Err(self.error_at(at, format!("`{}` has no order", intrinsic.name())));
-        }
-        let test = match compare {
-            Compare::Less => AttributeTest::Number(f64::MIN, number.next_down()),
-            Compare::LessEqual => AttributeTest::Number(f64::MIN, number),
-            Compare::Greater => AttributeTest::Number(number.next_up(), f64::MAX),
-            _ => AttributeTest::Number(number, f64::MAX),
-        };
-        Ok(Expr::Is(field, Check::Passes(test)))
-    }
-
     fn regex(&self, pattern: &str, at: usize) -> Result<regex::Regex> {
         if pattern.len() > REGEX_BYTES_MAX {
             return Err(self.error_at(at, format!("a regular expression is longer than {REGEX_BYTES_MAX} bytes")));
         }
         affordable(pattern).map_err(|e| self.error_at(at, e.message))?;
         let built = builder(&format!("^(?:{pattern})$")).build();
-        built.map_err(|_| self.error_at(at, format!("`{pattern}` is no regular expression")))
+        built.map_err(|_| self.error_at(at, format!("invalid regex: `{pattern}`")))
     }
 
     // Stages behind `|`.
@@ -541,6 +538,17 @@ impl<'a> Parser<'a> {
         let begin = self.at;
         self.operand()?.map_err(|_| self.error_at(begin, "expected a field"))
     }
+}
+
+/// The condition that a number lies so beside another.
+fn ordered(field: Field, compare: Compare, number: f64) -> Expr {
+    let test = match compare {
+        Compare::Less => AttributeTest::Number(f64::MIN, number.next_down()),
+        Compare::LessEqual => AttributeTest::Number(f64::MIN, number),
+        Compare::Greater => AttributeTest::Number(number.next_up(), f64::MAX),
+        _ => AttributeTest::Number(number, f64::MAX),
+    };
+    Expr::Is(field, Check::Passes(test))
 }
 
 fn with(mut parts: Vec<Expr>, next: Expr) -> Vec<Expr> {

@@ -156,3 +156,41 @@ impl Fixed {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn arithmetic_stays_whole_as_long_as_it_can() {
+        let whole = |sign: Sign, left: i64, right: i64| Fixed::Whole(left).worked(sign, &Fixed::Whole(right));
+        assert_eq!(whole(Sign::Plus, 1, 2), Some(Fixed::Whole(3)));
+        assert_eq!(whole(Sign::By, 7, 2), Some(Fixed::Whole(3)));
+        assert_eq!(whole(Sign::Remainder, -7, 3), Some(Fixed::Whole(-1)));
+        assert_eq!(whole(Sign::Power, 2, 3), Some(Fixed::Number(8.0)));
+        assert_eq!(whole(Sign::Times, i64::MAX, 2), Some(Fixed::Number(i64::MAX as f64 * 2.0)));
+        assert_eq!((whole(Sign::By, 1, 0), whole(Sign::Remainder, 1, 0)), (None, None));
+        let half = Fixed::Number(0.5);
+        assert_eq!(half.worked(Sign::Minus, &Fixed::Text("2".into())), Some(Fixed::Number(-1.5)));
+        assert_eq!(half.worked(Sign::Plus, &Fixed::Text("x".into())), None);
+        assert_eq!(half.worked(Sign::Plus, &Fixed::Bool(true)), None);
+        assert_eq!(Fixed::Number(f64::MAX).worked(Sign::Times, &Fixed::Number(2.0)), None);
+    }
+
+    #[test]
+    fn values_of_one_type_compare_and_numbers_of_all() {
+        let text = |text: &str| Fixed::Text(text.to_owned());
+        let check = |left: &Fixed, compare: Compare, right: &Fixed, expected: bool| {
+            assert_eq!(left.compares(compare, right), expected, "{left:?} {compare:?} {right:?}");
+        };
+        // As doubles these two are one.
+        check(&Fixed::Whole(i64::MAX - 1), Compare::Less, &Fixed::Whole(i64::MAX), true);
+        check(&Fixed::Whole(2), Compare::Equal, &Fixed::Number(2.0), true);
+        check(&text("10"), Compare::Less, &text("9"), true);
+        check(&text("10"), Compare::Greater, &Fixed::Whole(9), true);
+        check(&text("x"), Compare::NotEqual, &Fixed::Whole(9), false);
+        check(&Fixed::Bool(false), Compare::Less, &Fixed::Bool(true), true);
+        check(&Fixed::Bool(true), Compare::Equal, &Fixed::Whole(1), false);
+        check(&Fixed::Bool(true), Compare::NotEqual, &text("true"), false);
+    }
+}

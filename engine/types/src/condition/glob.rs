@@ -1,8 +1,9 @@
 //! Patterns of paths: `*` is one segment or a part of one, `**` is anything, `{name}` is a segment with a name.
 
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 
 use super::Captures;
+use crate::matcher::WatchedRegex;
 
 /// Longest pattern, in bytes.
 const BYTES_MAX: usize = 1024;
@@ -15,7 +16,7 @@ pub struct Glob {
     /// As written.
     text: String,
     folded: bool,
-    regex: Regex,
+    regex: WatchedRegex,
     names: Vec<String>,
     /// What each text begins with that fits; empty where case does not matter.
     prefix: String,
@@ -65,7 +66,7 @@ impl Glob {
         pattern.push('$');
         let regex = RegexBuilder::new(&pattern).size_limit(COMPILED_BYTES_MAX).build();
         let regex = regex.map_err(|_| "is too large when it is compiled")?;
-        Ok(Self { text: text.to_owned(), folded, regex, names, prefix })
+        Ok(Self { text: text.to_owned(), folded, regex: WatchedRegex::new(regex), names, prefix })
     }
 
     /// Says whether a text fits as a whole.
@@ -89,7 +90,7 @@ impl Glob {
     }
 
     /// The pattern as a regular expression, anchored at both ends.
-    pub fn regex(&self) -> &Regex {
+    pub fn regex(&self) -> &WatchedRegex {
         &self.regex
     }
 
@@ -98,9 +99,12 @@ impl Glob {
         if self.names.is_empty() || !text.starts_with(&self.prefix) {
             return self.matches(text);
         }
-        let Some(parts) = self.regex.captures(text) else { return false };
+        let mut places = self.regex.places(true);
+        if !self.regex.find(text, 0, &mut places) {
+            return false;
+        }
         for (n, name) in self.names.iter().enumerate() {
-            into.push((name.clone(), parts.get(n + 1).map_or("", |part| part.as_str()).to_owned()));
+            into.push((name.clone(), places.get(n + 1).map_or("", |(from, to)| &text[from..to]).to_owned()));
         }
         true
     }

@@ -4,10 +4,11 @@ use std::borrow::Cow;
 use std::cmp::Ordering;
 
 use memchr::memmem;
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::{Captures, ConditionError, FIELD_BYTES_MAX, FieldName, Fields, Glob, Sought};
+use crate::matcher::WatchedRegex;
 
 /// Longest pattern, in bytes.
 const PATTERN_BYTES_MAX: usize = 1024;
@@ -61,7 +62,7 @@ pub enum Test {
     /// Fits a pattern of paths as a whole.
     Glob(Glob),
     /// A pattern is found in it.
-    Regex(Regex),
+    Regex(WatchedRegex),
     /// Is there, or is not.
     Exists(bool),
     /// Lies between these, each with whether it counts itself.
@@ -110,11 +111,11 @@ fn text(value: &Value) -> Checked<String> {
 }
 
 /// Compiles a pattern that says all of itself.
-pub(super) fn compiled(text: &str) -> Result<Regex, regex::Error> {
-    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build()
+pub(super) fn compiled(text: &str) -> Result<WatchedRegex, regex::Error> {
+    RegexBuilder::new(text).size_limit(COMPILED_BYTES_MAX).build().map(WatchedRegex::new)
 }
 
-fn pattern(value: &Value, folded: bool) -> Checked<Regex> {
+fn pattern(value: &Value, folded: bool) -> Checked<WatchedRegex> {
     let text = text(value)?;
     if text.len() > PATTERN_BYTES_MAX {
         return Err(("INVALID_REGEX", format!("must have at most {PATTERN_BYTES_MAX} bytes")));
@@ -282,7 +283,7 @@ impl Leaf {
     /// Names of what it may capture.
     pub(super) fn captured(&self) -> Vec<&str> {
         match &self.test {
-            Test::Regex(regex) => regex.capture_names().flatten().collect(),
+            Test::Regex(regex) => regex.regex().capture_names().flatten().collect(),
             Test::Glob(glob) => glob.names().collect(),
             _ => Vec::new(),
         }
@@ -330,11 +331,13 @@ impl Leaf {
                 if !regex.is_match(&found) {
                     return false;
                 }
-                let parts = (regex.captures_len() > 1).then(|| regex.captures(&found)).flatten();
-                let Some(parts) = parts else { return true };
-                for name in regex.capture_names().flatten() {
-                    if let Some(part) = parts.name(name) {
-                        into.push((name.to_owned(), part.as_str().to_owned()));
+                let mut places = regex.places(true);
+                if regex.regex().captures_len() == 1 || !regex.find(&found, 0, &mut places) {
+                    return true;
+                }
+                for (group, name) in regex.regex().capture_names().enumerate() {
+                    if let (Some(name), Some((from, to))) = (name, places.get(group)) {
+                        into.push((name.to_owned(), found[from..to].to_owned()));
                     }
                 }
                 true
@@ -349,11 +352,11 @@ fn folded(text: &str, fold: bool) -> Cow<'_, str> {
     if fold { Cow::Owned(text.to_lowercase()) } else { Cow::Borrowed(text) }
 }
 
-/// Numbers compare as numbers where both are, else texts by code points.
-fn order(found: &str, operand: &Operand) -> Ordering {
-    match (found.parse::<f64>(), operand.number) {
-        (Ok(a), Some(b)) => a.total_cmp(&b),
-        _ => found.cmp(operand.text.as_str()),
+/// Compares with a bound: numbers alone where it is one, as scans do, which know no order of texts; else by code points.
+fn order(found: &str, bound: &Operand) -> Option<Ordering> {
+    match bound.number {
+        Some(number) => found.parse::<f64>().ok()?.partial_cmp(&number),
+        None => Some(found.cmp(bound.text.as_str())),
     }
 }
 
@@ -390,17 +393,11 @@ impl Test {
             Self::Regex(regex) => regex.is_match(found),
             Self::Exists(there) => *there,
             Self::Within(low, high) => {
-                let above = low.as_ref().is_none_or(|(low, itself)| match order(found, low) {
-                    Ordering::Greater => true,
-                    Ordering::Equal => *itself,
-                    Ordering::Less => false,
-                });
-                let below = high.as_ref().is_none_or(|(high, itself)| match order(found, high) {
-                    Ordering::Less => true,
-                    Ordering::Equal => *itself,
-                    Ordering::Greater => false,
-                });
-                above && below
+                let lies = |bound: &(Operand, bool), beside: Ordering| {
+                    order(found, &bound.0).is_some_and(|order| order == beside || bound.1 && order == Ordering::Equal)
+                };
+                low.as_ref().is_none_or(|low| lies(low, Ordering::Greater))
+                    && high.as_ref().is_none_or(|high| lies(high, Ordering::Less))
             }
         }
     }

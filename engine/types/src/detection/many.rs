@@ -4,6 +4,10 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use super::{Candidate, Detected, Detector};
+use crate::watch::{RULE_MAX, Until, Watch};
+
+/// Beyond so many spans that take longer than [`RULE_MAX`] nobody looks at the others.
+const LONG_MAX: u32 = 4;
 
 /// What is known of a test of a span.
 const UNKNOWN: u8 = 0;
@@ -29,17 +33,48 @@ pub struct Detecting<'a> {
     answers: Vec<u8>,
     /// Which screens have told of the present span.
     screened: Vec<bool>,
+    until: Arc<Until>,
+    watch: Watch,
+    /// Spans that took too long.
+    long: u32,
+    /// Whether the last one did, or was not looked at.
+    gave_up: bool,
 }
 
 impl<'a> Detecting<'a> {
     /// Begins.
     pub fn new(detector: &'a Detector) -> Self {
         let (answers, screened) = (vec![UNKNOWN; detector.tests.len()], vec![false; detector.screens.len()]);
-        Self { detector, by_service: HashMap::new(), last: None, answers, screened }
+        let until = Until::new(RULE_MAX);
+        let watch = Watch::new(Arc::clone(&until) as _);
+        let (by_service, last) = (HashMap::new(), None);
+        Self { detector, by_service, last, answers, screened, until, watch, long: 0, gave_up: false }
     }
 
-    /// Finds the rule that decides about a span, by its id, and what the span belongs to by it.
+    /// Finds the rule that decides about a span, by its id, and what the span belongs to by it. Texts of a span that take
+    /// too long say nothing ([`Self::gave_up`]).
     pub fn decide(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
+        self.gave_up = self.long >= LONG_MAX;
+        if self.gave_up {
+            return None;
+        }
+        self.until.restart();
+        let decided = self.watch.clone().over(|| self.decide_watched(span));
+        if self.watch.is_stopped() {
+            self.watch = Watch::new(Arc::clone(&self.until) as _);
+            self.long += 1;
+            self.gave_up = true;
+            return None;
+        }
+        decided
+    }
+
+    /// Says whether nothing is known of the last span, since it took too long or others before it did.
+    pub fn gave_up(&self) -> bool {
+        self.gave_up
+    }
+
+    fn decide_watched(&mut self, span: &Candidate<'_>) -> Option<(&'a str, Option<Detected>)> {
         let places = self.places(span.service);
         let places = if span.is_entry { &places.all } else { &places.any_scope };
         if places.is_empty() {

@@ -2,11 +2,12 @@
 
 use std::borrow::Cow;
 
-use regex::{Regex, RegexBuilder};
+use regex::RegexBuilder;
 use serde_json::{Map, Value};
 
 use super::json_path::JsonPath;
 use crate::condition::{Captures, ConditionError, FieldName, Fields, NameTemplate, Sought};
+use crate::matcher::{Places, WatchedRegex};
 
 /// Longest expression, in bytes.
 const EXPRESSION_BYTES_MAX: usize = 1024;
@@ -23,7 +24,7 @@ const PARTS: [&str; 6] = ["scheme", "host", "port", "path", "query", "fragment"]
 /// A compiled method.
 #[derive(Debug, Clone)]
 pub(super) enum Method {
-    Regex(Regex),
+    Regex(WatchedRegex),
     JsonPath,
     Json(usize),
     Logfmt,
@@ -49,7 +50,8 @@ pub(super) enum From {
 pub(super) enum Found<'a> {
     Nothing,
     Named(Vec<(Cow<'a, str>, Cow<'a, str>)>),
-    Groups(regex::Captures<'a>),
+    /// The text, and where groups of the pattern lie in it.
+    Groups(&'a str, Places),
     /// Parts of an address, and its query.
     Address(Vec<(&'static str, &'a str)>, &'a str),
     Tree(Value),
@@ -58,17 +60,19 @@ pub(super) enum Found<'a> {
 
 type Errors = Vec<ConditionError>;
 
-fn regex(text: &str, folded: bool) -> Result<Regex, ConditionError> {
+fn regex(text: &str, folded: bool) -> Result<WatchedRegex, ConditionError> {
     let wrong = |why: String| ConditionError::new("/expression", "INVALID_REGEX", why);
     if text.len() > EXPRESSION_BYTES_MAX {
         return Err(wrong(format!("must have at most {EXPRESSION_BYTES_MAX} bytes")));
     }
-    let built = RegexBuilder::new(text).case_insensitive(folded).size_limit(COMPILED_BYTES_MAX).build();
+    // What watches it is made of its text, which must know that case does not count.
+    let whole = if folded { Cow::Owned(format!("(?i){text}")) } else { Cow::Borrowed(text) };
+    let built = RegexBuilder::new(&whole).size_limit(COMPILED_BYTES_MAX).build();
     let regex = built.map_err(|e| wrong(e.to_string().lines().last().unwrap_or_default().to_owned()))?;
     if regex.capture_names().flatten().next().is_none() {
         return Err(ConditionError::new("/expression", "INVALID_VALUE", "must have a named group"));
     }
-    Ok(regex)
+    Ok(WatchedRegex::new(regex))
 }
 
 /// Reads `<ip> - <user> [`: texts, each with the placeholder behind it.
@@ -220,7 +224,7 @@ impl Method {
         };
         match self {
             Self::JsonPath => JsonPath::parse(name).map(From::Path).map_err(|why| ("INVALID_EXPR", why)),
-            Self::Regex(regex) => match regex.capture_names().position(|group| group == Some(name)) {
+            Self::Regex(regex) => match regex.regex().capture_names().position(|group| group == Some(name)) {
                 Some(group) => Ok(From::Group(group)),
                 None => Err(("INVALID_VALUE", format!("there is no group `{name}`"))),
             },
@@ -268,7 +272,10 @@ impl Method {
 
     pub(super) fn run<'a>(&'a self, source: &'a str, row: &dyn Fields) -> Found<'a> {
         match self {
-            Self::Regex(regex) => regex.captures(source).map_or(Found::Nothing, Found::Groups),
+            Self::Regex(regex) => {
+                let mut places = regex.places(true);
+                if regex.find(source, 0, &mut places) { Found::Groups(source, places) } else { Found::Nothing }
+            }
             Self::JsonPath => tree(source).map_or(Found::Nothing, Found::Tree),
             Self::Json(depth) => tree(source).map_or(Found::Nothing, |value| {
                 let mut flat = Vec::new();
@@ -305,7 +312,9 @@ impl<'a> Found<'a> {
             (Self::Named(all), From::Name(name)) => {
                 all.iter().find(|(known, _)| known == name).map(|(_, value)| Cow::Borrowed(&**value))
             }
-            (Self::Groups(parts), From::Group(group)) => parts.get(*group).map(|part| Cow::Borrowed(part.as_str())),
+            (Self::Groups(text, places), From::Group(group)) => {
+                places.get(*group).map(|(from, to)| Cow::Borrowed(&text[from..to]))
+            }
             (Self::Address(parts, query), From::Name(name)) => {
                 let found = match name.strip_prefix("query.") {
                     Some(key) => pairs(query).find(|(known, _)| *known == key),

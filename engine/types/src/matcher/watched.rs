@@ -9,6 +9,7 @@
 mod places;
 mod steps;
 
+use std::fmt;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
@@ -34,11 +35,18 @@ const TABLE_BYTES: usize = 2 << 20;
 
 /// A regular expression that asks, while it looks at texts, whether its query goes on. Where it does not, the answer is
 /// `false`, and whoever runs the query drops it.
-#[derive(Debug, Clone)]
+#[derive(Clone)]
 pub struct WatchedRegex {
     regex: Regex,
     machine: Arc<Machine>,
     has_flags: bool,
+}
+
+/// By what it asks, whatever it met so far: conditions are told apart by it.
+impl fmt::Debug for WatchedRegex {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_tuple("WatchedRegex").field(&self.regex.as_str()).field(&self.has_flags).finish()
+    }
 }
 
 #[derive(Debug, Default)]

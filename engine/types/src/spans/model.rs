@@ -33,7 +33,7 @@ pub struct SpanContext {
 }
 
 /// An event of a span.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Event {
     /// Unix nanoseconds.
     pub time: i64,
@@ -46,7 +46,7 @@ pub struct Event {
 }
 
 /// A link of a span.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Link {
     /// Trace that it leads to.
     pub trace_id: TraceId,

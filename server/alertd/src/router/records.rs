@@ -56,8 +56,8 @@ pub(super) fn silence(silence: &Silence) -> Value {
     json!({
         "id": silence.id, "matchers": matchers, "startsAt": silence.starts_at, "endsAt": silence.ends_at,
         "updatedAt": silence.updated_at, "createdBy": silence.created_by, "comment": silence.comment,
-        "description": silence.description, "freeLabels": silence.labels, "version": silence.version,
-        "createdAt": silence.created_at, "updatedBy": silence.updated_by,
+        "description": silence.description, "freeLabels": silence.labels, "annotations": silence.annotations,
+        "version": silence.version, "createdAt": silence.created_at, "updatedBy": silence.updated_by,
     })
 }
 
@@ -74,6 +74,7 @@ pub(super) fn read_silence(value: &Value) -> Option<Silence> {
         // Those of earlier builds have none of these.
         description: value["description"].as_str().unwrap_or_default().to_owned(),
         labels: texts(&value["freeLabels"]).unwrap_or_default(),
+        annotations: texts(&value["annotations"]).unwrap_or_default(),
         version: value["version"].as_i64().unwrap_or(1),
         created_at: value["createdAt"].as_i64().unwrap_or(value["updatedAt"].as_i64()?),
         updated_by: value["updatedBy"].as_str().unwrap_or_default().to_owned(),
@@ -123,6 +124,7 @@ mod tests {
             comment: String::new(),
             description: "d".to_owned(),
             labels: [("team".to_owned(), "a".to_owned())].into(),
+            annotations: [("link".to_owned(), "b".to_owned())].into(),
             version: 7,
             created_at: 1,
             updated_by: "you".to_owned(),

@@ -77,7 +77,7 @@ pub struct RuleGroup {
     pub interval_ms: Option<Millis>,
     /// How far before the evaluation the queries look.
     pub query_offset_ms: Option<Millis>,
-    /// Fixed phase within the interval.
+    /// Fixed phase within the interval; one below zero counts from its end.
     pub eval_offset_ms: Option<Millis>,
     /// Most alerts or series of a rule; 0: any number.
     pub limit: usize,

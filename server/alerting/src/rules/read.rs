@@ -89,9 +89,9 @@ fn group(
     let interval_ms = fields.duration_ms("interval", problems).filter(|ms| *ms > 0);
     let query_offset = fields.duration_ms("query_offset", problems);
     let eval_delay = fields.duration_ms("eval_delay", problems);
-    let eval_offset_ms = fields.duration_ms("eval_offset", problems);
+    let eval_offset_ms = fields.offset_ms("eval_offset", problems);
     if let (Some(offset), Some(interval)) = (eval_offset_ms, interval_ms)
-        && offset > interval
+        && offset.abs() > interval
     {
         fields.problem("eval_offset", Code::OutOfRange, "eval_offset must be within the interval", problems);
     }
@@ -329,6 +329,10 @@ mod tests {
         let twice = |delay: &str| format!("groups: [{{name: g, query_offset: 1m, eval_delay: {delay}}}]");
         assert_eq!((errors(&twice("10s")).len(), read(&twice("60s"), &Simple).is_ok()), (1, true));
         assert!(errors("groups: [{name: g, concurrency: -1}]")[0].contains("less than 0"));
+        let phase =
+            |offset: &str| read(&format!("groups: [{{name: g, interval: 1m, eval_offset: {offset}}}]"), &Simple);
+        assert_eq!(phase("-60s").map(|file| file.groups[0].eval_offset_ms), Ok(Some(-60_000)));
+        assert!(phase("-61s").is_err() && phase("61s").is_err() && phase("--1s").is_err());
         check("groups: [{rules: []}]", &["/groups/0/name 1:10: Groupname must not be empty"]);
         let rule = |body: &str| format!("groups:\n- name: g\n  rules:\n  - {{{body}}}\n");
         let at = "group \"g\", rule 1, ";

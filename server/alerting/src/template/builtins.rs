@@ -82,10 +82,8 @@ fn made(call: &mut Call<'_, '_>, args: &[Value], text: String) -> Outcome {
 
 /// Gives arguments as one text; nothing shows as in a template.
 fn shown(args: &[Value]) -> String {
-    match args {
-        [Value::Nil] => "<no value>".to_owned(),
-        args => sprint(args),
-    }
+    let printable = |arg: &Value| if *arg == Value::Nil { Value::text("<no value>") } else { arg.clone() };
+    sprint(&args.iter().map(printable).collect::<Vec<_>>())
 }
 
 fn length(value: &Value) -> Outcome {

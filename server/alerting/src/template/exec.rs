@@ -415,7 +415,7 @@ impl<'o> Exec<'o> {
             ArgKind::Number { text, .. } => Err(fail(frame, format!("{text} overflows int"))),
             ArgKind::Text { value, .. } => Ok(Value::text(value)),
             ArgKind::Identifier(name) => self.function(frame, dot, At::Arg(arg), name, &[], None),
-            ArgKind::Variable(names) if names.len() == 1 => Ok(variable(frame, &names[0])),
+            ArgKind::Variable(names) if names.len() == 1 => variable(frame, &names[0]),
             ArgKind::Field(_) | ArgKind::Variable(_) | ArgKind::Chain(..) => self.fields(frame, dot, arg, &[], None),
             ArgKind::Pipe(pipe) => self.pipe(frame, dot, pipe),
         }
@@ -433,7 +433,7 @@ impl<'o> Exec<'o> {
         frame.at = At::Arg(node);
         let (mut value, names) = match &node.kind {
             ArgKind::Field(names) => (dot.clone(), names.as_slice()),
-            ArgKind::Variable(names) => (variable(frame, &names[0]), &names[1..]),
+            ArgKind::Variable(names) => (variable(frame, &names[0])?, &names[1..]),
             ArgKind::Chain(inner, names) => {
                 if matches!(inner.kind, ArgKind::Nil) {
                     return Err(fail(frame, format!("indirection through explicit nil in {node}")));

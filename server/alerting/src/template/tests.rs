@@ -43,6 +43,7 @@ fn statements() {
     check("a {{- 1 -}} b{{/* c */}} c", &Value::Nil, "a1b c");
     check("{{and 1 0}}{{or 0 \"x\"}}{{not 1}}{{and true 2}}", &Value::Nil, "0xfalse2");
     fails("{{$x = 1}}", &Value::Nil, "1:7: executing \"test\" at <1>: undefined variable: $x");
+    fails("{{$x := $x}}", &Value::Nil, "1:8: executing \"test\" at <$x>: undefined variable: $x");
     fails(
         "{{and}}",
         &Value::Nil,
@@ -98,6 +99,7 @@ fn values_and_fields() {
         &Value::Nil,
         "bc1 2ab003.1|\"x\"",
     );
+    check("{{html nil}} {{urlquery 'a' nil}}", &Value::Nil, "&lt;no value&gt; 97%3Cno+value%3E");
     check("{{html \"<a>\"}}{{js \"'\"}}{{urlquery \"a b\"}}", &Value::Nil, "&lt;a&gt;\\'a+b");
     fails("{{ .a.b.c }}", &labels(), "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string");
     fails(

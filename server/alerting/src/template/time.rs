@@ -78,7 +78,8 @@ impl Time {
     /// There is no such zone.
     pub fn in_zone(&self, name: &str) -> Result<Self, String> {
         let zone = match name {
-            "" | "UTC" => Zone::Utc,
+            // The service has no zone of its own.
+            "" | "UTC" | "Local" => Zone::Utc,
             name => Zone::Named(name.parse().map_err(|_| format!("unknown time zone {name}"))?),
         };
         Ok(Self { utc: self.utc, zone })
@@ -538,6 +539,7 @@ mod tests {
         let there = time.in_zone("Europe/Paris").expect("a zone");
         assert_eq!(there.format("15:04 -0700 MST"), "16:04 +0100 CET");
         assert!(time.in_zone("Mars/Here").is_err());
+        assert_eq!(time.in_zone("Local"), Ok(time.in_utc()));
         assert_eq!(Time::zero().to_string(), "0001-01-01 00:00:00 +0000 UTC");
         assert_eq!(Time::zero().rfc3339(), "0001-01-01T00:00:00Z");
     }

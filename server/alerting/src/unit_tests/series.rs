@@ -473,6 +473,49 @@ fn coarser(index: i32, from: i32, to: i32) -> i32 {
     (index.wrapping_sub(1) >> (from - to)).wrapping_add(1)
 }
 
+/// Upper bound of an exponential bucket; that of the one before it is its lower bound.
+fn bound(index: f64, schema: i32) -> f64 {
+    (index * (-f64::from(schema)).exp2()).exp2()
+}
+
+/// Says what the zero bucket holds, and how wide it is, when it is widened to a threshold or, where that lies within a bucket
+/// with counts, to the bucket's end.
+fn widened(h: &Histogram, threshold: f64) -> (f64, f64) {
+    let mut wide = threshold;
+    loop {
+        let (mut count, before) = (h.zero_count, wide);
+        for (spans, counts) in [(&h.positive_spans, &h.positive), (&h.negative_spans, &h.negative)] {
+            for (index, own) in buckets(spans, counts) {
+                let (lower, upper) = (bound(f64::from(index) - 1.0, h.schema), bound(f64::from(index), h.schema));
+                if lower >= wide {
+                    break;
+                }
+                count += own;
+                if upper > wide && own != 0.0 {
+                    wide = upper;
+                }
+            }
+        }
+        if wide <= before {
+            return (count, wide);
+        }
+    }
+}
+
+/// Gives the counts of the zero buckets of two histograms at the width that both can have, and that width.
+fn zero_buckets(a: &Histogram, b: &Histogram) -> (f64, f64, f64) {
+    let (mut of_a, mut of_b) = ((a.zero_count, a.zero_threshold), (b.zero_count, b.zero_threshold));
+    loop {
+        if of_a.1 > of_b.1 {
+            of_b = widened(b, of_a.1);
+        } else if of_b.1 > of_a.1 {
+            of_a = widened(a, of_b.1);
+        } else {
+            return (of_a.0, of_b.0, of_a.1);
+        }
+    }
+}
+
 fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
     if (a.schema == CUSTOM_SCHEMA) != (b.schema == CUSTOM_SCHEMA) || (a.schema != CUSTOM_SCHEMA && b.schema < a.schema)
     {
@@ -481,9 +524,13 @@ fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
     if let Some(h) = [a, b].into_iter().find(|h| h.schema != CUSTOM_SCHEMA && !(-4..=8).contains(&h.schema)) {
         return Err(format!("histogram has an invalid schema, got schema {}", h.schema));
     }
+    let (zeros_a, zeros_b, wide) = zero_buckets(a, b);
+    // What a zero bucket took in when it was widened is no bucket any more.
+    let is_left = |h: &Histogram, index: i32| h.zero_threshold >= wide || bound(f64::from(index), h.schema) > wide;
     let side = |spans_a: &[Span], a_counts: &[f64], spans_b: &[Span], b_counts: &[f64]| {
-        let mut sums: BTreeMap<i32, f64> = buckets(spans_a, a_counts).into_iter().collect();
-        for (index, count) in buckets(spans_b, b_counts) {
+        let mut sums: BTreeMap<i32, f64> =
+            buckets(spans_a, a_counts).into_iter().filter(|(index, _)| is_left(a, *index)).collect();
+        for (index, count) in buckets(spans_b, b_counts).into_iter().filter(|(index, _)| is_left(b, *index)) {
             let index = if a.schema == CUSTOM_SCHEMA { index } else { coarser(index, b.schema, a.schema) };
             *sums.entry(index).or_default() += sign * count;
         }
@@ -502,7 +549,8 @@ fn add(a: &Histogram, b: &Histogram, sign: f64) -> Result<Histogram, String> {
     let (positive_spans, positive) = side(&a.positive_spans, &a.positive, &b.positive_spans, &b.positive);
     let (negative_spans, negative) = side(&a.negative_spans, &a.negative, &b.negative_spans, &b.negative);
     Ok(Histogram {
-        zero_count: a.zero_count + sign * b.zero_count,
+        zero_threshold: wide,
+        zero_count: zeros_a + sign * zeros_b,
         count: a.count + sign * b.count,
         sum: a.sum + sign * b.sum,
         positive_spans,

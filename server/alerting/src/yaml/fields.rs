@@ -104,8 +104,22 @@ impl<'a> Fields<'a> {
 
     /// Reads a duration as Prometheus writes them, in milliseconds.
     pub fn duration_ms(&mut self, name: &'static str, problems: &mut Problems) -> Option<i64> {
+        self.milliseconds(name, duration::parse, problems)
+    }
+
+    /// Reads a duration of Prometheus that may be negative.
+    pub fn offset_ms(&mut self, name: &'static str, problems: &mut Problems) -> Option<i64> {
+        self.milliseconds(name, duration::parse_signed, problems)
+    }
+
+    fn milliseconds(
+        &mut self,
+        name: &'static str,
+        parse: fn(&str) -> Result<i64, String>,
+        problems: &mut Problems,
+    ) -> Option<i64> {
         let text = self.text(name, problems)?;
-        match duration::parse(&text) {
+        match parse(&text) {
             Ok(ms) => Some(ms),
             Err(e) => {
                 self.problem(name, Code::InvalidDuration, e, problems);
@@ -155,10 +169,15 @@ impl<'a> Fields<'a> {
 
     /// Tells of fields that nobody asked for.
     pub fn finish(self, problems: &mut Problems) {
+        self.finish_with(|_, _| String::new(), problems);
+    }
+
+    /// The same with a hint behind each name, given the names that are known.
+    pub fn finish_with(self, hint: impl Fn(&str, &HashSet<&'static str>) -> String, problems: &mut Problems) {
         let Kind::Map(pairs) = &self.node.kind else { return };
         for (key, _) in pairs.iter().filter(|(key, _)| !self.known.contains(key.text.as_str())) {
             let path = pointer(&self.path, &key.text);
-            let message = format!("unknown field `{}`", key.text);
+            let message = format!("unknown field `{}`{}", key.text, hint(&key.text, &self.known));
             problems.push(crate::problem::Problem { place: key.place, path, code: Code::UnknownField, message });
         }
     }

@@ -1,5 +1,6 @@
 //! Silences over Alertmanager's API. A caller without scope `*` sees and sets those with an `=` matcher on its service.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
@@ -23,6 +24,8 @@ use crate::state::AppState;
 const MATCHERS_MAX: usize = 100;
 /// Longest comment or name, in bytes.
 const TEXT_MAX: usize = 4000;
+/// Most bytes of names and values of its annotations.
+const ANNOTATIONS_BYTES_MAX: usize = 16 << 10;
 
 /// Says whether a silence is about services of an access alone.
 pub(crate) fn is_within(state: &AppState, access: &Access, silence: &Silence) -> bool {
@@ -62,7 +65,7 @@ pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
     json!({
         "id": silence.id, "status": {"state": silence.state(now).as_str()}, "updatedAt": time(silence.updated_at),
         "matchers": matchers, "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
-        "createdBy": silence.created_by, "comment": silence.comment,
+        "createdBy": silence.created_by, "comment": silence.comment, "annotations": silence.annotations,
     })
 }
 
@@ -135,6 +138,23 @@ pub(crate) fn read_matcher(value: &Value) -> Result<Matcher> {
     matcher(text("name")?, op, text("value")?).map_err(|e| Error::invalid(e.to_string()))
 }
 
+fn read_annotations(value: &Value) -> Result<BTreeMap<String, String>> {
+    let Some(map) = value.as_object() else {
+        let none = value.is_null().then(BTreeMap::new);
+        return none.ok_or_else(|| Error::invalid("annotations in body must be an object"));
+    };
+    let bytes: usize = map.iter().map(|(name, text)| name.len() + text.as_str().map_or(0, str::len)).sum();
+    if bytes > ANNOTATIONS_BYTES_MAX {
+        return Err(Error::invalid(format!("annotations in body have more than {ANNOTATIONS_BYTES_MAX} bytes")));
+    }
+    let pair = |(name, value): (&String, &Value)| {
+        let text =
+            value.as_str().ok_or_else(|| Error::invalid(format!("annotations.{name} in body must be a text")))?;
+        Ok::<_, Error>((name.clone(), text.to_owned()))
+    };
+    map.iter().map(pair).collect()
+}
+
 fn read(body: &[u8]) -> Result<Silence> {
     let value: Value = serde_json::from_slice(body).map_err(|e| Error::invalid(format!("parsing body failed: {e}")))?;
     let text = |name: &str, required: bool| match &value[name] {
@@ -155,6 +175,7 @@ fn read(body: &[u8]) -> Result<Silence> {
         updated_at: 0,
         created_by: text("createdBy", true)?,
         comment: text("comment", true)?,
+        annotations: read_annotations(&value["annotations"])?,
         ..Silence::default()
     })
 }
@@ -235,7 +256,10 @@ mod tests {
     fn bodies() {
         let silence = read(GOOD.as_bytes()).expect("valid");
         assert_eq!(silence.matchers.to_string(), "{a=\"b\"}");
-        assert_eq!(shown(&silence, 0)["status"]["state"], "pending");
+        let answer = shown(&silence, 0);
+        assert_eq!((&answer["status"]["state"], &answer["annotations"]), (&json!("pending"), &json!({})));
+        let noted = read(GOOD.replace("\"comment\"", "\"annotations\":{\"link\":\"x\"},\"comment\"").as_bytes());
+        assert_eq!(shown(&noted.expect("valid"), 0)["annotations"], json!({"link": "x"}));
         let check = |from: &str, to: &str, part: &str| {
             let text = GOOD.replace(from, to);
             assert_ne!(text, GOOD);
@@ -247,6 +271,8 @@ mod tests {
         check("\"isRegex\":false", "\"isRegex\":1", "isRegex");
         check("\"b\",\"isRegex\":false", "\"(\",\"isRegex\":true", "");
         check("[{", "{", "");
+        check("\"comment\"", "\"annotations\":[],\"comment\"", "annotations in body");
+        check("\"comment\"", "\"annotations\":{\"a\":1},\"comment\"", "annotations.a in body");
     }
 
     #[test]

@@ -245,3 +245,37 @@ fn is_search_engine(path: &str) -> bool {
 fn is_saas(path: &str) -> bool {
     ["/saas/", "/datadog/"].iter().any(|name| path.contains(name)) && path.contains("insert/")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is said before anybody has said who it is: nothing of the data below other paths.
+    #[test]
+    fn pages_and_the_token_service_are_public() {
+        for path in ["/", "/ui", "/ui/", "/ui/assets/app.js", "/realms/platform", "/realms/"] {
+            assert!(is_public(path), "{path}");
+        }
+        for path in ["", "/uix", "/realms", "/api/v2/alerts", "/config", "//", "/x/ui/", "/metrics-api/realms/"] {
+            assert!(!is_public(path), "{path}");
+        }
+    }
+
+    /// Each intake answers in the form that its own agents read, and takes the key from the header that they send.
+    #[test]
+    fn intakes_are_told_apart_by_their_paths() {
+        for (path, search_engine, saas) in [
+            ("/insert/elasticsearch/_bulk", true, false),
+            ("/logs-api/insert/searchengine/_bulk", true, false),
+            ("/insert/saas/api/v2/logs", false, true),
+            ("/logs-api/insert/datadog/api/v2/logs", false, true),
+            ("/insert/jsonline", false, false),
+            ("/insert/aggregator/api/v1/push", false, false),
+            ("/insert/saas", false, false),
+            ("/searchengine/_search", false, false),
+            ("/logs-api/datadog/", false, false),
+        ] {
+            assert_eq!((is_search_engine(path), is_saas(path)), (search_engine, saas), "{path}");
+        }
+    }
+}

@@ -12,6 +12,7 @@ use quiver_query::tables::configured::{first_of, name_by};
 use quiver_types::Domain;
 use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};
+use quiver_types::watch::{RULE_MAX, Until, Watch};
 use serde_json::{Map, Value, json};
 
 use super::telemetry::{self, IS_ERROR, name_of};
@@ -95,7 +96,8 @@ fn test_pattern<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answe
             let text = input.as_str();
             let text = text.ok_or_else(|| Problem::field(format!("/inputs/{n}"), "INVALID_TYPE", "must be a text"))?;
             let mut captures = Captures::new();
-            let matched = condition.captures(&Input(text), &mut captures);
+            let watch = Watch::new(Until::new(RULE_MAX));
+            let matched = watch.over(|| condition.captures(&Input(text), &mut captures)) && !watch.is_stopped();
             let name = template.as_ref().filter(|_| matched).map(|t| t.render(&Input(text), &captures));
             let captures: Map<String, Value> = captures.into_iter().map(|(k, v)| (k, json!(v))).collect();
             results.push(json!({"input": text, "matched": matched, "captures": captures, "name": name}));

@@ -11,9 +11,9 @@ use quiver_config::families::EXTRACTION_RULES;
 use quiver_config::{Problem, Result};
 use quiver_logsql::QueryScope;
 use quiver_query::tables::configured::when;
-use quiver_types::Domain;
 use quiver_types::condition::{Condition, FieldName, Fields};
 use quiver_types::extraction::{Applied, ExtractionRule, Record};
+use quiver_types::{Domain, Right, Services, Triple};
 use serde_json::{Map, Value, json};
 
 use super::detection::{invalid, list, only_members};
@@ -235,17 +235,34 @@ impl Ask {
     }
 }
 
+/// The domains of the records that rules of a signal see.
+fn domains(signal: Signal) -> &'static [Domain] {
+    match signal {
+        Signal::Logs => &[Domain::Logs],
+        Signal::Spans => &[Domain::Traces],
+        Signal::Rum => &[Domain::Traces, Domain::Logs],
+        Signal::Alerts => &[Domain::Alerts],
+    }
+}
+
 /// What a rule did on this node since the server began, or since the rule changed.
 fn stats<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
         let entity = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
-        let word = entity.body.get("signal").and_then(Value::as_str);
+        let text = |key: &str| entity.body.get(key).and_then(Value::as_str);
+        let word = text("signal");
         let signal = Signal::ALL.into_iter().find(|signal| Some(signal.word()) == word).unwrap_or(Signal::Logs);
+        // They count records of all services of the rule: who may not see those has no figures.
+        let services = text("service").and_then(Services::parse).unwrap_or_else(Services::all);
+        let viewed = |domain: &Domain| Triple::new(Right::View, Some(*domain), services.clone());
+        let sees = domains(signal).iter().all(|domain| ask.caller.rights.covers(&viewed(domain)));
         let figures = ask.state.effects.extraction(signal).figures(&entity.id);
+        let shown = |figure: Value| if sees { figure } else { Value::Null };
         Ok(Answer::ok(json!({
-            "seen": figures.seen, "matched": figures.matched, "failed": figures.failed,
-            "meanUs": figures.mean_us(), "health": entity.body.get("health"),
+            "seen": shown(json!(figures.seen)), "matched": shown(json!(figures.matched)),
+            "failed": shown(json!(figures.failed)), "meanUs": shown(json!(figures.mean_us())),
+            "health": entity.body.get("health"),
         })))
     })
 }

@@ -5,6 +5,7 @@ use quiver_config::families::RESOURCES;
 use quiver_config::{Failed, ImportMode, ListQuery, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
+use super::ids::uuid_of;
 use super::{Answer, Ask, csv, old_matchers, only_members, yaml};
 
 /// What an export says of its form.
@@ -14,7 +15,12 @@ pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
     let Some(value) = body.get("ids") else { return Ok(None) };
     let wrong = || Problem::field("/ids", "INVALID_TYPE", "must be a list of ids");
     let items = value.as_array().ok_or_else(wrong)?;
-    items.iter().map(|v| v.as_str().map(str::to_owned).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
+    items.iter().map(|v| v.as_str().map(id_of).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
+}
+
+/// An id as it is kept; what is none names nothing.
+fn id_of(text: &str) -> String {
+    uuid_of(text).unwrap_or_else(|_| text.to_owned())
 }
 
 pub(super) fn failed(failed: &[Failed]) -> Value {
@@ -46,7 +52,7 @@ impl Ask {
                 "created": done.created, "updated": done.updated, "unchanged": done.unchanged, "items": done.items,
             })));
         }
-        let id = body.remove("id").and_then(|id| id.as_str().map(str::to_owned));
+        let id = body.remove("id").and_then(|id| id.as_str().map(id_of));
         let id = id.ok_or_else(|| Problem::field("/id", "REQUIRED", "must name the entity"))?;
         if is_put { self.replace(&id, body).await } else { self.patch(&id, body).await }
     }
@@ -60,7 +66,7 @@ impl Ask {
     /// The ids that the parameter `ids` names: at least one, none of them empty.
     pub(super) fn ids_asked(&self) -> Result<Vec<String>> {
         let ids: Vec<String> =
-            self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id.trim().to_owned()).collect();
+            self.parameter("ids")?.unwrap_or_default().split(',').map(|id| id_of(id.trim())).collect();
         if ids.iter().any(String::is_empty) {
             return Err(Problem::parameter("`ids` must name what is to be deleted"));
         }

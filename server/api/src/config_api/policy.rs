@@ -512,3 +512,6 @@ fn route_ops(
         ops.push((Place::of(&ROUTES), Op::Delete { id: part.id.clone(), condition: Condition::None }));
     }
 }
+
+#[cfg(test)]
+mod tests;

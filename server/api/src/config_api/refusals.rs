@@ -3,14 +3,17 @@
 //! (`config-api` 1.4).
 
 use futures::future::BoxFuture;
-use http::Method;
+use http::{HeaderMap, Method};
 use quiver_config::{Begun, Caller, Config, Family, Named, Problem, Result};
+use tracing::Instrument;
 
 use super::{Answer, Ask, What};
 use crate::identity::{Origin, caller};
 use crate::request::RequestInfo;
 use crate::state::AppState;
 
+/// By what a request names itself.
+const NAME: &str = "idempotency-key";
 /// How the audit log calls what a deployment does.
 const DEPLOY: &str = "DEPLOY";
 
@@ -98,14 +101,38 @@ pub(super) async fn told(config: &Config, write: Option<&Write>, mut problem: Pr
     Answer::of_problem(&problem)
 }
 
+/// Runs what answers a request; of one that is `named` in a task of its own: a client that leaves meanwhile asks once more for
+/// the answer, so there has to be one.
+pub(super) async fn to_its_end(named: bool, work: impl Future<Output = Answer> + Send + 'static) -> Answer {
+    if !named {
+        return work.await;
+    }
+    let running = tokio::spawn(RequestInfo::carry(work).in_current_span());
+    running.await.expect("a fault of ours ends its request")
+}
+
+fn takes_name(method: &Method, headers: &HeaderMap, dry_run: bool) -> bool {
+    *method == Method::POST && !dry_run && headers.contains_key(NAME)
+}
+
 impl Ask {
+    /// Whether it names itself, and so takes its name until it is answered: a write, and what begins a job, sends a message
+    /// or only computes.
+    pub(super) fn is_named(&self) -> bool {
+        takes_name(&self.method, &self.headers, self.dry_run)
+    }
+
     /// Answers; a POST that names itself is answered once.
     pub(super) async fn answered(&self, write: Option<&Write>, run: BoxFuture<'_, Result<Answer>>) -> Answer {
-        let name = self.headers.get("idempotency-key").filter(|_| self.method == Method::POST);
-        let Some(name) = name else {
+        let mut names = self.headers.get_all(NAME).iter();
+        let Some(name) = names.next().filter(|_| self.method == Method::POST) else {
             return self.done(write, run).await;
         };
         let config = self.config.clone();
+        if names.next().is_some() {
+            let twice = Problem::parameter("`Idempotency-Key` is given more than once");
+            return told(&config, write, twice).await;
+        }
         let named = match Named::new(&self.caller.subject, &self.path, name.as_bytes(), &self.body) {
             Ok(named) => named,
             Err(problem) => return told(&config, write, problem).await,
@@ -136,9 +163,42 @@ impl Ask {
 
 #[cfg(test)]
 mod tests {
+    use http::{HeaderName, HeaderValue};
     use quiver_config::families::{RESOURCES, RULES, SILENCES};
 
     use super::*;
+
+    #[tokio::test]
+    async fn what_is_named_goes_on_without_its_client() {
+        for named in [true, false] {
+            let (go, wait) = tokio::sync::oneshot::channel::<()>();
+            let (done, ended) = tokio::sync::oneshot::channel::<()>();
+            let work = async move {
+                let _ = wait.await;
+                let _ = done.send(());
+                Answer::nothing()
+            };
+            let mut answer = Box::pin(to_its_end(named, work));
+            assert!(futures::poll!(&mut answer).is_pending());
+            drop(answer);
+            let _ = go.send(());
+            assert_eq!(ended.await.is_ok(), named);
+        }
+    }
+
+    /// A name that is taken is to be answered: whatever takes one goes on without its client.
+    #[test]
+    fn what_takes_a_name() {
+        let named: HeaderMap = [(HeaderName::from_static(NAME), HeaderValue::from_static("x"))].into_iter().collect();
+        for (method, headers, dry_run, expected) in [
+            (Method::POST, &named, false, true),
+            (Method::POST, &named, true, false),
+            (Method::POST, &HeaderMap::new(), false, false),
+            (Method::PUT, &named, false, false),
+        ] {
+            assert_eq!(takes_name(&method, headers, dry_run), expected, "{method} {headers:?} {dry_run}");
+        }
+    }
 
     #[test]
     fn what_the_audit_log_calls_a_write() {

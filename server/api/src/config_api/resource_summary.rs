@@ -94,17 +94,20 @@ impl Ask {
         Ok(traffic)
     }
 
-    /// Alerts of a service that fire; none that the caller may not see.
-    fn open_alerts(&self, service: &str) -> usize {
+    /// Alerts of a service that fire; none that the caller may not see, and no figure for who sees no alerts.
+    fn open_alerts(&self, service: &str) -> Option<usize> {
+        if !self.sees(Domain::Alerts) {
+            return None;
+        }
         if service.is_empty() {
-            return 0;
+            return Some(0);
         }
         let router = &self.state.alertd.router;
         let access = self.state.access(Domain::Alerts);
         let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
         let labels = router.service_labels();
         let own = |set: &quiver_types::label::LabelSet| set.service(labels) == service && access.allows(service);
-        router.alerts(&Asked { shown, labels: &own, receiver: &|_| true }).len()
+        Some(router.alerts(&Asked { shown, labels: &own, receiver: &|_| true }).len())
     }
 }
 
@@ -116,21 +119,23 @@ pub(super) fn summary<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Resu
         let resource = ask.config.get(&ask.place, &ids[0], &ask.caller).await?;
         let part = |key: &str| resource.body.get(key).and_then(Value::as_str).unwrap_or_default();
         let of = ask.config.find(&RESOURCE_TYPES, part("typeId")).await?;
+        // Without the right to see spans there are no figures.
         let traffic = match &of {
-            Some(of) => ask.traffic(of, &resource, (start, end)).await?,
-            None => Traffic::default(),
+            _ if !ask.sees(Domain::Traces) => None,
+            Some(of) => Some(ask.traffic(of, &resource, (start, end)).await?),
+            None => Some(Traffic::default()),
         };
         let seconds = ((end - start) as f64 / 1e9).max(1e-9);
-        let rate = (traffic.count > 0).then(|| traffic.errors as f64 / traffic.count as f64);
+        let called = traffic.as_ref().filter(|traffic| traffic.count > 0);
         let graph = ask.state.effects.graph(&ask.config).await?;
         let (incoming, outgoing) = graph.degree(&resource.id, &|e: &Entity| RESOURCES.is_visible(&ask.caller, e));
         Ok(Answer::ok(json!({
             "resource": resource.shown(),
             "health": part("health"),
             "openAlerts": ask.open_alerts(part("service")),
-            "requestRate": traffic.count as f64 / seconds,
-            "errorRate": rate,
-            "p95Ms": traffic.p95_ns.map(|ns| ns as f64 / 1e6),
+            "requestRate": traffic.as_ref().map(|traffic| traffic.count as f64 / seconds),
+            "errorRate": called.map(|traffic| traffic.errors as f64 / traffic.count as f64),
+            "p95Ms": traffic.as_ref().and_then(|traffic| traffic.p95_ns).map(|ns| ns as f64 / 1e6),
             "relationships": {"in": incoming, "out": outgoing},
         })))
     })

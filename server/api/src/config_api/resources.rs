@@ -326,3 +326,68 @@ fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         Ok(Answer { etag: Some(entity.etag()), ..Answer::ok(answer) })
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn asked(parameters: &[(&str, &str)]) -> Result<Asked> {
+        let get = |name: &str| Ok(parameters.iter().find(|(n, _)| *n == name).map(|(_, value)| (*value).to_owned()));
+        Asked::read(&get, (50, 20), (4, 1))
+    }
+
+    #[test]
+    fn numbers_lie_within_their_bounds() {
+        let none = asked(&[]).unwrap();
+        assert_eq!((none.limit, none.depth, none.through), (20, 1, false));
+        let most = asked(&[("limit", "50"), ("depth", "4"), ("through", "true")]).unwrap();
+        assert_eq!((most.limit, most.depth, most.through), (50, 4, true));
+        for wrong in ["0", "51", "-1", "+1", "1.0", "", " 1", "x", "18446744073709551616"] {
+            let problem = asked(&[("limit", wrong)]).unwrap_err();
+            assert!(problem.detail.contains("`limit` must be a number from 1 to 50"), "{wrong}: {}", problem.detail);
+        }
+        for wrong in ["", "1", "TRUE", "yes"] {
+            assert!(asked(&[("through", wrong)]).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn lists_are_parted_by_commas() {
+        let found = asked(&[("resourceTypes", " a,,b c ,"), ("ciClasses", ",")]).unwrap();
+        assert_eq!(found.resource_types, ["a", "b c"]);
+        assert!(found.classes.is_empty() && found.relationship_types.is_empty());
+    }
+
+    /// Bodies ask for the same as parameters do.
+    #[test]
+    fn members_of_bodies_are_read_as_parameters() {
+        for (value, expected) in [
+            (json!(null), None),
+            (json!(""), Some("")),
+            (json!("a,b"), Some("a,b")),
+            (json!(7), Some("7")),
+            (json!(true), Some("true")),
+            (json!([]), Some("")),
+            (json!(["a", "b"]), Some("a,b")),
+        ] {
+            let body: Map<String, Value> = [("key".to_owned(), value)].into_iter().collect();
+            assert_eq!(member(&body, "key").unwrap().as_deref(), expected, "{body:?}");
+            assert_eq!(member(&body, "other").unwrap(), None);
+        }
+        for wrong in [json!({}), json!([1]), json!(["a", null]), json!([["a"]])] {
+            let body: Map<String, Value> = [("key".to_owned(), wrong)].into_iter().collect();
+            assert_eq!(member(&body, "key").unwrap_err().errors[0].field, "/key", "{body:?}");
+        }
+    }
+
+    #[test]
+    fn directions_have_names() {
+        let down = [("", Direction::Down), ("downstream", Direction::Down)];
+        for (text, direction) in down.into_iter().chain([("upstream", Direction::Up), ("both", Direction::Both)]) {
+            assert_eq!(stream(text).unwrap(), direction, "{text}");
+        }
+        for wrong in ["in", "out", "Upstream", "down"] {
+            assert!(stream(wrong).is_err(), "{wrong}");
+        }
+    }
+}

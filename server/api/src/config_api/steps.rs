@@ -266,3 +266,62 @@ fn move_to<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
         Ok(shown(&entity, at, 200))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use quiver_config::FieldError;
+
+    use super::*;
+
+    fn map(value: Value) -> Map<String, Value> {
+        let Value::Object(map) = value else { panic!("no object: {value}") };
+        map
+    }
+
+    #[test]
+    fn the_place_of_a_step_is_taken_out_of_it() {
+        for (position, at) in
+            [(json!(null), None), (json!(0), Some(0)), (json!(7), Some(7)), (json!(u64::MAX), Some(usize::MAX))]
+        {
+            let mut step = map(json!({"name": "pay", "position": position}));
+            assert_eq!(place_asked(&mut step).unwrap(), at, "{position}");
+            assert_eq!(step, map(json!({"name": "pay"})), "{position}");
+        }
+        assert_eq!(place_asked(&mut map(json!({"name": "pay"}))).unwrap(), None);
+        for (position, code) in [
+            (json!(-1), "OUT_OF_RANGE"),
+            (json!(1.5), "OUT_OF_RANGE"),
+            (json!("1"), "INVALID_TYPE"),
+            (json!(true), "INVALID_TYPE"),
+            (json!([0]), "INVALID_TYPE"),
+        ] {
+            let problem = place_asked(&mut map(json!({"position": position}))).unwrap_err();
+            assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/position", code), "{position}");
+        }
+    }
+
+    #[test]
+    fn steps_are_found_by_their_ids() {
+        let steps = [json!({"id": "a"}), json!({}), json!({"id": 7}), json!({"id": "b"})].map(map);
+        assert_eq!((place_of(&steps, "a").unwrap(), place_of(&steps, "b").unwrap()), (0, 3));
+        for absent in ["", "7", "A"] {
+            assert_eq!(place_of(&steps, absent).unwrap_err().code, "NOT_FOUND", "{absent}");
+        }
+        assert!(place_of(&[], "a").is_err());
+    }
+
+    /// Breaks where an error of step 12 is told as one of step 1.
+    #[test]
+    fn errors_stand_at_the_step_that_was_sent() {
+        let check = |fields: &[&str], at: usize, detail: &str, expected: &[&str]| {
+            let error = |field: &&str| FieldError::new(*field, "REQUIRED", "is needed");
+            let found = own(Problem::invalid(fields.iter().map(error).collect()), at);
+            let places: Vec<&str> = found.errors.iter().map(|error| error.field.as_str()).collect();
+            assert_eq!((found.detail.as_str(), &places[..]), (detail, expected));
+        };
+        check(&["/steps/1/name"], 1, "/name: is needed", &["/name"]);
+        check(&["/steps/12/name"], 1, "/steps/12/name: is needed", &["/steps/12/name"]);
+        check(&["/name"], 1, "/name: is needed", &["/name"]);
+        check(&["/steps/0/name", "/steps/2/name", "/x"], 2, "3 fields are invalid", &["/steps/0/name", "/name", "/x"]);
+    }
+}

@@ -56,7 +56,8 @@ fn typed(node: &Node, kind: Option<Kind>) -> Value {
                 | Kind::Id
                 | Kind::Word(_)
                 | Kind::Slug
-                | Kind::Duration,
+                | Kind::Duration
+                | Kind::Offset,
             ),
             Shape::Scalar { text, .. },
         ) => Value::String(text.clone()),

@@ -8,6 +8,7 @@ use axum::response::Response;
 use quiver_logsql::ast::{Pipe, Query};
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string, push_rfc3339};
 use quiver_logsql::parse;
+use quiver_logsql::pipes::answer_order::AnswerOrder;
 use quiver_logsql::request::{HITS, IS_OTHER, by_stream_labels, hits as hits_query, without_pipes};
 use quiver_query::Collected;
 use quiver_types::logs::TIME;
@@ -175,65 +176,42 @@ impl Counted {
         Ok(())
     }
 
-    /// `{"values":[{"value","hits"}]}`, most hits first; of values that hold a text, if one is asked for.
-    fn answer(self, ask: &Ask) -> Result<Response> {
-        let Self { mut all, memory } = self;
-        if let Some(text) = ask.params.get("filter") {
-            all.retain(|(value, _)| value.contains(text));
-        }
-        all.sort_unstable_by(|a, b| b.1.cmp(&a.1).then_with(|| a.0.cmp(&b.0)));
-        match ask.number("limit")? {
-            0 => {}
-            limit => all.truncate(usize::try_from(limit).unwrap_or(usize::MAX)),
-        }
+    /// `{"values":[{"value","hits"}]}`
+    fn answer(self) -> Response {
         let item = |(value, hits): (String, u64)| format!("{{\"value\":{},\"hits\":{hits}}}", quoted(&value));
-        Ok(answer::list("{\"values\":[", all.into_iter().map(item), "]}", memory))
+        answer::list("{\"values\":[", self.all.into_iter().map(item), "]}", self.memory)
     }
 }
 
-/// Counts the values of a column by pipes; the plans instead, when they were asked for. What the answer leaves out is left
-/// out by the plan: of very many values those that the answer has are held.
-async fn counted(
-    state: &AppState,
-    ask: &Ask,
-    mut pipes: Vec<Pipe>,
-    mut name: &str,
-) -> Result<Result<Counted, Response>> {
-    let text = ask.params.get("filter").filter(|text| !text.is_empty());
-    // Of times and streams filters ask otherwise than of fields; and an order takes no name that ends in `*`.
-    if text.is_some() || name.ends_with('*') {
-        // Together: a filter that is the first of all pipes is read as the query's own.
-        let filter = text.map(|text| format!(" | filter {VALUE}:~{}", quoted(&regex::escape(text))));
-        pipes.extend(pipes_of(&format!("rename {} as {VALUE}{}", quoted(name), filter.unwrap_or_default()))?);
+/// Lists what pipes counted, most hits first; the plans instead, when they were asked for. What the answer leaves out is
+/// left out by the plan: of very many values those that the answer has are held.
+async fn counted(state: &AppState, ask: &Ask, mut pipes: Vec<Pipe>, mut name: &str) -> Result<Response> {
+    if let Some(text) = ask.params.get("filter").filter(|text| !text.is_empty()) {
+        // Of times and streams filters ask otherwise than of fields. Together: a filter that is the first of all pipes is
+        // read as the query's own.
+        let filter = format!("filter {VALUE}:~{}", quoted(&regex::escape(text)));
+        pipes.extend(pipes_of(&format!("rename {} as {VALUE} | {filter}", quoted(name)))?);
         name = VALUE;
     }
-    match ask.number("limit")? {
-        0 => {}
-        limit => pipes.extend(pipes_of(&format!("sort by ({COUNT} desc, {}) limit {limit}", quoted(name)))?),
-    }
+    let limit = Some(ask.number("limit")?).filter(|limit| *limit > 0);
+    pipes.push(AnswerOrder::Counted { value: name.to_owned(), count: COUNT.to_owned(), limit }.into());
     let query = with_pipes(ask, pipes);
     if let Some(plans) = ask.explained(state, &query).await? {
-        return Ok(Err(plans));
+        return Ok(plans);
     }
     let mut found = Counted::new(state, ask);
     each_row(state, ask, &query, [name, COUNT], |[value, hits]| found.push(value, hits)).await?;
-    Ok(Ok(found))
+    Ok(found.answer())
 }
 
 async fn run_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
     let pipes = pipes_of("field_names as __q_name | rename hits as __q_hits")?;
-    match counted(state, ask, pipes, "__q_name").await? {
-        Ok(found) => found.answer(ask),
-        Err(plans) => Ok(plans),
-    }
+    counted(state, ask, pipes, "__q_name").await
 }
 
 async fn values_of(state: &AppState, ask: &Ask, field: &str) -> Result<Response> {
     let pipes = pipes_of(&format!("stats by ({}) count() as {COUNT}", quoted(field)))?;
-    match counted(state, ask, pipes, field).await? {
-        Ok(found) => found.answer(ask),
-        Err(plans) => Ok(plans),
-    }
+    counted(state, ask, pipes, field).await
 }
 
 fn field(ask: &Ask) -> Result<String> {
@@ -255,10 +233,7 @@ async fn run_stream_ids(state: &AppState, ask: &Ask) -> Result<Response> {
 
 /// Counts rows by the names of the labels of their streams, or by the values of one.
 async fn of_labels(state: &AppState, ask: &Ask, label: Option<&str>) -> Result<Response> {
-    match counted(state, ask, by_stream_labels(label, LABEL, COUNT), LABEL).await? {
-        Ok(found) => found.answer(ask),
-        Err(plans) => Ok(plans),
-    }
+    counted(state, ask, by_stream_labels(label, LABEL, COUNT), LABEL).await
 }
 
 async fn run_stream_field_names(state: &AppState, ask: &Ask) -> Result<Response> {
@@ -316,4 +291,29 @@ async fn run_facets(state: &AppState, ask: &Ask) -> Result<Response> {
         out
     };
     Ok(answer::list("{\"facets\":[", fields.into_iter().map(item), "]}", memory))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_of_hits() {
+        let group = |key: Option<&[&str]>, points: &[(i64, u64)]| {
+            let key = key.map(|key| key.iter().map(|part| (*part).to_owned()).collect());
+            Group { key, points: points.to_vec(), total: points.iter().map(|point| point.1).sum() }
+        };
+        let check = |fields: &[&str], group: &Group, expected: &str| {
+            let fields: Vec<String> = fields.iter().map(|field| (*field).to_owned()).collect();
+            assert_eq!(group_json(&fields, group), expected);
+        };
+        let point = (1_741_600_001_500_000_000, 3);
+        let times = r#""timestamps":["2025-03-10T09:46:41.5Z"],"values":[3],"total":3}"#;
+        check(&[], &group(Some(&[]), &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        check(&["a", "b"], &group(Some(&["x", ""]), &[point]), &format!(r#"{{"fields":{{"a":"x","b":""}},{times}"#));
+        check(&["a"], &group(None, &[point]), &format!(r#"{{"fields":{{}},{times}"#));
+        let two =
+            r#"{"fields":{},"timestamps":["1970-01-01T00:00:00Z","1970-01-01T00:00:01Z"],"values":[1,2],"total":3}"#;
+        check(&[], &group(Some(&[]), &[(0, 1), (1_000_000_000, 2)]), two);
+    }
 }

@@ -1,6 +1,5 @@
 //! `stats_query` and `stats_query_range`: results of `stats` in the form of the Prometheus API.
 
-use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use axum::extract::{Request, State};
 use axum::response::Response;
 use quiver_logsql::ast::Query;
 use quiver_logsql::kernels::values::{parse_rfc3339, push_json_string};
-use quiver_logsql::{StatsColumns, by_step, stats_columns};
+use quiver_logsql::{StatsColumns, by_step, in_series, stats_columns};
 use quiver_types::Result;
 use quiver_types::logs::TIME;
 
@@ -19,6 +18,9 @@ use crate::state::AppState;
 
 /// A series: which result it is, and the values of its labels.
 type Key = (usize, Vec<String>);
+
+/// A series and its points in the order of time.
+type Series = (Key, Vec<(i64, String)>);
 
 pub(super) async fn stats_query(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let asked = async {
@@ -53,26 +55,29 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
         let ask = Ask::of(&state, request).await?;
         let ((step_ns, step), offset) = (ask.step()?, ask.offset()?);
         let offset = offset.as_ref().map(|(ns, text)| (*ns, text.as_str()));
-        let (query, mut columns) = by_step(ask.query.clone(), (step_ns, &step), offset)?;
+        let (query, columns) = in_series(by_step(ask.query.clone(), (step_ns, &step), offset)?);
         if let Some(plans) = ask.explained(&state, &query).await? {
             return Ok(plans);
         }
-        // The time is no label of a series over time.
-        columns.labels.retain(|label| label != TIME);
         let memory = state.logsql.collected("series", &ask.ctx);
-        let mut series: BTreeMap<Key, BTreeMap<i64, String>> = BTreeMap::new();
+        // Of each result its series, which come one after the other.
+        let mut series: Vec<Vec<Series>> = columns.values.iter().map(|_| Vec::new()).collect();
         each_value(&state, &ask, &query, &columns, |key, time, text| {
             let Some(ns) = time else { return Ok(()) };
-            if !series.contains_key(&key) {
-                memory.add(key_bytes(&key))?;
-            }
+            let of_result = &mut series[key.0];
             // The point, and its text when the series is written.
             memory.add(2 * text_bytes(text))?;
-            series.entry(key).or_default().insert(ns, text.to_owned());
+            let point = (ns, text.to_owned());
+            if let Some((_, points)) = of_result.last_mut().filter(|(last, _)| *last == key) {
+                points.push(point);
+            } else {
+                memory.add(key_bytes(&key))?;
+                of_result.push((key, vec![point]));
+            }
             Ok(())
         })
         .await?;
-        let item = move |(key, points): (Key, BTreeMap<i64, String>)| {
+        let item = move |(key, points): Series| {
             let mut out = metric(&columns, &key);
             out.push_str(",\"values\":[");
             for (i, (ns, text)) in points.iter().enumerate() {
@@ -83,7 +88,7 @@ pub(super) async fn stats_query_range(State(state): State<Arc<AppState>>, reques
             out.push_str("]}");
             out
         };
-        Ok(answer::list(MATRIX, series.into_iter().map(item), END, memory))
+        Ok(answer::list(MATRIX, series.into_iter().flatten().map(item), END, memory))
     };
     asked.await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/stats_query_range"))
 }
@@ -144,3 +149,21 @@ fn seconds(ns: i64) -> String {
 const VECTOR: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"vector\",\"result\":[";
 const MATRIX: &str = "{\"status\":\"success\",\"data\":{\"resultType\":\"matrix\",\"result\":[";
 const END: &str = "]}}";
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn seconds_have_a_fraction_where_there_is_one() {
+        let texts = [0, 2_000_000_000, 1_500_000_000, -500_000_000, 1_741_600_001_123_999_999].map(seconds);
+        assert_eq!(texts, ["0", "2", "1.5", "-0.5", "1741600001.123"]);
+    }
+
+    #[test]
+    fn labels_are_written_as_json() {
+        let columns = StatsColumns { labels: vec!["a\"b".into(), "c".into()], values: vec!["n".into(), "m".into()] };
+        let written = metric(&columns, &(1, vec!["x\n".into(), String::new()]));
+        assert_eq!(written, r#"{"metric":{"__name__":"m","a\"b":"x\n","c":""}"#);
+    }
+}

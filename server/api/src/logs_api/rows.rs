@@ -118,6 +118,8 @@ fn lines(chunks: BoxStream<'static, Chunk>) -> Response {
 
 /// How long after a row's time it may still arrive and be seen.
 const OFFSET: &str = "5s";
+/// How far back a tail begins (VictoriaLogs `ProcessLiveTailRequest`).
+const START_OFFSET: &str = "5s";
 
 pub(super) async fn tail(State(state): State<Arc<AppState>>, request: Request) -> Response {
     follow(&state, request).await.unwrap_or_else(|e| plain_error(&e, "/select/logsql/tail"))
@@ -143,7 +145,7 @@ async fn follow(state: &Arc<AppState>, request: Request) -> Result<Response> {
     let query = followed(ask.query.clone())?;
     let (refresh_ns, _) = ask.duration("refresh_interval", "1s")?;
     let (offset_ns, _) = ask.duration("offset", OFFSET)?;
-    let (back_ns, _) = ask.duration("start_offset", "0s")?;
+    let (back_ns, _) = ask.duration("start_offset", START_OFFSET)?;
     if refresh_ns <= 0 || duration_param("1h").is_some_and(|most| refresh_ns > most) {
         return Err(Error::invalid("`refresh_interval` must be greater than 0 and at most 1h"));
     }

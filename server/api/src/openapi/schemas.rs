@@ -100,6 +100,9 @@ fn of_kind(kind: Kind, or_null: bool, about: Option<&str>) -> Schema {
         Kind::Duration => {
             text("a length of time, as `24h` or `1d12h`").pattern(Some("^([0-9]+(y|w|d|h|m|s|ms))+$|^0$")).into()
         }
+        Kind::Offset => {
+            text("a length of time, as `24h` or `-10s`").pattern(Some("^-?([0-9]+(y|w|d|h|m|s|ms))+$|^-?0$")).into()
+        }
         Kind::Condition => object().description(Some("a condition over the fields of records")).into(),
         Kind::Json => any(),
         Kind::Map { max } => {

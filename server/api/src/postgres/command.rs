@@ -10,9 +10,12 @@ use quiver_sql::TEXT_BYTES_MAX;
 use super::fault::Fault;
 
 mod copy;
+mod places;
+mod prepared;
 mod settings;
 
 pub(super) use copy::{CopyOut, Form};
+pub(super) use prepared::Prepare;
 pub(super) use settings::Settings;
 
 /// A statement.
@@ -36,16 +39,31 @@ pub(super) enum Command {
     Show(Option<String>),
     /// What is forgotten.
     Discard(Forget),
+    /// What is kept for `EXECUTE`.
+    Prepare(Prepare),
+    /// A prepared statement, and the query whose row are its values.
+    Execute(String, Option<String>),
     /// A prepared statement, or all.
     Deallocate(Option<String>),
-    /// A cursor and its query.
-    Declare(String, String),
+    /// A cursor.
+    Declare(Declare),
     /// Rows at most; none: all.
     Fetch(String, Option<u32>),
+    /// As `FETCH`, and the rows are passed over.
+    Move(String, Option<u32>),
     /// A cursor, or all.
     Close(Option<String>),
     /// `COPY … TO STDOUT`.
     Copy(CopyOut),
+}
+
+/// A cursor to be made.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Declare {
+    pub(super) name: String,
+    pub(super) query: String,
+    /// Whether it outlives its transaction.
+    pub(super) is_held: bool,
 }
 
 /// What `DISCARD` names.
@@ -176,8 +194,15 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
     bounded(text)?;
     let is_part = |t: &TokenWithSpan| !matches!(t.token, Token::Whitespace(_) | Token::SemiColon | Token::EOF);
     let tokens: Vec<TokenWithSpan> = tokens(text)?.into_iter().filter(is_part).collect();
-    if tokens.first().is_some_and(|first| copy::is_word(&first.token, "copy")) {
+    let begins = |word: &str| tokens.first().is_some_and(|first| places::is_word(&first.token, word));
+    if begins("copy") {
         return Ok(copy::read(text, tokens)?.map_or(Command::Query, Command::Copy));
+    }
+    if begins("prepare") {
+        return prepared::prepare(text, &tokens)?.ok_or_else(|| unread("prepare"));
+    }
+    if begins("execute") {
+        return prepared::execute(text, &tokens).ok_or_else(|| unread("execute"));
     }
     let tokens: Vec<Token> = tokens.into_iter().map(|token| token.token).collect();
     let mut words = Words { tokens: tokens.into_iter().peekable() };
@@ -200,6 +225,7 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
         "deallocate",
         "declare",
         "fetch",
+        "move",
         "close",
         "unlisten",
     ];
@@ -207,8 +233,11 @@ pub(super) fn read(text: &str) -> Result<Command, Fault> {
         return Ok(Command::Query);
     }
     words.tokens.next();
-    command(&first, &mut words, text)?
-        .ok_or_else(|| Fault::new("42601", format!("cannot read the statement: `{}`", first.to_uppercase())))
+    command(&first, &mut words, text)?.ok_or_else(|| unread(&first))
+}
+
+fn unread(first: &str) -> Fault {
+    Fault::new("42601", format!("cannot read the statement: `{}`", first.to_uppercase()))
 }
 
 fn command(first: &str, words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
@@ -260,7 +289,8 @@ fn command(first: &str, words: &mut Words, text: &str) -> Result<Option<Command>
             all_or_name(words).map(Command::Deallocate)
         }
         "close" => all_or_name(words).map(Command::Close),
-        "fetch" => fetch(words),
+        "fetch" => fetch(words)?.map(|(name, rows)| Command::Fetch(name, rows)),
+        "move" => fetch(words)?.map(|(name, rows)| Command::Move(name, rows)),
         "declare" => declare(words, text)?,
         _ => None,
     })
@@ -351,31 +381,38 @@ fn set(words: &mut Words) -> Result<Option<Command>, Fault> {
     Ok(words.value().map(|value| Command::Set(name, Some(value))))
 }
 
-fn fetch(words: &mut Words) -> Option<Command> {
+/// The cursor and how many rows of it; none: all that are left.
+fn fetch(words: &mut Words) -> Result<Option<(String, Option<u32>)>, Fault> {
+    let backward = words.takes(&["prior", "first", "last", "absolute", "relative", "backward"]);
+    if backward || words.tokens.peek() == Some(&Token::Minus) {
+        return Err(Fault::new("55000", "cursors only go forward: by `NEXT`, a number of rows, or `ALL`"));
+    }
     words.takes(&["forward"]);
     let rows = if words.takes(&["all"]) {
         None
     } else if words.takes(&["next"]) {
         Some(1)
     } else if let Some(Token::Number(number, _)) = words.tokens.peek() {
-        let rows = number.parse().ok()?;
+        let Ok(rows) = number.parse() else { return Ok(None) };
         words.tokens.next();
         Some(rows)
     } else {
         Some(1)
     };
     words.takes(&["from", "in"]);
-    let name = words.name()?;
-    words.ends().then_some(Command::Fetch(name, rows))
+    let name = words.name();
+    Ok(name.filter(|_| words.ends()).map(|name| (name, rows)))
 }
 
-/// `DECLARE name [NO SCROLL] CURSOR [WITHOUT HOLD] FOR query`.
+/// `DECLARE name [NO SCROLL] CURSOR [WITH HOLD] FOR query`.
 fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
     let Some(name) = words.name() else { return Ok(None) };
     let unread = |what: &str| {
         Err(Fault::new(
             "0A000",
-            format!("cursors {what} are not made here: they only go forward, within a transaction"),
+            format!(
+                "cursors {what} are not made here: they only go forward, and give rows in the form that the client asks for"
+            ),
         ))
     };
     loop {
@@ -396,16 +433,14 @@ fn declare(words: &mut Words, text: &str) -> Result<Option<Command>, Fault> {
     if !words.takes(&["cursor"]) {
         return Ok(None);
     }
-    if words.takes(&["with"]) {
-        return unread("with hold");
-    }
-    if words.takes(&["without"]) && !words.takes(&["hold"]) {
+    let is_held = words.takes(&["with"]);
+    if (is_held || words.takes(&["without"])) && !words.takes(&["hold"]) {
         return Ok(None);
     }
     if !words.takes(&["for"]) {
         return Ok(None);
     }
-    Ok(after_for(text).map(|query| Command::Declare(name, query.to_owned())))
+    Ok(after_for(text).map(|query| Command::Declare(Declare { name, query: query.to_owned(), is_held })))
 }
 
 /// What stands behind the first `FOR` of a `DECLARE`: none can stand before it.

@@ -17,7 +17,7 @@ use arrow::datatypes::{
 };
 use arrow::error::ArrowError;
 use arrow::json::writer::{EncoderOptions, NullableEncoder, make_encoder};
-use bytes::{BufMut as _, BytesMut};
+use bytes::{BufMut as _, Bytes, BytesMut};
 use pgwire::messages::Message as _;
 use pgwire::messages::data::{FieldDescription, RowDescription};
 use quiver_sql::{field_oid, output_name, pg_type, type_oid};
@@ -427,6 +427,26 @@ pub(super) fn lines(batch: &RecordBatch, form: &Form, out: &mut BytesMut) -> Res
         end(at, out)?;
     }
     Ok(())
+}
+
+/// The values of the first row as texts; none: NULL.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub(super) fn texts(batch: &RecordBatch) -> Result<Vec<Option<Bytes>>> {
+    let (schema, arrays) = (batch.schema(), normal(batch)?);
+    let options = EncoderOptions::default().with_explicit_nulls(true);
+    let columns = schema.fields().iter().zip(&arrays);
+    let text = |(field, array): (&FieldRef, &ArrayRef)| -> Result<Option<Bytes>> {
+        let mut values = Values::of(field, &**array, &options)?;
+        if values.is_null(0) {
+            return Ok(None);
+        }
+        let mut text = BytesMut::new();
+        values.push_text(0, &mut text)?;
+        Ok(Some(text.freeze()))
+    };
+    columns.map(text).collect()
 }
 
 /// Writes rows.

@@ -6,9 +6,14 @@ use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use quiver_query::QueryContext;
 use quiver_sql::{Param, Params, Rows};
 use quiver_types::{Error, Result};
+use serde_json::Value;
 use std::sync::Arc;
 
 use super::command::Command;
+use super::plan;
+
+/// The number of the type of JSON.
+const JSON: u32 = 114;
 
 /// See the module.
 #[derive(Debug)]
@@ -23,14 +28,25 @@ pub(super) struct Portal {
     pub(super) run: Option<Run>,
     /// Whether all rows were fetched.
     pub(super) done: bool,
+    pub(super) hold: Hold,
     param_bytes: usize,
+}
+
+/// Whether a cursor outlives its transaction.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Hold {
+    No,
+    /// Once that is committed.
+    Wanted,
+    /// It did.
+    Kept,
 }
 
 impl Portal {
     /// One without values.
     pub(super) fn new(text: String, command: Command) -> Self {
         let (params, results) = (Params::default(), Vec::new());
-        Self { text, command, params, results, promised: None, run: None, done: false, param_bytes: 0 }
+        Self { text, command, params, results, promised: None, run: None, done: false, hold: Hold::No, param_bytes: 0 }
     }
 
     /// Gives it values.
@@ -72,10 +88,28 @@ impl Run {
     pub(super) fn of_texts(columns: &[(&str, Vec<String>)]) -> Result<Self> {
         let fields: Vec<Field> = columns.iter().map(|(name, _)| Field::new(*name, DataType::Utf8, false)).collect();
         let arrays = columns.iter().map(|(_, texts)| Arc::new(StringArray::from(texts.clone())) as ArrayRef).collect();
-        let schema = Arc::new(Schema::new(fields));
-        let batch = RecordBatch::try_new(Arc::clone(&schema), arrays)
+        Self::of_columns(Arc::new(Schema::new(fields)), arrays)
+    }
+
+    /// A plan in the one column that a statement asks for: lines, or a document as PostgreSQL gives it.
+    ///
+    /// # Errors
+    /// Internal: only by a fault of ours.
+    pub(super) fn of_plan(plan: &Value, column: SchemaRef) -> Result<Self> {
+        let is_document = column.fields().iter().any(|field| quiver_sql::field_oid(field) == JSON);
+        let lines = if is_document { StringArray::from(vec![plan::document(plan)]) } else { plan::lines(plan)? };
+        Self::of_columns(column, vec![Arc::new(lines)])
+    }
+
+    fn of_columns(schema: SchemaRef, columns: Vec<ArrayRef>) -> Result<Self> {
+        let batch = RecordBatch::try_new(Arc::clone(&schema), columns)
             .map_err(|e| Error::internal("cannot show lines").with_source(e))?;
         Ok(Self { schema, rows: None, batch: Some(batch), taken: 0, _ctx: None })
+    }
+
+    /// Lets go of what it ran in: all rows were taken. Who asks for more is still told of the columns.
+    pub(super) fn end(&mut self) {
+        *self = Self { schema: Arc::clone(&self.schema), rows: None, batch: None, taken: 0, _ctx: None };
     }
 
     /// The next rows, `most` of them at most; none at the end. It can be dropped while it waits without losing any.

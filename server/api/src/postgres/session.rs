@@ -5,13 +5,14 @@
 
 use std::net::SocketAddr;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::{BufMut as _, BytesMut};
 use pgwire::messages::Message as _;
 use pgwire::messages::response::{ReadyForQuery, TransactionStatus};
 use quiver_auth::Identity;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-use tokio::time::timeout;
+use tokio::time::{Instant, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::With;
@@ -21,7 +22,8 @@ use super::fault::Fault;
 use super::frame::{self, AHEAD_BYTES_MAX, Bind, FRAME_BYTES_MAX, Message};
 use super::portal::Portal;
 use super::statements::{Kept, Prepared};
-use crate::serve::Stream;
+use crate::bodies::Share;
+use crate::serve::{Pace, Stream};
 use crate::state::AppState;
 use crate::withdrawn;
 
@@ -71,6 +73,10 @@ pub(super) struct Connection {
     settings: Settings,
     cancellable: Cancellable,
     kept: Kept,
+    /// Memory of what is kept, and of a message that is not whole.
+    share: Share,
+    /// How long more of such a message is waited for.
+    pace: Pace,
     transaction: TransactionStatus,
     /// Whether messages are passed over until the client says that it begins anew.
     skipping: bool,
@@ -87,6 +93,7 @@ impl Connection {
         settings: Settings,
         cancellable: Cancellable,
     ) -> Self {
+        let (share, pace) = (with.kept.share(), pace_of(&with));
         Self {
             stream,
             read: BytesMut::new(),
@@ -98,6 +105,8 @@ impl Connection {
             settings,
             cancellable,
             kept: Kept::default(),
+            share,
+            pace,
             transaction: TransactionStatus::Idle,
             skipping: false,
         }
@@ -130,6 +139,12 @@ impl Connection {
                 Err(fault) => Err(fault.into()),
             };
             match done {
+                // Whoever sends many small questions at once gets no large answer of them all.
+                Ok(()) if self.out.len() >= OUT_BYTES => {
+                    if let Err(ended) = self.flush().await {
+                        return ended;
+                    }
+                }
                 Ok(()) => {}
                 Err(Trouble::End(ended)) => return ended,
                 Err(Trouble::Fault(fault)) => {
@@ -148,9 +163,20 @@ impl Connection {
     /// Sends what is written, and waits for more of the client.
     async fn wait(&mut self) -> Result<(), Ended> {
         self.flush().await?;
+        if self.share.hold(self.read.len() + self.kept.bytes()).await.is_err() {
+            let text = "the memory for what connections keep is used up: keep fewer statements, or connect again later";
+            self.fail(&Fault::fatal("53200", text));
+            let _ = self.flush().await;
+            return Err(Ended::Said);
+        }
         self.read.reserve(8 << 10);
+        let (is_begun, since) = (!self.read.is_empty(), Instant::now());
+        if !is_begun {
+            self.pace = pace_of(&self.with);
+        }
+        let patience = if is_begun { self.pace.left() } else { self.with.idle };
         let read = tokio::select! {
-            read = timeout(self.with.idle, self.stream.read_buf(&mut self.read)) => read,
+            read = timeout(patience, self.stream.read_buf(&mut self.read)) => read,
             () = self.with.stop.cancelled() => {
                 self.fail(&Fault::fatal("57P01", "the server stops"));
                 let _ = self.flush().await;
@@ -165,9 +191,13 @@ impl Connection {
         };
         match read {
             Ok(Ok(0) | Err(_)) => Err(Ended::Gone),
-            Ok(Ok(_)) => Ok(()),
+            Ok(Ok(bytes)) => {
+                self.pace.got(bytes, if is_begun { since.elapsed() } else { Duration::ZERO });
+                Ok(())
+            }
             Err(_) => {
-                self.fail(&Fault::fatal("57P05", "the connection was idle for too long"));
+                let text = if is_begun { "a message came too slowly" } else { "the connection was idle for too long" };
+                self.fail(&Fault::fatal("57P05", text));
                 let _ = self.flush().await;
                 Err(Ended::Said)
             }
@@ -199,7 +229,7 @@ impl Connection {
         fault.write(&mut self.out);
         if self.transaction == TransactionStatus::Transaction {
             self.transaction = TransactionStatus::Error;
-            self.kept.end_portals();
+            self.kept.roll_back();
         }
     }
 
@@ -219,7 +249,7 @@ impl Connection {
             Message::Sync => {
                 self.skipping = false;
                 if self.transaction == TransactionStatus::Idle {
-                    self.kept.end_portals();
+                    self.kept.commit();
                 }
                 self.ready();
                 return Ok(self.flush().await?);
@@ -290,13 +320,16 @@ impl Connection {
                 self.describe_portal(&mut portal).await?;
             }
             self.execute(&mut portal, 0).await?;
+            if self.out.len() >= OUT_BYTES {
+                self.flush().await?;
+            }
         }
         Ok(())
     }
 
     /// Whether a statement has rows as its answer.
     fn gives_rows(command: &Command) -> bool {
-        matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..))
+        matches!(command, Command::Query | Command::Show(_) | Command::Fetch(..) | Command::Execute(..))
     }
 
     fn parse(&mut self, name: String, text: String, declared: Vec<u32>) -> Result<(), Trouble> {
@@ -312,16 +345,27 @@ impl Connection {
     }
 
     async fn bind(&mut self, bind: Bind) -> Result<(), Trouble> {
-        let params = self.params_of(&bind).await?;
-        let statement = self.kept.statement(&bind.statement)?;
-        let bytes = bind.values.iter().flatten().map(bytes::Bytes::len).sum();
-        let mut portal = Portal::new(statement.text.clone(), statement.command.clone()).with_params(params, bytes);
-        portal.results = bind.results;
-        portal.promised = statement.described.as_ref().map(|described| Arc::clone(&described.columns));
+        let portal = self.bound(&bind).await?;
         self.kept.open(bind.portal, portal)?;
         self.say(b'2');
         Ok(())
     }
+
+    /// A prepared statement with values.
+    async fn bound(&mut self, bind: &Bind) -> Result<Portal, Trouble> {
+        let params = self.params_of(bind).await?;
+        let statement = self.kept.statement(&bind.statement)?;
+        let bytes = bind.values.iter().flatten().map(bytes::Bytes::len).sum();
+        let mut portal = Portal::new(statement.text.clone(), statement.command.clone()).with_params(params, bytes);
+        portal.results.clone_from(&bind.results);
+        portal.promised = statement.described.as_ref().map(|described| Arc::clone(&described.columns));
+        Ok(portal)
+    }
+}
+
+/// How long a message may take to come.
+fn pace_of(with: &With) -> Pace {
+    Pace::new(with.settings.body_rate_min, with.settings.body_grace)
 }
 
 /// Does some work while the connection is watched: it ends with the client, and with what cancels it.

@@ -150,7 +150,7 @@ async fn start(
         Err(fault) => return refuse(stream, fault).await,
     };
     let name = if app.is_enforced() { identity.name.as_str() } else { user };
-    let mut settings = Settings::new(Session::of(name));
+    let mut settings = Settings::new(Session::of(name), with.tls.is_some(), with.settings.connections_max);
     if let Err(fault) = settings.begin(&given) {
         return refuse(stream, Fault::fatal(fault.code, fault.message)).await;
     }

@@ -7,7 +7,7 @@ use quiver_sql::Described;
 
 use super::command::Command;
 use super::fault::Fault;
-use super::portal::Portal;
+use super::portal::{Hold, Portal};
 
 /// Most prepared statements of a connection.
 const STATEMENTS_MAX: usize = 1000;
@@ -15,6 +15,8 @@ const STATEMENTS_MAX: usize = 1000;
 const BYTES_MAX: usize = 4 << 20;
 /// Most portals of a connection: each holds a query that is under way.
 const PORTALS_MAX: usize = 16;
+/// What a column that a statement gives takes beside its name.
+const COLUMN_BYTES: usize = 256;
 
 /// A prepared statement.
 #[derive(Debug)]
@@ -25,6 +27,17 @@ pub(super) struct Prepared {
     pub(super) declared: Vec<u32>,
     /// What it gives and needs, once that was asked.
     pub(super) described: Option<Arc<Described>>,
+}
+
+impl Prepared {
+    fn bytes(&self) -> usize {
+        self.text.len() + 4 * self.declared.len() + self.described.as_deref().map_or(0, described_bytes)
+    }
+}
+
+fn described_bytes(described: &Described) -> usize {
+    let columns = described.columns.fields().iter().map(|field| COLUMN_BYTES + field.name().len());
+    columns.sum::<usize>() + 4 * described.params.len()
 }
 
 /// All of them, by name.
@@ -39,8 +52,9 @@ fn unknown(code: &'static str, what: &str, name: &str) -> Fault {
 }
 
 impl Kept {
-    fn bytes(&self) -> usize {
-        let statements = self.statements.iter().map(|(name, s)| name.len() + s.text.len() + 4 * s.declared.len());
+    /// What they take.
+    pub(super) fn bytes(&self) -> usize {
+        let statements = self.statements.iter().map(|(name, statement)| name.len() + statement.bytes());
         statements.sum::<usize>() + self.portals.values().map(Portal::bytes).sum::<usize>()
     }
 
@@ -69,7 +83,7 @@ impl Kept {
         if self.statements.len() >= STATEMENTS_MAX {
             return Err(Fault::new("53400", format!("a connection has at most {STATEMENTS_MAX} prepared statements")));
         }
-        self.room_for(name.len() + statement.text.len())?;
+        self.room_for(name.len() + statement.bytes())?;
         self.statements.insert(name, statement);
         Ok(())
     }
@@ -80,6 +94,15 @@ impl Kept {
     /// There is none of that name.
     pub(super) fn statement(&mut self, name: &str) -> Result<&mut Prepared, Fault> {
         self.statements.get_mut(name).ok_or_else(|| unknown("26000", "prepared statement", name))
+    }
+
+    /// Keeps what a statement gives and needs, if there is room; else it is found anew each time.
+    pub(super) fn describe(&mut self, name: &str, found: &Arc<Described>) {
+        if self.room_for(described_bytes(found)).is_ok()
+            && let Some(statement) = self.statements.get_mut(name)
+        {
+            statement.described = Some(Arc::clone(found));
+        }
     }
 
     /// Keeps a portal.
@@ -123,15 +146,46 @@ impl Kept {
         self.statements.clear();
     }
 
-    /// Ends all portals: a transaction is over.
+    /// Ends all portals.
     pub(super) fn end_portals(&mut self) {
         self.portals.clear();
+    }
+
+    /// Ends the portals of a transaction that came to its end, but for those that are held beyond.
+    pub(super) fn commit(&mut self) {
+        self.portals.retain(|_, portal| portal.hold != Hold::No);
+        for portal in self.portals.values_mut() {
+            portal.hold = Hold::Kept;
+        }
+    }
+
+    /// Ends the portals of a transaction that failed or was taken back.
+    pub(super) fn roll_back(&mut self) {
+        self.portals.retain(|_, portal| portal.hold == Hold::Kept);
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use arrow::datatypes::{DataType, Field, Schema};
+
     use super::*;
+
+    /// Columns take more than the text that gives them.
+    #[test]
+    fn what_is_described_counts() {
+        let fields: Vec<Field> = (0..1000).map(|n| Field::new(n.to_string(), DataType::Int64, true)).collect();
+        let found = Arc::new(Described { params: Vec::new(), columns: Arc::new(Schema::new(fields)) });
+        let mut kept = Kept::default();
+        for n in 0..100 {
+            let name = n.to_string();
+            kept.prepare(name.clone(), prepared(10)).expect("its text is short");
+            kept.describe(&name, &found);
+        }
+        let described = kept.statements.values().filter(|statement| statement.described.is_some()).count();
+        assert!((1..=BYTES_MAX / (1000 * COLUMN_BYTES)).contains(&described), "{described}");
+        assert!(kept.bytes() <= BYTES_MAX + 100 * 20);
+    }
 
     fn prepared(bytes: usize) -> Prepared {
         Prepared { text: "x".repeat(bytes), command: Command::Query, declared: Vec::new(), described: None }
@@ -153,5 +207,22 @@ mod tests {
         assert!(kept.close(false, "0") && !kept.close(false, "0"));
         kept.end_portals();
         assert_eq!(kept.take("1").map(|_| ()).unwrap_err().code, "34000");
+    }
+
+    #[test]
+    fn what_is_held_outlives_a_transaction() {
+        let mut kept = Kept::default();
+        let open = |kept: &mut Kept, name: &str, hold| {
+            let mut portal = Portal::new(String::new(), Command::Query);
+            portal.hold = hold;
+            kept.open(name.into(), portal).unwrap();
+        };
+        open(&mut kept, "plain", Hold::No);
+        open(&mut kept, "held", Hold::Wanted);
+        kept.commit();
+        open(&mut kept, "later", Hold::Wanted);
+        kept.roll_back();
+        let names: Vec<&String> = kept.portals.keys().collect();
+        assert_eq!(names, ["held"]);
     }
 }

@@ -141,3 +141,41 @@ where
         self.inner.size_hint()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What is left of ten seconds at a hundred bytes a second, in milliseconds, after bytes and the waits before them.
+    fn left(rate_min: u64, steps: &[(usize, u64)]) -> u128 {
+        let mut pace = Pace::new(rate_min, Duration::from_secs(10));
+        for (bytes, waited_ms) in steps {
+            pace.got(*bytes, Duration::from_millis(*waited_ms));
+        }
+        pace.left().as_millis()
+    }
+
+    #[test]
+    fn bytes_earn_the_time_that_they_may_take() {
+        assert_eq!(left(100, &[]), 10_000);
+        assert_eq!(left(100, &[(0, 4_000)]), 6_000);
+        assert_eq!(left(100, &[(100, 4_000), (100, 4_000)]), 4_000);
+        // Who is faster saves up nothing beyond the grace.
+        assert_eq!(left(100, &[(1_000_000, 1), (0, 9_000)]), 1_000);
+        assert_eq!(left(100, &[(usize::MAX, 0)]), 10_000);
+        // Who keeps the rate is never cut; who sends half of it has less left at last than its next wait takes.
+        assert_eq!(left(100, &[(100, 1_000); 1_000]), 10_000);
+        assert_eq!(left(100, &[(50, 1_000); 19]), 500);
+        // A wait beyond all that is left leaves none; bytes that come then count still.
+        assert_eq!(left(100, &[(0, 60_000)]), 0);
+        assert_eq!(left(100, &[(200, 60_000)]), 2_000);
+    }
+
+    /// Without a least rate only silence counts.
+    #[test]
+    fn any_byte_is_enough_without_a_rate() {
+        assert_eq!(left(0, &[(0, 4_000), (0, 4_000)]), 2_000);
+        assert_eq!(left(0, &[(0, 9_000), (1, 900)]), 10_000);
+        assert_eq!(left(0, &[(1, 60_000)]), 10_000);
+    }
+}

@@ -82,7 +82,7 @@ async fn answer(list: List, call: &Call, key: Option<String>) -> Result<Response
     // How many rows a list may have, and how many it has unless asked otherwise.
     let listing = |default: u64| -> Result<Listing, TraceError> {
         let limit = call.params.number("limit", 1..=100_000)?.unwrap_or(default) as usize;
-        Ok(Listing { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit) })
+        Ok(Listing { like: call.params.one("q")?.map(str::to_lowercase), limit: Some(limit), by_name: false })
     };
     let data = match list {
         List::Search => {

@@ -27,6 +27,7 @@ use serde_json::{Value, json};
 use super::{spans_of, status_and_text};
 use crate::bodies::read_unpacked;
 use crate::encode::indented::Indented;
+use crate::error::with_retry_after;
 use crate::state::AppState;
 use crate::traces_api::{Call, json_body};
 use crate::traces_ingest::jaeger_thrift;
@@ -61,7 +62,7 @@ pub(super) fn failed(error: &TraceError) -> Response {
 fn refused(status: StatusCode, text: &str) -> Response {
     let error = json!({"code": status.as_u16(), "msg": text});
     let body = json!({"data": null, "total": 0, "limit": 0, "offset": 0, "errors": [error]});
-    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    with_retry_after((status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
 }
 
 fn no_service() -> Response {

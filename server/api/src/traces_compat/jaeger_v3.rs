@@ -15,6 +15,7 @@ use serde_json::{Value, json};
 
 use super::jaeger::{ALWAYS, found, id_of, operation_objects, operations_of, tag_map};
 use super::{spans_of, status_and_text};
+use crate::error::with_retry_after;
 use crate::state::AppState;
 use crate::traces_api::Call;
 
@@ -31,14 +32,14 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
     router
 }
 
-fn failed(error: &TraceError) -> Response {
+pub(super) fn failed(error: &TraceError) -> Response {
     let (status, text) = status_and_text(error);
     refused(status, &text)
 }
 
 fn refused(status: StatusCode, text: &str) -> Response {
     let body = json!({"error": {"httpCode": status.as_u16(), "message": text}});
-    (status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response()
+    with_retry_after((status, [(header::CONTENT_TYPE, "application/json")], body.to_string()).into_response())
 }
 
 async fn services(State(state): State<Arc<AppState>>, request: Request) -> Response {

@@ -86,15 +86,16 @@ async fn roles_of_another_issuer() {
     assert!(fx.auth.roles_of(&nothing).is_empty());
     assert!(!nothing.rights.has_in_some_domain(Right::View));
     assert_eq!(fx.bearer(&token(json!(["ops"]), "else")).await.unwrap_err(), TokenError::Invalid);
-    // A key that is not known makes us ask, once a minute at most.
+    // A key that is not known makes us ask, once a minute at most: for its discovery, and for its keys.
     let asked = issuer.asked.load(SeqCst);
     theirs.auth.rotate_keys(true).await.unwrap();
     theirs.auth.rotate_keys(true).await.unwrap();
     for _ in 0..5 {
         assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
     }
-    assert_eq!(issuer.asked.load(SeqCst), asked);
+    assert_eq!(issuer.asked.load(SeqCst), asked + 2);
     *issuer.jwks.lock() = theirs.auth.signing_keys().jwks();
+    assert_eq!(fx.bearer(&token(json!(["ops"]), "quiver")).await.unwrap_err(), TokenError::Invalid);
     fx.pass_s(61);
     // A document that speaks for another issuer is none.
     issuer.lies.store(true, SeqCst);

@@ -16,12 +16,11 @@ pub(crate) const LISTED_MAX: usize = 100;
 
 impl Work<'_> {
     /// Takes the values that only this entity may have.
-    pub(super) async fn keep_unique(&mut self, family: &Family, entity: &Entity) -> Result<()> {
+    pub(crate) async fn keep_unique(&mut self, family: &Family, entity: &Entity) -> Result<()> {
         let sql = "DELETE FROM entity_key WHERE family = ? AND id = ?";
         statement(sql).bind(family.name).bind(&entity.id).execute(&mut *self.db).await?;
         for fields in family.unique {
-            let values: Vec<&Value> = fields.iter().map(|f| entity.body.get(*f).unwrap_or(&Value::Null)).collect();
-            let value = json!(values).to_string();
+            let value = key_value(fields, &entity.body);
             let sql = "INSERT INTO entity_key (family, owner, fields, value, id) VALUES (?, ?, ?, ?, ?) \
                 ON CONFLICT DO NOTHING";
             let row = statement(sql).bind(family.name).bind(&entity.owner).bind(fields.join(","));
@@ -113,7 +112,8 @@ impl Work<'_> {
         Ok(found)
     }
 
-    async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
+    /// Refuses that something goes which others name.
+    pub(crate) async fn nothing_refuses(&mut self, refusing: Vec<(String, String)>) -> Result<()> {
         if refusing.is_empty() {
             return Ok(());
         }
@@ -143,6 +143,12 @@ impl Work<'_> {
         statement(sql).bind(name).bind(id).bind(gone).execute(&mut *self.db).await?;
         audit::changed(self, of, "UPDATE", Some(&before), Some(&after)).await
     }
+}
+
+/// What an entity has in fields that are unique together, as one text.
+pub(crate) fn key_value(fields: &[&str], body: &Map<String, Value>) -> String {
+    let values: Vec<&Value> = fields.iter().map(|field| body.get(*field).unwrap_or(&Value::Null)).collect();
+    json!(values).to_string()
 }
 
 /// Takes an id out of all lists of a body.

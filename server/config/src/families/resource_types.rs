@@ -180,6 +180,9 @@ const BUILTIN: [(&str, &str, &str, &[(&str, &str)]); 13] = [
     ("external_service", "External service", "application", &[("peer.service", "attributes.peer.service")]),
 ];
 
+/// What people say of resources of a built-in type beside its identity: analytics shows it of services.
+const SAID: [(&str, &[&str]); 1] = [("service", &["team", "service.criticality"])];
+
 /// The id of the built-in type of services.
 pub const SERVICE_TYPE_ID: &str = "00000000-0000-7000-8000-000000000101";
 
@@ -205,7 +208,9 @@ fn builtin_id(n: usize) -> &'static str {
 
 fn builtin() -> Vec<(&'static str, Value)> {
     let one = |(n, (key, name, category, identity)): (usize, &(&str, &str, &str, &[(&str, &str)]))| {
-        let attributes: Vec<Value> = identity.iter().map(|(key, _)| json!({"key": key, "required": true})).collect();
+        let said = SAID.iter().filter(|(of, _)| of == key).flat_map(|(_, keys)| *keys);
+        let identities = identity.iter().map(|(key, _)| json!({"key": key, "required": true}));
+        let attributes: Vec<Value> = identities.chain(said.map(|key| json!({"key": key}))).collect();
         let keys: Vec<&str> = identity.iter().map(|(key, _)| *key).collect();
         let fields: Map<String, Value> =
             identity.iter().map(|(key, field)| ((*key).to_owned(), json!(field))).collect();

@@ -75,7 +75,7 @@ pub const RULE_GROUPS: Family = Family {
         Field::open("namespace", Kind::Text { min: 1, max: 100 }, "\"default\""),
         Field::open("interval", Kind::Duration, "null"),
         Field::open("query_offset", Kind::Duration, "\"0s\""),
-        Field::open("eval_offset", Kind::Duration, "null"),
+        Field::open("eval_offset", Kind::Offset, "null"),
         Field::open("limit", Kind::Int { min: 0, max: 1_000_000 }, "0"),
         Field::open("concurrency", Kind::Int { min: 1, max: 16 }, "1"),
         Field::open("type", Kind::Word(&["prometheus", "vlogs", "olap"]), "\"prometheus\""),

@@ -120,8 +120,10 @@ pub fn duration_ms(text: &str) -> Option<u64> {
     Some(total)
 }
 
-pub(super) fn duration(value: &Value) -> Checked {
-    match value.as_str().map(duration_ms) {
+/// Checks a length of time; `signed`: it may be negative.
+pub(super) fn duration(value: &Value, signed: bool) -> Checked {
+    let length = |text: &str| duration_ms(text.strip_prefix('-').filter(|_| signed).unwrap_or(text));
+    match value.as_str().map(length) {
         Some(Some(_)) => Ok(value.clone()),
         Some(None) => Err(("INVALID_DURATION", "must be a length of time like `24h` or `1d12h`".to_owned())),
         None => wrong_type("a text"),
@@ -190,6 +192,14 @@ mod tests {
         for wrong in ["", "h", "1", "1h1d", "1h1h", "-1h", "1.5h", "99999999999999999999h", "9999999999999999999y"] {
             assert_eq!(duration_ms(wrong), None, "{wrong}");
         }
+    }
+
+    #[test]
+    fn offsets() {
+        check(Kind::Offset, json!("-1m30s"), Ok(json!("-1m30s")));
+        check(Kind::Offset, json!("1m30s"), Ok(json!("1m30s")));
+        check(Kind::Offset, json!("--1s"), Err(("/f", "INVALID_DURATION")));
+        check(Kind::Duration, json!("-1s"), Err(("/f", "INVALID_DURATION")));
     }
 
     #[test]

@@ -1,11 +1,30 @@
 //! Keys of resources follow from what makes identity.
 
+use quiver_database::statement;
+
 use super::*;
-use crate::families::{CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
+use crate::families::{
+    CI_CLASSES, CI_SUBCLASSES, RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES, SERVICE_TYPE_ID,
+};
 
 async fn keys(fx: &Fixture) -> Vec<String> {
     let page = fx.list(&RESOURCES, &[("sort", "id")]).await.unwrap();
     page.items.iter().map(|item| item["key"].as_str().unwrap().to_owned()).collect()
+}
+
+/// What is noted of resources is no change, after which everybody reads all configuration anew.
+#[tokio::test]
+async fn what_is_seen_changes_nothing() {
+    let fx = fixture().await;
+    let body = json!({"typeId": SERVICE_TYPE_ID, "attributes": {"service.name": "cart"}});
+    let resource = fx.create(&RESOURCES, body).await.unwrap();
+    let (changes, revision, state) = (fx.config.watch(), fx.config.revision(), fx.config.state());
+    let seen = Seen { id: resource.id.clone(), last_ms: Some(NOW), health: "warning" };
+    fx.config.seen(&[seen]).await.unwrap();
+    assert_eq!((changes.has_changed().unwrap(), fx.config.revision()), (false, revision));
+    assert_ne!(fx.config.state(), state, "who keeps resources reads them anew");
+    let read = fx.config.get(&Place::of(&RESOURCES), &resource.id, &Caller::system()).await.unwrap();
+    assert_eq!((read.version, &read.body["health"]), (1, &json!("warning")));
 }
 
 #[tokio::test]
@@ -167,4 +186,30 @@ async fn relationships_hold_their_types() {
     // What is not asked of them can be changed.
     change(json!({"forwardLabel": "stands in"})).await.unwrap();
     change(json!({"sourceTypeIds": [disk, rack], "cardinality": "n:m"})).await.unwrap();
+}
+
+/// What a release before said of a built-in type is replaced at the start, as a change with its history.
+#[tokio::test]
+async fn what_is_built_in_follows_the_release() {
+    let fx = fixture().await;
+    let service = || async { fx.config.find(&RESOURCE_TYPES, SERVICE_TYPE_ID).await.unwrap().unwrap() };
+    let now = service().await;
+    let mut before = now.body.clone();
+    before.insert("description".to_owned(), json!("of a release before"));
+    let sql = "UPDATE entity SET body = ? WHERE family = ? AND id = ?";
+    let older = statement(sql).bind(Value::Object(before).to_string()).bind(RESOURCE_TYPES.name).bind(SERVICE_TYPE_ID);
+    older.execute(&fx.config.pool).await.unwrap();
+    fx.create(&CI_CLASSES, json!({"key": "c", "name": "c"})).await.unwrap();
+    for _ in 0..2 {
+        let c = &fx.config;
+        let (random, vault, sealer) = (Arc::clone(&c.random), Arc::clone(&c.vault), Arc::clone(&c.sealer));
+        let opened = Config::open(c.pool.clone(), Arc::clone(&c.clock), random, vault, sealer).await.unwrap();
+        // The second start finds nothing that differs, of whichever family.
+        assert_eq!(opened.revision(), fx.config.revision() + 1, "servers that run already are told");
+        let again = service().await;
+        assert_eq!((again.version, &again.managed_by, &again.body), (now.version + 1, &now.managed_by, &now.body));
+    }
+    // Nobody else changes it.
+    let refused = fx.op(&RESOURCE_TYPES, patch(SERVICE_TYPE_ID, json!({"description": "mine"}))).await.unwrap_err();
+    assert_eq!(refused.code, "MANAGED_ENTITY");
 }

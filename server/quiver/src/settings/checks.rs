@@ -79,3 +79,80 @@ pub(super) fn check(s: &Settings) -> Result<(), SettingsError> {
         None => Ok(()),
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use crate::settings::Loaded;
+
+    /// What is wrong with one setting by its name; empty: nothing.
+    fn refusal(name: &str, value: &str) -> String {
+        let variable = format!("QUIVER_{}", name.to_ascii_uppercase().replace('.', "__"));
+        let given = [(variable, value.to_owned())];
+        Loaded::load(None, given.into_iter(), &[]).err().map(|error| error.to_string()).unwrap_or_default()
+    }
+
+    #[test]
+    fn words_are_those_that_are_known() {
+        for (name, known, unknown) in [
+            ("rbac.mode", &["on", "off"][..], "On"),
+            ("olap.builtin", &["on", "off"][..], "no"),
+            ("wal.level", &["sync", "os"][..], "fsync"),
+            ("otlp.delta", &["accumulate", "raw"][..], "drop"),
+            ("log.format", &["text", "json"][..], "logfmt"),
+            ("auth.key_bits", &["2048", "3072", "4096"][..], "2047"),
+            ("auth.public_url", &["https://quiver.example"][..], "https://quiver.example/"),
+            ("config.database_url", &["postgres://h/d", "postgresql://h/d"][..], "sqlite://x"),
+            ("http.trusted_proxies", &["['10.0.0.0/8', '::1/128']", "[]"][..], "['10.0.0.0/8', '10.0.0.0/33']"),
+        ] {
+            for value in known {
+                assert_eq!(refusal(name, value), "", "{name} = {value}");
+            }
+            assert!(refusal(name, unknown).contains(&format!("`{name}`")), "{name} = {unknown}");
+        }
+        // What is refused is said: a list tells which of its entries.
+        assert!(refusal("http.trusted_proxies", "['10.0.0.0/8', '10.0.0.0/33']").contains("`10.0.0.0/33`"));
+    }
+
+    /// A time of none would have a request wait for ever, one of zero would end each.
+    #[test]
+    fn times_that_bound_something_are_above_zero() {
+        for name in [
+            "http.header_timeout",
+            "http.keep_alive",
+            "http.body_grace",
+            "http.send_timeout",
+            "http.drain_timeout",
+            "otlp.delta_idle",
+            "tls.reload_interval",
+            "store.retry_budget",
+            "store.clock_confirm",
+            "ingest.accept_future",
+            "compaction.interval",
+            "query.timeout",
+            "query.logs_timeout",
+            "query.lookback",
+            "query.slow",
+            "alerting.evaluation_interval",
+            "alerting.resend_delay",
+            "alerting.error_hold",
+        ] {
+            assert_eq!(refusal(name, "1s"), "", "{name}");
+            for value in ["0s", "none"] {
+                assert!(refusal(name, value).contains(&format!("`{name}`")), "{name} = {value}");
+            }
+        }
+        // A stop may come at once, but it comes.
+        assert_eq!(refusal("http.lame_duck", "0s"), "");
+        assert!(refusal("http.lame_duck", "none").contains("`http.lame_duck`"));
+    }
+
+    #[test]
+    fn heads_have_room_for_a_request_line() {
+        for value in ["1024", "1KiB", "1MiB"] {
+            assert_eq!(refusal("http.head_max", value), "", "{value}");
+        }
+        for value in ["0", "1023", "1023B"] {
+            assert!(refusal("http.head_max", value).contains("`http.head_max`"), "{value}");
+        }
+    }
+}

@@ -169,3 +169,6 @@ fn correct(sums: &mut Sums, open: &[RollupRow], spans: &[Relative], minutes: (i6
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -57,13 +57,14 @@ impl Parser<'_> {
             }
             _ => return Err(self.error_at(at, "a condition compares with `true` and `false` only")),
         };
+        let written = self.since(begin);
         match (left, right) {
-            (Ok(Term::Field(field)), Err(literal)) => self.condition(field, op, literal, at),
-            (Err(literal), Ok(Term::Field(field))) => self.condition(field, turned(op), literal, begin),
-            (Err(left), Err(right)) => self.known(left, op, right, at),
+            (Ok(Term::Field(field)), Err(literal)) => self.condition(field, op, literal, at, written),
+            (Err(literal), Ok(Term::Field(field))) => self.condition(field, turned(op), literal, begin, written),
+            (Err(left), Err(right)) => self.known(left, op, right, at, written),
             (left, right) => {
                 let Op::Number(compare) = op else {
-                    return Err(self.error_at(at, "a regular expression is a text"));
+                    return Err(self.error_at(at, format!("invalid type for =~ or !~: {}", self.since(at))));
                 };
                 let wrong = "arithmetic compares with numbers and fields";
                 let left = constant(left).ok_or_else(|| self.error_at(begin, wrong))?;
@@ -73,9 +74,9 @@ impl Parser<'_> {
         }
     }
 
-    /// Compares two literals.
-    fn known(&self, left: Literal, op: Op, right: Literal, at: usize) -> Result<Expr> {
-        let wrong = || self.error_at(at, "a condition needs a field, or two literals of one type");
+    /// Compares two literals, which are written so.
+    fn known(&self, left: Literal, op: Op, right: Literal, at: usize, written: &str) -> Result<Expr> {
+        let differ = || self.error_at(at, format!("binary operations must operate on the same type: {written}"));
         let holds = match (op, left, right) {
             (Op::Matches, Literal::Text(text), Literal::Text(pattern)) => self.regex(&pattern, at)?.is_match(&text),
             (Op::MatchesNot, Literal::Text(text), Literal::Text(pattern)) => !self.regex(&pattern, at)?.is_match(&text),
@@ -88,7 +89,7 @@ impl Parser<'_> {
             (Op::Number(compare), Literal::Bool(left), Literal::Bool(right)) => {
                 Fixed::Bool(left).compares(compare, &Fixed::Bool(right))
             }
-            _ => return Err(wrong()),
+            _ => return Err(differ()),
         };
         Ok(if holds { Expr::True } else { Expr::False })
     }

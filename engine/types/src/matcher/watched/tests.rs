@@ -28,6 +28,15 @@ fn watched(pattern: &str) -> Option<WatchedRegex> {
     builder(&text).octal(true).build().ok().map(WatchedRegex::new)
 }
 
+/// Conditions with the same text are one test, whether one of them ran before or not.
+#[test]
+fn what_it_met_is_no_part_of_how_it_is_shown() {
+    let (fresh, used) = (watched("a.*b").expect("a pattern"), watched("a.*b").expect("a pattern"));
+    assert!(used.is_match(&thrown(64 << 10)));
+    assert_eq!(format!("{fresh:?}"), format!("{used:?}"));
+    assert_ne!(format!("{fresh:?}"), format!("{:?}", watched("a.*c").expect("a pattern")));
+}
+
 /// A text of letters `a` and `b` as a die throws them, which makes machines meet the most states.
 fn thrown(bytes: usize) -> String {
     let mut state = 7_u64;

@@ -70,10 +70,13 @@ fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     for name in ["type", "text"] {
         out.insert(name.to_owned(), texts.text(options.text(name))?.into());
     }
-    for name in ["url", "style", "name", "value"] {
+    // With an address it is a link, which has nothing that a message of its own would have.
+    let is_link = options.has("url");
+    let names: &[&str] = if is_link { &["url", "style"] } else { &["style", "name", "value"] };
+    for name in names {
         put(&mut out, name, texts.text(options.text(name))?);
     }
-    if let Some(own) = options.object("confirm") {
+    if let Some(own) = options.object("confirm").filter(|_| !is_link) {
         let mut confirm = Map::new();
         confirm.insert("text".to_owned(), texts.text(own.text("text"))?.into());
         for name in ["title", "ok_text", "dismiss_text"] {
@@ -118,6 +121,15 @@ mod tests {
         assert_eq!(shown["fields"], json!([{"title": "t", "value": "firing", "short": true}]));
         assert_eq!(shown["actions"], json!([{"type": "button", "text": "x", "url": "http://u"}]));
         assert_eq!((&shown["text"], &shown["footer"], &shown["pretext"]), (&json!(""), &json!(""), &Json::Null));
+        let action = |given: &str| {
+            let yaml = format!("{{api_url: 'http://h/s', actions: [{{type: button, text: x, {given}}}]}}");
+            let call = calls_of(&message, &yaml);
+            serde_json::from_slice::<Json>(&call.body).unwrap()["attachments"][0]["actions"][0].clone()
+        };
+        let own = "name: n, value: v, confirm: {text: sure}";
+        let expected = json!({"type": "button", "text": "x", "name": "n", "value": "v", "confirm": {"text": "sure"}});
+        assert_eq!(action(own), expected);
+        assert_eq!(action(&format!("url: 'http://u', {own}")), shown["actions"][0]);
         let app = "{app_token: t0k, channel: c}";
         let call = calls_of(&message, app);
         assert_eq!(call.url, "https://slack.com/api/chat.postMessage");

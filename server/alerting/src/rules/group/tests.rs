@@ -314,6 +314,9 @@ fn phases_spread_and_offsets_hold() {
     group.model.eval_offset_ms = Some(10_000);
     assert_eq!(group.due_at(125_000), 70_000);
     assert_eq!(group.due_at(130_000), 130_000);
+    // Below zero: before the end of the interval, as in vmalert.
+    group.model.eval_offset_ms = Some(-10_000);
+    assert_eq!((group.due_at(109_999), group.due_at(110_000)), (50_000, 110_000));
 }
 
 #[test]

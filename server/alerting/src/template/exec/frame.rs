@@ -23,9 +23,10 @@ pub(super) struct Frame<'t> {
     pub(super) at: At<'t>,
 }
 
-pub(super) fn variable(frame: &Frame<'_>, name: &str) -> Value {
+/// Gives a variable. One may be named before it is there: within what it is declared by.
+pub(super) fn variable(frame: &Frame<'_>, name: &str) -> Result<Value, Box<ExecError>> {
     let found = frame.variables.iter().rev().find(|(n, _)| n == name);
-    found.map_or(Value::Nil, |(_, value)| value.clone())
+    found.map(|(_, value)| value.clone()).ok_or_else(|| fail(frame, format!("undefined variable: {name}")))
 }
 
 /// Says whether the variable was there.

@@ -50,6 +50,29 @@ fn labels_are_read_as_in_promql() {
     assert!(["1a", "a@b", "a.b"].iter().all(|text| labels(text).is_ok_and(|(_, _, rest)| !rest.is_empty())));
 }
 
+/// What promtool shows of the same.
+#[test]
+fn zero_buckets_are_as_wide_as_both_can_be() {
+    let second = |text: &str| match &items(text).expect(text)[1].value {
+        Some(Value::Histogram(h)) => crate::unit_tests::histogram_text(h),
+        other => panic!("{text}: {other:?}"),
+    };
+    let check = |text: &str, expected: &str| assert_eq!(second(text), expected, "{text}");
+    check(
+        "{{sum:100}}+{{count:3 z_bucket:2 z_bucket_w:0.01 buckets:[1]}}x1",
+        "{{count:3 sum:100 z_bucket:2 z_bucket_w:0.01 buckets:[1]}}",
+    );
+    // A bucket up to 1 that the wider zero bucket reaches into is taken in as a whole.
+    check(
+        "{{count:3 buckets:[2 1]}}+{{count:1 z_bucket:1 z_bucket_w:0.6}}x1",
+        "{{count:4 z_bucket:3 z_bucket_w:1 offset:1 buckets:[1]}}",
+    );
+    check(
+        "{{count:1 z_bucket:1 z_bucket_w:0.6}}+{{count:2 buckets:[1 2] n_buckets:[3]}}x1",
+        "{{count:3 z_bucket:5 z_bucket_w:1 offset:1 buckets:[2]}}",
+    );
+}
+
 #[test]
 fn histograms_are_as_strict_as_upstream() {
     let goods = "{{}}|{{ }}|{{SUM:-Inf count:NaN}}|{{buckets:[1 -2.5  3 ] offset:-1 }}|{{sum:1}}x2 5";

@@ -4,8 +4,9 @@
 //! Source: PostgreSQL's copyto.c, `CopyAttributeOutText` and `CopyAttributeOutCSV`.
 
 use bytes::{BufMut as _, BytesMut};
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan};
+use datafusion::sql::sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use super::places::{closing, is_word, offset, part};
 use super::{Fault, Words};
 
 /// What is copied.
@@ -111,9 +112,7 @@ fn query_of(text: &str, tokens: &[TokenWithSpan]) -> Option<(String, usize)> {
     if tokens.get(1)?.token == Token::LParen {
         let end = closing(tokens, 1)?;
         let (from, to) = (offset(text, tokens[1].span.start)? + 1, offset(text, tokens[end].span.start)?);
-        // Errors tell places in the whole statement.
-        let before = text.get(..from)?.chars().map(|letter| if letter == '\n' { '\n' } else { ' ' });
-        return Some((before.chain(text.get(from..to)?.chars()).collect(), end + 1));
+        return Some((part(text, from, to)?, end + 1));
     }
     let is_name = |token: &&TokenWithSpan| !is_word(&token.token, "to") && token.token != Token::LParen;
     let name = tokens[1..].iter().take_while(is_name).count();
@@ -128,39 +127,6 @@ fn query_of(text: &str, tokens: &[TokenWithSpan]) -> Option<(String, usize)> {
     }
     let end = closing(tokens, behind)?;
     Some((format!("SELECT {} FROM {table}", written(&tokens[behind + 1..end])), end + 1))
-}
-
-/// Whether a token is a word that is not in quotes.
-pub(super) fn is_word(token: &Token, wanted: &str) -> bool {
-    matches!(token, Token::Word(word) if word.quote_style.is_none() && word.value.eq_ignore_ascii_case(wanted))
-}
-
-/// Where the bracket is that closes another one.
-fn closing(tokens: &[TokenWithSpan], open: usize) -> Option<usize> {
-    let mut depth = 0_usize;
-    for (at, token) in tokens.iter().enumerate().skip(open) {
-        match token.token {
-            Token::LParen => depth += 1,
-            Token::RParen => depth = depth.checked_sub(1)?,
-            _ => {}
-        }
-        if depth == 0 {
-            return Some(at);
-        }
-    }
-    None
-}
-
-/// The byte at a line and column.
-fn offset(text: &str, place: Location) -> Option<usize> {
-    let (mut line, mut column) = (1, 1);
-    for (at, letter) in text.char_indices() {
-        if (line, column) == (place.line, place.column) {
-            return Some(at);
-        }
-        (line, column) = if letter == '\n' { (line + 1, 1) } else { (line, column + 1) };
-    }
-    None
 }
 
 fn unread(what: &str) -> Fault {

@@ -39,9 +39,9 @@ fn invalid(name: &str, value: &str, known: &str) -> Fault {
 }
 
 impl Settings {
-    /// Those of somebody.
-    pub(in crate::postgres) fn new(mut session: Session) -> Self {
-        let user = session.user.clone();
+    /// Those of somebody, on a port with TLS or without, of a server that takes so many connections.
+    pub(in crate::postgres) fn new(mut session: Session, has_tls: bool, connections_max: usize) -> Self {
+        let (user, most) = (session.user.clone(), connections_max.to_string());
         for (name, value) in [
             ("statement_timeout", "0"),
             ("lock_timeout", "0"),
@@ -56,6 +56,8 @@ impl Settings {
             ("is_superuser", "off"),
             ("session_authorization", user.as_str()),
             ("role", "none"),
+            ("ssl", if has_tls { "on" } else { "off" }),
+            ("max_connections", most.as_str()),
         ] {
             session.settings.insert(name.to_owned(), value.to_owned());
         }
@@ -168,6 +170,10 @@ impl Settings {
             "role" => only(lower == "none" || value == self.session.user, "none"),
             "application_name" | "client_min_messages" | "row_security" | "jit" => Ok(value.to_owned()),
             _ if name.contains('.') => self.own(name, value),
+            // It stays what it is.
+            _ if self.session.settings.get(name).is_some_and(|known| same(known, value)) => {
+                Ok(self.session.settings[name].clone())
+            }
             _ if self.session.settings.contains_key(name) => {
                 Err(Fault::new("55P02", format!("setting `{name}` cannot be changed")))
             }
@@ -208,6 +214,16 @@ impl Settings {
     pub(in crate::postgres) fn time_zone(&self) -> Option<String> {
         self.session.settings.get("timezone").filter(|zone| *zone != "UTC").cloned()
     }
+}
+
+/// Whether two values are one, however a switch is written.
+fn same(known: &str, value: &str) -> bool {
+    let plain = |value: &str| match value.to_lowercase().as_str() {
+        "true" | "yes" | "1" => "on".to_owned(),
+        "false" | "no" | "0" => "off".to_owned(),
+        other => other.to_owned(),
+    };
+    plain(known) == plain(value)
 }
 
 /// A zone as the engine names it.

@@ -6,6 +6,10 @@ fn check(text: &str, expected: Command) {
     assert_eq!(read(text).unwrap_or_else(|fault| panic!("{text}: {fault:?}")), expected, "{text}");
 }
 
+fn declare(name: &str, query: &str, is_held: bool) -> Command {
+    Command::Declare(Declare { name: name.to_owned(), query: query.to_owned(), is_held })
+}
+
 fn set(name: &str, value: &str) -> Command {
     Command::Set(name.to_owned(), Some(value.to_owned()))
 }
@@ -35,15 +39,52 @@ fn commands() {
     check("fetch all in c", Command::Fetch("c".into(), None));
     check(
         "declare \"my for\" no scroll cursor without hold for select 1 for x",
-        Command::Declare("my for".into(), " select 1 for x".into()),
+        declare("my for", " select 1 for x", false),
     );
+    check("declare \"SQL_CUR1\" cursor with hold for select 1", declare("SQL_CUR1", " select 1", true));
+    check("move forward 10 in c", Command::Move("c".into(), Some(10)));
+    check("MOVE ALL FROM c", Command::Move("c".into(), None));
     for (bad, code) in [
         ("begin read write", "25006"),
         ("set x", "42601"),
         ("declare c scroll cursor for select 1", "0A000"),
-        ("declare c cursor with hold for select 1", "0A000"),
+        ("declare c cursor with for select 1", "42601"),
+        ("fetch prior from c", "55000"),
+        ("move -1 from c", "55000"),
+        ("fetch first from c", "55000"),
+        ("fetch 1 from", "42601"),
         ("commit now", "42601"),
         ("select 'x", "42601"),
+    ] {
+        assert_eq!(read(bad).unwrap_err().code, code, "{bad}");
+    }
+}
+
+#[test]
+fn statements_are_prepared() {
+    let prepare = |name: &str, types: &[u32], query: &str| {
+        Command::Prepare(Prepare { name: name.to_owned(), types: types.to_vec(), query: query.to_owned() })
+    };
+    check("prepare q as select 1", prepare("q", &[], "             select 1"));
+    let head = "PREPARE \"Q\"(int, pg_catalog.int8, text[], numeric(10, 2), timestamp(3) with time zone, unknown)";
+    let query = format!("{}\n   select $1", " ".repeat(head.len()));
+    check(&format!("{head}\nAS select $1"), prepare("Q", &[23, 20, 1009, 1700, 1184, 705], &query));
+    check("execute q;", Command::Execute("q".into(), None));
+    check("execute Q (1, f(2))", Command::Execute("q".into(), Some("VALUES    (1, f(2))".into())));
+    check("/* a */ EXECUTE\n\"q\"('x;')", Command::Execute("q".into(), Some("        VALUES \n   ('x;')".into())));
+    // However deep: who reads each of them has none of the stack left.
+    let nested = format!("{}select 1", "prepare q as ".repeat(5_000));
+    for (bad, code) in [
+        (nested.as_str(), "42601"),
+        ("prepare q", "42601"),
+        ("prepare q as", "42601"),
+        ("prepare \"\" as select 1", "42601"),
+        ("prepare q as commit", "42601"),
+        ("prepare q(nothing) as select 1", "42704"),
+        ("execute", "42601"),
+        ("execute q()", "42601"),
+        ("execute q(1), (2)", "42601"),
+        ("execute q(1) from logs", "42601"),
     ] {
         assert_eq!(read(bad).unwrap_err().code, code, "{bad}");
     }
@@ -60,7 +101,7 @@ fn statements_are_taken_apart() {
 
 #[test]
 fn settings_of_a_connection() {
-    let mut settings = Settings::new(Session::of("ann"));
+    let mut settings = Settings::new(Session::of("ann"), true, 100);
     let pair = |name: &str, value: &str| (name.to_owned(), value.to_owned());
     settings
         .begin(&[
@@ -90,6 +131,11 @@ fn settings_of_a_connection() {
     ] {
         assert_eq!(settings.set(name, Some(value)).unwrap_err().code, code, "{name}");
     }
+    assert_eq!((settings.show("ssl").unwrap(), settings.show("max_connections").unwrap()), ("on".into(), "100".into()));
+    for (name, value) in [("array_nulls", "true"), ("lc_collate", "c"), ("max_connections", "100")] {
+        settings.set(name, Some(value)).unwrap();
+    }
+    assert_eq!(settings.set("array_nulls", Some("off")).unwrap_err().code, "55P02");
     settings.set("my.own", Some("x")).unwrap();
     settings.reset();
     assert!(settings.show("my.own").is_err());

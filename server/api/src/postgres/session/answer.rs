@@ -7,10 +7,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::ask::told;
 use super::{Connection, OUT_BYTES, Trouble, attended};
-use crate::postgres::command::{Command, Forget, Form};
+use crate::postgres::command::{Command, Declare, Forget, Form, Prepare};
 use crate::postgres::encode;
 use crate::postgres::fault::Fault;
-use crate::postgres::portal::Portal;
+use crate::postgres::portal::{Hold, Portal};
+use crate::postgres::statements::Prepared;
 
 /// Rows that are written at once.
 const ROWS: usize = 1024;
@@ -26,6 +27,7 @@ impl Connection {
         if !ends && portal.command != Command::Empty {
             self.alive()?;
         }
+        self.resolve(portal).await?;
         match portal.command.clone() {
             Command::Empty => self.say(b'I'),
             Command::Query => {
@@ -44,15 +46,9 @@ impl Connection {
                 self.complete("SHOW");
             }
             Command::Fetch(name, count) => self.fetch(&name, count, &portal.results).await?,
-            Command::Declare(name, query) => {
-                if self.transaction == TransactionStatus::Idle {
-                    return Err(Fault::new("25P01", "a cursor is declared within a transaction").into());
-                }
-                let mut cursor = Portal::new(query, Command::Query);
-                cursor.params = std::mem::take(&mut portal.params);
-                self.kept.open(name, cursor)?;
-                self.complete("DECLARE CURSOR");
-            }
+            Command::Move(name, count) => self.pass(&name, count).await?,
+            Command::Declare(declare) => self.declare(declare, portal)?,
+            Command::Prepare(prepare) => self.prepare(prepare).await?,
             Command::Copy(copy) => {
                 let mut copied = Portal::new(copy.query, Command::Query);
                 self.open(&mut copied).await?;
@@ -64,14 +60,71 @@ impl Connection {
         Ok(())
     }
 
+    fn declare(&mut self, declare: Declare, portal: &mut Portal) -> Result<(), Trouble> {
+        let is_alone = self.transaction == TransactionStatus::Idle;
+        if is_alone && !declare.is_held {
+            let text = "a cursor is declared within a transaction, or `WITH HOLD`";
+            return Err(Fault::new("25P01", text).into());
+        }
+        let mut cursor = Portal::new(declare.query, Command::Query);
+        cursor.params = std::mem::take(&mut portal.params);
+        if declare.is_held {
+            // What stands alone is a transaction of its own, which ends with it.
+            cursor.hold = if is_alone { Hold::Kept } else { Hold::Wanted };
+        }
+        self.kept.open(declare.name, cursor)?;
+        self.complete("DECLARE CURSOR");
+        Ok(())
+    }
+
+    async fn prepare(&mut self, prepare: Prepare) -> Result<(), Trouble> {
+        let Prepare { name, types, query } = prepare;
+        let statement = Prepared { text: query, command: Command::Query, declared: types, described: None };
+        self.kept.prepare(name.clone(), statement)?;
+        // What is wrong with it is said now.
+        if let Err(trouble) = self.described(&name).await {
+            self.kept.close(true, &name);
+            return Err(trouble);
+        }
+        self.complete("PREPARE");
+        Ok(())
+    }
+
+    /// Passes rows of a cursor over.
+    async fn pass(&mut self, name: &str, count: Option<u32>) -> Result<(), Trouble> {
+        let mut cursor = self.kept.take(name)?;
+        // One that failed is gone: it would go on behind rows that nobody saw.
+        let passed = self.passed(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
+        self.complete(format!("MOVE {passed}"));
+        Ok(())
+    }
+
+    async fn passed(&mut self, cursor: &mut Portal, count: Option<u32>) -> Result<usize, Trouble> {
+        self.open(cursor).await?;
+        let most = count.map_or(usize::MAX, |count| count as usize);
+        let Portal { run: Some(run), done, text, .. } = &mut *cursor else { return Ok(0) };
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let mut passed = 0;
+        while passed < most {
+            let next = attended(&mut self.stream, &mut self.read, &running, run.next(ROWS.min(most - passed))).await?;
+            let Some(batch) = next.map_err(|error| told(&error, text))? else {
+                *done = true;
+                run.end();
+                break;
+            };
+            passed += batch.num_rows();
+        }
+        Ok(passed)
+    }
+
     async fn fetch(&mut self, name: &str, count: Option<u32>, forms: &[i16]) -> Result<(), Trouble> {
         let mut cursor = self.kept.take(name)?;
         cursor.results = forms.to_vec();
-        let fetched = self.fetched(&mut cursor, count).await;
-        if self.transaction != TransactionStatus::Error {
-            self.kept.put(name, cursor);
-        }
-        let sent = fetched?;
+        // As in `pass`.
+        let sent = self.fetched(&mut cursor, count).await?;
+        self.kept.put(name, cursor);
         self.complete(format!("FETCH {sent}"));
         Ok(())
     }
@@ -97,7 +150,7 @@ impl Connection {
             let next = attended(&mut self.stream, &mut self.read, &running, run.next(wanted)).await?;
             let Some(batch) = next.map_err(|error| told(&error, text))? else {
                 *done = true;
-                portal.run = None;
+                run.end();
                 return Ok(sent);
             };
             sent += batch.num_rows();
@@ -149,10 +202,14 @@ impl Connection {
                 self.complete("BEGIN");
             }
             Command::Commit | Command::Rollback => {
-                let failed = self.transaction == TransactionStatus::Error;
+                let is_kept = command == Command::Commit && self.transaction != TransactionStatus::Error;
                 self.transaction = TransactionStatus::Idle;
-                self.kept.end_portals();
-                self.complete(if command == Command::Commit && !failed { "COMMIT" } else { "ROLLBACK" });
+                if is_kept {
+                    self.kept.commit();
+                } else {
+                    self.kept.roll_back();
+                }
+                self.complete(if is_kept { "COMMIT" } else { "ROLLBACK" });
             }
             Command::Mark(tag) => self.complete(tag),
             Command::Set(name, value) => {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use pgwire::messages::Message as _;
 use pgwire::messages::data::ParameterDescription;
 use pgwire::messages::response::TransactionStatus;
@@ -69,7 +70,7 @@ impl Connection {
     }
 
     /// Finds types of parameters and columns of a prepared statement, once.
-    async fn described(&mut self, name: &str) -> Result<Arc<Described>, Trouble> {
+    pub(super) async fn described(&mut self, name: &str) -> Result<Arc<Described>, Trouble> {
         let statement = self.kept.statement(name)?;
         if let Some(known) = &statement.described {
             return Ok(Arc::clone(known));
@@ -84,9 +85,7 @@ impl Connection {
         let work = async { app.sql.describe(request, &declared, &access, &ctx).await };
         let found = attended(&mut self.stream, &mut self.read, &running, work.instrument(span)).await?;
         let found = Arc::new(found.map_err(|error| told(&error, &text))?);
-        if let Ok(statement) = self.kept.statement(name) {
-            statement.described = Some(Arc::clone(&found));
-        }
+        self.kept.describe(name, &found);
         Ok(found)
     }
 
@@ -115,6 +114,13 @@ impl Connection {
     pub(super) async fn describe_statement(&mut self, name: &str) -> Result<(), Trouble> {
         let statement = self.kept.statement(name)?;
         let command = statement.command.clone();
+        if let Command::Execute(inner, _) = &command {
+            let found = self.described(inner).await?;
+            let _ = ParameterDescription::new(Vec::new()).encode(&mut self.out);
+            let forms = vec![false; found.columns.fields().len()];
+            encode::describe(&found.columns, &forms, &mut self.out)?;
+            return Ok(());
+        }
         if command != Command::Query {
             let _ = ParameterDescription::new(Vec::new()).encode(&mut self.out);
             let mut portal = Portal::new(String::new(), command);
@@ -127,8 +133,39 @@ impl Connection {
         Ok(())
     }
 
+    /// Puts the statement that an `EXECUTE` names in its place, with the values that it is given.
+    pub(super) async fn resolve(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
+        let Command::Execute(name, row) = &portal.command else { return Ok(()) };
+        let (name, row) = (name.clone(), row.clone());
+        if self.kept.statement(&name)?.command != Command::Query {
+            let text = format!("prepared statement `{}` is no query: send it as it is", name.escape_debug());
+            return Err(Fault::new("0A000", text).into());
+        }
+        let values = match row {
+            Some(row) => Box::pin(self.values(row)).await?,
+            None => Vec::new(),
+        };
+        let results = std::mem::take(&mut portal.results);
+        let bind = Bind { portal: String::new(), statement: name, formats: Vec::new(), values, results };
+        *portal = self.bound(&bind).await?;
+        Ok(())
+    }
+
+    /// The values of a query of one row, as texts.
+    async fn values(&mut self, query: String) -> Result<Vec<Option<Bytes>>, Trouble> {
+        let mut portal = Portal::new(query, Command::Query);
+        self.open(&mut portal).await?;
+        let Portal { run: Some(run), text, .. } = &mut portal else { return Ok(Vec::new()) };
+        let running = CancellationToken::new();
+        self.cancellable.runs(&running);
+        let row = attended(&mut self.stream, &mut self.read, &running, run.next(1)).await?;
+        let values = row.and_then(|row| row.as_ref().map_or_else(|| Ok(Vec::new()), encode::texts));
+        Ok(values.map_err(|error| told(&error, text))?)
+    }
+
     /// Says what columns a portal gives; with that it runs.
     pub(super) async fn describe_portal(&mut self, portal: &mut Portal) -> Result<(), Trouble> {
+        self.resolve(portal).await?;
         if let Command::Fetch(name, _) = &portal.command {
             let name = name.clone();
             let mut cursor = self.kept.take(&name)?;
@@ -198,10 +235,9 @@ impl Connection {
         match answer.map_err(|error| told(&error, &portal.text))? {
             Answer::Rows(rows) => Ok(Run::of(rows, ctx)),
             Answer::Plan(plan) => {
-                let text = serde_json::to_string_pretty(&plan)
-                    .map_err(|e| told(&Error::internal("cannot show a plan").with_source(e), ""))?;
-                let lines = text.lines().map(str::to_owned).collect();
-                Ok(Run::of_texts(&[("QUERY PLAN", lines)]).map_err(|error| told(&error, ""))?)
+                let column = quiver_sql::plan_columns(&portal.text);
+                let run = column.and_then(|column| Run::of_plan(&plan, column));
+                Ok(run.map_err(|error| told(&error, &portal.text))?)
             }
         }
     }

@@ -1,13 +1,12 @@
 //! Names of tags and their values, for the search form and for completion.
 
-use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use axum::extract::{Path, Request, State};
 use axum::response::Response;
 use quiver_traces::lists::tags::{EVENT_NAME, KeyOf};
-use quiver_traces::traceql::{INTRINSIC_NAMES, Query};
-use quiver_traces::{Listing, ParamError, TagRow, TraceError};
+use quiver_traces::traceql::{INTRINSIC_NAMES, Query, scope_name};
+use quiver_traces::{Listing, ParamError, TraceError};
 use quiver_types::spans::{Place, SpanFilter, TAG_DOUBLE, tag_kind};
 use serde_json::{Value, json};
 
@@ -17,7 +16,10 @@ use super::{failed, messages, wants_protobuf};
 use crate::state::AppState;
 use crate::traces_api::Call;
 
-const SCOPES: [&str; 8] = ["all", "none", "intrinsic", "resource", "span", "event", "link", "instrumentation"];
+/// The scope of what every span has: its names stand in no span.
+const INTRINSIC: &str = "intrinsic";
+
+const SCOPES: [&str; 8] = ["all", "none", INTRINSIC, "resource", "span", "event", "link", "instrumentation"];
 
 /// The spans that are looked at: those of the window, all of them if there is none, and of these the ones that a query
 /// asks for, which need not be typed to its end.
@@ -32,15 +34,7 @@ fn spans(call: &Call) -> Result<SpanFilter, ParamError> {
 }
 
 fn place_of(scope: &str) -> Option<Place> {
-    let name = if scope == "instrumentation" { "scope" } else { scope };
-    Place::ALL.into_iter().find(|place| place.name() == name)
-}
-
-async fn rows(call: &Call, scope: &str) -> Result<Vec<TagRow>, TraceError> {
-    if scope == "intrinsic" {
-        return Ok(Vec::new());
-    }
-    call.state.traces.tags(&call.ctx, spans(call)?, place_of(scope), Listing::default()).await
+    Place::ALL.into_iter().find(|place| scope_name(*place) == scope)
 }
 
 fn scope(call: &Call) -> Result<&'static str, ParamError> {
@@ -48,16 +42,20 @@ fn scope(call: &Call) -> Result<&'static str, ParamError> {
 }
 
 /// Reads `limit`; 0 and none: as many as there are.
-fn limit(call: &Call) -> Result<usize, ParamError> {
-    Ok(call.params.number("limit", 0..=1_000_000)?.filter(|n| *n > 0).map_or(usize::MAX, |n| n as usize))
+fn limit(call: &Call) -> Result<Option<usize>, ParamError> {
+    Ok(call.params.number("limit", 0..=1_000_000)?.filter(|n| *n > 0).map(|n| n as usize))
 }
 
 pub(super) async fn names(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
-        let names: BTreeSet<String> = rows(&call, scope(&call)?).await?.into_iter().map(|row| row.key).collect();
-        let names: Vec<String> = names.into_iter().take(limit(&call)?).collect();
+        let (wanted, limit) = (scope(&call)?, limit(&call)?);
+        let names = if wanted == INTRINSIC {
+            Vec::new()
+        } else {
+            call.state.traces.tag_names(&call.ctx, spans(&call)?, place_of(wanted), limit).await?
+        };
         if as_message {
             return messages::of_texts(&call, &names);
         }
@@ -71,16 +69,18 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
         let (wanted, limit) = (scope(&call)?, limit(&call)?);
-        let mut by_scope: BTreeMap<&str, BTreeSet<String>> = BTreeMap::new();
-        for row in rows(&call, wanted).await? {
-            let name = if row.scope == "scope" { "instrumentation" } else { row.scope };
-            by_scope.entry(name).or_default().insert(row.key);
-        }
-        if matches!(wanted, "all" | "none" | "intrinsic") {
-            by_scope.insert("intrinsic", INTRINSIC_NAMES.iter().map(|n| (*n).to_owned()).collect());
-        }
-        let scopes: Vec<Value> = (by_scope.into_iter())
-            .map(|(name, tags)| json!({"name": name, "tags": tags.into_iter().take(limit).collect::<Vec<_>>()}))
+        let names = if wanted == INTRINSIC {
+            Vec::new()
+        } else {
+            call.state.traces.tag_names_by_scope(&call.ctx, spans(&call)?, place_of(wanted)).await?
+        };
+        let most = limit.unwrap_or(usize::MAX);
+        let scopes = by_scope(&names, matches!(wanted, "all" | "none" | INTRINSIC)).into_iter();
+        let scopes: Vec<Value> = scopes
+            .map(|(scope, mut tags)| {
+                tags.truncate(most);
+                json!({"name": scope, "tags": tags})
+            })
             .collect();
         if as_message {
             return messages::of_values(&call, &messages::SCOPE, scopes);
@@ -88,6 +88,19 @@ pub(super) async fn names_by_scope(State(state): State<Arc<AppState>>, request: 
         call.json(&json!({"scopes": scopes, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+/// Scopes with their names, which come scope by scope; among them, if they are wanted, those that every span has.
+fn by_scope<'a>(names: &'a [(&'static str, String)], with_intrinsic: bool) -> Vec<(&'static str, Vec<&'a str>)> {
+    let mut scopes: Vec<(&'static str, Vec<&str>)> = names
+        .chunk_by(|a, b| a.0 == b.0)
+        .map(|of_scope| (of_scope[0].0, of_scope.iter().map(|(_, name)| name.as_str()).collect()))
+        .collect();
+    if with_intrinsic {
+        let at = scopes.partition_point(|(scope, _)| *scope < INTRINSIC);
+        scopes.insert(at, (INTRINSIC, INTRINSIC_NAMES.to_vec()));
+    }
+    scopes
 }
 
 /// What a tag names.
@@ -176,15 +189,20 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, Path(tag): Path<S
     let run = async {
         let as_message = wants_protobuf(request.headers());
         let call = Call::of(state, request).await?;
+        let limit = limit(&call)?;
         let list: Vec<String> = match asked(&call, &tag, false)? {
             Asked::Key(key, filter) => {
-                let rows = call.state.traces.values(&call.ctx, filter, key, Listing::default()).await?;
+                let listing = Listing { limit, by_name: true, ..Listing::default() };
+                let rows = call.state.traces.values(&call.ctx, filter, key, listing).await?;
                 rows.into_iter().map(|(value, _)| value).collect()
             }
-            Asked::Words(words) => words.iter().map(|word| (*word).to_owned()).collect(),
+            Asked::Words(words) => {
+                let mut words = words[..limit.unwrap_or(usize::MAX).min(words.len())].to_vec();
+                words.sort_unstable();
+                words.into_iter().map(str::to_owned).collect()
+            }
             Asked::Nothing => Vec::new(),
         };
-        let list: BTreeSet<String> = list.into_iter().take(limit(&call)?).collect();
         if as_message {
             return messages::of_texts(&call, &list);
         }
@@ -204,9 +222,12 @@ pub(super) async fn typed_values(
         let row = |kind: &str, value: &str| json!({"type": kind, "value": value});
         let list: Vec<Value> = match asked(&call, &tag, true)? {
             Asked::Key(key, filter) => {
-                let rows = call.state.traces.typed_values(&call.ctx, filter, key).await?;
+                let limit = limit(&call)?;
+                let listing = Listing { limit, ..Listing::default() };
+                let rows = call.state.traces.typed_values(&call.ctx, filter, key, listing).await?;
+                // A value may have several types, each of them a row.
                 let all = rows.iter().flat_map(|(value, kinds)| types(*kinds).map(move |kind| row(kind, value)));
-                all.take(limit(&call)?).collect()
+                all.take(limit.unwrap_or(usize::MAX)).collect()
             }
             Asked::Words(words) => words.iter().map(|word| row("keyword", word)).collect(),
             Asked::Nothing => Vec::new(),
@@ -217,4 +238,24 @@ pub(super) async fn typed_values(
         call.json(&json!({"tagValues": list, "metrics": {}}))
     };
     run.await.unwrap_or_else(|e: TraceError| failed(&e))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn scopes_in_the_order_of_their_names() {
+        assert!(INTRINSIC_NAMES.is_sorted(), "they are given as they stand");
+        let names = [("event", "a"), ("event", "b"), ("resource", "a"), ("span", "c")];
+        let names = names.map(|(scope, name)| (scope, name.to_owned()));
+        let alone = [("event", vec!["a", "b"]), ("resource", vec!["a"]), ("span", vec!["c"])];
+        assert_eq!(by_scope(&names, false), alone);
+        let all: Vec<&str> = by_scope(&names, true).into_iter().map(|(scope, _)| scope).collect();
+        assert_eq!(all, ["event", "intrinsic", "resource", "span"]);
+        assert_eq!(by_scope(&[], true), [("intrinsic", INTRINSIC_NAMES.to_vec())]);
+        assert!(by_scope(&[], false).is_empty());
+        assert_eq!(place_of("instrumentation"), Some(Place::Scope));
+        assert_eq!(place_of("scope").or(place_of("all")), None);
+    }
 }

@@ -1,4 +1,4 @@
-//! `unpack_json`: the members of a JSON object become fields.
+//! `unpack_json`, `unpack_logfmt`: what a text names itself, the members of a JSON object or pairs `a=b`, become fields.
 
 use std::fmt::{self, Display, Formatter};
 
@@ -11,36 +11,50 @@ use crate::ops::unpack::Format;
 use crate::parser::Parser;
 use crate::plan::Planned;
 
-/// `unpack_json [if (f)] [from f] [fields (..)] ..`
+/// `unpack_json [if (f)] [from f] [fields (..)] ..`, `unpack_logfmt [if (f)] [from f] [fields (..)] ..`
 #[derive(Debug, Clone, PartialEq)]
-pub struct UnpackJson(pub Unpack);
-
-pub(super) const DEFS: &[PipeDef] =
-    &[PipeDef { names: &["unpack_json"], doc: "Makes fields of the members of a JSON object.", parse }];
-
-fn parse(parser: &mut Parser<'_>) -> Result<Pipe> {
-    let mut unpack = Unpack::parse_source(parser)?;
-    unpack.parse_results(parser, Of::Json)?;
-    Ok(UnpackJson(unpack).into())
+pub struct UnpackNamed {
+    is_json: bool,
+    /// Source and results.
+    pub unpack: Unpack,
 }
 
-impl Display for UnpackJson {
+pub(super) const DEFS: &[PipeDef] = &[
+    PipeDef {
+        names: &["unpack_json"],
+        doc: "Makes fields of the members of a JSON object.",
+        parse: |p| parse(p, Of::Json),
+    },
+    PipeDef {
+        names: &["unpack_logfmt"],
+        doc: "Makes fields of the pairs `a=b` in a text.",
+        parse: |p| parse(p, Of::Logfmt),
+    },
+];
+
+fn parse(parser: &mut Parser<'_>, of: Of) -> Result<Pipe> {
+    let mut unpack = Unpack::parse_source(parser)?;
+    unpack.parse_results(parser, of)?;
+    Ok(UnpackNamed { is_json: of == Of::Json, unpack }.into())
+}
+
+impl Display for UnpackNamed {
     fn fmt(&self, f: &mut Formatter<'_>) -> fmt::Result {
-        f.write_str(&self.0.text("unpack_json", ""))
+        f.write_str(&self.unpack.text(if self.is_json { "unpack_json" } else { "unpack_logfmt" }, ""))
     }
 }
 
-impl PipeKind for UnpackJson {
+impl PipeKind for UnpackNamed {
     fn before(&self, after: &Needs) -> Needs {
-        self.0.before(after)
+        self.unpack.before(after)
     }
 
     fn mentions(&self) -> Vec<String> {
-        self.0.mentions()
+        self.unpack.mentions()
     }
 
     fn keeps_rows(&self) -> bool {
-        self.0.keeps_rows()
+        self.unpack.keeps_rows()
     }
 
     fn follows(&self) -> bool {
@@ -48,11 +62,12 @@ impl PipeKind for UnpackJson {
     }
 
     fn filters_mut(&mut self) -> Vec<&mut Filter> {
-        self.0.condition.iter_mut().collect()
+        self.unpack.condition.iter_mut().collect()
     }
 
     fn plan(&self, rows: Planned, at: At<'_>) -> Result<Planned> {
-        self.0.plan(self, Format::Json, rows, at)
+        let format = if self.is_json { Format::Json } else { Format::Logfmt };
+        self.unpack.plan(self, format, rows, at)
     }
 }
 
@@ -61,7 +76,7 @@ mod tests {
     use crate::pipes::testing::{gives, reads, refuses};
 
     #[test]
-    fn cases() {
+    fn json() {
         reads(&[
             ("unpack_json", "unpack_json"),
             (
@@ -78,5 +93,19 @@ mod tests {
         gives("unpack_json a fields (x) result_prefix p_ | fields p*", &["a='{\"x\":1,\"y\":2}'"], &["p_x=1"]);
         gives("unpack_json if (b:1) a | fields x", &["a='{\"x\":1}' b=1", "a='{\"x\":1}'"], &["x=1", ""]);
         gives("unpack_json a keep_original_fields | fields x", &["a='{\"x\":1}' x=7"], &["x=7"]);
+    }
+
+    #[test]
+    fn pairs() {
+        reads(&[
+            ("unpack_logfmt", "unpack_logfmt"),
+            (
+                "unpack_logfmt from a fields (b) skip_empty_results",
+                "unpack_logfmt from a fields (b) skip_empty_results",
+            ),
+        ]);
+        refuses(&[("unpack_logfmt preserve_keys (a)", "`|` or the end of the pipe expected")]);
+        gives("unpack_logfmt a | delete a", &["a='x=1 y=\"b c\"'"], &["x=1 y='b c'"]);
+        gives("unpack_logfmt a result_prefix p_ | fields p_x", &["a='x=1'"], &["p_x=1"]);
     }
 }

@@ -1,0 +1,84 @@
+//! What a problem of a YAML file is about: the model and member that it stands in, and the name that may have been meant.
+
+use std::collections::HashSet;
+
+use quiver_alerting::problem::Place;
+use quiver_alerting::yaml::{Kind, Node};
+
+use crate::error::nearest;
+
+/// Lists of a model whose entries have names.
+const LISTS: [&str; 8] =
+    ["dimensions", "measures", "segments", "joins", "hierarchies", "pre_aggregations", "cubes", "folders"];
+
+/// A hint at the field that may have been meant.
+pub(super) fn near_field(wrong: &str, known: &HashSet<&'static str>) -> String {
+    let mut known: Vec<&str> = known.iter().copied().collect();
+    // Of several that are as near always the same.
+    known.sort_unstable();
+    nearest(wrong, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+}
+
+/// The model, or `Model.member`, that a place of a file lies in.
+pub(super) fn owner(documents: &[Node], at: Place) -> Option<String> {
+    let model = around(documents.iter().flat_map(|root| ["cubes", "views"].map(|key| entries(root, key))), at)?;
+    let name = name(model)?;
+    let member = around(LISTS.map(|key| entries(model, key)).into_iter(), at).and_then(self::name);
+    Some(member.map_or_else(|| name.to_owned(), |member| format!("{name}.{member}")))
+}
+
+fn entries<'n>(node: &'n Node, key: &str) -> &'n [Node] {
+    match node.get(key).map(|list| &list.kind) {
+        Some(Kind::List(items)) => items,
+        _ => &[],
+    }
+}
+
+fn name(node: &Node) -> Option<&str> {
+    node.get("name").and_then(Node::text).filter(|name| !name.is_empty())
+}
+
+/// The last entry that begins before a place, and is not left by it: what follows an entry stands further left.
+fn around<'n>(lists: impl Iterator<Item = &'n [Node]>, at: Place) -> Option<&'n Node> {
+    let last = lists.flatten().filter(|node| node.place <= at).max_by_key(|node| node.place)?;
+    (last.place.line == at.line || at.column >= last.place.column).then_some(last)
+}
+
+#[cfg(test)]
+mod tests {
+    use quiver_alerting::yaml::read;
+
+    use super::*;
+
+    #[test]
+    fn places_lie_in_models_and_members() {
+        let text = "cubes:
+  - name: A
+    sql_table: a
+    measures:
+      - name: count
+        type: count
+      - {name: sum, type: sum, sql: x}
+    wrong: 1
+views:
+  - name: V
+    cubes: []
+other: 1
+";
+        let documents = read(text).unwrap();
+        let of = |line, column| owner(&documents, Place { line, column });
+        assert_eq!(of(3, 5).as_deref(), Some("A"));
+        assert_eq!(of(6, 9).as_deref(), Some("A.count"));
+        assert_eq!(of(7, 31).as_deref(), Some("A.sum"));
+        assert_eq!(of(8, 5).as_deref(), Some("A"));
+        assert_eq!(of(11, 5).as_deref(), Some("V"));
+        assert_eq!((of(12, 1), of(1, 1)), (None, None));
+    }
+
+    #[test]
+    fn fields_that_may_have_been_meant() {
+        let known = HashSet::from(["sql_table", "sql", "measures"]);
+        assert_eq!(near_field("sql_tabel", &known), "; did you mean `sql_table`?");
+        assert_eq!(near_field("colour", &known), "");
+    }
+}

@@ -1,0 +1,140 @@
+//! Rows of models whose tables show a caller other rows than the model does: in texts they are those of `model_rows`, which
+//! plans them by the model's right. So a text gives whoever runs it what `load` gives him. The same stands for a SELECT that is
+//! so long that a text with a few of them would be no statement any more.
+
+use std::collections::BTreeSet;
+
+use datafusion::common::Column;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
+
+use super::sources::{Reached, read_names};
+use super::{Planner, of_model};
+use crate::error::OlapResult;
+use crate::model::catalog::Catalog;
+use crate::model::{MemberId, Model, OpenMembers};
+use crate::query::Query;
+use crate::sql_text::instant_text;
+
+/// Longest SELECT of a model that stands in a text itself.
+pub(super) const SELECT_BYTES_MAX: usize = 8 << 10;
+
+/// The columns of a model's rows which are spoken of.
+pub(super) fn columns(rows: &LogicalPlan, spoken: &BTreeSet<String>) -> Vec<String> {
+    rows.schema().fields().iter().map(|field| field.name()).filter(|name| spoken.contains(*name)).cloned().collect()
+}
+
+/// A model's rows with these columns: a text names all that its plan has.
+pub(super) fn narrowed(rows: LogicalPlan, columns: Vec<String>) -> OlapResult<LogicalPlan> {
+    let columns = columns.into_iter().map(|name| Expr::Column(Column::new_unqualified(name))).collect();
+    Ok(LogicalPlanBuilder::from(rows).project(one_at_least(columns))?.build()?)
+}
+
+/// Rows have a column, though nothing of them is asked.
+fn one_at_least(columns: Vec<Expr>) -> Vec<Expr> {
+    if columns.is_empty() { vec![lit(1_i64).alias("one")] } else { columns }
+}
+
+/// The SELECT that gives columns of a model's rows.
+pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>) -> String {
+    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
+    let bound = |ns: Option<i64>| ns.map_or_else(|| "NULL".to_owned(), |ns| quoted(&instant_text(ns, true)));
+    let mut args = vec![quoted(&model.common.name), bound(range.map(|r| r.0)), bound(range.map(|r| r.1))];
+    args.extend(columns.iter().map(|name| quoted(name)));
+    format!("SELECT * FROM {MODEL_ROWS}({})", args.join(", "))
+}
+
+/// The first of some columns of a model that nothing is made of which queries may name; it is nobody's to read.
+pub(crate) fn unreadable<'c>(catalog: &Catalog, model: &Model, columns: &'c [String]) -> Option<&'c String> {
+    let spoken = reached_by_all(catalog).spoken_of(catalog, &model.common.name);
+    let opens = |column: &str| model.open.as_ref().is_some_and(|open| is_opened(open, column));
+    columns.iter().find(|column| !spoken.contains(*column) && !opens(column))
+}
+
+/// All that queries reach of a catalog.
+fn reached_by_all(catalog: &Catalog) -> Reached {
+    let mut reached = Reached::default();
+    let mut add = |id: MemberId| {
+        if catalog.find(&id).is_some_and(|found| catalog.is_public(&found)) {
+            reached.add(catalog, &id);
+        }
+    };
+    for (name, model) in &catalog.models {
+        for member in model.member_names() {
+            add(MemberId::new(name, member));
+        }
+    }
+    for (name, view) in &catalog.views {
+        for member in &view.members {
+            add(MemberId::new(name, &member.common.name));
+        }
+    }
+    reached.add_joins(catalog);
+    reached
+}
+
+/// Whether a column is one of a dimension that is made of its name.
+fn is_opened(open: &OpenMembers, column: &str) -> bool {
+    let mut names = BTreeSet::new();
+    read_names(&open.sql.text, &mut names);
+    names.iter().any(|name| {
+        let around = [":flat_key", ":key"].into_iter().find_map(|key| name.split_once(key));
+        around.is_some_and(|(before, behind)| {
+            column.strip_prefix(before).and_then(|rest| rest.strip_suffix(behind)).is_some_and(|key| !key.is_empty())
+        })
+    })
+}
+
+impl Planner<'_> {
+    /// The rows of a model that the caller may see, with some of its columns.
+    pub(crate) fn guarded(&self, model: &Model, rows: &ModelRows, now_ns: i64) -> OlapResult<LogicalPlan> {
+        let mut builder = LogicalPlanBuilder::from(self.sources.plan(&rows.model)?);
+        if let Some(visible) = self.row_filter(&self.stage_of(&Query::empty(now_ns))?, model)? {
+            builder = builder.filter(visible)?;
+        }
+        let columns = rows.columns.iter().map(|name| of_model(&rows.model, name)).collect();
+        Ok(builder.project(one_at_least(columns))?.build()?)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::model::load::{SourceFile, load};
+
+    const MODELS: &str = r#"
+cubes:
+  - name: Sales
+    sql_table: public.sales
+    row_right: {service: shop, domain: traces}
+    open: {prefix: attr_, sql: '"labels.:key"'}
+    joins: [{name: Shops, relationship: many_to_one, sql: '{CUBE}.shop_id = {Shops}.id'}]
+    dimensions:
+      - {name: id, type: number, sql: sale_id, primary_key: true, public: false}
+      - {name: shop, type: string, sql: shop_name, public: false}
+      - {name: cost, type: number, sql: bought_for, public: false}
+      - {name: hidden, type: number, sql: secret, public: false}
+    measures:
+      - {name: total, type: sum, sql: amount}
+      - {name: spent, type: sum, sql: '{cost}', public: false}
+      - {name: margin, type: number, sql: '{total} - {spent}'}
+      - {name: secrets, type: sum, sql: secret, public: false}
+  - name: Shops
+    sql_table: public.shops
+    dimensions: [{name: id, type: number, sql: id, primary_key: true}, {name: area, type: string, sql: amount_of_area}]
+"#;
+
+    #[test]
+    fn columns_that_nothing_public_is_made_of_are_nobodys() {
+        let source = SourceFile { name: "m.yml".to_owned(), text: MODELS.to_owned(), builtin: false };
+        let catalog = load(&[source]).unwrap().0;
+        let found = |names: &[&str]| {
+            let columns: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
+            unreadable(&catalog, &catalog.models["Sales"], &columns).cloned()
+        };
+        assert_eq!(found(&["sale_id", "shop_name", "shop_id", "bought_for", "amount", "labels.mode"]), None);
+        for name in ["secret", "amount_of_area", "labels.", "labelsX", "other"] {
+            assert_eq!(found(&["amount", name]).as_deref(), Some(name));
+        }
+    }
+}

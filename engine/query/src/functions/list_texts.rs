@@ -1,0 +1,144 @@
+//! Lists that are written as texts, as PostgreSQL writes them: `{1,"a b",NULL}`. `as_list(x)` reads them, and gives what is no
+//! text as it is. Statements have it put around what they cast to lists by `quiver_sql`: a cast alone makes a list whose one
+//! item is the text.
+
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray as _, ListBuilder, StringBuilder};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field};
+use datafusion::common::{exec_err, internal_err};
+use datafusion::error::Result;
+use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
+
+/// The items of a list that is written as a text; none: it is no list, or one of lists.
+pub fn items(written: &str) -> Option<Vec<Option<String>>> {
+    let inner = written.trim().strip_prefix('{')?.strip_suffix('}')?;
+    let (mut items, mut item, mut is_quoted, mut open) = (Vec::new(), String::new(), false, false);
+    let mut end = |item: &mut String, is_quoted: &mut bool| {
+        let found = std::mem::take(item);
+        let was_quoted = std::mem::take(is_quoted);
+        let found = if was_quoted { found } else { found.trim().to_owned() };
+        let is_whole = was_quoted || !found.is_empty();
+        let is_null = !was_quoted && found.eq_ignore_ascii_case("null");
+        items.push((!is_null).then_some(found));
+        is_whole
+    };
+    if inner.trim().is_empty() {
+        return Some(Vec::new());
+    }
+    let mut letters = inner.chars();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => item.push(letters.next()?),
+            '"' => {
+                if !is_quoted {
+                    item.clear();
+                }
+                (open, is_quoted) = (!open, true);
+            }
+            '{' | '}' if !open => return None,
+            ',' if !open => {
+                if !end(&mut item, &mut is_quoted) {
+                    return None;
+                }
+            }
+            other if is_quoted && !open && other.is_whitespace() => {}
+            other => item.push(other),
+        }
+    }
+    let is_whole = end(&mut item, &mut is_quoted) && !open;
+    is_whole.then_some(items)
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct AsList {
+    signature: Signature,
+}
+
+/// Gives the function, of one value.
+pub(super) fn function() -> Arc<ScalarUDF> {
+    Arc::new(ScalarUDF::from(AsList { signature: Signature::any(1, Volatility::Immutable) }))
+}
+
+fn is_text(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => is_text(values),
+        other => matches!(other, DataType::Utf8 | DataType::LargeUtf8 | DataType::Utf8View),
+    }
+}
+
+impl ScalarUDFImpl for AsList {
+    fn name(&self) -> &'static str {
+        "as_list"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> Result<DataType> {
+        let [kind] = types else { return internal_err!("one value is read") };
+        if !is_text(kind) {
+            return Ok(kind.clone());
+        }
+        Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8, true))))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [value] = args.args.as_slice() else { return internal_err!("one value is read") };
+        if !is_text(&value.data_type()) {
+            return Ok(value.clone());
+        }
+        let texts = cast(&value.to_array(args.number_rows)?, &DataType::Utf8)?;
+        Ok(ColumnarValue::Array(lists(&texts)?))
+    }
+}
+
+fn lists(texts: &ArrayRef) -> Result<ArrayRef> {
+    let mut lists = ListBuilder::new(StringBuilder::new());
+    for text in texts.as_string::<i32>() {
+        if let Some(text) = text {
+            let Some(items) = items(text) else {
+                return exec_err!("a text is no list of values, which is written as `{{1,\"a b\"}}`");
+            };
+            for item in items {
+                lists.values().append_option(item);
+            }
+        }
+        lists.append(text.is_some());
+    }
+    Ok(Arc::new(lists.finish()))
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::{Array as _, StringArray};
+
+    use super::*;
+
+    #[test]
+    fn texts_are_read_as_lists() {
+        let check = |written: &str, expected: &[Option<&str>]| {
+            let expected: Vec<Option<String>> = expected.iter().map(|item| item.map(str::to_owned)).collect();
+            assert_eq!(items(written), Some(expected), "{written}");
+        };
+        check("{}", &[]);
+        check(" { 1 , null,\"null\", \"a \\\"b\\\",\" } ", &[Some("1"), None, Some("null"), Some("a \"b\",")]);
+        check("{\"\",a\\,b}", &[Some(""), Some("a,b")]);
+        for wrong in ["", "1", "{1", "{{1}}", "{1,}", "{,1}", "{\"a}", "{a\\"] {
+            assert_eq!(items(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn no_text_is_no_list() {
+        let texts: ArrayRef = Arc::new(StringArray::from(vec![Some("{a,NULL}"), None, Some("{}")]));
+        let found = lists(&texts).unwrap();
+        let found = found.as_list::<i32>();
+        assert_eq!((found.is_null(1), found.value_length(0), found.value_length(2)), (true, 2, 0));
+        assert!(found.value(0).is_null(1) && found.value(0).as_string::<i32>().value(0) == "a");
+        let wrong: ArrayRef = Arc::new(StringArray::from(vec!["a"]));
+        assert!(lists(&wrong).unwrap_err().to_string().contains("no list of values"));
+    }
+}

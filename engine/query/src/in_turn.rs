@@ -1,0 +1,195 @@
+//! Inputs of a union one after the other. `UnionExec` has the partitions of all its inputs, and whoever brings these
+//! together begins with all of them: each holds what it reads, so that sixty unions hold blocks of more than a hundred
+//! scans before the first row goes out, and fail in the midst of an answer. Here as many partitions as elsewhere go through
+//! those of the union, each through a part of them in turn.
+
+use std::fmt;
+use std::sync::Arc;
+
+use arrow::datatypes::SchemaRef;
+use datafusion::catalog::Session;
+use datafusion::common::internal_err;
+use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::error::Result;
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::LogicalPlan;
+use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning,
+    PlanProperties, ReplaceChildrenOptions,
+};
+use futures::{TryStreamExt as _, stream};
+
+use crate::operator::{Operator, operator_plan};
+
+/// Goes through the inputs of a union in turn; in which order rows come is not said.
+///
+/// # Errors
+/// Internal: the names of the columns are not unique.
+pub fn in_turn(union: LogicalPlan) -> quiver_types::Result<LogicalPlan> {
+    let schema = Arc::clone(union.schema().inner());
+    operator_plan(InTurn(schema), vec![union])
+}
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct InTurn(SchemaRef);
+
+impl Operator for InTurn {
+    fn name(&self) -> &'static str {
+        "InTurn"
+    }
+
+    fn detail(&self) -> String {
+        String::new()
+    }
+
+    fn schema(&self) -> SchemaRef {
+        Arc::clone(&self.0)
+    }
+
+    fn physical(
+        self: Arc<Self>,
+        mut inputs: Vec<Arc<dyn ExecutionPlan>>,
+        session: &dyn Session,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let (input, most) = (inputs.swap_remove(0), session.config().target_partitions());
+        if input.output_partitioning().partition_count() <= most {
+            return Ok(input);
+        }
+        Ok(Arc::new(InTurnExec::new(input, most)))
+    }
+}
+
+/// Gives many partitions as a few.
+#[derive(Debug)]
+pub(crate) struct InTurnExec {
+    input: Arc<dyn ExecutionPlan>,
+    properties: Arc<PlanProperties>,
+}
+
+impl InTurnExec {
+    /// Gives so many partitions at most, of which there is one at least.
+    pub(crate) fn new(input: Arc<dyn ExecutionPlan>, most: usize) -> Self {
+        let partitions = most.min(input.output_partitioning().partition_count()).max(1);
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(partitions),
+            input.pipeline_behavior(),
+            input.boundedness(),
+        );
+        Self { input, properties: Arc::new(properties) }
+    }
+
+    /// Partitions that it gives.
+    pub(crate) fn partitions(&self) -> usize {
+        self.properties.output_partitioning().partition_count()
+    }
+}
+
+impl DisplayAs for InTurnExec {
+    fn fmt_as(&self, _: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "InTurnExec: partitions={}", self.partitions())
+    }
+}
+
+impl ExecutionPlan for InTurnExec {
+    fn name(&self) -> &'static str {
+        "InTurnExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    fn children(&self) -> Vec<&Arc<dyn ExecutionPlan>> {
+        vec![&self.input]
+    }
+
+    fn apply_expressions(
+        &self,
+        _visit: &mut dyn FnMut(&Arc<dyn PhysicalExpr>) -> Result<TreeNodeRecursion>,
+    ) -> Result<TreeNodeRecursion> {
+        Ok(TreeNodeRecursion::Continue)
+    }
+
+    fn replace_children(
+        self: Arc<Self>,
+        children: Vec<Arc<dyn ExecutionPlan>>,
+        _options: ReplaceChildrenOptions,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
+        let [input] = children.as_slice() else { return internal_err!("turns are of one input") };
+        Ok(Arc::new(Self::new(Arc::clone(input), self.partitions())))
+    }
+
+    fn with_new_children(self: Arc<Self>, children: Vec<Arc<dyn ExecutionPlan>>) -> Result<Arc<dyn ExecutionPlan>> {
+        self.replace_children(children, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+    }
+
+    fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let (input, partitions) = (Arc::clone(&self.input), self.partitions());
+        if partition >= partitions {
+            return internal_err!("there are {partitions} partitions, not {}", partition + 1);
+        }
+        let turns = (partition..input.output_partitioning().partition_count()).step_by(partitions);
+        // The next one is opened when the one before has nothing left.
+        let batches = stream::iter(turns.map(move |turn| input.execute(turn, Arc::clone(&context)))).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(self.schema(), batches)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+
+    use arrow::array::{AsArray as _, Int64Array, RecordBatch};
+    use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
+    use futures::StreamExt as _;
+
+    use super::*;
+    use crate::forms::tests::passed;
+
+    /// A partition of one number, and how many partitions were opened.
+    #[derive(Debug)]
+    struct Number(i64, SchemaRef, Arc<AtomicUsize>);
+
+    impl PartitionStream for Number {
+        fn schema(&self) -> &SchemaRef {
+            &self.1
+        }
+
+        fn execute(&self, _: Arc<TaskContext>) -> SendableRecordBatchStream {
+            self.2.fetch_add(1, Relaxed);
+            let batch = RecordBatch::try_new(Arc::clone(&self.1), vec![Arc::new(Int64Array::from(vec![self.0]))]);
+            let batches = stream::iter([Ok(batch.unwrap())]);
+            Box::pin(RecordBatchStreamAdapter::new(Arc::clone(&self.1), batches))
+        }
+    }
+
+    #[tokio::test]
+    async fn each_partition_goes_through_its_part_in_turn() {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let opened = Arc::<AtomicUsize>::default();
+        let part = |n| Arc::new(Number(n, Arc::clone(&schema), Arc::clone(&opened))) as Arc<dyn PartitionStream>;
+        let rows =
+            StreamingTableExec::try_new(Arc::clone(&schema), (0..5).map(part).collect(), None, None, false, None);
+        let plan: Arc<dyn ExecutionPlan> = Arc::new(InTurnExec::new(Arc::new(rows.unwrap()), 2));
+        assert_eq!(plan.output_partitioning().partition_count(), 2);
+        let (plan, names) = passed(plan);
+        assert!(names.contains("InTurnExec"), "it comes back from what is written");
+        let context = Arc::<TaskContext>::default();
+        let mut found = Vec::new();
+        for partition in 0..2 {
+            let mut rows = plan.execute(partition, Arc::clone(&context)).unwrap();
+            let before = opened.load(Relaxed);
+            while let Some(batch) = rows.next().await {
+                found.push(batch.unwrap().column(0).as_primitive::<Int64Type>().value(0));
+                let part = found.len() - before;
+                assert_eq!(opened.load(Relaxed), before + part, "the next one is opened in its turn");
+            }
+        }
+        assert_eq!(found, [0, 2, 4, 1, 3]);
+        assert!(plan.execute(2, context).is_err());
+    }
+}

@@ -1,0 +1,85 @@
+//! `json_to_record(object) AS t(a int, b text)` and `json_to_recordset(list)`: members as columns, of the types that their
+//! names come with.
+
+use std::ops::ControlFlow;
+
+use datafusion::sql::sqlparser::ast::{
+    DataType, Expr, FunctionArg, FunctionArgExpr, Query, Select, TableAlias, TableAliasColumnDef, TableFactor, Visitor,
+};
+use quiver_types::Result;
+
+use super::{bare, factors, operators, quoted, rows};
+use crate::parse::normal;
+use crate::walk::walk;
+
+/// Puts such calls in a `FROM` as queries of the members.
+///
+/// # Errors
+/// Limit exceeded: the document would stand in the statement too often.
+pub(super) fn translate(select: &mut Select) -> Result<()> {
+    for from in &mut select.from {
+        apart(&mut from.relation)?;
+        for join in &mut from.joins {
+            apart(&mut join.relation)?;
+        }
+    }
+    Ok(())
+}
+
+fn apart(factor: &mut TableFactor) -> Result<()> {
+    let (name, alias, args) = match factor {
+        TableFactor::Table { name, alias: Some(alias), args: Some(args), .. } => (&*name, &*alias, &args.args),
+        TableFactor::Function { name, alias: Some(alias), args, .. } => (&*name, &*alias, &*args),
+        _ => return Ok(()),
+    };
+    let is_list = match bare(name).as_deref() {
+        Some("json_to_record" | "jsonb_to_record") => false,
+        Some("json_to_recordset" | "jsonb_to_recordset") => true,
+        _ => return Ok(()),
+    };
+    let [FunctionArg::Unnamed(FunctionArgExpr::Expr(document))] = args.as_slice() else {
+        return Ok(());
+    };
+    let named = |items: &str| ("\"item\"".to_owned(), format!(" FROM {items} AS \"items\"(\"item\")"));
+    let (item, from) = if is_list {
+        named(&format!("json_array_elements({document})"))
+    } else if has_query(document) {
+        // Once: what it reads may be made in the same way, and would grow with each column of all that stand around it.
+        named(&format!("(SELECT {document})"))
+    } else {
+        operators::copied(document, alias.columns.len())?;
+        (document.to_string(), String::new())
+    };
+    let column = |column: &TableAliasColumnDef| {
+        let data_type = column.data_type.as_ref()?;
+        let is_json = matches!(data_type, DataType::JSON | DataType::JSONB);
+        let member = if is_json { "json_get" } else { "json_get_text" };
+        let (key, name) = (quoted(&normal(&column.name)), &column.name);
+        Some(format!("CAST({member}({item}, {key}) AS {data_type}) AS {name}"))
+    };
+    let columns = alias.columns.iter().map(column).collect::<Option<Vec<_>>>().unwrap_or_default();
+    // Without types it is not known what is meant, and there is no such function.
+    if columns.is_empty() {
+        return Ok(());
+    }
+    let Some(subquery) = factors::query(&format!("SELECT {}{from}", columns.join(", "))) else { return Ok(()) };
+    let alias = Some(TableAlias { columns: Vec::new(), ..alias.clone() });
+    let lateral = rows::reads_columns(document);
+    *factor = TableFactor::Derived { lateral, subquery: Box::new(subquery), alias, sample: None };
+    Ok(())
+}
+
+/// Whether there is a subquery in a value.
+fn has_query(value: &Expr) -> bool {
+    struct Queries;
+
+    impl Visitor for Queries {
+        type Break = ();
+
+        fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
+            ControlFlow::Break(())
+        }
+    }
+
+    walk(value, &mut Queries).is_break()
+}

@@ -1,0 +1,91 @@
+//! `EXPLAIN (option [value], …)`, as PostgreSQL has it.
+
+use datafusion::sql::sqlparser::ast::{Expr, Ident, UtilityOption, Value};
+use datafusion::sql::sqlparser::keywords::Keyword;
+use datafusion::sql::sqlparser::parser::Parser;
+use datafusion::sql::sqlparser::tokenizer::Token;
+use quiver_types::{Error, Result};
+
+use crate::error::{of_parser, unreadable};
+
+/// How a statement is to be explained.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Explained {
+    /// Whether it runs.
+    pub(crate) analyze: bool,
+    /// Whether clients that read lines get one document of JSON.
+    pub(crate) as_json: bool,
+}
+
+/// Options that say how much of a plan is shown. Here it is always all that is known.
+const DETAILS: [&str; 7] = ["verbose", "costs", "settings", "buffers", "wal", "timing", "summary"];
+
+/// Reads `EXPLAIN` with its options, if that is what comes next; the statement stands behind it.
+///
+/// # Errors
+/// Invalid: there is no such option, or it has no such value.
+pub(super) fn options(parser: &mut Parser<'_>) -> Result<Option<Explained>> {
+    let begins_query = |token: &Token| match token {
+        Token::Word(word) => {
+            matches!(word.keyword, Keyword::SELECT | Keyword::WITH | Keyword::VALUES | Keyword::TABLE)
+        }
+        _ => true,
+    };
+    let is_list = parser.peek_keyword(Keyword::EXPLAIN)
+        && parser.peek_nth_token_ref(1).token == Token::LParen
+        && !begins_query(&parser.peek_nth_token_ref(2).token);
+    if !is_list {
+        return Ok(None);
+    }
+    parser.next_token();
+    let options = parser.parse_utility_options().map_err(|e| of_parser(&e.into(), None))?;
+    let mut explained = Explained::default();
+    for option in &options {
+        match option.name.value.to_lowercase().as_str() {
+            "analyze" => explained.analyze = flag(option)?,
+            "format" => explained.as_json = is_json(option)?,
+            name if DETAILS.contains(&name) => {
+                flag(option)?;
+            }
+            name => {
+                let known = "there are ANALYZE, FORMAT, VERBOSE, COSTS, SETTINGS, BUFFERS, WAL, TIMING and SUMMARY";
+                return Err(wrong(&option.name, &format!("`EXPLAIN` has no option `{name}`: {known}")));
+            }
+        }
+    }
+    Ok(Some(explained))
+}
+
+fn wrong(name: &Ident, text: &str) -> Error {
+    unreadable(text, name.span.start)
+}
+
+fn word(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Identifier(word) => Some(word.value.to_lowercase()),
+        Expr::Value(value) => match &value.value {
+            Value::SingleQuotedString(text) | Value::Number(text, _) => Some(text.to_lowercase()),
+            Value::Boolean(value) => Some(value.to_string()),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
+/// Without a value it is meant.
+fn flag(option: &UtilityOption) -> Result<bool> {
+    let Some(value) = &option.arg else { return Ok(true) };
+    match word(value).as_deref() {
+        Some("true" | "on" | "1") => Ok(true),
+        Some("false" | "off" | "0") => Ok(false),
+        _ => Err(wrong(&option.name, &format!("option `{}` of `EXPLAIN` is ON or OFF", option.name))),
+    }
+}
+
+fn is_json(option: &UtilityOption) -> Result<bool> {
+    match option.arg.as_ref().and_then(word).as_deref() {
+        Some("json") => Ok(true),
+        Some("text") => Ok(false),
+        _ => Err(wrong(&option.name, "plans are shown by `FORMAT TEXT` or `FORMAT JSON`")),
+    }
+}

@@ -1,0 +1,72 @@
+//! Plans as clients of PostgreSQL read them.
+
+use arrow::array::StringArray;
+use quiver_types::{Error, Result};
+use serde_json::{Map, Value, json};
+
+/// All of a plan, as lines.
+///
+/// # Errors
+/// Internal: only by a fault of ours.
+pub(super) fn lines(plan: &Value) -> Result<StringArray> {
+    let text = serde_json::to_string_pretty(plan).map_err(|e| Error::internal("cannot show a plan").with_source(e))?;
+    Ok(text.lines().map(Some).collect())
+}
+
+/// What PostgreSQL calls what is known of a node.
+const NAMES: [(&str, &str); 3] = [("name", "Node Type"), ("rows", "Actual Rows"), ("time_ms", "Actual Total Time")];
+
+/// A plan as `EXPLAIN (FORMAT JSON)` of PostgreSQL gives it: nodes within nodes, under the names that tools look for, and
+/// beside them what else is known.
+pub(super) fn document(plan: &Value) -> String {
+    let mut shown = Map::from_iter([("Plan".to_owned(), tree(plan))]);
+    if let Some(time) = plan["totals"].get("time_ms") {
+        shown.insert("Execution Time".to_owned(), time.clone());
+    }
+    let others = plan.as_object().into_iter().flatten().filter(|(name, _)| *name != "nodes");
+    shown.extend(others.map(|(name, value)| (name.clone(), value.clone())));
+    json!([shown]).to_string()
+}
+
+/// The nodes of a plan, of which each comes before those below it.
+fn tree(plan: &Value) -> Value {
+    let nodes = plan["nodes"].as_array().map_or(&[][..], Vec::as_slice);
+    let mut trees: Vec<(u64, Value)> = Vec::new();
+    // From the last on, so that those below a node are there when it comes.
+    for node in nodes.iter().rev() {
+        let depth = node["depth"].as_u64().unwrap_or_default();
+        let mut below = Vec::new();
+        while let Some((_, child)) = trees.pop_if(|(deeper, _)| *deeper > depth) {
+            below.push(child);
+        }
+        let mut shown = Map::new();
+        for (name, value) in node.as_object().into_iter().flatten().filter(|(name, _)| *name != "depth") {
+            let known = NAMES.iter().find(|(ours, _)| ours == name).map_or(name.as_str(), |(_, theirs)| *theirs);
+            shown.insert(known.to_owned(), value.clone());
+        }
+        if !below.is_empty() {
+            shown.insert("Plans".to_owned(), below.into());
+        }
+        trees.push((depth, shown.into()));
+    }
+    trees.pop().map_or(Value::Null, |(_, root)| root)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nodes_stand_in_nodes() {
+        let node = |name: &str, depth: usize| json!({"name": name, "depth": depth, "rows": depth});
+        let nodes = [node("a", 0), node("b", 1), node("c", 2), node("d", 2), node("e", 1)];
+        let plan = json!({"nodes": nodes, "logical": "l", "totals": {"time_ms": 2.5}});
+        let shown: Value = serde_json::from_str(&document(&plan)).unwrap();
+        let leaf = |name: &str, rows: usize| json!({"Node Type": name, "Actual Rows": rows});
+        let b = json!({"Node Type": "b", "Actual Rows": 1, "Plans": [leaf("c", 2), leaf("d", 2)]});
+        let a = json!({"Node Type": "a", "Actual Rows": 0, "Plans": [b, leaf("e", 1)]});
+        let totals = json!({"time_ms": 2.5});
+        assert_eq!(shown, json!([{"Plan": a, "Execution Time": 2.5, "logical": "l", "totals": totals}]));
+        assert!(lines(&plan).unwrap().iter().flatten().any(|line| line.contains("\"logical\": \"l\"")));
+    }
+}

@@ -1,0 +1,127 @@
+//! Changes of which each may fail by itself. They are one request, so one transaction: what fails is taken back alone, and
+//! noted within it.
+
+use serde_json::{Map, Value};
+
+use super::{Failed, bounded, own_links, turns};
+use crate::audit::refusal;
+use crate::change::{Condition, Op, Reading, System, Work, next_revision};
+use crate::db;
+use crate::document::{Config, Place};
+use crate::family::Caller;
+use crate::fields::Mode;
+use crate::problem::{Problem, ProblemKind, Result};
+
+/// Each id once: of one that stands twice the second change would be told of what the first has left.
+fn distinct(mut ids: Vec<String>) -> Vec<String> {
+    let mut seen = std::collections::HashSet::new();
+    ids.retain(|id| seen.insert(id.clone()));
+    ids
+}
+
+impl Config {
+    /// Deletes many, each by itself: what names another one of them goes before it.
+    ///
+    /// # Errors
+    /// Of the call as a whole; those of single items are in the answer.
+    pub async fn delete_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ids: Vec<String>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        let op = |id| Op::Delete { id, condition: Condition::None };
+        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+    }
+
+    /// Changes many, each by itself.
+    ///
+    /// # Errors
+    /// As [`Self::delete_many`].
+    pub async fn update_many(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ids: Vec<String>,
+        patch: Map<String, Value>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        let secret = place.family.fields.iter().find(|f| f.mode == Mode::WriteOnly && patch.contains_key(f.name));
+        if let Some(field) = secret {
+            let text = "one secret is not set for many";
+            return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
+        }
+        let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
+        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+    }
+
+    async fn each(
+        &self,
+        place: &Place,
+        caller: &Caller,
+        ops: Vec<Op>,
+        dry_run: bool,
+    ) -> Result<(Vec<String>, Vec<Failed>)> {
+        if ops.is_empty() {
+            return Err(Problem::field("/ids", "REQUIRED", "must name at least one"));
+        }
+        bounded(ops.len(), "ids")?;
+        let ids: Vec<String> = ops.iter().map(|op| op.id().unwrap_or_default().to_owned()).collect();
+        let mut tx = db::begin(&self.pool).await?;
+        let now_ms = self.clock.now_ms();
+        let links = own_links(&mut tx, place.family).await?;
+        let mut ops: Vec<Option<Op>> = ops.into_iter().map(Some).collect();
+        let mut problems: Vec<Option<Problem>> = ops.iter().map(|_| None).collect();
+        let mut changed = false;
+        for n in turns(&ids, &links) {
+            let Some(op) = ops[n].take() else { continue };
+            let action = op.action();
+            tx.mark().await?;
+            let mut work = Work { config: self, db: &mut tx, caller, now_ms, reading: Reading::Strict, named: None };
+            let result = match work.apply(place, op, System::default()).await {
+                Ok(done) => {
+                    let whole = self.whole(&mut tx, std::slice::from_ref(&done), place.family.composes).await;
+                    whole.map(|()| done)
+                }
+                Err(problem) => Err(problem),
+            };
+            match result {
+                Ok(done) => {
+                    changed |= done.changed;
+                    tx.keep_marked().await?;
+                }
+                Err(mut problem) if matches!(problem.kind, ProblemKind::Busy | ProblemKind::Internal) => {
+                    drop(tx);
+                    if !dry_run {
+                        self.audit_refused(place.family, caller, action, Some(&ids[n]), &mut problem).await;
+                    }
+                    return Err(problem);
+                }
+                Err(mut problem) => {
+                    tx.take_back().await?;
+                    if !dry_run {
+                        let event = refusal(place.family, action, Some(&ids[n]), &mut problem);
+                        self.audit_within(&mut tx, caller, event).await?;
+                    }
+                    problems[n] = Some(problem);
+                }
+            }
+        }
+        if dry_run {
+            tx.rollback().await?;
+        } else {
+            let revision = if changed { Some(next_revision(&mut tx).await?) } else { None };
+            tx.commit().await?;
+            self.tell(revision);
+        }
+        let (mut done, mut failed) = (Vec::new(), Vec::new());
+        for (id, problem) in ids.into_iter().zip(problems) {
+            match problem {
+                None => done.push(id),
+                Some(problem) => failed.push(Failed { id, problem }),
+            }
+        }
+        Ok((done, failed))
+    }
+}
