@@ -3,7 +3,6 @@
 //! A rollup is made when a query first comes that it serves, by the caller's rights and within his limits. What stands in its
 //! way leaves the query to raw rows.
 
-use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 use datafusion::datasource::TableProvider;
@@ -13,7 +12,6 @@ use quiver_types::ErrorKind;
 
 use super::{OlapEngine, members};
 use crate::error::{OlapError, OlapResult};
-use crate::model::Model;
 use crate::model::catalog::Catalog;
 use crate::plan::sources::version;
 use crate::plan::{Given, Planned, Planner, Sources};
@@ -112,7 +110,7 @@ impl OlapEngine {
     /// Runs the query of a rollup; says whether there is room to keep its rows.
     async fn made(&self, chosen: &Chosen, ctx: &QueryContext) -> OlapResult<(Kept, bool)> {
         let held = &chosen.held;
-        let catalog = alone(&held.model, chosen.catalog.version);
+        let catalog = Catalog::alone(&held.model, chosen.catalog.version);
         let (tables, access) = (&chosen.tables, &chosen.access);
         let planned = self.planned(&catalog, &held.query, &Given::new(), tables, access, ctx, false).await?;
         let memory = self.engine.collected("rows of a rollup", ctx);
@@ -130,7 +128,8 @@ impl OlapEngine {
         let named = members(query);
         let views = catalog.views.iter().filter(|(name, _)| named.iter().any(|id| id.model == **name));
         let views = views.map(|(name, view)| (name.clone(), view.clone())).collect();
-        let catalog = Catalog { views, ..alone(&held.over(&kept.schema, state), catalog.version) };
+        let mut catalog = Catalog::alone(&held.over(&kept.schema, state), catalog.version);
+        catalog.views = views;
         let (access, given) = (DomainAccess::full(), Given::new());
         let planner = Planner {
             catalog: &catalog,
@@ -143,12 +142,6 @@ impl OlapEngine {
         };
         planner.plan(query)
     }
-}
-
-/// A catalog of one model.
-pub(super) fn alone(model: &Model, version: u64) -> Catalog {
-    let models = BTreeMap::from([(model.common.name.clone(), model.clone())]);
-    Catalog { version, models, views: BTreeMap::new(), components: HashMap::new() }
 }
 
 /// The time at which a query is asked.

@@ -1,12 +1,13 @@
 //! All models and views, checked: what queries look names up in, and how models are joined.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
-use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use serde_json::Value;
 
 use super::{Common, Dimension, Join, Measure, MemberId, Model, Segment, Template, View, ViewMember};
+use crate::plan::guarded;
 
 /// A member of one of three kinds.
 #[derive(Debug, Clone, Copy)]
@@ -74,13 +75,36 @@ pub struct Catalog {
     pub views: BTreeMap<String, View>,
     /// Numbers of groups of models that joins connect.
     pub components: HashMap<String, usize>,
+    /// Names of columns, by model, that what queries reach is made of.
+    readable: Arc<OnceLock<BTreeMap<String, BTreeSet<String>>>>,
 }
 
 impl Catalog {
     /// Makes the whole of checked parts.
     pub(super) fn new(models: BTreeMap<String, Model>, views: BTreeMap<String, View>) -> Self {
         let components = components(&models);
-        Self { version: VERSIONS.fetch_add(1, Ordering::Relaxed), models, views, components }
+        Self::of(VERSIONS.fetch_add(1, Ordering::Relaxed), models, views, components)
+    }
+
+    fn of(
+        version: u64,
+        models: BTreeMap<String, Model>,
+        views: BTreeMap<String, View>,
+        components: HashMap<String, usize>,
+    ) -> Self {
+        Self { version, models, views, components, readable: Arc::default() }
+    }
+
+    /// A catalog of one model.
+    pub(crate) fn alone(model: &Model, version: u64) -> Self {
+        let models = BTreeMap::from([(model.common.name.clone(), model.clone())]);
+        Self::of(version, models, BTreeMap::new(), HashMap::new())
+    }
+
+    /// Names of columns of a model that something is made of which queries reach; found once for all queries.
+    pub(crate) fn readable(&self, model: &str) -> &BTreeSet<String> {
+        static NONE: BTreeSet<String> = BTreeSet::new();
+        self.readable.get_or_init(|| guarded::readable(self)).get(model).unwrap_or(&NONE)
     }
 
     /// Adds the open members that a request names anywhere.

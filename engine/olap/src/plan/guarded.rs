@@ -2,12 +2,13 @@
 //! plans them by the model's right. So a text gives whoever runs it what `load` gives him. The same stands for a SELECT that is
 //! so long that a text with a few of them would be no statement any more.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
+use super::ranges::time_of;
 use super::sources::{Reached, read_names};
 use super::{Planner, of_model};
 use crate::error::OlapResult;
@@ -19,9 +20,11 @@ use crate::sql_text::instant_text;
 /// Longest SELECT of a model that stands in a text itself.
 pub(super) const SELECT_BYTES_MAX: usize = 8 << 10;
 
-/// The columns of a model's rows which are spoken of.
-pub(super) fn columns(rows: &LogicalPlan, spoken: &BTreeSet<String>) -> Vec<String> {
-    rows.schema().fields().iter().map(|field| field.name()).filter(|name| spoken.contains(*name)).cloned().collect()
+/// The columns of a model's rows that texts may name, and others that are spoken of. Which of them a query needs shows only when
+/// all of it is planned: times and rights are added on the way.
+pub(super) fn columns(catalog: &Catalog, model: &Model, rows: &LogicalPlan, spoken: &BTreeSet<String>) -> Vec<String> {
+    let names = rows.schema().fields().iter().map(|field| field.name());
+    names.filter(|name| spoken.contains(*name) || is_readable(catalog, model, name)).cloned().collect()
 }
 
 /// A model's rows with these columns: a text names all that its plan has.
@@ -46,9 +49,18 @@ pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>)
 
 /// The first of some columns of a model that nothing is made of which queries may name; it is nobody's to read.
 pub(crate) fn unreadable<'c>(catalog: &Catalog, model: &Model, columns: &'c [String]) -> Option<&'c String> {
-    let spoken = reached_by_all(catalog).spoken_of(catalog, &model.common.name);
-    let opens = |column: &str| model.open.as_ref().is_some_and(|open| is_opened(open, column));
-    columns.iter().find(|column| !spoken.contains(*column) && !opens(column))
+    columns.iter().find(|column| !is_readable(catalog, model, column))
+}
+
+fn is_readable(catalog: &Catalog, model: &Model, column: &str) -> bool {
+    catalog.readable(&model.common.name).contains(column)
+        || model.open.as_ref().is_some_and(|open| is_opened(open, column))
+}
+
+/// Names of columns, by model, that something is made of which queries reach. Asked for by [`Catalog::readable`], which keeps it.
+pub(crate) fn readable(catalog: &Catalog) -> BTreeMap<String, BTreeSet<String>> {
+    let reached = reached_by_all(catalog);
+    catalog.models.keys().map(|name| (name.clone(), reached.spoken_of(catalog, name))).collect()
 }
 
 /// All that queries reach of a catalog.
@@ -68,6 +80,11 @@ fn reached_by_all(catalog: &Catalog) -> Reached {
         for member in &view.members {
             add(MemberId::new(name, &member.common.name));
         }
+    }
+    // Ranges are about times, though nobody names these.
+    for (time, first) in catalog.models.values().filter_map(time_of) {
+        reached.add(catalog, &time);
+        reached.add(catalog, &first);
     }
     reached.add_joins(catalog);
     reached

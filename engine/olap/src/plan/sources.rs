@@ -86,7 +86,7 @@ impl Sources {
             let mut rows = finder.rows(model).await?;
             let is_long = rows.text.as_ref().is_some_and(|text| text.len() > guarded::SELECT_BYTES_MAX);
             if is_long || rows.is_guarded && !access.is_full_everywhere() {
-                let columns = guarded::columns(&rows.plan, &reached.spoken_of(catalog, name));
+                let columns = guarded::columns(catalog, model, &rows.plan, &reached.spoken_of(catalog, name));
                 selects.insert(name.clone(), guarded::text(model, &columns, bounds.told_to(model)));
                 rows.plan = guarded::narrowed(rows.plan, columns)?;
             } else {

@@ -170,9 +170,10 @@ impl Connection {
             let name = name.clone();
             let mut cursor = self.kept.take(&name)?;
             cursor.results.clone_from(&portal.results);
-            let described = self.columns(&mut cursor).await;
+            // It runs with this; one that failed is gone, as when it is fetched.
+            self.columns(&mut cursor).await?;
             self.kept.put(&name, cursor);
-            return described;
+            return Ok(());
         }
         if !Self::gives_rows(&portal.command) {
             self.say(b'n');
