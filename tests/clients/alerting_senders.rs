@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::alertmanager::Sink;
 use crate::tools::{Program, free_port, program, until};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Ours, with a webhook at `/ours/hook` of the sink.
 async fn server(dir: &Path, sink: &Sink) -> Server {

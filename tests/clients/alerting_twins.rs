@@ -18,7 +18,7 @@ use serde_json::{Map, Value, json};
 use crate::alertmanager::{Sink, Told};
 use crate::tools::{Program, free_port, program, soak, until};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 const RULES: &str = r#"groups:
 - name: shop

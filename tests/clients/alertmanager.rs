@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 
 use crate::tools::{Program, document, free_port, program, until};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// Bodies by the path that they were sent to.
 pub(crate) type Told = BTreeMap<String, Vec<Value>>;

@@ -46,7 +46,7 @@ impl Reference {
             .arg(format!("--web.listen-address={own}"));
         let program = Program::start(&mut command, &folder.join("prometheus.log"));
         let reference = Self { _program: program, url: format!("http://{own}"), client: reqwest::Client::new() };
-        until("Prometheus", Duration::from_mins(1), async || {
+        until("Prometheus", Duration::from_mins(5), async || {
             let ready = reference.client.get(format!("{}/-/ready", reference.url)).send().await;
             ready.is_ok_and(|answer| answer.status() == 200)
         })

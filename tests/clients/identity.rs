@@ -129,7 +129,7 @@ async fn of_prometheus() {
     let log = folder.join("prometheus.log");
     let _prometheus = Program::start(command.arg(format!("--web.listen-address={own}")), &log);
     let headers = [("authorization", setup.admin.as_str())];
-    until("Prometheus writes", Duration::from_mins(1), async || {
+    until("Prometheus writes", Duration::from_mins(5), async || {
         let answer = setup.server.get_as("/metrics-api/api/v1/query?query=up", &headers).await.json();
         answer["data"]["result"].as_array().is_some_and(|r| !r.is_empty())
     })

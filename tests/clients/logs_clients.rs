@@ -89,7 +89,7 @@ async fn rsyslog() {
     let log = dir.path().join("rsyslog.log");
     let program = Program::start(&mut command, &log);
     let mut seen = 0;
-    until("rsyslog sends 500 lines", Duration::from_mins(1), async || {
+    until("rsyslog sends 500 lines", Duration::from_mins(5), async || {
         seen = rows(&server, "searchengine").await;
         seen >= 500
     })

@@ -100,7 +100,7 @@ async fn prometheus_and_we_answer_alike() {
     let server = Server::start(&folder.path().join("data"), &Options::default()).await;
     let prometheus = Prometheus::start(folder.path(), &server.url("/metrics-api/api/v1/write"));
     let both = || params(&[("query", "count(up == 1) == 2".to_owned())]);
-    until("both targets", Duration::from_mins(1), async || {
+    until("both targets", Duration::from_mins(5), async || {
         prometheus.ask("/api/v1/query", &both()).await.is_some_and(|d| d["result"] != Value::Array(Vec::new()))
     })
     .await;

@@ -74,7 +74,7 @@ async fn prometheus_federates_from_us() {
     );
     let reader = Reader::start(folder.path(), &config);
     let counted = || vec![("query", "count({job=\"app\",__name__!=\"up\"}) == 202".to_owned())];
-    until("all series", Duration::from_mins(1), async || {
+    until("all series", Duration::from_mins(5), async || {
         let answer = reader.ask("/api/v1/query", &counted()).await;
         answer.is_some_and(|a| a["data"]["result"] != Value::Array(vec![]))
     })
@@ -88,7 +88,7 @@ async fn prometheus_federates_from_us() {
         assert_eq!(ours["result"].as_array().map(Vec::len), Some(202), "{query}");
     }
     // One scrape may have come too late.
-    until("a scrape that is whole", Duration::from_mins(1), async || {
+    until("a scrape that is whole", Duration::from_mins(5), async || {
         let up = reader.ask("/api/v1/query", &[("query", "up{job=\"federate\"}".to_owned())]).await;
         up.is_some_and(|up| up["data"]["result"][0]["value"][1] == "1")
     })
@@ -145,7 +145,7 @@ async fn prometheus_answers_out_of_our_store() {
     );
     let reader = Reader::start(folder.path(), &config);
     let ready = || vec![("query", "vector(1)".to_owned())];
-    until("the reader", Duration::from_mins(1), async || reader.ask("/api/v1/query", &ready()).await.is_some()).await;
+    until("the reader", Duration::from_mins(5), async || reader.ask("/api/v1/query", &ready()).await.is_some()).await;
     // Off the grid of samples: this version counts the left end of a window, newer ones do not.
     let (from, to) = (start + 30 * 60_000 + 7_777, start + 170 * 60_000 + 7_777);
     let mut wrong = Vec::new();

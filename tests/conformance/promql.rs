@@ -46,7 +46,7 @@ impl Quiver {
 
     /// Over flushed data each plan runs twice, and the second run answers.
     fn context(&self) -> QueryContext {
-        let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
+        let limits = Limits { timeout: Duration::from_mins(5), ..Limits::default() };
         QueryContext::new(Access::full(), limits).rehearsed(self.state == State::Flushed)
     }
 }

@@ -80,7 +80,7 @@ async fn under_load(options: &Options, seed: u64) {
     });
     let began = Instant::now();
     while history.kept() == 0 {
-        assert!(began.elapsed() < Duration::from_mins(1), "nothing is written");
+        assert!(began.elapsed() < Duration::from_mins(5), "nothing is written");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
     for round in 0..3 {

@@ -85,7 +85,7 @@ async fn slow_senders_of_large_bodies_hold_little_memory() {
                 break;
             }
             assert!(answer.headers.contains_key("retry-after"), "{path}");
-            assert!(began.elapsed() < Duration::from_mins(1), "{path}: nothing came back");
+            assert!(began.elapsed() < Duration::from_mins(5), "{path}: nothing came back");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
     }

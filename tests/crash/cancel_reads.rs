@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 use crate::arena::comes_up;
 use crate::cancel::until;
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Processor time that may be spent after the client went, though this is the build for tests.
 const CPU_AFTER: Duration = Duration::from_millis(200);
 /// Rows without end, for all that a test waits.

@@ -13,7 +13,7 @@ use tokio::net::TcpStream;
 use crate::arena::comes_up;
 
 const ASK: &[u8] = b"GET /health/ready HTTP/1.1\r\nHost: x\r\n\r\n";
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// What promise L3 says.
 const IDLE_BYTES_MAX: u64 = 30 << 10;
 

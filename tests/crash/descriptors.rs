@@ -107,14 +107,14 @@ async fn few_descriptors_are_shared() {
     println!("{taken} taken, {refused} refused, {} open, {busy} ticks in 2 s", open_descriptors(server.pid()));
     assert!(busy < 100, "{busy} hundredths of a second of CPU in 2 s of waiting");
     drop(idle);
-    let flushed = tokio::time::timeout(Duration::from_mins(1), flushing).await.expect("it recovers");
+    let flushed = tokio::time::timeout(Duration::from_mins(5), flushing).await.expect("it recovers");
     // 503: there was no place for another connection.
     assert!(matches!(flushed, Ok(Some((200 | 503, _)) | None)), "{flushed:?}");
     let caller = Caller::new(&server.http);
     // Connections that went give their descriptors back as the server gets to them.
     let began = std::time::Instant::now();
     while write(&caller, taken).await != 204 {
-        assert!(began.elapsed() < Duration::from_mins(1), "writes are taken again");
+        assert!(began.elapsed() < Duration::from_mins(5), "writes are taken again");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     let found = count(&caller).await.expect("answered again").expect("samples");
@@ -184,7 +184,7 @@ async fn no_more_threads() {
             }
         }
         for path in ["/admin/flush", "/admin/compact?force=true"] {
-            let answer = tokio::time::timeout(Duration::from_mins(1), caller.post(path, Vec::new())).await;
+            let answer = tokio::time::timeout(Duration::from_mins(5), caller.post(path, Vec::new())).await;
             assert!(matches!(answer, Ok(Some((200 | 503, _)))), "{path}: {answer:?}");
         }
     }

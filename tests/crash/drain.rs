@@ -56,7 +56,7 @@ async fn sigterm_under_load() {
         });
         let began = Instant::now();
         while run.counts.acknowledged.load(Relaxed) == 0 {
-            assert!(began.elapsed() < Duration::from_mins(1), "round {round}: nothing is written");
+            assert!(began.elapsed() < Duration::from_mins(5), "round {round}: nothing is written");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         tokio::time::sleep(Duration::from_millis(rng.random_range(100..1500))).await;

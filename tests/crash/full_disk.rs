@@ -20,7 +20,7 @@ const METRIC: &str = "full_disk_samples";
 const DISK_BYTES: usize = 24 << 20;
 /// What others take of it from the start.
 const BALLAST_BYTES: usize = 12 << 20;
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Within this time of there being room writes are taken again.
 const RESUMES_WITHIN: Duration = Duration::from_secs(5);
 

@@ -18,7 +18,7 @@ const SAMPLES: i64 = 1000;
 const READERS: usize = 8;
 /// What a reader may hold beside what counts in the memory of queries.
 const BUFFERS: u64 = 8 << 20;
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// Within which a query ends whose reader left.
 const ENDS_WITHIN: Duration = Duration::from_secs(5);
 

@@ -105,7 +105,7 @@ async fn traces_survive_kills() {
     let mut rng = SmallRng::seed_from_u64(seed("spans"));
     let dir = tempfile::tempdir().expect("a folder");
     let options = busy(Options::default());
-    let http = reqwest::Client::builder().timeout(Duration::from_mins(1)).build().expect("a client");
+    let http = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().expect("a client");
     let points = plan::of_areas(&["wal", "flush", "commit", "compact", "replay"]);
     let mut sent = Sent::new();
     let mut deaths = BTreeMap::new();

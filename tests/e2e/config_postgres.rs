@@ -11,7 +11,7 @@ use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, login, user};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 fn over(url: &str, data: &std::path::Path) -> Options {
     // Servers that share a database share the key under which secrets in it are encrypted.

@@ -477,7 +477,7 @@ async fn killed_between_changes() {
         // It is killed in the middle of changes, so there is one first.
         let began = Instant::now();
         while made.load(Relaxed) == 0 {
-            assert!(began.elapsed() < Duration::from_mins(1), "nothing is answered");
+            assert!(began.elapsed() < Duration::from_mins(5), "nothing is answered");
             tokio::time::sleep(Duration::from_millis(10)).await;
         }
         tokio::time::sleep(Duration::from_millis(300)).await;

@@ -28,7 +28,7 @@ async fn start() -> (Server, tempfile::TempDir) {
 }
 
 fn client() -> reqwest::Client {
-    reqwest::Client::builder().timeout(Duration::from_mins(1)).build().expect("a client")
+    reqwest::Client::builder().timeout(Duration::from_mins(5)).build().expect("a client")
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -205,7 +205,7 @@ async fn time_is_limited() {
     };
     let began = std::time::Instant::now();
     while running().await.as_deref() != Some("0") {
-        assert!(began.elapsed() < Duration::from_mins(1), "a query goes on behind its time limit");
+        assert!(began.elapsed() < Duration::from_mins(5), "a query goes on behind its time limit");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
 }
@@ -213,7 +213,7 @@ async fn time_is_limited() {
 /// Sends a request on a connection of its own.
 pub(crate) fn open(server: &Server, target: &str) -> std::net::TcpStream {
     let mut socket = std::net::TcpStream::connect(&server.http).expect("a connection");
-    socket.set_read_timeout(Some(Duration::from_mins(1))).expect("a socket");
+    socket.set_read_timeout(Some(Duration::from_mins(5))).expect("a socket");
     let head = format!("GET {target} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
     socket.write_all(head.as_bytes()).expect("sent");
     socket

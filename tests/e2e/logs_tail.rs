@@ -14,7 +14,7 @@ fn follow(reader: &mut impl BufRead, count: usize) -> Vec<Value> {
     let mut found = Vec::new();
     let began = Instant::now();
     while found.len() < count {
-        assert!(began.elapsed() < Duration::from_mins(1), "only {found:?}");
+        assert!(began.elapsed() < Duration::from_mins(5), "only {found:?}");
         let mut line = String::new();
         assert!(reader.read_line(&mut line).expect("an open connection") > 0, "the tail ended");
         // Between head, sizes of chunks and empty lines, rows are the lines that are objects.
@@ -70,7 +70,7 @@ async fn rows_arrive_as_they_are_written() {
     drop(reader);
     let began = Instant::now();
     while sockets(&server) >= with_reader {
-        assert!(began.elapsed() < Duration::from_mins(1), "the connection of a reader that left stays");
+        assert!(began.elapsed() < Duration::from_mins(5), "the connection of a reader that left stays");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     // With rows of before.
@@ -90,7 +90,7 @@ async fn first_row<W: Write>(mut answer: reqwest::Response, mut unpack: W, text:
     let began = Instant::now();
     loop {
         // Empty lines keep the connection busy.
-        assert!(began.elapsed() < Duration::from_mins(1), "no row");
+        assert!(began.elapsed() < Duration::from_mins(5), "no row");
         let piece = answer.chunk().await.expect("an open connection").expect("it goes on");
         unpack.write_all(&piece).expect("packed as it says");
         unpack.flush().expect("in memory");
@@ -141,7 +141,7 @@ async fn a_tail_begins_a_moment_before_itself() {
     let began = Instant::now();
     // Another row and another tail, where more than that moment passed between the two.
     loop {
-        assert!(began.elapsed() < Duration::from_mins(1), "no tail shows rows of before");
+        assert!(began.elapsed() < Duration::from_mins(5), "no tail shows rows of before");
         let hour_ago_ms = SystemClock.now_ms() - 3_600_000;
         send(&server, "app", format!("{{\"_msg\":\"before\",\"_time\":{hour_ago_ms}}}\n")).await;
         let url = server.url(&format!("{API}/tail?query=*&offset=1h"));

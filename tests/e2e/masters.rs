@@ -62,7 +62,7 @@ fn first_end(children: &mut [Child; 2]) -> (usize, String) {
                 return (i, text);
             }
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "both run");
+        assert!(began.elapsed() < Duration::from_mins(5), "both run");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -84,7 +84,7 @@ async fn of_two_first_starts_at_once_one_serves() {
             // One may have lost already on the way to the later point.
             let began = Instant::now();
             while !holds.iter().all(Hold::is_reached) && children.iter_mut().all(|c| matches!(c.try_wait(), Ok(None))) {
-                assert!(began.elapsed() < Duration::from_mins(1), "{point}: they do not come there");
+                assert!(began.elapsed() < Duration::from_mins(5), "{point}: they do not come there");
                 tokio::time::sleep(Duration::from_millis(10)).await;
             }
             holds.iter().for_each(Hold::release);

@@ -345,7 +345,7 @@ async fn until_queries(server: &Server, wanted: usize) {
         if running == wanted {
             return;
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "{listed}");
+        assert!(began.elapsed() < Duration::from_mins(5), "{listed}");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
 }
@@ -431,7 +431,7 @@ async fn who_asks_sees_his_rows() {
         delete(&ann).await;
         let began = Instant::now();
         while count(&own, "select count(*) from logs").await.is_ok() {
-            assert!(began.elapsed() < Duration::from_mins(1), "a revocation acts");
+            assert!(began.elapsed() < Duration::from_mins(5), "a revocation acts");
             tokio::time::sleep(Duration::from_millis(50)).await;
         }
         began.elapsed()
@@ -440,7 +440,7 @@ async fn who_asks_sees_his_rows() {
     delete(&bob).await;
     let began = Instant::now();
     while count(&own, "select count(*) from logs").await.is_ok() {
-        assert!(began.elapsed() < Duration::from_mins(1), "a revocation acts");
+        assert!(began.elapsed() < Duration::from_mins(5), "a revocation acts");
         tokio::time::sleep(Duration::from_millis(50)).await;
     }
     assert!(try_connect(&server, key).await.is_err());
@@ -462,7 +462,7 @@ async fn idle_connections_end_with_their_account() {
     let headers = [("authorization", &*admin), ("content-type", "application/json")];
     let ended = async |task: JoinHandle<Result<(), Error>>| {
         let began = Instant::now();
-        let ended = tokio::time::timeout(Duration::from_mins(1), task).await.expect("it ends");
+        let ended = tokio::time::timeout(Duration::from_mins(5), task).await.expect("it ends");
         let error = ended.expect("no panic").expect_err("the client is told");
         assert_eq!(code(&error), "28000", "{error:?}");
         began.elapsed()
@@ -558,7 +558,7 @@ async fn hostile_bytes() {
         stream.write_all(bytes).await.expect("sent");
         let _ = stream.shutdown().await;
         let mut answer = Vec::new();
-        let read = tokio::time::timeout(Duration::from_mins(1), stream.read_to_end(&mut answer)).await;
+        let read = tokio::time::timeout(Duration::from_mins(5), stream.read_to_end(&mut answer)).await;
         assert!(read.is_ok(), "the connection ends: {bytes:?}");
         String::from_utf8_lossy(&answer).into_owned()
     };
@@ -584,13 +584,13 @@ async fn hostile_bytes() {
     // One byte at a time is as good as all at once; a client that says nothing is sent away.
     let mut stream = TcpStream::connect(&server.postgres).await.expect("connected");
     let mut answer = Vec::new();
-    let _ = tokio::time::timeout(Duration::from_mins(1), stream.read_to_end(&mut answer)).await.expect("it ends");
+    let _ = tokio::time::timeout(Duration::from_mins(5), stream.read_to_end(&mut answer)).await.expect("it ends");
     let mut slow = TcpStream::connect(&server.postgres).await.expect("connected");
     for byte in after(b"Q\0\0\0\x0dselect 1\0X\0\0\0\x04") {
         slow.write_all(&[byte]).await.expect("sent");
     }
     let mut answer = Vec::new();
-    tokio::time::timeout(Duration::from_mins(1), slow.read_to_end(&mut answer)).await.expect("in time").expect("read");
+    tokio::time::timeout(Duration::from_mins(5), slow.read_to_end(&mut answer)).await.expect("in time").expect("read");
     assert!(String::from_utf8_lossy(&answer).contains("SELECT 1"));
     let client = connect(&server).await;
     assert_eq!(client.query_one("select 2::int", &[]).await.expect("a row").get::<_, i32>(0), 2);

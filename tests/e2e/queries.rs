@@ -23,7 +23,7 @@ async fn listed(server: &Server, request_id: &str) -> Value {
         if let Some(query) = found {
             return query;
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "{request_id} is not listed: {list}");
+        assert!(began.elapsed() < Duration::from_mins(5), "{request_id} is not listed: {list}");
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
 }
@@ -112,7 +112,7 @@ async fn operators_see_and_end_queries() {
 async fn nothing_runs(server: &Server) {
     let began = Instant::now();
     while server.get("/admin/queries").await.json()["queries"] != serde_json::json!([]) {
-        assert!(began.elapsed() < Duration::from_mins(1), "queries stay listed");
+        assert!(began.elapsed() < Duration::from_mins(5), "queries stay listed");
         tokio::time::sleep(Duration::from_millis(10)).await;
     }
 }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 const T0: i64 = 1_772_366_400;
 
 async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 async fn get(server: &Server, who: &str, path: &str) -> Answer {
     server.get_as(path, &[("authorization", who)]).await

@@ -25,7 +25,7 @@ async fn the_start_can_be_watched() {
         if ready.text().contains("replaying the log") {
             break ready.text();
         }
-        assert!(began.elapsed() < Duration::from_mins(1), "{}", ready.text());
+        assert!(began.elapsed() < Duration::from_mins(5), "{}", ready.text());
     };
     assert!(seen.contains(" of ") && seen.contains("KiB"), "{seen}");
     assert_eq!(server.get("/health/live").await.status, 200);
@@ -43,7 +43,7 @@ async fn the_start_can_be_watched() {
     hold.release();
     let began = Instant::now();
     while server.get("/health/ready").await.status != 200 {
-        assert!(began.elapsed() < Duration::from_mins(1), "the replay does not end");
+        assert!(began.elapsed() < Duration::from_mins(5), "the replay does not end");
         tokio::time::sleep(Duration::from_millis(20)).await;
     }
     assert_eq!(server.stop(), Some(0));
@@ -81,7 +81,7 @@ fn a_start_without_room_for_threads_ends() {
         let _ = Command::new("kill").args(["-TERM", &child.id().to_string()]).status();
         let began = Instant::now();
         while child.try_wait().expect("ours to wait for").is_none() {
-            if began.elapsed() > Duration::from_mins(1) {
+            if began.elapsed() > Duration::from_mins(5) {
                 let _ = child.kill();
                 let log = std::fs::read_to_string(dir.path().join("log")).unwrap_or_default();
                 panic!("with {kib} KiB it does not end:\n{log}");

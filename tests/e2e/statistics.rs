@@ -124,7 +124,7 @@ async fn world(dir: &std::path::Path) -> Arc<AppState> {
 }
 
 async fn ask(app: &AppState, case: &Case, samples_max: u64) -> Result<QueryOutcome, PromqlError> {
-    let limits = Limits { timeout: Duration::from_secs(20), samples_max, ..Limits::default() };
+    let limits = Limits { timeout: Duration::from_mins(5), samples_max, ..Limits::default() };
     let (ctx, options) =
         (QueryContext::new(Access::full(), limits), QueryOptions { lookback_ms: None, stats: true, no_cache: true });
     let (query, start, end, step, ..) = case;

@@ -61,7 +61,7 @@ async fn queries_of_very_many_groups() {
             if answer.status == 200 {
                 break answer.json()["series"].as_array().map(Vec::len);
             }
-            assert!(began.elapsed() < Duration::from_mins(1), "after {query}: {} {}", answer.status, answer.text());
+            assert!(began.elapsed() < Duration::from_mins(5), "after {query}: {} {}", answer.status, answer.text());
             tokio::time::sleep(Duration::from_millis(100)).await;
         };
         assert_eq!(series, Some(1));

@@ -153,7 +153,7 @@ type Answer = Result<Vec<Vec<(String, String)>>, ErrorKind>;
 
 /// Runs a query; rows and fields in one order.
 async fn ask(logsql: &LogsqlEngine, query: &Query) -> Answer {
-    let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(1), ..Limits::default() });
+    let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(5), ..Limits::default() });
     let scope = QueryScope { now_ns: NOW_NS, ..QueryScope::default() };
     let found = async {
         let mut all = Vec::new();

@@ -10,7 +10,7 @@ use quiver_types::failpoint::VARIABLE;
 use serde_json::Value;
 
 /// Longest wait for a server to be ready, and for it to stop.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 /// The signal of a process that a fail point ended.
 const ABORTED: i32 = 6;
 

@@ -98,7 +98,7 @@ impl Server {
             ("rbac.mode", "off".to_owned()),
         ];
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
-        let client = reqwest::Client::builder().timeout(Duration::from_mins(1)).build().map_err(|e| e.to_string())?;
+        let client = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().map_err(|e| e.to_string())?;
         let stop = CancellationToken::new();
         let (base, task) = runtime.block_on(async {
             let bound = Bound::bind(&loaded).await.map_err(|e| e.to_string())?;

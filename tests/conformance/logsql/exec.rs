@@ -47,7 +47,7 @@ fn run(case: &Value, expected: &Value, engine: &Arc<QueryEngine>, runtime: &toki
     for batch_rows in [1000, 2, 1] {
         let memory = Memory { rows: Arc::clone(&input), batch_rows };
         let logsql = logsql_over(Arc::new(memory), Arc::clone(engine));
-        let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
+        let limits = Limits { timeout: Duration::from_mins(5), ..Limits::default() };
         let ctx = QueryContext::new(Access::full(), limits).rehearsed(true);
         let scope = QueryScope { now_ns: NOW_NS, ..QueryScope::default() };
         let found = match runtime.block_on(logsql.collect(&query, &scope, &ctx)) {

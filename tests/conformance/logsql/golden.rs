@@ -74,7 +74,7 @@ fn ask(world: &World, query: &str, params: &Value) -> Result<Vec<Row>, String> {
         end_ns: time("end").map(last_moment),
         extra: Vec::new(),
     };
-    let limits = Limits { timeout: Duration::from_secs(20), ..Limits::default() };
+    let limits = Limits { timeout: Duration::from_mins(5), ..Limits::default() };
     let ctx = QueryContext::new(Access::full(), limits).rehearsed(world.state == State::Flushed);
     let found = world.runtime.block_on(world.app.logsql.collect(&query, &scope, &ctx)).map_err(|e| e.to_string())?;
     let mut all = Vec::new();

@@ -37,7 +37,7 @@ impl Runner {
         let row = names.iter().map(|name| (name.clone(), "v".to_owned())).collect();
         let memory = Memory { rows: Arc::new(vec![row]), batch_rows: 1 };
         let logsql = logsql_over(Arc::new(memory), Arc::clone(&self.engine));
-        let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_secs(20), ..Limits::default() });
+        let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(5), ..Limits::default() });
         let found = self.runtime.block_on(logsql.collect(&query, &QueryScope::default(), &ctx));
         let rows = found.map_err(|e| e.to_string())?;
         let mut names: Vec<String> =

@@ -42,7 +42,7 @@ impl Recorder {
     /// Runs a query; gives what was read, in the order of the plans.
     pub(crate) fn requests(&self, query: &Query, now_ns: i64) -> std::result::Result<Vec<LogRequest>, String> {
         self.notes.0.lock().expect("no panic before").clear();
-        let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_secs(20), ..Limits::default() });
+        let ctx = QueryContext::new(Access::full(), Limits { timeout: Duration::from_mins(5), ..Limits::default() });
         let scope = QueryScope { now_ns, ..QueryScope::default() };
         self.runtime.block_on(self.logsql.collect(query, &scope, &ctx)).map_err(|e| e.to_string())?;
         Ok(std::mem::take(&mut *self.notes.0.lock().expect("no panic before")))

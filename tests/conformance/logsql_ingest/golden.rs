@@ -42,7 +42,7 @@ pub(super) fn run(cases: &[Value]) -> Vec<Case> {
             let _ = ready.send(Arc::clone(app));
         }));
         let app = opened.await.expect("the server opens");
-        let client = reqwest::Client::builder().timeout(Duration::from_secs(30)).build().expect("a client");
+        let client = reqwest::Client::builder().timeout(Duration::from_mins(5)).build().expect("a client");
         let golden = Golden { base: format!("http://{address}"), client, app: Arc::clone(&app) };
         let mut all = Vec::new();
         for case in cases {

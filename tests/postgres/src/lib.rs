@@ -15,7 +15,7 @@ pub const VARIABLE: &str = "QUIVER_TEST_POSTGRES";
 const NOBODY: u32 = 65_534;
 const PASSWORD: &str = "a secret of tests";
 /// How long a start may take on a busy machine.
-const PATIENCE: Duration = Duration::from_mins(1);
+const PATIENCE: Duration = Duration::from_mins(5);
 
 /// A server.
 #[derive(Debug)]
