@@ -24,6 +24,8 @@ use crate::kept::Keeper;
 const TIMES_FREE: usize = 2;
 /// This part of the pool is no question of shares.
 const SMALL_PART: usize = 64;
+/// A query that holds less than this part of the pool is not what fills the process.
+const MUCH_PART: usize = 4;
 
 /// How a refusal begins that is due to other queries: operators know refusals by their type, so it stands in the text.
 pub(crate) const CROWDED: &str = "other queries hold the memory";
@@ -187,8 +189,9 @@ impl QueryPool {
         let Some(owner) = &self.owner else { return false };
         let own = owner.load(Relaxed);
         let others = self.shared.lent.load(Relaxed).saturating_sub(own);
-        // What fills the process is not known; who holds the most of what is known is the likeliest.
-        if others == 0 || (short && others < own) {
+        // What fills a process that is short is not known; a query that holds much, and more than others, is the likeliest.
+        let is_own_fault = if short { own > others && own > self.shared.size / MUCH_PART } else { others == 0 };
+        if is_own_fault {
             return false;
         }
         self.fits(reservation, additional, used, others + self.shared.kept.load(Relaxed))
@@ -348,9 +351,10 @@ mod tests {
         let memory = query(&shared, SIZE);
         shared.pressure.tell(true);
         assert!(memory.try_grow(100).is_ok());
-        assert_eq!(refused(&memory, 1), ErrorKind::LimitExceeded, "nobody else holds any");
+        assert_eq!(refused(&memory, 1), ErrorKind::Unavailable, "it is no query that fills the process");
+        assert_eq!(refused(&memory, SIZE), ErrorKind::LimitExceeded, "more than one alone may have");
         let other = query(&shared, SIZE);
-        other.grow(1000);
+        other.grow(2000);
         assert_eq!(refused(&memory, 1), ErrorKind::Unavailable, "another one holds more");
         assert_eq!(refused(&other, 1), ErrorKind::LimitExceeded, "it is the largest");
         shared.pressure.tell(false);
