@@ -6,6 +6,7 @@ mod extraction;
 mod judged;
 mod processes;
 mod scoped;
+mod served;
 
 use quiver_tests::server::{Answer, Options, Server};
 use quiver_types::{Clock, SystemClock};

@@ -222,6 +222,43 @@ async fn segments_over_measures() {
     assert!(shown["pruning"].as_object().is_some_and(|pruned| pruned.contains_key("files")), "{shown}");
 }
 
+/// Errors say what of the request is wrong, also where a query is made of parameters, and where nothing is executed.
+#[tokio::test(flavor = "multi_thread")]
+async fn errors_are_of_the_request() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    fill(&server).await;
+    for (parameters, reason, pointer) in [
+        ("member=Spans.nothing", "UNKNOWN_MEMBER", "/member"),
+        ("member=Spans.count", "WRONG_KIND", "/member"),
+        ("member=Spans.service&dateRange=whenever", "BAD_DATE_RANGE", "/dateRange"),
+        ("member=Spans.durationMs&search=1", "BAD_VALUE", "/search"),
+        ("member=Spans.service&limit=x", "BAD_LIMIT", "/limit"),
+        ("member=Spans.service&timezone=Mars", "UNKNOWN_TIMEZONE", "/timezone"),
+    ] {
+        let answer = server.get(&format!("/olap-api/v1/meta/values?{parameters}")).await;
+        let body = answer.json();
+        assert_eq!(
+            (answer.status, &body["reason"], &body["pointer"]),
+            (400, &json!(reason), &json!(pointer)),
+            "{parameters}"
+        );
+    }
+    let by = |granularity: &str| {
+        let time = json!({"dimension": "Spans.startTime", "granularity": granularity});
+        json!({"measures": ["Spans.count"], "timeDimensions": [time]})
+    };
+    for (queries, reason) in [
+        (json!([by("day"), by("day")]), Value::Null),
+        (json!([by("day"), by("hour")]), json!("BLEND_GRANULARITY")),
+        (json!([by("day"), {"measures": ["Spans.count"]}]), json!("BLEND_GRANULARITY")),
+    ] {
+        let body = json!({"query": queries}).to_string().into_bytes();
+        let answer = server.post("/olap-api/v1/dry-run", &[("content-type", "application/json")], body).await.json();
+        assert_eq!(answer["reason"], reason, "{answer}");
+    }
+}
+
 /// Who asks the same gets the answer that is there, until something is written to what it was read from.
 #[tokio::test(flavor = "multi_thread")]
 async fn answers_serve_until_something_is_written() {

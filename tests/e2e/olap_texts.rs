@@ -1,7 +1,7 @@
 //! Texts of queries (`/olap-api/v1/sql`) of callers who see some services: what decides which rows of a model they see, or
-//! lies in tables that only models show them, is read by these texts as by `load`.
+//! lies in tables that only models show them, is read by these texts as by `load`. Texts of windows stay short.
 
-use quiver_tests::server::Server;
+use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
 use super::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
@@ -16,6 +16,19 @@ const SALES: &str = "cubes:
       - {name: id, type: number, sql: id, primary_key: true, public: false}
       - {name: shop, type: string, sql: shop}
     measures: [{name: count, type: count}, {name: total, type: sum, sql: price}]
+";
+/// A table of the operator with sums over windows.
+const VISITS: &str = "cubes:
+  - name: Visits
+    sql_table: public.visits
+    dimensions:
+      - {name: id, type: number, sql: id, primary_key: true}
+      - {name: at, type: time, sql: at}
+    measures:
+      - {name: week, type: sum, sql: n, rolling_window: {trailing: 7 day}}
+      - {name: ahead, type: sum, sql: n, rolling_window: {trailing: 1 month, leading: 2 hour, offset: start}}
+      - {name: today, type: sum, sql: n, rolling_window: {type: to_date, granularity: day}}
+      - {name: ever, type: running_total, sql: n}
 ";
 /// Models that are made of rows which callers do not see, each with dimensions, a measure and its time.
 const MADE_OF_ALL: [(&str, &str, &str, &str); 10] = [
@@ -118,4 +131,46 @@ async fn texts_give_callers_their_rows() {
         let text = answer.text();
         assert!(matches!(answer.status, 400 | 403) && text.contains(says), "{statement}: {} {text}", answer.status);
     }
+}
+
+/// The night of 30 March has an hour less in Berlin.
+#[tokio::test(flavor = "multi_thread")]
+async fn texts_of_windows_do_not_grow_with_their_buckets() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let own = dir.path().join("own");
+    std::fs::create_dir_all(&own).expect("a folder");
+    let write = |name: &str, text: &str| std::fs::write(own.join(name), text).expect("written");
+    let rows = "id,at,n\n1,2025-03-20T10:00:00Z,1\n2,2025-03-28T23:30:00Z,2\n3,2025-03-30T00:59:59.5Z,4\n\
+                4,2025-03-30T01:00:00Z,8\n5,2025-03-31T22:30:00Z,16\n6,2024-02-29T12:00:00Z,32\n";
+    write("visits.csv", rows);
+    write("visits.types.json", r#"{"id": "int8", "n": "int8", "at": "timestamptz"}"#);
+    write("visits.yml", VISITS);
+    let folder = own.display().to_string();
+    let options = Options::default().args(&["--olap-models", &folder, "--olap-tables", &folder]);
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let mut lengths = Vec::new();
+    for (grain, from, to, buckets) in [
+        ("minute", "2025-03-30", "2025-03-30", 24 * 60),
+        ("minute", "2025-03-28", "2025-03-31", 4 * 24 * 60),
+        ("month", "2024-01-15", "2025-06-01", 18),
+    ] {
+        let query = json!({
+            "measures": ["Visits.week", "Visits.ahead", "Visits.today", "Visits.ever"],
+            "dimensions": [format!("Visits.at.{grain}")],
+            "timeDimensions": [{"dimension": "Visits.at", "dateRange": [from, to]}],
+            "timezone": "Europe/Berlin",
+            "limit": 50_000,
+        });
+        assert_eq!(differs(&server, &[], &query).await, (None, true));
+        let ask = async |path: &str| {
+            let headers = [("content-type", "application/json"), ("x-wait", "60")];
+            server.post(path, &headers, json!({"query": query}).to_string().into_bytes()).await.json()
+        };
+        assert_eq!(ask("/olap-api/v1/load").await["data"].as_array().map(Vec::len), Some(buckets), "{query}");
+        let text = ask("/olap-api/v1/sql").await["sql"]["sql"][0].as_str().map(str::len).expect("a text");
+        assert!(text < 16 << 10, "{text} bytes: {query}");
+        lengths.push(text);
+    }
+    // Texts of numbers and times may be some digits longer.
+    assert!(lengths[1].abs_diff(lengths[0]) < 100, "{lengths:?}");
 }

@@ -125,6 +125,7 @@ async fn telemetry_tells_of_resources() {
     said_of_services(&server, &admin, &id("cart")).await;
     let wanted = json!([["a", id("cart/i1")], ["b", id("shop/cart-0")], ["c", id("web")], ["d", null]]);
     of_events(&server, &admin, &wanted).await;
+    of_alerts(&server, &admin, &wanted).await;
 }
 
 /// An event is of the narrowest resource whose identity it says.
@@ -144,6 +145,46 @@ async fn of_events(server: &Server, admin: &str, wanted: &Value) {
     let cells = |row: &Value| json!([row["Events.eventName"], row["Events.resourceId"]]);
     let found: Value = rows["data"].as_array().into_iter().flatten().map(cells).collect();
     assert_eq!(&found, wanted);
+}
+
+/// Alerts are of resources as events are, for who sees both; resources have the alerts that are of them.
+async fn of_alerts(server: &Server, admin: &str, wanted: &Value) {
+    let alerts = json!([
+        {"labels": {"alertname": "a", "service": "cart", "instance": "i1", "host_name": "h1"}},
+        {"labels": {"alertname": "b", "service": "cart", "k8s.namespace.name": "shop", "k8s_pod_name": "cart-0"}},
+        {"labels": {"alertname": "c", "service": "web", "service_instance_id": "none"}},
+        {"labels": {"alertname": "d", "service": "other", "host_name": "h9"}},
+    ]);
+    let headers = [("content-type", "application/json"), ("authorization", admin)];
+    let sent = server.post("/api/v2/alerts", &headers, alerts.to_string().into_bytes()).await;
+    assert_eq!(sent.status, 200, "{}", sent.text());
+    let load = async |who: &str, query: &Value| {
+        post(server, who, "/olap-api/v1/load", &json!({"query": query, "cache": "no-cache"})).await["data"].take()
+    };
+    let query = json!({"dimensions": ["Alerts.alertName", "Alerts.resourceId"], "order": {"Alerts.alertName": "asc"}});
+    let cells = |row: &Value| json!([row["Alerts.alertName"], row["Alerts.resourceId"]]);
+    let began = Instant::now();
+    loop {
+        let found: Value = load(admin, &query).await.as_array().into_iter().flatten().map(cells).collect();
+        if &found == wanted {
+            break;
+        }
+        assert!(began.elapsed() < PATIENCE, "{found}");
+        tokio::time::sleep(Duration::from_millis(100)).await;
+    }
+    let counts = json!({"dimensions": ["Resources.key"], "measures": ["Alerts.count", "Resources.count"],
+        "order": {"Resources.key": "asc"}});
+    let row =
+        |key: Value, resources: &str| json!({"Resources.key": key, "Alerts.count": "1", "Resources.count": resources});
+    let rows = ["cart/i1", "shop/cart-0", "web"].map(|key| row(key.into(), "1"));
+    let all: Value = rows.into_iter().chain([row(Value::Null, "0")]).collect();
+    assert_eq!(load(admin, &counts).await, all);
+    // Who sees alerts alone does not hear of resources.
+    made(server, admin, "roles", json!({"name": "alerted", "permissions": ["{view, alerts, cart}"]})).await;
+    user(server, admin, "erin", "alerted", Value::Null).await;
+    let erin = bearer(&login(server, "erin", PASSWORD).await);
+    let found: Value = load(&erin, &query).await.as_array().into_iter().flatten().map(cells).collect();
+    assert_eq!(found, json!([["a", null], ["b", null]]));
 }
 
 /// What people say of the resource of a service is told of the service, beside its health in the newest minute.

@@ -1,11 +1,11 @@
-//! Functions that plans of analytics need: wall time and buckets of it, exact percentiles.
+//! Functions that plans of analytics need: wall time, buckets of it and steps in it, exact percentiles.
 
 mod percentile;
 
 use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayRef, AsArray, TimestampNanosecondArray};
-use arrow::datatypes::{DataType, TimeUnit, TimestampNanosecondType};
+use arrow::datatypes::{DataType, Int64Type, TimeUnit, TimestampNanosecondType};
 use chrono_tz::Tz;
 use datafusion::common::{Result, ScalarValue, exec_err};
 use datafusion::logical_expr::{
@@ -19,7 +19,7 @@ pub(crate) use percentile::exact as exact_percentile;
 
 /// Functions that texts of plans name: a session that reads these knows them.
 pub fn session_functions() -> Vec<Arc<ScalarUDF>> {
-    vec![WallBucket::udf(), WallEdge::udf()]
+    vec![WallBucket::udf(), WallEdge::udf(), WallMove::udf()]
 }
 
 /// `wall_bucket(time, zone, months, nanos, origin, shift_months, shift_nanos)`: the start of the bucket of wall time that an
@@ -32,6 +32,19 @@ pub(crate) struct WallBucket {
 /// Type of instants.
 pub(crate) fn instant_type() -> DataType {
     DataType::Timestamp(TimeUnit::Nanosecond, Some("UTC".into()))
+}
+
+/// Type of wall times.
+fn wall_type() -> DataType {
+    DataType::Timestamp(TimeUnit::Nanosecond, None)
+}
+
+/// A number among the arguments of a function that is the same for all rows.
+fn constant(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<i64> {
+    match &args.args[at] {
+        ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
+        _ => exec_err!("argument {} of {function} must be a constant", at + 1),
+    }
 }
 
 impl WallBucket {
@@ -63,17 +76,11 @@ impl ScalarUDFImpl for WallBucket {
     }
 
     fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Timestamp(TimeUnit::Nanosecond, None))
+        Ok(wall_type())
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |i: usize| {
-            if let ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) = &args.args[i] {
-                Ok(*n)
-            } else {
-                exec_err!("wall_bucket takes constants behind the time")
-            }
-        };
+        let number = |at| constant(&args, "wall_bucket", at);
         let ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))) = &args.args[1] else {
             return exec_err!("wall_bucket takes a constant zone");
         };
@@ -119,8 +126,7 @@ impl WallEdge {
     /// The function.
     fn udf() -> Arc<ScalarUDF> {
         let long = DataType::Int64;
-        let wall = DataType::Timestamp(TimeUnit::Nanosecond, None);
-        let arguments = vec![wall, DataType::Utf8, long.clone(), long.clone(), long, DataType::Boolean];
+        let arguments = vec![wall_type(), DataType::Utf8, long.clone(), long.clone(), long, DataType::Boolean];
         let signature = Signature::one_of(vec![TypeSignature::Exact(arguments)], Volatility::Immutable);
         Arc::new(ScalarUDF::new_from_impl(Self { signature }))
     }
@@ -148,13 +154,7 @@ impl ScalarUDFImpl for WallEdge {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |i: usize| {
-            if let ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) = &args.args[i] {
-                Ok(*n)
-            } else {
-                exec_err!("wall_edge takes constants behind the time")
-            }
-        };
+        let number = |at| constant(&args, "wall_edge", at);
         let (
             ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))),
             ColumnarValue::Scalar(ScalarValue::Boolean(Some(is_end))),
@@ -177,5 +177,91 @@ impl ScalarUDFImpl for WallEdge {
         };
         let out: TimestampNanosecondArray = walls.unary(instant);
         Ok(ColumnarValue::Array(Arc::new(out.with_timezone("UTC"))))
+    }
+}
+
+/// `wall_move(wall, count, months, nanos)`: a wall time moved by so many times a length; days that a month lacks become its
+/// last.
+#[derive(Debug, PartialEq, Eq, Hash)]
+pub(crate) struct WallMove {
+    signature: Signature,
+}
+
+impl WallMove {
+    /// The function.
+    fn udf() -> Arc<ScalarUDF> {
+        let arguments = vec![wall_type(), DataType::Int64, DataType::Int64, DataType::Int64];
+        let signature = Signature::one_of(vec![TypeSignature::Exact(arguments)], Volatility::Immutable);
+        Arc::new(ScalarUDF::new_from_impl(Self { signature }))
+    }
+
+    /// A call of it; of no length the wall time itself.
+    pub(crate) fn call(wall: Expr, count: Expr, length: Interval) -> Expr {
+        if length.is_zero() {
+            return wall;
+        }
+        Self::udf().call(vec![wall, count, lit(i64::from(length.months)), lit(length.nanos)])
+    }
+}
+
+impl ScalarUDFImpl for WallMove {
+    fn name(&self) -> &'static str {
+        "wall_move"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _arguments: &[DataType]) -> Result<DataType> {
+        Ok(wall_type())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let number = |at| constant(&args, "wall_move", at);
+        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
+        let walls = args.args[0].to_array(args.number_rows)?;
+        let counts = args.args[1].to_array(args.number_rows)?;
+        let counts = counts.as_primitive::<Int64Type>();
+        let moved = walls.as_primitive::<TimestampNanosecondType>().iter().zip(counts);
+        let moved = moved.map(|(wall, count)| Some(length.times(count?).add_to(wall?)));
+        Ok(ColumnarValue::Array(Arc::new(moved.collect::<TimestampNanosecondArray>())))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use arrow::array::Int64Array;
+    use arrow::datatypes::Field;
+    use datafusion::common::config::ConfigOptions;
+
+    use super::*;
+    use crate::dates::zone::{of_naive, write_wall};
+
+    #[test]
+    fn wall_times_are_moved_by_their_calendar() {
+        let wall = |text: &str| of_naive(text.parse().unwrap());
+        let walls = [Some(wall("2026-01-31T10:00:00")), Some(wall("2026-01-31T10:00:00")), None, Some(0)];
+        let counts = [Some(1), Some(-2), Some(1), None];
+        let numbers = [1, 3_600 * 1_000_000_000].map(|n| ColumnarValue::Scalar(ScalarValue::Int64(Some(n))));
+        let columns: [ArrayRef; 2] =
+            [Arc::new(TimestampNanosecondArray::from(walls.to_vec())), Arc::new(Int64Array::from(counts.to_vec()))];
+        let args: Vec<_> = columns.into_iter().map(ColumnarValue::Array).chain(numbers).collect();
+        let fields = args.iter().map(|arg| Arc::new(Field::new("a", arg.data_type(), true))).collect();
+        let moved = WallMove::udf()
+            .invoke_with_args(ScalarFunctionArgs {
+                args,
+                arg_fields: fields,
+                number_rows: 4,
+                return_field: Arc::new(Field::new("moved", wall_type(), true)),
+                config_options: Arc::new(ConfigOptions::default()),
+            })
+            .unwrap()
+            .to_array(4)
+            .unwrap();
+        let moved: Vec<Option<String>> =
+            moved.as_primitive::<TimestampNanosecondType>().iter().map(|wall| wall.map(write_wall)).collect();
+        let expected = ["2026-02-28T11:00:00.000", "2025-11-30T08:00:00.000"].map(|t| Some(t.to_owned()));
+        assert_eq!(moved, [&expected[..], &[None, None]].concat());
     }
 }

@@ -344,6 +344,8 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
         let query = given.query()?;
         let catalog = state.olap.catalog().with_open(&query);
         let asked = Asked::of_caller(&query, &catalog, &access(&state), state.clock.now_ms() * 1_000_000)?;
+        // Clients ask for several without saying so; what could not be blended has no pivot.
+        asked.check(true)?;
         Ok::<_, OlapError>(json_answer(&dry_run(&asked)))
     };
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/dry-run"))

@@ -5,11 +5,16 @@ use super::*;
 /// Orders that go through a shop: spans of front and pay, a log record of the store.
 async fn orders(server: &Server, now: i64) {
     let second = 1_000_000_000;
+    // What an order is worth is told by its checkout, and more exactly by its payment.
     let span = |service: &'static str, number: u64, order: u64, at: i64, route: &str| {
-        Sent::new(service, number, 10)
-            .with("http.route", route)
-            .with("order.id", order)
-            .at(now - 600 * second + at * second)
+        let sent = Sent::new(service, number, 10).with("http.route", route).with("order.id", order);
+        let worth = match route {
+            "/checkout" => Some(10 * order),
+            "/pay" => Some(10 * order + 5),
+            _ => None,
+        };
+        let sent = worth.into_iter().fold(sent, |sent, worth| sent.with("extracted_value", worth));
+        sent.at(now - 600 * second + at * second)
     };
     let spans = [
         // Order 1 goes through, order 2 stops after its payment, order 3 fails, order 4 never pays.
@@ -103,10 +108,11 @@ async fn instances_follow_the_steps() {
         ]
     );
     let number = |value: &Value| value.as_f64().or_else(|| value.as_str()?.parse().ok());
-    let query = json!({"measures": ["BusinessProcesses.count", "BusinessProcesses.completionRate"],
-        "dimensions": ["BusinessProcesses.processName"]});
+    let measures = ["completionRate", "valueSum", "valueLost"].map(|name| format!("BusinessProcesses.{name}"));
+    let query = json!({"measures": measures, "dimensions": ["BusinessProcesses.processName"]});
     let found = load(&server, "", query).await;
-    assert_eq!(number(&found[0]["BusinessProcesses.completionRate"]), Some(0.5), "{found:?}");
+    let figures = measures.each_ref().map(|name| number(&found[0][name]));
+    assert_eq!(figures, [Some(0.5), Some(15.0 + 25.0 + 30.0 + 40.0), Some(30.0)], "{found:?}");
     let query = json!({"measures": ["Funnels.entered", "Funnels.fromStart"], "dimensions": ["Funnels.stepPosition", "Funnels.stepName"],
         "order": {"Funnels.stepPosition": "asc"}});
     let funnel = load(&server, "", query).await;

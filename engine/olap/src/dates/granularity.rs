@@ -61,6 +61,14 @@ impl Interval {
         Self { months: -self.months, nanos: -self.nanos }
     }
 
+    /// The same so many times.
+    #[must_use]
+    pub fn times(self, count: i64) -> Self {
+        let most = i64::from(i32::MAX);
+        let months = i64::from(self.months).saturating_mul(count).clamp(-most, most) as i32;
+        Self { months, nanos: self.nanos.saturating_mul(count) }
+    }
+
     /// Moves a wall time; days that a month lacks become its last.
     pub fn add_to(self, wall_ns: i64) -> i64 {
         let moved = if self.months == 0 {
@@ -210,18 +218,7 @@ impl Buckets {
             let past = wall_ns.saturating_sub(self.origin_ns).rem_euclid(self.length.nanos);
             return wall_ns.saturating_sub(past);
         }
-        let (time, origin) = (naive(wall_ns), naive(self.origin_ns));
-        let index = |t: &NaiveDateTime| t.year() * 12 + t.month0() as i32;
-        let mut steps = (index(&time) - index(&origin)).div_euclid(self.length.months);
-        // Within the month of a border it may lie before it; clipped ends of months make one step more possible.
-        while self.border(steps) > wall_ns {
-            steps -= 1;
-        }
-        // Borders beyond the years that nanoseconds reach are all the same, so that no step leads past the last time.
-        while self.border(steps + 1) <= wall_ns && self.border(steps + 1) < i64::MAX {
-            steps += 1;
-        }
-        self.border(steps)
+        self.border(self.steps(wall_ns))
     }
 
     /// Gives the start of the bucket behind the one that begins at a border.
@@ -231,11 +228,31 @@ impl Buckets {
         }
         let (time, origin) = (naive(border_ns), naive(self.origin_ns));
         let months = (time.year() - origin.year()) * 12 + time.month0() as i32 - origin.month0() as i32;
-        self.border(months.div_euclid(self.length.months) + 1)
+        self.border(i64::from(months.div_euclid(self.length.months)) + 1)
     }
 
-    fn border(&self, steps: i32) -> i64 {
-        Interval { months: steps.saturating_mul(self.length.months), nanos: 0 }.add_to(self.origin_ns)
+    /// Gives how many buckets after the origin the one begins that a wall time falls into.
+    pub fn steps(&self, wall_ns: i64) -> i64 {
+        if self.length.months == 0 {
+            return wall_ns.saturating_sub(self.origin_ns).div_euclid(self.length.nanos);
+        }
+        let (time, origin) = (naive(wall_ns), naive(self.origin_ns));
+        let index = |t: &NaiveDateTime| t.year() * 12 + t.month0() as i32;
+        let mut steps = i64::from((index(&time) - index(&origin)).div_euclid(self.length.months));
+        // Within the month of a border it may lie before it; clipped ends of months make one step more possible.
+        while self.border(steps) > wall_ns {
+            steps -= 1;
+        }
+        // Borders beyond the years that nanoseconds reach are all the same, so that no step leads past the last time.
+        while self.border(steps + 1) <= wall_ns && self.border(steps + 1) < i64::MAX {
+            steps += 1;
+        }
+        steps
+    }
+
+    /// Gives the border that lies so many buckets after the origin.
+    fn border(&self, steps: i64) -> i64 {
+        self.length.times(steps).add_to(self.origin_ns)
     }
 
     /// About how long a bucket is, to tell finer ones from coarser ones.
@@ -254,6 +271,14 @@ mod tests {
         let start = granularity.buckets.floor(wall);
         assert_eq!(write_wall(start), format!("{expected}.000"), "{} {time}", granularity.name);
         assert_eq!(write_wall(granularity.buckets.next(start)), format!("{next}.000"), "{} {time}", granularity.name);
+        let steps = granularity.buckets.steps(wall);
+        assert_eq!(granularity.buckets.border(steps), start, "{} {time}", granularity.name);
+        assert_eq!(
+            granularity.buckets.border(steps + 1),
+            granularity.buckets.next(start),
+            "{} {time}",
+            granularity.name
+        );
     }
 
     #[test]

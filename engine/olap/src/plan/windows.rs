@@ -1,23 +1,34 @@
 //! Rolling windows: each bucket's value is made of rows around it; buckets without rows are there too (`olap-api.md` 10).
 
-use datafusion::common::{JoinType, ScalarValue};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use datafusion::catalog::TableFunctionArgs;
+use datafusion::common::{JoinType, ScalarValue, TableReference};
+use datafusion::datasource::provider_as_source;
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, cast, lit};
 
 use super::filters::instant;
 use super::parts::Leaf;
-use super::{Group, Planner, Stage, Tree, column};
-use crate::dates::granularity::Buckets;
+use super::{Group, Planner, Stage, Tree, column, model_error};
+use crate::dates::granularity::{Buckets, Interval};
 use crate::dates::range::WallRange;
-use crate::dates::zone::{Edge, utc_ns};
 use crate::error::{OlapResult, QueryError, Reason};
-use crate::functions::WallBucket;
+use crate::functions::{WallBucket, WallEdge, WallMove, instant_type};
 use crate::model::{MemberId, Reach, RollingWindow};
 
 /// Most buckets of a window.
-const BUCKETS_MAX: usize = 50_000;
+const BUCKETS_MAX: i64 = 50_000;
+/// The function whose rows are numbers.
+const SERIES: &str = "generate_series";
 
 /// A window as instants: from the first to before the second; none: without end.
-type Span = (Option<i64>, Option<i64>);
+type Span = (Option<Expr>, Option<Expr>);
+
+/// A bucket of wall time.
+struct Bucket {
+    start: Expr,
+    end: Expr,
+    /// Lies in the unit with which a window to date begins.
+    within: Expr,
+}
 
 impl Planner<'_> {
     /// Plans measures that have one window.
@@ -39,8 +50,10 @@ impl Planner<'_> {
             };
             let rows = self.rows(stage, tree, measures, std::slice::from_ref(&member))?;
             let time = self.dimension(stage, &member)?;
-            let span = span(window, range.start_ns, range.end_ns, range.end_ns, stage, &member);
-            let rows = within(rows, &time, span)?;
+            // A range to date begins with the unit that it ends in.
+            let last = if range.start_ns == range.end_ns { range.start_ns } else { range.end_ns - 1 };
+            let bucket = Bucket { start: wall(range.start_ns), end: wall(range.end_ns), within: wall(last) };
+            let rows = within(rows, &time, span(window, stage, &member, bucket))?;
             return self.parts(stage, &rows, &self.group_exprs(stage)?, tree, measures, None);
         };
         let Some(range) = ranged(&member) else {
@@ -48,7 +61,7 @@ impl Planner<'_> {
             return Err(QueryError::new(Reason::RangeRequired, "/timeDimensions", text).into());
         };
         let time = self.dimension(stage, &member)?;
-        let (series, all) = series(window, buckets, range, stage, &member)?;
+        let (series, all) = self.series(window, buckets, range, stage, &member)?;
         let rows = within(self.rows(stage, tree, measures, std::slice::from_ref(&member))?, &time, all)?;
         // Groups are those of rows; a bucket without rows has none.
         let leads = |group: &Group| group.member == member && group.buckets.is_some();
@@ -61,99 +74,95 @@ impl Planner<'_> {
         let rows = LogicalPlanBuilder::from(series).join_on(rows, JoinType::Left, [meets])?.build()?;
         let mut groups = Vec::new();
         for (i, group) in stage.groups.iter().enumerate() {
-            let value = if leads(group) {
-                let start = datafusion::logical_expr::cast(column("__bucket"), crate::functions::instant_type());
-                WallBucket::call(
-                    start,
-                    chrono_tz::Tz::UTC,
-                    group.buckets,
-                    crate::dates::granularity::Interval::default(),
-                )
-            } else {
-                column(format!("__group_{i}"))
+            let value = match group.buckets {
+                Some(buckets) if leads(group) => floor(column("__bucket"), buckets),
+                _ => column(format!("__group_{i}")),
             };
             groups.push(value.alias(group.column.clone()));
         }
         self.parts(stage, &rows, &groups, tree, measures, Some(&time.is_not_null()))
     }
+
+    /// One row a bucket (`__bucket` wall time, `__low`, `__high` instants), and the span that holds all windows.
+    ///
+    /// Buckets are numbered, and the plan computes what they are from their numbers: so it is as small for all of a year's
+    /// minutes as for one.
+    fn series(
+        &self,
+        window: &RollingWindow,
+        buckets: Buckets,
+        range: WallRange,
+        stage: &Stage,
+        member: &MemberId,
+    ) -> OlapResult<(LogicalPlan, Span)> {
+        let (first, last) = (buckets.steps(range.start_ns), buckets.steps(range.end_ns.saturating_sub(1)));
+        if last.saturating_sub(first) >= BUCKETS_MAX {
+            let text = format!("the range has more than {BUCKETS_MAX} buckets");
+            return Err(QueryError::new(Reason::BadDateRange, "/timeDimensions", text).into());
+        }
+        let border = |number: Expr| WallMove::call(wall(buckets.origin_ns), number, buckets.length);
+        let span_of = |number: Expr| {
+            // A bucket to date ends with the bucket, and belongs to the unit of its first day.
+            let (start, end) = (border(number.clone()), border(number + lit(1_i64)));
+            span(window, stage, member, Bucket { within: start.clone(), start, end })
+        };
+        let (low, high) = span_of(column("value"));
+        let low = low.unwrap_or_else(|| instant(i64::MIN)).alias("__low");
+        let high = high.unwrap_or_else(|| instant(i64::MAX)).alias("__high");
+        let out = [border(column("value")).alias("__bucket"), low, high];
+        let series = LogicalPlanBuilder::from(self.numbers(first, last)?).project(out)?.build()?;
+        // Later buckets have no earlier windows.
+        Ok((series, (span_of(lit(first)).0, span_of(lit(last)).1)))
+    }
+
+    /// Whole numbers up to and with the last, in the column `value`.
+    fn numbers(&self, first: i64, last: i64) -> OlapResult<LogicalPlan> {
+        let function = self.state.table_functions().get(SERIES);
+        let function = function.ok_or_else(|| model_error(format!("there is no function `{SERIES}`")))?;
+        let bounds = [lit(first), lit(last)];
+        let table = function.create_table_provider_with_args(TableFunctionArgs::new(&bounds, self.state))?;
+        // Named as it is called, for those who read plans and for texts.
+        let name = TableReference::bare(format!("{SERIES}({first}, {last})"));
+        Ok(LogicalPlanBuilder::scan(name, provider_as_source(table), None)?.build()?)
+    }
 }
 
 fn within(rows: LogicalPlan, time: &Expr, (low, high): Span) -> OlapResult<LogicalPlan> {
-    let low = low.map(|low| time.clone().gt_eq(instant(low)));
-    let high = high.map(|high| time.clone().lt(instant(high)));
+    let low = low.map(|low| time.clone().gt_eq(low));
+    let high = high.map(|high| time.clone().lt(high));
     match low.into_iter().chain(high).reduce(Expr::and) {
         Some(condition) => Ok(LogicalPlanBuilder::from(rows).filter(condition)?.build()?),
         None => Ok(rows),
     }
 }
 
-/// The window of a bucket of wall time.
-fn span(window: &RollingWindow, start: i64, end: i64, last: i64, stage: &Stage, member: &MemberId) -> Span {
-    let back = stage.shift(member).negated();
-    let utc = |wall: i64, edge| utc_ns(stage.tz, back.add_to(wall), edge);
-    match window {
-        RollingWindow::ToDate(granularity) => {
-            let unit = if last == end && start != end {
-                granularity.buckets.floor(end - 1)
-            } else {
-                granularity.buckets.floor(start)
-            };
-            (Some(utc(unit, Edge::Start)), Some(utc(end, Edge::End)))
-        }
-        RollingWindow::Around { trailing, leading, from_start } => {
-            let at = if *from_start { start } else { end };
-            let low = match trailing {
-                Reach::Unbounded => None,
-                Reach::Of(interval) => Some(utc(interval.negated().add_to(at), Edge::Start)),
-            };
-            let high = match leading {
-                Reach::Unbounded => None,
-                Reach::Of(interval) => Some(utc(interval.add_to(at), Edge::End)),
-            };
-            (low, high)
-        }
-    }
+/// A wall time as a literal.
+fn wall(ns: i64) -> Expr {
+    lit(ScalarValue::TimestampNanosecond(Some(ns), None))
 }
 
-/// One row a bucket (`__bucket` wall time, `__low`, `__high` instants), and the span that holds all windows.
-fn series(
-    window: &RollingWindow,
-    buckets: Buckets,
-    range: WallRange,
-    stage: &Stage,
-    member: &MemberId,
-) -> OlapResult<(LogicalPlan, Span)> {
-    let mut values = Vec::new();
-    let mut all: Option<Span> = None;
-    let mut bucket = buckets.floor(range.start_ns);
-    while bucket < range.end_ns {
-        if values.len() >= BUCKETS_MAX {
-            let text = format!("the range has more than {BUCKETS_MAX} buckets");
-            return Err(QueryError::new(Reason::BadDateRange, "/timeDimensions", text).into());
+/// The start of the bucket that a wall time lies in.
+fn floor(wall: Expr, buckets: Buckets) -> Expr {
+    WallBucket::call(cast(wall, instant_type()), chrono_tz::Tz::UTC, Some(buckets), Interval::default())
+}
+
+/// The window of a bucket.
+fn span(window: &RollingWindow, stage: &Stage, member: &MemberId, bucket: Bucket) -> Span {
+    let back = stage.shift(member).negated();
+    let instant =
+        |wall: Expr, is_end: bool| WallEdge::call(WallMove::call(wall, lit(1_i64), back), stage.tz, None, is_end);
+    match window {
+        RollingWindow::ToDate(granularity) => {
+            let unit = floor(bucket.within, granularity.buckets);
+            (Some(instant(unit, false)), Some(instant(bucket.end, true)))
         }
-        let next = buckets.next(bucket);
-        // A bucket to date ends with the bucket, and belongs to the unit of its first day.
-        let (low, high) = span(window, bucket, next, i64::MAX, stage, member);
-        all = Some(match all {
-            None => (low, high),
-            Some((a, b)) => (a.zip(low).map(|(a, b)| a.min(b)), b.zip(high).map(|(a, b)| a.max(b))),
-        });
-        values.push(vec![
-            lit(ScalarValue::TimestampNanosecond(Some(bucket), None)),
-            instant(low.unwrap_or(i64::MIN)),
-            instant(high.unwrap_or(i64::MAX)),
-        ]);
-        bucket = next;
+        RollingWindow::Around { trailing, leading, from_start } => {
+            let at = if *from_start { bucket.start } else { bucket.end };
+            let moved = |reach: &Reach, count: i64, is_end: bool| match reach {
+                Reach::Unbounded => None,
+                Reach::Of(length) => Some(instant(WallMove::call(at.clone(), lit(count), *length), is_end)),
+            };
+            (moved(trailing, -1, false), moved(leading, 1, true))
+        }
     }
-    let is_empty = values.is_empty();
-    if is_empty {
-        values.push(vec![lit(ScalarValue::TimestampNanosecond(Some(0), None)), instant(0), instant(0)]);
-    }
-    let names = ["__bucket", "__low", "__high"];
-    let out = names.iter().enumerate().map(|(i, name)| column(format!("column{}", i + 1)).alias(*name));
-    let mut plan = LogicalPlanBuilder::values(values)?.project(out)?;
-    if is_empty {
-        plan = plan.filter(lit(false))?;
-    }
-    Ok((plan.build()?, all.unwrap_or((Some(0), Some(0)))))
 }

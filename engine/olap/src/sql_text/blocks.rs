@@ -6,9 +6,12 @@ use std::fmt::Write as _;
 
 use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::common::{Column, DFSchema, JoinType, NullEquality, ScalarValue, TableReference, not_impl_err};
+use datafusion::datasource::source_as_provider;
+use datafusion::functions_table::generate_series::GenerateSeriesTable;
 use datafusion::logical_expr::expr::Sort as SortExpr;
 use datafusion::logical_expr::{
-    Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, binary_expr, cast, lit,
+    Distinct, Expr, ExprSchemable as _, FetchType, Join, LogicalPlan, Operator, SkipType, TableScan, binary_expr, cast,
+    lit,
 };
 use datafusion::sql::unparser::Unparser;
 use datafusion::sql::unparser::dialect::{CustomDialect, CustomDialectBuilder};
@@ -264,6 +267,17 @@ impl<'a> Printer<'a> {
         Ok(Block::of(format!("({inner}) AS {}", quoted(&alias)), items))
     }
 
+    /// Rows that are written where they are read, with a name and names of their columns.
+    fn relation(&mut self, rows: &str, schema: &DFSchema) -> Block {
+        self.relations += 1;
+        let alias = format!("q{}", self.relations);
+        let relation = TableReference::bare(alias.as_str());
+        let names = || schema.fields().iter().map(|f| f.name().as_str());
+        let items = names().map(|name| Expr::Column(Column::new(Some(relation.clone()), name))).collect();
+        let heads: Vec<String> = names().map(quoted).collect();
+        Block::of(format!("{rows} AS {} ({})", quoted(&alias), heads.join(", ")), items)
+    }
+
     fn child(&mut self, plan: &LogicalPlan, may_stay: impl Fn(&Block) -> bool) -> OlapResult<Block> {
         let block = self.block(plan)?;
         if may_stay(&block) { Ok(block) } else { self.wrap(&block, plan.schema(), None) }
@@ -350,15 +364,10 @@ impl<'a> Printer<'a> {
                 for row in &node.values {
                     rows.push(format!("({})", self.list(row)?));
                 }
-                self.relations += 1;
-                let alias = format!("q{}", self.relations);
-                let names: Vec<&String> = node.schema.fields().iter().map(|f| f.name()).collect();
-                let relation = TableReference::bare(alias.as_str());
-                let items = names.iter().map(|n| Expr::Column(Column::new(Some(relation.clone()), n.as_str())));
-                let items = items.collect();
-                let heads: Vec<String> = names.iter().map(|n| quoted(n)).collect();
-                let from = format!("(VALUES {}) AS {} ({})", rows.join(", "), quoted(&alias), heads.join(", "));
-                Ok(Block::of(from, items))
+                Ok(self.relation(&format!("(VALUES {})", rows.join(", ")), &node.schema))
+            }
+            LogicalPlan::TableScan(node) if is_series(node) => {
+                Ok(self.relation(node.table_name.table(), &node.projected_schema))
             }
             LogicalPlan::EmptyRelation(node) => {
                 let filter = (!node.produce_one_row).then(|| lit(false));
@@ -379,16 +388,17 @@ impl<'a> Printer<'a> {
             JoinType::Full => (false, false),
             other => return Err(model_error(format!("a join of type `{other}` cannot be written as SQL"))),
         };
-        // Of the side that NULLs may stand for, conditions and values made of columns belong below the join.
+        // Of the side that NULLs may stand for, conditions and values made of columns belong below the join; so do values
+        // that a condition compares which is tried for each pair of rows.
         let used = self.used.clone();
-        let is_plain = move |b: &Block, schema: &DFSchema| {
+        let is_tried = node.filter.is_some();
+        let may_stay = move |b: &Block, schema: &DFSchema, stays: bool| {
             let items = b.items.iter().zip(schema.fields());
-            b.filter.is_none()
-                && items.filter(|(_, f)| used.contains(f.name())).all(|(e, _)| matches!(e, Expr::Column(_)))
+            let is_plain = || items.filter(|(_, f)| used.contains(f.name())).all(|(e, _)| matches!(e, Expr::Column(_)));
+            b.is_rows() && (stays || b.filter.is_none()) && (stays && !is_tried || is_plain())
         };
-        let mut left = self.child(&node.left, |b| b.is_rows() && (left_stays || is_plain(b, left_schema)))?;
-        let mut right =
-            self.child(&node.right, |b| b.is_rows() && b.is_single && (right_stays || is_plain(b, right_schema)))?;
+        let mut left = self.child(&node.left, |b| may_stay(b, left_schema, left_stays))?;
+        let mut right = self.child(&node.right, |b| b.is_single && may_stay(b, right_schema, right_stays))?;
         let filter = left.filter.take().into_iter().chain(right.filter.take()).reduce(Expr::and);
         let equal = match node.null_equality {
             NullEquality::NullEqualsNull => Operator::IsNotDistinctFrom,
@@ -417,6 +427,11 @@ impl<'a> Printer<'a> {
         });
         Ok(block)
     }
+}
+
+/// Whether a table is rows of DataFusion's `generate_series`; its name is the call.
+fn is_series(scan: &TableScan) -> bool {
+    source_as_provider(&scan.source).is_ok_and(|table| table.is::<GenerateSeriesTable>())
 }
 
 /// The rows of a model, as its file says them.

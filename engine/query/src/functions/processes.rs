@@ -1,17 +1,18 @@
 //! `process_runs(definition, now, events)`: what one value went through of a business process (`config-api` 3.4).
 //!
 //! `definition` is a JSON text of time-out and steps, `now` and times are ns since 1970, `events` is a list of structs
-//! `{time, step, trace_id, service, is_error, user_id}` in any order, `step` the place of the step that was seen. Gives a list:
-//! after an instance has ended, its first step begins another one.
+//! `{time, step, trace_id, service, is_error, user_id, value}` in any order, `step` the place of the step that was seen. Gives
+//! a list: after an instance has ended, its first step begins another one. Its `value` is the last that a step of it told.
 
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanBuilder, Int64Array, Int64Builder, ListArray, StringViewBuilder, StructArray,
+    Array, ArrayRef, AsArray, BooleanBuilder, Float64Builder, Int64Array, Int64Builder, ListArray, StringViewBuilder,
+    StructArray,
 };
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::cast;
-use arrow::datatypes::{DataType, Field, Fields, Int64Type};
+use arrow::datatypes::{DataType, Field, Fields, Float64Type, Int64Type};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
@@ -154,6 +155,7 @@ fn event_fields() -> Fields {
         text("service"),
         Field::new("is_error", DataType::Boolean, true),
         text("user_id"),
+        Field::new("value", DataType::Float64, true),
     ])
 }
 
@@ -177,6 +179,7 @@ fn run_fields() -> Fields {
         number("last_position"),
         text("service"),
         text("user_id"),
+        Field::new("value", DataType::Float64, true),
         Field::new("steps", list(reached_fields()), true),
     ])
 }
@@ -252,6 +255,7 @@ struct Out {
     last: Int64Builder,
     services: StringViewBuilder,
     users: StringViewBuilder,
+    values: Float64Builder,
     step_ends: Vec<usize>,
     positions: Vec<i64>,
     times: Int64Builder,
@@ -266,6 +270,7 @@ impl Out {
         let events = events.as_struct();
         let numbers = |at: usize| events.column(at).as_primitive::<Int64Type>();
         let texts = |at: usize| events.column(at).as_string_view();
+        let values = events.column(6).as_primitive::<Float64Type>();
         let (times, steps): (&Int64Array, &Int64Array) = (numbers(0), numbers(1));
         let seen = (0..events.len()).filter(|&row| times.is_valid(row) && steps.is_valid(row)).filter_map(|row| {
             let step = usize::try_from(steps.value(row)).ok().filter(|step| *step < definition.steps.len())?;
@@ -283,6 +288,8 @@ impl Out {
             self.last.append_value(last.step as i64);
             self.services.append_option(option(texts(3), first.row));
             self.users.append_option(run.reached.iter().find_map(|seen| option(texts(5), seen.row)));
+            let told = run.reached.iter().rev().find(|seen| values.is_valid(seen.row));
+            self.values.append_option(told.map(|seen| values.value(seen.row)));
             let mut before = None;
             for seen in &run.reached {
                 self.positions.push(seen.step as i64);
@@ -322,6 +329,7 @@ impl Out {
                 Arc::new(self.last.finish()),
                 Arc::new(self.services.finish()),
                 Arc::new(self.users.finish()),
+                Arc::new(self.values.finish()),
                 Arc::new(steps),
             ],
             None,

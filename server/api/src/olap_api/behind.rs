@@ -44,6 +44,26 @@ pub(super) async fn drill(State(state): State<Arc<AppState>>, request: Request) 
     run.await.unwrap_or_else(|e| problem(&e, "/olap-api/v1/drill"))
 }
 
+/// Where parameters stand in the query that values are asked by; the first condition is there without one.
+const PLACES: [(&str, &str); 4] = [
+    ("/dimensions", "/member"),
+    ("/filters/0", "/member"),
+    ("/filters/1", "/search"),
+    ("/timeDimensions", "/dateRange"),
+];
+
+/// What is wrong with the query, told of the parameter that it was made of.
+fn of_parameter(error: QueryError, member: &str) -> QueryError {
+    let place = PLACES.iter().find(|(place, _)| error.pointer.starts_with(place)).map(|(_, parameter)| *parameter);
+    match place {
+        Some("/search") => {
+            QueryError::new(Reason::BadValue, "/search", format!("`search` looks for texts, and `{member}` has none"))
+        }
+        Some(place) => QueryError { pointer: place.to_owned(), ..error },
+        None => error,
+    }
+}
+
 /// Values of a dimension that the caller sees, with how many rows have each, the most frequent first.
 pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
@@ -71,14 +91,17 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         let catalog = state.olap.catalog().with_open(&query);
         let (access, now_ns) = (access(&state), state.clock.now_ms() * 1_000_000);
         // Before its time is looked for: who may not know of a model does not hear whether it has one.
-        let mut asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
+        let read = |query: &Value| {
+            Asked::of_caller(query, &catalog, &access, now_ns).map_err(|error| of_parameter(error, member))
+        };
+        let mut asked = read(&query)?;
         if let Some(range) = given.word("dateRange") {
             let time = quiver_olap::plan::time_of(&catalog, member);
             let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;
             // A pair is written as a list of JSON, a phrase as it is.
             let range = serde_json::from_str::<Value>(range).ok().filter(Value::is_array).unwrap_or(range.into());
             query["timeDimensions"] = json!([{"dimension": time, "dateRange": range}]);
-            asked = Asked::of_caller(&query, &catalog, &access, now_ns)?;
+            asked = read(&query)?;
         }
         let ctx = begin(&state, &given, &query)?;
         let set = state.olap.values(&catalog, &asked.queries[0], &access, &ctx).await?;
