@@ -13,6 +13,10 @@ from aiosmtpd.smtp import AuthResult, LoginPassword
 certificate, key, port = sys.argv[1:4]
 
 
+def describe(part):
+    return [part.get_content_type(), part.get_content_charset(), str(part["content-transfer-encoding"])]
+
+
 class Keep:
     async def handle_DATA(self, server, session, envelope):
         mail = email.message_from_bytes(envelope.content, policy=email.policy.SMTP)
@@ -25,6 +29,7 @@ class Keep:
             "user": session.auth_data.decode() if session.auth_data else None,
             "headers": headers,
             "parts": parts,
+            "structure": [describe(part) for part in mail.walk()],
         }
         print(json.dumps(line), flush=True)
         return "250 taken"

@@ -1,6 +1,7 @@
 //! Telling receivers: what a kind sends (calls over HTTP, e-mail over SMTP), over clients that go only where
 //! `egress` lets them, again and again within a budget.
 
+mod addresses;
 mod call;
 mod client;
 mod files;

@@ -1,6 +1,7 @@
 //! promtool's unit tests of rules: the file, and running it over an engine that starts empty.
 
 mod compare;
+mod in_order;
 mod read;
 mod run;
 pub mod series;

@@ -69,6 +69,7 @@ pub fn check(path: Option<&Path>) -> Checked {
 ///
 /// # Errors
 /// The file or a rule file of it cannot be read.
+#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
 pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<String>> {
     let text = text_of(path).map_err(|e| vec![e])?;
     let file: TestFile = unit_tests::read(&text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
@@ -81,7 +82,7 @@ pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<Str
         }
         let found = files::matching(&folder.join(pattern));
         if found.is_empty() {
-            tracing::warn!("no file matches `{}`", folder.join(pattern).display());
+            eprintln!("  WARNING: no file match pattern {}", folder.join(pattern).display());
         }
         for path in files::unseen(found, &mut seen) {
             groups.extend(load(Some(&path))?.groups);
@@ -145,14 +146,18 @@ pub fn test_command(paths: &[PathBuf], runtime: &Runtime) -> u8 {
     let mut code = 0;
     for path in paths {
         println!("Unit Testing:  {}", path.display());
-        let errors = match run_tests(path, runtime) {
+        let errors: Vec<String> = match run_tests(path, runtime) {
             Ok(outcomes) => outcomes.into_iter().flat_map(|o| o.errors).collect(),
             Err(errors) => errors,
         };
         if errors.is_empty() {
             println!("  SUCCESS");
         } else {
-            eprintln!("  FAILED:\n{}", errors.join("\n\n"));
+            eprintln!("  FAILED:");
+            for error in &errors {
+                eprintln!("{error}");
+                println!();
+            }
             code = 1;
         }
         println!();

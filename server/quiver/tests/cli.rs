@@ -91,6 +91,15 @@ fn rules_are_checked_and_tested() {
         !ok && errors.contains("expr: \"a\", time: 1m") && errors.contains("exp: {__name__=\"a\"} 1E+00"),
         "{errors}"
     );
+    // What a rule writes over, as promtool tells it.
+    file("own.yml", "groups: [{name: g, rules: [{record: b, expr: x}, {record: b, expr: 'x + x'}]}]\n");
+    let over = "rule_files: [own.yml, none.yml]\ntests: [{input_series: [{series: x, values: '_ 1 2'}], \
+                promql_expr_test: [{expr: none, eval_time: 2m}]}]\n";
+    let (ok, _, errors) = quiver(&["rules", "test", &file("over.yml", over)]);
+    let refused = "    rule: b, time: 1m0s, err: duplicate sample for timestamp 60000; \
+                   overrides not allowed: existing 1, new value 2\n";
+    assert!(!ok && errors.contains(refused), "{errors}");
+    assert!(errors.contains("  WARNING: no file match pattern ") && errors.contains("none.yml\n"), "{errors}");
     let endless = file("endless.yml", "rule_files: ['r[1']\n");
     let (ok, _, errors) = quiver(&["rules", "test", &endless]);
     assert!(!ok && errors.contains("syntax error in pattern `r[1`"), "{errors}");

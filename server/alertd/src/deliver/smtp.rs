@@ -10,8 +10,8 @@ use lettre::transport::smtp::authentication::{Credentials, Mechanism};
 use lettre::transport::smtp::client::{
     AsyncSmtpConnection, Certificate, CertificateStore, Identity, TlsParameters, TlsVersion,
 };
-use lettre::transport::smtp::commands::{Data, Ehlo, Mail as MailFrom, Rcpt};
-use lettre::transport::smtp::extension::{ClientId, Extension, MailParameter};
+use lettre::transport::smtp::commands::{Data, Ehlo};
+use lettre::transport::smtp::extension::{ClientId, Extension};
 use lettre::transport::smtp::response::Response;
 use lettre::transport::smtp::{Error, extension::ServerInfo};
 use md5::Md5;
@@ -113,17 +113,15 @@ async fn hand_over(
         connection.starttls(tls, hello).await.map_err(|e| refused("STARTTLS", &e))?;
     }
     identify(connection, options, files, hello).await?;
-    let mut parameters = Vec::new();
-    if !mail.to.iter().chain([&mail.from]).all(|a| AsRef::<str>::as_ref(a).is_ascii()) {
-        if !supports(connection.server_info(), Extension::SmtpUtfEight) {
-            return Err(Failure::lasting("the mail server takes no addresses beyond ASCII"));
-        }
-        parameters.push(MailParameter::SmtpUtfEight);
+    let is_ascii = mail.to.iter().chain([&mail.from]).all(|address| address.is_ascii());
+    if !is_ascii && !supports(connection.server_info(), Extension::SmtpUtfEight) {
+        return Err(Failure::lasting("the mail server takes no addresses beyond ASCII"));
     }
-    let from = MailFrom::new(Some(mail.from.clone()), parameters);
+    let parameter = if is_ascii { "" } else { " SMTPUTF8" };
+    let from = format!("MAIL FROM:<{}>{parameter}\r\n", mail.from);
     connection.command(from).await.map_err(|e| refused("MAIL", &e))?;
     for to in &mail.to {
-        connection.command(Rcpt::new(to.clone(), Vec::new())).await.map_err(|e| refused("RCPT", &e))?;
+        connection.command(format!("RCPT TO:<{to}>\r\n")).await.map_err(|e| refused("RCPT", &e))?;
     }
     connection.command(Data).await.map_err(|e| refused("DATA", &e))?;
     // The end of a mail brings a line end of its own.

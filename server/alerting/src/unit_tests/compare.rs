@@ -5,7 +5,7 @@ use quiver_types::{Histogram, LabelSet, ResetHint, Span};
 use super::series::{self, Value};
 use super::{ExpectedSample, series::buckets};
 use crate::rules::{Element, ElementValue, show_pairs};
-use crate::text::float_text;
+use crate::text::{float_text, with_precision};
 
 /// Most numbers of an expected histogram.
 const NUMBERS_MAX: usize = 1 << 20;
@@ -50,7 +50,10 @@ impl Sample {
         match slots.as_slice() {
             [slot] => match &slot.value {
                 Some(Value::Histogram(h)) => Ok(Self { labels, value: 0.0, histogram: Some(histogram_text(h)) }),
-                _ => Err(fail("expected histogram".to_owned())),
+                Some(Value::Float(value)) => {
+                    Err(fail(format!("expected histogram, got {}", with_precision(*value, 'f', None))))
+                }
+                None => Err(fail("expected histogram, got _".to_owned())),
             },
             slots => Err(fail(format!("expected 1 value, got {}", slots.len()))),
         }
@@ -157,6 +160,8 @@ mod tests {
             Sample::expected(&ExpectedSample { labels, value: 0.0, histogram })
         };
         assert!(expected("{{count:1}}").is_ok());
+        assert!(expected("5").is_err_and(|e| e.ends_with("expected histogram, got 5.000000")));
+        assert!(expected("_").is_err_and(|e| e.ends_with("expected histogram, got _")));
         assert!(expected("{{count:1}}x18446744073709551615").is_err_and(|e| e.contains("expected 1 value")));
     }
 

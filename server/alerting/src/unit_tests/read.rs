@@ -72,9 +72,10 @@ fn group(node: &Node, idx: usize, interval_ms: i64, problems: &mut Problems) -> 
         series.finish(problems);
         group.input_series.push((labels, values));
     }
+    let whose = if group.is_named { format!(" (in TestGroup {})", group.name) } else { String::new() };
     for (i, item) in fields.list("alert_rule_test", problems).unwrap_or_default().iter().enumerate() {
         let path = pointer(&fields.path_of("alert_rule_test"), i);
-        group.alerts.extend(alert(item, path, problems));
+        group.alerts.extend(alert(item, path, &whose, problems));
     }
     for (i, item) in fields.list("promql_expr_test", problems).unwrap_or_default().iter().enumerate() {
         let path = pointer(&fields.path_of("promql_expr_test"), i);
@@ -93,13 +94,14 @@ fn start(text: &str) -> Option<i64> {
     i64::try_from(time.nanos().div_euclid(1_000_000)).ok()
 }
 
-fn alert(node: &Node, path: String, problems: &mut Problems) -> Option<AlertTest> {
+fn alert(node: &Node, path: String, whose: &str, problems: &mut Problems) -> Option<AlertTest> {
     let mut fields = Fields::new(node, path, problems)?;
     let eval_time_ms = fields.duration_ms("eval_time", problems).unwrap_or(0);
     let alertname = fields.text("alertname", problems).unwrap_or_default();
     if alertname.is_empty() {
         let at = crate::duration::format(eval_time_ms);
-        let message = format!("an item under alert_rule_test misses required attribute alertname at eval_time {at}");
+        let what = "an item under alert_rule_test misses required attribute alertname";
+        let message = format!("{what} at eval_time {at}{whose}");
         fields.problem("alertname", Code::Required, message, problems);
     }
     let mut expected = Vec::new();
@@ -149,8 +151,8 @@ mod tests {
         assert_eq!(test.exprs[0].samples[0].value, f64::INFINITY);
         let told = |text: &str| read(text).expect_err(text).to_string();
         assert!(
-            told("tests: [{alert_rule_test: [{eval_time: 1m}]}]")
-                .contains("misses required attribute alertname at eval_time 1m")
+            told("tests: [{name: x, alert_rule_test: [{eval_time: 1m}]}]")
+                .contains("misses required attribute alertname at eval_time 1m (in TestGroup x)")
         );
         assert!(told("tests: [{foo: 1}]").contains("unknown field"));
         assert!(told("group_eval_order: [a, a]").contains("repeated in evaluation order: a"));

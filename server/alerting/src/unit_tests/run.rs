@@ -6,6 +6,7 @@ use std::collections::BTreeMap;
 use quiver_types::{LabelSet, Millis};
 
 use super::compare::{self, Sample};
+use super::in_order::InOrder;
 use super::series::{self, Value};
 use super::{AlertTest, TestGroup, valid};
 use crate::duration;
@@ -123,18 +124,19 @@ pub fn run(
     let mut groups: Vec<Group> = rules.iter().map(|g| Group::new(g.clone(), test.interval_ms)).collect();
     groups.sort_by_key(|g| order.iter().position(|name| *name == g.model.name).unwrap_or(0));
     let setting = Setting { external_labels: test.external_labels.clone(), external_url: test.external_url.clone() };
+    let engine = InOrder::new(bench);
     let mut elapsed = 0;
     while elapsed <= end {
         let at = test.start_ms + elapsed;
         let samples = feed.until(at);
         if !samples.is_empty()
-            && let Err(e) = bench.write(&samples)
+            && let Err(e) = engine.feed(&samples)
         {
             outcome.errors.push(e);
             return outcome;
         }
         for group in &mut groups {
-            group.evaluate(at, &setting, bench);
+            group.evaluate(at, &setting, &engine);
         }
         let failed = failures(&groups, at);
         if !failed.is_empty() {

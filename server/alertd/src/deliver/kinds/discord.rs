@@ -26,8 +26,10 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
         "color": if message.fires() { RED } else { GREEN },
     });
     body.insert("embeds".to_owned(), json!([embed]));
-    put(&mut body, "username", texts.text(options.text("username"))?);
-    put(&mut body, "avatar_url", texts.text(options.text("avatar_url"))?);
+    // These two are no templates, in Alertmanager neither.
+    for name in ["username", "avatar_url"] {
+        put(&mut body, name, options.text(name).to_owned());
+    }
     let url = files.secret(options, "webhook_url").map_err(Failure::lasting)?;
     Ok(vec![Call::json(url, &body.into())])
 }
@@ -39,10 +41,10 @@ mod tests {
 
     #[test]
     fn bodies() {
-        let yaml = "{webhook_url: 'http://h/d', message: '{{ .Status }}', username: me}";
+        let yaml = "{webhook_url: 'http://h/d', message: '{{ .Status }}', username: 'me {{ .Status }}'}";
         let call = calls(&told(&[("a", true)]), &integration("discord", yaml), &Files::default()).unwrap().remove(0);
         let body: serde_json::Value = serde_json::from_slice(&call.body).unwrap();
         let embed = json!({"title": "[FIRING:1] High (a)", "description": "firing", "color": RED});
-        assert_eq!(body, json!({"content": "", "embeds": [embed], "username": "me"}));
+        assert_eq!(body, json!({"content": "", "embeds": [embed], "username": "me {{ .Status }}"}));
     }
 }

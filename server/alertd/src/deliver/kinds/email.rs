@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use chrono::DateTime;
-use lettre::Address;
-use lettre::message::Mailboxes;
 use lettre::transport::smtp::extension::ClientId;
 use quiver_alerting::config::Options;
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::receivers::email::canonical;
 
+use super::super::addresses::addresses;
 use super::super::mime::{header_value, quoted_printable};
 use super::super::text::Texts;
 use super::super::{Failure, Message};
@@ -19,8 +18,8 @@ use super::{key_hash, text_hash};
 /// A mail as it goes to the server.
 #[derive(Debug)]
 pub(in super::super) struct Mail {
-    pub(in super::super) from: Address,
-    pub(in super::super) to: Vec<Address>,
+    pub(in super::super) from: String,
+    pub(in super::super) to: Vec<String>,
     pub(in super::super) data: Vec<u8>,
 }
 
@@ -34,9 +33,12 @@ const SUBJECT: &str = "{{ template \"email.default.subject\" . }}";
 pub(in super::super) fn mail(message: &Message, integration: &Integration) -> Result<Mail, Failure> {
     let options = &integration.options;
     let texts = Texts::new(message, 0);
-    let from = addresses("from", &texts.text(options.text("from"))?)?;
-    let to = addresses("to", &texts.text(options.text("to"))?)?;
-    let [from] = <[Address; 1]>::try_from(from)
+    let listed = |field: &str| {
+        let list = texts.text(options.text(field))?;
+        addresses(&list).map_err(|e| Failure::lasting(format!("parse '{field}' addresses: {e}")))
+    };
+    let (from, to) = (listed("from")?, listed("to")?);
+    let [from] = <[String; 1]>::try_from(from)
         .map_err(|all| Failure::lasting(format!("must be exactly one 'from' address (got: {})", all.len())))?;
     let boundary = format!("{}{:016x}", &key_hash(message)[..44], message.now);
     let mut out = headers(message, options, &texts, &boundary)?.into_bytes();
@@ -53,12 +55,6 @@ pub(in super::super) fn mail(message: &Message, integration: &Integration) -> Re
     }
     out.extend_from_slice(format!("\r\n--{boundary}--\r\n").as_bytes());
     Ok(Mail { from, to, data: out })
-}
-
-fn addresses(field: &str, text: &str) -> Result<Vec<Address>, Failure> {
-    let boxes: Mailboxes = text.parse().map_err(|e| Failure::lasting(format!("parse '{field}' addresses: {e}")))?;
-    let all: Vec<Address> = boxes.into_iter().map(|one| one.email).collect();
-    if all.is_empty() { Err(Failure::lasting(format!("parse '{field}' addresses: no address"))) } else { Ok(all) }
 }
 
 fn headers(message: &Message, options: &Options, texts: &Texts<'_>, boundary: &str) -> Result<String, Failure> {

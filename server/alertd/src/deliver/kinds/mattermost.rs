@@ -62,7 +62,7 @@ fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     for own in options.objects("fields") {
         let mut field = Map::new();
         for name in ["title", "value"] {
-            field.insert(name.to_owned(), texts.text(own.text(name))?.into());
+            put(&mut field, name, texts.text(own.text(name))?);
         }
         if own.is_given("short") {
             field.insert("short".to_owned(), own.truth("short").into());
@@ -99,13 +99,13 @@ mod tests {
     fn bodies() {
         let yaml = "{webhook_url: 'http://h/m', channel: c, text: '{{ .Status }}', priority: {priority: Important, \
             requested_ack: true, persistent_notifications: true}, attachments: [{title: '{{ .Status }}', \
-            fields: [{title: a, value: b}]}]}";
+            fields: [{title: a, value: b}, {title: c, value: '{{ .CommonLabels.none }}'}]}]}";
         let call = calls(&told(&[("a", true)]), &integration("mattermost", yaml), &Files::default()).unwrap().remove(0);
         let body: Json = serde_json::from_slice(&call.body).unwrap();
         let expected = json!({
             "text": "firing", "channel": "c", "username": "Alertmanager",
             "priority": {"priority": "important", "requested_ack": true},
-            "attachments": [{"title": "firing", "fields": [{"title": "a", "value": "b"}]}],
+            "attachments": [{"title": "firing", "fields": [{"title": "a", "value": "b"}, {"title": "c"}]}],
         });
         assert_eq!(body, expected);
     }

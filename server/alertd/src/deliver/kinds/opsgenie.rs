@@ -55,8 +55,11 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let mut calls = vec![call("POST", String::new(), body.into())];
     if options.truth("update_alerts") {
         let path = |what: &str| format!("{by_alias}{what}?identifierType=alias");
-        calls.push(call("PUT", path("message"), json!({"message": short})));
-        calls.push(call("PUT", path("description"), json!({"description": description})));
+        for (name, text) in [("message", short), ("description", description)] {
+            let mut body = Map::new();
+            put(&mut body, name, text);
+            calls.push(call("PUT", path(name), body.into()));
+        }
     }
     Ok(calls)
 }
@@ -79,17 +82,17 @@ fn responders(options: &Options, texts: &Texts<'_>) -> Result<Vec<Json>, Failure
         for name in ["id", "name", "username"] {
             put(&mut one, name, texts.text(own.text(name))?);
         }
-        // One that its templates leave without a name is nobody.
-        if one.is_empty() {
+        let kind = texts.text(own.text("type"))?;
+        // One of which its templates leave nothing is nobody.
+        if one.is_empty() && kind.is_empty() {
             continue;
         }
-        let kind = texts.text(own.text("type"))?.to_lowercase();
         if kind == "teams" {
             let names = one.get("name").and_then(Json::as_str).unwrap_or_default().to_owned();
             out.extend(words(&names).map(|name| json!({"name": name, "type": "team"})));
             continue;
         }
-        put(&mut one, "type", kind);
+        one.insert("type".to_owned(), kind.into());
         out.push(one.into());
     }
     Ok(out)
@@ -109,16 +112,20 @@ mod tests {
     #[test]
     fn created_and_closed() {
         let yaml = "{api_key: k, tags: 'a, b', priority: P1, details: {x: '{{ .Status }}'}, update_alerts: true, \
-            responders: [{name: 'r, s', type: teams}, {username: u, type: User}]}";
+            responders: [{name: 'r, s', type: teams}, {username: u, type: User}, {name: '{{ .CommonLabels.none }}', \
+            type: team}, {name: '{{ .CommonLabels.none }}', type: '{{ .CommonLabels.none }}'}]}";
         let made = calls_of(&told(&[("a", true)]), yaml);
         assert_eq!((made.len(), made[0].0, made[0].1.as_str()), (3, "POST", "https://api.opsgenie.com/v2/alerts"));
         let body = &made[0].2;
         assert_eq!((&body["tags"], &body["priority"]), (&json!(["a", " b"]), &json!("P1")));
         assert_eq!(body["details"], json!({"alertname": "High", "instance": "a", "x": "firing"}));
-        let teams =
-            json!([{"name": "r", "type": "team"}, {"name": " s", "type": "team"}, {"username": "u", "type": "user"}]);
+        let teams = json!([
+            {"name": "r", "type": "team"}, {"name": " s", "type": "team"}, {"username": "u", "type": "User"}, {"type": "team"},
+        ]);
         assert_eq!(body["responders"], teams);
         assert_eq!(made[1].2["message"], body["message"]);
+        let empty = "{api_key: k, update_alerts: true, description: '{{ .CommonLabels.none }}'}";
+        assert_eq!(calls_of(&told(&[("a", true)]), empty)[2].2, json!({}));
         let closed = calls_of(&told(&[("a", false)]), yaml);
         assert!(closed[0].1.ends_with("/close?identifierType=alias"), "{closed:?}");
     }

@@ -29,7 +29,8 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
         }
     };
     let mut event = make(details)?;
-    if event.to_string().len() > EVENT_MAX {
+    // It is followed by the end of a line.
+    if event.to_string().len() >= EVENT_MAX {
         let why = "Custom details have been removed because the original event exceeds the maximum size of 512KB";
         event = make(json!({"error": why}))?;
     }
@@ -77,6 +78,9 @@ fn event_v1(
     let mut out = Map::new();
     put(&mut out, "service_key", key);
     put(&mut out, "event_type", action.to_owned());
+    // What version 2 would hold is there, and empty.
+    out.insert("event_action".to_owned(), "".into());
+    out.insert("payload".to_owned(), Json::Null);
     put(&mut out, "incident_key", key_hash(message));
     put(&mut out, "description", description);
     out.insert("details".to_owned(), details);
@@ -97,12 +101,13 @@ fn event_v2(
 ) -> Result<Json, Failure> {
     let text = |name: &str| texts.text(options.text(name));
     let key = key(&files.secret(options, "routing_key").map_err(Failure::lasting)?, texts)?;
-    let severity = text("severity")?;
+    // One that its template leaves empty stays so, for the service to judge.
+    let severity = if options.has("severity") { text("severity")? } else { "error".to_owned() };
     let source = if options.has("source") { text("source")? } else { text("client")? };
     let mut payload = Map::new();
     payload.insert("summary".to_owned(), cut_chars(&text("description")?, SUMMARY_MAX).into());
     payload.insert("source".to_owned(), source.into());
-    payload.insert("severity".to_owned(), if severity.is_empty() { "error".into() } else { severity.into() });
+    payload.insert("severity".to_owned(), severity.into());
     for name in ["class", "component", "group"] {
         put(&mut payload, name, text(name)?);
     }
@@ -161,9 +166,15 @@ mod tests {
         assert_eq!(details["resolved"], json!([]));
         assert_eq!(v2["links"], json!([{"href": "http://l", "text": ""}]));
         assert_eq!(v2["dedup_key"].as_str().map(str::len), Some(64));
+        let severity = |given: &str| {
+            let (_, event) = event(&told(&[("a", true)]), &format!("{{routing_key: k, severity: '{given}'}}"));
+            event["payload"]["severity"].clone()
+        };
+        assert_eq!(["{{ .Status }}", "{{ .CommonLabels.none }}", ""].map(severity), ["firing", "", "error"]);
         let (url, v1) = event(&told(&[("a", false)]), "{service_key: k}");
         assert_eq!((url.as_str(), &v1["event_type"], &v1["client"]), (V1_URL, &json!("resolve"), &Json::Null));
         assert_eq!(v1["incident_key"], v2["dedup_key"]);
+        assert_eq!((&v1["event_action"], v1.get("payload")), (&json!(""), Some(&Json::Null)));
         let empty = integration("pagerduty", "{routing_key: '{{ .CommonLabels.none }}'}");
         assert!(calls(&told(&[("a", true)]), &empty, &Files::default()).unwrap_err().text.contains("key is empty"));
         let (_, large) =

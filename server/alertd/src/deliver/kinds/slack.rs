@@ -51,7 +51,12 @@ fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     out.insert("mrkdwn_in".to_owned(), marked);
     let fields = options.objects("fields").iter().map(|field| {
         let short = if field.is_given("short") { field.truth("short") } else { options.truth("short_fields") };
-        Ok(json!({"title": texts.text(field.text("title"))?, "value": texts.text(field.text("value"))?, "short": short}))
+        let mut out = Map::new();
+        for name in ["title", "value"] {
+            put(&mut out, name, texts.text(field.text(name))?);
+        }
+        out.insert("short".to_owned(), short.into());
+        Ok::<Json, Failure>(out.into())
     });
     let fields = fields.collect::<Result<Vec<_>, Failure>>()?;
     if !fields.is_empty() {
@@ -67,19 +72,16 @@ fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
 
 fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     let mut out = Map::new();
-    for name in ["type", "text"] {
-        out.insert(name.to_owned(), texts.text(options.text(name))?.into());
-    }
     // With an address it is a link, which has nothing that a message of its own would have.
     let is_link = options.has("url");
-    let names: &[&str] = if is_link { &["url", "style"] } else { &["style", "name", "value"] };
+    let names: &[&str] =
+        if is_link { &["type", "text", "url", "style"] } else { &["type", "text", "style", "name", "value"] };
     for name in names {
         put(&mut out, name, texts.text(options.text(name))?);
     }
     if let Some(own) = options.object("confirm").filter(|_| !is_link) {
         let mut confirm = Map::new();
-        confirm.insert("text".to_owned(), texts.text(own.text("text"))?.into());
-        for name in ["title", "ok_text", "dismiss_text"] {
+        for name in ["text", "title", "ok_text", "dismiss_text"] {
             put(&mut confirm, name, texts.text(own.text(name))?);
         }
         out.insert("confirm".to_owned(), confirm.into());
@@ -130,6 +132,14 @@ mod tests {
         let expected = json!({"type": "button", "text": "x", "name": "n", "value": "v", "confirm": {"text": "sure"}});
         assert_eq!(action(own), expected);
         assert_eq!(action(&format!("url: 'http://u', {own}")), shown["actions"][0]);
+        // What its template leaves empty is left out.
+        let none = "{{ .CommonLabels.none }}";
+        let empty = format!("type: '{none}', text: '{none}', confirm: {{text: '{none}', title: t}}, name: n");
+        let yaml =
+            format!("{{api_url: 'http://h/s', fields: [{{title: t, value: '{none}'}}], actions: [{{{empty}}}]}}");
+        let body: Json = serde_json::from_slice(&calls_of(&message, &yaml).body).unwrap();
+        assert_eq!(body["attachments"][0]["fields"], json!([{"title": "t", "short": false}]));
+        assert_eq!(body["attachments"][0]["actions"], json!([{"name": "n", "confirm": {"title": "t"}}]));
         let app = "{app_token: t0k, channel: c}";
         let call = calls_of(&message, app);
         assert_eq!(call.url, "https://slack.com/api/chat.postMessage");

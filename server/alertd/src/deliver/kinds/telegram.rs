@@ -30,7 +30,7 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     };
     let mut body = Map::new();
     put(&mut body, "chat_id", chat);
-    put(&mut body, "text", text);
+    body.insert("text".to_owned(), text.into());
     put(&mut body, "parse_mode", mode.to_owned());
     put(&mut body, "disable_web_page_preview", "true".to_owned());
     if options.truth("disable_notifications") {
