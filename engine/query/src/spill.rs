@@ -19,6 +19,30 @@ use quiver_types::{Error, ErrorKind};
 use crate::error::to_datafusion;
 use crate::pool::QueryPool;
 
+/// How the folders begin that engines make for their files.
+const FOLDER: &str = "datafusion-";
+
+/// Makes the folder of spill files, without those that a process left that could not remove them any more. For who has
+/// the folder alone, before its first engine starts.
+///
+/// # Errors
+/// Internal: the disk does not let it.
+pub fn spill_folder(dir: &Path) -> quiver_types::Result<()> {
+    let cleared = || -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(FOLDER) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    cleared().map_err(|e| {
+        Error::internal(format!("cannot make or clear the folder of spill files `{}`", dir.display())).with_source(e)
+    })
+}
+
 /// The room that spill files of all queries share.
 #[derive(Debug)]
 pub(crate) struct SpillRoom {
@@ -298,5 +322,18 @@ mod tests {
                 assert_eq!((room.used.load(Relaxed), query.spilled.load(Relaxed)), (0, 0), "{call:?} {code}");
             }
         }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes() {
+        let dir = std::env::temp_dir().join(format!("quiver-spill-folder-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("datafusion-x1")).unwrap();
+        std::fs::write(dir.join("datafusion-x1/.tmp1"), b"rows").unwrap();
+        std::fs::write(dir.join("notes"), b"of others").unwrap();
+        spill_folder(&dir).unwrap();
+        let entries = std::fs::read_dir(&dir).unwrap();
+        let left: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(left, ["notes"]);
     }
 }

@@ -300,8 +300,7 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
 
 fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
     let spill_dir = Path::new(&settings.store.data).join("spill");
-    std::fs::create_dir_all(&spill_dir)
-        .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
+    quiver_query::spill_folder(&spill_dir)?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
     let through_codec = settings.query.through_codec;
     let settings = EngineSettings {
