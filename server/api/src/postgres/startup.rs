@@ -18,7 +18,7 @@ use super::fault::Fault;
 use super::frame::{self, Message, STARTUP_BYTES_MAX};
 use super::session::Connection;
 use crate::around::admission::ANYONE;
-use crate::serve::Stream;
+use crate::serve::{Stream, accept};
 use crate::state::AppState;
 
 /// The first byte of whatever begins TLS.
@@ -63,8 +63,9 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
     if stream.peek(&mut first).await? == 0 {
         return Ok(None);
     }
+    let heads = &with.settings.heads;
     let mut stream = match (&with.tls, first[0] == HANDSHAKE) {
-        (Some(tls), true) => Stream::Tls(Box::new(tls.postgres_acceptor().accept(stream).await?)),
+        (Some(tls), true) => Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), stream, heads).await?)),
         _ => Stream::Plain(stream),
     };
     for _ in 0..ASKED_MAX {
@@ -82,7 +83,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
                     (Stream::Plain(mut plain), Some(tls)) => {
                         plain.write_all(b"S").await?;
                         // Nothing that came unencrypted is taken for what comes encrypted.
-                        Stream::Tls(Box::new(tls.postgres_acceptor().accept(plain).await?))
+                        Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), plain, heads).await?))
                     }
                     (mut other, _) => {
                         other.write_all(b"N").await?;
