@@ -18,6 +18,7 @@ use super::fault::Fault;
 use super::frame::{self, Message, STARTUP_BYTES_MAX};
 use super::session::Connection;
 use crate::around::admission::ANYONE;
+use crate::bodies::Share;
 use crate::serve::{Stream, accept};
 use crate::state::AppState;
 
@@ -68,8 +69,9 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
         (Some(tls), true) => Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), stream, heads).await?)),
         _ => Stream::Plain(stream),
     };
+    let mut share = with.kept.share();
     for _ in 0..ASKED_MAX {
-        let mut body = frame::untyped(&mut stream).await?;
+        let mut body = frame::untyped(&mut stream, &mut share).await?;
         let code = body.get_u32();
         match code {
             CANCEL => {
@@ -92,7 +94,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
                 };
             }
             GSS => stream.write_all(b"N").await?,
-            _ if code >> 16 == 3 => return start(stream, peer, with, code, body).await,
+            _ if code >> 16 == 3 => return start((stream, &mut share), peer, with, code, body).await,
             _ => {
                 let text =
                     format!("version {}.{} of the protocol is not spoken here, but 3.0", code >> 16, code & 0xffff);
@@ -117,7 +119,7 @@ fn parameters(body: &Bytes) -> Option<Vec<(String, String)>> {
 }
 
 async fn start(
-    mut stream: Stream,
+    (mut stream, share): (Stream, &mut Share),
     peer: SocketAddr,
     with: &With,
     code: u32,
@@ -146,7 +148,7 @@ async fn start(
         let _ = NegotiateProtocolVersion::new(VERSION as i32, unknown).encode(&mut out);
         stream.write_all(&out).await?;
     }
-    let identity = match who(&mut stream, app, peer).await? {
+    let identity = match who((&mut stream, share), app, peer).await? {
         Ok(identity) => identity,
         Err(fault) => return refuse(stream, fault).await,
     };
@@ -166,7 +168,7 @@ async fn start(
 
 /// Finds out who is there: by its certificate, else by a token or key as password.
 async fn who(
-    stream: &mut Stream,
+    (stream, share): (&mut Stream, &mut Share),
     app: &Arc<AppState>,
     peer: SocketAddr,
 ) -> std::io::Result<Result<Arc<Identity>, Fault>> {
@@ -180,7 +182,7 @@ async fn who(
         let _ = Authentication::CleartextPassword.encode(&mut out);
         stream.write_all(&out).await?;
         stream.flush().await?;
-        let password = match password(stream).await? {
+        let password = match password(stream, share).await? {
             Ok(password) => password,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -201,8 +203,9 @@ fn refused(error: &TokenError) -> Fault {
     Fault::fatal("28P01", text)
 }
 
-async fn password(stream: &mut Stream) -> std::io::Result<Result<String, Fault>> {
+async fn password(stream: &mut Stream, share: &mut Share) -> std::io::Result<Result<String, Fault>> {
     let mut read = BytesMut::new();
+    let before = share.held_bytes();
     loop {
         match frame::take(&mut read, STARTUP_BYTES_MAX).and_then(|taken| match taken {
             Some((kind, body)) => frame::read(kind, body).map(Some),
@@ -212,6 +215,10 @@ async fn password(stream: &mut Stream) -> std::io::Result<Result<String, Fault>>
             Ok(Some(Message::Password(password))) if read.is_empty() => return Ok(Ok(password)),
             Ok(Some(_)) => return Ok(Err(Fault::protocol("a password was asked for"))),
             Ok(None) => {}
+        }
+        if !share.try_hold(before + read.capacity()) {
+            let text = "the memory for what connections keep is used up: connect again later";
+            return Ok(Err(Fault::fatal("53200", text)));
         }
         if stream.read_buf(&mut read).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());
