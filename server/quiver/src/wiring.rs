@@ -47,6 +47,9 @@ use crate::{alerting, analytics, identity, memory, process, through};
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Memory of unit tests that a server runs, in bytes, however little it has itself.
+const BENCH_MEMORY_MIN: u64 = 128 << 20;
+
 /// The store's samples as tables: the one place where languages and store meet.
 struct StoreTables;
 
@@ -472,7 +475,7 @@ async fn assemble(
         effects,
         identities,
         alertd,
-        rule_bench: Arc::new(ServerBench(Handle::current())),
+        rule_bench: Arc::new(ServerBench { runtime: Handle::current(), memory: (memory / 8).max(BENCH_MEMORY_MIN) }),
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))
