@@ -311,6 +311,20 @@ async fn back_to_an_earlier_policy() {
     assert_eq!(call(&server, "POST", "/rulesapi/rulepolicy/revisions/99/rollback", &json!({})).await.status, 404);
 }
 
+/// The engine of a unit test has a part of the server's memory, and not as much as a server would take on this machine.
+#[tokio::test(flavor = "multi_thread")]
+async fn unit_tests_keep_within_the_servers_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().env("QUIVER_MEMORY__LIMIT", "320MiB")).await;
+    let tests = "tests:\n- interval: 1m\n  promql_expr_test:\n  \
+        - {expr: 'max_over_time(vector(1)[2h:1ms])', eval_time: 1m, exp_samples: [{labels: '{}', value: 1}]}\n  \
+        - {expr: 'max_over_time(vector(1)[2m:1s])', eval_time: 1m, exp_samples: [{labels: '{}', value: 1}]}\n";
+    let run = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": "groups: []", "tests": tests})).await;
+    let cases = run.json()["cases"].clone();
+    assert_eq!((&cases[0]["ok"], &cases[1]["ok"]), (&json!(false), &json!(true)), "{}", run.text());
+    assert!(cases[0]["got"].as_str().is_some_and(|got| got.contains("more memory")), "{}", run.text());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn unit_tests_and_analytics() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -1,5 +1,6 @@
 //! Connections that do nothing, little or too much, over raw sockets on every port.
 
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Answer, Options, Server};
@@ -245,6 +246,82 @@ async fn heads_beyond_reason() {
     // Nothing of it was stored, and the server goes on.
     let answer = server.get_with("/logs-api/select/logsql/query", &[("query", "smuggled | stats count() n")]).await;
     assert_eq!(answer.text(), "{\"n\":\"0\"}\n");
+}
+
+/// The beginning of a client's hello that announces so many bytes, in records of TLS.
+fn hello(announced: u16, sent: usize) -> Vec<u8> {
+    let [high, low] = announced.to_be_bytes();
+    let mut message = vec![1, 0, high, low, 3, 3];
+    message.resize(sent, 0);
+    let record = |part: &[u8]| [&[22_u8, 3, 1][..], &(part.len() as u16).to_be_bytes(), part].concat();
+    message.chunks(1 << 14).flat_map(record).collect()
+}
+
+/// What asks for TLS on the port of PostgreSQL, before a hello.
+const ASK_TLS: &[u8] = b"\0\0\0\x08\x04\xd2\x16\x2f";
+
+fn with_tls(options: Options) -> Options {
+    let file = |name: &str| Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates").join(name);
+    options.tls(&file("server.pem"), &file("server.key"), &file("ca.pem")).args(&["--postgres", "127.0.0.1:0"])
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn half_handshakes_are_closed_on_every_port() {
+    let dir = tempfile::tempdir().expect("a folder");
+    // Not asked whether it is ready: who asks has little time for a handshake, too.
+    let mut server = Server::spawn(dir.path(), &with_tls(short())).expect("it says where it listens");
+    let begun = |sent: usize| hello(500, sent);
+    let mut cases = Vec::new();
+    for port in ports(&server) {
+        for sent in [vec![], begun(1), begun(6), begun(300), hello(u16::MAX, 40_000), hello(u16::MAX, 80_000)] {
+            cases.push((port.clone(), sent));
+        }
+    }
+    for sent in [vec![], begun(1), begun(300), ASK_TLS[..5].to_vec(), ASK_TLS.to_vec(), ASK_TLS.repeat(3)] {
+        cases.push((server.postgres.clone(), sent));
+    }
+    let closed = cases.iter().map(|(port, sent)| exchange(port, sent));
+    for ((port, sent), said) in cases.iter().zip(futures::future::join_all(closed).await) {
+        assert_eq!(status(&said), 0, "{port} {} bytes", sent.len());
+    }
+    // Half a hello where TLS was asked for, behind the answer if that comes in time.
+    let mut socket = connect(&server.postgres).await;
+    let _ = socket.write_all(ASK_TLS).await;
+    if let Ok(granted) = socket.read_u8().await {
+        assert_eq!(granted, b'S');
+        let _ = socket.write_all(&begun(300)).await;
+        rest(&mut socket).await;
+    }
+    assert!(server.runs());
+}
+
+/// Hellos that nobody ends: TLS keeps what came of them, so it counts.
+#[tokio::test(flavor = "multi_thread")]
+async fn handshakes_have_one_memory() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = Options::default().env("QUIVER_LOG__FILTER", "error").env("QUIVER_MEMORY__LIMIT", "320MiB");
+    let server = Server::start(dir.path(), &with_tls(options.env("QUIVER_HTTP__HEADER_TIMEOUT", "5m"))).await;
+    let before = server.held_bytes();
+    let half = hello(u16::MAX, 60_000);
+    let mut sockets = Vec::new();
+    for (port, asks) in [(&server.http, false), (&server.otlp_grpc, false), (&server.postgres, true)] {
+        for _ in 0..BEGUN / 2 {
+            let mut socket = connect(port).await;
+            if asks {
+                socket.write_all(ASK_TLS).await.expect("sent");
+                assert_eq!(socket.read_u8().await.expect("an answer"), b'S');
+            }
+            // It may be refused before all is sent.
+            let _ = socket.write_all(&half).await;
+            sockets.push(socket);
+        }
+        // Closed, though its time is not up.
+        rest(&mut sockets.pop().expect("sockets")).await;
+    }
+    let grown = server.held_bytes().saturating_sub(before);
+    assert!(grown < BEGUN_BYTES_MAX, "{} MiB for handshakes", grown >> 20);
+    // A whole one has room meanwhile, as it is small.
+    assert_eq!(server.get("/health/ready").await.status, 200);
 }
 
 /// Connections that begin a head and do not end it, or end it and send no body: more than heads have memory.

@@ -36,10 +36,11 @@ use crate::operator::OperatorPlanner;
 use crate::pool::{QueryPool, SharedPool};
 use crate::rehearsal::PlanRun;
 use crate::running::{Phase, Query, Running};
+use crate::spill::SpillRoom;
 use crate::through::ThroughCodec;
 use crate::underway::AllUnderway;
 use crate::watched::{Watched, hand_on};
-use crate::{explain, failpoint, lists, relational, spill};
+use crate::{explain, failpoint, lists, relational};
 
 /// How long work that was told to stop may go on to its next batch before its caller leaves it behind.
 const CANCEL_WITHIN: Duration = Duration::from_millis(100);
@@ -103,6 +104,7 @@ pub struct QueryEngine {
     pub(crate) planner: DefaultPhysicalPlanner,
     runtime_env: Arc<RuntimeEnv>,
     pub(crate) memory: Arc<SharedPool>,
+    spill: Arc<SpillRoom>,
     /// Dropped in the background: a runtime must not be dropped inside of another.
     cpu: Option<Runtime>,
     places: Arc<Semaphore>,
@@ -145,12 +147,13 @@ impl QueryEngine {
         let pool: Arc<dyn MemoryPool> = Arc::new(FairSpillPool::new(settings.memory_bytes));
         let disk = DiskManagerBuilder::default()
             .with_mode(DiskManagerMode::Directories(vec![settings.spill_dir.clone()]))
-            .with_max_temp_directory_size(settings.spill_bytes);
+            .with_max_temp_directory_size(u64::MAX);
         let runtime_env = RuntimeEnvBuilder::new()
             .with_memory_pool(Arc::clone(&pool))
             .with_disk_manager_builder(disk)
             .build_arc()
             .map_err(from_datafusion)?;
+        let spill = SpillRoom::new(Arc::clone(&runtime_env.disk_manager), settings.spill_bytes);
         let config = SessionConfig::new().with_target_partitions(threads).with_collect_statistics(false);
         let memory = SharedPool::new(pool, settings.memory_bytes, Arc::clone(&settings.pressure));
         let room = Room::new(Arc::new(QueryPool::of_nobody(&memory)));
@@ -181,6 +184,7 @@ impl QueryEngine {
             planner: DefaultPhysicalPlanner::with_extension_planners(vec![Arc::new(OperatorPlanner)]),
             runtime_env,
             memory,
+            spill,
             cpu: Some(cpu),
             places: Arc::new(Semaphore::new(settings.concurrent_max.max(1))),
             used: Arc::default(),
@@ -349,7 +353,7 @@ impl QueryEngine {
     /// The settings and the environment of one run.
     pub(crate) fn bound(&self, ctx: &QueryContext, shared: RunShared) -> (SessionConfig, Arc<RuntimeEnv>) {
         let own = self.runs();
-        let disk_manager = spill::files(&own.runtime_env.disk_manager, own.share(ctx));
+        let disk_manager = own.spill.files(own.share(ctx));
         let runtime = RuntimeEnv { memory_pool: own.memory(ctx), disk_manager, ..(*own.runtime_env).clone() };
         ctx.underway.bind(&own.underway);
         let config = own.state.config().clone().with_extension(Arc::clone(&ctx.underway));

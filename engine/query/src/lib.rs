@@ -76,6 +76,7 @@ pub use rehearsal::PlanRun;
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;
+pub use spill::spill_folder;
 pub use through::ThroughCodec;
 pub use underway::{Held, Underway};
 pub use unpinned::unpinned;

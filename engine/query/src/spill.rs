@@ -1,40 +1,96 @@
-//! Spill files of one query, in the room that all queries share: who finds it full hears whether others fill it.
+//! Spill files of one query, in the room that all queries share: who finds it full hears whether others fill it, and what
+//! the disk says is told in one way, wherever it says it.
 
+use std::error::Error as StdError;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use bytes::Bytes;
-use datafusion::error::Result;
+use datafusion::error::{DataFusionError, Result};
 use datafusion::execution::disk_manager::{DiskManager, DiskManagerBuilder};
 use datafusion::execution::{SpillFile, SpillWriter, TempFileFactory};
+use futures::StreamExt as _;
 use futures::stream::BoxStream;
+use quiver_types::error::disk_is_full;
 use quiver_types::{Error, ErrorKind};
 
+use crate::error::to_datafusion;
 use crate::pool::QueryPool;
 
-/// The setting by which DataFusion says that there is no more room.
-const FULL: &str = "max_temp_directory_size";
+/// How the folders begin that engines make for their files.
+const FOLDER: &str = "datafusion-";
 
-/// Gives where a query makes its files.
-pub(crate) fn files(shared: &Arc<DiskManager>, query: &Arc<QueryPool>) -> Arc<DiskManager> {
-    let files = Files { shared: Arc::clone(shared), query: Arc::clone(query) };
-    let made = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(files)).build();
-    // One that makes files elsewhere needs no folder, which is all that could fail.
-    made.map_or_else(|_| Arc::clone(shared), Arc::new)
+/// Makes the folder of spill files, without those that a process left that could not remove them any more. For who has
+/// the folder alone, before its first engine starts.
+///
+/// # Errors
+/// Internal: the disk does not let it.
+pub fn spill_folder(dir: &Path) -> quiver_types::Result<()> {
+    let cleared = || -> io::Result<()> {
+        std::fs::create_dir_all(dir)?;
+        for entry in std::fs::read_dir(dir)? {
+            let entry = entry?;
+            if entry.file_name().to_string_lossy().starts_with(FOLDER) {
+                std::fs::remove_dir_all(entry.path())?;
+            }
+        }
+        Ok(())
+    };
+    cleared().map_err(|e| {
+        Error::internal(format!("cannot make or clear the folder of spill files `{}`", dir.display())).with_source(e)
+    })
+}
+
+/// The room that spill files of all queries share.
+#[derive(Debug)]
+pub(crate) struct SpillRoom {
+    /// Makes files, and bounds nothing: what it could not write it would count for ever.
+    disk: Arc<DiskManager>,
+    used: AtomicU64,
+    max: u64,
+}
+
+impl SpillRoom {
+    /// Makes a room of so many bytes.
+    pub(crate) fn new(disk: Arc<DiskManager>, max: u64) -> Arc<Self> {
+        Arc::new(Self { disk, used: AtomicU64::new(0), max })
+    }
+
+    /// Gives where a query makes its files.
+    pub(crate) fn files(self: &Arc<Self>, query: &Arc<QueryPool>) -> Arc<DiskManager> {
+        let files = Files { room: Arc::clone(self), query: Arc::clone(query) };
+        let made = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(files)).build();
+        // One that makes files elsewhere needs no folder, which is all that could fail.
+        made.map_or_else(|_| Arc::clone(&self.disk), Arc::new)
+    }
+}
+
+/// What is said of a disk that does not take, keep or give spill files: nothing of it is the query's fault.
+fn failed(error: impl StdError + Send + Sync + 'static) -> Error {
+    let text = if disk_is_full(&error) {
+        "the disk has no room for the spill files that this query needs: ask again later"
+    } else {
+        "the disk fails the spill files that this query needs (the log has it): ask again later"
+    };
+    Error::new(ErrorKind::Unavailable, text).with_source(error)
+}
+
+fn failed_at(error: DataFusionError) -> DataFusionError {
+    to_datafusion(failed(error))
 }
 
 struct Files {
-    shared: Arc<DiskManager>,
+    room: Arc<SpillRoom>,
     query: Arc<QueryPool>,
 }
 
 impl TempFileFactory for Files {
     fn create_temp_file(&self, description: &str) -> Result<Arc<dyn SpillFile>> {
-        let inner = self.shared.create_tmp_file(description)?;
-        let (shared, query) = (Arc::clone(&self.shared), Arc::clone(&self.query));
-        let written = Arc::new(Written { bytes: AtomicU64::new(0), shared, query });
+        let inner = self.room.disk.create_tmp_file(description).map_err(failed_at)?;
+        let (room, query) = (Arc::clone(&self.room), Arc::clone(&self.query));
+        let written = Arc::new(Written { bytes: AtomicU64::new(0), room, query });
         Ok(Arc::new(Counted { inner, written }))
     }
 }
@@ -55,39 +111,34 @@ impl SpillFile for Counted {
     }
 
     fn read_stream(&self) -> Result<BoxStream<'static, Result<Bytes>>> {
-        self.inner.read_stream()
+        let pieces = self.inner.read_stream().map_err(failed_at)?;
+        Ok(pieces.map(|piece| piece.map_err(failed_at)).boxed())
     }
 
     fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
-        Ok(Box::new(Writer { inner: self.inner.open_writer()?, written: Arc::clone(&self.written) }))
+        let inner = self.inner.open_writer().map_err(failed_at)?;
+        Ok(Box::new(Writer { inner, written: Arc::clone(&self.written) }))
     }
 }
 
 /// Bytes of a file.
 struct Written {
     bytes: AtomicU64,
-    shared: Arc<DiskManager>,
+    room: Arc<SpillRoom>,
     query: Arc<QueryPool>,
 }
 
 impl Written {
-    fn add(&self, bytes: u64) {
+    /// Counts bytes before they are written: what all hold is never more than what is known of each.
+    fn add(&self, bytes: u64) -> Result<(), Error> {
         self.bytes.fetch_add(bytes, Relaxed);
-        self.query.spilled.fetch_add(bytes, Relaxed);
-    }
-
-    fn sub(&self, bytes: u64) {
-        self.bytes.fetch_sub(bytes, Relaxed);
-        self.query.spilled.fetch_sub(bytes, Relaxed);
-    }
-
-    /// What to say of bytes that were not written, though they are counted.
-    fn refused(&self, error: io::Error) -> io::Error {
-        if !error.to_string().contains(FULL) {
-            return error;
+        let own = self.query.spilled.fetch_add(bytes, Relaxed) + bytes;
+        let all = self.room.used.fetch_add(bytes, Relaxed) + bytes;
+        if all <= self.room.max {
+            return Ok(());
         }
-        let fits = self.query.spilled.load(Relaxed) <= self.shared.max_temp_directory_size();
-        io::Error::other(if fits {
+        self.sub(bytes);
+        Err(if own <= self.room.max {
             let text = "other queries hold the room for spill files that this one needs (setting `query.spill_max`): \
                         ask again later";
             Error::new(ErrorKind::Unavailable, text)
@@ -96,11 +147,17 @@ impl Written {
             Error::new(ErrorKind::LimitExceeded, text)
         })
     }
+
+    fn sub(&self, bytes: u64) {
+        self.room.used.fetch_sub(bytes, Relaxed);
+        self.query.spilled.fetch_sub(bytes, Relaxed);
+        self.bytes.fetch_sub(bytes, Relaxed);
+    }
 }
 
 impl Drop for Written {
     fn drop(&mut self) {
-        self.query.spilled.fetch_sub(self.bytes.load(Relaxed), Relaxed);
+        self.sub(self.bytes.load(Relaxed));
     }
 }
 
@@ -112,23 +169,22 @@ struct Writer {
 
 impl io::Write for Writer {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        // Before they are written: what all hold is never more than what is known of each.
         let asked = bytes.len() as u64;
-        self.written.add(asked);
-        let written = self.inner.write(bytes).map_err(|error| self.written.refused(error));
-        let left = asked - written.as_ref().map_or(0, |bytes| *bytes as u64).min(asked);
+        self.written.add(asked).map_err(io::Error::other)?;
+        let taken = self.inner.write(bytes).map_err(|error| io::Error::other(failed(error)));
+        let left = asked - taken.as_ref().map_or(0, |bytes| *bytes as u64).min(asked);
         self.written.sub(left);
-        written
+        taken
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        self.inner.flush()
+        self.inner.flush().map_err(|error| io::Error::other(failed(error)))
     }
 }
 
 impl SpillWriter for Writer {
     fn finish(&mut self) -> Result<()> {
-        self.inner.finish()
+        self.inner.finish().map_err(failed_at)
     }
 }
 
@@ -139,19 +195,24 @@ mod tests {
     use arrow::error::ArrowError;
     use datafusion::execution::disk_manager::DiskManagerMode;
     use datafusion::execution::memory_pool::GreedyMemoryPool;
+    use futures::TryStreamExt as _;
 
     use super::*;
     use crate::from_datafusion;
     use crate::pool::SharedPool;
 
+    fn queries<const N: usize>() -> [Arc<QueryPool>; N] {
+        let shared = SharedPool::new(Arc::new(GreedyMemoryPool::new(6400)), 6400, Arc::default());
+        [(); N].map(|()| Arc::new(QueryPool::new(Arc::clone(&shared), 6400)))
+    }
+
     #[test]
     fn who_finds_the_room_filled_by_others_may_come_again() {
         let disk = DiskManagerBuilder::default().with_mode(DiskManagerMode::Directories(vec![std::env::temp_dir()]));
-        let disk = Arc::new(disk.with_max_temp_directory_size(100).build().unwrap());
-        let shared = SharedPool::new(Arc::new(GreedyMemoryPool::new(6400)), 6400, Arc::default());
-        let [one, other] = [(); 2].map(|()| Arc::new(QueryPool::new(Arc::clone(&shared), 6400)));
+        let room = SpillRoom::new(Arc::new(disk.build().unwrap()), 100);
+        let [one, other] = queries();
         let write = |query: &Arc<QueryPool>, bytes: usize| {
-            let file = files(&disk, query).create_tmp_file("a test").unwrap();
+            let file = room.files(query).create_tmp_file("a test").unwrap();
             let outcome = file.open_writer().unwrap().write_all(&vec![0; bytes]);
             (file, outcome.err().map(|error| from_datafusion(ArrowError::from(error).into()).kind))
         };
@@ -162,7 +223,117 @@ mod tests {
         assert_eq!(write(&one, 60).1, Some(ErrorKind::LimitExceeded), "its own files fill it");
         drop(held);
         assert_eq!(write(&one, 60).1, None);
-        let left = (disk.used_disk_space(), one.spilled.load(Relaxed), other.spilled.load(Relaxed));
+        let left = (room.used.load(Relaxed), one.spilled.load(Relaxed), other.spilled.load(Relaxed));
         assert_eq!(left, (0, 0, 0));
+    }
+
+    /// A disk that fails every call from the given one on.
+    #[derive(Clone, Copy)]
+    struct Failing {
+        call: Call,
+        code: i32,
+    }
+
+    #[derive(Clone, Copy, Debug, PartialEq, PartialOrd)]
+    enum Call {
+        Create,
+        Open,
+        Write,
+        Flush,
+        Finish,
+        Read,
+    }
+
+    impl Failing {
+        fn at(self, call: Call) -> Result<()> {
+            if call < self.call { Ok(()) } else { Err(io::Error::from_raw_os_error(self.code).into()) }
+        }
+    }
+
+    impl TempFileFactory for Failing {
+        fn create_temp_file(&self, _: &str) -> Result<Arc<dyn SpillFile>> {
+            self.at(Call::Create)?;
+            Ok(Arc::new(*self))
+        }
+    }
+
+    impl SpillFile for Failing {
+        fn size(&self) -> Option<u64> {
+            None
+        }
+
+        fn read_stream(&self) -> Result<BoxStream<'static, Result<Bytes>>> {
+            let read = self.at(Call::Read).map(|()| Bytes::new());
+            Ok(futures::stream::iter([read]).boxed())
+        }
+
+        fn open_writer(&self) -> Result<Box<dyn SpillWriter>> {
+            self.at(Call::Open)?;
+            Ok(Box::new(*self))
+        }
+    }
+
+    impl io::Write for Failing {
+        fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+            // As the writer of files does: what the disk said lies within an error of another kind.
+            self.at(Call::Write)?;
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> io::Result<()> {
+            self.at(Call::Flush).map_err(io::Error::from)
+        }
+    }
+
+    impl SpillWriter for Failing {
+        fn finish(&mut self) -> Result<()> {
+            self.at(Call::Finish)
+        }
+    }
+
+    /// Spills and reads back, as operators do.
+    async fn spilled(disk: &Arc<DiskManager>) -> Result<()> {
+        let file = disk.create_tmp_file("a test")?;
+        let mut writer = file.open_writer()?;
+        writer.write_all(&[0; 60]).map_err(ArrowError::from)?;
+        writer.flush()?;
+        writer.finish()?;
+        file.read_stream()?.try_collect::<Vec<_>>().await?;
+        Ok(())
+    }
+
+    #[tokio::test]
+    async fn a_disk_that_fails_is_told_in_one_way() {
+        // ENOSPC, EDQUOT, EIO.
+        let codes = [(28, true), (122, true), (5, false)];
+        for call in [Call::Create, Call::Open, Call::Write, Call::Flush, Call::Finish, Call::Read] {
+            for (code, full) in codes {
+                let disk = DiskManagerBuilder::default().with_temp_file_factory(Arc::new(Failing { call, code }));
+                let room = SpillRoom::new(Arc::new(disk.build().unwrap()), 100);
+                let [query] = queries();
+                // More often than there would be room for, were what failed counted.
+                for _ in 0..3 {
+                    let error = spilled(&room.files(&query)).await.expect_err("the disk failed");
+                    let error = from_datafusion(error.context("a sort"));
+                    assert_eq!(error.kind, ErrorKind::Unavailable, "{call:?} {code}: {error}");
+                    assert_eq!(error.message.contains("no room"), full, "{call:?} {code}: {error}");
+                    assert_eq!(disk_is_full(&error), full, "{call:?} {code}: {error}");
+                }
+                assert_eq!((room.used.load(Relaxed), query.spilled.load(Relaxed)), (0, 0), "{call:?} {code}");
+            }
+        }
+    }
+
+    #[test]
+    fn what_a_killed_process_left_goes() {
+        let dir = std::env::temp_dir().join(format!("quiver-spill-folder-{}", std::process::id()));
+        std::fs::create_dir_all(dir.join("datafusion-x1")).unwrap();
+        std::fs::write(dir.join("datafusion-x1/.tmp1"), b"rows").unwrap();
+        std::fs::write(dir.join("notes"), b"of others").unwrap();
+        spill_folder(&dir).unwrap();
+        let entries = std::fs::read_dir(&dir).unwrap();
+        let left: Vec<String> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+        std::fs::remove_dir_all(&dir).unwrap();
+        assert_eq!(left, ["notes"]);
     }
 }

@@ -2,8 +2,6 @@
 //!
 //! Messages are for the caller; what the disk, SQLite or the object store said is the source, for the log.
 
-use std::sync::Arc;
-
 use quiver_types::ReadStats;
 pub use quiver_types::{Error, ErrorKind, Result};
 
@@ -66,19 +64,6 @@ pub(crate) fn leave_out(stats: &ReadStats, error: Error) -> Result<()> {
     Ok(())
 }
 
-/// Says whether a full disk is behind an error, however it came up.
-pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
-    use std::io::ErrorKind as Io;
-    let full = |e: &std::io::Error| {
-        matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
-    };
-    // Errors of ours hold their sources shared, and give them out so.
-    let shared = error.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
-    error.downcast_ref::<std::io::Error>().is_some_and(full)
-        || shared.is_some_and(|inner| disk_is_full(&**inner))
-        || error.source().is_some_and(disk_is_full)
-}
-
 /// Writes an error with its whole chain of causes, for logs.
 pub fn chain(error: &(dyn std::error::Error + 'static)) -> String {
     let mut text = error.to_string();
@@ -105,7 +90,5 @@ mod tests {
         let other = io_error("cannot write", std::io::Error::other("no such luck"));
         assert_eq!(other.kind(), ErrorKind::Internal);
         assert_eq!(chain(&other), "cannot write: no such luck");
-        let hidden = Error::internal("cannot write a part").with_source(std::io::Error::other(full));
-        assert!(disk_is_full(&hidden) && !disk_is_full(&other));
     }
 }

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use parking_lot::Mutex;
 use quiver_types::SpansBatch;
+use quiver_types::error::disk_is_full;
 use quiver_types::tables::{self, history, logs, metric_metadata, metrics, spans};
 use quiver_types::time::{DAY_MS, day_of};
 use tokio::sync::mpsc::UnboundedReceiver;
@@ -20,7 +21,7 @@ use uuid::Uuid;
 use crate::catalog::{Change, Floor};
 use crate::cleaner;
 use crate::core::{Backoff, Core};
-use crate::error::{Context, Error, ErrorKind, Result, chain, disk_is_full};
+use crate::error::{Context, Error, ErrorKind, Result, chain};
 use crate::failpoint;
 use crate::memtable::spans::starts;
 use crate::memtable::{Generation, GenerationId};

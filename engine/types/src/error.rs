@@ -84,3 +84,36 @@ impl Error {
         self.kind
     }
 }
+
+/// Says whether a full disk is behind an error, however it came up.
+pub fn disk_is_full(error: &(dyn std::error::Error + 'static)) -> bool {
+    use std::io::ErrorKind as Io;
+    let full = |e: &std::io::Error| {
+        matches!(e.kind(), Io::StorageFull | Io::QuotaExceeded) || e.get_ref().is_some_and(|inner| disk_is_full(inner))
+    };
+    // Errors of ours hold their sources shared, and give them out so.
+    let shared = error.downcast_ref::<Arc<dyn std::error::Error + Send + Sync>>();
+    error.downcast_ref::<std::io::Error>().is_some_and(full)
+        || shared.is_some_and(|inner| disk_is_full(&**inner))
+        || error.source().is_some_and(disk_is_full)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io;
+
+    use super::*;
+
+    #[test]
+    fn a_full_disk_is_found_wherever_it_lies() {
+        let check = |kind: io::ErrorKind, full: bool| {
+            let error = Error::internal("cannot write").with_source(io::Error::from(kind));
+            assert_eq!(disk_is_full(&error), full, "{kind:?}");
+            let hidden = Error::internal("cannot write a part").with_source(io::Error::other(error));
+            assert_eq!(disk_is_full(&hidden), full, "{kind:?}");
+        };
+        check(io::ErrorKind::StorageFull, true);
+        check(io::ErrorKind::QuotaExceeded, true);
+        check(io::ErrorKind::Other, false);
+    }
+}

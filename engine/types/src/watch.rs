@@ -75,6 +75,13 @@ pub struct Until {
     began: AtomicU64,
 }
 
+/// Does what stored rules do in one go. None: it took longer than [`RULE_MAX`], and was stopped.
+pub fn in_one_go<T>(work: impl FnOnce() -> T) -> Option<T> {
+    let watch = Watch::new(Until::new(RULE_MAX));
+    let done = watch.over(work);
+    (!watch.is_stopped()).then_some(done)
+}
+
 /// No moment.
 const NOT_YET: u64 = u64::MAX;
 
@@ -162,6 +169,14 @@ mod tests {
         let other = Watch::new(Arc::new(Ended::default()));
         assert!(watch.over(|| other.over(|| goes_on(STEPS_MAX)) && !goes_on(STEPS_MAX)));
         assert!(Watch::current().is_none() && goes_on(STEPS_MAX) && !other.is_stopped());
+    }
+
+    #[test]
+    fn what_is_done_in_one_go_ends() {
+        assert_eq!(in_one_go(|| 7), Some(7));
+        let endless = || while goes_on(STEPS_MAX) {};
+        assert_eq!(in_one_go(endless), None);
+        assert_eq!(in_one_go(|| goes_on(1)), Some(true), "the next one is not stopped");
     }
 
     #[test]

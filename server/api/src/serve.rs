@@ -3,6 +3,7 @@
 
 mod connection;
 mod frames;
+mod handshake;
 mod head;
 mod pace;
 mod socket;
@@ -23,6 +24,7 @@ use tokio_util::task::TaskTracker;
 
 use crate::bodies::BodyBudget;
 
+pub(crate) use handshake::accept;
 pub(crate) use pace::{Pace, TooSlow};
 pub(crate) use stream::{Stream, Transport};
 pub use tls::{Tls, TlsFiles};

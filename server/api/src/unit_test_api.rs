@@ -14,6 +14,7 @@ use quiver_alerting::unit_tests::{self, Outcome, TestFile};
 use quiver_alerting::yaml;
 use quiver_config::Problem;
 use serde_json::{Map, Value, json};
+use tokio_util::sync::CancellationToken;
 
 use crate::config_api::{Answer, refused};
 use crate::languages::Languages;
@@ -27,8 +28,8 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 /// Runs tests; given by the binary, since each needs a store of its own.
 pub trait RuleBench: Send + Sync + fmt::Debug {
-    /// Runs all tests of a file over some groups, one after the other; blocks.
-    fn run(&self, file: &TestFile, groups: &[RuleGroup]) -> Vec<Outcome>;
+    /// Runs all tests of a file over some groups, one after the other, until it is told to stop; blocks.
+    fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome>;
 }
 
 /// Most evaluations of one test.
@@ -112,9 +113,12 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
     // Each test has a store: one request at a time.
     let place = Arc::clone(&state.places.tests).acquire_owned().await.map_err(Problem::internal)?;
     let bench = Arc::clone(&state.rule_bench);
+    // A client that leaves takes its tests along: they may be as many as take hours.
+    let stop = CancellationToken::new();
+    let _stop_on_drop = stop.clone().drop_guard();
     let work = tokio::task::spawn_blocking(move || {
         let _place = place;
-        shown(&file, bench.run(&file, &groups))
+        shown(&file, bench.run(&file, &groups, &stop))
     });
     work.await.map_err(Problem::internal)
 }

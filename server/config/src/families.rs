@@ -38,7 +38,7 @@ pub use alerting_settings::{ALERTING_SETTINGS, SETTINGS_ID};
 pub use apdex_thresholds::APDEX_THRESHOLDS;
 pub use bindings::BINDINGS;
 pub use ci_classes::{CI_CLASSES, CI_SUBCLASSES};
-pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES};
+pub use detection_rules::{DETECTION_RULES, RUM_DETECTION_RULES, TOO_SLOW};
 pub use extraction_rules::EXTRACTION_RULES;
 pub use groups::GROUPS;
 pub use keys::KEYS;

@@ -12,8 +12,9 @@ use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read};
 use quiver_alerting::unit_tests::{self, Outcome, TestFile};
 use quiver_api::unit_test_api::RuleBench;
 use tokio::runtime::{Handle, Runtime};
+use tokio_util::sync::CancellationToken;
 
-pub use bench::StoreBench;
+pub use bench::{Bounds, StoreBench};
 pub use quiver_api::languages::Languages;
 
 /// What came of checking a file.
@@ -88,25 +89,30 @@ pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<Str
             groups.extend(load(Some(&path))?.groups);
         }
     }
-    Ok(run_all(&file, &groups, runtime.handle()))
+    Ok(run_all(&file, &groups, runtime.handle(), &Bounds::default()))
 }
 
-fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle) -> Vec<Outcome> {
+fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle, bounds: &Bounds) -> Vec<Outcome> {
     let step_ms = file.evaluation_interval_ms;
-    let run = |test| match StoreBench::open(runtime.clone(), step_ms) {
+    let run = |test| match StoreBench::open(runtime.clone(), step_ms, bounds) {
         Ok(bench) => unit_tests::run(test, groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
         Err(e) => Outcome { errors: vec![e], cases: Vec::new() },
     };
-    file.tests.iter().map(run).collect()
+    file.tests.iter().take_while(|_| !bounds.stop.is_cancelled()).map(run).collect()
 }
 
 /// Runs unit tests that are sent to the server, on its runtime.
 #[derive(Debug)]
-pub struct ServerBench(pub Handle);
+pub struct ServerBench {
+    /// The server's.
+    pub runtime: Handle,
+    /// What a test may take beside all that the server does, in bytes.
+    pub memory: u64,
+}
 
 impl RuleBench for ServerBench {
-    fn run(&self, file: &TestFile, groups: &[RuleGroup]) -> Vec<Outcome> {
-        run_all(file, groups, &self.0)
+    fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome> {
+        run_all(file, groups, &self.runtime, &Bounds { memory: Some(self.memory), stop: stop.clone() })
     }
 }
 

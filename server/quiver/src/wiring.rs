@@ -47,6 +47,9 @@ use crate::{alerting, analytics, identity, memory, process, through};
 /// Version of the product.
 pub const VERSION: &str = env!("CARGO_PKG_VERSION");
 
+/// Memory of unit tests that a server runs, in bytes, however little it has itself.
+const BENCH_MEMORY_MIN: u64 = 128 << 20;
+
 /// The store's samples as tables: the one place where languages and store meet.
 struct StoreTables;
 
@@ -300,8 +303,7 @@ pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn 
 
 fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
     let spill_dir = Path::new(&settings.store.data).join("spill");
-    std::fs::create_dir_all(&spill_dir)
-        .map_err(|e| Error::internal("cannot make the spill directory").with_source(e))?;
+    quiver_query::spill_folder(&spill_dir)?;
     let threads = if settings.query.threads == 0 { process::cores() } else { settings.query.threads };
     let through_codec = settings.query.through_codec;
     let settings = EngineSettings {
@@ -473,7 +475,7 @@ async fn assemble(
         effects,
         identities,
         alertd,
-        rule_bench: Arc::new(ServerBench(Handle::current())),
+        rule_bench: Arc::new(ServerBench { runtime: Handle::current(), memory: (memory / 8).max(BENCH_MEMORY_MIN) }),
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

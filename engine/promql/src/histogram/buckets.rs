@@ -38,7 +38,7 @@ impl Bucket {
 pub(crate) fn indexed<'a>(spans: &'a [Span], counts: &'a [f64]) -> impl Iterator<Item = (i32, f64)> + 'a {
     let mut next = 0_i32;
     let indexes = spans.iter().flat_map(move |span| {
-        let start = next.saturating_add(span.offset);
+        let start = next.wrapping_add(span.offset);
         next = start.saturating_add_unsigned(span.length);
         start..next
     });
@@ -47,12 +47,12 @@ pub(crate) fn indexed<'a>(spans: &'a [Span], counts: &'a [f64]) -> impl Iterator
 
 /// Gives index and count of each bucket, descending.
 fn indexed_reverse<'a>(spans: &'a [Span], counts: &'a [f64]) -> impl Iterator<Item = (i32, f64)> + 'a {
-    let end = |end: i32, s: &Span| end.saturating_add(s.offset).saturating_add_unsigned(s.length);
+    let end = |end: i32, s: &Span| end.wrapping_add(s.offset).saturating_add_unsigned(s.length);
     let mut next = spans.iter().fold(0, end);
     let indexes = spans.iter().rev().flat_map(move |span| {
         let start = next.saturating_sub_unsigned(span.length);
         let run = (start..next).rev();
-        next = start.saturating_sub(span.offset);
+        next = start.wrapping_sub(span.offset);
         run
     });
     indexes.zip(counts.iter().rev().copied())
@@ -60,7 +60,7 @@ fn indexed_reverse<'a>(spans: &'a [Span], counts: &'a [f64]) -> impl Iterator<It
 
 fn positive_bucket(h: &Histogram, index: i32, count: f64) -> Bucket {
     let upper = bound(index, h.schema, &h.custom_bounds);
-    let lower = bound(index - 1, h.schema, &h.custom_bounds);
+    let lower = bound(index.saturating_sub(1), h.schema, &h.custom_bounds);
     let custom = uses_custom_buckets(h);
     let (lower_inclusive, upper_inclusive) = if custom { (index == 0, true) } else { (lower < 0.0, upper > 0.0) };
     Bucket { lower, upper, count, index, lower_inclusive, upper_inclusive }
@@ -68,7 +68,7 @@ fn positive_bucket(h: &Histogram, index: i32, count: f64) -> Bucket {
 
 fn negative_bucket(h: &Histogram, index: i32, count: f64) -> Bucket {
     let lower = -bound(index, h.schema, &[]);
-    let upper = -bound(index - 1, h.schema, &[]);
+    let upper = -bound(index.saturating_sub(1), h.schema, &[]);
     Bucket { lower, upper, count, index, lower_inclusive: lower < 0.0, upper_inclusive: upper > 0.0 }
 }
 

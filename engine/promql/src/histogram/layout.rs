@@ -25,7 +25,8 @@ impl Side {
         match self.spans.last_mut() {
             Some(span) if index == self.end => span.length += 1,
             last => {
-                let offset = if last.is_some() { index - self.end } else { index };
+                // Runs at both ends of the numbers are further apart than a number says: it wraps, as in Prometheus.
+                let offset = if last.is_some() { index.wrapping_sub(self.end) } else { index };
                 self.spans.push(Span { offset, length: 1 });
             }
         }
@@ -93,7 +94,8 @@ fn add_compensated(a: (f64, f64), b: (f64, f64)) -> (f64, f64) {
 
 /// Gives the bucket of a lower schema that holds a bucket.
 pub(super) fn target_index(idx: i32, schema: i32, target: i32) -> i32 {
-    ((idx - 1) >> (schema - target)) + 1
+    // In 64 bits, as the lowest index has none before it.
+    (((i64::from(idx) - 1) >> (schema - target)) + 1) as i32
 }
 
 /// Merges buckets until the resolution is that of `target`, which must not be above `schema`.
@@ -194,6 +196,18 @@ mod tests {
         assert_eq!(got.counts, [1.0, 2.0, 10.0, 3.0, 20.0]);
         let got = merge(b, b, -1.0, 0, 0.0, false);
         assert_eq!(got.counts, [0.0, 0.0]);
+    }
+
+    #[test]
+    fn buckets_at_both_ends_are_merged() {
+        let (low, high) = (spans(&[(i32::MIN, 1)]), spans(&[(i32::MAX - 3, 2)]));
+        let (a, b) = (Buckets::plain(&low, &[1.0]), Buckets::plain(&high, &[2.0, 3.0]));
+        for (a, b) in [(a, b), (b, a)] {
+            let got = merge(a, b, 1.0, 0, 0.0, false);
+            let found: Vec<_> = Buckets::plain(&got.spans, &got.counts).iter().map(|(i, (c, _))| (i, c)).collect();
+            assert_eq!(found, [(i32::MIN, 1.0), (i32::MAX - 3, 2.0), (i32::MAX - 2, 3.0)]);
+        }
+        assert_eq!((target_index(i32::MIN, 8, -4), target_index(i32::MAX, 1, 0)), (i32::MIN >> 12, 1 << 30));
     }
 
     #[test]

@@ -96,7 +96,11 @@ pub(super) fn show(samples: &[Sample]) -> String {
     samples.iter().map(Sample::show).collect::<Vec<_>>().join(", ")
 }
 
-/// Writes a histogram in the notation of series, with all its counts in one run.
+/// Most empty buckets that are written between two others: two far apart have four billion between them.
+const GAP_MAX: i64 = 100;
+
+/// Writes a histogram in the notation of series: the counts of a side in one run, or in several where too much is empty
+/// between them.
 pub fn histogram_text(h: &Histogram) -> String {
     let mut parts = Vec::new();
     if h.schema != 0 {
@@ -124,13 +128,23 @@ fn list(values: impl Iterator<Item = f64>) -> String {
 }
 
 fn side(parts: &mut Vec<String>, prefix: &str, spans: &[Span], counts: &[f64]) {
-    let filled: Vec<(i32, f64)> = buckets(spans, counts).into_iter().filter(|(_, c)| *c != 0.0).collect();
-    let (Some(first), Some(last)) = (filled.first(), filled.last()) else { return };
-    let count = |idx: i32| filled.iter().find(|(i, _)| *i == idx).map_or(0.0, |(_, c)| *c);
-    if first.0 != 0 {
-        parts.push(format!("{prefix}offset:{}", first.0));
+    let mut runs: Vec<(i32, Vec<f64>)> = Vec::new();
+    for (index, count) in buckets(spans, counts).into_iter().filter(|(_, count)| *count != 0.0) {
+        let gap = runs.last().map(|(first, run)| i64::from(index) - i64::from(*first) - run.len() as i64);
+        match (runs.last_mut(), gap) {
+            (Some((_, run)), Some(gap @ 0..=GAP_MAX)) => {
+                run.resize(run.len() + gap as usize, 0.0);
+                run.push(count);
+            }
+            _ => runs.push((index, vec![count])),
+        }
     }
-    parts.push(format!("{prefix}buckets:[{}]", list((first.0..=last.0).map(count))));
+    for (first, run) in runs {
+        if first != 0 {
+            parts.push(format!("{prefix}offset:{first}"));
+        }
+        parts.push(format!("{prefix}buckets:[{}]", list(run.into_iter())));
+    }
 }
 
 #[cfg(test)]
@@ -151,6 +165,25 @@ mod tests {
             "{{buckets:[0 2 0] counter_reset_hint:not_reset}}",
             "{{counter_reset_hint:not_reset offset:1 buckets:[2]}}",
         );
+        check("{{buckets:[1 0 0 2] n_buckets:[0 0 1]}}", "{{buckets:[1 0 0 2] n_offset:2 n_buckets:[1]}}");
+    }
+
+    #[test]
+    fn buckets_far_apart_are_runs() {
+        let last = |text: &str| {
+            let Some(Value::Histogram(h)) = series::items(text).expect(text).pop().and_then(|slot| slot.value) else {
+                panic!("{text}")
+            };
+            histogram_text(&h)
+        };
+        let far = last("{{offset:-2147483648 buckets:[1]}}+{{offset:2147483646 buckets:[2 3]}}x1");
+        assert_eq!(far, "{{offset:-2147483648 buckets:[1] offset:2147483646 buckets:[2 3]}}");
+        let zeros = " 0".repeat(GAP_MAX as usize);
+        assert_eq!(last(&format!("{{{{buckets:[1{zeros} 2]}}}}")), format!("{{{{buckets:[1{zeros} 2]}}}}"));
+        assert_eq!(last(&format!("{{{{buckets:[1{zeros} 0 2]}}}}")), "{{buckets:[1] offset:102 buckets:[2]}}");
+        // Each bucket is looked at once.
+        let many = format!("{{{{buckets:[{}]}}}}", vec!["1"; 300_000].join(" "));
+        assert_eq!(last(&many), many);
     }
 
     #[test]

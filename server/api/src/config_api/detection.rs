@@ -6,13 +6,13 @@ use std::sync::Arc;
 use axum::Router;
 use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
-use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES};
+use quiver_config::families::{DETECTION_RULES, RUM_DETECTION_RULES, TOO_SLOW};
 use quiver_config::{Family, FieldError, Problem, Result};
 use quiver_query::tables::configured::{first_of, name_by};
 use quiver_types::Domain;
 use quiver_types::condition::{Captures, Condition, ConditionError, FieldName, Fields, NameTemplate};
 use quiver_types::detection::{DetectionRule, Sample};
-use quiver_types::watch::{RULE_MAX, Until, Watch};
+use quiver_types::watch::in_one_go;
 use serde_json::{Map, Value, json};
 
 use super::telemetry::{self, IS_ERROR, name_of};
@@ -33,6 +33,11 @@ pub(super) fn routes() -> Router<Arc<AppState>> {
             .route(&at("test"), special_at(family, MethodFilter::POST, test));
     }
     router
+}
+
+/// Refuses texts that a rule looks at for too long, or gives what it says of all of them.
+fn of_all<T>(place: &str, look: impl FnOnce() -> T) -> Result<T> {
+    in_one_go(look).ok_or_else(|| Problem::field(place, "LIMIT_EXCEEDED", TOO_SLOW))
 }
 
 /// Errors of a compiled form, below a place of the body.
@@ -91,17 +96,19 @@ fn test_pattern<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answe
             ),
             Some(_) => return Err(Problem::field("/nameTemplate", "INVALID_TYPE", "must be a text")),
         };
-        let mut results = Vec::new();
-        for (n, input) in list(&body, "inputs", SAMPLES_MAX)?.iter().enumerate() {
-            let text = input.as_str();
-            let text = text.ok_or_else(|| Problem::field(format!("/inputs/{n}"), "INVALID_TYPE", "must be a text"))?;
+        let inputs = list(&body, "inputs", SAMPLES_MAX)?.iter().enumerate().map(|(n, input)| {
+            let no_text = || Problem::field(format!("/inputs/{n}"), "INVALID_TYPE", "must be a text");
+            input.as_str().ok_or_else(no_text)
+        });
+        let inputs: Vec<&str> = inputs.collect::<Result<_>>()?;
+        let result = |text: &str| {
             let mut captures = Captures::new();
-            let watch = Watch::new(Until::new(RULE_MAX));
-            let matched = watch.over(|| condition.captures(&Input(text), &mut captures)) && !watch.is_stopped();
+            let matched = condition.captures(&Input(text), &mut captures);
             let name = template.as_ref().filter(|_| matched).map(|t| t.render(&Input(text), &captures));
             let captures: Map<String, Value> = captures.into_iter().map(|(k, v)| (k, json!(v))).collect();
-            results.push(json!({"input": text, "matched": matched, "captures": captures, "name": name}));
-        }
+            json!({"input": text, "matched": matched, "captures": captures, "name": name})
+        };
+        let results: Vec<Value> = of_all("/inputs", || inputs.into_iter().map(result).collect())?;
         Ok(Answer::ok(json!({"results": results})))
     })
 }
@@ -158,16 +165,18 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let others: Vec<DetectionRule> = ask.earlier_rules(&rule).await?.into_iter().map(|(rule, _)| rule).collect();
         let mut names: Vec<(String, u64)> = Vec::new();
         let (mut matched, mut results, mut shadowed) = (0_u64, Vec::new(), Vec::<(String, u64)>::new());
-        for sample in &samples {
-            let name = rule.name_of_sample(sample);
-            results.push(json!({"matched": name.is_some(), "name": name}));
-            let Some(name) = name else { continue };
-            matched += 1;
-            count(&mut names, name);
-            if let Some(earlier) = others.iter().find(|other| other.name_of_sample(sample).is_some()) {
-                count(&mut shadowed, earlier.id.clone());
+        of_all("/samples", || {
+            for sample in &samples {
+                let name = rule.name_of_sample(sample);
+                results.push(json!({"matched": name.is_some(), "name": name}));
+                let Some(name) = name else { continue };
+                matched += 1;
+                count(&mut names, name);
+                if let Some(earlier) = others.iter().find(|other| other.name_of_sample(sample).is_some()) {
+                    count(&mut shadowed, earlier.id.clone());
+                }
             }
-        }
+        })?;
         let shadowed: Vec<Value> = shadowed.iter().map(|(id, n)| json!({"ruleId": id, "count": n})).collect();
         let named: Vec<Value> =
             names.iter().map(|(name, n)| json!({"name": name, "count": n, "p95Ms": null, "errorRate": null})).collect();

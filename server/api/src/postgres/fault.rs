@@ -4,6 +4,7 @@ use bytes::BytesMut;
 use pgwire::messages::Message as _;
 use pgwire::messages::response::ErrorResponse;
 use quiver_sql::{Fault as Kind, place_of};
+use quiver_types::error::disk_is_full;
 use quiver_types::{Error, ErrorKind};
 
 use crate::error::public_text;
@@ -130,6 +131,7 @@ fn code(error: &Error) -> &'static str {
         ErrorKind::Unsupported => "0A000",
         ErrorKind::TooLarge | ErrorKind::LimitExceeded => "54000",
         ErrorKind::Timeout | ErrorKind::SenderTimeout | ErrorKind::Cancelled => "57014",
+        ErrorKind::Unavailable if disk_is_full(error) => "53100",
         ErrorKind::Unavailable => "53000",
         ErrorKind::Damaged => "XX001",
         ErrorKind::Internal => "XX000",
@@ -160,6 +162,9 @@ mod tests {
         check(Error::invalid("Cannot cast string '2024-13-01' to value of Date32 type"), "22007");
         check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
+        check(Error::new(ErrorKind::Unavailable, "x"), "53000");
+        let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
+        check(Error::new(ErrorKind::Unavailable, "x").with_source(full), "53100");
         let mut out = BytesMut::new();
         Fault::new("XX000", "a".repeat(100_000)).write(&mut out);
         assert!(out.len() < 2000 && out[0] == b'E');

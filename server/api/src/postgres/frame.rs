@@ -4,6 +4,7 @@ use bytes::{Buf as _, Bytes, BytesMut};
 use tokio::io::{AsyncRead, AsyncReadExt as _};
 
 use super::fault::Fault;
+use crate::bodies::Share;
 
 /// Largest message of a client: a statement of the greatest length, or its parameters.
 pub(super) const FRAME_BYTES_MAX: usize = 1 << 20;
@@ -55,11 +56,14 @@ pub(super) struct Bind {
 /// Reads the first message of a connection, which has no type: its body without its length.
 ///
 /// # Errors
-/// Those of the connection; `InvalidData` for a length that cannot be.
-pub(super) async fn untyped(stream: &mut (impl AsyncRead + Unpin)) -> std::io::Result<Bytes> {
+/// Those of the connection; `InvalidData` for a length that cannot be, and another where there is no memory for it.
+pub(super) async fn untyped(stream: &mut (impl AsyncRead + Unpin), share: &mut Share) -> std::io::Result<Bytes> {
     let len = stream.read_u32().await? as usize;
     if !(8..=STARTUP_BYTES_MAX).contains(&len) {
         return Err(std::io::ErrorKind::InvalidData.into());
+    }
+    if !share.try_hold(len) {
+        return Err(std::io::Error::other("the memory for what connections keep is used up"));
     }
     let mut body = vec![0; len - 4];
     stream.read_exact(&mut body).await?;
@@ -187,9 +191,24 @@ pub(super) fn read(kind: u8, body: Bytes) -> Result<Message, Fault> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bodies::BodyBudget;
 
     fn message(kind: u8, body: &[u8]) -> Result<Message, Fault> {
         read(kind, Bytes::copy_from_slice(body))
+    }
+
+    #[tokio::test]
+    async fn first_messages_have_one_memory() {
+        let budget = BodyBudget::of_windows(4096, 0);
+        let message = [&5000_u32.to_be_bytes()[..], &[0; 4996]].concat();
+        let mut shares = [budget.share(), budget.share()];
+        for (share, fits) in shares.iter_mut().zip([true, false]) {
+            let read = untyped(&mut &message[..], share).await;
+            assert_eq!(read.is_ok_and(|body| body.len() == 4996), fits);
+        }
+        let [first, mut second] = shares;
+        drop(first);
+        assert!(untyped(&mut &message[..], &mut second).await.is_ok(), "it is given back");
     }
 
     #[test]

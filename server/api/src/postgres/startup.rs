@@ -18,7 +18,8 @@ use super::fault::Fault;
 use super::frame::{self, Message, STARTUP_BYTES_MAX};
 use super::session::Connection;
 use crate::around::admission::ANYONE;
-use crate::serve::Stream;
+use crate::bodies::Share;
+use crate::serve::{Stream, accept};
 use crate::state::AppState;
 
 /// The first byte of whatever begins TLS.
@@ -63,12 +64,14 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
     if stream.peek(&mut first).await? == 0 {
         return Ok(None);
     }
+    let heads = &with.settings.heads;
     let mut stream = match (&with.tls, first[0] == HANDSHAKE) {
-        (Some(tls), true) => Stream::Tls(Box::new(tls.postgres_acceptor().accept(stream).await?)),
+        (Some(tls), true) => Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), stream, heads).await?)),
         _ => Stream::Plain(stream),
     };
+    let mut share = with.kept.share();
     for _ in 0..ASKED_MAX {
-        let mut body = frame::untyped(&mut stream).await?;
+        let mut body = frame::untyped(&mut stream, &mut share).await?;
         let code = body.get_u32();
         match code {
             CANCEL => {
@@ -82,7 +85,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
                     (Stream::Plain(mut plain), Some(tls)) => {
                         plain.write_all(b"S").await?;
                         // Nothing that came unencrypted is taken for what comes encrypted.
-                        Stream::Tls(Box::new(tls.postgres_acceptor().accept(plain).await?))
+                        Stream::Tls(Box::new(accept(&tls.postgres_acceptor(), plain, heads).await?))
                     }
                     (mut other, _) => {
                         other.write_all(b"N").await?;
@@ -91,7 +94,7 @@ async fn begin(stream: TcpStream, peer: SocketAddr, with: &With) -> std::io::Res
                 };
             }
             GSS => stream.write_all(b"N").await?,
-            _ if code >> 16 == 3 => return start(stream, peer, with, code, body).await,
+            _ if code >> 16 == 3 => return start((stream, &mut share), peer, with, code, body).await,
             _ => {
                 let text =
                     format!("version {}.{} of the protocol is not spoken here, but 3.0", code >> 16, code & 0xffff);
@@ -116,7 +119,7 @@ fn parameters(body: &Bytes) -> Option<Vec<(String, String)>> {
 }
 
 async fn start(
-    mut stream: Stream,
+    (mut stream, share): (Stream, &mut Share),
     peer: SocketAddr,
     with: &With,
     code: u32,
@@ -145,7 +148,7 @@ async fn start(
         let _ = NegotiateProtocolVersion::new(VERSION as i32, unknown).encode(&mut out);
         stream.write_all(&out).await?;
     }
-    let identity = match who(&mut stream, app, peer).await? {
+    let identity = match who((&mut stream, share), app, peer).await? {
         Ok(identity) => identity,
         Err(fault) => return refuse(stream, fault).await,
     };
@@ -165,7 +168,7 @@ async fn start(
 
 /// Finds out who is there: by its certificate, else by a token or key as password.
 async fn who(
-    stream: &mut Stream,
+    (stream, share): (&mut Stream, &mut Share),
     app: &Arc<AppState>,
     peer: SocketAddr,
 ) -> std::io::Result<Result<Arc<Identity>, Fault>> {
@@ -179,7 +182,7 @@ async fn who(
         let _ = Authentication::CleartextPassword.encode(&mut out);
         stream.write_all(&out).await?;
         stream.flush().await?;
-        let password = match password(stream).await? {
+        let password = match password(stream, share).await? {
             Ok(password) => password,
             Err(fault) => return Ok(Err(fault)),
         };
@@ -200,8 +203,9 @@ fn refused(error: &TokenError) -> Fault {
     Fault::fatal("28P01", text)
 }
 
-async fn password(stream: &mut Stream) -> std::io::Result<Result<String, Fault>> {
+async fn password(stream: &mut Stream, share: &mut Share) -> std::io::Result<Result<String, Fault>> {
     let mut read = BytesMut::new();
+    let before = share.held_bytes();
     loop {
         match frame::take(&mut read, STARTUP_BYTES_MAX).and_then(|taken| match taken {
             Some((kind, body)) => frame::read(kind, body).map(Some),
@@ -211,6 +215,10 @@ async fn password(stream: &mut Stream) -> std::io::Result<Result<String, Fault>>
             Ok(Some(Message::Password(password))) if read.is_empty() => return Ok(Ok(password)),
             Ok(Some(_)) => return Ok(Err(Fault::protocol("a password was asked for"))),
             Ok(None) => {}
+        }
+        if !share.try_hold(before + read.capacity()) {
+            let text = "the memory for what connections keep is used up: connect again later";
+            return Ok(Err(Fault::fatal("53200", text)));
         }
         if stream.read_buf(&mut read).await? == 0 {
             return Err(std::io::ErrorKind::UnexpectedEof.into());

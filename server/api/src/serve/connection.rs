@@ -83,7 +83,7 @@ pub(super) async fn run(stream: TcpStream, peer: SocketAddr, with: With, ends: E
         let began = Instant::now();
         let until = began + settings.header_timeout;
         let mut stream = tokio::select! {
-            stream = begin(stream, peer, tls.as_deref(), until) => match stream {
+            stream = begin(stream, peer, (tls.as_deref(), &settings.heads), until) => match stream {
                 Some(stream) => stream,
                 None => return,
             },
@@ -148,8 +148,13 @@ enum Version<One, Two> {
 }
 
 /// Begins a connection, with TLS where there is any; `None`: there is nothing to serve.
-async fn begin(stream: TcpStream, peer: SocketAddr, tls: Option<&Tls>, until: Instant) -> Option<Stream> {
-    match timeout_at(until, Stream::begin(stream, tls)).await {
+async fn begin(
+    stream: TcpStream,
+    peer: SocketAddr,
+    (tls, heads): (Option<&Tls>, &BodyBudget),
+    until: Instant,
+) -> Option<Stream> {
+    match timeout_at(until, Stream::begin(stream, tls, heads)).await {
         Ok(Ok(Begun::Well(stream))) => Some(stream),
         Ok(Ok(Begun::Plaintext(stream))) => {
             tracing::debug!(%peer, "a client without TLS");

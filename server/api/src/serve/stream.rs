@@ -9,7 +9,9 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::server::TlsStream;
 
+use super::handshake::{Shaken, accept};
 use super::tls::{Tls, name_of};
+use crate::bodies::BodyBudget;
 
 /// The first byte of whatever begins TLS: a record of its handshake.
 const HANDSHAKE: u8 = 22;
@@ -29,7 +31,7 @@ pub(crate) struct Transport {
 /// A connection.
 pub(crate) enum Stream {
     Plain(TcpStream),
-    Tls(Box<TlsStream<TcpStream>>),
+    Tls(Box<TlsStream<Shaken>>),
 }
 
 /// How a connection begins.
@@ -41,8 +43,8 @@ pub(super) enum Begun {
 }
 
 impl Stream {
-    /// Begins a connection: with TLS, where there is any, or without. Bounded by whoever waits for it.
-    pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>) -> io::Result<Begun> {
+    /// Begins a connection: with TLS, where there is any, or without. Bounded in time by whoever waits for it.
+    pub(super) async fn begin(stream: TcpStream, tls: Option<&Tls>, heads: &BodyBudget) -> io::Result<Begun> {
         let Some(tls) = tls else { return Ok(Begun::Well(Self::Plain(stream))) };
         let mut first = [0];
         if stream.peek(&mut first).await? == 0 {
@@ -51,7 +53,7 @@ impl Stream {
         if first[0] != HANDSHAKE {
             return Ok(Begun::Plaintext(stream));
         }
-        let stream = tls.acceptor().accept(stream).await?;
+        let stream = accept(&tls.acceptor(), stream, heads).await?;
         Ok(Begun::Well(Self::Tls(Box::new(stream))))
     }
 

@@ -1,6 +1,7 @@
 //! Rules that tell which spans (or pages) begin a business transaction (`config-api` 3.1 and 3.3).
 
 use quiver_types::detection::{DetectionRule, Sample};
+use quiver_types::watch::in_one_go;
 use quiver_types::{Domain, Right};
 use serde_json::{Map, Value};
 
@@ -17,6 +18,9 @@ const TEMPLATE: Field = Field::open("nameTemplate", Kind::Text { min: 1, max: 20
 const NAMES_MAX: Field = Field::open("maxNames", Kind::Int { min: 1, max: 100_000 }, "500");
 const EXPECT: Field = Field::open("expectName", NAME, "null");
 const ATTRIBUTES: Field = Field::open("attributes", Kind::Map { max: 200 }, "{}");
+/// What is said of patterns that look at texts for too long.
+pub const TOO_SLOW: &str =
+    "the rule looks at these texts for more than half a second: write a simpler pattern, or shorter texts";
 /// Most saved examples.
 const SAMPLES_MAX: usize = 100;
 
@@ -91,6 +95,15 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
         Err(found) => return push_errors(found, errors),
     };
     let samples = body.get("samples").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    match in_one_go(|| wrong_samples(&rule, samples, owner)) {
+        Some(found) => errors.extend(found),
+        None => errors.push(FieldError::new("/samples", "LIMIT_EXCEEDED", TOO_SLOW)),
+    }
+}
+
+/// Saved examples that are not named as they say.
+fn wrong_samples(rule: &DetectionRule, samples: &[Value], owner: &str) -> Vec<FieldError> {
+    let mut errors = Vec::new();
     for (n, sample) in samples.iter().enumerate() {
         let expected = sample.as_object().map(|map| text(map, "expectName")).filter(|name| !name.is_empty());
         let found = match Sample::parse(sample, owner, &["expectName"]) {
@@ -106,4 +119,5 @@ fn rules(body: &Map<String, Value>, owner: &str, errors: &mut Vec<FieldError>) {
             errors.push(FieldError::new(format!("/samples/{n}/expectName"), "INVALID_VALUE", why));
         }
     }
+    errors
 }

@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 use super::{id_link, text};
 use crate::change::Drafted;
 use crate::change::links::LISTED_MAX;
-use crate::document::{Entity, all_of};
+use crate::document::{Entity, all_of, find};
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
 use crate::problem::{Problem, ProblemKind, Result};
@@ -167,7 +167,6 @@ fn place_route<'a>(
             *parent = json!(ROOT_ROUTE_ID);
         }
         let parent = text(body, "parentId").to_owned();
-        let all = all_of(db, ROUTES.name).await?;
         let mut above = Some(parent.clone());
         for depth in 0.. {
             let Some(id) = above else { break };
@@ -178,10 +177,12 @@ fn place_route<'a>(
                 let why = format!("routes are nested deeper than {DEPTH_MAX}");
                 return Err(Problem::field("/parentId", "LIMIT_EXCEEDED", why));
             }
-            let found = all.iter().find(|e| e.id == id);
+            // One by one: a policy that is deployed places each of its routes, and says where.
+            let found = find(db, ROUTES.name, &id).await?;
             above = found.map(|e| text(&e.body, "parentId").to_owned()).filter(|id| !id.is_empty());
         }
         if body.get("position").is_none_or(Value::is_null) {
+            let all = all_of(db, ROUTES.name).await?;
             let siblings =
                 all.iter().filter(|e| Some(e.id.as_str()) != making.id && text(&e.body, "parentId") == parent);
             let last = siblings.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();

@@ -12,6 +12,7 @@ use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Millis, SystemClock};
 use tokio::runtime::Handle;
+use tokio_util::sync::CancellationToken;
 
 use crate::alerting::engine::{batch_of, elements_of};
 use crate::settings::Loaded;
@@ -43,12 +44,22 @@ impl Drop for Scratch {
     }
 }
 
+/// What bounds tests.
+#[derive(Debug, Clone, Default)]
+pub struct Bounds {
+    /// Memory of the store and the engine of a test, in bytes; none: as much as a server takes.
+    pub memory: Option<u64>,
+    /// Ends what runs.
+    pub stop: CancellationToken,
+}
+
 /// A store, empty at first, with the engine above it.
 #[derive(Debug)]
 pub struct StoreBench {
     runtime: Handle,
     app: Arc<AppState>,
     promql: PromqlEngine,
+    stop: CancellationToken,
     _folder: Scratch,
 }
 
@@ -57,9 +68,9 @@ impl StoreBench {
     ///
     /// # Errors
     /// The text of what the store or the system says.
-    pub fn open(runtime: Handle, subquery_step_ms: Millis) -> Result<Self, String> {
+    pub fn open(runtime: Handle, subquery_step_ms: Millis, bounds: &Bounds) -> Result<Self, String> {
         let folder = Scratch::new().map_err(|e| format!("cannot make a temporary folder: {e}"))?;
-        let flags = [
+        let mut flags = vec![
             ("store.data", folder.0.display().to_string()),
             // Times of tests begin in 1970 and go as far as they like.
             ("store.retention", "none".to_owned()),
@@ -69,11 +80,12 @@ impl StoreBench {
             // Nobody signs in: a first administrator would only be told of on the terminal.
             ("rbac.mode", "off".to_owned()),
         ];
+        flags.extend(bounds.memory.map(|bytes| ("memory.limit", bytes.to_string())));
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
         let app =
             runtime.block_on(wiring::build(&loaded.settings, Arc::new(SystemClock))).map_err(|e| e.to_string())?;
         let promql = wiring::promql_beside(&app, PromqlSettings { subquery_step_ms, ..PromqlSettings::default() });
-        Ok(Self { runtime, app, promql, _folder: folder })
+        Ok(Self { runtime, app, promql, stop: bounds.stop.clone(), _folder: folder })
     }
 }
 
@@ -91,7 +103,8 @@ impl Engine for StoreBench {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
         }
         let limits = Limits { timeout: Duration::from_mins(2), ..Limits::default() };
-        let ctx = QueryContext::new(Access::full(), limits);
+        let mut ctx = QueryContext::new(Access::full(), limits);
+        ctx.cancel = self.stop.child_token();
         let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
         elements_of(&answer.map_err(|e| e.to_string())?.value)
     }

@@ -1,0 +1,89 @@
+//! What a client sends before TLS has come about. TLS keeps a message of the handshake until it is whole, up to 64 KiB of
+//! each client that ends none; so these bytes have a bound, and count as heads of requests do.
+
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::task::{Context, Poll, ready};
+
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::net::TcpStream;
+use tokio_rustls::TlsAcceptor;
+use tokio_rustls::server::TlsStream;
+
+use crate::bodies::{BodyBudget, Share};
+
+/// Most bytes that a client may send until then: its keys, and certificates if it has any.
+const BYTES_MAX: usize = 64 * 1024;
+
+/// A socket below TLS.
+pub(crate) struct Shaken {
+    inner: TcpStream,
+    /// None as soon as TLS has come about.
+    handshake: Option<Box<Handshake>>,
+}
+
+struct Handshake {
+    read: usize,
+    share: Share,
+}
+
+/// Brings TLS about, within the memory of heads. Bounded in time by whoever waits for it.
+pub(crate) async fn accept(
+    acceptor: &TlsAcceptor,
+    inner: TcpStream,
+    heads: &BodyBudget,
+) -> io::Result<TlsStream<Shaken>> {
+    let handshake = Some(Box::new(Handshake { read: 0, share: heads.share() }));
+    let mut stream = acceptor.accept(Shaken { inner, handshake }).await?;
+    stream.get_mut().0.handshake = None;
+    Ok(stream)
+}
+
+impl Handshake {
+    fn got(&mut self, bytes: usize) -> io::Result<()> {
+        self.read += bytes;
+        if self.read > BYTES_MAX {
+            return Err(io::Error::other(format!("the handshake is longer than {BYTES_MAX} bytes")));
+        }
+        if !self.share.try_hold(self.read) {
+            return Err(io::Error::other("the memory for heads and handshakes is used up"));
+        }
+        Ok(())
+    }
+}
+
+impl AsyncRead for Shaken {
+    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, out: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
+        let this = self.get_mut();
+        let before = out.filled().len();
+        ready!(Pin::new(&mut this.inner).poll_read(cx, out))?;
+        let read = out.filled().len() - before;
+        Poll::Ready(this.handshake.as_mut().map_or(Ok(()), |handshake| handshake.got(read)))
+    }
+}
+
+impl AsyncWrite for Shaken {
+    fn poll_write(mut self: Pin<&mut Self>, cx: &mut Context<'_>, data: &[u8]) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write(cx, data)
+    }
+
+    fn poll_write_vectored(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        data: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        Pin::new(&mut self.inner).poll_write_vectored(cx, data)
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.inner.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.inner).poll_shutdown(cx)
+    }
+}
