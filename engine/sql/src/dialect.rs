@@ -37,6 +37,7 @@ mod sums;
 mod times;
 mod types;
 mod unnested;
+mod values;
 mod windows;
 
 use std::collections::HashSet;
@@ -318,7 +319,8 @@ impl VisitorMut for Translator<'_> {
         casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = queries::translate(query).and_then(|()| merged::translate(query));
+        let done = values::translate(query).and_then(|()| queries::translate(query));
+        let done = done.and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

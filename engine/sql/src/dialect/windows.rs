@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{arguments, bare, expr, operators};
+use super::{arguments, bare, expr, gathered, operators};
 
 /// Puts such a call as the planner takes it.
 ///
@@ -23,6 +23,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
                 && list.duplicate_treatment != Some(DuplicateTreatment::Distinct));
             let args = arguments(&function.args).unwrap_or_default();
             let [text, between] = args.as_slice() else { return Ok(()) };
+            let Some(between) = gathered::separator(between) else { return Ok(()) };
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
                 operators::copied(&Expr::Function(function.clone()), 2)?;

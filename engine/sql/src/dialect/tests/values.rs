@@ -20,6 +20,11 @@ fn different_values_are_gathered_in_order() {
          or_empty(array_sort(array_agg(DISTINCT a) FILTER (WHERE (a) IS NOT NULL), 'ASC', 'NULLS LAST')), \
          array_remove_all(a, 1) FROM t",
     );
+    check(
+        "select string_agg(distinct a, null) from t",
+        "SELECT array_to_string(array_sort(array_agg(DISTINCT a) FILTER (WHERE (a) IS NOT NULL), \
+         'ASC', 'NULLS LAST'), '') FROM t",
+    );
     // One order is the planner's, of several each has a list.
     for one in
         ["SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t", "SELECT string_agg(a, b) FROM t"]
@@ -235,4 +240,23 @@ fn dates_begin_at_moments() {
     let expected =
         format!("SELECT date_trunc('month', {}), date_trunc('month', a) FROM t", moment("CAST(t.day AS DATE)"));
     assert_eq!(query.to_string(), expected);
+}
+
+#[test]
+fn rows_with_subqueries_are_selects() {
+    check("values (1), (2)", "VALUES (1), (2)");
+    check(
+        "values (1, 'a'), (2, 'b'), ((select 5), 'c'), (4, 'd') limit 3",
+        "SELECT \"column1\", \"column2\" FROM (VALUES (1, 'a', 0), (2, 'b', 1) UNION ALL \
+         SELECT (SELECT 5) AS \"column1\", 'c' AS \"column2\", 2 AS \"of row\" UNION ALL \
+         VALUES (4, 'd', 3)) AS \"values\" (\"column1\", \"column2\", \"of row\") ORDER BY \"of row\" LIMIT 3",
+    );
+    // An order of its own stays, and so does the fault of rows of different lengths.
+    check(
+        "values ((select 1)) order by 1 desc",
+        "SELECT \"column1\" FROM (SELECT (SELECT 1) AS \"column1\", 0 AS \"of row\") AS \"values\" \
+         (\"column1\", \"of row\") ORDER BY 1 DESC",
+    );
+    check("values ((select 1)), (2, 3)", "VALUES ((SELECT 1)), (2, 3)");
+    check("select 1 where 2 in (values ((select 2)))", "SELECT 1 WHERE 2 IN ((SELECT 2))");
 }
