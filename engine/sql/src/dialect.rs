@@ -30,6 +30,7 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod ranks;
 mod records;
 mod rows;
 mod sets;

@@ -260,3 +260,18 @@ fn rows_with_subqueries_are_selects() {
     check("values ((select 1)), (2, 3)", "VALUES ((SELECT 1)), (2, 3)");
     check("select 1 where 2 in (values ((select 2)))", "SELECT 1 WHERE 2 IN ((SELECT 2))");
 }
+
+#[test]
+fn ranks_of_values_are_counts() {
+    check(
+        "select rank(a) within group (order by b) filter (where c) from t",
+        "SELECT (count(*) FILTER (WHERE (c) AND ((b) < (a) OR ((a) IS NULL AND (b) IS NOT NULL))) + 1) FROM t",
+    );
+    check(
+        "select dense_rank(1) within group (order by b desc) from t",
+        "SELECT (count(DISTINCT struct(b)) FILTER (WHERE ((b) > (1) OR ((b) IS NULL AND (1) IS NOT NULL))) + 1) FROM t",
+    );
+    let wrong = translated("select cume_dist(1, 2) within group (order by b) from t").unwrap_err();
+    assert!(wrong.message.contains("a value for each of the 1 that it orders by, not 2"), "{wrong}");
+    check("select rank() over (order by a) from t", "SELECT rank() OVER (ORDER BY a) FROM t");
+}
