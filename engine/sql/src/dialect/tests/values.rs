@@ -275,3 +275,12 @@ fn ranks_of_values_are_counts() {
     assert!(wrong.message.contains("a value for each of the 1 that it orders by, not 2"), "{wrong}");
     check("select rank() over (order by a) from t", "SELECT rank() OVER (ORDER BY a) FROM t");
 }
+
+#[test]
+fn paths_lead_into_documents() {
+    check(
+        "select a @? '$.b', (a @@ '$.b == 1') = true from t",
+        "SELECT jsonb_path_exists(a, '$.b'), (jsonb_path_match(a, '$.b == 1')) = true FROM t",
+    );
+    check("select jsonb_path_query(a, '$[*]') from t", "SELECT unnest(jsonb_path_items(a, '$[*]')) FROM t");
+}
