@@ -46,6 +46,7 @@ mod quoting;
 mod rate;
 mod results;
 mod row_format;
+mod seconds;
 mod series_state;
 mod sizes;
 mod sole;
@@ -269,6 +270,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(sizes::function())?;
     state.register_udf(divisor::function())?;
     state.register_udf(fractional::function())?;
+    state.register_udf(seconds::function())?;
     state.register_udf(sole::function())?;
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;

@@ -203,6 +203,7 @@ impl Translator<'_> {
             }
             Expr::CompoundFieldAccess { access_chain, .. } => arrays::bounded(access_chain),
             Expr::UnaryOp { .. } => operators::unary(place),
+            Expr::IsNull(_) | Expr::IsNotNull(_) => operators::null_rows(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }

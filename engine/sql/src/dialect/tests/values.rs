@@ -277,6 +277,19 @@ fn ranks_of_values_are_counts() {
 }
 
 #[test]
+fn parts_of_rows_are_asked_for_and_seconds_are_exact() {
+    check(
+        "select (a, b + 1) is null, row(a, b) is not null, (a) is null from t",
+        "SELECT (a IS NULL AND (b + 1) IS NULL), (a IS NOT NULL AND b IS NOT NULL), (a) IS NULL FROM t",
+    );
+    check(
+        "select to_timestamp(a), to_timestamp(1.5), to_timestamp(15), to_timestamp('2024-01-02') from t",
+        "SELECT to_timestamp(exact_seconds(a)), to_timestamp(exact_seconds(1.5)), to_timestamp(15), \
+         to_timestamp('2024-01-02') FROM t",
+    );
+}
+
+#[test]
 fn paths_lead_into_documents() {
     check(
         "select a @? '$.b', (a @@ '$.b == 1') = true from t",
