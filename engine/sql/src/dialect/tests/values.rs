@@ -297,3 +297,14 @@ fn paths_lead_into_documents() {
     );
     check("select jsonb_path_query(a, '$[*]') from t", "SELECT unnest(jsonb_path_items(a, '$[*]')) FROM t");
 }
+
+#[test]
+fn variances_of_frames_that_move_are_not_below_zero() {
+    check(
+        "select stddev(a) over (rows 2 preceding), var_pop(a) over w from t window w as (order by b)",
+        "SELECT sqrt(CASE WHEN var_samp(a) OVER (ROWS 2 PRECEDING) < 0 THEN 0.0 \
+         ELSE var_samp(a) OVER (ROWS 2 PRECEDING) END), \
+         CASE WHEN var_pop(a) OVER w < 0 THEN 0.0 ELSE var_pop(a) OVER w END FROM t WINDOW w AS (ORDER BY b)",
+    );
+    check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
+}
