@@ -26,6 +26,7 @@ mod json;
 mod json_changed;
 mod json_made;
 mod json_parts;
+mod json_paths;
 mod json_values;
 mod justify;
 mod list_texts;
@@ -45,6 +46,7 @@ mod quoting;
 mod rate;
 mod results;
 mod row_format;
+mod seconds;
 mod series_state;
 mod sizes;
 mod sole;
@@ -155,6 +157,13 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("json_has(text, key)", "whether a JSON object has a member, an array a text: `text::jsonb ? key`"),
     ("json_contains(text, other)", "whether a JSON document has all of another one: `text::jsonb @> other`"),
     (
+        "jsonb_path_exists(text, path)",
+        "whether a path such as `$.a[*] ? (@.b > 1)` leads to something: `text::jsonb @? path`",
+    ),
+    ("jsonb_path_match(text, path)", "whether what a path such as `$.a == 1` says is so: `text::jsonb @@ path`"),
+    ("jsonb_path_query_first(text, path)", "the first item that a path leads to; `jsonb_path_query` gives all as rows"),
+    ("jsonb_path_query_array(text, path)", "all of them as a JSON array; `jsonb_path_items` as a list"),
+    (
         "regexp_split_to_array(text, pattern, flags)",
         "the pieces between what is found; `regexp_split_to_table`: as rows",
     ),
@@ -235,7 +244,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in json_parts::functions(room).chain(json_made::functions(room)).chain(pieces::functions(room)) {
         state.register_udf(function)?;
     }
-    for function in json_changed::functions(room) {
+    for function in json_changed::functions(room).chain(json_paths::functions(room)) {
         state.register_udf(function)?;
     }
     for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
@@ -261,6 +270,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(sizes::function())?;
     state.register_udf(divisor::function())?;
     state.register_udf(fractional::function())?;
+    state.register_udf(seconds::function())?;
     state.register_udf(sole::function())?;
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;

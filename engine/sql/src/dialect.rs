@@ -30,6 +30,7 @@ mod outputs;
 mod patterns;
 mod percentiles;
 mod queries;
+mod ranks;
 mod records;
 mod rows;
 mod sets;
@@ -37,6 +38,7 @@ mod sums;
 mod times;
 mod types;
 mod unnested;
+mod values;
 mod windows;
 
 use std::collections::HashSet;
@@ -201,6 +203,7 @@ impl Translator<'_> {
             }
             Expr::CompoundFieldAccess { access_chain, .. } => arrays::bounded(access_chain),
             Expr::UnaryOp { .. } => operators::unary(place),
+            Expr::IsNull(_) | Expr::IsNotNull(_) => operators::null_rows(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {
                 *place = call("at_time_zone", vec![take(timestamp), take(time_zone)]);
             }
@@ -318,7 +321,8 @@ impl VisitorMut for Translator<'_> {
         casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = queries::translate(query).and_then(|()| merged::translate(query));
+        let done = values::translate(query).and_then(|()| queries::translate(query));
+        let done = done.and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

@@ -10,10 +10,10 @@ pub(super) fn quote_ident(args: &Texts<'_>) -> Option<String> {
     Some(if plain { name.to_owned() } else { format!("\"{}\"", name.replace('"', "\"\"")) })
 }
 
-/// A text in single quotes.
+/// A text in single quotes; one with a backslash says that these are doubled, whatever is read with or without them.
 pub(super) fn quote_literal(args: &Texts<'_>) -> Option<String> {
-    let text = (*args.first()?)?;
-    Some(format!("'{}'", text.replace('\'', "''")))
+    let text = (*args.first()?)?.replace('\'', "''");
+    Some(if text.contains('\\') { format!("E'{}'", text.replace('\\', "\\\\")) } else { format!("'{text}'") })
 }
 
 #[cfg(test)]
@@ -28,6 +28,7 @@ mod tests {
             ("spans".into(), "\"a.b\"".into(), "\"a\"\"b\"".into())
         );
         assert_eq!(quote_literal(&[Some("it's")]).unwrap(), "'it''s'");
+        assert_eq!(quote_literal(&[Some(r"it's a\b")]).unwrap(), r"E'it''s a\\b'");
         assert_eq!(quote_ident(&[None]), None);
     }
 }

@@ -21,6 +21,8 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
         BinaryOperator::QuestionAnd => operators::has_several(left, right, false)?,
         BinaryOperator::AtArrow if json::is_either(left, right) => call("json_contains", vec![take(left), take(right)]),
         BinaryOperator::ArrowAt if json::is_either(left, right) => call("json_contains", vec![take(right), take(left)]),
+        BinaryOperator::AtQuestion => call("jsonb_path_exists", vec![take(left), take(right)]),
+        BinaryOperator::AtAt => call("jsonb_path_match", vec![take(left), take(right)]),
         BinaryOperator::PGOverlap => call("array_has_any", vec![take(left), take(right)]),
         BinaryOperator::PGStartsWith => call("starts_with", vec![take(left), take(right)]),
         BinaryOperator::Overlaps => operators::overlaps(left, right)?,

@@ -41,14 +41,21 @@ fn joined(function: &Function, made: impl Fn(Expr) -> Expr) -> Option<Expr> {
     else {
         return None;
     };
-    if !matches!(between, Expr::Value(_)) {
-        return None;
-    }
-    let (value, between) = (value.clone(), between.clone());
+    let (value, between) = (value.clone(), separator(between)?);
     list.args.truncate(1);
     gathering.name = ObjectName::from(vec![Ident::new("array_agg")]);
     where_there(&mut gathering, value);
     Some(call("array_to_string", vec![made(Expr::Function(gathering)), between]))
+}
+
+/// What stands between the items of a list that becomes the text of a `string_agg`; none: it is no constant. NULL between
+/// texts is nothing, and would make all of a list NULL.
+pub(super) fn separator(between: &Expr) -> Option<Expr> {
+    match between {
+        Expr::Value(value) if value.value == Value::Null => Some(text("")),
+        Expr::Value(_) => Some(between.clone()),
+        _ => None,
+    }
 }
 
 /// Has an aggregate take the rows alone of which a value is not NULL.

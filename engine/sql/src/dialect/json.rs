@@ -34,8 +34,15 @@ pub(super) fn is_either(left: &Expr, right: &Expr) -> bool {
 }
 
 /// Functions of `jsonb` that give something else.
-const OTHERS: [&str; 5] =
-    ["jsonb_typeof", "jsonb_array_length", "jsonb_pretty", "jsonb_array_elements_text", "jsonb_extract_path_text"];
+const OTHERS: [&str; 7] = [
+    "jsonb_typeof",
+    "jsonb_array_length",
+    "jsonb_pretty",
+    "jsonb_array_elements_text",
+    "jsonb_extract_path_text",
+    "jsonb_path_exists",
+    "jsonb_path_match",
+];
 
 fn is_binary_type(data_type: &DataType) -> bool {
     match data_type {

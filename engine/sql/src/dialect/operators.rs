@@ -184,6 +184,32 @@ pub(super) fn of_rows(left: &Expr, op: &BinaryOperator, right: &Expr) -> Result<
     Ok(whole.map(|whole| Expr::Nested(Box::new(whole))))
 }
 
+/// `(a, b) IS NULL`, which asks of each part, and so `IS NOT NULL`: the planner asks whether there is a row.
+pub(super) fn null_rows(place: &mut Expr) -> Result<()> {
+    let (row, is_null) = match &*place {
+        Expr::IsNull(row) => (row, true),
+        Expr::IsNotNull(row) => (row, false),
+        _ => return Ok(()),
+    };
+    let parts = match &**row {
+        Expr::Tuple(parts) => parts.clone(),
+        Expr::Function(row) if bare(&row.name).as_deref() == Some("row") => arguments(&row.args).unwrap_or_default(),
+        _ => return Ok(()),
+    };
+    if parts.len() > ITEMS_MAX {
+        let text = format!("a row of {} parts is too long, at most {ITEMS_MAX} are allowed", parts.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let asked = |part: Expr| {
+        let part = Box::new(nested(part));
+        if is_null { Expr::IsNull(part) } else { Expr::IsNotNull(part) }
+    };
+    if let Some(whole) = parts.into_iter().map(asked).reduce(|before, next| binary(before, BinaryOperator::And, next)) {
+        *place = nested(whole);
+    }
+    Ok(())
+}
+
 /// `(a, b) IN ((c, d), …)` with parts that are neither columns nor literals; none: the planner knows it.
 pub(super) fn among_rows(row: &Expr, list: &[Expr], negated: bool) -> Result<Option<Expr>> {
     let is_plain = |part: &Expr| matches!(part, Expr::Identifier(_) | Expr::CompoundIdentifier(_) | Expr::Value(_));

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::{Error, Result};
 
-use super::{arguments, call, expr, literal};
+use super::{arguments, call, expr, literal, ranks};
 
 /// A percentile of each number of `ARRAY[…]`, as a list; none: the function is called with one number.
 pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
@@ -24,8 +24,11 @@ pub(super) fn several(name: &str, function: &Function) -> Result<Option<Expr>> {
     Ok(Some(call("make_array", elem.iter().map(one).collect::<Result<_>>()?)))
 }
 
-/// An aggregate with one order, as the planner knows it; none: it is called in another way, or is another one.
+/// An aggregate with an order, as the planner knows it; none: it is called in another way, or is another one.
 pub(super) fn one_of(name: &str, function: &Function) -> Result<Option<Expr>> {
+    if let Some(rank) = ranks::of_value(name, function)? {
+        return Ok(Some(rank));
+    }
     let ([order], None, Some(args)) = (function.within_group.as_slice(), &function.over, arguments(&function.args))
     else {
         return Ok(None);

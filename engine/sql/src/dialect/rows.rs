@@ -13,7 +13,7 @@ use super::{arguments, bare, call, expr, patterns, quoted, take, times};
 use crate::parse::normal;
 
 /// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
-const ROWS: [(&str, &str, Option<&str>); 10] = [
+const ROWS: [(&str, &str, Option<&str>); 11] = [
     ("regexp_split_to_table", "regexp_split_to_array", None),
     ("regexp_matches", "regexp_groups", None),
     ("string_to_table", "string_to_array", None),
@@ -24,6 +24,7 @@ const ROWS: [(&str, &str, Option<&str>); 10] = [
     ("jsonb_array_elements_text", "json_items_text", Some("value")),
     ("json_object_keys", "json_keys", None),
     ("jsonb_object_keys", "json_keys", None),
+    ("jsonb_path_query", "jsonb_path_items", None),
 ];
 
 /// Functions that give names and values of members, and the function of the values.

@@ -267,13 +267,20 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
             let Some(part) = literal(part) else { return Ok(None) };
             return part_of(part, time);
         }
-        ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second]) => {
+        ("make_timestamp" | "make_timestamptz", [year, month, day, hour, minute, second, zone @ ..]) => {
             let time = format!(
                 "CAST(make_date({year}, {month}, {day}) AS TIMESTAMP) + INTERVAL '1 hour' * ({hour}) \
                  + INTERVAL '1 minute' * ({minute}) + INTERVAL '1 second' * ({second})"
             );
-            let is_moment = name == "make_timestamptz";
-            expr(&if is_moment { format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)") } else { time })?
+            match (name, zone) {
+                ("make_timestamp", []) => expr(&time)?,
+                ("make_timestamptz", []) => expr(&format!("CAST({time} AS TIMESTAMP WITH TIME ZONE)"))?,
+                ("make_timestamptz", [zone]) => call("at_time_zone", vec![expr(&time)?, zone.clone()]),
+                _ => return Ok(None),
+            }
+        }
+        ("to_timestamp", [seconds]) if !is_exact(seconds) => {
+            call("to_timestamp", vec![call("exact_seconds", vec![seconds.clone()])])
         }
         ("to_char" | "to_date" | "to_number" | "to_timestamp", _) => return formats::translate(name, args),
         // Of base 10, where the planner takes the quotient of two logarithms.
@@ -283,6 +290,15 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("age", [time]) => expr(&format!("age(CAST(current_date() AS TIMESTAMP), {time})"))?,
         _ => return Ok(None),
     }))
+}
+
+/// Whether seconds are no double: a whole number, or a text that is none.
+fn is_exact(seconds: &Expr) -> bool {
+    let Expr::Value(value) = seconds else { return false };
+    match &value.value {
+        Value::Number(text, _) => text.bytes().all(|byte| byte.is_ascii_digit()),
+        _ => true,
+    }
 }
 
 /// `make_interval(days => 3)` of constants as a literal, of other values as so many intervals of one.

@@ -125,7 +125,7 @@ pub(super) fn plain(data_type: &DataType) -> Option<DataType> {
     let of_texts = || DataType::Array(ArrayElemTypeDef::SquareBracket(Box::new(DataType::Text), None));
     Some(match name.as_str() {
         "text" | "name" | "char" | "bpchar" | "varchar" | "citext" | "unknown" | "cstring" | "regproc" | "json"
-        | "jsonb" | "aclitem" | "pg_node_tree" | "uuid" => DataType::Text,
+        | "jsonb" | "jsonpath" | "aclitem" | "pg_node_tree" | "uuid" => DataType::Text,
         "int2" | "smallint" => DataType::SmallInt(None),
         "int4" | "int" | "integer" => DataType::Integer(None),
         "int8" | "bigint" | "oid" | "xid" => DataType::BigInt(None),

@@ -6,7 +6,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_types::Result;
 
-use super::{arguments, bare, expr, operators};
+use super::{arguments, bare, expr, gathered, operators};
 
 /// Puts such a call as the planner takes it.
 ///
@@ -15,7 +15,17 @@ use super::{arguments, bare, expr, operators};
 pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Expr::Function(function) = &mut *place else { return Ok(()) };
     let Some(over) = &function.over else { return Ok(()) };
-    let other = match bare(&function.name).as_deref() {
+    let name = bare(&function.name);
+    if let Some((variance, is_root)) = name.as_deref().and_then(variance)
+        && may_move(over)
+    {
+        operators::copied(&Expr::Function(function.clone()), 2)?;
+        function.name = ObjectName::from(vec![Ident::new(variance)]);
+        let least = format!("CASE WHEN {function} < 0 THEN 0.0 ELSE {function} END");
+        *place = expr(&if is_root { format!("sqrt({least})") } else { least })?;
+        return Ok(());
+    }
+    let other = match name.as_deref() {
         Some("bool_and" | "every") => "min",
         Some("bool_or") => "max",
         Some("string_agg") if moves(over) => {
@@ -23,6 +33,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
                 && list.duplicate_treatment != Some(DuplicateTreatment::Distinct));
             let args = arguments(&function.args).unwrap_or_default();
             let [text, between] = args.as_slice() else { return Ok(()) };
+            let Some(between) = gathered::separator(between) else { return Ok(()) };
             let filter = function.filter.as_ref().map_or_else(String::new, |kept| format!(" FILTER (WHERE {kept})"));
             if is_plain {
                 operators::copied(&Expr::Function(function.clone()), 2)?;
@@ -38,6 +49,26 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     };
     function.name = ObjectName::from(vec![Ident::new(other)]);
     Ok(())
+}
+
+/// The variance of a function, and whether it is the root of it. Where rows are left out again what is left of equal
+/// values may lie below zero by a last digit, and has no root.
+fn variance(name: &str) -> Option<(&'static str, bool)> {
+    Some(match name {
+        "stddev" | "stddev_samp" => ("var_samp", true),
+        "stddev_pop" => ("var_pop", true),
+        "var" | "var_samp" | "var_sample" | "variance" => ("var_samp", false),
+        "var_pop" | "var_population" => ("var_pop", false),
+        _ => return None,
+    })
+}
+
+/// Whether frames may begin at other rows than the first: those of a window with a name are not looked up.
+fn may_move(over: &WindowType) -> bool {
+    match over {
+        WindowType::WindowSpec(window) => window.window_name.is_some() || moves(over),
+        WindowType::NamedWindow(_) => true,
+    }
 }
 
 /// Whether frames begin at other rows than the first.

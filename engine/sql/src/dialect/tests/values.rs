@@ -20,6 +20,11 @@ fn different_values_are_gathered_in_order() {
          or_empty(array_sort(array_agg(DISTINCT a) FILTER (WHERE (a) IS NOT NULL), 'ASC', 'NULLS LAST')), \
          array_remove_all(a, 1) FROM t",
     );
+    check(
+        "select string_agg(distinct a, null) from t",
+        "SELECT array_to_string(array_sort(array_agg(DISTINCT a) FILTER (WHERE (a) IS NOT NULL), \
+         'ASC', 'NULLS LAST'), '') FROM t",
+    );
     // One order is the planner's, of several each has a list.
     for one in
         ["SELECT string_agg(a, ',' ORDER BY b), string_agg(c, ';' ORDER BY b) FROM t", "SELECT string_agg(a, b) FROM t"]
@@ -235,4 +240,71 @@ fn dates_begin_at_moments() {
     let expected =
         format!("SELECT date_trunc('month', {}), date_trunc('month', a) FROM t", moment("CAST(t.day AS DATE)"));
     assert_eq!(query.to_string(), expected);
+}
+
+#[test]
+fn rows_with_subqueries_are_selects() {
+    check("values (1), (2)", "VALUES (1), (2)");
+    check(
+        "values (1, 'a'), (2, 'b'), ((select 5), 'c'), (4, 'd') limit 3",
+        "SELECT \"column1\", \"column2\" FROM (VALUES (1, 'a', 0), (2, 'b', 1) UNION ALL \
+         SELECT (SELECT 5) AS \"column1\", 'c' AS \"column2\", 2 AS \"of row\" UNION ALL \
+         VALUES (4, 'd', 3)) AS \"values\" (\"column1\", \"column2\", \"of row\") ORDER BY \"of row\" LIMIT 3",
+    );
+    // An order of its own stays, and so does the fault of rows of different lengths.
+    check(
+        "values ((select 1)) order by 1 desc",
+        "SELECT \"column1\" FROM (SELECT (SELECT 1) AS \"column1\", 0 AS \"of row\") AS \"values\" \
+         (\"column1\", \"of row\") ORDER BY 1 DESC",
+    );
+    check("values ((select 1)), (2, 3)", "VALUES ((SELECT 1)), (2, 3)");
+    check("select 1 where 2 in (values ((select 2)))", "SELECT 1 WHERE 2 IN ((SELECT 2))");
+}
+
+#[test]
+fn ranks_of_values_are_counts() {
+    check(
+        "select rank(a) within group (order by b) filter (where c) from t",
+        "SELECT (count(*) FILTER (WHERE (c) AND ((b) < (a) OR ((a) IS NULL AND (b) IS NOT NULL))) + 1) FROM t",
+    );
+    check(
+        "select dense_rank(1) within group (order by b desc) from t",
+        "SELECT (count(DISTINCT struct(b)) FILTER (WHERE ((b) > (1) OR ((b) IS NULL AND (1) IS NOT NULL))) + 1) FROM t",
+    );
+    let wrong = translated("select cume_dist(1, 2) within group (order by b) from t").unwrap_err();
+    assert!(wrong.message.contains("a value for each of the 1 that it orders by, not 2"), "{wrong}");
+    check("select rank() over (order by a) from t", "SELECT rank() OVER (ORDER BY a) FROM t");
+}
+
+#[test]
+fn parts_of_rows_are_asked_for_and_seconds_are_exact() {
+    check(
+        "select (a, b + 1) is null, row(a, b) is not null, (a) is null from t",
+        "SELECT (a IS NULL AND (b + 1) IS NULL), (a IS NOT NULL AND b IS NOT NULL), (a) IS NULL FROM t",
+    );
+    check(
+        "select to_timestamp(a), to_timestamp(1.5), to_timestamp(15), to_timestamp('2024-01-02') from t",
+        "SELECT to_timestamp(exact_seconds(a)), to_timestamp(exact_seconds(1.5)), to_timestamp(15), \
+         to_timestamp('2024-01-02') FROM t",
+    );
+}
+
+#[test]
+fn paths_lead_into_documents() {
+    check(
+        "select a @? '$.b', (a @@ '$.b == 1') = true from t",
+        "SELECT jsonb_path_exists(a, '$.b'), (jsonb_path_match(a, '$.b == 1')) = true FROM t",
+    );
+    check("select jsonb_path_query(a, '$[*]') from t", "SELECT unnest(jsonb_path_items(a, '$[*]')) FROM t");
+}
+
+#[test]
+fn variances_of_frames_that_move_are_not_below_zero() {
+    check(
+        "select stddev(a) over (rows 2 preceding), var_pop(a) over w from t window w as (order by b)",
+        "SELECT sqrt(CASE WHEN var_samp(a) OVER (ROWS 2 PRECEDING) < 0 THEN 0.0 \
+         ELSE var_samp(a) OVER (ROWS 2 PRECEDING) END), \
+         CASE WHEN var_pop(a) OVER w < 0 THEN 0.0 ELSE var_pop(a) OVER w END FROM t WINDOW w AS (ORDER BY b)",
+    );
+    check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
 }

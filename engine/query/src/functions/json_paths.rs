@@ -1,0 +1,477 @@
+//! Paths of SQL/JSON over documents (`jsonb_path_exists`, `jsonb_path_query` and the like): members, items, filters. They are
+//! read as `lax` ones, in which an array is as good as its items, and what is not there is left out.
+//!
+//! A document is put into the form of `jsonb` first; what is found are pieces of that.
+
+mod path;
+
+use std::borrow::Cow;
+use std::cmp::Ordering;
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, AsArray as _, BooleanBuilder, ListBuilder, StringBuilder, StringViewArray};
+use arrow::compute::cast;
+use arrow::datatypes::{DataType, Field, FieldRef};
+use datafusion::common::{exec_err, plan_err};
+use datafusion::error::{DataFusionError, Result};
+use datafusion::logical_expr::{
+    ColumnarValue, ReturnFieldArgs, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use quiver_types::watch;
+
+use super::held::Room;
+use super::json::{field, member, parts, unquoted, whole};
+use super::json_values::push_normal;
+use super::making::Making;
+use path::{Condition, Method, Operator, Path, Place, Scalar, Step, Steps};
+
+/// Bytes that an item takes while it is looked at.
+const ITEM: usize = 32;
+
+/// What is asked of what a path leads to.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Asked {
+    /// Whether it is anything.
+    Exists,
+    /// The truth that it is.
+    Match,
+    /// The first item.
+    First,
+    /// All as a JSON array.
+    Array,
+    /// All as a list, of which a statement makes rows.
+    Items,
+}
+
+/// Names of the functions.
+const FUNCTIONS: [(&str, Asked); 5] = [
+    ("jsonb_path_exists", Asked::Exists),
+    ("jsonb_path_match", Asked::Match),
+    ("jsonb_path_query_first", Asked::First),
+    ("jsonb_path_query_array", Asked::Array),
+    ("jsonb_path_items", Asked::Items),
+];
+
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JsonPath {
+    name: &'static str,
+    asked: Asked,
+    room: Room,
+    signature: Signature,
+}
+
+/// Gives the functions.
+pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
+    FUNCTIONS.into_iter().map(|(name, asked)| {
+        let signature = Signature::user_defined(Volatility::Immutable);
+        Arc::new(ScalarUDF::from(JsonPath { name, asked, room: room.clone(), signature }))
+    })
+}
+
+impl ScalarUDFImpl for JsonPath {
+    fn name(&self) -> &'static str {
+        self.name
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
+        if types.len() != 2 {
+            return plan_err!("`{}` takes a document and a path: write values of variables into the path", self.name);
+        }
+        match types.iter().find(|kind| !kind.is_string() && !kind.is_null()) {
+            Some(other) => plan_err!("`{}` reads texts that hold JSON, and a path, not `{other}`", self.name),
+            None => Ok(vec![DataType::Utf8View; 2]),
+        }
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(match self.asked {
+            Asked::Exists | Asked::Match => DataType::Boolean,
+            Asked::First | Asked::Array => DataType::Utf8,
+            Asked::Items => DataType::new_list(DataType::Utf8, true),
+        })
+    }
+
+    fn return_field_from_args(&self, _args: ReturnFieldArgs<'_>) -> Result<FieldRef> {
+        let kind = self.return_type(&[])?;
+        let is_json = matches!(self.asked, Asked::First | Asked::Array);
+        Ok(if is_json { field(self.name, kind) } else { Arc::new(Field::new(self.name, kind, true)) })
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let texts = |value: &ColumnarValue| -> Result<StringViewArray> {
+            let texts = cast(&value.to_array(args.number_rows)?, &DataType::Utf8View)?;
+            Ok(texts.as_string_view().clone())
+        };
+        let [documents, paths] = args.args.as_slice() else { return exec_err!("`{}` takes a path", self.name) };
+        let mut found = Found::new(self.asked);
+        let mut making = Making::new(self.name, &self.room);
+        // The same path is read once.
+        let mut last: Option<(&str, Path)> = None;
+        let (documents, paths) = (texts(documents)?, texts(paths)?);
+        for (document, path) in documents.iter().zip(paths.iter()) {
+            let Some((document, path)) = document.zip(path) else {
+                found.nothing();
+                continue;
+            };
+            if last.as_ref().is_none_or(|(text, _)| *text != path) {
+                last = Some((path, path::read(path).map_err(DataFusionError::Execution)?));
+            }
+            let mut normal = String::new();
+            let is_document = match whole(document) {
+                Some(piece) => push_normal(piece, 0, &mut normal, &mut Making::new(self.name, &self.room))?,
+                None => false,
+            };
+            let Some((_, path)) = last.as_ref().filter(|_| is_document) else {
+                found.nothing();
+                continue;
+            };
+            let mut walk = Walk { making: Making::new(self.name, &self.room) };
+            let items = walk.items(path, &normal)?;
+            making.add(items.iter().map(|item| item.len() + ITEM).sum())?;
+            found.add(&items)?;
+        }
+        Ok(ColumnarValue::Array(found.finish()))
+    }
+}
+
+/// What the rows of a batch give.
+enum Found {
+    Exists(BooleanBuilder),
+    Match(BooleanBuilder),
+    First(StringBuilder),
+    Array(StringBuilder),
+    Items(ListBuilder<StringBuilder>),
+}
+
+impl Found {
+    fn new(asked: Asked) -> Self {
+        match asked {
+            Asked::Exists => Self::Exists(BooleanBuilder::new()),
+            Asked::Match => Self::Match(BooleanBuilder::new()),
+            Asked::First => Self::First(StringBuilder::new()),
+            Asked::Array => Self::Array(StringBuilder::new()),
+            Asked::Items => Self::Items(ListBuilder::new(StringBuilder::new())),
+        }
+    }
+
+    /// Of a document or path that is NULL, and of what is no document.
+    fn nothing(&mut self) {
+        match self {
+            Self::Exists(out) | Self::Match(out) => out.append_null(),
+            Self::First(out) | Self::Array(out) => out.append_null(),
+            Self::Items(out) => out.append(false),
+        }
+    }
+
+    fn add(&mut self, items: &[Cow<'_, str>]) -> Result<()> {
+        match self {
+            Self::Exists(out) => out.append_value(!items.is_empty()),
+            Self::Match(out) => match items.iter().map(AsRef::as_ref).collect::<Vec<&str>>().as_slice() {
+                ["true"] => out.append_value(true),
+                ["false"] => out.append_value(false),
+                ["null"] => out.append_null(),
+                _ => return exec_err!("`jsonb_path_match` takes a path that gives one truth, such as `$.a == 1`"),
+            },
+            Self::First(out) => out.append_option(items.first()),
+            Self::Array(out) => out.append_value(format!("[{}]", items.join(", "))),
+            Self::Items(out) => {
+                for item in items {
+                    out.values().append_value(item);
+                }
+                out.append(true);
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(self) -> ArrayRef {
+        match self {
+            Self::Exists(mut out) | Self::Match(mut out) => Arc::new(out.finish()),
+            Self::First(mut out) | Self::Array(mut out) => Arc::new(out.finish()),
+            Self::Items(mut out) => Arc::new(out.finish()),
+        }
+    }
+}
+
+/// A way through one document, which counts what it looks at.
+struct Walk<'r> {
+    making: Making<'r>,
+}
+
+impl Walk<'_> {
+    fn items<'d>(&mut self, path: &Path, document: &'d str) -> Result<Vec<Cow<'d, str>>> {
+        match path {
+            Path::Items(steps) => self.found(steps, document, document),
+            Path::Condition(condition) => Ok(vec![Cow::Borrowed(match self.holds(condition, document, document)? {
+                Some(true) => "true",
+                Some(false) => "false",
+                None => "null",
+            })]),
+        }
+    }
+
+    /// What steps lead to, from the document or from the item at hand.
+    fn found<'d>(&mut self, steps: &Steps, root: &'d str, at: &'d str) -> Result<Vec<Cow<'d, str>>> {
+        let mut pieces = vec![if steps.from_root { root } else { at }];
+        for step in &steps.steps {
+            let mut next = Vec::new();
+            for piece in pieces {
+                self.step(step, root, piece, &mut next)?;
+            }
+            pieces = next;
+        }
+        let mut found = Vec::with_capacity(pieces.len());
+        for piece in pieces {
+            found.push(match steps.method {
+                None => Cow::Borrowed(piece),
+                Some(Method::Size) => Cow::Owned(unwrapped(piece).len().to_string()),
+                Some(Method::Type) => Cow::Borrowed(type_of(piece)),
+            });
+        }
+        Ok(found)
+    }
+
+    fn step<'d>(&mut self, step: &Step, root: &'d str, piece: &'d str, out: &mut Vec<&'d str>) -> Result<()> {
+        goes_on(piece)?;
+        let items = unwrapped(piece);
+        match step {
+            Step::Items => return self.keep(items, out),
+            Step::Member(name) => {
+                for item in items {
+                    self.keep(member(item, name), out)?;
+                }
+            }
+            Step::Members => {
+                for item in items.into_iter().filter(|item| item.starts_with('{')) {
+                    self.keep(inner(item), out)?;
+                }
+            }
+            Step::Between(places) => {
+                let last = i64::try_from(items.len()).unwrap_or(i64::MAX) - 1;
+                let index = |place: Place| match place {
+                    Place::At(at) => at,
+                    Place::BeforeLast(before) => last - before,
+                };
+                for (from, to) in places {
+                    for at in index(*from).max(0)..=index(*to).min(last) {
+                        self.keep(usize::try_from(at).ok().and_then(|at| items.get(at).copied()), out)?;
+                    }
+                }
+            }
+            Step::Kept(condition) => {
+                for item in items {
+                    if self.holds(condition, root, item)? == Some(true) {
+                        self.keep([item], out)?;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn keep<'d>(&mut self, found: impl IntoIterator<Item = &'d str>, out: &mut Vec<&'d str>) -> Result<()> {
+        for piece in found {
+            self.making.add(ITEM)?;
+            out.push(piece);
+        }
+        Ok(())
+    }
+
+    /// Whether a condition holds; none: that cannot be known.
+    fn holds(&mut self, condition: &Condition, root: &str, at: &str) -> Result<Option<bool>> {
+        let (conditions, decides) = match condition {
+            Condition::All(conditions) => (conditions, false),
+            Condition::Any(conditions) => (conditions, true),
+            Condition::Not(inner) => return Ok(self.holds(inner, root, at)?.map(|holds| !holds)),
+            Condition::Exists(steps) => return Ok(Some(!self.found(steps, root, at)?.is_empty())),
+            Condition::Compared(steps, operator, value) => {
+                return self.one_of(steps, root, at, |piece| compared(piece, *operator, value));
+            }
+            Condition::StartsWith(steps, begin) => {
+                return self.one_of(steps, root, at, |piece| Some(text_of(piece)?.starts_with(begin.as_str())));
+            }
+        };
+        let mut whole = Some(!decides);
+        for condition in conditions {
+            match self.holds(condition, root, at)? {
+                Some(holds) if holds == decides => return Ok(Some(decides)),
+                Some(_) => {}
+                None => whole = None,
+            }
+        }
+        Ok(whole)
+    }
+
+    /// Whether one of the values to which steps lead is as it should be; none: of none it is known, but of one it cannot be.
+    fn one_of(
+        &mut self,
+        steps: &Steps,
+        root: &str,
+        at: &str,
+        is_so: impl Fn(&str) -> Option<bool>,
+    ) -> Result<Option<bool>> {
+        let mut whole = Some(false);
+        for piece in self.found(steps, root, at)? {
+            goes_on(&piece)?;
+            for item in unwrapped(&piece) {
+                match is_so(item) {
+                    Some(true) => return Ok(Some(true)),
+                    Some(false) => {}
+                    None => whole = None,
+                }
+            }
+        }
+        Ok(whole)
+    }
+}
+
+/// Asks whether the query goes on, at a piece that is looked at.
+fn goes_on(piece: &str) -> Result<()> {
+    if watch::goes_on(piece.len()) { Ok(()) } else { exec_err!("the query has ended") }
+}
+
+/// The items of an array; anything else is the only one of its own.
+fn unwrapped(piece: &str) -> Vec<&str> {
+    if piece.starts_with('[') { inner(piece) } else { vec![piece] }
+}
+
+/// The items of an array, or the values of an object.
+fn inner(piece: &str) -> Vec<&str> {
+    let mut items = Vec::new();
+    let _ = parts(piece, |_, value| {
+        items.push(value);
+        None::<()>
+    });
+    items
+}
+
+fn text_of(piece: &str) -> Option<Cow<'_, str>> {
+    if piece.starts_with('"') { unquoted(piece) } else { None }
+}
+
+/// Compares a value with one that is written out; none: they are of types between which there is no order.
+fn compared(piece: &str, operator: Operator, value: &Scalar) -> Option<bool> {
+    let (is_null, is_other) = (piece == "null", *value == Scalar::Null);
+    if is_null || is_other {
+        // What is null is no other value, and not known to be less than it.
+        return Some(if is_null && is_other {
+            operator.holds(Ordering::Equal)
+        } else {
+            operator == Operator::NotEqual
+        });
+    }
+    let order = match value {
+        Scalar::Null => return None,
+        Scalar::Flag(flag) => piece.parse::<bool>().ok()?.cmp(flag),
+        Scalar::Text(text) => Ord::cmp(&*text_of(piece)?, text.as_str()),
+        Scalar::Number(number) => {
+            if !piece.starts_with(|first: char| first == '-' || first.is_ascii_digit()) {
+                return None;
+            }
+            // Whole numbers are told apart to their last digit.
+            match (piece.parse::<i128>(), number.parse::<i128>()) {
+                (Ok(piece), Ok(number)) => piece.cmp(&number),
+                _ => piece.parse::<f64>().ok()?.partial_cmp(&number.parse::<f64>().ok()?)?,
+            }
+        }
+    };
+    Some(operator.holds(order))
+}
+
+/// The type of a value, as a JSON text.
+fn type_of(piece: &str) -> &'static str {
+    match piece.as_bytes().first() {
+        Some(b'{') => "\"object\"",
+        Some(b'[') => "\"array\"",
+        Some(b'"') => "\"string\"",
+        Some(b't' | b'f') => "\"boolean\"",
+        Some(b'n') => "\"null\"",
+        _ => "\"number\"",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::execution::memory_pool::UnboundedMemoryPool;
+
+    use super::*;
+
+    const DOCUMENT: &str =
+        r#"{"a": [1, 2.5, "x", null, true], "b": {"c": [{"d": 1, "e": "one"}, {"d": 2}, {"e": "two"}]}, "n": 7}"#;
+
+    fn found(path: &str, document: &str) -> Result<Vec<String>> {
+        let room = Room::new(Arc::new(UnboundedMemoryPool::default()));
+        let mut walk = Walk { making: Making::new("f", &room) };
+        let path = path::read(path).map_err(DataFusionError::Execution)?;
+        Ok(walk.items(&path, document)?.into_iter().map(Cow::into_owned).collect())
+    }
+
+    fn check(path: &str, expected: &[&str]) {
+        assert_eq!(found(path, DOCUMENT).unwrap(), expected, "{path}");
+    }
+
+    #[test]
+    fn steps_lead_to_items() {
+        check("$.n", &["7"]);
+        check("$.a[*]", &["1", "2.5", "\"x\"", "null", "true"]);
+        check("$.a[0, last, 1 to 2]", &["1", "true", "2.5", "\"x\""]);
+        check("$.a[last - 1 to 99]", &["null", "true"]);
+        check("$.a[-1]", &[]);
+        check("$.a[3 to 1]", &[]);
+        check("$.b.c.d", &["1", "2"]);
+        check("$.b.*[1].d", &["2"]);
+        check("$.x.y", &[]);
+        // What is no array is the only item of one.
+        check("$.n[0][last][*]", &["7"]);
+        check("$.a.size()", &["5"]);
+        check("$.n.size()", &["1"]);
+        check("$.*.type()", &["\"array\"", "\"object\"", "\"number\""]);
+    }
+
+    #[test]
+    fn filters_keep_items() {
+        check("$.a ? (@ > 1)", &["2.5"]);
+        check("$.a ? (@ == null || @ == \"x\")", &["\"x\"", "null"]);
+        check("$.a ? (@ != null)", &["1", "2.5", "\"x\"", "true"]);
+        check("$.b.c ? (@.d >= 1 && exists(@.e)).e", &["\"one\""]);
+        check("$.b.c[*] ? (!(@.d == 1)).e", &["\"two\""]);
+        check("$.b.c ? (@.e starts with \"t\")", &["{\"e\": \"two\"}"]);
+        check("$.b.c ? ($.n == 7 && 2 == @.d)", &["{\"d\": 2}"]);
+        // Of a text it is not known whether it is above a number, nor whether it is not; null is not above it.
+        check("$.a ? (!(@ > 1))", &["1", "null"]);
+    }
+
+    #[test]
+    fn conditions_are_truths() {
+        check("$.n == 7", &["true"]);
+        check("$.a == 1", &["true"]);
+        check("$.n > 7 || $.x == 1", &["false"]);
+        check("$.n > \"a\"", &["null"]);
+        check("$.n > \"a\" && $.n == 8", &["false"]);
+        check("exists($.a ? (@ == true))", &["true"]);
+        assert_eq!(found("$ == 9007199254740993", "9007199254740992").unwrap(), ["false"]);
+        assert_eq!(found("$ == 1", "1.0").unwrap(), ["true"]);
+    }
+
+    #[test]
+    fn what_is_looked_at_is_bounded() {
+        let path = format!("${}", "[0, 0, 0, 0, 0, 0, 0, 0]".repeat(30));
+        let refused = found(&path, "1").unwrap_err();
+        assert!(refused.to_string().contains("more than"), "{refused}");
+    }
+
+    #[test]
+    fn truths_are_single() {
+        let mut found = Found::new(Asked::Match);
+        found.add(&[Cow::Borrowed("true")]).unwrap();
+        found.add(&[Cow::Borrowed("null")]).unwrap();
+        found.nothing();
+        assert!(found.add(&[Cow::Borrowed("1")]).is_err() && found.add(&[]).is_err());
+        let truths = found.finish();
+        assert_eq!(truths.as_boolean().iter().collect::<Vec<_>>(), [Some(true), None, None]);
+    }
+}
