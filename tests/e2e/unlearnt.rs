@@ -1,5 +1,6 @@
 //! What a query read to find its rows is not told to whom other rows are hidden (`identity-and-access` 4.1): a word that
 //! only they have costs a look at them, one that nobody has costs none, and by that either could be told from the other.
+//! Nor is how often what they may not see is changed.
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
@@ -234,4 +235,35 @@ async fn plans_do_not_tell_of_hidden_rows() {
     }
     assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
     assert!(told > plans.len(), "{told} of {}", 3 * plans.len());
+}
+
+/// How often anything changes is for who may view all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_others_are_not_counted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "editor", "editor", json!(["seen"])).await;
+    user(&server, &admin, "auditor", "viewer", Value::Null).await;
+    let editor = bearer(&login(&server, "editor", PASSWORD).await);
+    let auditor = bearer(&login(&server, "auditor", PASSWORD).await);
+    let revision = async |who: &str| {
+        let answer = server.get_as("/rulesapi/rules", &[("authorization", who)]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.headers.get("x-config-revision")?.to_str().expect("text").parse::<u64>().ok()
+    };
+    let before = revision(&auditor).await;
+    assert!(before.is_some(), "who sees all is told");
+    assert_eq!(revision(&editor).await, None);
+    let rule = json!({"alert": "A", "group": "g", "expr": "up == 0", "service": "seen"}).to_string();
+    post(&server, &editor, "/rulesapi/rules", "application/json", rule).await;
+    let file = "groups:\n- {name: g, rules: [{alert: A, expr: up, service: seen}]}\n";
+    for (who, is_told) in [(&editor, false), (&admin, true)] {
+        let headers = [("authorization", who.as_str()), ("content-type", "application/yaml")];
+        let done = server.post("/rulesapi/deploy?action=apply", &headers, file.into()).await;
+        assert_eq!(done.status, 200, "{}", done.text());
+        assert_eq!(done.headers.contains_key("x-config-revision"), is_told, "{}", done.text());
+        assert_eq!(done.json()["revision"].is_u64(), is_told, "{}", done.text());
+    }
+    assert!(revision(&auditor).await > before);
 }
