@@ -1,5 +1,6 @@
 //! What a query read to find its rows is not told to whom other rows are hidden (`identity-and-access` 4.1): a word that
 //! only they have costs a look at them, one that nobody has costs none, and by that either could be told from the other.
+//! Nor is how often what they may not see is changed.
 
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
@@ -29,17 +30,38 @@ async fn fill(server: &Server, admin: &str, service: &str, word: &str) {
             "attributes": [attribute(word, word)]}));
     }
     let series = |n: i64| format!("{word}{{service_name=\"{service}\",n=\"{n}\"}} {n} {}\n", AT * 1000);
-    let traces = json!({"resourceSpans": [{"resource": {"attributes": [attribute("service.name", service)]},
-        "scopeSpans": [{"spans": spans}]}]});
-    for (path, kind, body) in [
-        ("/metrics-api/api/v1/import/prometheus", "text/plain", (0..20).map(series).collect()),
-        ("/insert/jsonline?_stream_fields=service.name", "application/stream+json", rows),
-        ("/v1/traces", "application/json", traces.to_string()),
-    ] {
-        let headers = [("authorization", admin), ("content-type", kind)];
-        let answer = server.post(path, &headers, body.into_bytes()).await;
-        assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text());
+    let series: String = (0..20).map(series).collect();
+    post(server, admin, "/metrics-api/api/v1/import/prometheus", "text/plain", series).await;
+    send(server, admin, service, rows, &spans).await;
+}
+
+async fn post(server: &Server, admin: &str, path: &str, kind: &str, body: String) {
+    let headers = [("authorization", admin), ("content-type", kind)];
+    let answer = server.post(path, &headers, body.into_bytes()).await;
+    assert!(answer.status < 300, "{path}: {} {}", answer.status, answer.text());
+}
+
+/// Log rows, and spans of a service.
+async fn send(server: &Server, admin: &str, service: &str, rows: String, spans: &[Value]) {
+    let name = json!({"key": "service.name", "value": {"stringValue": service}});
+    let traces =
+        json!({"resourceSpans": [{"resource": {"attributes": [name]}, "scopeSpans": [{"spans": spans}]}]}).to_string();
+    post(server, admin, "/insert/jsonline?_stream_fields=service.name", "application/stream+json", rows).await;
+    post(server, admin, "/v1/traces", "application/json", traces).await;
+}
+
+/// More rows than one partition of a scan is worth, and more spans than a search looks through at once.
+async fn crowd(server: &Server, admin: &str, service: &str) {
+    let mut rows = String::new();
+    for n in 0..70_000_i64 {
+        let _ = writeln!(rows, "{}", json!({"_time": (AT + n % 50).to_string(), "_msg": "m", "service.name": service}));
     }
+    let span = |n: i64| {
+        let (id, at) = (format!("{:032x}", 1_000_000 + n), AT + n % 50);
+        json!({"traceId": id, "spanId": id[16..], "kind": 2, "name": "crowd",
+            "startTimeUnixNano": format!("{at}000000000"), "endTimeUnixNano": format!("{at}500000000")})
+    };
+    send(server, admin, service, rows, &(0..1000).map(span).collect::<Vec<_>>()).await;
 }
 
 /// Questions after a word, each of another language or route.
@@ -131,4 +153,117 @@ async fn what_was_read_is_not_told() {
     let own = asked(&server, &viewer, &own, SEEN).await;
     assert_eq!((&own["rows"], &own["stats"]["series"]), (&json!([[20]]), &json!(20)), "{own}");
     assert_eq!(own["stats"]["parts_total"], json!(0), "{own}");
+}
+
+/// Questions after plans, in each language.
+fn plans() -> Vec<(&'static str, Vec<(&'static str, String)>)> {
+    let (from, to) = ((AT - 600).to_string(), (AT + 600).to_string());
+    let is_plan = |(name, value): &(&str, String)| *name == "explain" || value.starts_with("explain");
+    let mut all = questions(SEEN);
+    all.retain(|(_, params)| params.iter().any(is_plan));
+    for explain in ["true", "analyze"] {
+        let explain = ("explain", explain.to_owned());
+        for query in ["*", "* | stats by (service.name) count() n", "* | limit 5", "* | facets"] {
+            let query = ("query", query.to_owned());
+            let params = vec![query, ("start", from.clone()), ("end", to.clone()), explain.clone()];
+            all.push(("/logs-api/select/logsql/query", params));
+        }
+        let window = [("from", from.clone()), ("to", to.clone()), explain];
+        for path in ["/traces", "/traces/services", "/traces/operations", "/traces/facets"] {
+            all.push((path, window.to_vec()));
+        }
+    }
+    let joined = "select * from spans s join logs l on s.trace_id = l.trace_id";
+    for text in ["select service_name, count(*) from logs group by 1", joined] {
+        for explain in ["explain", "explain analyze", "explain verbose"] {
+            all.push(("/sql-api/v1/query", vec![("query", format!("{explain} {text}"))]));
+        }
+    }
+    all
+}
+
+/// Plans that run at once are told of in any order.
+fn in_order(value: &mut Value) {
+    match value {
+        Value::Object(map) => map.values_mut().for_each(in_order),
+        Value::Array(items) => {
+            items.iter_mut().for_each(in_order);
+            items.sort_by_cached_key(Value::to_string);
+        }
+        _ => {}
+    }
+}
+
+/// Whatever lies beside the rows of a viewer, he is shown the same plans.
+#[tokio::test(flavor = "multi_thread")]
+async fn plans_do_not_tell_of_hidden_rows() {
+    let (dir, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+    let options = with_password().args(&["--retention", "none"]).env("QUIVER_QUERY__THREADS", 2);
+    let (server, only) = (Server::start(dir.path(), &options).await, Server::start(other.path(), &options).await);
+    let mut sides = Vec::new();
+    for side in [&server, &only] {
+        let admin = bearer(&login(side, "admin", PASSWORD).await);
+        fill(side, &admin, "seen", SEEN).await;
+        user(side, &admin, "viewer", "viewer", json!(["seen"])).await;
+        let viewer = bearer(&login(side, "viewer", PASSWORD).await);
+        sides.push((side, admin, viewer));
+    }
+    fill(&server, &sides[0].1, HIDDEN, HIDDEN).await;
+    crowd(&server, &sides[0].1, HIDDEN).await;
+    let plans = plans();
+    let (mut wrong, mut told) = (Vec::new(), 0);
+    for (state, path) in [("live", ""), ("flushed", "/admin/flush"), ("compacted", "/admin/compact")] {
+        for (side, admin, _) in sides.iter().filter(|_| !path.is_empty()) {
+            let answer = side.post(path, &[("authorization", admin)], vec![]).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+        }
+        for plan in &plans {
+            let (mut viewers, mut administrators) = (Vec::new(), Vec::new());
+            for (side, admin, viewer) in &sides {
+                for (who, shown) in [(viewer, &mut viewers), (admin, &mut administrators)] {
+                    let mut value = asked(side, who, plan, SEEN).await;
+                    in_order(&mut value);
+                    shown.push(value);
+                }
+            }
+            if viewers[0] != viewers[1] {
+                wrong.push(format!("{state} {plan:?}:\n  {}\n  {}", viewers[0], viewers[1]));
+            }
+            // Whoever sees everything is told of the difference: there is one to hide.
+            told += usize::from(administrators[0] != administrators[1]);
+        }
+    }
+    assert!(wrong.is_empty(), "{}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(told > plans.len(), "{told} of {}", 3 * plans.len());
+}
+
+/// How often anything changes is for who may view all of it.
+#[tokio::test(flavor = "multi_thread")]
+async fn changes_of_others_are_not_counted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "editor", "editor", json!(["seen"])).await;
+    user(&server, &admin, "auditor", "viewer", Value::Null).await;
+    let editor = bearer(&login(&server, "editor", PASSWORD).await);
+    let auditor = bearer(&login(&server, "auditor", PASSWORD).await);
+    let revision = async |who: &str| {
+        let answer = server.get_as("/rulesapi/rules", &[("authorization", who)]).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        answer.headers.get("x-config-revision")?.to_str().expect("text").parse::<u64>().ok()
+    };
+    let before = revision(&auditor).await;
+    assert!(before.is_some(), "who sees all is told");
+    assert_eq!(revision(&editor).await, None);
+    let rule = json!({"alert": "A", "group": "g", "expr": "up == 0", "service": "seen"}).to_string();
+    post(&server, &editor, "/rulesapi/rules", "application/json", rule).await;
+    let file = "groups:\n- {name: g, rules: [{alert: A, expr: up, service: seen}]}\n";
+    for (who, is_told) in [(&editor, false), (&admin, true)] {
+        let headers = [("authorization", who.as_str()), ("content-type", "application/yaml")];
+        let done = server.post("/rulesapi/deploy?action=apply", &headers, file.into()).await;
+        assert_eq!(done.status, 200, "{}", done.text());
+        assert_eq!(done.headers.contains_key("x-config-revision"), is_told, "{}", done.text());
+        assert_eq!(done.json()["revision"].is_u64(), is_told, "{}", done.text());
+    }
+    assert!(revision(&auditor).await > before);
 }

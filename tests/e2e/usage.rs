@@ -91,7 +91,10 @@ async fn queries_and_what_is_kept_have_rows() {
     let number = |name: &str| row[name].to_string().trim_matches('"').parse::<f64>().unwrap_or(f64::NAN);
     let numbers =
         ["IngestionUsage.records", "IngestionUsage.bytesIn", "IngestionUsage.requests", "IngestionUsage.bytesShare"];
-    assert_eq!(numbers.map(number), [1.0, len as f64, 1.0, 1.0], "{row}");
+    let [records, bytes, requests, share] = numbers.map(number);
+    assert_eq!([records, requests, share], [1.0; 3], "{row}");
+    // Of what was sent, the row that was taken.
+    assert!((29.0..len as f64 / 2.0).contains(&bytes), "{row}");
     assert!((0.0..60_000.0).contains(&number("IngestionUsage.lagP95")), "{row}");
     // What the store does not take is not taken, and nothing else.
     let refused = json!({
@@ -149,6 +152,62 @@ async fn queries_and_what_is_kept_have_rows() {
     });
     let rows = until(&server, &admin, kept, has_rows).await;
     assert!(rows[0]["QueryUsage.cacheState"].is_string() && rows[0]["QueryUsage.cacheHitRate"].is_number(), "{rows}");
+}
+
+/// A row and a span of one service, each in one request with others' or alone.
+async fn send_with(server: &Server, who: &str, others: &[&str]) {
+    let services = [&["cart"][..], others].concat();
+    let attribute = |key: &str, value: &str| json!({"key": key, "value": {"stringValue": value}});
+    let row = |service: &&str| {
+        json!({"_time": "2026-03-01T22:00:00Z", "_msg": service.repeat(9), "service.name": service}).to_string()
+    };
+    let spans = |(n, service): (usize, &&str)| {
+        let span = json!({"traceId": format!("{:032x}", n + 1), "spanId": format!("{:016x}", n + 1), "kind": 2,
+            "name": service.repeat(9), "startTimeUnixNano": "1772402400000000000",
+            "endTimeUnixNano": "1772402400100000000"});
+        let resource = json!({"attributes": [attribute("service.name", service)]});
+        json!({"resource": resource, "scopeSpans": [{"spans": [span]}]})
+    };
+    let rows: Vec<String> = services.iter().map(row).collect();
+    let traces = json!({"resourceSpans": services.iter().enumerate().map(spans).collect::<Vec<_>>()});
+    for (path, kind, body) in [
+        ("/insert/jsonline?_stream_fields=service.name", "application/stream+json", rows.join("\n")),
+        ("/v1/traces", "application/json", traces.to_string()),
+    ] {
+        let headers = [("authorization", who), ("content-type", kind)];
+        let answer = server.post(path, &headers, body.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{path}: {}", answer.text());
+    }
+}
+
+/// A share of a request would tell of what else was in it (`identity-and-access` 4.3).
+#[tokio::test(flavor = "multi_thread")]
+async fn bytes_of_a_service_are_its_own() {
+    let options = with_password().args(&["--retention", "none"]).env("QUIVER_USAGE__INTERVAL", "200ms");
+    let came = "SELECT signal, sum(records), sum(bytes_in) FROM ingest_usage_1m GROUP BY signal ORDER BY signal";
+    let mut told = Vec::new();
+    for others in [&["a-service-with-a-longer-name", "z"][..], &[]] {
+        let dir = tempfile::tempdir().expect("a folder");
+        let server = Server::start(dir.path(), &options).await;
+        let admin = bearer(&login(&server, "admin", PASSWORD).await);
+        user(&server, &admin, "ann", "viewer", json!(["cart"])).await;
+        let ann = bearer(&login(&server, "ann", PASSWORD).await);
+        send_with(&server, &admin, others).await;
+        let began = Instant::now();
+        let rows = loop {
+            let answer = sql(&server, &ann, came).await;
+            assert_eq!(answer.status, 200, "{}", answer.text());
+            let rows = answer.json()["rows"].take();
+            if rows.as_array().map(Vec::len) == Some(2) {
+                break rows;
+            }
+            assert!(began.elapsed() < Duration::from_mins(1), "{rows}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert!(rows.as_array().is_some_and(|all| all.iter().all(|row| row[1] == json!(1))), "{rows}");
+        told.push(rows);
+    }
+    assert_eq!(told[0], told[1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

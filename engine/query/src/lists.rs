@@ -68,8 +68,10 @@ impl QueryEngine {
     ///
     /// # Errors
     /// Those of the planner.
-    pub async fn plan_grouping(&self, plan: &LogicalPlan) -> Result<Arc<dyn ExecutionPlan>> {
-        let state = if is_small(plan) { &self.small_lists } else { &self.lists };
+    async fn plan_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
+        // Tables count rows that are hidden from the caller, too, and plans are shown.
+        let is_few = !ctx.stats.is_hidden() && is_small(plan);
+        let state = if is_few { &self.small_lists } else { &self.lists };
         let physical = self.planner.create_physical_plan(plan, state).await.map_err(from_datafusion)?;
         self.passed(physical, state)
     }
@@ -80,7 +82,7 @@ impl QueryEngine {
     /// Those of planning; the stream carries those of running.
     pub async fn execute_grouping(&self, plan: &LogicalPlan, ctx: &QueryContext) -> Result<SendableRecordBatchStream> {
         ctx.check("query planning")?;
-        let physical = self.plan_grouping(plan).await?;
+        let physical = self.plan_grouping(plan, ctx).await?;
         match ctx.planned(plan, &physical) {
             Some(no_rows) => Ok(no_rows),
             None => self.execute_physical(physical, ctx, RunShared::default()),
@@ -90,13 +92,17 @@ impl QueryEngine {
 
 #[cfg(test)]
 mod tests {
+    use async_trait::async_trait;
     use datafusion::arrow::array::AsArray as _;
     use datafusion::arrow::array::{Int64Array, RecordBatch};
-    use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema};
-    use datafusion::catalog::MemTable;
+    use datafusion::arrow::datatypes::{DataType, Field, Int64Type, Schema, SchemaRef};
+    use datafusion::catalog::{MemTable, Session, TableProvider};
+    use datafusion::common::Statistics;
+    use datafusion::common::stats::Precision;
     use datafusion::datasource::provider_as_source;
     use datafusion::functions_aggregate::expr_fn::sum;
-    use datafusion::logical_expr::{LogicalPlanBuilder, col};
+    use datafusion::logical_expr::{Expr, LogicalPlanBuilder, TableType, col};
+    use datafusion::physical_plan::displayable;
     use futures::StreamExt as _;
     use quiver_types::{Access, ErrorKind};
 
@@ -115,15 +121,49 @@ mod tests {
         QueryEngine::new(&settings).unwrap()
     }
 
-    /// Three partitions of numbers, each number in all of them.
+    /// A table that says how many rows it has.
+    #[derive(Debug)]
+    struct Counted(MemTable, Option<usize>);
+
+    #[async_trait]
+    impl TableProvider for Counted {
+        fn schema(&self) -> SchemaRef {
+            self.0.schema()
+        }
+
+        fn table_type(&self) -> TableType {
+            TableType::Base
+        }
+
+        async fn scan(
+            &self,
+            state: &dyn Session,
+            projection: Option<&Vec<usize>>,
+            filters: &[Expr],
+            limit: Option<usize>,
+        ) -> datafusion::error::Result<Arc<dyn ExecutionPlan>> {
+            self.0.scan(state, projection, filters, limit).await
+        }
+
+        fn statistics(&self) -> Option<Statistics> {
+            Some(Statistics { num_rows: Precision::Inexact(self.1?), ..Statistics::new_unknown(&self.schema()) })
+        }
+    }
+
     fn numbers(count: i64) -> LogicalPlan {
+        numbers_of(count, None)
+    }
+
+    /// Three partitions of numbers, each number in all of them; the table says that it has so many rows.
+    fn numbers_of(count: i64, about: Option<usize>) -> LogicalPlan {
         let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
         let batch = |from: i64| {
             let values: Int64Array = (0..count).map(|n| (n + from) % count).collect();
             vec![RecordBatch::try_new(Arc::clone(&schema), vec![Arc::new(values)]).unwrap()]
         };
         let table = MemTable::try_new(Arc::clone(&schema), vec![batch(0), batch(1), batch(2)]).unwrap();
-        let plan = LogicalPlanBuilder::scan("numbers", provider_as_source(Arc::new(table)), None).unwrap();
+        let table = provider_as_source(Arc::new(Counted(table, about)));
+        let plan = LogicalPlanBuilder::scan("numbers", table, None).unwrap();
         let grouped = plan.aggregate([col("n")], [sum(col("n")).alias("sum")]).unwrap();
         grouped.sort(vec![col("n").sort(false, false)]).unwrap().build().unwrap()
     }
@@ -149,6 +189,19 @@ mod tests {
         let found = rows(&engine(16 << 20), &ctx, 1000).await.unwrap();
         assert_eq!(found, (0..1000).rev().map(|n| (n, 3 * n)).collect::<Vec<_>>());
         assert_eq!(ctx.query().plans(), 1);
+    }
+
+    #[tokio::test]
+    async fn plans_do_not_tell_how_many_rows_others_have() {
+        let engine = engine(16 << 20);
+        let shown = async |access: Access, about: usize| {
+            let ctx = QueryContext::new(access, Limits::default());
+            let physical = engine.plan_grouping(&numbers_of(10, Some(about)), &ctx).await.unwrap();
+            displayable(&*physical).indent(false).to_string()
+        };
+        let one = || Access::services(["one"]);
+        assert_eq!(shown(one(), 10).await, shown(one(), ROWS_FEW + 1).await);
+        assert_ne!(shown(Access::full(), 10).await, shown(Access::full(), ROWS_FEW + 1).await);
     }
 
     #[tokio::test]

@@ -135,11 +135,11 @@ async fn serve_special(
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
     let ids: Vec<String> = ids.into_iter().map(|(_, id)| id).collect();
-    let (config, dry_run) = (ask.config.clone(), ask.dry_run);
+    let dry_run = ask.dry_run;
     let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), run(&ask, &ids)).await });
     let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(Some(config.revision())), dry_run)
+    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
 }
 
 pub(crate) fn with_dry_run(mut response: Response, dry_run: bool) -> Response {
@@ -236,11 +236,11 @@ async fn serve(
         Ok(ask) => ask,
         Err(problem) => return told(&state.config, write.as_ref(), problem).await.into_response(None),
     };
-    let (config, dry_run) = (ask.config.clone(), ask.dry_run);
+    let dry_run = ask.dry_run;
     let named = ask.is_named();
     let answer = Box::pin(async move { ask.answered(write.as_ref(), Box::pin(ask.run(what, &id))).await });
     let answer = to_its_end(named, answer).await;
-    with_dry_run(answer.into_response(Some(config.revision())), dry_run)
+    with_dry_run(answer.into_response(state.shown_revision()), dry_run)
 }
 
 impl Ask {

@@ -45,7 +45,7 @@ pub(crate) fn routes() -> Router<Arc<AppState>> {
 
 fn answer(state: &AppState, outcome: Outcome) -> Response {
     let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
-    answer.into_response(Some(state.config.revision()))
+    answer.into_response(state.shown_revision())
 }
 
 /// Reads a body that is an object with some fields only, of a request without parameters.

@@ -211,7 +211,7 @@ async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> 
 async fn test(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let outcome = run(&state, request).await;
     let answer = outcome.map_or_else(|problem| Answer::of_problem(&problem), Answer::ok);
-    answer.into_response(Some(state.config.revision()))
+    answer.into_response(state.shown_revision())
 }
 
 #[cfg(test)]

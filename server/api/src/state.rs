@@ -16,7 +16,7 @@ use quiver_query::{Asked, Limits, Permit, QueryContext, QueryEngine};
 use quiver_sql::SqlEngine;
 use quiver_store::Store;
 use quiver_traces::TracesEngine;
-use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource};
+use quiver_types::{Access, Clock, Domain, Error, ErrorKind, Result, Right, SeriesSource, Services, Triple};
 use tokio::sync::Semaphore;
 
 use crate::answers::AnswerBudget;
@@ -179,6 +179,12 @@ impl AppState {
     /// Names who calls, for what belongs to callers. Empty while access control is off.
     pub(crate) fn caller(&self) -> String {
         self.identity().subject.text()
+    }
+
+    /// The number of the last change of configuration, for who may view all of it: it counts everybody's changes.
+    pub(crate) fn shown_revision(&self) -> Option<u64> {
+        let all = Triple::new(Right::View, None, Services::all());
+        self.identity().rights.covers(&all).then(|| self.config.revision())
     }
 
     /// Gives what the caller may see of a domain.

@@ -120,9 +120,13 @@ pub(crate) async fn decode_and_write(
     RequestInfo::note_records(batch.len() as u64);
     let mut services: BTreeMap<String, Brought> = BTreeMap::new();
     RequestInfo::note_taken(|taken| {
-        batch.each(|service, _, end| match services.get_mut(service) {
-            Some(brought) => brought.add(millis_of(end)),
-            None => services.entry(service.to_owned()).or_default().add(millis_of(end)),
+        let mut sizes = batch.span_bytes().into_iter();
+        batch.each(|service, _, end| {
+            let one = Brought::record(millis_of(end), sizes.next().unwrap_or_default());
+            match services.get_mut(service) {
+                Some(brought) => brought.join(one),
+                None => services.entry(service.to_owned()).or_default().join(one),
+            }
         });
         decoded.refused.iter().for_each(|one| taken.add_rejected("traces", one.reason.word(), one.count));
     });

@@ -114,7 +114,9 @@ impl LogsScan {
         let every = || (0..all.fields().len()).collect();
         let projection = shape.projection.clone().unwrap_or_else(every);
         let schema = Arc::new(all.project(&projection).internal("logs have no such columns")?);
-        let worth = (sources.rows() / PARTITION_ROWS_MIN).clamp(1, shape.partitions.max(1) as u64);
+        // The plan around a scan goes by its partitions: it must not tell of rows that the caller does not see.
+        let rows = if hidden { u64::MAX } else { sources.rows() };
+        let worth = (rows / PARTITION_ROWS_MIN).clamp(1, shape.partitions.max(1) as u64);
         let partitions = if request.order == LogOrder::Any { worth as usize } else { 1 };
         let filter_fields = request.filter.fields();
         let scan = Arc::new(Scan { sources, access, request, projection, schema, filter_fields });

@@ -279,3 +279,25 @@ async fn a_range_is_unchanged_until_logs_come_to_it() {
     assert!(source.snapshot().is_unchanged(since, MillisRange::ALL), "rows were moved");
     store.close(Duration::from_secs(10)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn partitions_do_not_tell_how_many_rows_are_hidden() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let store = open(settings(dir.path())).await;
+    store.write_logs(sample().batches(300).remove(0)).await.expect("written");
+    for state in ["live", "flushed"] {
+        if state == "flushed" {
+            store.flush_all().await.expect("flushed");
+        }
+        let partitions = |access: &Access, stats: &ReadStats| {
+            let snapshot = logs_source(&store).snapshot();
+            let table = logs_table(&*snapshot, access, everything(LogFilter::All), stats).expect("a table");
+            table.scan(&ScanShape { partitions: 8, ..ScanShape::default() }).expect("a scan").partitions()
+        };
+        assert_eq!(partitions(&Access::full(), &ReadStats::default()), 1, "{state}: few rows");
+        let hidden = ReadStats::default();
+        hidden.hide();
+        assert_eq!(partitions(&Access::services(["api"]), &hidden), 8, "{state}");
+    }
+    store.close(Duration::from_secs(10)).await;
+}

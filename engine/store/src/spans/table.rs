@@ -128,7 +128,8 @@ impl ScanSource for SpansTable {
     }
 
     fn rows_about(&self) -> Option<usize> {
-        Some(self.scan.rows_about())
+        // What is looked for goes by it, and `explain` shows where: it must not tell of spans that the caller does not see.
+        (!self.hidden).then(|| self.scan.rows_about())
     }
 
     fn scan(&self, shape: &ScanShape) -> Result<Arc<dyn PlannedScan>> {

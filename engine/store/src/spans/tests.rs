@@ -15,6 +15,7 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
+use quiver_types::scan::ScanSource;
 use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
     SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
@@ -310,5 +311,19 @@ async fn a_range_is_unchanged_until_spans_start_in_it() {
     let since = source.snapshot().version().unwrap();
     store.core_shared().dropping();
     assert!(!source.snapshot().is_unchanged(since, after), "days were dropped");
+    store.close(Duration::from_secs(10)).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn how_many_spans_there_are_is_not_for_who_sees_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(settings(&dir, 2 << 30), Arc::new(Fixed)).await.unwrap();
+    store.write_spans(batch(0, 100)).await.unwrap();
+    let snapshot = store.span_source().snapshot();
+    let request = SpanRequest { filter: SpanFilter::All, columns: all_columns() };
+    let about = |stats: &ReadStats| spans_table(&snapshot, &Access::full(), &request, stats).unwrap().rows_about();
+    let hidden = ReadStats::default();
+    hidden.hide();
+    assert_eq!([about(&ReadStats::default()), about(&hidden)], [Some(100), None]);
     store.close(Duration::from_secs(10)).await;
 }

@@ -135,6 +135,15 @@ impl LogsBatch {
         RowFields { batch: self, next: start, end: self.field_ends[row] as usize }
     }
 
+    /// Bytes of what a row says: time, stream, names and values. No other row of the batch changes them.
+    pub fn row_bytes(&self, row: usize) -> u64 {
+        let begin = |ends: &[u32], n: usize| if n == 0 { 0 } else { ends[n - 1] as usize };
+        let (first, end) = (begin(&self.field_ends, row), begin(&self.field_ends, row + 1));
+        let names = self.field_names[first..end].iter().map(|&name| self.names[name as usize].len());
+        let values = begin(&self.value_ends, end) - begin(&self.value_ends, first);
+        (size_of::<i64>() + self.labels(self.row_streams[row]).len() + names.sum::<usize>() + values) as u64
+    }
+
     /// Gives the value of a field by its number.
     pub fn value(&self, field: usize) -> &str {
         let start = if field == 0 { 0 } else { self.value_ends[field - 1] as usize };
@@ -198,5 +207,10 @@ mod tests {
         assert_eq!(batch.row(0).collect::<Vec<_>>(), [(MSG, "hello"), ("a", "1")]);
         assert_eq!(batch.row(1).count(), 0);
         assert_eq!((batch.len(), batch.severity.as_slice()), (2, &[0, 9][..]));
+        let labeled = batch.push_stream(b"three");
+        batch.push_field(1, "xyz");
+        batch.end_row(7, labeled, 0, RecordMarks::default());
+        let own = [8 + MSG.len() + 5 + 1 + 1, 8, 8 + 5 + 1 + 3].map(|bytes| bytes as u64);
+        assert_eq!([0, 1, 2].map(|row| batch.row_bytes(row)), own);
     }
 }

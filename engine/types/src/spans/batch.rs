@@ -122,6 +122,13 @@ impl SpansBatch {
         }
     }
 
+    /// Bytes of what each span says, service, resource and scope with it. No other span of the batch changes them.
+    pub fn span_bytes(&self) -> Vec<u64> {
+        let contexts = row_bytes(&self.contexts);
+        let references = self.spans["context"].as_primitive::<UInt32Type>().values();
+        row_bytes(&self.spans).iter().zip(references).map(|(own, &context)| own + contexts[context as usize]).collect()
+    }
+
     /// About how many bytes it takes.
     pub fn memory_bytes(&self) -> usize {
         // What comes out of the WAL is slices of a whole segment, so buffers are not counted as they were allocated.
@@ -129,6 +136,27 @@ impl SpansBatch {
         let of = |batch: &RecordBatch| batch.columns().iter().map(slice).sum::<usize>();
         of(&self.spans) + of(&self.contexts)
     }
+}
+
+/// Bytes of the values of each row.
+fn row_bytes(rows: &RecordBatch) -> Vec<u64> {
+    let width = |kind: &DataType| match kind {
+        DataType::FixedSizeBinary(bytes) => u64::from(bytes.unsigned_abs()),
+        other => other.primitive_width().unwrap_or(0) as u64,
+    };
+    let fixed: u64 = rows.columns().iter().map(|column| width(column.data_type())).sum();
+    let mut all = vec![fixed; rows.num_rows()];
+    for column in rows.columns() {
+        let offsets = match column.data_type() {
+            DataType::Utf8 => column.as_string::<i32>().offsets(),
+            DataType::Binary => column.as_binary::<i32>().offsets(),
+            _ => continue,
+        };
+        for (bytes, length) in all.iter_mut().zip(offsets.lengths()) {
+            *bytes += length as u64;
+        }
+    }
+    all
 }
 
 /// Gives a column of contexts, row by row of the spans that refer to them, as a view that shares its bytes.
@@ -142,4 +170,29 @@ pub fn context_column(contexts: &RecordBatch, name: &str, references: &ArrayRef)
         _ => Arc::new(BinaryViewArray::from(column.as_binary::<i32>())),
     };
     arrow::compute::take(&view, references, None).expect("references are checked when a batch is made")
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::spans::{ContextFields, SpanFields, SpansBuilder};
+
+    /// Services and names of spans, each with a resource of its service's name.
+    fn sizes(spans: &[(&str, &str)]) -> Vec<u64> {
+        let mut builder = SpansBuilder::default();
+        for &(service, name) in spans {
+            let resource = service.as_bytes();
+            let context = builder.context(&ContextFields { service, resource, ..Default::default() });
+            builder.span(&SpanFields { context, name, ..Default::default() });
+        }
+        builder.finish().span_bytes()
+    }
+
+    #[test]
+    fn spans_hold_what_is_their_own() {
+        let own = sizes(&[("cart", "op")]);
+        assert_eq!(sizes(&[("cart", "longer")])[0], own[0] + 4);
+        assert_eq!(sizes(&[("carts", "op")])[0], own[0] + 2, "service and resource");
+        let mixed = sizes(&[("a-long-one", "another"), ("cart", "op"), ("a-long-one", "op"), ("cart", "op")]);
+        assert_eq!([mixed[1], mixed[3]], [own[0], own[0]]);
+    }
 }

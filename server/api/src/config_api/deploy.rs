@@ -335,7 +335,7 @@ async fn apply(ask: &Ask, action: &str) -> Result<Answer> {
     if !dry_run {
         ask.acts().await;
     }
-    Ok(Answer::ok(outcome(ask.config.revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
+    Ok(Answer::ok(outcome(ask.state.shown_revision(), dry_run, &done, &warnings, (is_rule, shown_change))))
 }
 
 /// Where a change comes from: its group, and its rule by its number among those that say something.
@@ -434,9 +434,9 @@ impl<'d> Told<'d> {
     }
 }
 
-/// The answer of a deploy: `counts` says what the summary counts, `shows` how a change is shown.
+/// The answer of a deploy: `revision` is null for who must not know it, `counts` says what the summary counts, `shows` how a change is shown.
 pub(super) fn outcome(
-    revision: u64,
+    revision: Option<u64>,
     dry_run: bool,
     all: &[Done],
     warnings: &[String],

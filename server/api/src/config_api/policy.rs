@@ -311,7 +311,7 @@ async fn apply(ask: &Ask, tries: bool) -> Result<Answer> {
         ask.acts().await;
     }
     let warnings: Vec<String> = read.warnings.into_iter().chain(unsupported).collect();
-    Ok(Answer::ok(outcome(live(ask), dry_run, &done, &warnings, how)))
+    Ok(Answer::ok(outcome(Some(live(ask)), dry_run, &done, &warnings, how)))
 }
 
 /// Gives the place in a configuration where each change stands: that of the list where nothing of it stands there.

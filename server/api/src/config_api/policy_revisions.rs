@@ -93,6 +93,6 @@ fn rollback<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>
         if !ask.dry_run {
             ask.acts().await;
         }
-        Ok(Answer::ok(outcome(live(ask), ask.dry_run, &done, &[], (|_| true, shown_change))))
+        Ok(Answer::ok(outcome(Some(live(ask)), ask.dry_run, &done, &[], (|_| true, shown_change))))
     })
 }

@@ -70,8 +70,10 @@ pub(super) fn brought(state: &AppState, batches: &[LogsBatch]) -> Vec<(Arc<str>,
         let window = state.store.logs_window();
         for batch in batches {
             let mut of = vec![Brought::default(); batch.services.len()];
-            let rows = batch.row_services.iter().zip(&batch.time).filter(|(_, time)| window.contains(*time));
-            rows.for_each(|(&service, &time)| of[service as usize].add(millis_of(time)));
+            let rows = batch.row_services.iter().zip(&batch.time).enumerate();
+            for (row, (&service, &time)) in rows.filter(|(_, (_, time))| window.contains(*time)) {
+                of[service as usize].join(Brought::record(millis_of(time), batch.row_bytes(row)));
+            }
             all.extend(batch.services.iter().cloned().zip(of).filter(|(_, one)| one.records > 0));
         }
     });

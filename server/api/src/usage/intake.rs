@@ -26,12 +26,19 @@ pub(crate) struct Brought {
     /// Those of them whose times are known, and these added up.
     timed: u64,
     times_ms: i128,
+    /// What they hold; none: nobody says whose bytes are whose, and the request's are meant.
+    bytes: Option<u64>,
 }
 
 impl Brought {
     /// Records of unknown times.
     pub(crate) fn untimed(records: u64) -> Self {
         Self { records, ..Self::default() }
+    }
+
+    /// A record of a time, and what it holds.
+    pub(crate) fn record(time_ms: Millis, bytes: u64) -> Self {
+        Self { records: 1, timed: 1, times_ms: i128::from(time_ms), bytes: Some(bytes) }
     }
 
     /// Counts a record of a time.
@@ -41,10 +48,14 @@ impl Brought {
         self.times_ms += i128::from(time_ms);
     }
 
-    fn join(&mut self, other: Self) {
+    /// Counts records of the same service.
+    pub(crate) fn join(&mut self, other: Self) {
         self.records += other.records;
         self.timed += other.timed;
         self.times_ms += other.times_ms;
+        if let Some(bytes) = other.bytes {
+            *self.bytes.get_or_insert(0) += bytes;
+        }
     }
 
     /// How much earlier than now the records were, on average, in milliseconds.
@@ -147,14 +158,12 @@ impl Intake {
     pub(super) fn add(&self, protocol: &'static str, taken: &Taken, now_ms: Millis, took: Duration) {
         let (records, rejected) = (mem::take(&mut *taken.records.lock()), mem::take(&mut *taken.rejected.lock()));
         let (minute, bytes) = (now_ms - now_ms.rem_euclid(MINUTE_MS), taken.bytes.load(Relaxed));
-        let total: u64 = records.values().map(|brought| brought.records).sum();
         let mut all = self.0.lock();
         for ((signal, service), brought) in records {
-            // Nobody says whose bytes they are: each record has its share.
-            let share = u128::from(bytes) * u128::from(brought.records) / u128::from(total.max(1));
             let sums = sum(&mut all, Key { minute, signal, protocol, service, reason: "" });
             sums.records += brought.records;
-            sums.bytes += share as u64;
+            // A share of the request would tell who sees this service alone what else was in it.
+            sums.bytes += brought.bytes.unwrap_or(bytes);
             sums.requests += 1;
             if sums.micros.len() < TIMES_MAX {
                 sums.micros.push(took.as_micros() as u64);
@@ -197,13 +206,12 @@ mod tests {
     fn requests_are_added_up() {
         let (intake, taken) = (Intake::default(), Taken::default());
         taken.add_bytes(90);
-        let mut timed = Brought::default();
         for time in [121_000, 123_000] {
-            timed.add(time);
+            taken.add_records("logs", "cart", Brought::record(time, 20));
         }
-        taken.add_records("logs", "cart", timed);
         taken.add_records("logs", "cart", Brought::untimed(4));
-        taken.add_records("logs", "", Brought::untimed(3));
+        taken.add_records("logs", "", Brought { bytes: Some(5), ..Brought::untimed(3) });
+        taken.add_records("metrics", "", Brought::untimed(2));
         taken.add_rejected("logs", "too_old", 5);
         intake.add("jsonline", &taken, 125_000, Duration::from_millis(7));
         // What was added once is not added again.
@@ -218,13 +226,14 @@ mod tests {
             })
             .collect();
         let wanted = [
-            "120000 logs \"\" \"\" 3 30 0 1",
+            "120000 logs \"\" \"\" 3 5 0 1",
             "120000 logs \"\" \"too_old\" 0 0 5 0",
-            "120000 logs \"cart\" \"\" 6 60 0 1",
+            "120000 logs \"cart\" \"\" 6 40 0 1",
+            "120000 metrics \"\" \"\" 2 90 0 1",
         ];
         assert_eq!(told, wanted);
         let latencies: Vec<f64> = all.values().map(Sums::latency_ms).filter(|ms| !ms.is_nan()).collect();
-        assert_eq!(latencies, [7.0, 7.0]);
+        assert_eq!(latencies, [7.0; 3]);
         let lags: Vec<f64> = all.values().map(Sums::lag_ms).filter(|ms| !ms.is_nan()).collect();
         assert_eq!(lags, [3000.0], "from the mean of the times that are known");
         assert!(intake.take().is_empty());
