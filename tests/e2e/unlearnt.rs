@@ -153,6 +153,13 @@ async fn what_was_read_is_not_told() {
     let own = asked(&server, &viewer, &own, SEEN).await;
     assert_eq!((&own["rows"], &own["stats"]["series"]), (&json!([[20]]), &json!(20)), "{own}");
     assert_eq!(own["stats"]["parts_total"], json!(0), "{own}");
+    // How far results that are kept still hold follows from whatever was written.
+    let range = [("start", AT - 600), ("end", AT + 600), ("step", 60)].map(|(name, n)| (name, n.to_string()));
+    let params = [("query", SEEN.to_owned()), ("explain", "analyze".to_owned())].into_iter().chain(range).collect();
+    let ranged = ("/metrics-api/api/v1/query_range", params);
+    let [seen, all] = [asked(&server, &viewer, &ranged, SEEN).await, asked(&server, &admin, &ranged, SEEN).await];
+    assert!(all["data"]["result_cache"].is_object(), "{all}");
+    assert!(seen["data"]["nodes"].is_array() && seen["data"]["result_cache"].is_null(), "{seen}");
 }
 
 /// Questions after plans, in each language.

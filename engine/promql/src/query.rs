@@ -346,7 +346,9 @@ impl PromqlEngine {
         let work = async move {
             let expr = engine.parse_at(&text, times, &inner)?;
             let snapshot = engine.source.snapshot();
-            let kept = analyze.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
+            // Which of them still hold tells when samples were written, those that are hidden from the caller, too.
+            let is_told = analyze && !inner.stats.is_hidden();
+            let kept = is_told.then(|| engine.shown_cache(&expr, times, &options, &inner, &*snapshot));
             let mut shown = engine.job(expr, times, &options, &inner, snapshot).explain(analyze).await?;
             // What an answer would have taken from the results kept; the nodes show all of the work.
             if let (Some(kept), Some(shown)) = (kept, shown.as_object_mut()) {

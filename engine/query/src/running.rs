@@ -226,7 +226,7 @@ impl Query {
             return Error::new(*kind, *text);
         }
         if self.is_stopped() {
-            return Error::new(ErrorKind::Cancelled, format!("query {} was canceled by an operator", self.id));
+            return Error::new(ErrorKind::Cancelled, "query was canceled by an operator");
         }
         Error::new(ErrorKind::Cancelled, format!("query was canceled in {phase}"))
     }

@@ -57,6 +57,7 @@ pub mod router;
 mod rules_api;
 mod rules_test_api;
 pub mod saved;
+mod scattered;
 mod segments;
 mod sending;
 pub mod serve;

@@ -2,7 +2,6 @@
 //!
 //! It travels with the task (`current`), so that handlers need not pass it on, and as a span around every log line.
 
-use std::hash::{BuildHasher, RandomState};
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,6 +13,7 @@ use tracing::Span;
 
 use crate::around::admission::NOBODY;
 use crate::identity::Meter;
+use crate::scattered::Scattered;
 use crate::usage::Taken;
 
 /// Where a request says, and an answer repeats, which request it is.
@@ -24,23 +24,16 @@ const TRACE_HEADER: &str = "traceparent";
 const ID_BYTES_MAX: usize = 128;
 
 /// Makes ids: 16 hexadecimal digits that no other request of this process has, and hardly one of another.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RequestIds {
-    seed: u64,
+    numbers: Scattered,
     made: AtomicU64,
-}
-
-impl Default for RequestIds {
-    fn default() -> Self {
-        Self { seed: RandomState::new().hash_one("request ids"), made: AtomicU64::new(0) }
-    }
 }
 
 impl RequestIds {
     /// Makes the next id.
     fn next(&self) -> HeaderValue {
-        // An odd factor maps numbers to numbers one to one, so ids never repeat, and neighbours look nothing alike.
-        let n = self.made.fetch_add(1, Relaxed).wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ self.seed;
+        let n = self.numbers.of(self.made.fetch_add(1, Relaxed));
         HeaderValue::try_from(format!("{n:016x}")).expect("hexadecimal digits")
     }
 
@@ -231,6 +224,11 @@ mod tests {
         let made: std::collections::HashSet<_> = (0..1000).map(|_| ids.of(&HeaderMap::new())).collect();
         assert_eq!(made.len(), 1000);
         assert!(made.iter().all(|id| id.len() == 16));
+        // Which numbers two ids stand for, and so how many came between, follows where all know how they are mixed.
+        let number = || u64::from_str_radix(ids.of(&HeaderMap::new()).to_str().unwrap(), 16).unwrap();
+        let (one, next) = (number(), number());
+        let mixed = |n: u64| n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
+        assert!((0..10_000).all(|n| one ^ next != mixed(n) ^ mixed(n + 1)));
     }
 
     #[test]

@@ -19,6 +19,7 @@ use quiver_types::tables::history::TableRows;
 use quiver_types::{ErrorKind, Millis, Result};
 use tokio_util::sync::CancellationToken;
 
+use crate::scattered::Scattered;
 use crate::state::AppState;
 
 mod intake;
@@ -37,6 +38,7 @@ const COUNTED_EVERY: Duration = Duration::from_hours(1);
 /// A query that ended.
 #[derive(Debug)]
 struct Ended {
+    /// In the place of its number, which counts everybody's.
     id: u64,
     began: Instant,
     took: Duration,
@@ -69,6 +71,7 @@ pub struct Usage {
     is_on: AtomicBool,
     waiting: Mutex<Waiting>,
     intake: Intake,
+    numbers: Scattered,
     /// Queries that have no row.
     pub(crate) lost: AtomicU64,
 }
@@ -127,7 +130,7 @@ impl Usage {
     /// Notes a query that ended.
     pub(crate) fn ended(&self, query: &Query, took: Duration) {
         if self.is_on() {
-            self.keep(Ended::of(query, took));
+            self.keep(Ended { id: self.numbers.of(query.id), ..Ended::of(query, took) });
         }
     }
 

@@ -40,8 +40,9 @@ use crate::forms::{At, damaged, pinned};
 const SERVICE_NAME: &str = "service_name";
 /// Who asked.
 const SUBJECT: &str = "subject";
-/// What tells of rows that a caller does not see, in the rows of his own queries.
-const OF_ALL: [&str; 5] = ["scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory"];
+/// What tells of rows that a caller does not see, in the rows of his own queries: how many there are, and whether some
+/// were written since an answer was kept.
+const OF_ALL: [&str; 6] = ["scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -359,14 +360,15 @@ mod tests {
         let said = |values: [&str; 3]| Arc::new(arrow::array::StringArray::from(values.to_vec())) as ArrayRef;
         let read = Arc::new(arrow::array::Int64Array::from(vec![1, 2, 3])) as ArrayRef;
         let (who, path) = (said(["ann", "bob", "ann"]), said(["/a", "/b", "/c"]));
-        let stored = [(SUBJECT, who), ("path", path), ("scanned_rows", read)];
+        let stored = [(SUBJECT, who), ("path", path), ("scanned_rows", read), ("kept", said(["hit", "miss", "hit"]))];
         let stored = RecordBatch::try_from_iter(stored).unwrap();
-        let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true)];
+        let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true), text("kept")];
         let schema = Arc::new(Schema::new(fields));
         let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, true).unwrap();
         let paths: Vec<_> = texts(shown.column(0)).unwrap().iter().flatten().map(str::to_owned).collect();
-        assert_eq!((paths, shown.column(1).null_count()), (vec!["/a".to_owned(), "/c".to_owned()], 2));
-        assert_eq!(cells(&stored, &schema, false).unwrap().column(1).null_count(), 0);
+        let nulls = |rows: &RecordBatch| [1, 2].map(|column| rows.column(column).null_count());
+        assert_eq!((paths, nulls(&shown)), (vec!["/a".to_owned(), "/c".to_owned()], [2, 2]));
+        assert_eq!(nulls(&cells(&stored, &schema, false).unwrap()), [0, 0]);
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
     }
 }

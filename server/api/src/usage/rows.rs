@@ -41,7 +41,7 @@ pub(super) fn of_queries(all: &[Ended], now: Instant, now_ms: Millis) -> Result<
     let columns = vec![
         times(all.iter().map(began)),
         // Numbers of queries are unique within a process, and no two processes begin one at one moment.
-        texts(all.iter().map(|q| format!("{:x}-{}", began(q), q.id))),
+        texts(all.iter().map(|q| format!("{:x}-{:016x}", began(q), q.id))),
         texts(all.iter().map(|q| q.api)),
         texts(all.iter().map(|q| &q.subject)),
         texts(all.iter().map(|q| &q.path)),
