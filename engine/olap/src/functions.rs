@@ -41,10 +41,10 @@ fn wall_type() -> DataType {
 
 /// A number among the arguments of a function that is the same for all rows.
 fn constant(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<i64> {
-    match &args.args[at] {
-        ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) => Ok(*n),
-        _ => exec_err!("argument {} of {function} must be a constant", at + 1),
-    }
+    let ColumnarValue::Scalar(ScalarValue::Int64(Some(n))) = &args.args[at] else {
+        return exec_err!("argument {} of {function} must be a constant", at + 1);
+    };
+    Ok(*n)
 }
 
 impl WallBucket {

@@ -334,7 +334,6 @@ mod tests {
             "select percentile_cont(-1) within group (order by 1)",
             "select percentile_cont(null) within group (order by 1)",
             "select quantile(-1, 1.5)",
-            "select approx_distinct(1, 2)",
         ] {
             let refused = count(&engine, statement, 10_000).await.expect_err(statement);
             assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");

@@ -113,7 +113,7 @@ fn a_rule_ends_at_a_text_that_takes_too_long() {
         &ExtractionRules::default(),
     );
     let mut batch = batch();
-    let (stream, text) = (batch.push_stream(&[]), thrown(1 << 20));
+    let (stream, text) = (batch.push_stream(&[]), thrown(8 << 20));
     for n in 3..6 {
         batch.push_field(0, &text);
         batch.end_row(n, stream, 0, RecordMarks { severity: 9, observed: 0 });

@@ -46,10 +46,10 @@ impl ScalarUDFImpl for ExactSeconds {
             return Ok(value.clone());
         }
         let options = CastOptions { safe: false, ..CastOptions::default() };
-        match cast_with_options(&value.to_array(args.number_rows)?, &EXACT, &options) {
-            Ok(seconds) => Ok(ColumnarValue::Array(seconds)),
-            Err(_) => exec_err!("`to_timestamp` takes seconds within the times that there are"),
-        }
+        let Ok(seconds) = cast_with_options(&value.to_array(args.number_rows)?, &EXACT, &options) else {
+            return exec_err!("`to_timestamp` takes seconds within the times that there are");
+        };
+        Ok(ColumnarValue::Array(seconds))
     }
 }
 

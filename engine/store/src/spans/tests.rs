@@ -15,7 +15,6 @@ use datafusion::logical_expr::LogicalPlanBuilder;
 use datafusion::physical_plan::collect;
 use datafusion::prelude::{SessionConfig, SessionContext};
 use quiver_query::scan_table;
-use quiver_types::scan::ScanSource;
 use quiver_types::spans::{
     AttributeTest, ContextFields, LinkRef, Place, SHARED, Span, SpanFields, SpanFilter, SpanRequest, SpanSource,
     SpansBuilder, TagRequest, TextTest, Value, all_columns, read_spans,
