@@ -26,7 +26,8 @@ async fn send_parts(server: &Server, who: &str, began_ns: i64, of: &[(&str, &[Pa
         json!({"traceId": format!("{:032x}", part.trace), "spanId": id(part.id), "parentSpanId": id(part.parent),
             "name": part.name, "kind": part.kind, "startTimeUnixNano": at(part.from_ms),
             "endTimeUnixNano": at(part.from_ms + part.ms),
-            "attributes": [text("http.url", &format!("https://shop.example/{}", PAGES[usize::from(part.trace) - 1]))]})
+            "attributes": [text("http.method", "GET"),
+                text("http.url", &format!("https://shop.example/{}", PAGES[usize::from(part.trace) - 1]))]})
     };
     let resource = |(service, parts): &(&str, &[Part])| {
         let language = if *service == "shop-web" { "webjs" } else { "rust" };

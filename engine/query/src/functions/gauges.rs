@@ -2,19 +2,21 @@
 //! series with one value: the plain mean of its samples (then the mean, or the sum, over series), its first or last one (then
 //! the sum). NULL is left out; no samples give NULL.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringViewArray, TimestampMillisecondArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, StringViewArray,
+    TimestampMillisecondArray,
 };
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
-use datafusion::common::{ScalarValue, exec_err};
+use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
 
-use super::series_state::{fields, list};
+use super::series_state::{BySeries, SeriesGroups, Whole, counts, fields, lists};
 
 /// What a series gives, and what is made of all series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -80,7 +82,15 @@ impl AggregateUDFImpl for Gauge {
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
-        Ok(Box::new(Group { kind: self.kind, series: HashMap::new(), bytes: 0 }))
+        Ok(Box::new(Whole(Groups::new(self.kind))))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
+        Ok(Box::new(Groups::new(self.kind)))
     }
 }
 
@@ -93,144 +103,256 @@ struct Series {
     last: (i64, f64),
 }
 
-/// All series of a group.
-#[derive(Debug)]
-struct Group {
-    kind: Kind,
-    series: HashMap<String, Series>,
-    bytes: usize,
+impl Default for Series {
+    /// No samples: -0 and another number are that number.
+    fn default() -> Self {
+        Self { sum: -0.0, count: 0, first: (i64::MAX, f64::NAN), last: (i64::MIN, f64::NAN) }
+    }
 }
 
-impl Group {
-    fn add(&mut self, id: &str, more: Series) {
-        if let Some(known) = self.series.get_mut(id) {
-            known.sum += more.sum;
-            known.count += more.count;
-            if more.first.0 < known.first.0 {
-                known.first = more.first;
-            }
-            if more.last.0 > known.last.0 {
-                known.last = more.last;
-            }
-        } else {
-            self.bytes += id.len() + 2 * size_of::<(String, Series)>();
-            self.series.insert(id.to_owned(), more);
+impl Series {
+    fn add(&mut self, more: &Self) {
+        let is_new = self.count == 0;
+        self.sum += more.sum;
+        self.count += more.count;
+        if is_new || more.first.0 < self.first.0 {
+            self.first = more.first;
+        }
+        if is_new || more.last.0 > self.last.0 {
+            self.last = more.last;
         }
     }
 
-    /// Series in order of their names, so that a sum is the same however rows came.
-    fn sorted(&self) -> Vec<(&String, &Series)> {
-        let mut all: Vec<_> = self.series.iter().collect();
-        all.sort_unstable_by_key(|(id, _)| *id);
-        all
+    fn of_sample(at: (i64, f64)) -> Self {
+        Self { sum: at.1, count: 1, first: at, last: at }
     }
 }
 
-impl Accumulator for Group {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
+/// All groups.
+#[derive(Debug)]
+struct Groups {
+    kind: Kind,
+    of: BySeries<Series>,
+}
+
+/// The samples of a batch, with the names of their series.
+struct Samples<'a> {
+    ids: &'a StringViewArray,
+    times: &'a TimestampMillisecondArray,
+    values: &'a Float64Array,
+}
+
+impl<'a> Samples<'a> {
+    fn of(columns: &'a [ArrayRef]) -> Result<Self> {
         let (Some(ids), Some(times), Some(values)) = (
-            values[0].as_string_view_opt(),
-            values[1].as_primitive_opt::<TimestampMillisecondType>(),
-            values[2].as_primitive_opt::<Float64Type>(),
+            columns[0].as_string_view_opt(),
+            columns[1].as_primitive_opt::<TimestampMillisecondType>(),
+            columns[2].as_primitive_opt::<Float64Type>(),
         ) else {
             return exec_err!("a gauge is made of series, times and numbers");
         };
-        let (ids, times, values): (&StringViewArray, &TimestampMillisecondArray, &Float64Array) = (ids, times, values);
-        for row in 0..ids.len() {
-            if ids.is_valid(row) && times.is_valid(row) && values.is_valid(row) {
-                let at = (times.value(row), values.value(row));
-                self.add(ids.value(row), Series { sum: at.1, count: 1, first: at, last: at });
-            }
-        }
-        Ok(())
+        Ok(Self { ids, times, values })
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
+    /// Name of the series, and the sample as a series of its own; none: something of it is NULL.
+    fn row(&self, row: usize) -> Option<(&'a str, Series)> {
+        let is_whole = self.ids.is_valid(row) && self.times.is_valid(row) && self.values.is_valid(row);
+        is_whole.then(|| (self.ids.value(row), Series::of_sample((self.times.value(row), self.values.value(row)))))
+    }
+}
+
+/// Lists of a state: `ids`, and what all series have.
+fn state(lengths: &[usize], ids: ArrayRef, series: &[Series]) -> Result<Vec<ArrayRef>> {
+    let doubles =
+        |of: fn(&Series) -> f64| -> ArrayRef { Arc::new(Float64Array::from_iter_values(series.iter().map(of))) };
+    let longs = |of: fn(&Series) -> i64| -> ArrayRef { Arc::new(Int64Array::from_iter_values(series.iter().map(of))) };
+    let values = [
+        ids,
+        doubles(|one| one.sum),
+        longs(|one| one.count),
+        longs(|one| one.first.0),
+        doubles(|one| one.first.1),
+        longs(|one| one.last.0),
+        doubles(|one| one.last.1),
+    ];
+    lists(lengths, values)
+}
+
+impl Groups {
+    fn new(kind: Kind) -> Self {
+        Self { kind, of: BySeries::default() }
+    }
+
+    fn found(&self, groups: &BySeries<Series>) -> ArrayRef {
         let of = |one: &Series| match self.kind {
             Kind::Avg | Kind::Sum => one.sum / one.count as f64,
             Kind::First => one.first.1,
             Kind::Last => one.last.1,
         };
-        let sum: f64 = self.sorted().into_iter().map(|(_, one)| of(one)).sum();
-        let count = self.series.len();
-        let value = if self.kind == Kind::Avg { sum / count as f64 } else { sum };
-        Ok(ScalarValue::Float64((count > 0).then_some(value)))
+        let mut sums = vec![(-0.0, 0_u64); groups.groups];
+        for entry in groups.sorted() {
+            let (sum, count) = &mut sums[entry.group];
+            *sum += of(&entry.of);
+            *count += 1;
+        }
+        let value = |(sum, count): (f64, u64)| if self.kind == Kind::Avg { sum / count as f64 } else { sum };
+        Arc::new(sums.into_iter().map(|one| (one.1 > 0).then(|| value(one))).collect::<Float64Array>())
+    }
+}
+
+impl SeriesGroups for Groups {
+    fn room(&mut self, groups: usize) {
+        self.of.room(groups);
     }
 
-    fn size(&self) -> usize {
-        size_of_val(self) + self.bytes
+    fn values(&self) -> ArrayRef {
+        self.found(&self.of)
+    }
+}
+
+impl GroupsAccumulator for Groups {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.of.room(total);
+        let samples = Samples::of(values)?;
+        for (row, group) in groups.iter().enumerate().filter(|(row, _)| counts(filter, *row)) {
+            if let Some((id, sample)) = samples.row(row) {
+                self.of.of(*group, id).add(&sample);
+            }
+        }
+        Ok(())
     }
 
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let all = self.sorted();
-        let doubles = |of: fn(&Series) -> f64| -> ArrayRef {
-            Arc::new(Float64Array::from_iter_values(all.iter().map(|(_, one)| of(one))))
-        };
-        let longs = |of: fn(&Series) -> i64| -> ArrayRef {
-            Arc::new(Int64Array::from_iter_values(all.iter().map(|(_, one)| of(one))))
-        };
-        let ids: ArrayRef = Arc::new(StringViewArray::from_iter_values(all.iter().map(|(id, _)| id.as_str())));
-        Ok(vec![
-            list(ids),
-            list(doubles(|one| one.sum)),
-            list(longs(|one| one.count)),
-            list(longs(|one| one.first.0)),
-            list(doubles(|one| one.first.1)),
-            list(longs(|one| one.last.0)),
-            list(doubles(|one| one.last.1)),
-        ])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.of.room(total);
         let lists: Option<Vec<&ListArray>> = states.iter().map(|state| state.as_list_opt::<i32>()).collect();
         let Some([ids, sums, counts, first_times, firsts, last_times, lasts]) = lists.as_deref() else {
             return exec_err!("a state of a gauge is of another type");
         };
-        for row in (0..ids.len()).filter(|row| ids.is_valid(*row)) {
-            let double = |list: &ListArray| list.value(row).as_primitive::<Float64Type>().clone();
-            let long = |list: &ListArray| list.value(row).as_primitive::<Int64Type>().clone();
-            let ids = ids.value(row);
-            let (sums, counts, firsts, lasts) = (double(sums), long(counts), double(firsts), double(lasts));
-            let (first_times, last_times) = (long(first_times), long(last_times));
-            for (at, id) in ids.as_string_view().iter().enumerate() {
+        let double = |list: &ListArray| list.values().as_primitive::<Float64Type>().clone();
+        let long = |list: &ListArray| list.values().as_primitive::<Int64Type>().clone();
+        let (sums, counts, firsts, lasts) = (double(sums), long(counts), double(firsts), double(lasts));
+        let (first_times, last_times) = (long(first_times), long(last_times));
+        let names = ids.values().as_string_view();
+        for (row, group) in groups.iter().enumerate().filter(|(row, _)| ids.is_valid(*row)) {
+            let range = ids.value_offsets()[row] as usize..ids.value_offsets()[row + 1] as usize;
+            for at in range {
                 let one = Series {
                     sum: sums.value(at),
                     count: counts.value(at),
                     first: (first_times.value(at), firsts.value(at)),
                     last: (last_times.value(at), lasts.value(at)),
                 };
-                self.add(id.unwrap_or_default(), one);
+                self.of.of(*group, names.value(at)).add(&one);
             }
         }
         Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        let out = self.of.split(emit, |_| 0);
+        Ok(self.found(&out))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let out = self.of.split(emit, |_| 0);
+        let sorted = out.sorted();
+        let series: Vec<Series> = sorted.iter().map(|entry| entry.of).collect();
+        state(&out.lengths(&sorted, |_| 1), out.ids(&sorted, |_| 1)?, &series)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let samples = Samples::of(values)?;
+        let row = |row: usize| samples.row(row).filter(|_| counts(filter, row));
+        let rows: Vec<_> = (0..values[0].len()).map(row).collect();
+        let lengths: Vec<usize> = rows.iter().map(|row| usize::from(row.is_some())).collect();
+        let ids = StringViewArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
+        let series: Vec<Series> = rows.iter().flatten().map(|(_, sample)| *sample).collect();
+        state(&lengths, Arc::new(ids), &series)
+    }
+
+    fn size(&self) -> usize {
+        self.of.bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
+
     use super::*;
 
-    fn group(kind: Kind, rows: &[(&str, i64, f64)]) -> Group {
-        let mut group = Group { kind, series: HashMap::new(), bytes: 0 };
+    fn columns(rows: &[(&str, i64, f64)]) -> Vec<ArrayRef> {
         let ids = StringViewArray::from_iter_values(rows.iter().map(|r| r.0));
         let times = TimestampMillisecondArray::from_iter_values(rows.iter().map(|r| r.1)).with_timezone("UTC");
         let values = Float64Array::from_iter_values(rows.iter().map(|r| r.2));
-        group.update_batch(&[Arc::new(ids), Arc::new(times), Arc::new(values)]).unwrap();
-        group
+        vec![Arc::new(ids), Arc::new(times), Arc::new(values)]
     }
+
+    fn whole(kind: Kind, rows: &[(&str, i64, f64)]) -> Whole<Groups> {
+        let mut whole = Whole(Groups::new(kind));
+        whole.update_batch(&columns(rows)).unwrap();
+        whole
+    }
+
+    const HALVES: [&[(&str, i64, f64)]; 2] = [&[("a", 1, 2.0), ("b", 1, 10.0)], &[("a", 3, 6.0), ("a", 2, 4.0)]];
 
     #[test]
     fn each_series_counts_once() {
-        let halves = [&[("a", 1, 2.0), ("b", 1, 10.0)][..], &[("a", 3, 6.0), ("a", 2, 4.0)][..]];
         for (kind, expected) in [(Kind::Avg, 7.0), (Kind::Sum, 14.0), (Kind::First, 12.0), (Kind::Last, 16.0)] {
-            let mut whole = group(kind, &halves.concat());
-            assert_eq!(whole.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?}");
-            let mut merged = group(kind, halves[0]);
+            let mut all = whole(kind, &HALVES.concat());
+            assert_eq!(all.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?}");
+            assert_eq!(all.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?}: it stays");
+            let mut merged = whole(kind, HALVES[0]);
             let states: Vec<ArrayRef> =
-                group(kind, halves[1]).state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
+                whole(kind, HALVES[1]).state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
             merged.merge_batch(&states).unwrap();
             assert_eq!(merged.evaluate().unwrap(), ScalarValue::Float64(Some(expected)), "{kind:?} in parts");
         }
-        assert_eq!(group(Kind::Sum, &[]).evaluate().unwrap(), ScalarValue::Float64(None));
+        let mut none = Whole(Groups::new(Kind::Sum));
+        assert_eq!(none.evaluate().unwrap(), ScalarValue::Float64(None));
+        let states: Vec<ArrayRef> = none.state().unwrap().iter().map(|s| s.to_array().unwrap()).collect();
+        assert!(states.iter().all(|state| state.as_list::<i32>().value(0).is_empty()));
+    }
+
+    fn numbers(found: &ArrayRef) -> Vec<Option<f64>> {
+        found.as_primitive::<Float64Type>().iter().collect()
+    }
+
+    /// Groups that leave one after the other, states row by row, and rows that do not count.
+    #[test]
+    fn groups_are_apart() {
+        let rows = columns(&[("b", 1, 1.0), ("a", 1, 2.0), ("b", 2, 3.0), ("c", 1, 4.0), ("b", 3, 100.0)]);
+        let groups = [0, 1, 0, 2, 2];
+        let filter = BooleanArray::from(vec![Some(true), Some(true), Some(true), Some(true), None]);
+        let mut all = Groups::new(Kind::Last);
+        all.update_batch(&rows, &groups, Some(&filter), 4).unwrap();
+        assert_eq!(numbers(&all.evaluate(EmitTo::First(1)).unwrap()), [Some(3.0)]);
+        // What was the third group is the second one now.
+        all.update_batch(&columns(&[("c", 9, 7.0), ("d", 9, 1.0)]), &[1, 2], None, 3).unwrap();
+        assert_eq!(numbers(&all.evaluate(EmitTo::All).unwrap()), [Some(2.0), Some(7.0), Some(1.0)]);
+        assert_eq!(all.size(), Groups::new(Kind::Last).size(), "all is given back");
+        let states = all.convert_to_state(&rows, Some(&filter)).unwrap();
+        all.merge_batch(&states, &groups, 3).unwrap();
+        let states = all.state(EmitTo::All).unwrap();
+        all.merge_batch(&states, &[2, 1, 0], 3).unwrap();
+        assert_eq!(numbers(&all.evaluate(EmitTo::All).unwrap()), [Some(4.0), Some(2.0), Some(3.0)]);
+    }
+
+    /// Breaks where states or maps of each group's own come back: these took four kilobytes.
+    #[test]
+    fn a_group_takes_little() {
+        const GROUPS: usize = 100_000;
+        let rows: Vec<_> = (0..GROUPS as i64).map(|n| ("a series of a name as long as ids are", n, 1.0)).collect();
+        let mut all = Groups::new(Kind::Avg);
+        all.update_batch(&columns(&rows), &(0..GROUPS).collect::<Vec<_>>(), None, GROUPS).unwrap();
+        assert!(all.size() < GROUPS * 300, "{}", all.size());
+        let state: usize = all.state(EmitTo::All).unwrap().iter().map(Array::get_array_memory_size).sum();
+        assert!(state < GROUPS * 150, "{state}");
     }
 }

@@ -2,17 +2,18 @@
 //! value below the one before it is a reset: the counter began again at 0 (PromQL's `rate`). Nothing is said of a time
 //! before the first sample or after the last one, so that there is no extrapolation to the ends of a range.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use arrow::array::{ArrayRef, AsArray, Float64Array, Int64Array, ListArray, StringViewArray};
+use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, StringViewArray};
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
-use datafusion::common::{ScalarValue, exec_err};
+use datafusion::common::exec_err;
 use datafusion::error::Result;
 use datafusion::logical_expr::function::{AccumulatorArgs, StateFieldsArgs};
-use datafusion::logical_expr::{Accumulator, AggregateUDF, AggregateUDFImpl, Signature, Volatility};
+use datafusion::logical_expr::{
+    Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
+};
 
-use super::series_state::{fields, list};
+use super::series_state::{BySeries, SeriesGroups, Whole, counts, fields, lists};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Rate {
@@ -45,26 +46,58 @@ impl AggregateUDFImpl for Rate {
     }
 
     fn accumulator(&self, _arguments: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        Ok(Box::new(Whole(Counters::default())))
+    }
+
+    fn groups_accumulator_supported(&self, args: AccumulatorArgs<'_>) -> bool {
+        !args.is_distinct
+    }
+
+    fn create_groups_accumulator(&self, _args: AccumulatorArgs<'_>) -> Result<Box<dyn GroupsAccumulator>> {
         Ok(Box::new(Counters::default()))
     }
 }
 
-/// Samples of all series of a group: times and values, as they come.
+/// Time and value.
+type Sample = (i64, f64);
+
+/// Samples of all series of all groups, as they come.
 #[derive(Debug, Default)]
-struct Counters {
-    series: BTreeMap<String, Vec<(i64, f64)>>,
-    bytes: usize,
+struct Counters(BySeries<Vec<Sample>>);
+
+fn held(samples: &Vec<Sample>) -> usize {
+    samples.capacity() * size_of::<Sample>()
+}
+
+/// The samples of a batch: numbers, times and names of series.
+fn samples_of<'a>(columns: &'a [ArrayRef]) -> Result<impl Fn(usize) -> Option<(&'a str, Sample)> + 'a> {
+    let (Some(numbers), Some(times), Some(ids)) = (
+        columns[0].as_primitive_opt::<Float64Type>(),
+        columns[1].as_primitive_opt::<TimestampMillisecondType>(),
+        columns[2].as_string_view_opt(),
+    ) else {
+        return exec_err!("a rate is made of numbers, times and series");
+    };
+    Ok(move |row| {
+        let is_whole = numbers.is_valid(row) && times.is_valid(row) && ids.is_valid(row);
+        is_whole.then(|| (ids.value(row), (times.value(row), numbers.value(row))))
+    })
+}
+
+/// Lists of a state, with an entry for each sample.
+fn state(lengths: &[usize], ids: ArrayRef, samples: &[Sample]) -> Result<Vec<ArrayRef>> {
+    let times = Int64Array::from_iter_values(samples.iter().map(|sample| sample.0));
+    let values = Float64Array::from_iter_values(samples.iter().map(|sample| sample.1));
+    lists(lengths, [ids, Arc::new(times) as ArrayRef, Arc::new(values)])
 }
 
 impl Counters {
-    fn add(&mut self, id: &str, time_ms: i64, value: f64) {
-        self.bytes += 2 * size_of::<(i64, f64)>();
-        if let Some(samples) = self.series.get_mut(id) {
-            samples.push((time_ms, value));
-        } else {
-            self.bytes += id.len() + 2 * size_of::<(String, Vec<(i64, f64)>)>();
-            self.series.insert(id.to_owned(), vec![(time_ms, value)]);
-        }
+    fn add(&mut self, group: usize, id: &str, sample: Sample) {
+        let samples = self.0.of(group, id);
+        let before = held(samples);
+        samples.push(sample);
+        let more = held(samples) - before;
+        self.0.held += more;
     }
 }
 
@@ -78,58 +111,92 @@ fn rate_of(samples: &mut [(i64, f64)]) -> Option<f64> {
     (seconds > 0.0).then_some(risen / seconds)
 }
 
-impl Accumulator for Counters {
-    fn update_batch(&mut self, values: &[ArrayRef]) -> Result<()> {
-        let (Some(numbers), Some(times), Some(ids)) = (
-            values[0].as_primitive_opt::<Float64Type>(),
-            values[1].as_primitive_opt::<TimestampMillisecondType>(),
-            values[2].as_string_view_opt(),
-        ) else {
-            return exec_err!("a rate is made of numbers, times and series");
-        };
-        for ((number, time_ms), id) in numbers.iter().zip(times.iter()).zip(ids.iter()) {
-            if let (Some(number), Some(time_ms), Some(id)) = (number, time_ms, id) {
-                self.add(id, time_ms, number);
+/// The rate of each group.
+fn rates(groups: &BySeries<Vec<Sample>>) -> ArrayRef {
+    let mut sums = vec![None; groups.groups];
+    for entry in groups.sorted() {
+        if let Some(rate) = rate_of(&mut entry.of.clone()) {
+            sums[entry.group] = Some(sums[entry.group].unwrap_or(-0.0) + rate);
+        }
+    }
+    Arc::new(sums.into_iter().collect::<Float64Array>())
+}
+
+impl SeriesGroups for Counters {
+    fn room(&mut self, groups: usize) {
+        self.0.room(groups);
+    }
+
+    fn values(&self) -> ArrayRef {
+        rates(&self.0)
+    }
+}
+
+impl GroupsAccumulator for Counters {
+    fn update_batch(
+        &mut self,
+        values: &[ArrayRef],
+        groups: &[usize],
+        filter: Option<&BooleanArray>,
+        total: usize,
+    ) -> Result<()> {
+        self.0.room(total);
+        let samples = samples_of(values)?;
+        for (row, group) in groups.iter().enumerate().filter(|(row, _)| counts(filter, *row)) {
+            if let Some((id, sample)) = samples(row) {
+                self.add(*group, id, sample);
             }
         }
         Ok(())
     }
 
-    fn evaluate(&mut self) -> Result<ScalarValue> {
-        let rates: Vec<f64> = self.series.values_mut().filter_map(|samples| rate_of(samples)).collect();
-        Ok(ScalarValue::Float64((!rates.is_empty()).then(|| rates.iter().sum())))
-    }
-
-    fn size(&self) -> usize {
-        size_of_val(self) + self.bytes
-    }
-
-    fn state(&mut self) -> Result<Vec<ScalarValue>> {
-        let all = || self.series.iter().flat_map(|(id, samples)| samples.iter().map(move |sample| (id, sample)));
-        let ids: ArrayRef = Arc::new(StringViewArray::from_iter_values(all().map(|(id, _)| id.as_str())));
-        let times: ArrayRef = Arc::new(Int64Array::from_iter_values(all().map(|(_, sample)| sample.0)));
-        let values: ArrayRef = Arc::new(Float64Array::from_iter_values(all().map(|(_, sample)| sample.1)));
-        Ok(vec![list(ids), list(times), list(values)])
-    }
-
-    fn merge_batch(&mut self, states: &[ArrayRef]) -> Result<()> {
+    fn merge_batch(&mut self, states: &[ArrayRef], groups: &[usize], total: usize) -> Result<()> {
+        self.0.room(total);
         let lists: Option<Vec<&ListArray>> = states.iter().map(|state| state.as_list_opt::<i32>()).collect();
         let Some([ids, times, values]) = lists.as_deref() else {
             return exec_err!("a state of a rate is of another type");
         };
-        for ((ids, times), values) in ids.iter().zip(times.iter()).zip(values.iter()) {
-            let (Some(ids), Some(times), Some(values)) = (ids, times, values) else { continue };
-            let (times, values) = (times.as_primitive::<Int64Type>(), values.as_primitive::<Float64Type>());
-            for (at, id) in ids.as_string_view().iter().enumerate() {
-                self.add(id.unwrap_or_default(), times.value(at), values.value(at));
+        let names = ids.values().as_string_view();
+        let (times, values) =
+            (times.values().as_primitive::<Int64Type>(), values.values().as_primitive::<Float64Type>());
+        for (row, group) in groups.iter().enumerate().filter(|(row, _)| ids.is_valid(*row)) {
+            let range = ids.value_offsets()[row] as usize..ids.value_offsets()[row + 1] as usize;
+            for at in range {
+                self.add(*group, names.value(at), (times.value(at), values.value(at)));
             }
         }
         Ok(())
+    }
+
+    fn evaluate(&mut self, emit: EmitTo) -> Result<ArrayRef> {
+        Ok(rates(&self.0.split(emit, held)))
+    }
+
+    fn state(&mut self, emit: EmitTo) -> Result<Vec<ArrayRef>> {
+        let out = self.0.split(emit, held);
+        let sorted = out.sorted();
+        let samples: Vec<Sample> = sorted.iter().flat_map(|entry| entry.of.iter().copied()).collect();
+        state(&out.lengths(&sorted, Vec::len), out.ids(&sorted, Vec::len)?, &samples)
+    }
+
+    fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
+        let samples = samples_of(values)?;
+        let rows: Vec<_> = (0..values[0].len()).map(|row| samples(row).filter(|_| counts(filter, row))).collect();
+        let lengths: Vec<usize> = rows.iter().map(|row| usize::from(row.is_some())).collect();
+        let ids = StringViewArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
+        let samples: Vec<Sample> = rows.iter().flatten().map(|(_, sample)| *sample).collect();
+        state(&lengths, Arc::new(ids), &samples)
+    }
+
+    fn size(&self) -> usize {
+        self.0.bytes()
     }
 }
 
 #[cfg(test)]
 mod tests {
+    use datafusion::common::ScalarValue;
+
     use super::*;
 
     #[test]
@@ -137,10 +204,11 @@ mod tests {
         let halves = [[("a", 0, 10.0), ("b", 0, 100.0)], [("b", 10_000, 200.0), ("a", 10_000, 5.0)]];
         let counters = |rows: &[(&str, i64, f64)]| {
             let mut counters = Counters::default();
+            counters.room(1);
             for (id, time, value) in rows {
-                counters.add(id, *time, *value);
+                counters.add(0, id, (*time, *value));
             }
-            counters
+            Whole(counters)
         };
         // `a` began again at 0 and rose by 5, `b` by 100.
         let expected = ScalarValue::Float64(Some(10.5));
@@ -151,5 +219,13 @@ mod tests {
         merged.merge_batch(&states).unwrap();
         assert_eq!(merged.evaluate().unwrap(), expected);
         assert_eq!(counters(&[("a", 0, 1.0)]).evaluate().unwrap(), ScalarValue::Float64(None));
+        let mut groups = merged.0;
+        groups.add(1, "a", (0, 1.0));
+        groups.add(1, "a", (1_000, 2.0));
+        groups.room(2);
+        let states = groups.state(EmitTo::First(1)).unwrap();
+        groups.merge_batch(&states, &[1], 2).unwrap();
+        let found = groups.evaluate(EmitTo::All).unwrap();
+        assert_eq!(found.as_primitive::<Float64Type>().iter().collect::<Vec<_>>(), [Some(1.0), Some(10.5)]);
     }
 }

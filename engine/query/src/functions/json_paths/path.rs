@@ -269,7 +269,16 @@ impl<'p> Reader<'p> {
         operators.into_iter().find(|(mark, _)| self.takes(mark)).map(|(_, operator)| operator)
     }
 
+    fn no_variable(&self) -> Reading<()> {
+        let name = self.rest.trim_start().strip_prefix('$');
+        if name.is_some_and(|name| name.starts_with(|next: char| is_letter(next) || next == '"')) {
+            return Err(self.fault("variables are not supported: write their values into the path"));
+        }
+        Ok(())
+    }
+
     fn scalar(&mut self) -> Reading<Scalar> {
+        self.no_variable()?;
         if self.starts_with("\"") {
             return self.quoted().map(Scalar::Text);
         }
@@ -306,10 +315,8 @@ impl<'p> Reader<'p> {
     }
 
     fn steps(&mut self, depth: usize) -> Reading<Steps> {
+        self.no_variable()?;
         let from_root = self.takes("$");
-        if from_root && self.rest.starts_with(|next: char| is_letter(next) || next == '"') {
-            return Err(self.fault("variables are not supported: write their values into the path"));
-        }
         if !from_root && (self.within == 0 || !self.takes("@")) {
             return Err(self.fault("a path begins with `$`, within conditions of items also with `@`"));
         }
@@ -453,7 +460,8 @@ mod tests {
             ("strict $.a", 8, "`strict`"),
             ("$.ä[", 5, "whole number"),
             ("$.a b", 5, "not supported here"),
-            ("$x", 2, "variables"),
+            ("$x", 1, "variables"),
+            ("$ ? (@ > $x)", 10, "variables"),
             ("@.a", 1, "begins with `$`"),
             ("$.**", 5, "`.**`"),
             ("$.a.double()", 13, "`double()`"),

@@ -308,3 +308,24 @@ fn variances_of_frames_that_move_are_not_below_zero() {
     );
     check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
 }
+
+#[test]
+fn lists_are_in_the_order_of_their_query() {
+    let list = |inner: &str| format!("SELECT or_empty((SELECT array_agg({inner}) FROM t))");
+    check("select array(select a from t)", &list("a"));
+    check("select array(select a from t order by b desc)", &list("a ORDER BY b DESC"));
+    check("select array(select a + 1 as c from t order by c)", &list("a + 1 ORDER BY a + 1"));
+    check("select array(select a from t order by 1 desc)", &list("a ORDER BY a DESC"));
+    for inner in [
+        "SELECT a FROM t ORDER BY a LIMIT 2",
+        "SELECT DISTINCT a FROM t ORDER BY a",
+        "SELECT a FROM t GROUP BY a",
+        "SELECT count(*) FROM t",
+        "SELECT 1 UNION ALL SELECT 2 ORDER BY 1",
+        "SELECT row_number() OVER () FROM t",
+        "SELECT unnest(a) FROM t",
+    ] {
+        let list = translated(&format!("select array({inner})")).unwrap();
+        assert!(list.starts_with("SELECT or_empty((SELECT array_agg(items.item) FROM (SELECT "), "{list}");
+    }
+}
