@@ -14,7 +14,7 @@ use quiver_api::unit_test_api::RuleBench;
 use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
-pub use bench::{Bounds, StoreBench};
+pub use bench::{Bounds, MemoryPart, StoreBench};
 pub use quiver_api::languages::Languages;
 
 /// What came of checking a file.
@@ -106,8 +106,8 @@ fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle, bounds: &Bou
 pub struct ServerBench {
     /// The server's.
     pub runtime: Handle,
-    /// What a test may take beside all that the server does, in bytes.
-    pub memory: u64,
+    /// What a test may take beside all that the server does.
+    pub memory: MemoryPart,
 }
 
 impl RuleBench for ServerBench {

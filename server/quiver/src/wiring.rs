@@ -39,7 +39,7 @@ use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Access, Clock, Error, MemoryPressure, ReadStats, Result, SelectedSeries, SeriesSource};
 use tokio::runtime::Handle;
 
-use crate::rules::ServerBench;
+use crate::rules::{MemoryPart, ServerBench};
 use crate::settings::{self, Settings, Span};
 use crate::sql_languages::SqlLanguages;
 use crate::{alerting, analytics, identity, memory, process, through};
@@ -288,8 +288,21 @@ pub fn promql_beside(app: &AppState, settings: PromqlSettings) -> PromqlEngine {
 /// # Errors
 /// Those of the store (locked directory, newer formats, other installation, …), of the engine and of accounts.
 pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    let listen = Some(settings.http.listen.clone()).filter(|_| settings.rbac.mode == "on");
-    assemble(settings, clock, listen.as_deref(), None).await
+    assemble(settings, clock, (accounts_at(settings), None), memory_limit_bytes(settings)).await
+}
+
+/// The same in a process that does other things, too, and may have so many bytes for all of them: it is short of memory by
+/// that, and not by what is there for these settings.
+///
+/// # Errors
+/// As [`build`].
+pub async fn build_within(settings: &Settings, process_bytes: u64, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
+    assemble(settings, clock, (accounts_at(settings), None), process_bytes).await
+}
+
+/// The address that tokens name, where access control is on.
+fn accounts_at(settings: &Settings) -> Option<&str> {
+    Some(settings.http.listen.as_str()).filter(|_| settings.rbac.mode == "on")
 }
 
 /// The same for a server, whose token service and administration are there without access control, too. Tokens and links
@@ -298,7 +311,7 @@ pub async fn build(settings: &Settings, clock: Arc<dyn Clock>) -> Result<Arc<App
 /// # Errors
 /// As [`build`].
 pub async fn build_server(settings: &Settings, http: SocketAddr, clock: Arc<dyn Clock>) -> Result<Arc<AppState>> {
-    assemble(settings, clock, Some(&http.to_string()), Some(http)).await
+    assemble(settings, clock, (Some(&http.to_string()), Some(http)), memory_limit_bytes(settings)).await
 }
 
 fn start_engine(settings: &Settings, memory: u64, pressure: Arc<MemoryPressure>) -> Result<Arc<QueryEngine>> {
@@ -389,17 +402,18 @@ fn promql_settings(settings: &Settings, cache_bytes: usize) -> PromqlSettings {
     }
 }
 
-/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead.
+/// `listen`: the address that tokens name; none: without accounts. `address`: where links lead. `process_bytes`: what the
+/// process may take.
 async fn assemble(
     settings: &Settings,
     clock: Arc<dyn Clock>,
-    listen: Option<&str>,
-    address: Option<SocketAddr>,
+    (listen, address): (Option<&str>, Option<SocketAddr>),
+    process_bytes: u64,
 ) -> Result<Arc<AppState>> {
     let store_settings = store_settings(settings);
     let live = live_settings(settings, store_settings.memory_limit_bytes / 4)?;
     let (memory, pressure) = (store_settings.memory_limit_bytes, Arc::clone(&store_settings.pressure));
-    memory::keep(memory, &pressure);
+    memory::keep(process_bytes, &pressure);
     let store = Store::open(store_settings, Arc::clone(&clock)).await?;
     let engine = start_engine(settings, memory, pressure)?;
     let (live, metrics) = (Arc::new(ArcSwap::from_pointee(live)), Arc::<ApiMetrics>::default());
@@ -475,7 +489,10 @@ async fn assemble(
         effects,
         identities,
         alertd,
-        rule_bench: Arc::new(ServerBench { runtime: Handle::current(), memory: (memory / 8).max(BENCH_MEMORY_MIN) }),
+        rule_bench: Arc::new(ServerBench {
+            runtime: Handle::current(),
+            memory: MemoryPart { own: (memory / 8).max(BENCH_MEMORY_MIN), process: process_bytes },
+        }),
         stopping: false.into(),
         process_metrics: process::write_metrics,
     }))

@@ -44,11 +44,20 @@ impl Drop for Scratch {
     }
 }
 
+/// Memory of what runs in a process that does other things, too, in bytes.
+#[derive(Debug, Clone, Copy)]
+pub struct MemoryPart {
+    /// What it may take itself.
+    pub own: u64,
+    /// What all of the process may take.
+    pub process: u64,
+}
+
 /// What bounds tests.
 #[derive(Debug, Clone, Default)]
 pub struct Bounds {
-    /// Memory of the store and the engine of a test, in bytes; none: as much as a server takes.
-    pub memory: Option<u64>,
+    /// Memory of the store and the engine of a test; none: as much as a server takes.
+    pub memory: Option<MemoryPart>,
     /// Ends what runs.
     pub stop: CancellationToken,
 }
@@ -80,10 +89,13 @@ impl StoreBench {
             // Nobody signs in: a first administrator would only be told of on the terminal.
             ("rbac.mode", "off".to_owned()),
         ];
-        flags.extend(bounds.memory.map(|bytes| ("memory.limit", bytes.to_string())));
+        flags.extend(bounds.memory.map(|memory| ("memory.limit", memory.own.to_string())));
         let loaded = Loaded::load(None, std::iter::empty(), &flags).map_err(|e| e.to_string())?;
-        let app =
-            runtime.block_on(wiring::build(&loaded.settings, Arc::new(SystemClock))).map_err(|e| e.to_string())?;
+        let process =
+            bounds.memory.map_or_else(|| wiring::memory_limit_bytes(&loaded.settings), |memory| memory.process);
+        let app = runtime
+            .block_on(wiring::build_within(&loaded.settings, process, Arc::new(SystemClock)))
+            .map_err(|e| e.to_string())?;
         let promql = wiring::promql_beside(&app, PromqlSettings { subquery_step_ms, ..PromqlSettings::default() });
         Ok(Self { runtime, app, promql, stop: bounds.stop.clone(), _folder: folder })
     }
@@ -113,5 +125,26 @@ impl Engine for StoreBench {
         let outcome =
             self.runtime.block_on(self.app.store.write_metrics(batch_of(samples))).map_err(|e| e.to_string())?;
         if outcome.refused.is_empty() { Ok(()) } else { Err(format!("refused: {:?}", outcome.refused)) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::runtime::Runtime;
+
+    use super::*;
+
+    /// A server holds more than a test of its may take, and is not short of memory for that.
+    #[test]
+    fn what_the_process_holds_beside_tests_is_not_theirs() {
+        const OWN: u64 = 128 << 20;
+        let others = vec![1_u8; OWN as usize + (32 << 20)];
+        let runtime = Runtime::new().expect("a runtime");
+        let bounds = Bounds { memory: Some(MemoryPart { own: OWN, process: 1 << 40 }), ..Bounds::default() };
+        let bench = StoreBench::open(runtime.handle().clone(), 60_000, &bounds).expect("a store");
+        // It holds more than queries may where the process is short of memory.
+        let found = bench.query(0, Language::Promql, "max_over_time(vector(1)[10s:1ms])", 60_000);
+        assert_eq!(found.map(|elements| elements.len()), Ok(1));
+        std::hint::black_box(others);
     }
 }
