@@ -98,8 +98,8 @@ impl Writing {
 
 /// Most batches of one transaction.
 const BATCHES_MAX: usize = 1024;
-/// How long a connection waits for another one.
-const BUSY: Duration = Duration::from_secs(5);
+/// How long a connection waits for another one, or for a disk that stands still.
+const BUSY: Duration = Duration::from_secs(30);
 
 const CREATE: &str = "CREATE TABLE IF NOT EXISTS kept (kind TEXT NOT NULL, key BLOB NOT NULL, value TEXT NOT NULL, \
     PRIMARY KEY (kind, key)) STRICT, WITHOUT ROWID";

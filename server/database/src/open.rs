@@ -19,8 +19,11 @@ use crate::statement::{in_time, statement};
 const SQLITE_CONNECTIONS: u32 = 4;
 /// Connections to PostgreSQL of one server.
 const POSTGRES_CONNECTIONS: u32 = 8;
-/// How long a writer waits for another one, and whoever asks for a connection.
+/// How long a writer of PostgreSQL waits for another one, and whoever asks for a connection to it.
 const BUSY: Duration = Duration::from_secs(5);
+/// The same of a file: nobody else has it, so what one waits for is the disk, which may stand still while it writes back
+/// what others left. A start would not come about for that.
+const FILE_BUSY: Duration = Duration::from_secs(30);
 /// The advisory lock of whoever writes.
 const WRITE_LOCK: i64 = 0x7175_6976_6572;
 /// What each connection to PostgreSQL begins with: nobody waits for ever, and nobody is waited for for ever.
@@ -141,10 +144,10 @@ impl Database {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .busy_timeout(BUSY);
+            .busy_timeout(FILE_BUSY);
         let pool = SqlitePoolOptions::new()
             .max_connections(SQLITE_CONNECTIONS)
-            .acquire_timeout(BUSY)
+            .acquire_timeout(FILE_BUSY)
             // SQLite ends a transaction by itself at an error of the disk; such a connection takes no further one.
             .before_acquire(|connection, _| Box::pin(async move { Ok(!connection.is_in_transaction()) }))
             .connect_with(options)
