@@ -83,6 +83,51 @@ fn slow_rules_are_left_out() {
     assert!(rules.figures("r").suspended && rows(&after) == rows(&batch()));
 }
 
+/// Letters `a` and `b` as a die throws them: a pattern that counts meets ever new states.
+fn thrown(bytes: usize) -> String {
+    let mut state = 7_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if state >> 63 == 0 { 'a' } else { 'b' }
+    };
+    (0..bytes).map(|_| letter()).collect()
+}
+
+/// What one text takes ends, says nothing about other rules, and is no work that is done again and again.
+#[test]
+fn a_rule_ends_at_a_text_that_takes_too_long() {
+    // No letter of it is looked for ahead.
+    let endless = "[ab]*a[ab]{900}[^ab]";
+    let no_match = json!({"not": {"field": "_msg", "op": "regex", "value": endless}});
+    let rules = ExtractionRules::new(
+        vec![
+            rule(
+                "taken",
+                json!({"method": "regex", "expression": format!("(?P<v>{endless})"), "targets": [{"field": "v", "from": "v"}]}),
+            ),
+            rule(
+                "asked",
+                json!({"method": "constant", "expression": "x", "condition": no_match, "targets": [{"field": "w"}]}),
+            ),
+            rule("quick", json!({"method": "constant", "expression": "x", "targets": [{"field": "x"}]})),
+        ],
+        &ExtractionRules::default(),
+    );
+    let mut batch = batch();
+    let (stream, text) = (batch.push_stream(&[]), thrown(1 << 20));
+    for n in 3..6 {
+        batch.push_field(0, &text);
+        batch.end_row(n, stream, 0, RecordMarks { severity: 9, observed: 0 });
+    }
+    assert!(rules.apply(&mut batch, false, 1).is_empty());
+    // Records go by service: of those beside the long texts it is not known what the stopped rule would have said.
+    for (row, service) in rows(&batch).iter().zip(&batch.row_services) {
+        let has = |field: &str| row.iter().any(|(name, _)| *name == field);
+        assert_eq!((has("v"), has("w"), has("x")), (false, *service != 0, true), "{service}");
+    }
+    assert_eq!(rules.apply(&mut self::batch(), false, 61_000), ["taken", "asked"]);
+}
+
 /// A record by itself, as rules saw it before they went over many at once: what they set goes before what it has.
 struct Row<'a> {
     row: RowFields<'a>,
