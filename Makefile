@@ -19,9 +19,9 @@ build: compiler ## build the release binary
 	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles some 500 crates and takes some 25 minutes on 2 quiet cores; later ones take seconds."
 	cargo build --release -p quiver
 
-# One seed, so that chance decides nothing here; `soak` draws.
+# One seed, so that chance decides nothing here; `soak` draws. The summary at the end says what failed, and why.
 test: compiler tools ## install what the tests need and pass all of them
-	PROPTEST_RNG_SEED=1 cargo test --workspace --no-fail-fast
+	@PROPTEST_RNG_SEED=1 tests/tools/report.py cargo test --workspace --no-fail-fast --tests
 
 check: ## type-check everything
 	cargo check --workspace --all-targets

@@ -79,7 +79,7 @@ pub(crate) fn run(folder: &Path, out: &mut Vec<Value>) -> bool {
         println!("logsql {}: {} passed, {} failed, {} skipped", suite.name, counts.0, counts.1, counts.2);
         total = (total.0 + counts.0, total.1 + counts.1, total.2 + counts.2);
     }
-    println!("{} passed, {} failed, {} skipped", total.0, total.1, total.2);
+    println!("logsql: {} passed, {} failed, {} skipped", total.0, total.1, total.2);
     let held = skips::held(&out[first..]);
     total.1 == 0 && held
 }
