@@ -63,7 +63,9 @@ fn main() -> ExitCode {
         std::fs::write(&path, text).expect("CONFORMANCE_REPORT is writable");
     }
     for name in &bad {
-        println!("FAILED suite {name}: the lines above that begin with FAILED, PASSES, or tell of a panic say why");
+        println!(
+            "FAILED suite {name}: the lines above that begin with FAILED, PASSES, SKIPS, or tell of a panic say why"
+        );
     }
     if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
 }

@@ -17,7 +17,7 @@ TARGET = re.compile(r"^\s+Running (?:unittests )?(\S+) \((\S+?)\)")
 RESULT = re.compile(r"^test result: \w+\. (\d+) passed; (\d+) failed; (\d+) ignored")
 COUNTS = re.compile(r"^\w+: (\d+) passed, (\d+) failed(?:, (\d+) (?:skipped|known failures))?")
 # What says that something is wrong: a test of cargo's runner, a case of a runner of ours, a panic, an error of the compiler.
-FAULT = re.compile(r"^test .* \.\.\. FAILED|^FAILED|^PASSES|^CONFORMANCE DATA IS MISSING|^error[:\[]|^thread '.*' .*panicked at|^---- .* ----$")
+FAULT = re.compile(r"^test .* \.\.\. FAILED|^FAILED|^PASSES|^SKIPS (?:GREW|SHRANK)|^CONFORMANCE DATA IS MISSING|^error[:\[]|^thread '.*' .*panicked at|^---- .* ----$")
 FAILED_TARGETS = re.compile(r"^error: (?:\d+ targets? failed|test failed)")
 # Lines that are told of one target, and of those that follow a panic (its message stands there).
 MOST, BEHIND = 30, 2
