@@ -344,6 +344,13 @@ async fn unit_tests_and_analytics() {
     let run = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": rules, "tests": vast})).await;
     let answer = run.json();
     assert_eq!((run.status, &answer["passed"], &answer["failed"]), (200, &json!(1), &json!(0)), "{}", run.text());
+    // Each may be long, and there may be many, but not both.
+    let long = "- {promql_expr_test: [{expr: '1', eval_time: 300h, exp_samples: [{value: 1}]}]}\n".repeat(12);
+    let long = json!({"rules": rules, "tests": format!("tests:\n{long}")});
+    let run = call(&server, "POST", "/rulesapi/rules/unit-test", &long).await;
+    let told = run.json()["errors"][0].clone();
+    assert_eq!((run.status, &told["code"]), (422, &json!("LIMIT_EXCEEDED")), "{}", run.text());
+    assert!(told["message"].as_str().is_some_and(|text| text.contains("at most 200000")), "{told}");
     let bad = call(&server, "POST", "/rulesapi/rules/unit-test", &json!({"rules": "groups: [", "tests": ""})).await;
     assert_eq!((bad.status, &bad.json()["code"]), (400, &json!("MALFORMED_YAML")));
 

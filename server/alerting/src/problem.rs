@@ -85,32 +85,51 @@ pub struct Problem {
 
 /// Problems as they are found, at most [`PROBLEMS_MAX`].
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Problems(Vec<Problem>);
+pub struct Problems {
+    found: Vec<Problem>,
+    fields: UnknownFields,
+}
+
+/// What fields that nobody knows are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum UnknownFields {
+    /// Problems.
+    #[default]
+    Refused,
+    /// Nothing: a younger Prometheus may know them.
+    Ignored,
+}
 
 /// Most problems that are told of one text.
 pub const PROBLEMS_MAX: usize = 100;
 
 impl Problems {
+    /// Begins a list, which takes fields that nobody knows as it is told.
+    pub fn with(fields: UnknownFields) -> Self {
+        Self { found: Vec::new(), fields }
+    }
+
     /// Adds one; those beyond the bound are left out.
     pub fn push(&mut self, problem: Problem) {
-        if self.0.len() < PROBLEMS_MAX {
-            self.0.push(problem);
+        let ignored = problem.code == Code::UnknownField && self.fields == UnknownFields::Ignored;
+        if !ignored && self.found.len() < PROBLEMS_MAX {
+            self.found.push(problem);
         }
     }
 
     /// Says whether there is none.
     pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
+        self.found.is_empty()
     }
 
     /// Gives how many there are.
     pub fn len(&self) -> usize {
-        self.0.len()
+        self.found.len()
     }
 
     /// Walks them in the order in which they were found.
     pub fn iter(&self) -> std::slice::Iter<'_, Problem> {
-        self.0.iter()
+        self.found.iter()
     }
 
     /// Gives the value, or what is wrong with it.
@@ -124,7 +143,7 @@ impl Problems {
 
 impl From<Problem> for Problems {
     fn from(problem: Problem) -> Self {
-        Self(vec![problem])
+        Self { found: vec![problem], fields: UnknownFields::default() }
     }
 }
 
@@ -133,13 +152,13 @@ impl<'a> IntoIterator for &'a Problems {
     type IntoIter = std::slice::Iter<'a, Problem>;
 
     fn into_iter(self) -> Self::IntoIter {
-        self.0.iter()
+        self.found.iter()
     }
 }
 
 impl fmt::Display for Problems {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        for (i, problem) in self.0.iter().enumerate() {
+        for (i, problem) in self.found.iter().enumerate() {
             if i > 0 {
                 f.write_str("\n")?;
             }

@@ -22,7 +22,7 @@ pub(crate) use evaluate::show_pairs;
 pub use evaluate::{ERROR_TEMPLATE, Setting};
 pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
-pub use read::{OWN_FIELDS, read, read_own};
+pub use read::{OWN_FIELDS, read, read_own, read_with};
 pub use restore::{GRACE_MS, OUTAGE_MAX_MS, Remembered};
 
 /// An element of a result.

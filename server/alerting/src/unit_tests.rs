@@ -12,8 +12,8 @@ use std::collections::BTreeMap;
 use quiver_types::Millis;
 
 pub use compare::histogram_text;
-pub use read::read;
-pub use run::{Bench, Case, Outcome, run};
+pub use read::{read, read_with};
+pub use run::{Bench, Case, Fault, Outcome, run};
 
 /// A file of tests. Times are milliseconds.
 #[derive(Debug, Clone, PartialEq)]

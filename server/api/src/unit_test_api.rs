@@ -36,6 +36,8 @@ pub trait RuleBench: Send + Sync + fmt::Debug {
 const STEPS_MAX: i64 = 20_000;
 /// Most tests of a request.
 const TESTS_MAX: usize = 100;
+/// Most evaluations of rules in all its tests: some minutes.
+const EVALUATIONS_MAX: usize = 200_000;
 
 fn text<'b>(body: &'b Map<String, Value>, field: &str) -> Result<&'b str, Problem> {
     let text = body.get(field).and_then(Value::as_str);
@@ -69,18 +71,27 @@ fn groups_of(rules: Option<&Value>) -> Result<Vec<RuleGroup>, Problem> {
     Ok(all)
 }
 
-fn tests_of(text: &str) -> Result<TestFile, Problem> {
+fn tests_of(text: &str, rules: usize) -> Result<TestFile, Problem> {
     let file = unit_tests::read(text).map_err(unreadable(text))?;
     let limit = |why: String| Problem::field("/tests", "LIMIT_EXCEEDED", why);
     if file.tests.len() > TESTS_MAX {
         return Err(limit(format!("at most {TESTS_MAX} tests")));
     }
     let step = file.evaluation_interval_ms.max(1);
+    let mut evaluations = 0_usize;
     for test in &file.tests {
         let times = test.alerts.iter().map(|a| a.eval_time_ms).chain(test.exprs.iter().map(|e| e.eval_time_ms));
-        if times.max().unwrap_or(0) / step > STEPS_MAX {
+        let steps = times.max().unwrap_or(0) / step;
+        if steps > STEPS_MAX {
             return Err(limit(format!("test `{}` needs more than {STEPS_MAX} evaluations", test.name)));
         }
+        let steps = usize::try_from(steps).unwrap_or(0) + 1;
+        evaluations = evaluations.saturating_add(steps.saturating_mul(rules)).saturating_add(test.exprs.len());
+    }
+    if evaluations > EVALUATIONS_MAX {
+        let why =
+            format!("{rules} rules in all steps of all tests are {evaluations} evaluations, at most {EVALUATIONS_MAX}");
+        return Err(limit(why));
     }
     Ok(file)
 }
@@ -98,7 +109,7 @@ fn shown(file: &TestFile, outcomes: Vec<Outcome>) -> Value {
         }
         if !is_told {
             cases.extend(outcome.errors.into_iter().map(
-                |error| json!({"name": "evaluation", "group": group, "ok": false, "expected": "", "got": error.trim()}),
+                |error| json!({"name": "evaluation", "group": group, "ok": false, "expected": "", "got": error.to_string().trim()}),
             ));
         }
     }
@@ -109,7 +120,7 @@ fn shown(file: &TestFile, outcomes: Vec<Outcome>) -> Value {
 async fn run(state: &Arc<AppState>, request: Request) -> Result<Value, Problem> {
     let body = object_of(state, request, &["rules", "tests"]).await?;
     let groups = groups_of(body.get("rules"))?;
-    let file = tests_of(text(&body, "tests")?)?;
+    let file = tests_of(text(&body, "tests")?, groups.iter().map(|group| group.rules.len()).sum())?;
     // Each test has a store: one request at a time.
     let place = Arc::clone(&state.places.tests).acquire_owned().await.map_err(Problem::internal)?;
     let bench = Arc::clone(&state.rule_bench);

@@ -2,15 +2,18 @@
 
 mod bench;
 pub(crate) mod files;
+mod report;
 
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 
 use quiver_alerting::config::is_pattern;
-use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read};
-use quiver_alerting::unit_tests::{self, Outcome, TestFile};
+use quiver_alerting::problem::UnknownFields;
+use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read_with};
+use quiver_alerting::unit_tests::{self, Outcome, TestFile, TestGroup};
 use quiver_api::unit_test_api::RuleBench;
+use regex::Regex;
 use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
@@ -34,7 +37,7 @@ fn text_of(path: &Path) -> Result<String, String> {
 }
 
 /// Reads the text of a file; without a path: the standard input.
-fn load(path: Option<&Path>) -> Result<RuleFile, Vec<String>> {
+fn load(path: Option<&Path>, unknown: UnknownFields) -> Result<RuleFile, Vec<String>> {
     let text = match path {
         Some(path) => text_of(path),
         None => std::io::read_to_string(std::io::stdin()).map_err(|e| format!("standard input: {e}")),
@@ -43,16 +46,16 @@ fn load(path: Option<&Path>) -> Result<RuleFile, Vec<String>> {
         let prefix = path.map(|path| format!("{}: ", path.display())).unwrap_or_default();
         problems.iter().map(|p| format!("{prefix}{p}")).collect::<Vec<_>>()
     };
-    read(&text.map_err(|e| vec![e])?, &Languages).map_err(told)
+    read_with(&text.map_err(|e| vec![e])?, &Languages, unknown).map_err(told)
 }
 
 /// Checks a rule file; without a path: the standard input.
-pub fn check(path: Option<&Path>) -> Checked {
-    let file = match load(path) {
+pub fn check(path: Option<&Path>, checks: &Checks) -> Checked {
+    let file = match load(path, checks.unknown) {
         Ok(file) => file,
         Err(errors) => return Checked::Failed(errors),
     };
-    let twice = duplicates(&file);
+    let twice = if checks.lint == Lint::None { Vec::new() } else { duplicates(&file) };
     if twice.is_empty() {
         return Checked::Sound(file.rule_count(), file.warnings);
     }
@@ -66,14 +69,54 @@ pub fn check(path: Option<&Path>) -> Checked {
     Checked::Lint(text + "Might cause inconsistency while recording expressions")
 }
 
-/// Runs the tests of a file; gives what failed, as promtool tells it.
+/// How rule files are checked.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Checks {
+    /// What is looked for besides errors.
+    pub lint: Lint,
+    /// Exit with 3 where that is found.
+    pub lint_fatal: bool,
+    /// What fields that nobody knows are.
+    pub unknown: UnknownFields,
+}
+
+/// What is looked for in valid files.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, clap::ValueEnum)]
+pub enum Lint {
+    /// Everything there is to look for.
+    All,
+    /// Rules that write the same series.
+    #[default]
+    DuplicateRules,
+    /// Nothing.
+    None,
+}
+
+/// How unit tests are run and told.
+#[derive(Debug, Default)]
+pub struct Tests {
+    /// Names of the tests that run: those in which one of these is found; without any, all.
+    pub run: Vec<Regex>,
+    /// Whether failures show lines that differ.
+    pub diff: bool,
+    /// File for results in JUnit's XML.
+    pub junit: Option<PathBuf>,
+    /// What fields that nobody knows are.
+    pub unknown: UnknownFields,
+}
+
+/// Runs the tests of a file; gives what came of each, with its name.
 ///
 /// # Errors
 /// The file or a rule file of it cannot be read.
 #[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
-pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<String>> {
+pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(String, Outcome)>, Vec<String>> {
     let text = text_of(path).map_err(|e| vec![e])?;
-    let file: TestFile = unit_tests::read(&text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+    let texts = |p: quiver_alerting::problem::Problems| p.iter().map(ToString::to_string).collect::<Vec<_>>();
+    let mut file: TestFile = unit_tests::read_with(&text, how.unknown).map_err(texts)?;
+    // A test without a name has the empty one here, as in promtool.
+    let name = |test: &TestGroup| if test.is_named { test.name.clone() } else { String::new() };
+    file.tests.retain(|test| how.run.is_empty() || how.run.iter().any(|run| run.is_match(&name(test))));
     let folder = path.parent().unwrap_or(Path::new(""));
     let mut groups: Vec<RuleGroup> = Vec::new();
     let mut seen = HashSet::new();
@@ -86,17 +129,18 @@ pub fn run_tests(path: &Path, runtime: &Runtime) -> Result<Vec<Outcome>, Vec<Str
             eprintln!("  WARNING: no file match pattern {}", folder.join(pattern).display());
         }
         for path in files::unseen(found, &mut seen) {
-            groups.extend(load(Some(&path))?.groups);
+            groups.extend(load(Some(&path), how.unknown)?.groups);
         }
     }
-    Ok(run_all(&file, &groups, runtime.handle(), &Bounds::default()))
+    let outcomes = run_all(&file, &groups, runtime.handle(), &Bounds::default());
+    Ok(file.tests.iter().map(|test| test.name.clone()).zip(outcomes).collect())
 }
 
 fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle, bounds: &Bounds) -> Vec<Outcome> {
     let step_ms = file.evaluation_interval_ms;
     let run = |test| match StoreBench::open(runtime.clone(), step_ms, bounds) {
         Ok(bench) => unit_tests::run(test, groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
-        Err(e) => Outcome { errors: vec![e], cases: Vec::new() },
+        Err(e) => Outcome { errors: vec![e.into()], cases: Vec::new() },
     };
     file.tests.iter().take_while(|_| !bounds.stop.is_cancelled()).map(run).collect()
 }
@@ -118,12 +162,12 @@ impl RuleBench for ServerBench {
 
 /// Checks files as `promtool check rules` does, without any the standard input; gives the exit code.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
-pub fn check_command(paths: &[PathBuf], lint_fatal: bool) -> u8 {
+pub fn check_command(paths: &[PathBuf], checks: &Checks) -> u8 {
     let mut code = 0;
     let files = if paths.is_empty() { vec![None] } else { paths.iter().map(|path| Some(path.as_path())).collect() };
     for path in files {
         println!("Checking {}", path.map_or_else(|| "standard input".to_owned(), |path| path.display().to_string()));
-        match check(path) {
+        match check(path, checks) {
             Checked::Sound(rules, warnings) => {
                 for w in &warnings {
                     println!("  WARNING: {w}");
@@ -132,7 +176,7 @@ pub fn check_command(paths: &[PathBuf], lint_fatal: bool) -> u8 {
             }
             Checked::Lint(text) => {
                 eprintln!("  FAILED:\n{text}");
-                if lint_fatal && code == 0 {
+                if checks.lint_fatal && code == 0 {
                     code = 3;
                 }
             }
@@ -148,25 +192,38 @@ pub fn check_command(paths: &[PathBuf], lint_fatal: bool) -> u8 {
 
 /// Runs tests as `promtool test rules` does; gives the exit code.
 #[allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
-pub fn test_command(paths: &[PathBuf], runtime: &Runtime) -> u8 {
-    let mut code = 0;
+pub fn test_command(paths: &[PathBuf], how: &Tests, runtime: &Runtime) -> u8 {
+    let mut suites = Vec::new();
     for path in paths {
         println!("Unit Testing:  {}", path.display());
-        let errors: Vec<String> = match run_tests(path, runtime) {
-            Ok(outcomes) => outcomes.into_iter().flat_map(|o| o.errors).collect(),
-            Err(errors) => errors,
+        let (outcomes, error) = match run_tests(path, how, runtime) {
+            Ok(outcomes) => (outcomes, None),
+            Err(errors) => (Vec::new(), Some(errors.join("\n"))),
         };
-        if errors.is_empty() {
+        let told = |outcome: Outcome| outcome.errors.iter().map(|fault| report::told(fault, how.diff)).collect();
+        let cases: Vec<(String, Vec<String>)> =
+            outcomes.into_iter().map(|(name, outcome)| (name, told(outcome))).collect();
+        let faults: Vec<&String> = error.iter().chain(cases.iter().flat_map(|(_, faults)| faults)).collect();
+        if faults.is_empty() {
             println!("  SUCCESS");
         } else {
             eprintln!("  FAILED:");
-            for error in &errors {
-                eprintln!("{error}");
+            for fault in faults {
+                eprintln!("{fault}");
                 println!();
             }
-            code = 1;
         }
         println!();
+        suites.push(report::Suite { path: path.clone(), error, cases });
+    }
+    let is_good =
+        |suite: &report::Suite| suite.error.is_none() && suite.cases.iter().all(|(_, faults)| faults.is_empty());
+    let mut code = u8::from(!suites.iter().all(is_good));
+    if let Some(path) = &how.junit
+        && let Err(e) = report::write_junit(path, &suites)
+    {
+        eprintln!("cannot write {}: {e}", path.display());
+        code = 1;
     }
     code
 }

@@ -107,6 +107,46 @@ fn rules_are_checked_and_tested() {
     assert!(!ok && errors.contains("file.yml"), "{errors}");
 }
 
+/// promtool's flags: some tests of a file, lines that differ, a file for CI servers, fields that are not known.
+#[test]
+fn unit_tests_of_rules_take_flags() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("writable");
+        path.display().to_string()
+    };
+    file("rules.yml", RULES);
+    // One more test, which has no name and fails.
+    let nameless = "- promql_expr_test: [{expr: vector(1), eval_time: 0, exp_samples: [{value: 2}]}]\n";
+    let tests = file("tests.yml", &(tests_of(0) + nameless));
+    let run = |args: &[&str]| quiver(&[&["rules", "test", tests.as_str()], args].concat());
+    let (ok, _, errors) = run(&[]);
+    assert!(!ok && errors.contains("        exp: {} 2E+00\n        got: {} 1E+00"), "{errors}");
+    assert!(run(&["--run", "dow"]).0 && run(&["--run", "none", "--run", "^down$"]).0);
+    assert!(run(&["--run", "none"]).0);
+    let (ok, _, errors) = run(&["--run", "("]);
+    assert!(!ok && errors.contains("--run <REGEX>"), "{errors}");
+    let junit = dir.path().join("out.xml");
+    let (ok, _, errors) = run(&["--diff", "--junit", &junit.display().to_string()]);
+    assert!(!ok && errors.contains("        diff:\n          - {} 2E+00\n          + {} 1E+00"), "{errors}");
+    let told = std::fs::read_to_string(&junit).expect("a file");
+    assert!(told.contains("tests.yml\" tests=\"2\" failures=\"1\" errors=\"0\""), "{told}");
+    assert!(
+        told.contains("<testcase name=\"down\">") && told.contains("<testcase name=\"unnamed#1\"><failure>"),
+        "{told}"
+    );
+    let younger = file("younger.yml", &format!("{RULES}  younger: 1\n"));
+    let (ok, _, errors) = quiver(&["rules", "check", &younger]);
+    assert!(!ok && errors.contains("unknown field `younger`"), "{errors}");
+    let (ok, _, errors) = quiver(&["rules", "check", "--ignore-unknown-fields", &younger]);
+    assert!(ok, "{errors}");
+    std::fs::remove_file(&younger).expect("there");
+    let twice = file("twice.yml", &(RULES.to_owned() + "  - {record: a, expr: 1}\n"));
+    let (ok, out, errors) = quiver(&["rules", "check", "--lint", "none", "--lint-fatal", &twice]);
+    assert!(ok && out.contains("3 rules found"), "{out}{errors}");
+}
+
 #[test]
 fn rules_are_checked_from_a_pipe() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use quiver::rules::{Languages, run_tests};
+use quiver::rules::{Languages, Tests, run_tests};
 use quiver_alerting::template::{
     Host, ListKind, MissingKey, Options, QueriedSample, RULE_FUNCTIONS, Value as Data, expand, parse_time,
 };
@@ -76,8 +76,10 @@ pub(super) fn unit_tests(folder: &Path, tally: &mut Tally<'_>) {
     let runtime = tokio::runtime::Runtime::new().expect("a runtime");
     for folder in ["rule-unit", "own-rule-unit"].map(|name| folder.join(name)) {
         for case in cases(&folder.join("cases.json")) {
-            let outcome = match run_tests(&folder.join(text(&case, "file")), &runtime) {
-                Ok(outcomes) => outcomes.into_iter().flat_map(|o| o.errors).collect(),
+            let outcome = match run_tests(&folder.join(text(&case, "file")), &Tests::default(), &runtime) {
+                Ok(outcomes) => {
+                    outcomes.into_iter().flat_map(|(_, o)| o.errors).map(|fault| fault.to_string()).collect()
+                }
                 Err(errors) => errors,
             };
             let outcome = if outcome.is_empty() { Ok(()) } else { Err(outcome.join("; ")) };

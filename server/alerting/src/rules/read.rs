@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, HashSet};
 
 use super::check::{Expressions, check_rule};
 use super::{Language, Rule, RuleFile, RuleGroup, RuleKind};
-use crate::problem::{Code, Problems};
+use crate::problem::{Code, Problems, UnknownFields};
 use crate::yaml::{self, Fields, Kind, Node, pointer};
 
 /// Reads a file: all its documents.
@@ -12,7 +12,15 @@ use crate::yaml::{self, Fields, Kind, Node, pointer};
 /// # Errors
 /// Everything that is wrong, each with its place.
 pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
-    read_all(text, &Reading { expressions, own: false })
+    read_with(text, expressions, UnknownFields::Refused)
+}
+
+/// Reads a file, whose unknown fields may be nothing.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(text: &str, expressions: &dyn Expressions, unknown: UnknownFields) -> Result<RuleFile, Problems> {
+    read_all(text, &Reading { expressions, own: false, unknown })
 }
 
 /// Reads a file that may say more than those of Prometheus and vmalert do: [`OWN_FIELDS`] of each rule, `description` of
@@ -21,7 +29,7 @@ pub fn read(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Probl
 /// # Errors
 /// As [`read`].
 pub fn read_own(text: &str, expressions: &dyn Expressions) -> Result<RuleFile, Problems> {
-    read_all(text, &Reading { expressions, own: true })
+    read_all(text, &Reading { expressions, own: true, unknown: UnknownFields::Refused })
 }
 
 /// Fields of rules that only this service has.
@@ -32,11 +40,12 @@ struct Reading<'e> {
     expressions: &'e dyn Expressions,
     /// Whether fields of this service are known.
     own: bool,
+    unknown: UnknownFields,
 }
 
 fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
     let documents = yaml::read(text)?;
-    let mut problems = Problems::default();
+    let mut problems = Problems::with(reading.unknown);
     let mut file = RuleFile::default();
     let mut names = HashSet::new();
     let several = documents.len() > 1;

@@ -96,6 +96,11 @@ pub(super) fn show(samples: &[Sample]) -> String {
     samples.iter().map(Sample::show).collect::<Vec<_>>().join(", ")
 }
 
+/// Writes samples, each in a line of its own.
+pub(super) fn lines(samples: &[Sample]) -> String {
+    if samples.is_empty() { show(samples) } else { samples.iter().map(Sample::show).collect::<Vec<_>>().join("\n") }
+}
+
 /// Most empty buckets that are written between two others: two far apart have four billion between them.
 const GAP_MAX: i64 = 100;
 

@@ -1,7 +1,7 @@
 //! The file of tests.
 
 use super::{AlertTest, ExpectedSample, ExprTest, TestFile, TestGroup};
-use crate::problem::{Code, Problems};
+use crate::problem::{Code, Problems, UnknownFields};
 use crate::template::parse_time;
 use crate::yaml::{self, Fields, Node, pointer};
 
@@ -12,8 +12,16 @@ const MINUTE_MS: i64 = 60_000;
 /// # Errors
 /// Everything that is wrong, each with its place.
 pub fn read(text: &str) -> Result<TestFile, Problems> {
+    read_with(text, UnknownFields::Refused)
+}
+
+/// Reads a file, whose unknown fields may be nothing.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_with(text: &str, unknown: UnknownFields) -> Result<TestFile, Problems> {
     let documents = yaml::read(text)?;
-    let mut problems = Problems::default();
+    let mut problems = Problems::with(unknown);
     let mut file = TestFile {
         rule_files: Vec::new(),
         evaluation_interval_ms: MINUTE_MS,

@@ -2,6 +2,7 @@
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
+use std::fmt;
 
 use quiver_types::{LabelSet, Millis};
 
@@ -41,11 +42,38 @@ pub struct Case {
     pub got: String,
 }
 
+/// Something that failed; its text is promtool's.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Fault {
+    text: String,
+    /// What was compared, what was expected, what came; none where nothing came.
+    compared: Option<[String; 3]>,
+}
+
+impl Fault {
+    /// Gives what was compared, then what was expected and what came; none of what could not be compared.
+    pub fn compared(&self) -> Option<&[String; 3]> {
+        self.compared.as_ref()
+    }
+}
+
+impl From<String> for Fault {
+    fn from(text: String) -> Self {
+        Self { text, compared: None }
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
 /// What came of a test.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Outcome {
-    /// What failed, as promtool tells it.
-    pub errors: Vec<String>,
+    /// What failed.
+    pub errors: Vec<Fault>,
     /// The expectations that were looked at.
     pub cases: Vec<Case>,
 }
@@ -117,7 +145,7 @@ pub fn run(
     let mut feed = match feed {
         Ok(feed) => feed,
         Err(e) => {
-            outcome.errors.push(e);
+            outcome.errors.push(e.into());
             return outcome;
         }
     };
@@ -132,7 +160,7 @@ pub fn run(
         if !samples.is_empty()
             && let Err(e) = engine.feed(&samples)
         {
-            outcome.errors.push(e);
+            outcome.errors.push(e.into());
             return outcome;
         }
         for group in &mut groups {
@@ -140,7 +168,7 @@ pub fn run(
         }
         let failed = failures(&groups, at);
         if !failed.is_empty() {
-            outcome.errors.extend(failed);
+            outcome.errors.extend(failed.into_iter().map(Fault::from));
             return outcome;
         }
         let next = elapsed + evaluation_interval_ms;
@@ -188,12 +216,10 @@ fn check_alerts(test: &TestGroup, wanted: &AlertTest, groups: &[Group], outcome:
     let (expected, got) = (show_alerts(&expected), show_alerts(&got));
     if !is_ok {
         let name = if test.is_named { format!("    name: {},\n", test.name) } else { String::new() };
-        outcome.errors.push(format!(
-            "{name}    alertname: {}, time: {time}, \n        exp:{}, \n        got:{}",
-            wanted.alertname,
-            indent(&expected, "            "),
-            indent(&got, "            "),
-        ));
+        let head = format!("{name}    alertname: {}, time: {time}, ", wanted.alertname);
+        let [exp, got_text] = [&expected, &got].map(|text| indent(text, "            "));
+        let text = format!("{head}\n        exp:{exp}, \n        got:{got_text}");
+        outcome.errors.push(Fault { text, compared: Some([head, expected.clone(), got.clone()]) });
     }
     let name = format!("alert {} at {time}", wanted.alertname);
     outcome.cases.push(Case { name, group: test.name.clone(), is_ok, expected, got });
@@ -233,11 +259,11 @@ fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &d
     };
     match (got, expected) {
         (Err(e), _) => {
-            outcome.errors.push(format!("{head}, err: {e}"));
+            outcome.errors.push(format!("{head}, err: {e}").into());
             case.got = e;
         }
         (_, Err(e)) => {
-            outcome.errors.push(format!("{head}, err: {e}"));
+            outcome.errors.push(format!("{head}, err: {e}").into());
             case.expected = e;
         }
         (Ok(got), Ok(expected)) => {
@@ -246,7 +272,10 @@ fn check_expr(test: &TestGroup, wanted: &super::ExprTest, fuzzy: bool, bench: &d
             case.is_ok = compare::equal(&expected, &got, fuzzy);
             (case.expected, case.got) = (compare::show(&expected), compare::show(&got));
             if !case.is_ok {
-                outcome.errors.push(format!("{head},\n        exp: {}\n        got: {}", case.expected, case.got));
+                let text = format!("{head},\n        exp: {}\n        got: {}", case.expected, case.got);
+                // One sample a line, so that lines can be told apart.
+                let [exp, came] = [&expected, &got].map(|samples| compare::lines(samples));
+                outcome.errors.push(Fault { text, compared: Some([format!("{head},"), exp, came]) });
             }
         }
     }

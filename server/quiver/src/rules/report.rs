@@ -1,0 +1,131 @@
+//! What `quiver rules test` tells of its runs besides promtool's words: lines that differ, and a file for CI servers (JUnit).
+
+use std::fmt::Write as _;
+use std::io;
+use std::path::{Path, PathBuf};
+
+use quick_xml::Writer;
+use quick_xml::events::BytesText;
+use quiver_alerting::template::Time;
+use quiver_alerting::unit_tests::Fault;
+use quiver_types::{Clock as _, SystemClock};
+use similar::{ChangeTag, TextDiff};
+
+/// Writes a fault: as promtool does, or with the lines that differ.
+pub(super) fn told(fault: &Fault, diff: bool) -> String {
+    let Some([head, expected, got]) = fault.compared().filter(|_| diff) else { return fault.to_string() };
+    let mut text = format!("{}\n        diff:", head.trim_end());
+    for change in TextDiff::from_lines(&format!("{expected}\n"), &format!("{got}\n")).iter_all_changes() {
+        let sign = match change.tag() {
+            ChangeTag::Delete => '-',
+            ChangeTag::Insert => '+',
+            ChangeTag::Equal => ' ',
+        };
+        let _ = write!(text, "\n          {sign} {}", change.value().trim_end_matches('\n'));
+    }
+    text
+}
+
+/// What came of a file of tests.
+#[derive(Debug)]
+pub(super) struct Suite {
+    pub(super) path: PathBuf,
+    /// Why none of it ran.
+    pub(super) error: Option<String>,
+    /// Names of its tests, and what failed in each.
+    pub(super) cases: Vec<(String, Vec<String>)>,
+}
+
+/// Writes the results as JUnit's XML, in the form of promtool's `--junit`.
+///
+/// # Errors
+/// The file cannot be written.
+pub(super) fn write_junit(path: &Path, suites: &[Suite]) -> io::Result<()> {
+    let mut writer = Writer::new(Vec::new());
+    let now = Time::from_nanos(i128::from(SystemClock.now_ms()) * 1_000_000).rfc3339();
+    writer.create_element("testsuites").write_inner_content(|writer| {
+        for suite in suites {
+            write_suite(writer, suite, &now)?;
+        }
+        Ok(())
+    })?;
+    let mut bytes = writer.into_inner();
+    bytes.push(b'\n');
+    std::fs::write(path, bytes)
+}
+
+fn write_suite(writer: &mut Writer<Vec<u8>>, suite: &Suite, now: &str) -> io::Result<()> {
+    let failed = suite.cases.iter().filter(|(_, faults)| !faults.is_empty()).count();
+    let counts = [suite.cases.len(), failed, usize::from(suite.error.is_some())].map(|count| count.to_string());
+    let attributes = [
+        ("name", suite.path.display().to_string()),
+        ("tests", counts[0].clone()),
+        ("failures", counts[1].clone()),
+        ("errors", counts[2].clone()),
+        ("timestamp", now.to_owned()),
+    ];
+    let element = attributes.iter().fold(writer.create_element("testsuite"), |element, (name, value)| {
+        element.with_attribute((*name, legal(value).as_str()))
+    });
+    element.write_inner_content(|writer| {
+        for (name, faults) in &suite.cases {
+            let case = writer.create_element("testcase").with_attribute(("name", legal(name).as_str()));
+            case.write_inner_content(|writer| {
+                for fault in faults {
+                    writer.create_element("failure").write_text_content(BytesText::new(&legal(fault)))?;
+                }
+                Ok(())
+            })?;
+        }
+        if let Some(error) = &suite.error {
+            let case = writer.create_element("testcase").with_attribute(("name", "the file"));
+            case.write_inner_content(|writer| {
+                writer.create_element("error").write_text_content(BytesText::new(&legal(error)))?;
+                Ok(())
+            })?;
+        }
+        Ok(())
+    })?;
+    Ok(())
+}
+
+/// Replaces what XML 1.0 cannot hold, even escaped.
+fn legal(text: &str) -> String {
+    let held = |c: char| matches!(c, '\t' | '\n' | '\r') || (c >= ' ' && !matches!(c, '\u{FFFE}' | '\u{FFFF}'));
+    text.chars().map(|c| if held(c) { c } else { char::REPLACEMENT_CHARACTER }).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn junit() {
+        let folder = tempfile::tempdir().expect("a folder");
+        let path = folder.path().join("out.xml");
+        let suites = [
+            Suite {
+                path: "a&b.yml".into(),
+                error: None,
+                cases: vec![("good".to_owned(), vec![]), ("bad \u{1}".to_owned(), vec!["x < \"y\"".to_owned()])],
+            },
+            Suite { path: "c.yml".into(), error: Some("no such file".to_owned()), cases: vec![] },
+        ];
+        write_junit(&path, &suites).expect("written");
+        let text = std::fs::read_to_string(&path).expect("a file");
+        for part in [
+            "<testsuite name=\"a&amp;b.yml\" tests=\"2\" failures=\"1\" errors=\"0\" timestamp=\"2",
+            "<testcase name=\"bad \u{FFFD}\"><failure>x &lt; ",
+            "tests=\"0\" failures=\"0\" errors=\"1\"",
+            "<error>no such file</error>",
+        ] {
+            assert!(text.contains(part), "{part} in {text}");
+        }
+    }
+
+    #[test]
+    fn faults_without_a_comparison_are_told_as_they_are() {
+        let fault = Fault::from("    rule: r, time: 1m, err: e".to_owned());
+        assert_eq!(told(&fault, true), told(&fault, false));
+    }
+}
