@@ -340,15 +340,19 @@ impl Config {
             found
         } else {
             let asked = self.asked(place, query.filter.as_ref()).await?;
-            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+            let mut narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
                 Some(narrowed) => self.share(narrowed).await?,
                 None => Share::Many,
             };
+            if matches!(share, Share::Many) {
+                narrowed = narrowed.map(Narrowed::each);
+            }
             let left = if let Share::Few(few) = share {
                 Some(few)
             } else {
-                let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
+                let known = narrowed.as_ref();
+                let within = matches!(share, Share::Part) || known.is_some_and(Narrowed::is_of_each);
                 if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
                     return Ok(page);
                 }
@@ -359,7 +363,7 @@ impl Config {
             };
             left.as_ref().map(Narrowed::condition).unwrap_or_default()
         };
-        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
+        let sql = format!("SELECT {} FROM entity AS walked WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
         let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
         let query = Arc::new(query.clone());

@@ -185,7 +185,7 @@ impl<'a> Walk<'a> {
         };
         let by_field = if field.is_some() { " AND field = ?" } else { "" };
         let sql = format!(
-            "SELECT {name}, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
+            "SELECT {name} AS held, id FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
             ORDER BY {name}{way} LIMIT ?"
         );
         let select = statement(sql).bind(self.place.family.name).bind(&self.place.owner);
@@ -194,7 +194,7 @@ impl<'a> Walk<'a> {
         let select = values.into_iter().fold(select, Statement::bind).bind(self.rows as i64);
         let read =
             |row: &Row| -> Result<(Argument, String)> { Ok((row.argument(0, column.holds())?, row.try_get(1)?)) };
-        select.fetch_all(db).await?.iter().map(read).collect()
+        select.fetch_packed("held, id", db).await?.iter().map(read).collect()
     }
 
     /// Reads whole groups until the page is full.
@@ -209,7 +209,9 @@ impl<'a> Walk<'a> {
                 let places = vec!["?"; some.len()].join(", ");
                 let select = self.entities(&format!(" AND id IN ({places})"));
                 let select = some.iter().map(|(_, id)| id).fold(select, Statement::bind);
-                self.take(db, select, &mut found).await?;
+                for row in select.fetch_packed(Entity::COLUMNS, &mut *db).await? {
+                    self.take(&row, &mut found)?;
+                }
             }
             self.keep(found);
             rows = &rows[end..];
@@ -222,7 +224,11 @@ impl<'a> Walk<'a> {
         let (within, values) = within.map(Narrowed::condition).unwrap_or_default();
         let select = values.into_iter().fold(self.entities(&within), Statement::bind);
         let mut found = BinaryHeap::new();
-        self.take(db, select, &mut found).await?;
+        let mut rows = select.fetch_on(db);
+        while let Some(row) = rows.try_next().await? {
+            self.take(&row, &mut found)?;
+        }
+        drop(rows);
         self.keep(found);
         Ok(())
     }
@@ -232,23 +238,19 @@ impl<'a> Walk<'a> {
         statement(sql).bind(self.place.family.name).bind(&self.place.owner)
     }
 
-    async fn take(&mut self, db: &mut Connection, select: Statement, found: &mut BinaryHeap<Ranked>) -> Result<()> {
-        let lacking = self.wanted - self.kept.len();
-        let mut rows = select.fetch_on(db);
-        while let Some(row) = rows.try_next().await? {
-            self.read += 1;
-            let mut entity = Entity::read(&row)?;
-            if !is_listed(self.place, &entity, self.caller) {
-                continue;
-            }
-            let mut map = entity.take_shown();
-            self.beside.add(&entity, &mut map);
-            let keys = self.query.keys(&map);
-            if !self.query.wants(self.place.family, &map) || !self.query.is_behind(&keys, &entity.id) {
-                continue;
-            }
+    /// Takes an entity, if it is asked for and among the first of those that are lacking.
+    fn take(&mut self, row: &Row, found: &mut BinaryHeap<Ranked>) -> Result<()> {
+        self.read += 1;
+        let mut entity = Entity::read(row)?;
+        if !is_listed(self.place, &entity, self.caller) {
+            return Ok(());
+        }
+        let mut map = entity.take_shown();
+        self.beside.add(&entity, &mut map);
+        let keys = self.query.keys(&map);
+        if self.query.wants(self.place.family, &map) && self.query.is_behind(&keys, &entity.id) {
             found.push(Ranked { query: Arc::clone(&self.query), keys, id: entity.id, entity: map });
-            if found.len() > lacking {
+            if found.len() > self.wanted - self.kept.len() {
                 found.pop();
             }
         }

@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt};
 use quiver_database::{Argument, Statement, statement};
 use serde_json::{Map, Value};
 
@@ -30,6 +30,8 @@ const BETWEEN: char = '\u{1}';
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
 pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
+/// Most entities that come as one: their bodies are held twice for a moment.
+pub(crate) const PACKED_MAX: usize = 2500;
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.
@@ -171,7 +173,7 @@ impl Ordered {
             _ => ("entity", ""),
         };
         let rest = format!(
-            "FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
+            "FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
         );
         let sql = if index_first {
             format!(
@@ -255,7 +257,14 @@ impl Config {
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, Vec::new());
-        let mut rows = ordered.statement(place, within, most).fetch(&self.pool);
+        let select = ordered.statement(place, within, most);
+        // Where about all that is read is shown it comes as one.
+        let mut rows = if most <= PACKED_MAX.min(2 * wanted) {
+            let rows = select.fetch_packed(Entity::COLUMNS, &self.pool).await?;
+            futures::stream::iter(rows.into_iter().map(Ok)).boxed()
+        } else {
+            select.fetch(&self.pool)
+        };
         while let Some(row) = rows.try_next().await? {
             read += 1;
             let mut entity = Entity::read(&row)?;

@@ -1,17 +1,18 @@
 //! From the one way in which statements are written to what PostgreSQL reads.
 
-/// What finds a text within another one, in SQLite and here.
-const FINDS: (&str, &str) = ("instr(", "strpos(");
+/// Functions that have another name here than in SQLite: what finds a text within another one, what makes lists of JSON.
+const FUNCTIONS: [(&str, &str); 3] =
+    [("instr(", "strpos("), ("json_group_array(", "json_agg("), ("json_array(", "json_build_array(")];
 
-/// Numbers placeholders: `?` becomes `$1`, `$2` …, but for those within quotes; and calls the function that finds texts by
-/// its name.
+/// Numbers placeholders: `?` becomes `$1`, `$2` …, but for those within quotes; and calls functions by their names.
 pub(crate) fn numbered(sql: &str) -> String {
     let mut out = String::with_capacity(sql.len() + 16);
     let (mut quote, mut count) = (None, 0_u32);
     let mut rest = sql;
     while let Some(c) = rest.chars().next() {
-        if let (None, Some(behind)) = (quote, rest.strip_prefix(FINDS.0)) {
-            out.push_str(FINDS.1);
+        let called = FUNCTIONS.iter().find_map(|(from, to)| Some((*to, rest.strip_prefix(from)?)));
+        if let (None, Some((function, behind))) = (quote, called) {
+            out.push_str(function);
             rest = behind;
             continue;
         }
@@ -79,6 +80,7 @@ mod tests {
         });
         let sql = numbered("SELECT a FROM t WHERE instr(b, ?) > 0 AND c <> 'instr('");
         assert_eq!(sql, "SELECT a FROM t WHERE strpos(b, $1) > 0 AND c <> 'instr('");
+        assert_eq!(numbered("json_group_array(json_array(a, b))"), "json_agg(json_build_array(a, b))");
     }
 
     #[test]

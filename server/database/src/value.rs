@@ -1,5 +1,7 @@
 //! What goes into a statement, and what comes out of its rows.
 
+use serde::de::DeserializeOwned;
+use serde_json::Value;
 use sqlx::postgres::PgRow;
 use sqlx::sqlite::SqliteRow;
 use sqlx::{Error, Postgres, Row as _, Sqlite};
@@ -54,6 +56,8 @@ pub struct Row(pub(crate) Kind);
 pub(crate) enum Kind {
     Sqlite(SqliteRow),
     Postgres(PgRow),
+    /// One of many that came as one.
+    Packed(Vec<Value>),
 }
 
 impl std::fmt::Debug for Row {
@@ -76,12 +80,17 @@ where
     T: for<'r> sqlx::Decode<'r, Sqlite>
         + sqlx::Type<Sqlite>
         + for<'r> sqlx::Decode<'r, Postgres>
-        + sqlx::Type<Postgres>,
+        + sqlx::Type<Postgres>
+        + DeserializeOwned,
 {
     fn get(row: &Row, at: usize) -> Result<Self, Error> {
         match &row.0 {
             Kind::Sqlite(row) => row.try_get(at),
             Kind::Postgres(row) => row.try_get(at),
+            Kind::Packed(row) => {
+                let value = row.get(at).ok_or(Error::ColumnIndexOutOfBounds { index: at, len: row.len() })?;
+                T::deserialize(value).map_err(|e| Error::Decode(Box::new(e)))
+            }
         }
     }
 }
@@ -113,6 +122,7 @@ impl Row {
         match &self.0 {
             Kind::Sqlite(row) => row.len(),
             Kind::Postgres(row) => row.len(),
+            Kind::Packed(row) => row.len(),
         }
     }
 
