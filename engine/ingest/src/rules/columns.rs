@@ -63,11 +63,14 @@ impl Plan {
     pub(super) fn of<'a>(rules: impl Iterator<Item = &'a ExtractionRule>) -> (Self, Vec<Planned>) {
         let mut plan = Self::default();
         let mut places: HashMap<String, usize> = HashMap::new();
-        let mut sources = Vec::new();
+        let (mut sources, mut askers) = (Vec::new(), HashMap::new());
         let planned = rules.enumerate().map(|(n, rule)| Planned {
+            // Rules of many services look for the same: it is told once of a text, not once for each.
             source: rule.sought().map(|(field, sought)| {
-                sources.push((field.clone(), n, sought.clone()));
-                n
+                *askers.entry(format!("{field:?} {sought:?}")).or_insert_with(|| {
+                    sources.push((field.clone(), n, sought.clone()));
+                    n
+                })
             }),
             condition: rule.condition().map(|condition| {
                 let condition = plan.tests.add(condition);
@@ -163,6 +166,8 @@ pub(super) struct Set {
 pub(super) struct Chunk<'a> {
     plan: &'a Plan,
     batch: &'a LogsBatch,
+    /// All values of these records as one text, and where they begin: that it is one is looked at once.
+    values: (usize, Option<&'a str>),
     rows: usize,
     /// By field and record; empty: no record has the field.
     cells: Vec<Vec<Cell>>,
@@ -219,13 +224,21 @@ impl<'a> Chunk<'a> {
         let askers = (0..plan.screens.len()).flat_map(|place| plan.screens.askers(place));
         let hits = vec![Vec::new(); askers.max().map_or(0, |last| last + 1)];
         let (screened, changed) = (vec![false; plan.screens.len()], vec![Vec::new(); plan.fields.len()]);
-        Self { plan, batch, rows, cells, answers, selected, screened, hits, changed, set: Vec::new() }
+        let values = values_of(batch, first, rows);
+        Self { plan, batch, values, rows, cells, answers, selected, screened, hits, changed, set: Vec::new() }
+    }
+
+    fn value(&self, field: usize) -> &str {
+        let (base, values) = self.values;
+        let start = field.checked_sub(1).map_or(0, |before| self.batch.value_ends[before] as usize);
+        let range = start - base..self.batch.value_ends[field] as usize - base;
+        values.and_then(|values| values.get(range)).unwrap_or_else(|| self.batch.value(field))
     }
 
     fn text(&self, field: usize, row: usize) -> Option<&str> {
         match self.cells[field].get(row)? {
             Cell::Nowhere => None,
-            Cell::Field(field) => Some(self.batch.value(*field)),
+            Cell::Field(field) => Some(self.value(*field)),
             Cell::Set(at) => self.set[*at].value.as_deref(),
         }
     }
@@ -382,9 +395,22 @@ impl<'a> Chunk<'a> {
 
     /// Gives what was set, record by record, each in the order of the rules.
     pub(super) fn into_set(self) -> Vec<Set> {
-        let mut set = self.set;
-        set.sort_by_key(|set| set.row);
-        set
+        // Where each record's begin: they are counted, which takes less than to sort them.
+        let mut next = vec![0_usize; self.rows + 1];
+        for set in &self.set {
+            next[set.row + 1] += 1;
+        }
+        for row in 0..self.rows {
+            next[row + 1] += next[row];
+        }
+        let mut sorted: Vec<Option<Set>> = Vec::new();
+        sorted.resize_with(self.set.len(), || None);
+        for set in self.set {
+            let place = &mut next[set.row];
+            sorted[*place] = Some(set);
+            *place += 1;
+        }
+        sorted.into_iter().flatten().collect()
     }
 }
 
@@ -414,6 +440,14 @@ impl Record for At<'_, '_> {
 fn fields_of(batch: &LogsBatch, row: usize) -> std::ops::Range<usize> {
     let start = if row == 0 { 0 } else { batch.field_ends[row - 1] as usize };
     start..batch.field_ends[row] as usize
+}
+
+/// Where the values of some records begin, and what they are together; none: not all of it is text.
+fn values_of(batch: &LogsBatch, first: usize, rows: usize) -> (usize, Option<&str>) {
+    let fields = fields_of(batch, first).start..fields_of(batch, first + rows - 1).end;
+    let end_of = |fields: usize| fields.checked_sub(1).map_or(0, |last| batch.value_ends[last] as usize);
+    let (start, end) = (end_of(fields.start), end_of(fields.end));
+    (start, std::str::from_utf8(&batch.values[start..end]).ok())
 }
 
 /// A batch that is being written anew with what rules set.
