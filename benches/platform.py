@@ -110,6 +110,12 @@ class Server:
             raise RuntimeError(f"{method} {path}: {status} {answer[:500].decode(errors='replace')}")
         return json.loads(answer) if answer and told.get_content_type() == "application/json" else answer
 
+    def got(self, path):
+        """Asks, and leaves the body unread: what a client does with it is no time of the server's."""
+        status, _, body = self.ask("GET", path)
+        if status != 200:
+            raise RuntimeError(f"GET {path}: {status} {body[:500].decode(errors='replace')}")
+
     def cpu(self):
         """CPU seconds of the process so far: /proc/PID/stat has the same in hundredths."""
         return time.clock_gettime((~self.process.pid << 3) | 2)
@@ -196,7 +202,7 @@ def entities(size, database):
             ("by a part of a tag", "&filter=" + quote('tags co "ack-7"')),
             ("by an attribute", "&filter=" + quote('attributes.host.name sw "web-00"')),
         ):
-            taken = timed(lambda _: server.done("GET", path + more), 30)
+            taken = timed(lambda _: server.got(path + more), 30)
             note = f"{where}, median of 30, p95 {p95(taken):.1f}; filled in {filling:.1f} s"
             yield Row(f"list of 1,000 of {count:,} entities, {name}", statistics.median(taken), "ms", 20, note)
         few = {"by an attribute": 'attributes.host.name sw "web-00077"', "by version": "version gt 1"}
@@ -292,56 +298,69 @@ def with_access(**env):
     return server
 
 
+def pairs(size):
+    """Servers without and with access control, three times: one process may be a tenth quicker than its twin for all its life."""
+    for _ in range(size.rounds):
+        with Server(env=QUIET) as off, with_access() as on:
+            yield off, on
+
+
+def in_turn(ways, request, each, turns):
+    """CPU of each of some ways to send a request, µs: (server, headers) by name, `turns` times each one after the other."""
+    spent = {way: [] for way in ways}
+    for turn in range(turns + 2):
+        for way, (server, headers) in ways.items():
+            some = headers() if callable(headers) else [headers] * each
+            # The server was idle while others had their turn: it wakes up before it is measured.
+            for header in some[: each // 4]:
+                server.ask(*request, {} if way == "new" else header)
+            before = server.cpu()
+            for header in some:
+                server.done(*request, header)
+            if turn > 1:
+                spent[way].append((server.cpu() - before) / each * 1e6)
+    return spent
+
+
 def access(size):
     """CPU that access control adds to a request: a cheap one, a small query, an ingest request of 1,000 lines."""
-    with Server(env=QUIET) as off, with_access() as on:
+    lines, spent = b"\n".join(log_bodies(1000)), {}
+    query = "/metrics-api/api/v1/query?query=sum(up)&time=" + str(int(time.time()) + 1)
+    requests = (
+        ("a cheap request", ("GET", "/metrics-api/api/v1/status/buildinfo", None), 200, "µs CPU", 5),
+        ("a small query", ("GET", query, None), 100, "µs CPU", 100),
+        ("an ingest request of 1,000 lines", ("POST", "/insert/jsonline?_stream_fields=service", lines), 8, "%", 1),
+    )
+    for off, on in pairs(size):
         _, _, token, key = account(on, "agent", "admin")
         for server, headers in (off, {}), (on, token):
             server.done("POST", "/metrics-api/api/v1/import/prometheus", "".join(f'up{{service="s{n}"}} 1\n' for n in range(20)), headers)
-        lines = b"\n".join(log_bodies(1000))
-        query = "/metrics-api/api/v1/query?query=sum(up)&time=" + str(int(time.time()) + 1)
         ways = {"none": (off, {}), "token": (on, token), "key": (on, key)}
-        for name, (method, path, body), each, unit, limit in (
-            ("a cheap request", ("GET", "/metrics-api/api/v1/status/buildinfo", None), 200, "µs CPU", 5),
-            ("a small query", ("GET", query, None), 100, "µs CPU", 100),
-            ("an ingest request of 1,000 lines", ("POST", "/insert/jsonline?_stream_fields=service", lines), 5, "%", 1),
-        ):
-            spent = {way: [] for way in ways}
-            for turn in range(max(4, size(40)) + 2):
-                for way, (server, headers) in ways.items():
-                    before = server.cpu()
-                    for _ in range(each):
-                        server.done(method, path, body, headers)
-                    if turn > 1:
-                        spent[way].append((server.cpu() - before) / each * 1e6)
-            base = statistics.median(spent["none"])
-            noise = statistics.median(spent["none"][::2]) - statistics.median(spent["none"][1::2])
-            for way in "token", "key":
-                more = statistics.median(spent[way]) - base
-                note = f"{base:.1f} µs CPU without access control; halves of these runs differ by {abs(noise):.1f}"
-                yield Row(f"{name} with a {way}: more", more / base * 100 if unit == "%" else more, unit, limit, note)
+        for name, request, each, _, _ in requests:
+            for way, taken in in_turn(ways, request, each, max(4, size(20))).items():
+                spent.setdefault((name, way), []).append(statistics.median(taken))
+    for name, _, _, unit, limit in requests:
+        base = statistics.mean(spent[name, "none"])
+        for way in "token", "key":
+            more = statistics.mean(spent[name, way]) - base
+            note = f"{base:.1f} µs CPU without access control, {min(spent[name, 'none']):.1f} to {max(spent[name, 'none']):.1f} by process"
+            yield Row(f"{name} with a {way}: more", more / base * 100 if unit == "%" else more, unit, limit, note)
 
 
 def tokens(size):
     """CPU that the check of a token adds to a cheap request: of one that was seen before, and of one that was not."""
-    each, path = 100, "/metrics-api/api/v1/status/buildinfo"
-    with Server(env=QUIET) as off, with_access() as on:
+    each, request, spent = 100, ("GET", "/metrics-api/api/v1/status/buildinfo", None), {"none": [], "new": [], "seen": []}
+    for off, on in pairs(size):
         made = on.done("POST", "/platform-api/rbac/service-accounts", {"clientId": "agent"}, on.admin)
         bound(on, made["id"], "admin")
-        spent = {"none": [], "new": [], "seen": []}
-        for turn in range(max(4, size(40)) + 2):
-            new = [on.login(grant_type="client_credentials", client_id="agent", client_secret=made["secret"]) for _ in range(each)]
-            for way, server, headers in ("none", off, [{}] * each), ("new", on, new), ("seen", on, new[:1] * each):
-                before = server.cpu()
-                for header in headers:
-                    server.done("GET", path, headers=header)
-                if turn > 1:
-                    spent[way].append((server.cpu() - before) / each * 1e6)
-        base = statistics.median(spent["none"])
-        noise = abs(statistics.median(spent["none"][::2]) - statistics.median(spent["none"][1::2]))
-        note = f"{base:.1f} µs CPU without access control; halves of these runs differ by {noise:.1f}"
-        for name, way, limit in ("seen before", "seen", 5), ("not seen before", "new", 80):
-            yield Row(f"a token {name}: its check", statistics.median(spent[way]) - base, "µs CPU", limit, note)
+        login = lambda: on.login(grant_type="client_credentials", client_id="agent", client_secret=made["secret"])
+        ways = {"none": (off, {}), "new": (on, lambda: [login() for _ in range(each)]), "seen": (on, login())}
+        for way, taken in in_turn(ways, request, each, max(4, size(20))).items():
+            spent[way].append(statistics.median(taken))
+    base = statistics.mean(spent["none"])
+    note = f"{base:.1f} µs CPU without access control, {min(spent['none']):.1f} to {max(spent['none']):.1f} by process"
+    for name, way, limit in ("seen before", "seen", 5), ("not seen before", "new", 80):
+        yield Row(f"a token {name}: its check", statistics.mean(spent[way]) - base, "µs CPU", limit, note)
 
 
 def binding(size, database):
@@ -443,16 +462,17 @@ def planning(size):
 
 
 def shared(size):
-    """200 equal requests at once, each over a connection that was open before."""
+    """200 equal requests at once, each over a connection that was open before; results are kept as by default."""
     query = {"measures": ["Spans.count", "Spans.durationP95"], "dimensions": ["Spans.service", "Spans.name", "Spans.attr_url__path"], "limit": 100,
              "timeDimensions": [{"dimension": "Spans.startTime", "granularity": "minute", "dateRange": "last 2 hours"}]}
-    with Server(env=QUIET) as server, contextlib.ExitStack() as stack:
+    with Server(env=QUIET | {"QUIVER_QUERY__RESULT_CACHE": "256MiB"}) as server, contextlib.ExitStack() as stack:
         analytics_data(server, size)
         # Each request counts as a query; only executions begin plans, each as many as one that is alone.
         begun = lambda: server.metrics()["quiver_query_started_total"]
-        olap(server, query)
+        fresh = query | {"cache": "no-cache"}
+        olap(server, fresh)
         before = begun()
-        alone = timed(lambda _: olap(server, query), 4, 0)
+        alone = timed(lambda _: olap(server, fresh), 4, 0)
         each = (begun() - before) / 4
         body = json.dumps({"query": query}).encode()
         head = f"POST /olap-api/v1/load HTTP/1.1\r\nHost: bench\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
