@@ -45,9 +45,11 @@ impl Work<'_> {
         let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version).bind(self.now_ms);
         let row = row.bind(&self.caller.name).bind(action).bind(&entity.owner).bind(body);
         row.execute(&mut *self.db).await?;
-        let sql = "DELETE FROM entity_version WHERE family = ? AND id = ? AND version <= ?";
-        let row = statement(sql).bind(family.name).bind(&entity.id).bind(entity.version - VERSIONS_KEPT);
-        row.execute(&mut *self.db).await?;
+        let last = entity.version - VERSIONS_KEPT;
+        if last > 0 {
+            let sql = "DELETE FROM entity_version WHERE family = ? AND id = ? AND version <= ?";
+            statement(sql).bind(family.name).bind(&entity.id).bind(last).execute(&mut *self.db).await?;
+        }
         Ok(())
     }
 
