@@ -120,3 +120,29 @@ async fn figures_are_for_who_sees_the_records() {
         assert_eq!((&stats["seen"], stats["meanUs"].is_null()), (expected, expected.is_null()), "{rule}: {stats}");
     }
 }
+
+/// Each record may take half a second, and there may be a thousand, but not both.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_test_has_a_time_in_all() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    // No letter of it is looked for ahead, and each place of the text may be the beginning.
+    let mut state = 7_u64;
+    let mut letter = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        if state >> 63 == 0 { 'a' } else { 'b' }
+    };
+    let text: String = (0..120_000).map(|_| letter()).collect();
+    let rule = json!({"name": "slow", "signal": "logs", "service": "*", "source": "_msg", "method": "regex",
+        "expression": "(?P<v>[ab]*a[ab]{900}[^ab])", "targets": [{"field": "v", "from": "v"}]});
+    let test = |samples: usize| json!({"rule": rule, "samples": vec![json!({"_msg": text}); samples]});
+    let one = asked(&server, "", "POST", &format!("{PATH}/test"), &test(1)).await;
+    assert_eq!(one["results"][0]["matched"], false, "{}", one["results"][0]["errors"]);
+    let many = call(&server, "", "POST", &format!("{PATH}/test"), &test(64)).await;
+    let told = many.json()["errors"][0].clone();
+    assert_eq!(
+        (many.status, &told["code"], &told["field"]),
+        (422, &json!("LIMIT_EXCEEDED"), &json!("/samples")),
+        "{told}"
+    );
+}

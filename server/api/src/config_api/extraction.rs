@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use axum::Router;
 use axum::routing::MethodFilter;
@@ -27,6 +27,8 @@ use crate::state::AppState;
 
 /// Most records of a test.
 const SAMPLES_MAX: usize = 1000;
+/// How long a rule may take over all of them: each record may take half a second.
+const TEST_MAX: Duration = Duration::from_secs(5);
 
 pub(super) fn routes() -> Router<Arc<AppState>> {
     let at = |rest: &str| format!("{}{rest}", EXTRACTION_RULES.path);
@@ -125,25 +127,40 @@ fn test<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
             Some(_) => return Err(Problem::field("/query", "INVALID_TYPE", "must be an object")),
         };
         let signal = tested.get("signal").and_then(Value::as_str).unwrap_or_default();
-        let mut results = Vec::new();
+        let (mut results, mut taken) = (Vec::new(), Duration::ZERO);
         for (n, sample) in samples.iter().enumerate() {
             let Value::Object(map) = sample else {
                 return Err(Problem::field(format!("/samples/{n}"), "INVALID_TYPE", "must be an object"));
             };
-            let (mut record, service) = sample_of(signal, map, &ask.state);
-            let began = Instant::now();
-            let applied = if rule.is_for(&service) { rule.apply(&mut *record) } else { Applied::default() };
-            let elapsed = began.elapsed();
-            let fields: Map<String, Value> = applied.fields.into_iter().collect();
-            let errors: Vec<Value> =
-                applied.errors.into_iter().map(|(field, why)| json!({"field": field, "message": why})).collect();
-            results.push(json!({
-                "input": sample, "matched": applied.matched, "fields": fields, "errors": errors,
-                "elapsedUs": elapsed.as_secs_f64() * 1e6,
-            }));
+            let (result, elapsed) = tried(&rule, signal, map, &ask.state);
+            results.push(result);
+            taken += elapsed;
+            if taken > TEST_MAX {
+                let (ran, all, most) = (n + 1, samples.len(), TEST_MAX.as_secs());
+                let why = format!("the rule took more than {most} s over {ran} of {all} records: test it with fewer");
+                return Err(Problem::field("/samples", "LIMIT_EXCEEDED", why));
+            }
+            // Others have their turn, and a client that left ends its test.
+            tokio::task::yield_now().await;
         }
         Ok(Answer::ok(json!({"results": results})))
     })
+}
+
+/// What a rule makes of a record, and how long that took.
+fn tried(rule: &ExtractionRule, signal: &str, sample: &Map<String, Value>, state: &AppState) -> (Value, Duration) {
+    let (mut record, service) = sample_of(signal, sample, state);
+    let began = Instant::now();
+    let applied = if rule.is_for(&service) { rule.apply(&mut *record) } else { Applied::default() };
+    let elapsed = began.elapsed();
+    let fields: Map<String, Value> = applied.fields.into_iter().collect();
+    let errors: Vec<Value> =
+        applied.errors.into_iter().map(|(field, why)| json!({"field": field, "message": why})).collect();
+    let result = json!({
+        "input": sample, "matched": applied.matched, "fields": fields, "errors": errors,
+        "elapsedUs": elapsed.as_secs_f64() * 1e6,
+    });
+    (result, elapsed)
 }
 
 impl Ask {
