@@ -1,10 +1,12 @@
-//! Statements that run: each expression is asked for as a text, over an engine without tables, and is what PostgreSQL says.
+//! Statements that run: each expression is asked for as a text, over an engine with one small table, and is what PostgreSQL
+//! says.
 
 use std::sync::OnceLock;
 
 use arrow::array::{Array as _, AsArray as _};
 use async_trait::async_trait;
 use datafusion::catalog::TableProvider;
+use quiver_query::tables::PUBLIC_SCHEMA;
 use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
 use quiver_query::{EngineSettings, Limits};
 use quiver_types::Access;
@@ -17,32 +19,34 @@ mod groups;
 mod json;
 mod lists;
 mod numbers;
+mod tables;
 mod texts;
 mod times;
 
-/// A product without tables, models and languages: statements bring rows of their own.
+/// A product with one table, and without models and languages: most statements bring rows of their own.
 #[derive(Debug)]
-struct Nothing;
+struct Little;
 
-impl Tables for Nothing {
+impl Tables for Little {
     fn snapshot(&self) -> Arc<dyn TableSnapshot> {
         Arc::new(Self)
     }
 }
 
 #[async_trait]
-impl TableSnapshot for Nothing {
-    async fn table(&self, _: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
-        Ok(None)
+impl TableSnapshot for Little {
+    async fn table(&self, request: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
+        let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
+        Ok(is_hosts.then(tables::hosts))
     }
 
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
-        Vec::new()
+        vec![TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: tables::columns() }]
     }
 }
 
 #[async_trait]
-impl Models for Nothing {
+impl Models for Little {
     fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
         Vec::new()
     }
@@ -73,7 +77,7 @@ impl Models for Nothing {
 }
 
 #[async_trait]
-impl Languages for Nothing {
+impl Languages for Little {
     async fn call(&self, _: &calls::Call, _: &DomainAccess, _: &QueryContext) -> Result<Vec<RecordBatch>> {
         Err(Error::internal("there are no languages"))
     }
@@ -97,7 +101,7 @@ fn language() -> &'static (Runtime, SqlEngine) {
         };
         let engine = QueryEngine::new(&settings).expect("an engine");
         let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
-        (runtime, SqlEngine::new(engine, Arc::new(Nothing), Arc::new(Nothing), Arc::new(Nothing)))
+        (runtime, SqlEngine::new(engine, Arc::new(Little), Arc::new(Little), Arc::new(Little)))
     })
 }
 
@@ -128,6 +132,31 @@ fn asked(text: impl Into<String>) -> Request {
     Request { text: text.into(), ..Request::default() }
 }
 
+/// Names of the columns, and rows whose values are joined by `|`; `-` stands for NULL.
+fn shown(request: Request) -> (String, Vec<String>) {
+    let text = request.text.clone();
+    let (names, rows) = rows(request).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let row = |row: Vec<Option<String>>| {
+        row.into_iter().map(|value| value.unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join("|")
+    };
+    (names.join("|"), rows.into_iter().map(row).collect())
+}
+
+/// Checks the names and the rows of a statement.
+fn check(text: &str, names: &str, expected: &[&str]) {
+    let (found_names, found) = shown(asked(text));
+    assert_eq!(found_names, names, "{text}");
+    assert_eq!(found, expected, "{text}");
+}
+
+/// A statement that is refused, with a part of what is said.
+fn is_refused(text: &str, part: &str) {
+    match rows(asked(text)) {
+        Ok(found) => panic!("{text} gives {found:?}"),
+        Err(error) => assert!(error.message.contains(part), "{text}: {error}"),
+    }
+}
+
 /// Expressions with their values as texts; `NULL` stands for none.
 fn gives(cases: &[(&str, &str)]) {
     for (expression, expected) in cases {
@@ -140,10 +169,7 @@ fn gives(cases: &[(&str, &str)]) {
 /// Expressions that are refused, each with a part of what is said.
 fn refuses(cases: &[(&str, &str)]) {
     for (expression, part) in cases {
-        match rows(asked(format!("select ({expression})::text"))) {
-            Ok(found) => panic!("{expression} gives {found:?}"),
-            Err(error) => assert!(error.message.contains(part), "{expression}: {error}"),
-        }
+        is_refused(&format!("select ({expression})::text"), part);
     }
 }
 

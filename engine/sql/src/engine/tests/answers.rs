@@ -6,24 +6,9 @@ use quiver_query::{Limits, QueryContext};
 use quiver_types::Access;
 use serde_json::{Value, json};
 
-use super::{asked, language, refuses, rows};
+use super::{asked, check, is_refused, language, refuses, rows, shown};
 use crate::engine::{Explain, Request};
 use crate::parse::Params;
-
-/// Names of the columns, and rows whose values are joined by `|`; `-` stands for NULL.
-fn shown(request: Request) -> (String, Vec<String>) {
-    let text = request.text.clone();
-    let (names, rows) = rows(request).unwrap_or_else(|e| panic!("{text}: {e}"));
-    let row = |row: Vec<Option<String>>| {
-        row.into_iter().map(|value| value.unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join("|")
-    };
-    (names.join("|"), rows.into_iter().map(row).collect())
-}
-
-fn check(text: &str, names: &str, expected: &[&str]) {
-    let found = shown(asked(text));
-    assert_eq!((found.0.as_str(), found.1.as_slice()), (names, to_owned(expected).as_slice()), "{text}");
-}
 
 fn to_owned(texts: &[&str]) -> Vec<String> {
     texts.iter().map(|text| (*text).to_owned()).collect()
@@ -135,10 +120,7 @@ fn statements_only_read() {
         ("select 1 /* c", "multi-line comment at line 1, column 14"),
         ("select x\nfrom nosuch", "there is no table `nosuch` at line 2, column 6"),
     ] {
-        match rows(asked(text)) {
-            Ok(found) => panic!("{text} gives {found:?}"),
-            Err(error) => assert!(error.message.contains(part), "{text}: {error}"),
-        }
+        is_refused(text, part);
     }
 }
 
