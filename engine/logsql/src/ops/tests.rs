@@ -1,0 +1,5 @@
+//! Steps over rows: what goes in, and what VictoriaLogs documents to come out.
+
+mod rows;
+mod stats;
+mod values;
