@@ -2,6 +2,7 @@
 
 use super::*;
 
+mod faults;
 mod times;
 
 fn check(query: &str, expected: &str) {
