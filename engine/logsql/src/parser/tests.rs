@@ -3,6 +3,8 @@
 use super::*;
 
 mod faults;
+mod filters;
+mod numbers;
 mod times;
 
 fn check(query: &str, expected: &str) {
