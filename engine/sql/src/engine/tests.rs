@@ -19,6 +19,7 @@ mod groups;
 mod json;
 mod lists;
 mod numbers;
+mod queries;
 mod tables;
 mod texts;
 mod times;
@@ -147,6 +148,13 @@ fn check(text: &str, names: &str, expected: &[&str]) {
     let (found_names, found) = shown(asked(text));
     assert_eq!(found_names, names, "{text}");
     assert_eq!(found, expected, "{text}");
+}
+
+/// Statements with their rows.
+fn answers_are(cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        assert_eq!(shown(asked(*text)).1, *expected, "{text}");
+    }
 }
 
 /// A statement that is refused, with a part of what is said.
