@@ -113,7 +113,7 @@ fn rows(request: Request) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
     runtime.block_on(async {
         let answer = Box::pin(language.query(request, &DomainAccess::full(), &ctx)).await?;
         let Answer::Rows(mut rows) = answer else { panic!("a plan in place of rows") };
-        let names = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
         let mut out = Vec::new();
         while let Some(batch) = rows.next().await? {
             let texts = |column: &ArrayRef| cast(column, &DataType::Utf8).expect("a type that has texts");
