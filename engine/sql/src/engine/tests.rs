@@ -15,6 +15,7 @@ use tokio::runtime::Runtime;
 use super::*;
 
 mod answers;
+mod clients;
 mod groups;
 mod json;
 mod lists;
@@ -23,6 +24,7 @@ mod queries;
 mod tables;
 mod texts;
 mod times;
+mod typed;
 
 /// A product with one table, and without models and languages: most statements bring rows of their own.
 #[derive(Debug)]
