@@ -16,6 +16,7 @@ use super::*;
 
 mod answers;
 mod clients;
+mod described;
 mod groups;
 mod json;
 mod lists;
