@@ -95,3 +95,91 @@ impl Needs {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use proptest::collection::vec;
+    use proptest::prelude::*;
+
+    use super::*;
+
+    const NAMES: [&str; 7] = ["a", "ab", "abc", "b", "ba", "c", "_msg"];
+    const GROUPS: [&str; 5] = ["", "a", "ab", "abc", "b"];
+
+    /// What is done, and to which name or group.
+    type Step = (u8, usize);
+
+    fn steps() -> impl Strategy<Value = Vec<Step>> {
+        vec((0..4_u8, 0..35_usize), 0..10)
+    }
+
+    /// Needs after some steps; the same as a set of names; whether these are all that is needed.
+    fn applied(steps: &[Step]) -> (Needs, BTreeSet<&'static str>, bool) {
+        let (mut needs, mut naive, mut is_exact) = (Needs::default(), BTreeSet::new(), true);
+        for (step, at) in steps {
+            let (name, group) = (NAMES[at % NAMES.len()], GROUPS[at % GROUPS.len()]);
+            let pattern = FieldPattern::Prefix(group.to_owned());
+            match step {
+                0 => {
+                    needs.add(name);
+                    naive.insert(name);
+                }
+                1 => {
+                    needs.add_pattern(&pattern);
+                    naive.extend(NAMES.iter().filter(|name| name.starts_with(group)));
+                }
+                2 => {
+                    needs.remove(name);
+                    naive.remove(name);
+                }
+                _ => {
+                    // A group within a wider one cannot be told apart from it: that asks for more, never for less.
+                    is_exact = false;
+                    needs.remove_pattern(&pattern);
+                    naive.retain(|name| !name.starts_with(group));
+                }
+            }
+        }
+        (needs, naive, is_exact)
+    }
+
+    fn agree(needs: &Needs, naive: &BTreeSet<&str>, is_exact: bool) -> Result<(), TestCaseError> {
+        for name in NAMES {
+            let (found, expected) = (needs.has(name), naive.contains(name));
+            prop_assert!(found || !expected, "{name} is needed: {needs:?}");
+            prop_assert!(!is_exact || found == expected, "{name} is not needed: {needs:?}");
+        }
+        for group in GROUPS {
+            let any = naive.iter().any(|name| name.starts_with(group));
+            prop_assert!(needs.has_any(group) || !any, "some of {group}* are needed: {needs:?}");
+        }
+        prop_assert!(!needs.is_empty() || naive.is_empty());
+        Ok(())
+    }
+
+    proptest! {
+        /// Breaks where a field that is needed is not read: its values would be empty.
+        #[test]
+        fn nothing_that_is_needed_is_left_out(first in steps(), second in steps()) {
+            let (mut needs, mut naive, is_exact) = applied(&first);
+            agree(&needs, &naive, is_exact)?;
+            let (other, more, is_exact_too) = applied(&second);
+            needs.add_needs(&other);
+            naive.extend(more);
+            agree(&needs, &naive, is_exact && is_exact_too)?;
+        }
+    }
+
+    #[test]
+    fn all_but_some() {
+        let mut needs = Needs::all();
+        assert!(needs.open() && !needs.is_empty());
+        needs.remove("a");
+        assert!(!needs.has("a") && needs.has("ab"));
+        needs.add_all(["a"]);
+        assert!(needs.has("a"));
+        needs.remove_pattern(&FieldPattern::all());
+        assert!(needs.is_empty() && !needs.open());
+        assert!(Needs::of(["x"]).has("x") && !Needs::of(["x"]).has("xy"));
+    }
+}

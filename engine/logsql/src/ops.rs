@@ -26,3 +26,6 @@ pub(crate) const STEPS: &[&[StepReader]] = &[
     sort::STEPS,
     unpack::STEPS,
 ];
+
+#[cfg(test)]
+mod tests;

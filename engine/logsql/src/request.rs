@@ -236,4 +236,61 @@ mod tests {
         assert_eq!(last_moment(-2_000_000_000), -1_000_000_001);
         assert_eq!((last_moment(i64::MAX), last_moment(9_223_372_036_000_000_000)), (i64::MAX, i64::MAX));
     }
+
+    #[test]
+    fn times_and_durations() {
+        const NOW: i64 = 1_741_564_800_000_000_000;
+        const MINUTE: i64 = 60_000_000_000;
+        for (text, expected) in [
+            ("now", Some(NOW)),
+            ("now-5m", Some(NOW - 5 * MINUTE)),
+            ("now+5m", Some(NOW + 5 * MINUTE)),
+            ("5m", Some(NOW - 5 * MINUTE)),
+            ("1970-01-01T00:01:00Z", Some(MINUTE)),
+            ("1970-01-01T01:01:00+01:00", Some(MINUTE)),
+            ("1741564800", Some(NOW)),
+            ("tomorrow", None),
+            ("", None),
+        ] {
+            assert_eq!(time_param(text, NOW), expected, "{text}");
+        }
+        for (text, expected) in [
+            ("5m", Some(5 * MINUTE)),
+            ("-1.5m", Some(-MINUTE * 3 / 2)),
+            ("60", Some(MINUTE)),
+            ("0.5", Some(500_000_000)),
+            ("inf", None),
+            ("nan", None),
+            ("x", None),
+            ("", None),
+        ] {
+            assert_eq!(duration_param(text), expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn filters_of_requests() {
+        let text = |filter: Result<Option<Filter>>| filter.map(|filter| filter.map(|filter| filter.to_string()));
+        for (given, expected) in [
+            ("", None),
+            ("{}", None),
+            (r#"{"a":[]}"#, None),
+            ("a:b or c", Some("a:b or c")),
+            (r#"{"a":"b"}"#, Some("a:=b")),
+            (r#"{"a":["b"]}"#, Some("a:=b")),
+            (r#"{"b":["x","y z"],"a":"\"q"}"#, Some(r#"b:in(x,"y z") a:="\"q""#)),
+        ] {
+            assert_eq!(text(extra_filter(given)).expect(given).as_deref(), expected, "{given}");
+        }
+        for (given, expected) in [
+            ("{}", None),
+            (r#"{"a":"b","c":["d","e"]}"#, Some(r#"{a="b",c in ("d","e")}"#)),
+            (r#"{a="b"}"#, Some(r#"{a="b"}"#)),
+        ] {
+            assert_eq!(text(extra_stream_filter(given)).expect(given).as_deref(), expected, "{given}");
+        }
+        for wrong in [r#"{"a":1}"#, r#"{"a":["b",null]}"#, r#"{"a":{"b":"c"}}"#, "a:(", r#"{"a""#] {
+            assert!(extra_filter(wrong).is_err() && extra_stream_filter(wrong).is_err(), "{wrong}");
+        }
+    }
 }

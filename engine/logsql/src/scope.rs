@@ -115,3 +115,86 @@ fn len(filters: &[Filter]) -> usize {
 fn edge(ns: Option<i64>) -> String {
     ns.map_or_else(|| "now".to_owned(), |ns| ns.to_string())
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::parser::{parse, parse_filter};
+
+    fn filter(text: &str) -> Filter {
+        parse_filter(text).expect("a filter").expect("not empty")
+    }
+
+    fn check(scope: &QueryScope, text: &str, expected: &str) {
+        let mut query = parse(text).unwrap_or_else(|fault| panic!("{text}: {fault}"));
+        scope.bind(&mut query).expect("it is bound");
+        assert_eq!(query.to_string(), expected, "{text}");
+    }
+
+    #[test]
+    fn nothing_is_laid_upon_a_query() {
+        let scope = QueryScope::default();
+        for text in ["*", "a or b", "a:in(b | fields c) | limit 5"] {
+            check(&scope, text, text);
+        }
+    }
+
+    #[test]
+    fn each_part_has_the_range_of_time() {
+        let scope = QueryScope { start_ns: Some(5), end_ns: Some(9), ..QueryScope::default() };
+        check(&scope, "a", "_time:[5,9] a");
+        check(&scope, "a or b", "_time:[5,9] (a or b)");
+        check(&scope, "a:in(b | fields c)", "_time:[5,9] a:in(_time:[5,9] b | fields c)");
+        check(&scope, "* | union (b)", "_time:[5,9] * | union (_time:[5,9] b)");
+        check(
+            &scope,
+            "* | limit 1 | filter a:in(b | fields c)",
+            "_time:[5,9] * | limit 1 | filter a:in(_time:[5,9] b | fields c)",
+        );
+        let ignores = "options(ignore_global_time_filter=true) a";
+        check(&scope, ignores, ignores);
+        let end = QueryScope { end_ns: Some(9), ..QueryScope::default() };
+        check(&end, "a", "_time:[now,9] a");
+    }
+
+    #[test]
+    fn each_part_is_bound_by_filters() {
+        let scope = QueryScope { extra: vec![filter("x:1"), filter("y or z")], ..QueryScope::default() };
+        check(&scope, "a", "x:1 (y or z) a");
+        check(&scope, "a:in(b | fields c)", "x:1 (y or z) a:in(x:1 (y or z) b | fields c)");
+        // Not even such a query gets around them.
+        check(
+            &scope,
+            "options(ignore_global_time_filter=true) a",
+            "options(ignore_global_time_filter=true) x:1 (y or z) a",
+        );
+        // Subqueries of the filters themselves have the range alone.
+        let nested =
+            QueryScope { start_ns: Some(5), end_ns: Some(9), extra: vec![filter("a:in(b | fields c)")], now_ns: 0 };
+        check(&nested, "d", "a:in(_time:[5,9] b | fields c) _time:[5,9] d");
+    }
+
+    #[test]
+    fn a_global_filter_binds_what_is_within() {
+        let scope = QueryScope::default();
+        check(&scope, "options(global_filter=(g)) a", "g a");
+        check(&scope, "options(global_filter=(g)) a:in(b | fields c)", "g a:in(g b | fields c)");
+        check(
+            &scope,
+            "options(global_filter=(g)) a:in(options(global_filter=(h)) b:in(d | fields e) | fields c)",
+            "g a:in(g h b:in(g h d | fields e) | fields c)",
+        );
+        check(&scope, "options(global_filter=(g:in(h | fields i))) a", "g:in(h | fields i) a");
+    }
+
+    #[test]
+    fn filters_are_not_copied_without_bounds() {
+        let scope = QueryScope { extra: vec![filter(&"x".repeat(1 << 19))], ..QueryScope::default() };
+        let bound = |subqueries: usize| {
+            let mut query = parse(&vec!["a:in(b | fields c)"; subqueries].join(" ")).expect("a query");
+            scope.bind(&mut query).map_err(|error| error.kind)
+        };
+        assert_eq!(bound(5), Ok(()));
+        assert_eq!(bound(40), Err(ErrorKind::LimitExceeded));
+    }
+}

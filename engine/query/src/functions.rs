@@ -286,3 +286,6 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(approximate::function())?;
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

@@ -355,7 +355,7 @@ impl VisitorMut for Translator<'_> {
         }
         json::changed(place);
         sets::listed(place);
-        if let Err(error) = sets::plain(place) {
+        if let Err(error) = sets::plain(place).and_then(|()| sets::without(place)) {
             return refused(error);
         }
         if let Expr::AnyOp { right, .. } | Expr::AllOp { right, .. } = place

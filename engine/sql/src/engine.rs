@@ -425,33 +425,4 @@ fn shown(batch: RecordBatch, schema: &SchemaRef) -> Result<RecordBatch> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn tables_have_places() {
-        let Parsed::Query(query) = parse("select 1\nfrom a.b, c", &Params::default()).unwrap().statement else {
-            panic!("no query")
-        };
-        let error = with_place(Error::invalid("there is no table `c`; did you mean `d`?"), "c", &places_of(&query));
-        assert_eq!(error.message, "there is no table `c` at line 2, column 11; did you mean `d`?");
-        assert_eq!(places_of(&query)["a.b"], Location { line: 2, column: 6 });
-    }
-
-    #[test]
-    fn zones() {
-        assert!(zone_of("Europe/Berlin").is_ok() && zone_of("+02:00").is_ok());
-        assert!(zone_of("Nowhere/None").unwrap_err().message.contains("`Nowhere/None`"));
-        let in_zone_of = |zone: &str| {
-            let time = DataType::Timestamp(arrow::datatypes::TimeUnit::Second, Some(zone.into()));
-            zones_of(&DataType::List(Arc::new(Field::new("item", time, true))))
-        };
-        assert!(in_zone_of("Europe/Berlin").is_ok());
-        assert!(in_zone_of("day").unwrap_err().message.contains("`day`"));
-        let utc = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, Some("UTC".into()));
-        let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("t", utc, true)]));
-        let other = in_zone(&schema, Some(&Arc::from("+02:00")));
-        assert_ne!(other, schema);
-        assert_eq!(in_zone(&schema, None), schema);
-    }
-}
+mod tests;

@@ -267,6 +267,10 @@ impl TextColumn {
 mod tests {
     use std::sync::Arc;
 
+    use proptest::collection::vec;
+    use proptest::option;
+    use proptest::prelude::*;
+
     use super::*;
 
     fn texts(array: &ArrayRef) -> Vec<String> {
@@ -320,6 +324,65 @@ mod tests {
                 let text = plain.text(row, &mut buffer).to_owned();
                 let (own, other) = (column.rank(row, &text), plain.rank(row, &text));
                 assert_eq!(format!("{own:?}"), format!("{other:?}"), "{text}");
+            }
+        }
+    }
+
+    /// Values of each kind, within a view and beyond it.
+    const POOL: [&str; 13] = [
+        "",
+        "a",
+        "ж",
+        "7",
+        "-1.5",
+        "1.5KiB",
+        "10ms",
+        "0x1f",
+        "10.0.0.1",
+        "2024-01-01T00:00:00Z",
+        "a longer text than twelve",
+        "a longer text than thirteen",
+        "1234567890.25",
+    ];
+
+    fn forms(values: &[Option<&str>]) -> [ArrayRef; 5] {
+        let dictionary: DictionaryArray<UInt32Type> = values.iter().copied().collect();
+        [
+            Arc::new(StringViewArray::from(values.to_vec())),
+            Arc::new(StringArray::from(values.to_vec())),
+            Arc::new(dictionary.clone()),
+            Stored::Text(StringViewArray::from(values.to_vec())).into_array(values.len()),
+            Stored::Coded(dictionary).into_array(values.len()),
+        ]
+    }
+
+    proptest! {
+        /// Breaks where a form forgets that it is a part of a longer column, or takes a missing value for another.
+        #[test]
+        fn parts_of_each_form_are_what_their_texts_are(
+            picked in vec(option::of(0..POOL.len()), 0..20), from in 0..20_usize, len in 0..20_usize,
+        ) {
+            let values: Vec<Option<&str>> = picked.iter().map(|at| at.map(|at| POOL[at])).collect();
+            let from = from.min(values.len());
+            let part = &values[from..(from + len).min(values.len())];
+            for array in forms(&values) {
+                let column = TextColumn::new(&array.slice(from, part.len())).unwrap();
+                let mut buffer = String::new();
+                for (row, value) in part.iter().enumerate() {
+                    let text = value.unwrap_or_default();
+                    prop_assert_eq!(column.text(row, &mut buffer), text);
+                    prop_assert_eq!(column.is_empty(row), text.is_empty());
+                    prop_assert_eq!(column.len_of(row, &mut buffer), text.len());
+                    let (found, naive) = (column.rank(row, text), rank(text));
+                    prop_assert_eq!(format!("{found:?}"), format!("{naive:?}"));
+                    let naive = if text.is_empty() { Value::Empty } else { Value::Text(text) };
+                    prop_assert_eq!(column.texts().value(row, &mut buffer), naive);
+                }
+                for rule in [NumberRule::Plain, NumberRule::Units, NumberRule::Any] {
+                    let found = column.numbers(part.len(), rule).into_iter().map(f64::to_bits);
+                    let naive = part.iter().map(|value| rule.read(value.unwrap_or_default()).to_bits());
+                    prop_assert_eq!(found.collect::<Vec<_>>(), naive.collect::<Vec<_>>());
+                }
             }
         }
     }

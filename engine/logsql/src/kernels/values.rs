@@ -13,6 +13,7 @@ mod time;
 
 pub use duration::{parse_duration, push_duration};
 pub use ip::{parse_ipv4, parse_ipv4_mask, parse_ipv6, push_ipv4};
+pub(crate) use number::code;
 pub use number::{number, numeric, parse_float, parse_i64, parse_u64};
 pub use order::{Rank, compare, compare_ranked, push_plain_sort_key, push_sort_key, rank, rank_of_float, rank_of_int};
 pub use size::parse_size;

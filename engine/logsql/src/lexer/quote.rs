@@ -4,6 +4,8 @@ use std::borrow::Cow;
 
 use quiver_types::logs::quote_into;
 
+use crate::kernels::values::code;
+
 /// Reads the quoted text at the beginning; gives its meaning and the bytes it took.
 pub(super) fn unquote(text: &str) -> Result<(Cow<'_, str>, usize), String> {
     let quote = text.chars().next().unwrap_or('"');
@@ -72,9 +74,8 @@ fn push<'a>(out: &mut Vec<u8>, byte: u8, after: &'a str) -> &'a str {
 }
 
 fn number(text: &str, digits: usize, radix: u32, escape: char) -> Result<(u32, &str), String> {
-    let digits_text = text.get(..digits).ok_or_else(|| format!("escape `\\{escape}` needs {digits} digits"))?;
-    let value =
-        u32::from_str_radix(digits_text, radix).map_err(|_| format!("escape `\\{escape}` needs {digits} digits"))?;
+    let value = text.get(..digits).and_then(|text| code(text, radix));
+    let value = value.ok_or_else(|| format!("escape `\\{escape}` needs {digits} digits"))?;
     Ok((value, &text[digits..]))
 }
 
@@ -119,5 +120,44 @@ mod tests {
         assert!(unquote("\"a").is_err());
         assert!(unquote("\"a\\q\"").is_err());
         assert!(unquote("\"a\\\"").is_err());
+    }
+
+    #[test]
+    fn escapes_that_are_none() {
+        for (text, part) in [
+            (r#""\q""#, "unknown escape `\\q`"),
+            (r#""\x4""#, "needs 2 digits"),
+            (r#""\x+4""#, "needs 2 digits"),
+            (r#""\u+041""#, "needs 4 digits"),
+            (r#""\u04""#, "needs 4 digits"),
+            (r#""\U+0000041""#, "needs 8 digits"),
+            (r#""\ud800""#, "is no character"),
+            (r#""\U00110000""#, "is no character"),
+            (r#""\777""#, "is no byte"),
+            (r#""\18""#, "needs 3 digits"),
+            ("'a", "missing closing quote"),
+            ("`a", "missing closing quote"),
+            ("'a\\'", "missing closing quote"),
+            ("\"\\u0ж\"", "needs 4 digits"),
+        ] {
+            let fault = unquote(text).expect_err(text);
+            assert!(fault.contains(part), "{text}: {fault}");
+        }
+        // What is read ends at its quote; the rest is left.
+        for (text, expected, length) in [("'a'b", "a", 3), ("``x", "", 2)] {
+            let (found, len) = unquote(text).expect("a text");
+            assert_eq!((found.as_ref(), len), (expected, length), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_is_quoted_is_read_again() {
+        for text in
+            ["", "a b", "\"", "\\", "'`", "\n\r\t\u{7}\u{0}", "\u{7f}\u{80}\u{feff}", "ж😀", "\u{fffd}", "a\\x41"]
+        {
+            let written = quote(text);
+            let (found, len) = unquote(&written).unwrap_or_else(|fault| panic!("{written}: {fault}"));
+            assert_eq!((found.as_ref(), len), (text, written.len()), "{written}");
+        }
     }
 }

@@ -6,6 +6,7 @@ use super::Parser;
 use super::filter::test;
 use crate::ast::{Bound, FieldPattern, Filter, Literal, PatternPlace, Test, Values};
 use crate::error::Result;
+use crate::kernels::values;
 use crate::literal::{parse_ipv4, parse_number, parse_u64};
 
 /// A filter function.
@@ -254,7 +255,9 @@ fn address_range(texts: &[String], bits: u32, parse: impl Fn(&str) -> Option<u12
         [one] => match one.split_once('/') {
             None => parse(one).map(|address| (address, address)),
             Some((address, mask)) => {
-                let mask: u32 = mask.parse().ok().filter(|&mask| mask <= bits)?;
+                // Digits alone: the library takes a sign, too.
+                let mask =
+                    values::parse_u64(mask).and_then(|mask| u32::try_from(mask).ok()).filter(|&mask| mask <= bits)?;
                 let host = if mask == 0 && bits == 128 { u128::MAX } else { (1u128 << (bits - mask)) - 1 };
                 let address = parse(address)?;
                 Some((address & !host, address | host))

@@ -4,6 +4,7 @@ use super::Parser;
 use super::names::{field_name, or_all};
 use crate::ast::{FieldPattern, Filter, GroupBy, Literal, StatsCall, StatsFunc, TimeBucket};
 use crate::error::Result;
+use crate::kernels::values::parse_ipv4_mask;
 use crate::lexer::Token;
 use crate::literal::{parse_duration, parse_number};
 
@@ -194,9 +195,8 @@ impl Parser<'_> {
             "year" => return Ok(TimeBucket::Year),
             _ => {}
         }
-        if let Some(bits) = text.strip_prefix('/') {
-            let bits = bits.parse::<u8>().ok().filter(|&bits| bits <= 32);
-            return bits
+        if text.starts_with('/') {
+            return parse_ipv4_mask(&text)
                 .map(TimeBucket::Ipv4Mask)
                 .ok_or_else(|| self.fault_at(at, format!("a mask from `/0` to `/32` expected, got `{text}`")));
         }

@@ -2,6 +2,9 @@
 
 use super::*;
 
+mod faults;
+mod filters;
+mod numbers;
 mod times;
 
 fn check(query: &str, expected: &str) {

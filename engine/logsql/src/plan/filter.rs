@@ -76,7 +76,8 @@ fn list(values: &Values) -> Result<&[String]> {
 
 /// Reads an identifier of 32 digits; others have no stream.
 fn stream_id(text: &str) -> Option<SeriesId> {
-    (text.len() == 32).then(|| u128::from_str_radix(text, 16).ok()).flatten().map(SeriesId)
+    let is_plain = text.len() == 32 && text.bytes().all(|b| b.is_ascii_hexdigit());
+    u128::from_str_radix(text, 16).ok().filter(|_| is_plain).map(SeriesId)
 }
 
 fn of_field(field: &FieldPattern, test: &Test) -> Result<LogFilter> {

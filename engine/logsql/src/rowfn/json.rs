@@ -5,6 +5,7 @@ use quiver_types::logs::MSG;
 
 use super::Fields;
 use crate::ast::FieldPattern;
+use crate::kernels::values::code;
 
 /// Deepest nesting that is read.
 const DEPTH_MAX: usize = 128;
@@ -271,7 +272,7 @@ pub(crate) fn unescape(raw: &str, out: &mut String) {
 
 /// `u0416`, or a pair of surrogates; with the length.
 fn code_point(tail: &str) -> Option<(char, usize)> {
-    let unit = |from: usize| tail.get(from..from + 4).and_then(|hex| u32::from_str_radix(hex, 16).ok());
+    let unit = |from: usize| tail.get(from..from + 4).and_then(|hex| code(hex, 16));
     let high = unit(1)?;
     if (0xd800..0xdc00).contains(&high) && tail.get(5..7) == Some("\\u") {
         let low = unit(7)?;
@@ -344,6 +345,7 @@ mod tests {
                 ("f", "2.50"),
             ]),
         );
+        check(r#"{"a":"\u+041\u00e9"}"#, Some(&[("a", "\\u+041é")]));
         check(r#"{"":"x","a\n":"\u0416\ud83d\ude00\"\q"}"#, Some(&[("_msg", "x"), ("a\n", "Ж😀\"\\q")]));
         check("{}", Some(&[]));
         for bad in ["", "{foo", r#"{"foo",}"#, r#"["foobar"]"#, "1234", "{} x", r#"{"a":1,}"#, r#"{"a":tru}"#, r#"{"a"#]

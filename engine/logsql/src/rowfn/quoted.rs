@@ -1,5 +1,7 @@
 //! Quoted texts within values: `"..."` and `'...'` with the escapes of Go, `` `...` `` without any.
 
+use crate::kernels::values::code;
+
 /// Reads a quoted text at the beginning of a value: what it says, and its length with the quotes.
 pub(crate) fn unquote_prefix(value: &str) -> Option<(String, usize)> {
     match value.as_bytes().first()? {
@@ -51,7 +53,7 @@ fn escape(tail: &str, quote: u8, out: &mut String) -> Option<usize> {
 
 fn code_point(tail: &str, digits: usize, out: &mut String) -> Option<usize> {
     let hex = tail.get(1..=digits)?;
-    out.push(char::from_u32(u32::from_str_radix(hex, 16).ok()?)?);
+    out.push(char::from_u32(code(hex, 16)?)?);
     Some(digits + 1)
 }
 
@@ -62,7 +64,7 @@ fn bytes(tail: &str, hex: bool, alone: bool, out: &mut String) -> Option<usize> 
     loop {
         let (digits, radix, skip) =
             if hex { (tail.get(at + 1..at + 3)?, 16, 3) } else { (tail.get(at..at + 3)?, 8, 3) };
-        all.push(u8::try_from(u32::from_str_radix(digits, radix).ok()?).ok()?);
+        all.push(u8::try_from(code(digits, radix)?).ok()?);
         at += skip;
         if alone {
             out.push(char::from(all[0]));
@@ -96,6 +98,9 @@ mod tests {
         check("'a \"b\\'\\n\\xd0' c", Some(("a \"b'\n\u{d0}", 14)));
         check("'a\nb'", Some(("a\nb", 5)));
         for bad in ["", "a", "\"abc", "`abc", "'abc", r#""\q""#, r#""\xff""#, r#"'\"'"#, r#""\'""#, "\"a\nb\""] {
+            check(bad, None);
+        }
+        for bad in [r#""\x+1""#, r#""\u+041""#, r#""\U+0000041""#, r#""\ud800""#, r#""\777""#, r#""\xd0\x+9""#] {
             check(bad, None);
         }
     }

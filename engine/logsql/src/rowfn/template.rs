@@ -1,5 +1,7 @@
 //! Texts with `<name>` in them, for `extract` and `format`.
 
+use crate::kernels::values::code;
+
 /// A text and, mostly, the field that follows it.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Step {
@@ -78,8 +80,8 @@ fn entity(name: &str) -> Option<char> {
         _ => {
             let number = name.strip_prefix('#')?;
             let code = match number.strip_prefix(['x', 'X']) {
-                Some(hex) => u32::from_str_radix(hex, 16).ok()?,
-                None => number.parse().ok()?,
+                Some(hex) => code(hex, 16)?,
+                None => code(number, 10)?,
             };
             char::from_u32(code)?
         }
@@ -105,6 +107,7 @@ mod tests {
         check("bar<foo>abc<_>", &[step("bar", "foo", ""), step("abc", "", "")]);
         check("< plain : bar >]", &[step("", "bar", "plain"), step("]", "", "")]);
         check("&lt;&amp;&gt;&#65;&#x42;&nosuch; & x", &[step("<&>AB&nosuch; & x", "", "")]);
+        check("&#x+41;&#+65;&#;", &[step("&#x+41;&#+65;&#;", "", "")]);
         assert!(parse("<foo").is_err() && parse("foo<bar").is_err() && parse("<foo*>x").is_err());
     }
 }

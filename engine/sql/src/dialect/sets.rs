@@ -86,6 +86,24 @@ pub(super) fn listed(place: &mut Expr) {
     *place = Expr::InList { expr: Box::new(take(expr)), list, negated: *negated };
 }
 
+/// `5 NOT IN (SELECT …)` as counts. Of a value that no row has the planner makes a join that lets all rows by where the set
+/// has a NULL, though it is not known then whether the value is in it.
+pub(super) fn without(place: &mut Expr) -> Result<()> {
+    let Expr::InSubquery { expr: left, subquery, negated: true } = &*place else { return Ok(()) };
+    let mut own = Columns::default();
+    let _ = walk(&**left, &mut own);
+    if !own.0.is_empty() || matches!(**left, Expr::Tuple(_)) || lookups::reads_row(subquery) {
+        return Ok(());
+    }
+    operators::copied(left, 2)?;
+    let is_it = format!("\"of set\" = ({left})");
+    *place = expr(&format!(
+        "(SELECT CASE WHEN bool_or({is_it}) THEN false WHEN count(*) > count({is_it}) THEN CAST(NULL AS BOOLEAN) \
+         ELSE true END FROM ({subquery}) AS \"set\" (\"of set\"))"
+    ))?;
+    Ok(())
+}
+
 /// `x > ANY (SELECT …)` and `ALL` that are, or are part of, an output: the planner makes joins of those in conditions alone.
 /// The least or the greatest value says the same.
 pub(super) fn in_outputs(select: &mut Select) -> Result<()> {

@@ -6,6 +6,7 @@ use super::*;
 use crate::assemble::tests::span;
 use crate::assemble::{Trace, assemble};
 
+mod faults;
 mod scan;
 mod stages;
 

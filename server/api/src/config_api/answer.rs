@@ -142,3 +142,116 @@ impl Answer {
         with_retry_after(response)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    #[test]
+    fn each_problem_has_its_status() {
+        for (kind, status) in [
+            (ProblemKind::Malformed, 400),
+            (ProblemKind::Unauthenticated, 401),
+            (ProblemKind::Forbidden, 403),
+            (ProblemKind::NotFound, 404),
+            (ProblemKind::Conflict, 409),
+            (ProblemKind::Precondition, 412),
+            (ProblemKind::TooLarge, 413),
+            (ProblemKind::Invalid, 422),
+            (ProblemKind::Limited, 429),
+            (ProblemKind::Busy, 503),
+            (ProblemKind::Internal, 500),
+        ] {
+            let answer = Answer::of_problem(&Problem::new(kind, "SOME_CODE", "what is wrong"));
+            assert!(answer.is_problem);
+            assert_eq!((answer.status, &answer.body["status"]), (status, &json!(status)));
+            assert_eq!(answer.body["type"], "urn:quiver:problem:some-code");
+            assert_eq!(
+                (&answer.body["detail"], &answer.body["error"]),
+                (&json!("what is wrong"), &json!("what is wrong"))
+            );
+        }
+        for (code, status) in [("UNSUPPORTED_MEDIA_TYPE", 415), ("METHOD_NOT_ALLOWED", 405), ("NOT_ACCEPTABLE", 406)] {
+            assert_eq!(Answer::of_problem(&Problem::new(ProblemKind::Malformed, code, "")).status, status);
+        }
+    }
+
+    #[test]
+    fn problems_say_where_and_keep_secrets() {
+        let problem = Problem::field("/name", "REQUIRED", "is missing").with("etag", json!("\"5\""));
+        let answer = Answer::of_problem(&problem.with("current", json!({"id": "a"})));
+        assert_eq!(answer.body["errors"], json!([{"field": "/name", "code": "REQUIRED", "message": "is missing"}]));
+        assert_eq!(answer.body["detail"], "/name: is missing");
+        assert_eq!(answer.body["current"], json!({"id": "a"}));
+        assert_eq!((answer.etag.as_deref(), answer.body.get("etag")), (Some("\"5\""), None));
+        let ours = Answer::of_problem(&Problem::internal("a secret"));
+        assert_eq!((ours.status, ours.body.get("errors")), (500, None));
+        assert!(!ours.body.to_string().contains("secret"), "{}", ours.body);
+    }
+
+    #[test]
+    fn answers_are_kept() {
+        let text = |text: &str| Some(text.to_owned());
+        let kept =
+            Answer { status: 201, etag: text("\"1\""), location: text("/a/b"), ..Answer::ok(json!({"id": "b"})) };
+        let again = Answer::replayed(&kept.to_bytes());
+        assert!(again.is_replayed && !again.is_problem);
+        assert_eq!((again.status, again.body, again.etag), (kept.status, kept.body, kept.etag));
+        assert_eq!(again.location, kept.location);
+        let refused = Answer::replayed(&Answer::of_problem(&Problem::not_found("x")).to_bytes());
+        assert!(refused.is_problem && refused.is_replayed);
+        assert_eq!(refused.status, 404);
+        for damaged in [&b""[..], b"[]", b"[200]", b"{}"] {
+            assert_eq!(Answer::replayed(damaged).status, 500);
+        }
+    }
+
+    /// Status, some headers, and the body of an answer as it is sent.
+    async fn sent(answer: Answer, names: &[&str]) -> (u16, Vec<Option<String>>, String) {
+        let response = answer.into_response(Some(7));
+        let value = |name: &&str| response.headers().get(*name).map(|value| value.to_str().expect("a text").to_owned());
+        let (status, headers) = (response.status().as_u16(), names.iter().map(value).collect());
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, headers, String::from_utf8(body.to_vec()).expect("a text"))
+    }
+
+    #[tokio::test]
+    async fn answers_are_sent_with_their_headers() {
+        let text = |text: &str| Some(text.to_owned());
+        let names = ["content-type", "cache-control", "etag", "location", "idempotency-replayed", "x-config-revision"];
+        let made = Answer {
+            status: 201,
+            etag: text("\"1\""),
+            location: text("/a/b"),
+            is_replayed: true,
+            ..Answer::ok(json!({"id": "b"}))
+        };
+        let all = ["application/json", "no-store", "\"1\"", "/a/b", "true", "7"].map(text).to_vec();
+        assert_eq!(sent(made, &names).await, (201, all, r#"{"id":"b"}"#.to_owned()));
+        let (status, headers, body) = sent(Answer::nothing(), &names).await;
+        assert_eq!((status, &headers[0], body.as_str()), (204, &None, ""));
+        let yaml = Answer { yaml: text("a: 1\n"), ..Answer::ok(json!({"a": 1})) };
+        let (_, headers, body) = sent(yaml, &names).await;
+        assert_eq!((headers[0].as_deref(), body.as_str()), (Some("application/yaml"), "a: 1\n"));
+        let busy = Answer::of_problem(&Problem::new(ProblemKind::Busy, "STORE_BUSY", ""));
+        let (status, headers, _) = sent(busy, &["content-type", "retry-after"]).await;
+        assert_eq!((status, headers[0].as_deref()), (503, Some("application/problem+json")));
+        assert!(headers[1].is_some());
+        // Two lines in a header would be two headers.
+        let warned = Answer { warning: text("a \"b\"\r\nSet-Cookie: c"), ..Answer::ok(json!({})) };
+        let (_, headers, _) = sent(warned, &["warning", "set-cookie"]).await;
+        assert_eq!(headers, [text("199 - \"a \\\"b\\\"  Set-Cookie: c\""), None]);
+    }
+
+    #[test]
+    fn some_refusals_are_for_ever() {
+        let is_forever =
+            |problem: &Problem| Answer::of_problem(problem).into_response(None).extensions().get::<Forever>().is_some();
+        assert!(is_forever(&Problem::new(ProblemKind::Forbidden, "BUILT_IN", "")));
+        // A right can be given.
+        assert!(!is_forever(&Problem::forbidden("{edit, rules, *}")));
+        assert!(!is_forever(&Problem::not_found("a")));
+    }
+}

@@ -74,3 +74,15 @@ impl Ask {
         (start < end).then_some(Window { start, end })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_stand_in_statements_with_their_zone() {
+        let (start, end) = Window { start: -5, end: i64::MAX }.sql();
+        assert_eq!(start, r#"arrow_cast(CAST(-5 AS BIGINT), 'Timestamp(Nanosecond, Some("UTC"))')"#);
+        assert!(end.contains("CAST(9223372036854775807 AS BIGINT)"), "{end}");
+    }
+}

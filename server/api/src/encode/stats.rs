@@ -50,3 +50,21 @@ fn steps(name: &str, stats: &SampleStats, counts: &[u64]) -> String {
     out.extend_from_slice(b"],");
     String::from_utf8(out).expect("only ASCII was written")
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counts_stand_beside_their_times() {
+        let stats = SampleStats {
+            start_ms: 1_435_781_451_781,
+            step_ms: 15_000,
+            total_per_step: vec![3, 0],
+            read_per_step: Vec::new(),
+            peak: 3,
+        };
+        assert_eq!(steps("a", &stats, &stats.total_per_step), r#""a":[[1435781451.781,3],[1435781466.781,0]],"#);
+        assert_eq!(steps("b", &stats, &stats.read_per_step), r#""b":[],"#);
+    }
+}

@@ -143,3 +143,64 @@ pub(super) async fn write_once(
     count(state, endpoint, bytes, if stored { &report } else { &nothing });
     outcome
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+
+    use super::*;
+
+    /// Status, media type, whether it was given before, and body.
+    async fn read(response: Response) -> (u16, Option<String>, bool, Vec<u8>) {
+        let text = |name: HeaderName| response.headers().get(name).map(|v| v.to_str().expect("a text").to_owned());
+        let (kind, is_replayed) = (text(header::CONTENT_TYPE), text(REPLAYED_HEADER).as_deref() == Some("true"));
+        let status = response.status().as_u16();
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        (status, kind, is_replayed, body.to_vec())
+    }
+
+    #[tokio::test]
+    async fn answers_that_are_kept_are_given_again() {
+        let long = "{\"a\": 1}\n".repeat(50_000);
+        for (status, content_type, body) in [
+            (StatusCode::OK, "application/json", long.as_str()),
+            (StatusCode::CREATED, "text/plain; charset=utf-8", "größe"),
+            (StatusCode::NO_CONTENT, "", ""),
+        ] {
+            let success = || Success::new(status, content_type, body);
+            let kept = success().keep().expect("it is kept");
+            let kind = (!content_type.is_empty()).then(|| content_type.to_owned());
+            let first = read(success().into_response()).await;
+            assert_eq!(first, (status.as_u16(), kind.clone(), false, body.as_bytes().to_vec()));
+            let again = read(replayed(&kept).expect("an answer")).await;
+            assert_eq!(again, (status.as_u16(), kind, true, body.as_bytes().to_vec()));
+        }
+    }
+
+    #[test]
+    fn large_answers_are_not_kept() {
+        // Bytes that nothing makes smaller.
+        let mut state = 1_u64;
+        let noise = (0..ANSWER_BYTES_MAX + 1024).map(|_| {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            (state >> 56) as u8
+        });
+        let noise: Vec<u8> = noise.collect();
+        assert!(Success::new(StatusCode::OK, "", noise[..1024].to_vec()).keep().is_ok());
+        let refused = Success::new(StatusCode::OK, "", noise).keep().expect_err("too large");
+        assert_eq!(refused.kind, ErrorKind::TooLarge);
+    }
+
+    #[test]
+    fn damaged_answers_are_faults_of_ours() {
+        let kept = Success::new(StatusCode::OK, "text/plain", "a").keep().expect("it is kept");
+        for damaged in [
+            Answer { status: 99, ..kept.clone() },
+            Answer { content_type: "a\nb".to_owned(), ..kept.clone() },
+            Answer { body: b"no archive".to_vec(), ..kept },
+        ] {
+            let error = replayed(&damaged).expect_err("it is damaged");
+            assert!(matches!(error.kind, ErrorKind::Internal | ErrorKind::Damaged), "{error:?}");
+        }
+    }
+}

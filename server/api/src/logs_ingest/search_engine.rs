@@ -150,3 +150,62 @@ async fn bulk(state: &Arc<AppState>, request: Request) -> Response {
     };
     outcome.await.unwrap_or_else(|e: Error| failed(&e))
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// The status, a header and the body of an answer, which names the product.
+    async fn read(response: Response, name: HeaderName) -> (u16, Option<String>, Value) {
+        assert_eq!(response.headers()["x-elastic-product"], "Elasticsearch");
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/json");
+        let (status, header) = (response.status().as_u16(), response.headers().get(name).cloned());
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body = if body.is_empty() { Value::Null } else { serde_json::from_slice(&body).expect("JSON") };
+        (status, header.map(|value| value.to_str().expect("a text").to_owned()), body)
+    }
+
+    #[tokio::test]
+    async fn errors_have_the_words_of_a_search_engine() {
+        for (kind, status, exception, comes_back) in [
+            (ErrorKind::Invalid, 400, "illegal_argument_exception", false),
+            (ErrorKind::NotFound, 404, "resource_not_found_exception", false),
+            (ErrorKind::TooLarge, 413, "content_too_long_exception", false),
+            (ErrorKind::Unsupported, 415, "illegal_argument_exception", false),
+            (ErrorKind::LimitExceeded, 422, "es_rejected_execution_exception", false),
+            (ErrorKind::Internal, 500, "exception", false),
+            (ErrorKind::Damaged, 500, "exception", false),
+            (ErrorKind::Unavailable, 503, "es_rejected_execution_exception", true),
+        ] {
+            let answer = failed(&Error::new(kind, "what is said"));
+            let (found, later, body) = read(answer, header::RETRY_AFTER).await;
+            assert_eq!((found, later.is_some()), (status, comes_back), "{kind:?}");
+            let cause = serde_json::json!({"type": exception, "reason": "what is said"});
+            assert_eq!(body["error"]["root_cause"], serde_json::json!([cause]), "{kind:?}");
+            assert_eq!(body["error"]["type"], exception);
+            assert_eq!(body["status"], status);
+        }
+    }
+
+    #[tokio::test]
+    async fn who_may_not_is_told_in_its_words() {
+        let answer = failed(&Error::new(ErrorKind::Forbidden, "no right"));
+        let (status, challenge, body) = read(answer, header::WWW_AUTHENTICATE).await;
+        assert_eq!(status, 403);
+        assert!(challenge.is_some_and(|text| text.contains("insufficient_scope")));
+        assert_eq!(body["error"]["type"], "security_exception");
+        assert_eq!(body["error"]["root_cause"][0]["reason"], "no right");
+        assert_eq!(body["code"], "FORBIDDEN");
+    }
+
+    #[tokio::test]
+    async fn shippers_ask_for_the_version_first() {
+        let (status, _, body) = read(root(Method::GET).await, header::ETAG).await;
+        assert_eq!((status, &body["version"]["number"]), (200, &serde_json::json!("8.9.0")));
+        assert_eq!(read(root(Method::HEAD).await, header::ETAG).await, (200, None, Value::Null));
+        assert_eq!(read(root(Method::DELETE).await, header::ETAG).await.0, 405);
+    }
+}

@@ -179,3 +179,101 @@ impl Future for Watchdog {
         Poll::Pending
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use std::future::poll_fn;
+    use std::pin::pin;
+
+    use super::*;
+
+    const HEADER: Duration = Duration::from_secs(10);
+    const KEPT: Duration = Duration::from_secs(100);
+    const SEND: Duration = Duration::from_secs(1000);
+
+    fn watch(since: Instant, header_timeout: Duration) -> Arc<Watch> {
+        let settings =
+            ServeSettings { header_timeout, keep_alive: KEPT, send_timeout: SEND, ..ServeSettings::default() };
+        Watch::new(&settings, since)
+    }
+
+    fn verdict(watch: &Watch) -> Option<Verdict> {
+        watch.due().map(|(_, verdict)| verdict)
+    }
+
+    #[test]
+    fn a_head_has_its_time_from_the_beginning() {
+        let since = Instant::now();
+        let watch = watch(since, HEADER);
+        assert_eq!(watch.due(), Some((since + HEADER, Verdict::NoHead)));
+        // Bytes of the first head do not begin its time anew.
+        assert!(watch.received());
+        assert_eq!(watch.due(), Some((since + HEADER, Verdict::NoHead)));
+        assert!(!watch.expired());
+        watch.expire();
+        assert!(watch.expired());
+    }
+
+    #[test]
+    fn requests_have_as_long_as_they_take() {
+        let watch = watch(Instant::now(), HEADER);
+        let (first, second) = (watch.begin(), watch.begin());
+        assert_eq!(watch.due(), None);
+        assert!(!watch.received(), "what comes now is no head");
+        drop(first);
+        assert_eq!(watch.due(), None);
+        let before = Instant::now();
+        drop(second);
+        let (at, verdict) = watch.due().expect("it is idle");
+        assert_eq!(verdict, Verdict::Idle);
+        assert!(at >= before + KEPT);
+        // The next head has a time of its own.
+        assert!(watch.received());
+        let (at, verdict) = watch.due().expect("a head");
+        assert_eq!(verdict, Verdict::NoHead);
+        assert!(at >= before + HEADER && at < before + KEPT);
+    }
+
+    #[test]
+    fn a_reader_that_takes_nothing_is_stuck() {
+        let watch = watch(Instant::now(), HEADER);
+        let request = watch.begin();
+        watch.sent(false);
+        let stuck = watch.due();
+        assert_eq!(stuck.map(|(_, verdict)| verdict), Some(Verdict::Stuck));
+        watch.sent(false);
+        assert_eq!(watch.due(), stuck, "it counts from the first write that could not go on");
+        // The end of its answer is still on its way.
+        drop(request);
+        assert_eq!(watch.due(), stuck);
+        watch.sent(true);
+        assert_eq!(verdict(&watch), Some(Verdict::Idle));
+    }
+
+    #[test]
+    fn frames_and_rests_of_bodies_begin_no_head() {
+        let http2 = watch(Instant::now(), HEADER);
+        http2.is_http2();
+        assert!(!http2.received());
+        assert_eq!(verdict(&http2), Some(Verdict::Idle));
+        let left = watch(Instant::now(), HEADER);
+        let request = left.begin();
+        left.body_left();
+        drop(request);
+        assert!(!left.received());
+        assert_eq!(verdict(&left), Some(Verdict::Idle));
+    }
+
+    #[tokio::test]
+    async fn the_watchdog_ends_with_the_time() {
+        assert_eq!(Watchdog::new(watch(Instant::now(), Duration::ZERO)).await, Verdict::NoHead);
+        let serving = watch(Instant::now(), Duration::ZERO);
+        let request = serving.begin();
+        let mut dog = pin!(Watchdog::new(Arc::clone(&serving)));
+        let is_pending = poll_fn(|cx| Poll::Ready(dog.as_mut().poll(cx).is_pending())).await;
+        assert!(is_pending, "a request is under way");
+        drop(request);
+        assert!(serving.received());
+        assert_eq!(dog.await, Verdict::NoHead);
+    }
+}

@@ -83,3 +83,91 @@ pub(crate) fn problem(error: &TraceError, route: &str) -> Response {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt as _;
+    use quiver_traces::ParamError;
+    use quiver_traces::traceql::Query;
+    use quiver_types::Error;
+    use serde_json::Value;
+
+    use super::*;
+
+    /// Status and body of an answer, which is a problem document.
+    async fn read(response: Response) -> (u16, Value) {
+        let status = response.status();
+        assert_eq!(response.headers()[header::CONTENT_TYPE], "application/problem+json");
+        let later = status == StatusCode::SERVICE_UNAVAILABLE;
+        assert_eq!(response.headers().contains_key(header::RETRY_AFTER), later, "{status}");
+        let body = response.into_body().collect().await.expect("a body").to_bytes();
+        let body: Value = serde_json::from_slice(&body).expect("JSON");
+        assert_eq!(body["status"], status.as_u16());
+        assert_eq!(body["detail"], body["error"]);
+        let slug = body["code"].as_str().expect("a code").to_ascii_lowercase().replace('_', "-");
+        assert_eq!(body["type"], format!("urn:quiver:problem:{slug}"));
+        (status.as_u16(), body)
+    }
+
+    #[tokio::test]
+    async fn errors_of_requests() {
+        let wrong = Query::parse("{ broken").expect_err("no query");
+        for (error, status, code, detail) in [
+            (TraceError::InvalidId, 400, "INVALID_TRACE_ID", "expected 32 or 16 hexadecimal digits"),
+            (
+                TraceError::Param(ParamError::new("limit", "is no number")),
+                400,
+                "INVALID_PARAMETER",
+                "parameter `limit`: is no number",
+            ),
+            (
+                TraceError::Traceql(wrong),
+                400,
+                "INVALID_PARAMETER",
+                "invalid TraceQL query: parse error at line 1, col 3: unknown identifier: broken",
+            ),
+            (TraceError::CursorMismatch, 400, "CURSOR_MISMATCH", "the cursor belongs to another search"),
+            (TraceError::NotFound, 404, "TRACE_NOT_FOUND", "trace not found or past its retention period"),
+            (TraceError::Forbidden, 403, "FORBIDDEN", "no access to any service of this trace"),
+            (TraceError::TooLarge(5), 413, "TRACE_TOO_LARGE", "more than 5 spans"),
+        ] {
+            let (found, body) = read(problem(&error, "/traces")).await;
+            assert_eq!((found, body["code"].as_str()), (status, Some(code)), "{body}");
+            assert_eq!(body["detail"], detail);
+        }
+        let (_, body) = read(problem(&TraceError::Param(ParamError::new("limit", "")), "/traces")).await;
+        assert_eq!(body["parameter"], "limit");
+        let (_, body) = read(problem(&TraceError::Forbidden, "/traces")).await;
+        assert_eq!(body["required"], "{view, traces, *}");
+    }
+
+    #[tokio::test]
+    async fn errors_of_the_engine() {
+        for (kind, status, code) in [
+            (ErrorKind::Invalid, 400, "INVALID_PARAMETER"),
+            (ErrorKind::TooLarge, 413, "BODY_TOO_LARGE"),
+            (ErrorKind::LimitExceeded, 422, "LIMIT_EXCEEDED"),
+            (ErrorKind::Timeout, 503, "TIMEOUT"),
+            (ErrorKind::SenderTimeout, 408, "TIMEOUT"),
+            (ErrorKind::Unavailable, 503, "STORE_BUSY"),
+            (ErrorKind::Cancelled, 422, "CANCELLED"),
+            (ErrorKind::Internal, 500, "INTERNAL"),
+            (ErrorKind::Damaged, 500, "INTERNAL"),
+        ] {
+            let error = Error::new(kind, "what is said").with_source(std::io::Error::other("a secret"));
+            let (found, body) = read(problem(&TraceError::Engine(error), "/traces")).await;
+            assert_eq!((found, body["code"].as_str()), (status, Some(code)), "{kind:?}");
+            assert_eq!(body["detail"], "what is said");
+            assert!(!body.to_string().contains("secret"), "{body}");
+        }
+    }
+
+    /// Breaks where what is made of a trace tells that it is there to who may not see it.
+    #[tokio::test]
+    async fn a_hidden_trace_is_not_there() {
+        let hidden = read(derived(&TraceError::Forbidden, "/traces/stats")).await;
+        assert_eq!(hidden, read(derived(&TraceError::NotFound, "/traces/stats")).await);
+        assert_eq!(hidden.0, 404);
+        assert_eq!(read(derived(&TraceError::InvalidId, "/traces/stats")).await.0, 400);
+    }
+}

@@ -29,6 +29,12 @@ fn unsigned(bytes: &[u8]) -> Option<u64> {
     Some(value)
 }
 
+/// Reads the number of a character or byte as escapes have it: digits alone, where the library takes a sign, too.
+pub(crate) fn code(digits: &str, radix: u32) -> Option<u32> {
+    let is_plain = digits.bytes().all(|b| b.is_ascii_alphanumeric());
+    u32::from_str_radix(digits, radix).ok().filter(|_| is_plain)
+}
+
 /// Reads a signed integer: as [`parse_u64`] with an optional `-`.
 pub fn parse_i64(text: &str) -> Option<i64> {
     match text.as_bytes() {

@@ -1,6 +1,6 @@
 //! Comparisons of numbers of a set of spans: aggregates, literals, arithmetic with these.
 
-use super::super::{Aggregate, Scalar, Sign, Stage};
+use super::super::{Aggregate, Field, Scalar, Sign, Stage, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result};
 
 impl Parser<'_> {
@@ -79,6 +79,11 @@ impl Parser<'_> {
         } else {
             let term = self.term()?;
             self.expect(")")?;
+            if matches!(&term, Term::Field(Field::Intrinsic(intrinsic)) if !intrinsic.is_number()) {
+                let what = format!("{}({term})", function.name());
+                let text = format!("aggregate field expressions must resolve to a number type: {what}");
+                return Err(self.error_at(begin, text));
+            }
             Some(term)
         };
         let name = format!("{}({})", function.name(), term.as_ref().map(ToString::to_string).unwrap_or_default());

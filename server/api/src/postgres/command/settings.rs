@@ -229,7 +229,8 @@ fn same(known: &str, value: &str) -> bool {
 /// A zone as the engine names it.
 fn zone(value: &str) -> Option<String> {
     if let Ok(hours) = value.parse::<f64>() {
-        if hours.abs() > 14.0 {
+        // What is no number lies nowhere.
+        if hours.is_nan() || hours.abs() > 14.0 {
             return None;
         }
         let minutes = (hours.abs() * 60.0) as i64;
@@ -252,4 +253,144 @@ fn search_path(value: &str) -> Option<String> {
         }
     }
     Some(found.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings::new(Session::of("ann"), false, 7)
+    }
+
+    /// Sets something, and gives what it is then, or the code of what is wrong.
+    fn set(name: &str, value: &str) -> Result<String, &'static str> {
+        let mut settings = settings();
+        settings.set(name, Some(value)).map_err(|fault| fault.code)?;
+        Ok(settings.show(name).expect("it was set"))
+    }
+
+    #[test]
+    fn values_that_settings_take() {
+        for (name, value, expected) in [
+            ("TimeZone", "Europe/Berlin", "Europe/Berlin"),
+            ("timezone", "utc", "UTC"),
+            ("timezone", "default", "UTC"),
+            ("timezone", "2", "+02:00"),
+            ("timezone", "-3.5", "-03:30"),
+            ("timezone", "+05:30", "+05:30"),
+            ("statement_timeout", "5s", "5s"),
+            ("statement_timeout", " 250 ", "250"),
+            ("lock_timeout", "1min", "1min"),
+            ("idle_session_timeout", "0", "0"),
+            ("client_encoding", "'utf-8'", "UTF8"),
+            ("client_encoding", "UNICODE", "UTF8"),
+            ("DateStyle", "ISO, DMY", "ISO, MDY"),
+            ("datestyle", "ymd", "ISO, MDY"),
+            ("intervalstyle", "postgres", "postgres"),
+            ("standard_conforming_strings", "1", "on"),
+            ("extra_float_digits", "-15", "-15"),
+            ("default_transaction_read_only", "true", "on"),
+            ("transaction_isolation", "SERIALIZABLE", "serializable"),
+            ("search_path", "\"$user\", public", "public"),
+            ("search_path", "quiver,pg_catalog", "quiver, pg_catalog"),
+            ("search_path", "\"$user\"", ""),
+            ("role", "none", "none"),
+            ("role", "ann", "ann"),
+            ("application_name", "a b", "a b"),
+            ("my.own", "x", "x"),
+            // What cannot change is set to what it is.
+            ("server_encoding", "utf8", "UTF8"),
+            ("ssl", "false", "off"),
+            ("is_superuser", "no", "off"),
+        ] {
+            assert_eq!(set(name, value), Ok(expected.to_owned()), "{name} = {value}");
+        }
+    }
+
+    #[test]
+    fn values_that_they_do_not_take() {
+        for (name, value, code) in [
+            ("timezone", "Nowhere/None", "22023"),
+            ("timezone", "15", "22023"),
+            ("timezone", "-14.5", "22023"),
+            ("timezone", "nan", "22023"),
+            ("timezone", "inf", "22023"),
+            ("statement_timeout", "-1", "22023"),
+            ("statement_timeout", "5 weeks", "22023"),
+            ("statement_timeout", "99999999999999999999", "22023"),
+            ("statement_timeout", "18446744073709551615d", "22023"),
+            ("idle_session_timeout", "5s", "22023"),
+            ("client_encoding", "latin1", "22023"),
+            ("datestyle", "german", "22023"),
+            ("intervalstyle", "iso_8601", "22023"),
+            ("bytea_output", "escape", "22023"),
+            ("standard_conforming_strings", "off", "22023"),
+            ("extra_float_digits", "4", "22023"),
+            ("default_transaction_read_only", "off", "25006"),
+            ("search_path", "public, mine", "22023"),
+            ("role", "bob", "22023"),
+            ("server_version", "16", "55P02"),
+            ("ssl", "on", "55P02"),
+            ("nosuch", "1", "42704"),
+        ] {
+            assert_eq!(set(name, value), Err(code), "{name} = {value}");
+        }
+        assert_eq!(set("application_name", &"x".repeat(VALUE_BYTES_MAX + 1)), Err("22023"));
+        assert_eq!(settings().show("nosuch").map_err(|fault| fault.code), Err("42704"));
+    }
+
+    #[test]
+    fn applications_have_some_settings_of_their_own() {
+        let mut settings = settings();
+        for at in 0..OWN_MAX {
+            assert_eq!(settings.set(&format!("my.s{at}"), Some("1")), Ok(()));
+        }
+        assert_eq!(settings.set("my.more", Some("1")).map_err(|fault| fault.code), Err("54000"));
+        settings.set("my.s0", None).expect("it goes");
+        assert_eq!(settings.set("my.more", Some("1")), Ok(()));
+        assert!(settings.show("MY.MORE").is_ok() && settings.show("my.s0").is_err());
+    }
+
+    #[test]
+    fn a_connection_begins_with_what_its_client_says() {
+        let begun = |pairs: &[(&str, &str)]| {
+            let mut settings = settings();
+            let given: Vec<_> = pairs.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect();
+            settings.begin(&given).map(|()| settings).map_err(|fault| fault.code)
+        };
+        let mut settings = begun(&[
+            ("user", "ann"),
+            ("database", "any"),
+            ("replication", "off"),
+            ("_pq_.extension", "1"),
+            ("application_name", "psql"),
+            ("options", "-c statement_timeout=5s --lock-timeout=1s -ctimezone=3 --my.own=a"),
+        ])
+        .expect("a beginning");
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));
+        assert_eq!(settings.time_zone().as_deref(), Some("+03:00"));
+        // What is set later goes back to the beginning, and not to what the server has.
+        for (name, value) in [("application_name", "other"), ("statement_timeout", "0"), ("timezone", "utc")] {
+            settings.set(name, Some(value)).expect("a value");
+        }
+        assert_eq!((settings.statement_timeout(), settings.time_zone()), (None, None));
+        settings.set("application_name", None).expect("it is known");
+        assert_eq!(settings.show("application_name"), Ok("psql".to_owned()));
+        settings.reset();
+        assert_eq!(settings.statement_timeout(), Some(Duration::from_secs(5)));
+        let told: Vec<_> = settings.told().collect();
+        assert!(told.contains(&("application_name", "psql".to_owned())), "{told:?}");
+        assert!(told.contains(&("session_authorization", "ann".to_owned())), "{told:?}");
+        for (name, value, code) in [
+            ("replication", "database", "0A000"),
+            ("options", "-d", "22023"),
+            ("options", "-c", "22023"),
+            ("options", "-c jit", "22023"),
+            ("options", "--nosuch=1", "42704"),
+            ("nosuch", "1", "42704"),
+        ] {
+            assert_eq!(begun(&[(name, value)]).map(drop), Err(code), "{name}={value}");
+        }
+    }
 }

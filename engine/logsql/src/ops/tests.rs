@@ -1,0 +1,6 @@
+//! Steps over rows: what goes in, and what VictoriaLogs documents to come out.
+
+mod naive;
+mod rows;
+mod stats;
+mod values;

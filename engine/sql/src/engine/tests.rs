@@ -1,0 +1,212 @@
+//! Statements that run: each expression is asked for as a text, over an engine with one small table, and is what PostgreSQL
+//! says.
+
+use std::sync::OnceLock;
+
+use arrow::array::{Array as _, AsArray as _};
+use async_trait::async_trait;
+use datafusion::catalog::TableProvider;
+use quiver_query::tables::PUBLIC_SCHEMA;
+use quiver_query::tables::models::{ModelPlan, ModelRows, ModelSelect};
+use quiver_query::{EngineSettings, Limits};
+use quiver_types::Access;
+use tokio::runtime::Runtime;
+
+use super::*;
+
+mod answers;
+mod clients;
+mod described;
+mod groups;
+mod json;
+mod lists;
+mod numbers;
+mod queries;
+mod tables;
+mod texts;
+mod times;
+mod typed;
+
+/// A product with one table, and without models and languages: most statements bring rows of their own.
+#[derive(Debug)]
+struct Little;
+
+impl Tables for Little {
+    fn snapshot(&self) -> Arc<dyn TableSnapshot> {
+        Arc::new(Self)
+    }
+}
+
+#[async_trait]
+impl TableSnapshot for Little {
+    async fn table(&self, request: &TableRequest<'_>, _: &QueryContext) -> Result<Option<Arc<dyn TableProvider>>> {
+        let is_hosts = request.name == "hosts" && request.schema.is_none_or(|schema| schema == PUBLIC_SCHEMA);
+        Ok(is_hosts.then(tables::hosts))
+    }
+
+    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+        vec![TableEntry { schema: PUBLIC_SCHEMA, name: "hosts".to_owned(), columns: tables::columns() }]
+    }
+}
+
+#[async_trait]
+impl Models for Little {
+    fn list(&self, _: &DomainAccess) -> Vec<TableEntry> {
+        Vec::new()
+    }
+
+    fn finds(&self, _: &str, _: &str) -> bool {
+        false
+    }
+
+    async fn select(
+        &self,
+        _: &ModelSelect,
+        _: &Arc<dyn TableSnapshot>,
+        _: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<ModelPlan> {
+        Err(Error::internal("there are no models"))
+    }
+
+    async fn rows(
+        &self,
+        _: &ModelRows,
+        _: &Arc<dyn TableSnapshot>,
+        _: &DomainAccess,
+        _: &QueryContext,
+    ) -> Result<LogicalPlan> {
+        Err(Error::internal("there are no models"))
+    }
+}
+
+#[async_trait]
+impl Languages for Little {
+    async fn call(&self, _: &calls::Call, _: &DomainAccess, _: &QueryContext) -> Result<Vec<RecordBatch>> {
+        Err(Error::internal("there are no languages"))
+    }
+
+    fn columns(&self, _: &str) -> SchemaRef {
+        Arc::new(Schema::empty())
+    }
+}
+
+/// The language, and a runtime for those who ask it.
+fn language() -> &'static (Runtime, SqlEngine) {
+    static LANGUAGE: OnceLock<(Runtime, SqlEngine)> = OnceLock::new();
+    LANGUAGE.get_or_init(|| {
+        let settings = EngineSettings {
+            memory_bytes: 64 << 20,
+            spill_dir: std::env::temp_dir(),
+            spill_bytes: 1 << 20,
+            threads: 2,
+            concurrent_max: 8,
+            pressure: Arc::default(),
+        };
+        let engine = QueryEngine::new(&settings).expect("an engine");
+        let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build().expect("a runtime");
+        (runtime, SqlEngine::new(engine, Arc::new(Little), Arc::new(Little), Arc::new(Little)))
+    })
+}
+
+/// All rows of an answer as texts, with the names of their columns.
+fn rows(request: Request) -> Result<(Vec<String>, Vec<Vec<Option<String>>>)> {
+    let (runtime, language) = language();
+    let ctx = QueryContext::new(Access::full(), Limits::default());
+    runtime.block_on(async {
+        let answer = Box::pin(language.query(request, &DomainAccess::full(), &ctx)).await?;
+        let Answer::Rows(mut rows) = answer else { panic!("a plan in place of rows") };
+        let names: Vec<String> = rows.schema().fields().iter().map(|field| field.name().clone()).collect();
+        let mut out = Vec::new();
+        while let Some(batch) = rows.next().await? {
+            let texts = |column: &ArrayRef| cast(column, &DataType::Utf8).expect("a type that has texts");
+            let columns: Vec<ArrayRef> = batch.columns().iter().map(texts).collect();
+            let text = |column: &ArrayRef, row: usize| {
+                let column = column.as_string::<i32>();
+                column.is_valid(row).then(|| column.value(row).to_owned())
+            };
+            let found = |row| columns.iter().map(|column| text(column, row)).collect::<Vec<_>>();
+            out.extend((0..batch.num_rows()).map(found));
+        }
+        Ok((names, out))
+    })
+}
+
+fn asked(text: impl Into<String>) -> Request {
+    Request { text: text.into(), ..Request::default() }
+}
+
+/// Names of the columns, and rows whose values are joined by `|`; `-` stands for NULL.
+fn shown(request: Request) -> (String, Vec<String>) {
+    let text = request.text.clone();
+    let (names, rows) = rows(request).unwrap_or_else(|e| panic!("{text}: {e}"));
+    let row = |row: Vec<Option<String>>| {
+        row.into_iter().map(|value| value.unwrap_or_else(|| "-".to_owned())).collect::<Vec<_>>().join("|")
+    };
+    (names.join("|"), rows.into_iter().map(row).collect())
+}
+
+/// Checks the names and the rows of a statement.
+fn check(text: &str, names: &str, expected: &[&str]) {
+    let (found_names, found) = shown(asked(text));
+    assert_eq!(found_names, names, "{text}");
+    assert_eq!(found, expected, "{text}");
+}
+
+/// Statements with their rows.
+fn answers_are(cases: &[(&str, &[&str])]) {
+    for (text, expected) in cases {
+        assert_eq!(shown(asked(*text)).1, *expected, "{text}");
+    }
+}
+
+/// A statement that is refused, with a part of what is said.
+fn is_refused(text: &str, part: &str) {
+    match rows(asked(text)) {
+        Ok(found) => panic!("{text} gives {found:?}"),
+        Err(error) => assert!(error.message.contains(part), "{text}: {error}"),
+    }
+}
+
+/// Expressions with their values as texts; `NULL` stands for none.
+fn gives(cases: &[(&str, &str)]) {
+    for (expression, expected) in cases {
+        let found = rows(asked(format!("select ({expression})::text"))).unwrap_or_else(|e| panic!("{expression}: {e}"));
+        let expected = (*expected != "NULL").then(|| (*expected).to_owned());
+        assert_eq!(found.1, [[expected]], "{expression}");
+    }
+}
+
+/// Expressions that are refused, each with a part of what is said.
+fn refuses(cases: &[(&str, &str)]) {
+    for (expression, part) in cases {
+        is_refused(&format!("select ({expression})::text"), part);
+    }
+}
+
+#[test]
+fn tables_have_places() {
+    let Parsed::Query(query) = parse("select 1\nfrom a.b, c", &Params::default()).unwrap().statement else {
+        panic!("no query")
+    };
+    let error = with_place(Error::invalid("there is no table `c`; did you mean `d`?"), "c", &places_of(&query));
+    assert_eq!(error.message, "there is no table `c` at line 2, column 11; did you mean `d`?");
+    assert_eq!(places_of(&query)["a.b"], Location { line: 2, column: 6 });
+}
+
+#[test]
+fn zones() {
+    assert!(zone_of("Europe/Berlin").is_ok() && zone_of("+02:00").is_ok());
+    assert!(zone_of("Nowhere/None").unwrap_err().message.contains("`Nowhere/None`"));
+    let in_zone_of = |zone: &str| {
+        let time = DataType::Timestamp(arrow::datatypes::TimeUnit::Second, Some(zone.into()));
+        zones_of(&DataType::List(Arc::new(Field::new("item", time, true))))
+    };
+    assert!(in_zone_of("Europe/Berlin").is_ok());
+    assert!(in_zone_of("day").unwrap_err().message.contains("`day`"));
+    let utc = DataType::Timestamp(arrow::datatypes::TimeUnit::Nanosecond, Some("UTC".into()));
+    let schema: SchemaRef = Arc::new(Schema::new(vec![Field::new("t", utc, true)]));
+    let other = in_zone(&schema, Some(&Arc::from("+02:00")));
+    assert_ne!(other, schema);
+    assert_eq!(in_zone(&schema, None), schema);
+}

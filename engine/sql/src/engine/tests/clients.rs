@@ -1,0 +1,143 @@
+//! Documents and texts as rows, what clients ask the catalog, names and literals.
+
+use super::answers_are;
+
+#[test]
+fn documents_become_rows() {
+    answers_are(&[
+        (r#"select key, value from json_each('{"a":1,"b":[2]}') order by key"#, &["a|1", "b|[2]"]),
+        (r#"select key, value from jsonb_each_text('{"a":1,"b":null}') order by key"#, &["a|1", "b|-"]),
+        (r#"select value from json_array_elements('[1,{"a":2},null]')"#, &["1", r#"{"a":2}"#, "null"]),
+        (r#"select value from jsonb_array_elements_text('["a","b c"]') order by value"#, &["a", "b c"]),
+        (r#"select k from json_object_keys('{"b":1,"a":2}') as k order by k"#, &["a", "b"]),
+        (r#"select a, b from json_to_record('{"a":1,"b":"x"}') as r (a int, b text)"#, &["1|x"]),
+        (
+            r#"select a, b from json_to_recordset('[{"a":1,"b":"x"},{"a":2}]') as r (a int, b text) order by a"#,
+            &["1|x", "2|-"],
+        ),
+        (
+            r#"select e.value ->> 'n' from (values ('[{"n":"p"},{"n":"q"}]')) d (j), jsonb_array_elements(d.j::jsonb) e order by 1"#,
+            &["p", "q"],
+        ),
+        (
+            "select x, jsonb_agg(y order by y)::text from (values (1, 'b'), (1, 'a'), (2, 'c')) v (x, y) group \
+         by x order by x",
+            &[r#"1|["a", "b"]"#, r#"2|["c"]"#],
+        ),
+        (
+            "select jsonb_build_object('k', x, 'l', array_agg(y order by y))::text from (values (1, 'b'), (1, \
+         'a')) v (x, y) group by x",
+            &[r#"{"k": 1, "l": ["a", "b"]}"#],
+        ),
+        ("select row_to_json(v)::text from (values (1, 'a')) v (x, y)", &[r#"{"x":1,"y":"a"}"#]),
+        (
+            r#"select j::jsonb ->> 'a' as a, count(*) from (values ('{"a":"p"}'), ('{"a":"p"}'), ('{}')) v (j) group by 1 order by 1 nulls last"#,
+            &["p|2", "-|1"],
+        ),
+    ]);
+}
+
+#[test]
+fn texts_become_rows() {
+    answers_are(&[
+        ("select p from regexp_split_to_table('a1b2c', '[0-9]') as p order by p", &["a", "b", "c"]),
+        ("select m[1], m[2] from regexp_matches('a1b2', '([a-z])([0-9])', 'g') as m order by 1", &["a|1", "b|2"]),
+        ("select p from string_to_table('a,b,c', ',') as p order by p desc", &["c", "b", "a"]),
+        ("select s from unnest(string_to_array('b a', ' ')) as s order by s", &["a", "b"]),
+        (
+            "select x, p from (values (1, 'a,b'), (2, 'c')) v (x, t), unnest(string_to_array(v.t, ',')) as p \
+         order by x, p",
+            &["1|a", "1|b", "2|c"],
+        ),
+        (
+            "select t::date::text from generate_series(date '2024-01-30', date '2024-02-01', interval '1 day') \
+         as t order by 1",
+            &["2024-01-30", "2024-01-31", "2024-02-01"],
+        ),
+        (
+            "select count(*), min(t)::text, max(t)::text from generate_series(timestamp '2024-01-01', \
+         timestamp '2024-01-01 01:00', interval '15 minutes') as t",
+            &["5|2024-01-01 00:00:00|2024-01-01 01:00:00"],
+        ),
+        ("select x from generate_series(5, 1, -2) as g (x)", &["5", "3", "1"]),
+        ("select count(*) from generate_series(5, 1)", &["0"]),
+    ]);
+}
+
+#[test]
+fn what_clients_ask_the_catalog() {
+    answers_are(&[
+        ("select version() like 'PostgreSQL 15%'", &["true"]),
+        ("select current_database(), current_schema(), current_user", &["quiver|public|anonymous"]),
+        ("select current_setting('server_version_num')::int >= 150000", &["true"]),
+        ("select pg_is_in_recovery(), txid_current(), pg_backend_pid()", &["false|0|0"]),
+        ("select has_table_privilege('hosts', 'select'), has_table_privilege('hosts', 'insert')", &["true|false"]),
+        ("select has_schema_privilege('public', 'usage'), has_database_privilege('quiver', 'create')", &["true|false"]),
+        ("select pg_get_userbyid(10), pg_encoding_to_char(6)", &["anonymous|UTF8"]),
+        ("select obj_description(1), pg_get_expr(null, 1), col_description(1, 1)", &["-|-|-"]),
+        (
+            "select t.typname, e.typname from pg_type t left join pg_type e on e.oid = t.typelem where \
+         t.typname in ('_int4', 'int4') order by 1",
+            &["_int4|int4", "int4|-"],
+        ),
+        (
+            "select oid::int, typname from pg_type where typname = any (array['bool', 'date', 'jsonb']) order \
+         by 1",
+            &["16|bool", "1082|date", "3802|jsonb"],
+        ),
+        (
+            "select n.nspname, t.typname from pg_type t join pg_namespace n on n.oid = t.typnamespace where \
+         t.oid = 25",
+            &["pg_catalog|text"],
+        ),
+        ("select 'int4'::regtype::oid::int, 'text'::regtype::oid::int", &["23|25"]),
+        (
+            "select count(*) from pg_class c where c.relname = 'hosts' and c.relkind in ('r', 'v') and \
+         pg_table_is_visible(c.oid)",
+            &["1"],
+        ),
+        ("select count(*) from pg_constraint where contype = 'p'", &["0"]),
+        (
+            "select count(*) from pg_attribute a where a.attrelid = 'hosts'::regclass and not a.attisdropped \
+         and a.attnum > 0",
+            &["3"],
+        ),
+        (
+            "select a.attname from pg_attribute a join pg_class c on c.oid = a.attrelid where c.relname = \
+         'hosts' and a.attnum = 2",
+            &["cpu"],
+        ),
+        ("select exists (select 1 from pg_extension where extname = 'timescaledb')", &["false"]),
+        (
+            "select quote_ident(table_schema) || '.' || quote_ident(table_name) from information_schema.tables \
+         where table_name = 'hosts'",
+            &["public.hosts"],
+        ),
+        (
+            "select column_name from information_schema.columns where table_schema = 'public' and table_name = \
+         'hosts' order by ordinal_position",
+            &["name", "cpu", "role"],
+        ),
+        ("select count(*) from information_schema.key_column_usage", &["0"]),
+        (
+            "select catalog_name, schema_name from information_schema.schemata where schema_name = 'public'",
+            &["quiver|public"],
+        ),
+    ]);
+}
+
+#[test]
+fn names_and_quotes() {
+    answers_are(&[
+        (r#"select "a b" from (values (1)) v ("a b")"#, &["1"]),
+        ("select X from (values (1)) v (x)", &["1"]),
+        ("select v.* from (values (1, 2)) v (x, y)", &["1|2"]),
+        (r#"select x as "select" from (values (1)) v (x) order by "select""#, &["1"]),
+        ("select 'it''s', E'a\tb' = 'a' || chr(9) || 'b', $$a'b$$, $q$a$$b$q$", &["it's|true|a'b|a$$b"]),
+        ("select 1 -- a comment", &["1"]),
+        ("select /* a /* nested */ comment */ 1", &["1"]),
+        ("select 1.5e2, .5, 5.", &["150.0|0.5|5.0"]),
+        ("select t.x from (select 1 as x) as t where t.x = 1", &["1"]),
+        (r#"select sum(x) from (values (1), (2)) as "V" (x)"#, &["3"]),
+    ]);
+}

@@ -1,0 +1,265 @@
+//! Joins, subqueries, sets, groups and windows over rows that a statement has of its own, as PostgreSQL has them.
+
+use super::answers_are;
+
+#[test]
+fn joins_of_all_kinds() {
+    answers_are(&[
+        (
+            "select a.x, b.y from (values (1), (2)) a (x) cross join (values ('p'), ('q')) b (y) order by 1, 2",
+            &["1|p", "1|q", "2|p", "2|q"],
+        ),
+        (
+            "select x, y, z from (values (1, 'a'), (2, 'b')) l (x, y) full join (values (2, 'c'), (3, 'd')) r \
+         (x, z) using (x) order by x",
+            &["1|a|-", "2|b|c", "3|-|d"],
+        ),
+        (
+            "select x, y, z from (values (1, 'a'), (2, 'b')) l (x, y) right join (values (2, 'c'), (3, 'd')) r \
+         (x, z) using (x) order by x",
+            &["2|b|c", "3|-|d"],
+        ),
+        ("select * from (values (1, 'a')) l (x, y) natural join (values (1, 'c'), (2, 'd')) r (x, z)", &["1|a|c"]),
+        (
+            "select * from (values (1, 'a'), (2, 'b')) l (x, y) natural left join (values (1, 'c')) r (x, z) \
+         order by x",
+            &["1|a|c", "2|b|-"],
+        ),
+        (
+            "select l.x, r.x from (values (1), (null)) l (x) left join (values (1), (null)) r (x) on l.x = r.x \
+         order by 1",
+            &["1|1", "-|-"],
+        ),
+        (
+            "select l.x, r.x from (values (1), (null)) l (x) join (values (1), (null)) r (x) on l.x is not \
+         distinct from r.x order by 1",
+            &["1|1", "-|-"],
+        ),
+        (
+            "select a.x, b.x from (values (1), (2), (3)) a (x) join (values (1), (2), (3)) b (x) on a.x < b.x \
+         order by 1, 2",
+            &["1|2", "1|3", "2|3"],
+        ),
+        (
+            "select a.x, s.n from (values (1), (3)) a (x), lateral (select count(*) as n from (values (1), \
+         (2), (3)) b (y) where b.y <= a.x) s order by 1",
+            &["1|1", "3|3"],
+        ),
+        (
+            "select a.x, g.y from (values (1), (2)) a (x), lateral generate_series(1, a.x) as g (y) order by \
+         1, 2",
+            &["1|1", "2|1", "2|2"],
+        ),
+        (
+            "select a.x, u.y from (values (1, array['p', 'q']), (2, array['r'])) a (x, l), unnest(a.l) as u \
+         (y) order by 1, 2",
+            &["1|p", "1|q", "2|r"],
+        ),
+        (
+            r#"select a.x, t.k, t.v from (values (1, '{"p":"1","q":"2"}')) a (x, j), json_each_text(a.j::json) as t (k, v) order by 2"#,
+            &["1|p|1", "1|q|2"],
+        ),
+        (
+            "select x, n from unnest(array['a', 'b', 'c']) with ordinality as u (x, n) order by n desc",
+            &["c|3", "b|2", "a|1"],
+        ),
+    ]);
+}
+
+#[test]
+fn subqueries_of_all_kinds() {
+    answers_are(&[
+        (
+            "select x, (select max(y) from (values (1, 10), (1, 20), (2, 30)) b (k, y) where b.k = a.x) from \
+         (values (1), (2), (3)) a (x) order by x",
+            &["1|20", "2|30", "3|-"],
+        ),
+        (
+            "select x, (select count(*) from (values (1), (1)) b (k) where b.k = a.x) from (values (1), (2)) a \
+         (x) order by x",
+            &["1|2", "2|0"],
+        ),
+        (
+            "select x, exists (select 1 from (values (1), (1)) b (k) where b.k = a.x) from (values (1), (2)) a \
+         (x) order by x",
+            &["1|true", "2|false"],
+        ),
+        (
+            "select x, array(select y from (values (1, 'p'), (1, 'q'), (2, 'r')) b (k, y) where b.k = a.x \
+         order by y desc)::text from (values (1), (2), (3)) a (x) order by x",
+            &["1|{q,p}", "2|{r}", "3|{}"],
+        ),
+        (
+            "select x from (values (1), (2), (3)) a (x) where x > (select avg(y) from (values (1), (2)) b (y)) \
+         order by x",
+            &["2", "3"],
+        ),
+        (
+            "select x from (values (1), (2), (3)) a (x) where (x, x) in (select y, y from (values (2), (5)) b \
+         (y))",
+            &["2"],
+        ),
+        (
+            "select x from (values (1), (2), (3)) a (x) where x >= all (select y from (values (1), (2)) b (y)) \
+         order by x",
+            &["2", "3"],
+        ),
+        ("select x from (values (1), (2), (3)) a (x) where x < any (select y from (values (1), (2)) b (y))", &["1"]),
+        (
+            "select x from (values (1), (2), (3)) a (x) where x not in (select y from (values (1)) b (y)) and \
+         not exists (select 1 from (values (3)) c (z) where z = x)",
+            &["2"],
+        ),
+        (
+            "with a (x) as (values (1), (2)), b as (select x * 10 as y from a) select a.x, b.y from a join b \
+         on b.y = a.x * 10 order by 1",
+            &["1|10", "2|20"],
+        ),
+        (
+            "with recursive t (n, f) as (select 1, 1 union all select n + 1, f * (n + 1) from t where n < 5) \
+         select n, f from t order by n desc limit 2",
+            &["5|120", "4|24"],
+        ),
+        (
+            "with a as (select 1 as x union all select 2) select (select sum(x) from a) as s, x from a order \
+         by x",
+            &["3|1", "3|2"],
+        ),
+    ]);
+}
+
+#[test]
+fn sets_of_rows() {
+    answers_are(&[
+        ("select 1 as x union select 1 union select 2 order by x", &["1", "2"]),
+        (
+            "select x from (values (1), (1), (2), (3)) a (x) intersect select y from (values (1), (2)) b (y) \
+         order by x",
+            &["1", "2"],
+        ),
+        (
+            "select x from (values (1), (1), (2), (3)) a (x) except select y from (values (1)) b (y) order by x",
+            &["2", "3"],
+        ),
+        ("(select 1 as x limit 1) union all (select 2 order by 1) order by x desc", &["2", "1"]),
+        ("select null as x union all select 1 order by x nulls first", &["-", "1"]),
+        ("select 'a' as x union all select null order by x", &["a", "-"]),
+        (
+            "select distinct x, y from (values (1, 'a'), (1, 'a'), (1, null), (1, null)) v (x, y) order by y",
+            &["1|a", "1|-"],
+        ),
+    ]);
+}
+
+#[test]
+fn groups_and_orders() {
+    answers_are(&[
+        ("select x % 2 as odd, sum(x) from generate_series(1, 5) as g (x) group by odd order by odd", &["0|6", "1|9"]),
+        ("select x % 2, sum(x) from generate_series(1, 5) as g (x) group by 1 order by 2 desc", &["1|9", "0|6"]),
+        (
+            "select k, sum(x) from (values ('a', 1), ('b', 2), ('a', 3)) v (k, x) group by k having sum(x) > 2 \
+         order by k",
+            &["a|4"],
+        ),
+        (
+            "select k, l, sum(x) from (values ('a', 'p', 1), ('a', 'q', 2), ('b', 'p', 4)) v (k, l, x) group \
+         by rollup (k, l) order by k nulls last, l nulls last",
+            &["a|p|1", "a|q|2", "a|-|3", "b|p|4", "b|-|4", "-|-|7"],
+        ),
+        (
+            "select k, l, sum(x) from (values ('a', 'p', 1), ('b', 'p', 4)) v (k, l, x) group by grouping sets \
+         ((k), (l)) order by k nulls last, l",
+            &["a|-|1", "b|-|4", "-|p|5"],
+        ),
+        (
+            "select k, grouping(k), count(*) from (values ('a'), ('a'), (null)) v (k) group by rollup (k) \
+         order by 2, 1 nulls last",
+            &["a|0|2", "-|0|1", "-|1|3"],
+        ),
+        ("select count(*) from (values (1)) v (x) where x > 1 group by ()", &["0"]),
+        (
+            "select k, count(*) filter (where x > 1), sum(x) filter (where x > 9) from (values ('a', 1), ('a', \
+         2)) v (k, x) group by k",
+            &["a|1|-"],
+        ),
+        ("select x from (values (2), (1), (3)) v (x) order by -x limit 2", &["3", "2"]),
+        ("select x from (values ('b'), ('A'), ('a'), ('B')) v (x) order by x", &["A", "B", "a", "b"]),
+        ("select x from (values ('b'), ('A'), ('a')) v (x) order by lower(x), x desc", &["a", "A", "b"]),
+        ("select x as y from (values (1), (2)) v (x) order by y desc", &["2", "1"]),
+        (
+            "select x from generate_series(1, 9) as g (x) order by x desc offset 2 fetch next 3 rows only",
+            &["7", "6", "5"],
+        ),
+        ("select x from generate_series(1, 3) as g (x) limit all offset 1", &["2", "3"]),
+        (
+            "select distinct on (k) k, x from (values ('a', 1), ('a', 2), ('b', 3)) v (k, x) order by k, x desc",
+            &["a|2", "b|3"],
+        ),
+        (
+            "select k, string_agg(x, ',' order by x desc) from (values ('a', 'p'), ('a', 'q'), ('b', null)) v \
+         (k, x) group by k order by k",
+            &["a|q,p", "b|-"],
+        ),
+        (
+            "select k, array_agg(x order by x)::text, json_agg(x order by x desc)::text from (values ('a', 2), \
+         ('a', 1)) v (k, x) group by k",
+            &["a|{1,2}|[2, 1]"],
+        ),
+    ]);
+}
+
+#[test]
+fn windows_of_all_kinds() {
+    answers_are(&[
+        (
+            "select x, sum(x) over (order by x range between 1 preceding and 1 following) from (values (1), \
+         (2), (4)) v (x) order by x",
+            &["1|3", "2|3", "4|4"],
+        ),
+        (
+            "select x, count(*) over (order by x rows between unbounded preceding and 1 preceding) from \
+         (values (1), (2), (3)) v (x) order by x",
+            &["1|0", "2|1", "3|2"],
+        ),
+        (
+            "select x, avg(x) over w, min(x) over w from (values (1), (2), (3)) v (x) window w as (order by x \
+         rows between 1 preceding and current row) order by x",
+            &["1|1.0|1", "2|1.5|1", "3|2.5|2"],
+        ),
+        (
+            "select k, x, row_number() over (partition by k order by x desc), sum(x) over (partition by k) \
+         from (values ('a', 1), ('a', 2), ('b', 5)) v (k, x) order by k, x",
+            &["a|1|2|3", "a|2|1|3", "b|5|1|5"],
+        ),
+        (
+            "select x, percent_rank() over (order by x), cume_dist() over (order by x) from (values (1), (2), \
+         (2), (3), (4)) v (x) order by x",
+            &["1|0.0|0.2", "2|0.25|0.6", "2|0.25|0.6", "3|0.75|0.8", "4|1.0|1.0"],
+        ),
+        (
+            "select x, lag(x, 2) over (order by x), lead(x, 1, -1) over (order by x) from (values (1), (2), \
+         (3)) v (x) order by x",
+            &["1|-|2", "2|-|3", "3|1|-1"],
+        ),
+        (
+            "select x, stddev_pop(x) over (order by x rows between 1 preceding and current row) from (values \
+         (2), (2), (4)) v (x) order by x",
+            &["2|0.0", "2|0.0", "4|1.0"],
+        ),
+        (
+            "select k, sum(x) as s, sum(sum(x)) over () as all_of_it, rank() over (order by sum(x) desc) from \
+         (values ('a', 1), ('b', 2), ('a', 4)) v (k, x) group by k order by k",
+            &["a|5|7|1", "b|2|7|2"],
+        ),
+        (
+            "select x, bool_and(x < 3) over (order by x), bool_or(x > 2) over (order by x) from (values (1), \
+         (2), (3)) v (x) order by x",
+            &["1|true|false", "2|true|false", "3|false|true"],
+        ),
+        (
+            "select x from (select x, row_number() over (order by x desc) as n from generate_series(1, 5) as g \
+         (x)) t where n <= 2 order by x",
+            &["4", "5"],
+        ),
+    ]);
+}
