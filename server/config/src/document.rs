@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::TryStreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use quiver_database::{Connection, Database, Row, Statement, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
@@ -336,36 +336,37 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
         let beside = self.beside(place.family).await?;
-        let (few, values) = if let Some(found) = query.looked_up(place.family) {
-            found
+        let ((few, values), is_few) = if let Some(found) = query.looked_up(place.family) {
+            (found, true)
         } else {
             let asked = self.asked(place, query.filter.as_ref()).await?;
-            let mut narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
+            let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
                 Some(narrowed) => self.share(narrowed).await?,
                 None => Share::Many,
             };
-            if matches!(share, Share::Many) {
-                narrowed = narrowed.map(Narrowed::each);
-            }
-            let left = if let Share::Few(few) = share {
-                Some(few)
+            let (left, is_few) = if let Share::Few(few) = share {
+                (Some(few), true)
             } else {
-                let known = narrowed.as_ref();
-                let within = matches!(share, Share::Part) || known.is_some_and(Narrowed::is_of_each);
+                let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
                 if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
                     return Ok(page);
                 }
                 if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {
                     return Ok(page);
                 }
-                narrowed
+                (narrowed, false)
             };
-            left.as_ref().map(Narrowed::condition).unwrap_or_default()
+            (left.as_ref().map(Narrowed::condition).unwrap_or_default(), is_few)
         };
-        let sql = format!("SELECT {} FROM entity AS walked WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
+        let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
-        let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
+        let select = values.into_iter().fold(select, Statement::bind);
+        let mut rows = if is_few {
+            stream::iter(select.fetch_packed(Entity::COLUMNS, &self.pool).await?).map(Ok).boxed()
+        } else {
+            select.fetch(&self.pool)
+        };
         let query = Arc::new(query.clone());
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;

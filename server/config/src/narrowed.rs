@@ -27,7 +27,7 @@ const LISTED_MAX: usize = 100;
 /// Entities that are read without asking whether a walk in the order of the list would be shorter.
 const RARE: usize = if cfg!(test) { 5 } else { 1000 };
 /// Entities of which so many pass that a walk which reads each on its way finds them sooner than the database gathers them.
-const MANY: usize = if cfg!(test) { 30 } else { 10_000 };
+const MANY: usize = if cfg!(test) { 30 } else { 30_000 };
 /// The first time with a year of four digits, and the first behind all of them, Unix milliseconds.
 const FOUR_DIGITS: (i64, i64) = (-62_167_219_200_000, 253_402_300_800_000);
 
@@ -183,7 +183,7 @@ impl Narrowed {
     /// The statement that counts the entities of a place that pass, where the index knows exactly which.
     pub(crate) fn count(&self, place: &Place) -> Statement {
         let (sql, values) = match &self.known {
-            Known::Ids(select, values, true) | Known::Each(select, values) => {
+            Known::Ids(select, values, true) => {
                 return values
                     .iter()
                     .cloned()
@@ -191,7 +191,7 @@ impl Narrowed {
             }
             _ => self.condition(),
         };
-        let select = statement(format!("SELECT count(*) FROM entity AS walked WHERE family = ? AND owner = ?{sql}"));
+        let select = statement(format!("SELECT count(*) FROM entity WHERE family = ? AND owner = ?{sql}"));
         values.into_iter().fold(select.bind(place.family.name).bind(&place.owner), Statement::bind)
     }
 
@@ -284,21 +284,10 @@ impl Narrowed {
         let sql = format!("SELECT count(*) FROM ({select} LIMIT ?) AS few");
         let count = values.iter().cloned().fold(statement(sql), Statement::bind).bind(MANY as i64);
         let count: i64 = count.fetch_one(db).await?.try_get(0)?;
-        if count < MANY as i64 { Ok(self) } else { Ok(self.each()) }
-    }
-
-    /// The same where each is asked by itself, if the database can.
-    pub(crate) fn each(self) -> Self {
-        let exact = self.exact;
-        match self.known {
-            Known::Ids(select, values, true) => Self { known: Known::Each(select, values), exact },
-            known => Self { known, exact },
+        if count < MANY as i64 {
+            return Ok(self);
         }
-    }
-
-    /// Whether each is asked by itself.
-    pub(crate) fn is_of_each(&self) -> bool {
-        matches!(self.known, Known::Each(..))
+        Ok(Self { known: Known::Each(select.clone(), values.clone()), exact: self.exact })
     }
 
     /// What both leave.

@@ -4,7 +4,6 @@
 
 use std::fmt::Write;
 
-use futures::{StreamExt, TryStreamExt};
 use quiver_database::{Argument, Statement, statement};
 use serde_json::{Map, Value};
 
@@ -30,8 +29,8 @@ const BETWEEN: char = '\u{1}';
 const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
 pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
-/// Most entities that come as one: their bodies are held twice for a moment.
-pub(crate) const PACKED_MAX: usize = 2500;
+/// Entities that are read with one statement, fewest and most: they come as one row, so that all are held for a moment.
+const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 1100) };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.
@@ -155,7 +154,7 @@ impl Ordered {
     }
 
     /// The next rows, of those that pass a condition.
-    fn statement(self, place: &Place, within: Option<&Narrowed>, rows: usize) -> Statement {
+    fn statement(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
         let way = if self.descending { " DESC" } else { "" };
         let from = match (&self.after, self.descending) {
@@ -173,7 +172,7 @@ impl Ordered {
             _ => ("entity", ""),
         };
         let rest = format!(
-            "FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
+            "FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
         );
         let sql = if index_first {
             format!(
@@ -187,10 +186,10 @@ impl Ordered {
         if let Column::Field(field) = &self.column {
             select = select.bind(field);
         }
-        if let Some((value, id)) = self.after {
+        if let Some((value, id)) = &self.after {
             select = select.bind(value.clone());
             if self.descending {
-                select = select.bind(value);
+                select = select.bind(value.clone());
             }
             select = select.bind(id);
         }
@@ -244,7 +243,7 @@ impl Config {
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
-        let Some(ordered) = Ordered::of(query, place.family) else { return Ok(None) };
+        let Some(mut ordered) = Ordered::of(query, place.family) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
         let within = narrowed.filter(|_| within);
@@ -257,33 +256,40 @@ impl Config {
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, Vec::new());
-        let select = ordered.statement(place, within, most);
-        // Where about all that is read is shown it comes as one.
-        let mut rows = if most <= PACKED_MAX.min(2 * wanted) {
-            let rows = select.fetch_packed(Entity::COLUMNS, &self.pool).await?;
-            futures::stream::iter(rows.into_iter().map(Ok)).boxed()
-        } else {
-            select.fetch(&self.pool)
-        };
-        while let Some(row) = rows.try_next().await? {
-            read += 1;
-            let mut entity = Entity::read(&row)?;
-            if !is_listed(place, &entity, caller) {
-                continue;
+        let piece = wanted.clamp(PIECE.0, PIECE.1);
+        // Several statements see one state: what is moved meanwhile is not found at both places, or at none.
+        let mut db = if most <= piece { self.pool.acquire().await? } else { self.pool.snapshot().await? };
+        loop {
+            let piece = piece.min(most - read);
+            let rows = ordered.statement(place, within, piece).fetch_packed(Entity::COLUMNS, &mut db).await?;
+            let is_end = rows.len() < piece;
+            read += rows.len();
+            let mut last = None;
+            for (n, row) in rows.iter().enumerate() {
+                let mut entity = Entity::read(row)?;
+                let is_listed = is_listed(place, &entity, caller);
+                let mut map = entity.take_shown();
+                beside.add(&entity, &mut map);
+                if n + 1 == rows.len() {
+                    last = Some((query.keys(&map), entity.id.clone()));
+                }
+                if is_listed && query.wants(place.family, &map) {
+                    kept.push((entity.id, map));
+                }
+                if kept.len() == wanted {
+                    break;
+                }
             }
-            let mut map = entity.take_shown();
-            beside.add(&entity, &mut map);
-            if query.wants(place.family, &map) {
-                kept.push((entity.id, map));
-            }
-            if kept.len() == wanted {
+            if kept.len() == wanted || is_end {
                 break;
             }
+            let after = last.and_then(|(keys, id)| Some((ordered.column.value(&keys)?, id)));
+            if read == most || after.is_none() {
+                return Ok(None);
+            }
+            ordered.after = after;
         }
-        drop(rows);
-        if kept.len() < wanted && read == most {
-            return Ok(None);
-        }
+        drop(db);
         self.page_of(kept, place, query, narrowed).await.map(Some)
     }
 
