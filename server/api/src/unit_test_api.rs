@@ -153,6 +153,12 @@ mod tests {
         let code = |rules: Value| groups_of(Some(&rules)).err().map(|p| p.code);
         assert_eq!(code(json!("groups: [")), Some("MALFORMED_YAML"));
         assert_eq!(code(json!("groups: [{name: a, rules: [{alert: A, expr: 'up =='}]}]")), Some("VALIDATION_FAILED"));
-        assert!(tests_of("tests: [{promql_expr_test: [{expr: up, eval_time: 999d}]}]").is_err());
+        let tests = |at: &str, many: usize| {
+            format!("tests: [{}]", format!("{{promql_expr_test: [{{expr: up, eval_time: {at}}}]}},").repeat(many))
+        };
+        assert!(tests_of(&tests("999d", 1), 1).is_err());
+        // A test of 100 minutes is 101 steps.
+        assert!(tests_of(&tests("100m", 20), 98).is_ok());
+        assert!(tests_of(&tests("100m", 20), 100).is_err() && tests_of(&tests("100m", 19), 100).is_ok());
     }
 }

@@ -146,7 +146,7 @@ enum RulesCommand {
         /// Show failures as lines that differ: `-` expected, `+` got.
         #[arg(long)]
         diff: bool,
-        /// Write the results as JUnit's XML, too.
+        /// Write the results as XML for CI servers, too.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
         /// Take fields that nobody knows: a younger Prometheus may have them.

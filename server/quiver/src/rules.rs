@@ -99,7 +99,7 @@ pub struct Tests {
     pub run: Vec<Regex>,
     /// Whether failures show lines that differ.
     pub diff: bool,
-    /// File for results in JUnit's XML.
+    /// File for results as XML for CI servers.
     pub junit: Option<PathBuf>,
     /// What fields that nobody knows are.
     pub unknown: UnknownFields,

@@ -1,4 +1,4 @@
-//! What `quiver rules test` tells of its runs besides promtool's words: lines that differ, and a file for CI servers (JUnit).
+//! What `quiver rules test` tells of its runs besides promtool's words: lines that differ, and a file for CI servers.
 
 use std::fmt::Write as _;
 use std::io;
@@ -36,7 +36,7 @@ pub(super) struct Suite {
     pub(super) cases: Vec<(String, Vec<String>)>,
 }
 
-/// Writes the results as JUnit's XML, in the form of promtool's `--junit`.
+/// Writes the results as XML for CI servers, in the form of promtool's `--junit`.
 ///
 /// # Errors
 /// The file cannot be written.
