@@ -432,7 +432,12 @@ impl OlapEngine {
         let inner = ctx.clone().explaining(Some(Explaining::new(analyze))).planning();
         let (this, raw, models) = (Arc::clone(self), planned.rows.clone(), Arc::clone(catalog));
         let (candidates, chosen) = self.chosen(catalog, query, &tables, access);
-        let parted = self.parted(catalog, query, &tables, access);
+        // Which buckets are kept tells when rows were written, those of others, too.
+        let parted = if access.is_full_everywhere() {
+            self.parted(catalog, query, &tables, access)
+        } else {
+            Err("which buckets are kept is shown to who may see all rows".to_owned())
+        };
         let work = async move {
             // A plan that SQL has no words for is shown without.
             let text = sql_text::print(&printed, &models).ok();

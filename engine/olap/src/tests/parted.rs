@@ -281,5 +281,11 @@ fn answers_are_those_of_raw_rows() {
         let ctx = QueryContext::new(Access::full(), limits());
         let shown = olap.explain(&catalog, &request.queries[0], &full, &ctx, false).await.unwrap();
         assert_eq!(shown["buckets"]["reason"], "it has no time dimension");
+        // Which are kept tells when rows were written, those of others, too.
+        let services = DomainAccess::of(|_| Access::services(["a"]));
+        let request = Request::parse(&served[0], &catalog, T0 + 48 * 60 * MINUTE_NS).unwrap();
+        let ctx = QueryContext::new(Access::services(["a"]), limits());
+        let shown = olap.explain(&catalog, &request.queries[0], &services, &ctx, false).await.unwrap();
+        assert_eq!(shown["buckets"], json!({"reason": "which buckets are kept is shown to who may see all rows"}));
     });
 }
