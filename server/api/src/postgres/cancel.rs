@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::hash::{BuildHasher as _, RandomState};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI32, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use tokio_util::sync::CancellationToken;
@@ -11,7 +10,6 @@ use tokio_util::sync::CancellationToken;
 /// The connections that can be asked to cancel.
 #[derive(Debug, Default)]
 pub(super) struct Cancels {
-    made: AtomicI32,
     known: Mutex<HashMap<i32, Known>>,
 }
 
@@ -32,10 +30,15 @@ pub(super) struct Cancellable {
 impl Cancels {
     /// Takes up a connection.
     pub(super) fn begin(self: &Arc<Self>) -> Cancellable {
-        let number = self.made.fetch_add(1, Relaxed).wrapping_add(1) & i32::MAX;
-        // Keyed by what the system made up, and by nothing that anybody is told.
-        let secret = RandomState::new().hash_one("a key of cancelling") as i32;
-        self.known.lock().insert(number, Known { secret, running: CancellationToken::new() });
+        // Keyed by what the system made up, and by nothing that anybody is told. Numbers that count would tell each
+        // client how many others come and go.
+        let random = RandomState::new();
+        let secret = random.hash_one("a key of cancelling") as i32;
+        let mut known = self.known.lock();
+        let mut numbers = (0_u64..).map(|n| (random.hash_one(n) as i32) & i32::MAX);
+        let number = numbers.find(|number| *number != 0 && !known.contains_key(number)).unwrap_or_default();
+        known.insert(number, Known { secret, running: CancellationToken::new() });
+        drop(known);
         Cancellable { cancels: Arc::clone(self), number, secret }
     }
 
@@ -81,5 +84,8 @@ mod tests {
         assert!(running.is_cancelled());
         drop(one);
         assert_eq!(cancels.known.lock().len(), 1);
+        let numbers: Vec<i32> = (0..4).map(|_| cancels.begin().number).collect();
+        assert!(numbers.iter().all(|number| *number > 0));
+        assert!(numbers.windows(2).any(|pair| pair[1] != pair[0] + 1), "they count nobody: {numbers:?}");
     }
 }
