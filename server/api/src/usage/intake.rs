@@ -9,13 +9,13 @@ use parking_lot::Mutex;
 use quiver_types::Millis;
 
 /// Sums that wait for their rows; what is more counts for no service.
-const SUMS_MAX: usize = 1024;
+const SUMS_MAX: usize = 4096;
 /// Services that a request may name; what is more counts for none of them.
-const SERVICES_MAX: usize = 64;
+const SERVICES_MAX: usize = 1024;
 /// Longest name of a service that is noted.
 const SERVICE_BYTES_MAX: usize = 256;
 /// Times of requests that a sum keeps, and as many delays.
-const TIMES_MAX: usize = 500;
+const TIMES_MAX: usize = 250;
 const MINUTE_MS: i64 = 60_000;
 
 /// Records of a service, those that were taken.
