@@ -1,7 +1,7 @@
 //! Operations that are not a family's, as data: groups of paths with one form of errors.
 
 use utoipa::openapi::path::OperationBuilder;
-use utoipa::openapi::schema::{ObjectBuilder, Type};
+use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
 
 use super::operation::{Errors, answer, body, flag, put, query, with_errors};
@@ -20,6 +20,8 @@ enum By {
     Post,
     /// GET, and POST with the parameters as a form.
     Form,
+    /// GET, and POST with the parameters as a JSON object.
+    Json,
     Put,
     Patch,
     Delete,
@@ -83,7 +85,7 @@ impl Row {
         match self.by {
             By::Get => vec![HttpMethod::Get],
             By::Post => vec![HttpMethod::Post],
-            By::Form => vec![HttpMethod::Get, HttpMethod::Post],
+            By::Form | By::Json => vec![HttpMethod::Get, HttpMethod::Post],
             By::Put => vec![HttpMethod::Put],
             By::Patch => vec![HttpMethod::Patch],
             By::Delete => vec![HttpMethod::Delete],
@@ -114,19 +116,21 @@ pub(super) fn describe(paths: &mut Paths) {
 fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder {
     let mut made = OperationBuilder::new().tag(group.tag).summary(Some(row.summary));
     let sends = !matches!(method, HttpMethod::Get | HttpMethod::Delete);
-    if row.by == By::Form && sends {
-        // In a form or in the query: nothing of the form is required by itself.
-        let form = row
-            .parameters()
-            .fold(ObjectBuilder::new().schema_type(Type::Object), |form, (name, _)| form.property(name, string()));
-        let mut form = body(&[FORM], &RefOr::T(form.into()));
-        form.required = None;
-        made = made.request_body(Some(form));
+    let in_body = sends && matches!(row.by, By::Form | By::Json);
+    if in_body {
+        // In a body or in the query: nothing of the body is required by itself.
+        let (kind, value): (_, fn() -> RefOr<Schema>) =
+            if row.by == By::Json { (JSON, || RefOr::T(any())) } else { (FORM, || RefOr::T(string().into())) };
+        let whole = ObjectBuilder::new().schema_type(Type::Object);
+        let whole = row.parameters().fold(whole, |whole, (name, _)| whole.property(name, value()));
+        let mut whole = body(&[kind], &RefOr::T(whole.into()));
+        whole.required = None;
+        made = made.request_body(Some(whole));
     }
     for (name, required) in row.parameters() {
         let schema = if name == "dryRun" { flag() } else { string() };
         let mut parameter = query(name, schema, "");
-        if required && !(row.by == By::Form && sends) {
+        if required && !in_body {
             parameter.required = utoipa::openapi::Required::True;
         }
         made = made.parameter(parameter);
