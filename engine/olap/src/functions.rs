@@ -47,6 +47,26 @@ fn constant(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<i64>
     Ok(*n)
 }
 
+/// A length among the arguments of a function: months, then nanoseconds.
+fn interval(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<Interval> {
+    let months = constant(args, function, at)?;
+    let Ok(months) = i32::try_from(months) else { return exec_err!("{months} months of {function} are too many") };
+    Ok(Interval { months, nanos: constant(args, function, at + 1)? })
+}
+
+/// Buckets among the arguments of a function: their length, then their origin; none: the length is nothing.
+fn buckets(args: &ScalarFunctionArgs, function: &str, at: usize) -> Result<Option<Buckets>> {
+    let length = interval(args, function, at)?;
+    if length.is_zero() {
+        return Ok(None);
+    }
+    // Whoever looks for the one that holds a time would look for ever.
+    if !length.makes_buckets() {
+        return exec_err!("buckets of {function} are either months or nanoseconds long, and more than nothing");
+    }
+    Ok(Some(Buckets { length, origin_ns: constant(args, function, at + 2)? }))
+}
+
 impl WallBucket {
     /// The function.
     pub(crate) fn udf() -> Arc<ScalarUDF> {
@@ -80,14 +100,12 @@ impl ScalarUDFImpl for WallBucket {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |at| constant(&args, "wall_bucket", at);
         let ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))) = &args.args[1] else {
             return exec_err!("wall_bucket takes a constant zone");
         };
         let Ok(tz) = zone.parse::<Tz>() else { return exec_err!("unknown time zone `{zone}`") };
-        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
-        let buckets = (!length.is_zero()).then_some(Buckets { length, origin_ns: number(4)? });
-        let shift = Interval { months: number(5)? as i32, nanos: number(6)? };
+        let buckets = buckets(&args, "wall_bucket", 2)?;
+        let shift = interval(&args, "wall_bucket", 5)?;
         let times = args.args[0].to_array(args.number_rows)?;
         let times = times.as_primitive::<TimestampNanosecondType>();
         Ok(ColumnarValue::Array(walls(times, tz, buckets, shift)))
@@ -154,7 +172,6 @@ impl ScalarUDFImpl for WallEdge {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |at| constant(&args, "wall_edge", at);
         let (
             ColumnarValue::Scalar(ScalarValue::Utf8(Some(zone))),
             ColumnarValue::Scalar(ScalarValue::Boolean(Some(is_end))),
@@ -163,8 +180,7 @@ impl ScalarUDFImpl for WallEdge {
             return exec_err!("wall_edge takes a constant zone and edge");
         };
         let Ok(tz) = zone.parse::<Tz>() else { return exec_err!("unknown time zone `{zone}`") };
-        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
-        let buckets = (!length.is_zero()).then_some(Buckets { length, origin_ns: number(4)? });
+        let buckets = buckets(&args, "wall_edge", 2)?;
         let edge = if *is_end { Edge::End } else { Edge::Start };
         let walls = args.args[0].to_array(args.number_rows)?;
         let walls = walls.as_primitive::<TimestampNanosecondType>();
@@ -218,8 +234,7 @@ impl ScalarUDFImpl for WallMove {
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let number = |at| constant(&args, "wall_move", at);
-        let length = Interval { months: number(2)? as i32, nanos: number(3)? };
+        let length = interval(&args, "wall_move", 2)?;
         let walls = args.args[0].to_array(args.number_rows)?;
         let counts = args.args[1].to_array(args.number_rows)?;
         let counts = counts.as_primitive::<Int64Type>();
@@ -238,6 +253,46 @@ mod tests {
     use super::*;
     use crate::dates::zone::{of_naive, write_wall};
 
+    fn called(function: &ScalarUDF, args: Vec<ColumnarValue>, rows: usize) -> Result<ArrayRef> {
+        let fields = args.iter().map(|arg| Arc::new(Field::new("a", arg.data_type(), true))).collect();
+        let args = ScalarFunctionArgs {
+            args,
+            arg_fields: fields,
+            number_rows: rows,
+            return_field: Arc::new(Field::new("out", function.inner().return_type(&[])?, true)),
+            config_options: Arc::new(ConfigOptions::default()),
+        };
+        function.invoke_with_args(args)?.to_array(rows)
+    }
+
+    /// Statements of users may call them, too. Breaks where one looks for its bucket without end.
+    #[test]
+    fn buckets_that_hold_no_time_are_refused() {
+        let number = |n| ColumnarValue::Scalar(ScalarValue::Int64(Some(n)));
+        let zone = ColumnarValue::Scalar(ScalarValue::from("Europe/Berlin"));
+        let time = |zone: Option<&str>| {
+            ColumnarValue::Scalar(ScalarValue::TimestampNanosecond(Some(i64::MAX), zone.map(Into::into)))
+        };
+        let bucket = |months, nanos| {
+            let numbers = [months, nanos, i64::MIN, 0, 0].map(number);
+            called(&WallBucket::udf(), [time(Some("UTC")), zone.clone()].into_iter().chain(numbers).collect(), 1)
+        };
+        let edge = |months, nanos| {
+            let numbers = [months, nanos, i64::MIN].map(number);
+            let is_end = ColumnarValue::Scalar(ScalarValue::Boolean(Some(true)));
+            let args = [time(None), zone.clone()].into_iter().chain(numbers).chain([is_end]).collect();
+            called(&WallEdge::udf(), args, 1)
+        };
+        for (months, nanos) in [(-1, 0), (0, -1), (1, 1), (-1, 1), (1 << 32, 0), (i64::MIN, 0)] {
+            assert!(bucket(months, nanos).is_err(), "{months} months, {nanos} ns");
+            assert!(edge(months, nanos).is_err(), "{months} months, {nanos} ns");
+        }
+        for (months, nanos) in [(0, 0), (1, 0), (i64::from(i32::MAX), 0), (0, 1), (0, i64::MAX)] {
+            bucket(months, nanos).unwrap();
+            edge(months, nanos).unwrap();
+        }
+    }
+
     #[test]
     fn wall_times_are_moved_by_their_calendar() {
         let wall = |text: &str| of_naive(text.parse().unwrap());
@@ -247,18 +302,7 @@ mod tests {
         let columns: [ArrayRef; 2] =
             [Arc::new(TimestampNanosecondArray::from(walls.to_vec())), Arc::new(Int64Array::from(counts.to_vec()))];
         let args: Vec<_> = columns.into_iter().map(ColumnarValue::Array).chain(numbers).collect();
-        let fields = args.iter().map(|arg| Arc::new(Field::new("a", arg.data_type(), true))).collect();
-        let moved = WallMove::udf()
-            .invoke_with_args(ScalarFunctionArgs {
-                args,
-                arg_fields: fields,
-                number_rows: 4,
-                return_field: Arc::new(Field::new("moved", wall_type(), true)),
-                config_options: Arc::new(ConfigOptions::default()),
-            })
-            .unwrap()
-            .to_array(4)
-            .unwrap();
+        let moved = called(&WallMove::udf(), args, 4).unwrap();
         let moved: Vec<Option<String>> =
             moved.as_primitive::<TimestampNanosecondType>().iter().map(|wall| wall.map(write_wall)).collect();
         let expected = ["2026-02-28T11:00:00.000", "2025-11-30T08:00:00.000"].map(|t| Some(t.to_owned()));

@@ -9,12 +9,13 @@ use std::sync::Arc;
 use arrow::datatypes::SchemaRef;
 use datafusion::catalog::Session;
 use datafusion::common::internal_err;
-use datafusion::common::tree_node::TreeNodeRecursion;
+use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::error::Result;
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::LogicalPlan;
 use datafusion::physical_expr::{EquivalenceProperties, PhysicalExpr};
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::union::UnionExec;
 use datafusion::physical_plan::{
     ChildrenPropertiesMode, DisplayAs, DisplayFormatType, ExecutionPlan, ExecutionPlanProperties as _, Partitioning,
     PlanProperties, ReplaceChildrenOptions,
@@ -59,6 +60,22 @@ impl Operator for InTurn {
         }
         Ok(Arc::new(InTurnExec::new(input, most)))
     }
+}
+
+/// Lets the unions of a plan go through their inputs in turn, so many of them at once. Those whose rows come in an order stay:
+/// who merges them must see the first row of each.
+///
+/// # Errors
+/// Those of making the nodes.
+pub(crate) fn few_at_once(plan: Arc<dyn ExecutionPlan>, most: usize) -> Result<Arc<dyn ExecutionPlan>> {
+    let changed = plan.transform_up(|node| {
+        let is_many = node.is::<UnionExec>() && node.output_partitioning().partition_count() > most;
+        if !is_many || node.output_ordering().is_some() {
+            return Ok(Transformed::no(node));
+        }
+        Ok(Transformed::yes(Arc::new(InTurnExec::new(node, most)) as Arc<dyn ExecutionPlan>))
+    });
+    Ok(changed?.data)
 }
 
 /// Gives many partitions as a few.
@@ -144,6 +161,8 @@ mod tests {
 
     use arrow::array::{AsArray as _, Int64Array, RecordBatch};
     use arrow::datatypes::{DataType, Field, Int64Type, Schema};
+    use datafusion::physical_expr::expressions::Column;
+    use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
     use datafusion::physical_plan::streaming::{PartitionStream, StreamingTableExec};
     use futures::StreamExt as _;
 
@@ -191,5 +210,27 @@ mod tests {
         }
         assert_eq!(found, [0, 2, 4, 1, 3]);
         assert!(plan.execute(2, context).is_err());
+    }
+
+    #[test]
+    fn unions_that_are_in_no_order_go_in_turn() {
+        let schema = Arc::new(Schema::new(vec![Field::new("n", DataType::Int64, false)]));
+        let union = |inputs: i64, order: Option<LexOrdering>| {
+            let input = |n| {
+                let part = Number(n, Arc::clone(&schema), Arc::default());
+                let parts: Vec<Arc<dyn PartitionStream>> = vec![Arc::new(part)];
+                let rows = StreamingTableExec::try_new(Arc::clone(&schema), parts, None, order.clone(), false, None);
+                Arc::new(rows.unwrap()) as Arc<dyn ExecutionPlan>
+            };
+            UnionExec::try_new((0..inputs).map(input).collect()).unwrap()
+        };
+        let given = |plan| {
+            let plan = few_at_once(plan, 3).unwrap();
+            (plan.name().to_owned(), plan.output_partitioning().partition_count())
+        };
+        assert_eq!(given(union(60, None)), ("InTurnExec".to_owned(), 3));
+        assert_eq!(given(union(3, None)), ("UnionExec".to_owned(), 3));
+        let order = LexOrdering::new([PhysicalSortExpr::new_default(Arc::new(Column::new("n", 0)))]);
+        assert_eq!(given(union(60, order)), ("UnionExec".to_owned(), 60));
     }
 }

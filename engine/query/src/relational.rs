@@ -34,6 +34,7 @@ use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
 use crate::explaining::put_children;
 use crate::functions::Room;
+use crate::in_turn::few_at_once;
 use crate::inner_order::InnerOrder;
 use crate::lengths::{Lengths, WindowLengths};
 use crate::marks::Marks;
@@ -189,7 +190,9 @@ impl QueryEngine {
         let physical = self.planner.create_physical_plan(&counted, &self.relational).await.map_err(of_planning)?;
         let physical = joined_ids::as_bytes(physical).and_then(grouping::by_codes);
         let physical = physical.and_then(slices::below_constants).and_then(list_pieces::below_unnest);
-        let physical = physical.and_then(windows::with_memory).map_err(from_datafusion)?;
+        let physical = physical.and_then(windows::with_memory);
+        let at_once = self.relational.config().target_partitions();
+        let physical = physical.and_then(|plan| few_at_once(plan, at_once)).map_err(from_datafusion)?;
         few_products(&physical)?;
         Ok((optimized, self.passed(giving_way(physical)?, &self.relational)?))
     }
@@ -554,6 +557,18 @@ mod tests {
         let values: Vec<_> = (0..30).map(value).collect();
         let statement: &'static str = format!("select {} from generate_series(1, 2)", values.join(", ")).leak();
         assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 2);
+    }
+
+    #[tokio::test]
+    async fn inputs_of_a_union_begin_in_turn() {
+        let engine = engine();
+        let part = |n| format!("select column1 from (values ({n}), ({n} + 1)) t");
+        let statement: &'static str = (0..30).map(part).collect::<Vec<_>>().join(" union all ").leak();
+        let plan = Names::new(engine.relational()).plan(statement).unwrap();
+        let (_, physical) = engine.plan_relational(&plan).await.unwrap();
+        let shown = displayable(&*physical).indent(false).to_string();
+        assert!(shown.contains("InTurnExec: partitions=1"), "{shown}");
+        assert_eq!(count(&engine, statement, 20_000).await.unwrap(), 60);
     }
 
     #[tokio::test]

@@ -159,6 +159,7 @@ impl Parser<'_> {
     /// `(a[:step [offset d]], b)`.
     pub(crate) fn group_by(&mut self) -> Result<Vec<GroupBy>> {
         self.in_parens(|parser| {
+            parser.count_field()?;
             let at = parser.next;
             let field = field_name(parser.word("a field name", &[":"])?);
             if parser.is_adjacent("*") {

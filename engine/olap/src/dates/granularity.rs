@@ -58,7 +58,7 @@ impl Interval {
     /// The same, backwards.
     #[must_use]
     pub fn negated(self) -> Self {
-        Self { months: -self.months, nanos: -self.nanos }
+        Self { months: self.months.saturating_neg(), nanos: self.nanos.saturating_neg() }
     }
 
     /// The same so many times.
@@ -80,6 +80,11 @@ impl Interval {
             there.map_or(if self.months > 0 { i64::MAX } else { i64::MIN }, of_naive)
         };
         moved.saturating_add(self.nanos)
+    }
+
+    /// Whether buckets can be so long: either months or nanoseconds, and more than nothing.
+    pub fn makes_buckets(self) -> bool {
+        self.months >= 0 && self.nanos >= 0 && (self.months > 0) != (self.nanos > 0)
     }
 
     /// Whether it is no time at all.
@@ -148,7 +153,7 @@ impl Granularity {
         offset: Option<&str>,
     ) -> Result<Self, String> {
         let length = Interval::parse(interval)?;
-        if (length.months <= 0) == (length.nanos <= 0) || length.months < 0 || length.nanos < 0 {
+        if !length.makes_buckets() {
             return Err(format!(
                 "`{interval}` must be either months and years or shorter units, and more than nothing"
             ));

@@ -5,7 +5,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, StringViewArray,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, LargeStringArray, ListArray, StringViewArray,
     TimestampMillisecondArray,
 };
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
@@ -16,7 +16,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
-use super::series_state::{BySeries, SeriesGroups, Whole, counts, fields, lists};
+use super::series_state::{BySeries, NAMES, SeriesGroups, Whole, counts, fields, lists, names_of};
 
 /// What a series gives, and what is made of all series.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -54,7 +54,7 @@ pub(super) fn functions() -> Vec<Arc<AggregateUDF>> {
 /// Fields of a state: lists with an entry for each series.
 fn state_types() -> [(&'static str, DataType); 7] {
     [
-        ("series", DataType::Utf8View),
+        ("series", NAMES),
         ("sums", DataType::Float64),
         ("counts", DataType::Int64),
         ("first_times", DataType::Int64),
@@ -238,7 +238,7 @@ impl GroupsAccumulator for Groups {
         let long = |list: &ListArray| list.values().as_primitive::<Int64Type>().clone();
         let (sums, counts, firsts, lasts) = (double(sums), long(counts), double(firsts), double(lasts));
         let (first_times, last_times) = (long(first_times), long(last_times));
-        let names = ids.values().as_string_view();
+        let names = names_of(ids)?;
         for (row, group) in groups.iter().enumerate().filter(|(row, _)| ids.is_valid(*row)) {
             let range = ids.value_offsets()[row] as usize..ids.value_offsets()[row + 1] as usize;
             for at in range {
@@ -263,7 +263,7 @@ impl GroupsAccumulator for Groups {
         let out = self.of.split(emit, |_| 0);
         let sorted = out.sorted();
         let series: Vec<Series> = sorted.iter().map(|entry| entry.of).collect();
-        state(&out.lengths(&sorted, |_| 1), out.ids(&sorted, |_| 1)?, &series)
+        state(&out.lengths(&sorted, |_| 1), out.ids(&sorted, |_| 1), &series)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
@@ -271,7 +271,7 @@ impl GroupsAccumulator for Groups {
         let row = |row: usize| samples.row(row).filter(|_| counts(filter, row));
         let rows: Vec<_> = (0..values[0].len()).map(row).collect();
         let lengths: Vec<usize> = rows.iter().map(|row| usize::from(row.is_some())).collect();
-        let ids = StringViewArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
+        let ids = LargeStringArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
         let series: Vec<Series> = rows.iter().flatten().map(|(_, sample)| *sample).collect();
         state(&lengths, Arc::new(ids), &series)
     }
@@ -283,6 +283,8 @@ impl GroupsAccumulator for Groups {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::UInt32Array;
+    use arrow::compute::take;
     use datafusion::common::ScalarValue;
 
     use super::*;
@@ -354,5 +356,36 @@ mod tests {
         assert!(all.size() < GROUPS * 300, "{}", all.size());
         let state: usize = all.state(EmitTo::All).unwrap().iter().map(Array::get_array_memory_size).sum();
         assert!(state < GROUPS * 150, "{state}");
+    }
+
+    /// What is spilled is sorted into pieces, and read back group by group. Breaks where a piece holds the names of all
+    /// series, or where names stay when their last group has left: then groups that spilled did not fit all the same.
+    #[test]
+    fn pieces_and_groups_that_are_left_hold_their_own_series_alone() {
+        const GROUPS: usize = 10_000;
+        const PIECE: usize = 100;
+        let ids: Vec<String> = (0..GROUPS).map(|n| format!("a series of a long name of its own: {n:08}")).collect();
+        let rows: Vec<_> = ids.iter().map(|id| (id.as_str(), 1, 1.0)).collect();
+        let groups: Vec<usize> = (0..GROUPS).collect();
+        let mut all = Groups::new(Kind::Avg);
+        all.update_batch(&columns(&rows), &groups, None, GROUPS).unwrap();
+        let most = all.size() / 10;
+        let states = all.state(EmitTo::All).unwrap();
+        let some = UInt32Array::from_iter_values(0..PIECE as u32);
+        let pieces: Vec<ArrayRef> = states.iter().map(|state| take(state, &some, None).unwrap()).collect();
+        let taken: usize = pieces.iter().map(Array::get_array_memory_size).sum();
+        assert!(taken < PIECE * 300, "{taken}");
+        // As states come back in order: each time all groups but the last one leave.
+        let mut read = Groups::new(Kind::Avg);
+        let mut given = Vec::new();
+        for from in (0..GROUPS).step_by(PIECE) {
+            let piece: Vec<ArrayRef> = states.iter().map(|state| state.slice(from, PIECE)).collect();
+            let held = usize::from(from > 0);
+            read.merge_batch(&piece, &(held..held + PIECE).collect::<Vec<_>>(), held + PIECE).unwrap();
+            assert!(read.size() < most, "{} at {from}", read.size());
+            given.extend(numbers(&read.evaluate(EmitTo::First(held + PIECE - 1)).unwrap()));
+        }
+        given.extend(numbers(&read.evaluate(EmitTo::All).unwrap()));
+        assert_eq!(given, vec![Some(1.0); GROUPS]);
     }
 }

@@ -228,7 +228,7 @@ impl Walk<'_> {
         for piece in pieces {
             found.push(match steps.method {
                 None => Cow::Borrowed(piece),
-                Some(Method::Size) => Cow::Owned(unwrapped(piece).len().to_string()),
+                Some(Method::Size) => Cow::Owned(size_of_array(piece).to_string()),
                 Some(Method::Type) => Cow::Borrowed(type_of(piece)),
             });
         }
@@ -237,40 +237,41 @@ impl Walk<'_> {
 
     fn step<'d>(&mut self, step: &Step, root: &'d str, piece: &'d str, out: &mut Vec<&'d str>) -> Result<()> {
         goes_on(piece)?;
-        let items = unwrapped(piece);
-        match step {
-            Step::Items => return self.keep(items, out),
-            Step::Member(name) => {
-                for item in items {
-                    self.keep(member(item, name), out)?;
-                }
-            }
-            Step::Members => {
-                for item in items.into_iter().filter(|item| item.starts_with('{')) {
-                    self.keep(inner(item), out)?;
-                }
-            }
+        let stopped = match step {
+            Step::Items => unwrapped(piece, |item| self.keep([item], out).err()),
+            Step::Member(name) => unwrapped(piece, |item| self.keep(member(item, name), out).err()),
+            Step::Members => unwrapped(piece, |item| {
+                let is_object = item.starts_with('{');
+                if is_object { parts(item, |_, value| self.keep([value], out).err()) } else { None }
+            }),
             Step::Between(places) => {
-                let last = i64::try_from(items.len()).unwrap_or(i64::MAX) - 1;
+                let last = i64::try_from(size_of_array(piece)).unwrap_or(i64::MAX) - 1;
                 let index = |place: Place| match place {
                     Place::At(at) => at,
                     Place::BeforeLast(before) => last - before,
                 };
                 for (from, to) in places {
-                    for at in index(*from).max(0)..=index(*to).min(last) {
-                        self.keep(usize::try_from(at).ok().and_then(|at| items.get(at).copied()), out)?;
-                    }
+                    goes_on(piece)?;
+                    let (from, to, mut at) = (index(*from), index(*to), 0_i64);
+                    let stopped = unwrapped(piece, |item| {
+                        let here = at;
+                        at += 1;
+                        if here > to {
+                            return Some(Ok(()));
+                        }
+                        if here < from { None } else { self.keep([item], out).err().map(Err) }
+                    });
+                    stopped.unwrap_or(Ok(()))?;
                 }
+                None
             }
-            Step::Kept(condition) => {
-                for item in items {
-                    if self.holds(condition, root, item)? == Some(true) {
-                        self.keep([item], out)?;
-                    }
-                }
-            }
-        }
-        Ok(())
+            Step::Kept(condition) => unwrapped(piece, |item| match self.holds(condition, root, item) {
+                Ok(Some(true)) => self.keep([item], out).err(),
+                Ok(_) => None,
+                Err(stopped) => Some(stopped),
+            }),
+        };
+        stopped.map_or(Ok(()), Err)
     }
 
     fn keep<'d>(&mut self, found: impl IntoIterator<Item = &'d str>, out: &mut Vec<&'d str>) -> Result<()> {
@@ -317,12 +318,16 @@ impl Walk<'_> {
         let mut whole = Some(false);
         for piece in self.found(steps, root, at)? {
             goes_on(&piece)?;
-            for item in unwrapped(&piece) {
-                match is_so(item) {
-                    Some(true) => return Ok(Some(true)),
-                    Some(false) => {}
-                    None => whole = None,
+            let one = unwrapped(&piece, |item| match is_so(item) {
+                Some(true) => Some(()),
+                Some(false) => None,
+                None => {
+                    whole = None;
+                    None
                 }
+            });
+            if one.is_some() {
+                return Ok(Some(true));
             }
         }
         Ok(whole)
@@ -334,19 +339,20 @@ fn goes_on(piece: &str) -> Result<()> {
     if watch::goes_on(piece.len()) { Ok(()) } else { exec_err!("the query has ended") }
 }
 
-/// The items of an array; anything else is the only one of its own.
-fn unwrapped(piece: &str) -> Vec<&str> {
-    if piece.starts_with('[') { inner(piece) } else { vec![piece] }
+/// Goes through the items of an array until one gives something; anything else is the only one of its own. A list of them
+/// would take more than the document.
+fn unwrapped<'d, T>(piece: &'d str, mut take: impl FnMut(&'d str) -> Option<T>) -> Option<T> {
+    if piece.starts_with('[') { parts(piece, |_, item| take(item)) } else { take(piece) }
 }
 
-/// The items of an array, or the values of an object.
-fn inner(piece: &str) -> Vec<&str> {
-    let mut items = Vec::new();
-    let _ = parts(piece, |_, value| {
-        items.push(value);
+/// How many items an array has; anything else is one.
+fn size_of_array(piece: &str) -> usize {
+    let mut count = 0;
+    let _ = unwrapped(piece, |_| {
+        count += 1;
         None::<()>
     });
-    items
+    count
 }
 
 fn text_of(piece: &str) -> Option<Cow<'_, str>> {

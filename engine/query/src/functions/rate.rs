@@ -4,7 +4,9 @@
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, ListArray, StringViewArray};
+use arrow::array::{
+    Array as _, ArrayRef, AsArray, BooleanArray, Float64Array, Int64Array, LargeStringArray, ListArray,
+};
 use arrow::datatypes::{DataType, FieldRef, Float64Type, Int64Type, TimeUnit, TimestampMillisecondType};
 use datafusion::common::exec_err;
 use datafusion::error::Result;
@@ -13,7 +15,7 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, EmitTo, GroupsAccumulator, Signature, Volatility,
 };
 
-use super::series_state::{BySeries, SeriesGroups, Whole, counts, fields, lists};
+use super::series_state::{BySeries, NAMES, SeriesGroups, Whole, counts, fields, lists, names_of};
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Rate {
@@ -41,7 +43,7 @@ impl AggregateUDFImpl for Rate {
     }
 
     fn state_fields(&self, args: StateFieldsArgs<'_>) -> Result<Vec<FieldRef>> {
-        let types = [("series", DataType::Utf8View), ("times", DataType::Int64), ("values", DataType::Float64)];
+        let types = [("series", NAMES), ("times", DataType::Int64), ("values", DataType::Float64)];
         Ok(fields(args.name, types))
     }
 
@@ -156,7 +158,7 @@ impl GroupsAccumulator for Counters {
         let Some([ids, times, values]) = lists.as_deref() else {
             return exec_err!("a state of a rate is of another type");
         };
-        let names = ids.values().as_string_view();
+        let names = names_of(ids)?;
         let (times, values) =
             (times.values().as_primitive::<Int64Type>(), values.values().as_primitive::<Float64Type>());
         for (row, group) in groups.iter().enumerate().filter(|(row, _)| ids.is_valid(*row)) {
@@ -176,14 +178,14 @@ impl GroupsAccumulator for Counters {
         let out = self.0.split(emit, held);
         let sorted = out.sorted();
         let samples: Vec<Sample> = sorted.iter().flat_map(|entry| entry.of.iter().copied()).collect();
-        state(&out.lengths(&sorted, Vec::len), out.ids(&sorted, Vec::len)?, &samples)
+        state(&out.lengths(&sorted, Vec::len), out.ids(&sorted, Vec::len), &samples)
     }
 
     fn convert_to_state(&self, values: &[ArrayRef], filter: Option<&BooleanArray>) -> Result<Vec<ArrayRef>> {
         let samples = samples_of(values)?;
         let rows: Vec<_> = (0..values[0].len()).map(|row| samples(row).filter(|_| counts(filter, row))).collect();
         let lengths: Vec<usize> = rows.iter().map(|row| usize::from(row.is_some())).collect();
-        let ids = StringViewArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
+        let ids = LargeStringArray::from_iter_values(rows.iter().flatten().map(|(id, _)| id));
         let samples: Vec<Sample> = rows.iter().flatten().map(|(_, sample)| *sample).collect();
         state(&lengths, Arc::new(ids), &samples)
     }

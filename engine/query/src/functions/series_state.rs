@@ -7,9 +7,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, ArrayRef, BooleanArray, ListArray, StringViewArray, UInt32Array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, BooleanArray, LargeStringArray, LargeStringBuilder, ListArray};
 use arrow::buffer::OffsetBuffer;
-use arrow::compute::take;
 use arrow::datatypes::{DataType, Field, FieldRef};
 use datafusion::common::{ScalarValue, exec_err};
 use datafusion::error::Result;
@@ -23,6 +22,21 @@ pub(super) fn fields<const N: usize>(aggregate: &str, lists: [(&str, DataType); 
         Arc::new(Field::new(format!("{aggregate}[{name}]"), list, true))
     };
     lists.map(field).into()
+}
+
+/// Type of names of series in states. Views would share the texts of all series: each piece of a state that is sorted, sent
+/// or spilled would hold all of them.
+pub(super) const NAMES: DataType = DataType::LargeUtf8;
+
+/// The names in lists of a state.
+///
+/// # Errors
+/// The lists are of another type.
+pub(super) fn names_of(lists: &ListArray) -> Result<&LargeStringArray> {
+    let Some(names) = lists.values().as_string_opt::<i64>() else {
+        return exec_err!("a state names series by another type");
+    };
+    Ok(names)
 }
 
 /// Lists of these lengths, one of each kind of values.
@@ -99,8 +113,13 @@ impl<T: Default> BySeries<T> {
         if let Some(number) = self.numbers.get(series) {
             return *number;
         }
-        let (name, number): (Arc<str>, u32) = (series.into(), self.names.len() as u32);
-        self.name_bytes += series.len() + 2 * size_of::<usize>();
+        self.named(series.into())
+    }
+
+    /// Gives a series that has none a number.
+    fn named(&mut self, name: Arc<str>) -> u32 {
+        let number = self.names.len() as u32;
+        self.name_bytes += name.len() + 2 * size_of::<usize>();
         self.names.push(Arc::clone(&name));
         self.numbers.insert(name, number);
         number
@@ -117,17 +136,26 @@ impl<T: Default> BySeries<T> {
 
     /// Takes groups out; those that stay are counted from 0.
     pub(super) fn split(&mut self, emit: EmitTo, held: impl Fn(&T) -> usize) -> Self {
-        let EmitTo::First(count) = emit else { return std::mem::take(self) };
-        let all = std::mem::take(&mut self.entries);
-        let (out, mut stay): (Vec<_>, Vec<_>) = all.into_iter().partition(|entry| entry.group < count);
-        self.places.clear();
-        for (at, entry) in stay.iter_mut().enumerate() {
+        let all = std::mem::take(self);
+        let EmitTo::First(count) = emit else { return all };
+        self.groups = all.groups.saturating_sub(count);
+        let mut out = Self { groups: count, ..Self::default() };
+        // Where groups come in order they leave batch by batch: names of series that are in none any more go along.
+        let mut numbers = vec![None; all.names.len()];
+        for mut entry in all.entries {
+            if entry.group < count {
+                out.entries.push(entry);
+                continue;
+            }
+            let name = &all.names[entry.series as usize];
+            entry.series = *numbers[entry.series as usize].get_or_insert_with(|| self.named(Arc::clone(name)));
             entry.group -= count;
-            self.places.insert((entry.group, entry.series), at as u32);
+            self.held += held(&entry.of);
+            self.places.insert((entry.group, entry.series), self.entries.len() as u32);
+            self.entries.push(entry);
         }
-        self.held = stay.iter().map(|entry| held(&entry.of)).sum();
-        (self.entries, self.groups) = (stay, self.groups.saturating_sub(count));
-        Self { groups: count, names: self.names.clone(), entries: out, ..Self::default() }
+        out.names = all.names;
+        out
     }
 
     /// All entries, those of a group in the order of the names of their series: so a sum is the same however rows came.
@@ -153,13 +181,18 @@ impl<T: Default> BySeries<T> {
     }
 
     /// The names of the series of entries, each so many times.
-    ///
-    /// # Errors
-    /// Only by a fault of ours.
-    pub(super) fn ids(&self, sorted: &[&Entry<T>], each: impl Fn(&T) -> usize) -> Result<ArrayRef> {
-        let names = StringViewArray::from_iter_values(&self.names);
-        let numbers = sorted.iter().flat_map(|entry| std::iter::repeat_n(entry.series, each(&entry.of)));
-        Ok(take(&names, &UInt32Array::from_iter_values(numbers), None)?)
+    pub(super) fn ids(&self, sorted: &[&Entry<T>], each: impl Fn(&T) -> usize) -> ArrayRef {
+        let each = &each;
+        let named = || sorted.iter().map(move |entry| (&*self.names[entry.series as usize], each(&entry.of)));
+        let (count, bytes) =
+            named().fold((0_usize, 0_usize), |(count, bytes), (name, n)| (count + n, bytes + n * name.len()));
+        let mut ids = LargeStringBuilder::with_capacity(count, bytes);
+        for (name, n) in named() {
+            for _ in 0..n {
+                ids.append_value(name);
+            }
+        }
+        Arc::new(ids.finish())
     }
 
     /// Bytes that all of it takes.
