@@ -34,6 +34,9 @@ const PIPES_MAX: usize = 256;
 /// Most operators of `math` in a query: expressions are as deep as they have operators.
 const MATH_OPS_MAX: usize = 1024;
 
+/// Most fields that the pipes of a query name together: a column may be made for each, and each is looked for among all.
+const FIELDS_MAX: usize = 1024;
+
 /// Most regular expressions of a query: each may take a megabyte when it is compiled.
 const REGEXPS_MAX: usize = 256;
 
@@ -80,6 +83,7 @@ pub(crate) struct Parser<'a> {
     depth: usize,
     pipes: usize,
     math_ops: usize,
+    fields: usize,
     regexps: usize,
 }
 
@@ -88,7 +92,7 @@ impl<'a> Parser<'a> {
         if text.len() > QUERY_LEN_MAX {
             return Err(Error::invalid(format!("query of {} bytes is longer than {QUERY_LEN_MAX}", text.len())));
         }
-        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0, pipes: 0, math_ops: 0, regexps: 0 })
+        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0, pipes: 0, math_ops: 0, fields: 0, regexps: 0 })
     }
 
     fn query(&mut self) -> Result<Query> {

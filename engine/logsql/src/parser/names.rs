@@ -4,7 +4,7 @@ use std::borrow::Cow;
 
 use quiver_types::logs::MSG;
 
-use super::Parser;
+use super::{FIELDS_MAX, Parser};
 use crate::ast::{FieldPattern, Filter, Literal};
 use crate::error::Result;
 use crate::literal::{parse_duration, parse_number, parse_u64};
@@ -41,8 +41,18 @@ impl Parser<'_> {
         self.word(what, &[])
     }
 
+    /// Counts a field that a pipe names.
+    pub(crate) fn count_field(&mut self) -> Result<()> {
+        self.fields += 1;
+        if self.fields > FIELDS_MAX {
+            return Err(self.fault(format!("more than {FIELDS_MAX} fields in the pipes of a query")));
+        }
+        Ok(())
+    }
+
     /// Takes the name of one field; the empty name is the message.
     pub(crate) fn field(&mut self) -> Result<String> {
+        self.count_field()?;
         let at = self.next;
         let mut name = self.word("a field name", &[])?;
         if self.is_adjacent("*") {
@@ -60,6 +70,7 @@ impl Parser<'_> {
         if self.skip("*") {
             return Ok(FieldPattern::all());
         }
+        self.count_field()?;
         let name = self.word("a field name", &[])?;
         if self.is_adjacent("*") {
             self.advance();

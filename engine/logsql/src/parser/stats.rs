@@ -121,6 +121,10 @@ impl Parser<'_> {
         }
         let condition = self.condition()?;
         let name = self.as_name()?;
+        // One without a name gets one.
+        if name.is_none() {
+            self.count_field()?;
+        }
         if !self.at_pipe_end() && !self.is(",") {
             return Err(self.unexpected("`,` or the end of the pipe"));
         }
@@ -158,6 +162,7 @@ impl Parser<'_> {
     /// `(a[:step [offset d]], b)`.
     pub(crate) fn group_by(&mut self) -> Result<Vec<GroupBy>> {
         self.in_parens(|parser| {
+            parser.count_field()?;
             let at = parser.next;
             let field = field_name(parser.word("a field name", &[":"])?);
             if parser.is_adjacent("*") {

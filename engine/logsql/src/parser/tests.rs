@@ -57,6 +57,31 @@ fn spellings_that_the_reference_takes() {
 }
 
 #[test]
+fn fields_of_pipes_are_bounded() {
+    let pipes = |count: usize| {
+        let fields = (0..count).map(|n| format!("f{n}")).collect::<Vec<_>>().join(",");
+        let groups = (1..count).map(|n| format!("f{n}")).collect::<Vec<_>>().join(",");
+        let sums = (0..count / 2).map(|n| format!("sum(f{n}) s{n}")).collect::<Vec<_>>().join(",");
+        [
+            format!("* | fields {fields}"),
+            format!("* | delete {fields}"),
+            format!("* | sort by ({fields})"),
+            format!("* | stats by ({groups}) count()"),
+            format!("* | stats {sums}"),
+            format!("* | unpack_json fields ({fields})"),
+            format!("* | uniq by ({fields})"),
+        ]
+    };
+    for query in pipes(FIELDS_MAX) {
+        parse(&query).unwrap_or_else(|fault| panic!("{query:.60}: {fault}"));
+    }
+    for query in pipes(FIELDS_MAX + 2) {
+        let refused = parse(&query).expect_err(&query);
+        assert!(refused.message.starts_with("more than 1024 fields"), "{query:.60}: {refused}");
+    }
+}
+
+#[test]
 fn errors_say_where_and_what() {
     check_error("foo | sotr(x)", "unknown pipe `sotr` at offset 6; did you mean `sort`?");
     check_error("* | stats cuont() x", "unknown stats function `cuont` at offset 10; did you mean `count`?");
