@@ -81,6 +81,21 @@ fn fields_of_pipes_are_bounded() {
     }
 }
 
+/// Breaks where few letters of each row make a table of many gigabytes.
+#[test]
+fn rows_that_are_written_are_bounded() {
+    let rows = |columns: usize, rows: usize| {
+        let first = (0..columns).map(|n| format!("c{n}:1")).collect::<Vec<_>>().join(",");
+        parse(&format!("* | union rows({{{first}}}{})", ",{}".repeat(rows - 1)))
+    };
+    rows(1000, 1000).unwrap();
+    rows(1, 100_000).unwrap();
+    let refused = rows(1000, 2000).expect_err("too many cells");
+    assert!(refused.message.starts_with("more than 1048576 cells"), "{refused}");
+    let refused = rows(2000, 1).expect_err("too many columns");
+    assert!(refused.message.starts_with("more than 1024 fields"), "{refused}");
+}
+
 #[test]
 fn errors_say_where_and_what() {
     check_error("foo | sotr(x)", "unknown pipe `sotr` at offset 6; did you mean `sort`?");
