@@ -13,6 +13,8 @@ mod stats;
 mod stream;
 mod time;
 
+use std::collections::HashSet;
+
 pub(crate) use math::func_name as math_func_name;
 pub(crate) use names::or_all;
 use quiver_types::Error;
@@ -36,6 +38,9 @@ const MATH_OPS_MAX: usize = 1024;
 
 /// Most fields that the pipes of a query name together: a column may be made for each, and each is looked for among all.
 const FIELDS_MAX: usize = 1024;
+
+/// Most cells of the tables that written rows of a query make: each row has all columns.
+const CELLS_MAX: usize = 1 << 20;
 
 /// Most regular expressions of a query: each may take a megabyte when it is compiled.
 const REGEXPS_MAX: usize = 256;
@@ -84,6 +89,7 @@ pub(crate) struct Parser<'a> {
     pipes: usize,
     math_ops: usize,
     fields: usize,
+    cells: usize,
     regexps: usize,
 }
 
@@ -92,7 +98,17 @@ impl<'a> Parser<'a> {
         if text.len() > QUERY_LEN_MAX {
             return Err(Error::invalid(format!("query of {} bytes is longer than {QUERY_LEN_MAX}", text.len())));
         }
-        Ok(Self { text, tokens: tokens(text)?, next: 0, depth: 0, pipes: 0, math_ops: 0, fields: 0, regexps: 0 })
+        Ok(Self {
+            text,
+            tokens: tokens(text)?,
+            next: 0,
+            depth: 0,
+            pipes: 0,
+            math_ops: 0,
+            fields: 0,
+            cells: 0,
+            regexps: 0,
+        })
     }
 
     fn query(&mut self) -> Result<Query> {
@@ -140,6 +156,7 @@ impl<'a> Parser<'a> {
         if !self.skip("rows") {
             return self.query_in_parens();
         }
+        let mut columns = HashSet::new();
         let rows = self.in_parens(|parser| {
             parser.expect("{")?;
             let mut row = Vec::new();
@@ -148,11 +165,19 @@ impl<'a> Parser<'a> {
                 if !parser.skip_any(&[":", "="]) {
                     return Err(parser.unexpected("`:` or `=`"));
                 }
+                if !columns.contains(&name) {
+                    parser.count_field()?;
+                    columns.insert(name.clone());
+                }
                 row.push((name, parser.word("a value", &["{", "}"])?));
                 parser.skip(",");
             }
             Ok(row)
         })?;
+        self.cells += rows.len() * columns.len();
+        if self.cells > CELLS_MAX {
+            return Err(self.fault(format!("more than {CELLS_MAX} cells in rows: each of them has all columns")));
+        }
         Ok(Query { options: Options::default(), filter: Filter::All, pipes: vec![Rows(rows).into()] })
     }
 

@@ -337,6 +337,8 @@ mod tests {
             "select percentile_cont(-1) within group (order by 1)",
             "select percentile_cont(null) within group (order by 1)",
             "select quantile(-1, 1.5)",
+            "select nth_value(1, 0)",
+            "select nth_value(value, -9223372036854775807 - 1 order by value) from generate_series(1, 3)",
         ] {
             let refused = count(&engine, statement, 10_000).await.expect_err(statement);
             assert_eq!(refused.kind, ErrorKind::Invalid, "{statement}: {refused:?}");

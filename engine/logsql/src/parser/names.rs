@@ -67,10 +67,10 @@ impl Parser<'_> {
 
     /// Takes the name of a field or `prefix*`.
     pub(crate) fn field_pattern(&mut self) -> Result<FieldPattern> {
-        self.count_field()?;
         if self.skip("*") {
             return Ok(FieldPattern::all());
         }
+        self.count_field()?;
         let name = self.word("a field name", &[])?;
         if self.is_adjacent("*") {
             self.advance();

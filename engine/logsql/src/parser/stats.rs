@@ -122,6 +122,10 @@ impl Parser<'_> {
         }
         let condition = self.condition()?;
         let name = self.as_name()?;
+        // One without a name gets one.
+        if name.is_none() {
+            self.count_field()?;
+        }
         if !self.at_pipe_end() && !self.is(",") {
             return Err(self.unexpected("`,` or the end of the pipe"));
         }

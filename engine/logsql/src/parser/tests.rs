@@ -63,12 +63,13 @@ fn spellings_that_the_reference_takes() {
 fn fields_of_pipes_are_bounded() {
     let pipes = |count: usize| {
         let fields = (0..count).map(|n| format!("f{n}")).collect::<Vec<_>>().join(",");
+        let groups = (1..count).map(|n| format!("f{n}")).collect::<Vec<_>>().join(",");
         let sums = (0..count / 2).map(|n| format!("sum(f{n}) s{n}")).collect::<Vec<_>>().join(",");
         [
             format!("* | fields {fields}"),
             format!("* | delete {fields}"),
             format!("* | sort by ({fields})"),
-            format!("* | stats by ({fields}) count()"),
+            format!("* | stats by ({groups}) count()"),
             format!("* | stats {sums}"),
             format!("* | unpack_json fields ({fields})"),
             format!("* | uniq by ({fields})"),
@@ -81,6 +82,21 @@ fn fields_of_pipes_are_bounded() {
         let refused = parse(&query).expect_err(&query);
         assert!(refused.message.starts_with("more than 1024 fields"), "{query:.60}: {refused}");
     }
+}
+
+/// Breaks where few letters of each row make a table of many gigabytes.
+#[test]
+fn rows_that_are_written_are_bounded() {
+    let rows = |columns: usize, rows: usize| {
+        let first = (0..columns).map(|n| format!("c{n}:1")).collect::<Vec<_>>().join(",");
+        parse(&format!("* | union rows({{{first}}}{})", ",{}".repeat(rows - 1)))
+    };
+    rows(1000, 1000).unwrap();
+    rows(1, 100_000).unwrap();
+    let refused = rows(1000, 2000).expect_err("too many cells");
+    assert!(refused.message.starts_with("more than 1048576 cells"), "{refused}");
+    let refused = rows(2000, 1).expect_err("too many columns");
+    assert!(refused.message.starts_with("more than 1024 fields"), "{refused}");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use arrow::array::{Array as _, ArrayData, ArrayRef, BooleanArray};
 use arrow::datatypes::{DataType, FieldRef};
-use datafusion::common::{ScalarValue, internal_err};
+use datafusion::common::{ScalarValue, internal_err, plan_err};
 use datafusion::error::Result;
 use datafusion::execution::session_state::SessionState;
 use datafusion::logical_expr::expr::{AggregateFunctionParams, WindowFunctionParams};
@@ -20,9 +20,12 @@ use datafusion::logical_expr::{
     Accumulator, AggregateUDF, AggregateUDFImpl, Documentation, EmitTo, GroupsAccumulator, ReversedUDAF,
     SetMonotonicity, Signature,
 };
+use datafusion::physical_expr::expressions::Literal;
 
 /// The function that keeps its input as it came.
 const KEEPING: &str = "array_agg";
+/// The function that gives the value at a place.
+const PLACED: &str = "nth_value";
 
 /// The functions, and how many times their values are there while they give them. Texts and lists grow by doubling, those of
 /// one group become a value and then an array.
@@ -31,7 +34,7 @@ const GATHERING: [(&str, usize); 7] = [
     ("string_agg", 3),
     ("first_value", 2),
     ("last_value", 2),
-    ("nth_value", 2),
+    (PLACED, 2),
     ("median", 2),
     ("percentile_cont", 2),
 ];
@@ -64,6 +67,16 @@ struct Gathering {
 }
 
 impl Gathering {
+    /// Refuses a place that no value has; DataFusion takes it for a fault of its own, and turns the smallest number around.
+    fn has_place(&self, args: &AccumulatorArgs<'_>) -> Result<()> {
+        let place =
+            args.exprs.get(1).filter(|_| self.inner.name() == PLACED).and_then(|at| at.downcast_ref::<Literal>());
+        if matches!(place.map(Literal::value), Some(ScalarValue::Int64(Some(0 | i64::MIN)))) {
+            return plan_err!("`{PLACED}` counts values from 1, or from -1 backwards");
+        }
+        Ok(())
+    }
+
     /// How the size follows from what the function says.
     fn sizes(&self, args: &AccumulatorArgs<'_>) -> Sizes {
         let keeps = self.inner.name() == KEEPING && !args.is_distinct && args.order_bys.is_empty();
@@ -117,6 +130,7 @@ impl AggregateUDFImpl for Gathering {
     }
 
     fn accumulator(&self, args: AccumulatorArgs<'_>) -> Result<Box<dyn Accumulator>> {
+        self.has_place(&args)?;
         let sizes = self.sizes(&args);
         Ok(Box::new(One { inner: self.inner.accumulator(args)?, sizes }))
     }
