@@ -5,7 +5,9 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{BinaryOperator, Expr, Query, Select, SetExpr, Visitor, VisitorMut};
+use datafusion::sql::sqlparser::ast::{
+    Array, BinaryOperator, Expr, Query, Select, SetExpr, UnaryOperator, Visitor, VisitorMut,
+};
 use quiver_types::{Error, Result};
 
 use super::{boolean, expr, literal, lookups, operators, take, types};
@@ -70,8 +72,28 @@ pub(super) fn plain(place: &mut Expr) -> Result<()> {
     {
         let subquery = query.clone();
         *place = Expr::InSubquery { expr: Box::new(take(left)), subquery, negated };
+        return Ok(());
+    }
+    if let (Some(false), false) = (negated, matches!(**right, Expr::Subquery(_)) || matches!(**left, Expr::Tuple(_))) {
+        *place = one_of(take(left), take(right));
     }
     Ok(())
+}
+
+/// `x = ANY (list)`. The planner would ask whether the list has it, which is false, not NULL, where NULL is all that might be
+/// the same; of `x <> ALL (list)` it knows that.
+fn one_of(left: Expr, right: Expr) -> Expr {
+    match right {
+        Expr::Array(Array { elem, .. })
+            if !elem.is_empty() && !elem.iter().any(|one| matches!(one, Expr::Array(_))) =>
+        {
+            Expr::InList { expr: Box::new(left), list: elem, negated: false }
+        }
+        right => {
+            let all = Expr::AllOp { left: Box::new(left), compare_op: BinaryOperator::NotEq, right: Box::new(right) };
+            Expr::UnaryOp { op: UnaryOperator::Not, expr: Box::new(Expr::Nested(Box::new(all))) }
+        }
+    }
 }
 
 /// `x IN (VALUES (1), (2))` as the list that it is.
