@@ -34,9 +34,9 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
     let default = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../shared/conformance");
     let root = std::env::var_os("CONFORMANCE_DIR").map_or(default, PathBuf::from);
+    // Words that name no suite are filters of tests, which cargo gives to all targets: nothing here is meant.
     if let Some(unknown) = args.iter().find(|a| !SUITES.iter().any(|(_, words, ..)| words.contains(&a.as_str()))) {
         println!("no suite is called `{unknown}`: {}", SUITES.map(|(name, ..)| name).join(", "));
-        return ExitCode::FAILURE;
     }
     let mut report = Vec::new();
     let mut bad = Vec::new();
