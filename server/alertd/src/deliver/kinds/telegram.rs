@@ -44,8 +44,10 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let mut call = Call::json(url, &Json::Object(body));
     call.judge = |status, body| match serde_json::from_slice::<Json>(body) {
         Ok(answer) if answer["ok"] == true => Ok(()),
-        _ => Err(Failure { status: Some(status), ..Failure::lasting("Telegram did not take the message") }),
+        _ => Err(Failure { status: Some(status), ..Failure::passing("Telegram did not take the message") }),
     };
+    // Alertmanager tries again whatever Telegram says: a bot that was put out of a chat is let in again.
+    call.again = &[400, 401, 403, 404, 409, 413];
     Ok(vec![call])
 }
 
@@ -74,6 +76,8 @@ mod tests {
         assert_eq!(text_of(&format!("{{{long}}}")), TOO_LONG);
         let cut = text_of(&format!("{{{long}, parse_mode: Markdown}}"));
         assert!(cut.chars().count() == TEXT_MAX && cut.ends_with("x…"), "{cut}");
-        assert!((call.judge)(200, b"{\"ok\":true}").is_ok() && (call.judge)(200, b"{\"ok\":false}").is_err());
+        assert!((call.judge)(200, b"{\"ok\":true}").is_ok());
+        assert!((call.judge)(200, b"{\"ok\":false}").is_err_and(|failure| failure.again));
+        assert!(call.again.contains(&400), "as Alertmanager does");
     }
 }
