@@ -184,7 +184,7 @@ mod tests {
             "options(global_filter=(g)) a:in(options(global_filter=(h)) b:in(d | fields e) | fields c)",
             "g a:in(g h b:in(g h d | fields e) | fields c)",
         );
-        check(&scope, "options(global_filter=(g:in(h | fields i))) a", "g:in(h | fields i) a");
+        check(&scope, "options(global_filter=(g:in(h | fields k))) a", "g:in(h | fields k) a");
     }
 
     #[test]

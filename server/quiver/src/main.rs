@@ -11,18 +11,17 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use clap::{Args, Parser, Subcommand};
 use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
+use quiver::rules::RulesCommand;
 use quiver::server::{Addresses, Bound};
 use quiver::settings::{Loaded, print_settings};
 use quiver::{
-    analytics, demo, identity, memory, notify, preflight, process, remote, rules, saved, sql, stop, telemetry, wiring,
+    analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
 };
-use quiver_alerting::problem::UnknownFields;
 use quiver_api::AppState;
 use quiver_api::sql_forms::Form;
 use quiver_store::BackupRequest;
 use quiver_store::backup::Detach;
 use quiver_types::{Error, ErrorKind, SystemClock};
-use regex::Regex;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -115,43 +114,6 @@ enum ModelsCommand {
         /// Folder with `*.yml` and `*.yaml`.
         #[arg(value_name = "DIR")]
         folder: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum RulesCommand {
-    /// Say whether rule files of Prometheus or vmalert are valid, as `promtool check rules` does.
-    Check {
-        /// Rule files (YAML); without any, the standard input is checked.
-        #[arg(value_name = "FILE")]
-        files: Vec<PathBuf>,
-        /// What to look for in valid files.
-        #[arg(long, value_enum, default_value = "duplicate-rules")]
-        lint: rules::Lint,
-        /// Exit with 3 where it is found.
-        #[arg(long)]
-        lint_fatal: bool,
-        /// Take fields that nobody knows: a younger Prometheus may have them.
-        #[arg(long)]
-        ignore_unknown_fields: bool,
-    },
-    /// Run unit tests of rules, as `promtool test rules` does, with the engines of the server over temporary stores.
-    Test {
-        /// Files of tests (YAML), which name their rule files.
-        #[arg(required = true, value_name = "FILE")]
-        files: Vec<PathBuf>,
-        /// Run only tests in whose names this is found; may repeat.
-        #[arg(long, value_name = "REGEX")]
-        run: Vec<Regex>,
-        /// Show failures as lines that differ: `-` expected, `+` got.
-        #[arg(long)]
-        diff: bool,
-        /// Write the results as XML for CI servers, too.
-        #[arg(long, value_name = "FILE")]
-        junit: Option<PathBuf>,
-        /// Take fields that nobody knows: a younger Prometheus may have them.
-        #[arg(long)]
-        ignore_unknown_fields: bool,
     },
 }
 
@@ -371,21 +333,7 @@ fn run(cli: Cli) -> Result<u8, Failure> {
         });
     }
     let Some(Command::Rules { command }) = &cli.command else { return run_server(cli).map(|()| 0) };
-    Ok(match command {
-        RulesCommand::Check { files, lint, lint_fatal, ignore_unknown_fields } => {
-            let unknown = unknown_fields(*ignore_unknown_fields);
-            rules::check_command(files, &rules::Checks { lint: *lint, lint_fatal: *lint_fatal, unknown })
-        }
-        RulesCommand::Test { files, run, diff, junit, ignore_unknown_fields } => {
-            let unknown = unknown_fields(*ignore_unknown_fields);
-            let how = rules::Tests { run: run.clone(), diff: *diff, junit: junit.clone(), unknown };
-            rules::test_command(files, &how, &runtime()?)
-        }
-    })
-}
-
-fn unknown_fields(ignored: bool) -> UnknownFields {
-    if ignored { UnknownFields::Ignored } else { UnknownFields::Refused }
+    command.run(runtime)
 }
 
 fn run_server(cli: Cli) -> Result<(), Failure> {

@@ -1,6 +1,7 @@
 //! `quiver rules`: checks rule files and runs promtool's unit tests with the engines that the server runs.
 
 mod bench;
+mod command;
 pub(crate) mod files;
 mod report;
 
@@ -18,6 +19,7 @@ use tokio::runtime::{Handle, Runtime};
 use tokio_util::sync::CancellationToken;
 
 pub use bench::{Bounds, MemoryPart, StoreBench};
+pub use command::RulesCommand;
 pub use quiver_api::languages::Languages;
 
 /// What came of checking a file.

@@ -36,7 +36,7 @@ fn fields_are_chosen() {
     gives("fields a", &["a=1 b=2", "b=3"], &["a=1", ""]);
     gives("fields a*", &["a1=1 a2=2 b=3"], &["a1=1 a2=2"]);
     gives("delete a, b*", &["a=1 b1=2 c=3"], &["c=3"]);
-    gives("rename a as b", &["a=1 b=2", "b=3"], &["b=1"]);
+    gives("rename a as b", &["a=1 b=2", "b=3"], &["b=1", ""]);
     gives("rename a* as b*", &["a1=1 a2=2 c=3"], &["b1=1 b2=2 c=3"]);
     gives("rename a as b, b as c", &["a=1 b=2"], &["c=1"]);
     gives("copy a as b", &["a=1 b=2"], &["a=1 b=1"]);
