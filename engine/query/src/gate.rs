@@ -1,10 +1,8 @@
-//! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller; and who is told of the CPU
-//! time that its work takes.
+//! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller.
 
 use std::any::Any;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
@@ -26,7 +24,6 @@ pub(crate) struct QueryGate {
     memory: MemoryReservation,
     /// What functions take for it.
     values: Arc<QueryPool>,
-    cpu_nanos: Arc<AtomicU64>,
     runs: Mutex<Vec<CancellationToken>>,
     deadline: Instant,
 }
@@ -34,8 +31,7 @@ pub(crate) struct QueryGate {
 impl QueryGate {
     /// Makes the gate of a query out of a part of its memory, and of what functions may take for it.
     pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation, values: QueryPool) -> Self {
-        let cpu_nanos = Arc::clone(&ctx.query().cpu_nanos);
-        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline: ctx.deadline }
+        Self { memory, values: Arc::new(values), runs: Mutex::default(), deadline: ctx.deadline }
     }
 
     /// A run begins that ends with a token.
@@ -64,10 +60,6 @@ impl Gate for QueryGate {
             return Err(Error::new(ErrorKind::Timeout, "query timed out in query preparation"));
         }
         Ok(())
-    }
-
-    fn spent(&self, cpu: Duration) {
-        self.cpu_nanos.fetch_add(cpu.as_nanos() as u64, Relaxed);
     }
 
     fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {

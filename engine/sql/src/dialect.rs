@@ -25,7 +25,6 @@ mod lookups;
 mod merged;
 mod natural;
 mod operators;
-mod orders;
 mod others;
 mod outputs;
 mod patterns;
@@ -322,8 +321,8 @@ impl VisitorMut for Translator<'_> {
         casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = windows::written_out(query).and_then(|()| values::translate(query));
-        let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
+        let done = values::translate(query).and_then(|()| queries::translate(query));
+        let done = done.and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

@@ -67,7 +67,7 @@ pub fn episode(labels: &LabelSet, starts_at: Millis) -> String {
     format!("{}-{starts_at}", fingerprint_text(fingerprint(labels)))
 }
 
-/// Somebody did something to an alert, or the service began or ceased to hold it back.
+/// Somebody did something to an alert.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     /// When that was.
@@ -76,9 +76,9 @@ pub struct Action {
     pub labels: LabelSet,
     /// Since when it fires; 0 without an alert.
     pub starts_at: Millis,
-    /// `silence` or `unsilence`; `inhibit` or `uninhibit`.
+    /// `silence` or `unsilence`.
     pub action: &'static str,
-    /// Who; empty: the service itself.
+    /// Who.
     pub actor: String,
     /// By what: the silence.
     pub subject: String,
@@ -109,8 +109,6 @@ pub struct Evaluation {
     pub took: Duration,
     /// Elements of its result.
     pub results: usize,
-    /// Bytes that its queries read, where they were counted.
-    pub scanned_bytes: Option<u64>,
 }
 
 /// One attempt to tell one integration.

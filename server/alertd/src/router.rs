@@ -61,8 +61,6 @@ struct State {
     timers: BTreeMap<String, i64>,
     /// Alerts of others that fire, by their labels, and since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
-    /// Alerts that others hold back, as was found when somebody was to be told, and since when they fire.
-    inhibited: BTreeMap<Vec<u8>, i64>,
 }
 
 /// Policies by where they come from.
@@ -126,43 +124,42 @@ impl Router {
     ) -> Result<Arc<Self>> {
         let now = clock.now_ms().saturating_mul(MS);
         let policy = given.live();
-        let mut state = State {
-            dispatcher: Dispatcher::new(policy.config.routes()),
-            silences: Silences::default(),
-            log: NotificationLog::default(),
-            timers: BTreeMap::new(),
-            posted: BTreeMap::new(),
-            inhibited: BTreeMap::new(),
-        };
+        let mut dispatcher = Dispatcher::new(policy.config.routes());
+        let mut posted = BTreeMap::new();
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
-                state.read_row(&alert, &value);
-                state.dispatcher.insert(alert, now);
+                if let Some(since) = value["posted"].as_i64() {
+                    posted.insert(alert.labels.canonical().to_vec(), (alert.clone(), since));
+                }
+                dispatcher.insert(alert, now);
             }
         }
+        let mut timers = BTreeMap::new();
         for (key, value) in kept.load(Kind::Timer).await? {
             let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            state.dispatcher.restore_timer(&key, at);
-            state.timers.insert(key, at);
+            dispatcher.restore_timer(&key, at);
+            timers.insert(key, at);
         }
+        let mut silences = Silences::default();
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
-                state.silences.load(silence);
+                silences.load(silence);
             }
         }
+        let mut log = NotificationLog::default();
         for (key, value) in kept.load(Kind::Told).await? {
             if let Some((key, entry)) = records::read_told(&key, &value) {
-                state.log.set(key, entry);
+                log.set(key, entry);
             }
         }
-        metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
+        metrics.alerts.store(dispatcher.alert_count() as u64, Relaxed);
         let instance = instance(&kept).await?;
         Ok(Arc::new(Self {
             files: Files::below(settings.files_dir.clone()),
             settings,
             policy: ArcSwap::from_pointee(policy),
             given: Mutex::new(given),
-            state: Mutex::new(state),
+            state: Mutex::new(State { dispatcher, silences, log, timers, posted }),
             kept,
             sender,
             clock,
@@ -272,10 +269,12 @@ impl Router {
                     continue;
                 }
                 let known = state.dispatcher.insert(alert, now);
-                if posted {
-                    state.note_posted(&known, now, &self.metrics.history);
+                let since = posted.then(|| state.note_posted(&known, now, &self.metrics.history)).flatten();
+                let mut row = records::alert(&known);
+                if let Some(since) = since {
+                    row["posted"] = since.into();
                 }
-                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &state.row(&known)));
+                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &row));
             }
             self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
             self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
@@ -363,9 +362,9 @@ impl Router {
         let told = state.log.forget(now);
         let mut changes: Vec<Change> = silences.iter().map(|id| Change::remove(Kind::Silence, id.as_bytes())).collect();
         changes.extend(told.iter().map(|key| Change::remove(Kind::Told, records::told_key(key))));
-        let gone = state.dispatcher.forget(now);
-        changes.extend(gone.iter().map(|labels| Change::remove(Kind::Alert, labels.canonical())));
-        state.drop_notes(&gone);
+        for labels in state.dispatcher.forget(now) {
+            changes.push(Change::remove(Kind::Alert, labels.canonical()));
+        }
         self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         if !changes.is_empty() {
             drop(self.kept.put(changes));

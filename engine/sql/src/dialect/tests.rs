@@ -68,8 +68,8 @@ fn relations_are_numbers() {
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
     check(
-        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over (), bool_or(a)",
-        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER (), bool_or(a)",
+        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over w, bool_or(a)",
+        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER w, bool_or(a)",
     );
     check(
         "select string_agg(a, ',') filter (where c) over (rows 2 preceding), string_agg(a, ',') over (order by b)",
@@ -526,11 +526,6 @@ fn documents_are_made_of_rows() {
     check(
         "select json_build_object('a', b::jsonb, 'r', row(1)) from t",
         "SELECT json_build_object('a', json_value(b), 'r', json_row('f1', 1)) FROM t",
-    );
-    check(
-        "select json_object('{a,1}'), jsonb_object('{a,b}', '{1,NULL}'), json_object(array[a, b]) from t",
-        "SELECT json_object(make_array('a', '1')), \
-         json_normal(json_object(make_array('a', 'b'), make_array('1', NULL))), json_object(ARRAY[a, b]) FROM t",
     );
 }
 

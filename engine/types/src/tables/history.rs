@@ -19,7 +19,6 @@ pub const ALERT_EVENTS: TableDef = TableDef {
     number: 10,
     version: 1,
     files: &[FileDef { kind: "rows", schema: alert_events }],
-    added: &[],
     dynamic: false,
     sort_key: &["time"],
     time_column: "time",
@@ -38,9 +37,7 @@ pub const ALERT_ACTIONS: TableDef = TableDef {
 pub const RULE_EVALUATIONS: TableDef = TableDef {
     name: "rule_evaluations",
     number: 12,
-    version: 2,
     files: &[FileDef { kind: "rows", schema: rule_evaluations }],
-    added: &[("scanned_bytes", 2)],
     ..ALERT_EVENTS
 };
 
@@ -163,7 +160,6 @@ pub fn rule_evaluations() -> SchemaRef {
         text("error"),
         float("duration_ms"),
         number("result_series"),
-        float("scanned_bytes"),
         text(SERVICE),
     ])
 }

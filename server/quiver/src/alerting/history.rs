@@ -40,7 +40,7 @@ struct Columns {
 
 impl Columns {
     fn of(table: &'static TableDef) -> Self {
-        Self { table, schema: table.columns(), columns: Vec::new() }
+        Self { table, schema: (table.files[0].schema)(), columns: Vec::new() }
     }
 
     fn texts<T: AsRef<str>>(&mut self, values: impl Iterator<Item = T>) {
@@ -143,7 +143,7 @@ fn actions(all: &[&Action], services: &[String]) -> Result<TableRows> {
     out.texts(each().map(|a| of_alert(a, |a| id_of(&a.labels))));
     out.texts(each().map(|a| a.action));
     out.texts(each().map(|a| &a.actor));
-    out.texts(each().map(|a| if a.actor.is_empty() { "service" } else { "user" }));
+    out.texts(each().map(|_| "user"));
     out.texts(each().map(|_| "ok"));
     out.texts(each().map(|a| &a.subject));
     out.texts(each().map(|a| &a.comment));
@@ -172,7 +172,6 @@ fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
     out.texts(each().map(|e| &e.error));
     out.floats(each().map(|e| if e.outcome == "missed" { f64::NAN } else { e.took.as_secs_f64() * 1000.0 }));
     out.numbers(each().map(|e| e.results as i64));
-    out.floats(each().map(|e| e.scanned_bytes.map_or(f64::NAN, |bytes| bytes as f64)));
     out.texts(each().map(service));
     out.finish()
 }
