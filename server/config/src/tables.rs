@@ -118,7 +118,6 @@ const TABLES: &[Table] = &[
             ("error", Text),
             ("params", Text),
             ("checkpoint", Text),
-            ("server", Text),
         ],
         key: "id",
         sealed: false,

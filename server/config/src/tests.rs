@@ -14,7 +14,6 @@ use crate::families::{
 use crate::*;
 
 mod contract;
-mod jobs;
 mod many;
 mod model;
 mod pages;
