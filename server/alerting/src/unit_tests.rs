@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::Millis;
 
-use compare::histogram_text;
+pub use compare::histogram_text;
 pub use read::{read, read_with};
 pub use run::{Bench, Case, Fault, Outcome, run};
 
@@ -51,14 +51,6 @@ pub struct TestGroup {
     pub external_url: String,
     /// Time of the first sample.
     pub start_ms: Millis,
-}
-
-impl TestGroup {
-    /// When the last expectation is, from the start.
-    pub fn end_ms(&self) -> Millis {
-        let alerts = self.alerts.iter().map(|alert| alert.eval_time_ms);
-        alerts.chain(self.exprs.iter().map(|expr| expr.eval_time_ms)).max().unwrap_or(0)
-    }
 }
 
 /// Expected alerts at a time.

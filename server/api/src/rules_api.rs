@@ -145,8 +145,7 @@ impl Sight<'_> {
 fn alert(alert: &ActiveAlert) -> Value {
     let value = match &alert.value {
         ElementValue::Float(value) => exponent(*value),
-        // As in Prometheus, whose alerts have a number alone.
-        ElementValue::Histogram(..) => exponent(0.0),
+        ElementValue::Histogram(_, text) => text.clone(),
     };
     let mut out = json!({
         "labels": labels(&alert.labels), "annotations": alert.annotations, "state": alert.state.as_str(),

@@ -136,19 +136,6 @@ fn unit_tests_of_rules_take_flags() {
         told.contains("<testcase name=\"down\">") && told.contains("<testcase name=\"unnamed#1\"><failure>"),
         "{told}"
     );
-    let (ok, _, errors) = run(&["--debug", "--run", "down"]);
-    let told = "DEBUG: Starting test down\nDEBUG: Dump of all data (input_series and rules) at 2m1s:\n";
-    assert!(ok && errors.contains(told), "{errors}");
-    for series in ["{__name__=\"a\"} =>\n0 @[60000]\n0 @[120000]\n", "{__name__=\"up\", i=\"1\"} =>\n0 @[60000]\n"] {
-        assert!(errors.contains(series), "{series} in {errors}");
-    }
-    assert!(errors.contains("\nDEBUG: Test down finished, took "), "{errors}");
-    // What rule files lack each test that reads them tells, and those that do not run read none.
-    let unread = file("unread.yml", &tests_of(0).replace("r*.yml", "unread.yml"));
-    let (ok, _, errors) = quiver(&["rules", "test", &unread]);
-    assert!(!ok && errors.contains("unknown field `rule_files`"), "{errors}");
-    assert!(quiver(&["rules", "test", &unread, "--run", "none"]).0);
-    std::fs::remove_file(&unread).expect("there");
     let younger = file("younger.yml", &format!("{RULES}  younger: 1\n"));
     let (ok, _, errors) = quiver(&["rules", "check", &younger]);
     assert!(!ok && errors.contains("unknown field `younger`"), "{errors}");
@@ -158,30 +145,6 @@ fn unit_tests_of_rules_take_flags() {
     let twice = file("twice.yml", &(RULES.to_owned() + "  - {record: a, expr: 1}\n"));
     let (ok, out, errors) = quiver(&["rules", "check", "--lint", "none", "--lint-fatal", &twice]);
     assert!(ok && out.contains("3 rules found"), "{out}{errors}");
-}
-
-/// Values that are histograms are written as Prometheus writes them, in templates.
-#[test]
-fn histograms_in_templates_of_rules() {
-    let dir = tempfile::tempdir().expect("a folder");
-    let file = |name: &str, text: &str| {
-        let path = dir.path().join(name);
-        std::fs::write(&path, text).expect("writable");
-        path.display().to_string()
-    };
-    let annotation = "{{ $value }} {{ query \"h\" | first | value }}";
-    file(
-        "rules.yml",
-        &format!("groups: [{{name: g, rules: [{{alert: A, expr: h, annotations: {{v: '{annotation}'}}}}]}}]\n"),
-    );
-    let text = "{count:10, sum:6, [-2,-1):4, [-0.001,0.001]:3, (1,2]:1, (4,8]:2}";
-    let series = "{{count:10 sum:6 z_bucket:3 z_bucket_w:0.001 buckets:[1 0 2] offset:1 n_buckets:[4] n_offset:1}}x3";
-    let tests = format!(
-        "rule_files: [rules.yml]\ntests:\n- input_series: [{{series: h, values: '{series}'}}]\n  \
-         alert_rule_test: [{{eval_time: 1m, alertname: A, exp_alerts: [{{exp_annotations: {{v: '{text} {text}'}}}}]}}]\n"
-    );
-    let (ok, _, errors) = quiver(&["rules", "test", &file("tests.yml", &tests)]);
-    assert!(ok, "{errors}");
 }
 
 #[test]
