@@ -5,7 +5,7 @@ use std::fmt;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use futures::{StreamExt, TryStreamExt, stream};
+use futures::TryStreamExt;
 use quiver_database::{Connection, Database, Row, Statement, statement};
 use quiver_types::{Clock, Random, Vault};
 use serde_json::{Map, Value, json};
@@ -336,8 +336,8 @@ impl Config {
     /// `STORE_BUSY`, `INTERNAL`.
     pub async fn list(&self, place: &Place, query: &ListQuery, caller: &Caller) -> Result<Page> {
         let beside = self.beside(place.family).await?;
-        let ((few, values), is_few) = if let Some(found) = query.looked_up(place.family) {
-            (found, true)
+        let (few, values) = if let Some(found) = query.looked_up(place.family) {
+            found
         } else {
             let asked = self.asked(place, query.filter.as_ref()).await?;
             let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
@@ -345,8 +345,8 @@ impl Config {
                 Some(narrowed) => self.share(narrowed).await?,
                 None => Share::Many,
             };
-            let (left, is_few) = if let Share::Few(few) = share {
-                (Some(few), true)
+            let left = if let Share::Few(few) = share {
+                Some(few)
             } else {
                 let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
                 if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
@@ -355,18 +355,13 @@ impl Config {
                 if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {
                     return Ok(page);
                 }
-                (narrowed, false)
+                narrowed
             };
-            (left.as_ref().map(Narrowed::condition).unwrap_or_default(), is_few)
+            left.as_ref().map(Narrowed::condition).unwrap_or_default()
         };
         let sql = format!("SELECT {} FROM entity WHERE family = ? AND owner = ?{few}", Entity::COLUMNS);
         let select = statement(sql).bind(place.family.name).bind(&place.owner);
-        let select = values.into_iter().fold(select, Statement::bind);
-        let mut rows = if is_few {
-            stream::iter(select.fetch_packed(Entity::COLUMNS, &self.pool).await?).map(Ok).boxed()
-        } else {
-            select.fetch(&self.pool)
-        };
+        let mut rows = values.into_iter().fold(select, Statement::bind).fetch(&self.pool);
         let query = Arc::new(query.clone());
         let mut kept: BinaryHeap<Ranked> = BinaryHeap::new();
         let mut total = 0;

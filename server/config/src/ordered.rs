@@ -30,7 +30,7 @@ const PAGE_MAX: usize = 10_000;
 /// Rows that are looked at for a page of which rights or a filter leave something out.
 pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
 /// Entities that are read with one statement, fewest and most: they come as one row, so that all are held for a moment.
-const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 1100) };
+const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 250) };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
 /// Rows that are filled in with one transaction.

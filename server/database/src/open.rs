@@ -24,8 +24,6 @@ const BUSY: Duration = Duration::from_secs(5);
 /// The same of a file: nobody else has it, so what one waits for is the disk, which may stand still while it writes back
 /// what others left. A start would not come about for that.
 const FILE_BUSY: Duration = Duration::from_secs(30);
-/// Rows that SQLite's thread reads ahead of who asked for them: with few both take turns, which costs more than the rows.
-const ROWS_AHEAD: usize = 500;
 /// The advisory lock of whoever writes.
 const WRITE_LOCK: i64 = 0x7175_6976_6572;
 /// What each connection to PostgreSQL begins with: nobody waits for ever, and nobody is waited for for ever.
@@ -146,7 +144,6 @@ impl Database {
             .journal_mode(SqliteJournalMode::Wal)
             .synchronous(SqliteSynchronous::Full)
             .foreign_keys(true)
-            .row_buffer_size(ROWS_AHEAD)
             .busy_timeout(FILE_BUSY);
         let pool = SqlitePoolOptions::new()
             .max_connections(SQLITE_CONNECTIONS)
