@@ -221,6 +221,27 @@ async fn certificates_of_clients() {
     assert!(with("client", &[]).1.ends_with(" 401"), "a disabled account");
 }
 
+/// A refusal comes before the body is read: who sends one over HTTP/2 is told so all the same.
+#[tokio::test(flavor = "multi_thread")]
+async fn refusals_reach_who_is_still_sending() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let options = with_tls().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let file = dir.path().join("body");
+    // As much as may come unasked by a server with little memory.
+    for bytes in [20, 60_000] {
+        std::fs::write(&file, " ".repeat(bytes)).expect("writable");
+        let body = format!("@{}", shown(&file));
+        for path in ["/olap-api/v1/load", "/v1/logs"] {
+            let url = server.url(path);
+            for _ in 0..10 {
+                let (code, said) = curl(&["-H", "content-type: application/json", "--data-binary", &body, &url]);
+                assert!(code == Some(0) && said.contains("TOKEN_MISSING"), "{bytes} bytes to {path}: {code:?} {said}");
+            }
+        }
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn backups_of_a_server_with_tls() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -6,6 +6,7 @@ mod frames;
 mod handshake;
 mod head;
 mod pace;
+mod rest;
 mod socket;
 mod stream;
 mod tls;

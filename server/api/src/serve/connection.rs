@@ -33,6 +33,7 @@ use tower::ServiceExt;
 use super::frames::{Frames, Unread};
 use super::head::{Heads, refusal, weight};
 use super::pace::{Pace, Paced};
+use super::rest::{Rest, see_off};
 use super::socket::{Socket, TOO_LATE};
 use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
@@ -52,7 +53,7 @@ const STREAMS_MAX: u32 = 256;
 const SEND_BUFFER_BYTES: usize = 32 * 1024;
 /// How often a client of HTTP/2 is asked whether it is still there, and how long it may take to say so.
 const PING: (Duration, Duration) = (Duration::from_secs(30), Duration::from_secs(20));
-/// How long a client may take to take the end of its connection.
+/// How long a client may take to take the end of its connection, or to send the rest of a request that is answered.
 const LEAVE_WITHIN: Duration = Duration::from_secs(2);
 
 /// What ends connections from outside.
@@ -250,7 +251,7 @@ impl Serving {
     async fn answer(self, request: Request<Incoming>) -> Result<Response, Infallible> {
         let under_way = self.watch.begin();
         let (mut head, body) = request.into_parts();
-        let is_head = head.method == Method::HEAD;
+        let (is_head, waits) = (head.method == Method::HEAD, head.headers.contains_key(header::EXPECT));
         let mut share = self.heads.share();
         let windowed = self.unread.as_ref().filter(|_| !body.is_end_stream());
         let window = match windowed {
@@ -260,22 +261,30 @@ impl Serving {
         let no_window =
             || plain(StatusCode::SERVICE_UNAVAILABLE, "the memory for bodies of requests is used up, try again later");
         let refused = if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share) };
-        let mut response = if let Some(mut refused) = refused {
+        let (mut response, rest) = if let Some(mut refused) = refused {
             if head.version < http::Version::HTTP_2 {
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
-            refused
+            (refused, window.is_some().then_some(body))
         } else {
             head.extensions.insert(ConnectInfo::<Peer>(self.peer));
             head.extensions.insert(self.transport);
+            let rest = Rest::new();
             let body = if body.is_end_stream() {
                 Body::empty()
             } else {
-                Body::new(Paced::new(body, self.pace, self.watch, window.flatten()))
+                Body::new(Paced::new(rest.lend(body), self.pace, self.watch, window.flatten()))
             };
             let Ok(response) = self.router.oneshot(Request::from_parts(head, body)).await;
-            response
+            (response, rest.take())
         };
+        // Who waits to be asked for it does not send it; what there is no room for is not waited for.
+        let rest = rest.filter(|rest| !waits && !rest.is_end_stream());
+        if let (Some(unread), Some(rest)) = (self.unread, rest)
+            && let Some(_window) = unread.hold().await
+        {
+            see_off(rest, unread.window_bytes(), LEAVE_WITHIN).await;
+        }
         // The router states the length of what it took away; an answer that streams has none that anybody knows.
         if is_head && response.headers().get(header::CONTENT_LENGTH).is_some_and(|n| n.as_bytes() == b"0") {
             response.headers_mut().remove(header::CONTENT_LENGTH);

@@ -93,6 +93,11 @@ impl Unread {
         Self { budget, window_bytes, held: Mutex::default() }
     }
 
+    /// What may come before any of it is read.
+    pub(super) fn window_bytes(&self) -> usize {
+        self.window_bytes
+    }
+
     /// Holds the window as long as what is given lives; waits a moment for others to give theirs back. `None`: nobody did.
     pub(super) async fn hold(&self) -> Option<Arc<Share>> {
         if let Some(held) = self.held.lock().upgrade() {
