@@ -9,7 +9,7 @@ use quiver_tests::socket::{exchange, status};
 use serde_json::{Value, json};
 
 use crate::configuration::{families, numbered};
-use crate::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use crate::identity::{PASSWORD, bearer, bind, ingest_key, login, made, user, with_password};
 use crate::olap_spans;
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
@@ -290,6 +290,33 @@ async fn tokens_that_are_none() {
             wrong.hold(&format!("{path}: {what}"), &raw.send(&server).await, (&[401], "TOKEN_MISSING"));
         }
     }
+    wrong.none();
+}
+
+/// Credentials with a place of their own are read there alone, and beside no others.
+#[tokio::test(flavor = "multi_thread")]
+async fn credentials_with_a_place_of_their_own() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = dir.path().join("token");
+    std::fs::write(&file, "s3cret-token\n").expect("writable");
+    let options = with_password().env("QUIVER_HTTP__ADMIN_TOKEN_FILE", file.display());
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    let sender = ingest_key(&server, &admin, "agent").await;
+    let key = sender.trim_start_matches("Bearer ");
+    let post = |path: &str| Raw::new("POST", path).header("DD-API-KEY", key).body(JSON, "[]");
+    let (missing, invalid) = ((&[401][..], "TOKEN_MISSING"), (&[401][..], "TOKEN_INVALID"));
+    let mut wrong = Wrong::default();
+    let intake = "/insert/saas/api/v2/logs";
+    wrong.hold("the intake", &post(intake).send(&server).await, (&[200, 202], ""));
+    // What an index of a search engine is called is its sender's choice.
+    for path in ["/insert/jsonline", "/insert/searchengine/saas/_bulk", "/insert/elasticsearch/datadog/_bulk"] {
+        wrong.hold(path, &post(path).send(&server).await, missing);
+    }
+    wrong.hold("two keys", &post(intake).header("DD-API-KEY", key).send(&server).await, invalid);
+    let operator = || Raw::new("GET", "/admin/queries").header("Authorization", "Bearer s3cret-token");
+    wrong.hold("the operator", &operator().send(&server).await, (&[200], ""));
+    wrong.hold("not alone", &operator().header("Authorization", &admin).send(&server).await, invalid);
     wrong.none();
 }
 

@@ -37,7 +37,7 @@ pub(crate) fn bearer(token: &Value) -> String {
 }
 
 /// The secret of a key of a new service account that may send everything.
-async fn ingest_key(server: &Server, admin: &str, name: &str) -> String {
+pub(crate) async fn ingest_key(server: &Server, admin: &str, name: &str) -> String {
     let account = made(server, admin, "service-accounts", json!({"clientId": name})).await;
     bind(server, admin, "serviceAccount", &account["id"], "ingest", Value::Null).await;
     let id = account["id"].as_str().expect("an id");
