@@ -302,6 +302,35 @@ mod tests {
         check(json!(["a", null, 1, true]), &["a", "1", "true"]);
     }
 
+    /// Breaks where an answer of yesterday is kept for who asks what was before today.
+    #[test]
+    fn phrases_are_echoed_as_what_they_stand_for() {
+        let catalog = catalog();
+        let read = |operator: &str, value: &str, now_ns: i64| {
+            let filter = json!([{"member": "A.at", "operator": operator, "values": [value]}]);
+            Request::parse(&json!({"measures": ["A.count"], "filters": filter}), &catalog, now_ns).unwrap()
+        };
+        let check = |operator: &str, value: &str, expected: &str| {
+            let asked = read(operator, value, 0);
+            assert_eq!(asked.queries[0].to_json()["filters"][0]["values"], json!([expected]), "{operator} {value}");
+            // It is the same at any time.
+            let again = read(operator, expected, i64::MAX / 2);
+            let test = |request: &Request| match &request.queries[0].filters[0] {
+                Filter::Leaf(leaf) => leaf.test.clone(),
+                other => panic!("{other:?}"),
+            };
+            assert_eq!(test(&asked), test(&again), "{operator} {value}");
+        };
+        for operator in ["beforeDate", "afterOrOnDate"] {
+            check(operator, "today", "1970-01-01T00:00:00.000");
+            check(operator, "2026-03-24", "2026-03-24");
+        }
+        for operator in ["beforeOrOnDate", "afterDate"] {
+            check(operator, "today", "1970-01-01T23:59:59.999");
+            check(operator, "2026-03-24", "2026-03-24");
+        }
+    }
+
     #[test]
     fn values_are_typed() {
         let catalog = catalog();

@@ -11,7 +11,7 @@ use super::operator::{Operator, Type};
 use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
 use crate::dates::granularity::Granularity;
-use crate::dates::range::{self, WallRange};
+use crate::dates::range::{self, Point, WallRange};
 use crate::error::{QueryError, Reason, nearest};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
@@ -482,8 +482,25 @@ impl<'a> Reader<'a> {
         // A date or phrase alone is echoed as the range that it stands for.
         let texts = match &test {
             Test::Range(range, _) if values.len() == 1 => range.written().map(Some).to_vec(),
-            _ => values.iter().map(text).collect(),
+            _ => match self.moment(operator, values, at)? {
+                Some(moment) => vec![Some(moment)],
+                None => values.iter().map(text).collect(),
+            },
         };
         Ok(Leaf { member, operator: operator.to_owned(), values: texts, is_measure, test })
+    }
+
+    /// What a phrase is echoed as where one end of it counts: answers are kept by what queries echo, and with the clock a
+    /// phrase becomes another one.
+    fn moment(&self, operator: &str, values: &[Value], at: &str) -> Read<Option<String>> {
+        let is_end = match operator {
+            "beforeDate" | "afterOrOnDate" => false,
+            "beforeOrOnDate" | "afterDate" => true,
+            _ => return Ok(None),
+        };
+        let is_phrase = |value: &Value| value.as_str().is_some_and(|text| Point::parse(text, self.tz).is_none());
+        let Some(phrase) = values.first().filter(|value| is_phrase(value)) else { return Ok(None) };
+        let [start, end] = self.range(&Value::Array(vec![phrase.clone()]), &format!("{at}/values"))?.written();
+        Ok(Some(if is_end { end } else { start }))
     }
 }
