@@ -321,8 +321,8 @@ impl VisitorMut for Translator<'_> {
         casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = values::translate(query).and_then(|()| queries::translate(query));
-        let done = done.and_then(|()| merged::translate(query));
+        let done = windows::written_out(query).and_then(|()| values::translate(query));
+        let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }
 

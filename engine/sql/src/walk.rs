@@ -4,8 +4,10 @@
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, ObjectName, Query, Select, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor, VisitorMut,
+    Expr, ObjectName, OrderBy, Query, Select, SetExpr, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor,
+    VisitorMut,
 };
+use quiver_types::Result;
 
 /// Shows a visitor all that a part of a statement holds, until it breaks.
 pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
@@ -15,6 +17,26 @@ pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -
 /// As [`walk`], with a visitor that changes what it is shown.
 pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
     part.visit(&mut Changing(visitor))
+}
+
+/// Hands on each select of a query, and the order that its rows have: that of several is one of their outputs.
+pub(crate) fn selects(
+    query: &mut Query,
+    mut of_select: impl FnMut(&mut Select, Option<&mut OrderBy>) -> Result<()>,
+) -> Result<()> {
+    let Query { body, order_by, .. } = query;
+    if let SetExpr::Select(select) = &mut **body {
+        return of_select(select, order_by.as_mut());
+    }
+    let mut open = vec![&mut **body];
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::Select(select) => of_select(select, None)?,
+            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
+            _ => {}
+        }
+    }
+    Ok(())
 }
 
 struct Looking<'v, B>(&'v mut dyn Visitor<Break = B>);

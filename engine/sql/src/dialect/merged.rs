@@ -6,35 +6,22 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, Query, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr, TableFactor, TableWithJoins,
-    VisitorMut, WildcardAdditionalOptions,
+    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitorMut,
+    WildcardAdditionalOptions,
 };
 use quiver_types::{Error, Result};
 
 use super::expr;
 use super::queries::unsupported;
 use crate::parse::{normal, parts};
-use crate::walk::walk_mut;
+use crate::walk::{selects, walk_mut};
 
 /// Columns that both sides give, and their values.
 type Merged = BTreeMap<String, Expr>;
 
 /// Puts the value of both sides in the place of each such column.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
-    let Query { body, order_by, .. } = query;
-    if let SetExpr::Select(select) = &mut **body {
-        return of_select(select, order_by.as_mut());
-    }
-    // The order of several is that of their outputs.
-    let mut open = vec![&mut **body];
-    while let Some(body) = open.pop() {
-        match body {
-            SetExpr::Select(select) => of_select(select, None)?,
-            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
-            _ => {}
-        }
-    }
-    Ok(())
+    selects(query, of_select)
 }
 
 fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {

@@ -68,8 +68,8 @@ fn relations_are_numbers() {
 fn functions_are_numbers() {
     let attr = crate::catalog::postgres::number(&["function", "attr"]);
     check(
-        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over w, bool_or(a)",
-        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER w, bool_or(a)",
+        "select bool_or(a) over (order by b rows between 1 preceding and current row), bool_and(a) over (), bool_or(a)",
+        "SELECT max(a) OVER (ORDER BY b ROWS BETWEEN 1 PRECEDING AND CURRENT ROW), min(a) OVER (), bool_or(a)",
     );
     check(
         "select string_agg(a, ',') filter (where c) over (rows 2 preceding), string_agg(a, ',') over (order by b)",

@@ -1,12 +1,137 @@
+//! Windows. Those with a name are written out where it stands: the planner looks names up among outputs alone, and reads
+//! `OVER (w ORDER BY x)` as `OVER (ORDER BY x)`.
+//!
 //! Aggregates over frames whose beginning moves on (`ROWS BETWEEN 1 PRECEDING AND …`): some of DataFusion's cannot leave a
 //! row out again, and others that can give the same.
 
-use datafusion::sql::sqlparser::ast::{
-    DuplicateTreatment, Expr, FunctionArguments, Ident, ObjectName, WindowFrameBound, WindowType,
-};
-use quiver_types::Result;
+use std::ops::ControlFlow;
 
-use super::{arguments, bare, expr, gathered, operators};
+use datafusion::sql::sqlparser::ast::{
+    DuplicateTreatment, Expr, FunctionArguments, Ident, NamedWindowDefinition, NamedWindowExpr, ObjectName, OrderBy,
+    Query, Select, VisitorMut, WindowFrameBound, WindowSpec, WindowType,
+};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::{arguments, bare, expr, gathered, operators, refused};
+use crate::parse::normal;
+use crate::walk::{selects, walk_mut};
+
+/// Most bytes that windows with a name add to a statement where they are written out.
+const NAMED_BYTES_MAX: usize = 64 << 10;
+
+/// Writes the windows of a query out where their names stand.
+///
+/// # Errors
+/// Invalid: there is no window of a name, or one is built on another that it cannot be built on. Limit exceeded: they would
+/// make a statement of any length.
+pub(super) fn written_out(query: &mut Query) -> Result<()> {
+    selects(query, of_select)
+}
+
+fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
+    let mut windows = Windows::default();
+    for NamedWindowDefinition(name, window) in std::mem::take(&mut select.named_window) {
+        let spec = match window {
+            NamedWindowExpr::WindowSpec(mut spec) => {
+                windows.complete(&mut spec)?;
+                spec
+            }
+            NamedWindowExpr::NamedWindow(other) => windows.find(&other)?,
+        };
+        let name = normal(&name);
+        if windows.known.iter().any(|(known, _)| *known == name) {
+            return Err(Error::invalid(format!("there are several windows `{name}`")));
+        }
+        windows.known.push((name, spec));
+    }
+    let mut done = walk_mut(select, &mut windows);
+    if let Some(order) = order
+        && done.is_continue()
+    {
+        done = walk_mut(order, &mut windows);
+    }
+    match done {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
+}
+
+/// The windows of a select.
+#[derive(Default)]
+struct Windows {
+    /// Those that stand before what is looked at, each without another one's name.
+    known: Vec<(String, WindowSpec)>,
+    /// What they have added to the statement.
+    bytes: usize,
+    /// Of queries around what is visited: these have windows of their own.
+    depth: usize,
+}
+
+impl Windows {
+    /// The window of a name.
+    fn find(&mut self, name: &Ident) -> Result<WindowSpec> {
+        let own = normal(name);
+        let Some((_, spec)) = self.known.iter().find(|(known, _)| *known == own) else {
+            return Err(Error::invalid(format!("there is no window `{own}`")));
+        };
+        self.bytes += spec.to_string().len();
+        if self.bytes > NAMED_BYTES_MAX {
+            let text =
+                format!("windows with names add {NAMED_BYTES_MAX} bytes to a statement at most: write shorter ones");
+            return Err(Error::new(ErrorKind::LimitExceeded, text));
+        }
+        Ok(spec.clone())
+    }
+
+    /// Gives a window what it has of the one that it is built on.
+    fn complete(&mut self, spec: &mut WindowSpec) -> Result<()> {
+        let Some(name) = spec.window_name.take() else { return Ok(()) };
+        let base = self.find(&name)?;
+        let clash = if base.window_frame.is_some() {
+            "has a frame: write `OVER` and its name alone"
+        } else if !spec.partition_by.is_empty() {
+            "says how rows are partitioned: leave `PARTITION BY` out"
+        } else if !spec.order_by.is_empty() && !base.order_by.is_empty() {
+            "has an order: leave `ORDER BY` out"
+        } else {
+            spec.partition_by = base.partition_by;
+            if spec.order_by.is_empty() {
+                spec.order_by = base.order_by;
+            }
+            return Ok(());
+        };
+        Err(Error::invalid(format!("window `{}`, which another is built on, {clash}", normal(&name))))
+    }
+}
+
+impl VisitorMut for Windows {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        let Expr::Function(function) = place else { return ControlFlow::Continue(()) };
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        let done = match &mut function.over {
+            Some(WindowType::WindowSpec(spec)) => self.complete(spec),
+            Some(WindowType::NamedWindow(name)) => {
+                self.find(name).map(|spec| function.over = Some(WindowType::WindowSpec(spec)))
+            }
+            None => Ok(()),
+        };
+        done.map_or_else(refused, ControlFlow::Continue)
+    }
+}
 
 /// Puts such a call as the planner takes it.
 ///
@@ -17,7 +142,7 @@ pub(super) fn translate(place: &mut Expr) -> Result<()> {
     let Some(over) = &function.over else { return Ok(()) };
     let name = bare(&function.name);
     if let Some((variance, is_root)) = name.as_deref().and_then(variance)
-        && may_move(over)
+        && moves(over)
     {
         operators::copied(&Expr::Function(function.clone()), 2)?;
         function.name = ObjectName::from(vec![Ident::new(variance)]);
@@ -61,14 +186,6 @@ fn variance(name: &str) -> Option<(&'static str, bool)> {
         "var_pop" | "var_population" => ("var_pop", false),
         _ => return None,
     })
-}
-
-/// Whether frames may begin at other rows than the first: those of a window with a name are not looked up.
-fn may_move(over: &WindowType) -> bool {
-    match over {
-        WindowType::WindowSpec(window) => window.window_name.is_some() || moves(over),
-        WindowType::NamedWindow(_) => true,
-    }
 }
 
 /// Whether frames begin at other rows than the first.

@@ -301,12 +301,44 @@ fn paths_lead_into_documents() {
 #[test]
 fn variances_of_frames_that_move_are_not_below_zero() {
     check(
-        "select stddev(a) over (rows 2 preceding), var_pop(a) over w from t window w as (order by b)",
+        "select stddev(a) over (rows 2 preceding), var_pop(a) over w from t \
+         window w as (order by b rows 1 preceding)",
         "SELECT sqrt(CASE WHEN var_samp(a) OVER (ROWS 2 PRECEDING) < 0 THEN 0.0 \
          ELSE var_samp(a) OVER (ROWS 2 PRECEDING) END), \
-         CASE WHEN var_pop(a) OVER w < 0 THEN 0.0 ELSE var_pop(a) OVER w END FROM t WINDOW w AS (ORDER BY b)",
+         CASE WHEN var_pop(a) OVER (ORDER BY b ROWS 1 PRECEDING) < 0 THEN 0.0 \
+         ELSE var_pop(a) OVER (ORDER BY b ROWS 1 PRECEDING) END FROM t",
     );
     check("select stddev(a) over (order by b) from t", "SELECT stddev(a) OVER (ORDER BY b) FROM t");
+}
+
+#[test]
+fn windows_stand_where_their_names_do() {
+    check(
+        "select sum(a) over w, sum(a) over (w order by c), sum(a) over (v rows 1 preceding) from t \
+         window w as (partition by b), v as (w order by c) order by sum(a) over w",
+        "SELECT sum(a) OVER (PARTITION BY b), sum(a) OVER (PARTITION BY b ORDER BY c), \
+         sum(a) OVER (PARTITION BY b ORDER BY c ROWS 1 PRECEDING) FROM t ORDER BY sum(a) OVER (PARTITION BY b)",
+    );
+    // Those of a subquery are its own.
+    let refused = |text: &str, said: &str| {
+        let error = translated(text).expect_err(text);
+        assert!(error.message.contains(said), "{text}: {error}");
+    };
+    refused("select (select sum(a) over w from t) from t window w as (order by a)", "there is no window `w`");
+    refused("select sum(a) over (w) from t", "there is no window `w`");
+    refused("select 1 from t window w as (v), v as ()", "there is no window `v`");
+    refused("select 1 from t window w as (), w as ()", "several windows `w`");
+    refused(
+        "select sum(a) over (w) from t window w as (order by a rows 1 preceding)",
+        "`w`, which another is built on, has a frame",
+    );
+    refused("select sum(a) over (w partition by a) from t window w as ()", "leave `PARTITION BY` out");
+    refused("select sum(a) over (w order by a) from t window w as (order by b)", "leave `ORDER BY` out");
+    let wide = "sum(a) over w, ".repeat(1_000);
+    let error = translated(&format!(
+        "select {wide} 1 from t window w as (order by a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a, a)"
+    ));
+    assert_eq!(error.unwrap_err().kind, ErrorKind::LimitExceeded);
 }
 
 #[test]
