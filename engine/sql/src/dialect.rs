@@ -25,6 +25,7 @@ mod lookups;
 mod merged;
 mod natural;
 mod operators;
+mod orders;
 mod others;
 mod outputs;
 mod patterns;

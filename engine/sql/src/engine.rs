@@ -360,7 +360,7 @@ fn translated(engine: &QueryEngine, read: Read, catalog: &Catalog, session: &Ses
     };
     let aggregates =
         |name: &str| engine.relational().aggregate_functions().contains_key(name) || dialect::makes_documents(name);
-    dialect::name_outputs(&mut query);
+    dialect::name_outputs(&mut query)?;
     dialect::translate(&mut query, catalog, session, &aggregates)?;
     widen::widen_calls(&mut query)?;
     Ok(query)

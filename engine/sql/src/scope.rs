@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, ObjectName, Query, Select, SelectItem, SelectItemQualifiedWildcardKind, SetExpr,
-    TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
+    TableAlias, TableFactor, TableWithJoins, Visit, Visitor, VisitorMut, WildcardAdditionalOptions,
 };
 
 use crate::dialect::{AGAIN, output_name};
@@ -195,8 +195,9 @@ fn of_factor(factor: &TableFactor, fixed: Fixed<'_>, ctes: &[String], out: &mut 
             out.push(Relation { alias: shown.or_else(|| named.map(|n| n.1)), table, columns, path });
         }
         TableFactor::Derived { subquery, alias, .. } => {
+            let columns = of_subquery(subquery, alias.as_ref());
             let alias = alias.as_ref().map(|alias| normal(&alias.name));
-            out.push(Relation { alias, table: None, columns: outputs(subquery), path: None });
+            out.push(Relation { alias, table: None, columns, path: None });
         }
         TableFactor::NestedJoin { table_with_joins, .. } => {
             of_factor(&table_with_joins.relation, fixed, ctes, out);
@@ -221,6 +222,16 @@ pub(crate) fn named(name: &ObjectName) -> Option<Named> {
         [table] => Some((None, table.clone())),
         [.., schema, table] => Some((Some(schema.clone()), table.clone())),
         [] => None,
+    }
+}
+
+/// Columns of a subquery: those that its alias gives it, where there is a name for each.
+fn of_subquery(query: &Query, alias: Option<&TableAlias>) -> Option<Vec<String>> {
+    let given = alias.iter().flat_map(|alias| &alias.columns).map(|column| normal(&column.name));
+    let given: Vec<String> = given.collect();
+    match &*query.body {
+        SetExpr::Values(values) if values.rows.first().is_some_and(|row| row.len() == given.len()) => Some(given),
+        _ => outputs(query),
     }
 }
 
@@ -430,6 +441,7 @@ mod tests {
         );
         check("select 1 from quiver.logs order by logs.host", &[("logs", &["host"])]);
         check("select * from nothing where x = 1", &[]);
+        check("select x, level from logs, (values (1)) v(x)", &[("logs", &["level"])]);
     }
 
     #[test]
@@ -455,5 +467,9 @@ mod tests {
              \"s\".\"name\" FROM logs l, spans s",
         );
         check("select s.*, l.host from logs l, spans s", "SELECT s.*, l.host FROM logs l, spans s");
+        check(
+            "select *, -v.x as x from (values (1, 2)) v(x, y)",
+            "SELECT *, -v.x AS \"x\u{2063}2\" FROM (VALUES (1, 2)) v (x, y)",
+        );
     }
 }

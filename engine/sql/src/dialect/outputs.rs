@@ -4,11 +4,12 @@ use std::collections::{HashMap, HashSet};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, Ident, OrderByKind, Query, Select,
-    SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, VisitorMut,
+    AccessExpr, ArrayElemTypeDef, BinaryOperator, DataType, Expr, Function, FunctionArguments, Ident, OrderByKind,
+    Query, Select, SelectItem, SetExpr, TableFactor, TimezoneInfo, TrimWhereField, VisitorMut,
 };
+use quiver_types::{Error, Result};
 
-use super::{arguments, is_bare_function};
+use super::{arguments, is_bare_function, orders, refused};
 use crate::parse::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -22,29 +23,51 @@ const AGAIN_WITHIN: char = '_';
 
 /// Names the outputs of a statement, before anything is put in their place, and those of the subqueries that it reads as
 /// tables; those of others have no names that anybody speaks of.
-pub(crate) fn translate(query: &mut Query) {
+///
+/// # Errors
+/// None that a statement is the cause of.
+pub(crate) fn translate(query: &mut Query) -> Result<()> {
     name_all(query, AGAIN);
-    let _ = walk_mut(query, &mut Tables);
+    orders::apart(query);
+    match walk_mut(query, &mut Tables) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
 }
 
 /// Finds subqueries that are tables.
 struct Tables;
 
 impl VisitorMut for Tables {
-    type Break = ();
+    type Break = Box<Error>;
 
-    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<()> {
+    fn pre_visit_query(&mut self, query: &mut Query) -> ControlFlow<Self::Break> {
         for table in query.with.iter_mut().flat_map(|with| &mut with.cte_tables) {
             of_query(&mut table.query);
+            if let Err(error) = orders::apart_within(&mut table.query) {
+                return refused(error);
+            }
         }
         ControlFlow::Continue(())
     }
 
-    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<()> {
-        if let TableFactor::Derived { subquery, .. } = factor {
-            of_query(subquery);
+    fn pre_visit_expr(&mut self, expr: &mut Expr) -> ControlFlow<Self::Break> {
+        match expr {
+            Expr::Subquery(query)
+            | Expr::InSubquery { subquery: query, .. }
+            | Expr::Exists { subquery: query, .. }
+            | Expr::Function(Function { args: FunctionArguments::Subquery(query), .. }) => orders::apart(query),
+            _ => {}
         }
         ControlFlow::Continue(())
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &mut TableFactor) -> ControlFlow<Self::Break> {
+        let TableFactor::Derived { lateral, subquery, .. } = factor else { return ControlFlow::Continue(()) };
+        of_query(subquery);
+        // One that reads the row at hand is known by how it is written.
+        let done = if *lateral { Ok(()) } else { orders::apart_within(subquery) };
+        done.map_or_else(refused, ControlFlow::Continue)
     }
 }
 
@@ -234,7 +257,7 @@ mod tests {
     fn outputs_are_named_as_in_postgresql() {
         let check = |text: &str, expected: &str| {
             let Parsed::Query(mut query) = parse_open(text).expect(text).statement else { panic!("{text}") };
-            translate(&mut query);
+            translate(&mut query).expect(text);
             assert_eq!(query.to_string(), expected, "{text}");
         };
         check("select current_role", "SELECT current_role AS current_role");

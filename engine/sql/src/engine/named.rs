@@ -1,6 +1,7 @@
 //! Names of the columns of an answer. PostgreSQL gives two outputs of one name (`SELECT count(*), count(id)`), a plan does
-//! not: the second one has a mark and a number in it. Rows that are objects need different names, too, so columns are
-//! called `count_2`; a field says in its metadata what the name was, for those who can show it twice.
+//! not: the second one has a mark and a number in it, as has one whose name a column of the order has, too. Rows that are
+//! objects need different names, too, so columns are called `count_2`; a field says in its metadata what the name was, for
+//! those who can show it twice.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -31,6 +32,10 @@ pub(super) fn shown_names(schema: &SchemaRef) -> SchemaRef {
             shown.push(Arc::clone(field));
             continue;
         };
+        if taken.insert(name.to_owned()) {
+            shown.push(Arc::new(field.as_ref().clone().with_name(name)));
+            continue;
+        }
         let times = next.entry(name).or_insert(1);
         let free = loop {
             *times += 1;
@@ -63,6 +68,10 @@ mod tests {
         assert_eq!(names, ["a", "a_3", "a_2", "a_4", "b"]);
         let outputs: Vec<&str> = found.fields().iter().map(|field| output_name(field)).collect();
         assert_eq!(outputs, ["a", "a", "a_2", "a", "b"]);
+        let hidden: SchemaRef = Arc::new(Schema::new(["a\u{2063}1", "b", "a\u{2063}2"].map(field).to_vec()));
+        let found = shown_names(&hidden);
+        assert_eq!(found, Arc::new(Schema::new(vec![field("a"), field("b"), found.field(2).clone()])));
+        assert_eq!((found.field(2).name().as_str(), output_name(found.field(2))), ("a_2", "a"));
         let plain: SchemaRef = Arc::new(Schema::new(vec![field("a")]));
         assert!(Arc::ptr_eq(&plain, &shown_names(&plain)));
     }

@@ -58,7 +58,7 @@ fn cut(text: &str) -> Result<(String, Vec<String>)> {
     let catalog = Catalog::new(Listed.list(&DomainAccess::full()), &session);
     let aggregates = |name: &str| matches!(name, "count" | "sum" | "max");
     let Parsed::Query(mut query) = parse(text, &Params::default())?.statement else { panic!("{text}") };
-    dialect::name_outputs(&mut query);
+    dialect::name_outputs(&mut query)?;
     let finder = Finder { catalog: &catalog, models: &Listed, aggregates: &aggregates };
     let asked = found(&mut query, &finder)?;
     let plain = |text: String| text.replace(&format!("\"{DIMENSION_MARK}\"."), "").replace("__model_", "m");

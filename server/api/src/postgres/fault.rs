@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 33] = [
+const CODES: [(&str, &str); 34] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -100,6 +100,7 @@ const CODES: [(&str, &str); 33] = [
     ("non-boolean predicate", "42804"),
     ("queries have different number of columns", "42601"),
     ("SELECT DISTINCT ON expressions must match", "42P10"),
+    ("For SELECT DISTINCT, ORDER BY expressions", "42P10"),
     ("Order by column out of bounds", "42P10"),
     ("there is no value for parameter", "42P02"),
     ("there is no window", "42704"),

@@ -1,0 +1,163 @@
+//! Orders by columns of tables whose names outputs have, too (`SELECT upper(t.x) AS x … ORDER BY t.x`, `… sum(x) AS x …
+//! ORDER BY sum(x) / 2`). The planner takes no two columns of one name, and would read a name within an expression as the
+//! output, which in PostgreSQL only a name alone is. So such outputs get names that nobody writes.
+
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, Ident, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, TableFactor,
+};
+use quiver_types::{Error, Result};
+
+use super::expr;
+use super::outputs::AGAIN;
+use crate::parse::normal;
+use crate::scope::Names;
+use crate::walk::walk;
+
+/// Gives outputs whose names columns of the order have names of their own.
+pub(super) fn apart(query: &mut Query) {
+    let Query { body, order_by, .. } = query;
+    let (SetExpr::Select(select), Some(order)) = (&mut **body, order_by) else { return };
+    let OrderByKind::Expressions(keys) = &mut order.kind else { return };
+    let columns = columns_of(select, keys);
+    let Select { projection, distinct, .. } = &mut **select;
+    for item in projection {
+        let SelectItem::ExprWithAlias { expr, alias } = item else { continue };
+        let name = normal(alias);
+        if !columns.iter().any(|column| column.last() == Some(&name) && !is_column(expr, column)) {
+            continue;
+        }
+        let hidden = Ident::with_quote('"', format!("{name}{AGAIN}1"));
+        let mut places: Vec<&mut Expr> = keys.iter_mut().map(|key| &mut key.expr).collect();
+        if let Some(Distinct::On(ons)) = &mut *distinct {
+            places.extend(ons);
+        }
+        for place in places {
+            if matches!(place, Expr::Identifier(one) if normal(one) == name) {
+                *place = Expr::Identifier(hidden.clone());
+            }
+        }
+        *alias = hidden;
+    }
+}
+
+/// The same for a query that is read as a table, around which another one gives the outputs the names that they have.
+pub(super) fn apart_within(query: &mut Query) -> Result<()> {
+    let SetExpr::Select(select) = &*query.body else { return Ok(()) };
+    let Some(names) = names_of(select) else { return Ok(()) };
+    apart(query);
+    let SetExpr::Select(select) = &*query.body else { return Ok(()) };
+    let Some(hidden) = names_of(select).filter(|hidden| *hidden != names) else { return Ok(()) };
+    let around = expr("(SELECT 1 FROM (SELECT 1) AS \"ordered\")")?;
+    let Expr::Subquery(mut around) = around else { return Err(Error::internal("no subquery of ours")) };
+    if let SetExpr::Select(select) = &mut *around.body
+        && let Some(TableFactor::Derived { subquery, .. }) = select.from.first_mut().map(|from| &mut from.relation)
+    {
+        std::mem::swap(&mut **subquery, query);
+        let item = |(hidden, alias)| SelectItem::ExprWithAlias { expr: Expr::Identifier(hidden), alias };
+        select.projection = hidden.into_iter().zip(names).map(item).collect();
+    }
+    *query = *around;
+    Ok(())
+}
+
+/// What the outputs of a select are called; none: they are not listed.
+fn names_of(select: &Select) -> Option<Vec<Ident>> {
+    let name = |item: &SelectItem| match item {
+        SelectItem::ExprWithAlias { alias, .. } => Some(alias.clone()),
+        SelectItem::UnnamedExpr(expr) => Some(super::output_name(expr)),
+        _ => None,
+    };
+    select.projection.iter().map(name).collect()
+}
+
+/// The columns of tables that an order names: those with their table, and within expressions those that what is selected
+/// reads, too. Others may be outputs alone, which the planner finds there, and PostgreSQL does not.
+fn columns_of(select: &Select, keys: &[OrderByExpr]) -> Vec<Vec<String>> {
+    let (mut ordered, mut read) = (Names::default(), Names::default());
+    for key in keys {
+        if !matches!(key.expr, Expr::Identifier(_)) {
+            let _ = walk(&key.expr, &mut ordered);
+        }
+    }
+    let _ = walk(&select.projection, &mut read);
+    let _ = walk(&select.selection, &mut read);
+    let is_read = |name: &[String]| read.found.iter().any(|found| found.last() == name.last());
+    ordered.found.into_iter().filter(|name| name.len() > 1 || is_read(name)).collect()
+}
+
+/// Whether an output is a column and nothing more.
+fn is_column(expr: &Expr, column: &[String]) -> bool {
+    match expr {
+        Expr::Identifier(name) => column.last() == Some(&normal(name)),
+        Expr::CompoundIdentifier(names) => {
+            let names: Vec<String> = names.iter().map(normal).collect();
+            names.ends_with(column) || column.ends_with(&names)
+        }
+        _ => false,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::dialect::name_outputs;
+    use crate::parse::{Params, Parsed, parse};
+
+    fn check(text: &str, expected: &str) {
+        let Parsed::Query(mut query) = parse(text, &Params::default()).expect(text).statement else { panic!("{text}") };
+        name_outputs(&mut query).expect(text);
+        assert_eq!(query.to_string().replace('\u{2063}', "~"), expected, "{text}");
+    }
+
+    #[test]
+    fn an_order_by_a_column_is_none_by_an_output() {
+        check(
+            "select -t.x as x, 1 as y from t order by t.x, x desc, y",
+            "SELECT -t.x AS \"x~1\", 1 AS y FROM t ORDER BY t.x, \"x~1\" DESC, y",
+        );
+        check(
+            "select sum(x) as x from t group by g having sum(x) > 1 order by sum(x) / 2",
+            "SELECT sum(x) AS \"x~1\" FROM t GROUP BY g HAVING sum(x) > 1 ORDER BY sum(x) / 2",
+        );
+        check(
+            "select distinct on (g) upper(t.g) as g from t order by g, t.g",
+            "SELECT DISTINCT ON (\"g~1\") upper(t.g) AS \"g~1\" FROM t ORDER BY \"g~1\", t.g",
+        );
+        check("select u.x as x from t, u order by t.x", "SELECT u.x AS \"x~1\" FROM t, u ORDER BY t.x");
+        check(
+            "select (select -t.x as x from t order by t.x limit 1)",
+            "SELECT (SELECT -t.x AS \"x~1\" FROM t ORDER BY t.x LIMIT 1) AS x",
+        );
+    }
+
+    #[test]
+    fn other_outputs_keep_their_names() {
+        for text in [
+            "SELECT t.x AS x FROM t ORDER BY t.x, x",
+            "SELECT x AS x FROM t ORDER BY t.x, abs(x)",
+            "SELECT -x AS x FROM t ORDER BY x DESC",
+            // An output that an expression names, which the planner knows.
+            "SELECT a + b AS x FROM t ORDER BY x + 1",
+            "SELECT -t.x AS x FROM t UNION SELECT 1 ORDER BY x",
+        ] {
+            check(text, text);
+        }
+    }
+
+    #[test]
+    fn tables_have_the_names_that_are_written() {
+        check(
+            "select x from (select -t.x as x, t.y from t order by t.x limit 2) s",
+            "SELECT x FROM (SELECT \"x~1\" AS x, y AS y FROM (SELECT -t.x AS \"x~1\", t.y FROM t ORDER BY t.x LIMIT 2) \
+             AS \"ordered\") s",
+        );
+        check(
+            "with s as (select -t.x as x from t order by t.x) select x from s",
+            "WITH s AS (SELECT \"x~1\" AS x FROM (SELECT -t.x AS \"x~1\" FROM t ORDER BY t.x) AS \"ordered\") \
+             SELECT x FROM s",
+        );
+        let lateral = "SELECT x FROM t, LATERAL (SELECT -u.x AS x FROM u ORDER BY u.x LIMIT 1) s";
+        check(lateral, lateral);
+        let all = "SELECT x FROM (SELECT *, -t.x AS x FROM t ORDER BY t.x) s";
+        check(all, all);
+    }
+}
