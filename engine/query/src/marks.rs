@@ -1,13 +1,22 @@
 //! `x IN (subquery)` in outputs and sort keys of relational plans. DataFusion makes joins of those in conditions alone; here
 //! rows are marked, whether the subquery has their value, by a join below the node that asks.
 //!
-//! NULLs of the subquery are no values of it: as in conditions of DataFusion, what is not found is not there.
+//! Where the subquery has a NULL, it is not known of a value that is not found whether it is there. DataFusion heeds that in
+//! conditions that are `x NOT IN (subquery)` as a whole; those within others (`… OR x NOT IN (…)`, `(x IN (…)) IS NULL`),
+//! whose marks it takes for false, are marked here, too.
+
+use std::sync::Arc;
 
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TreeNode as _};
 use datafusion::common::{Column, Result, ScalarValue};
+use datafusion::functions_aggregate::expr_fn::count;
 use datafusion::logical_expr::expr_rewriter::NamePreserver;
-use datafusion::logical_expr::{Expr, ExprSchemable as _, JoinType, LogicalPlan, LogicalPlanBuilder, lit, not, when};
+use datafusion::logical_expr::utils::{conjunction, split_conjunction_owned};
+use datafusion::logical_expr::{
+    BinaryExpr, Expr, ExprSchemable as _, Filter, JoinType, LogicalPlan, LogicalPlanBuilder, Operator, Projection, lit,
+    not, when,
+};
 use datafusion::optimizer::AnalyzerRule;
 
 /// The rule; it comes after those that give types.
@@ -22,6 +31,12 @@ impl AnalyzerRule for Marks {
     fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
         let mut count = 0;
         let changed = plan.transform_up_with_subqueries(|node| {
+            if let LogicalPlan::Filter(filter) = &node {
+                return Ok(match filtered(filter, &mut count)? {
+                    Some(made) => Transformed::yes(made),
+                    None => Transformed::no(node),
+                });
+            }
             if !asks(&node) {
                 return Ok(Transformed::no(node));
             }
@@ -41,8 +56,7 @@ impl AnalyzerRule for Marks {
             let is_sort = matches!(node, LogicalPlan::Sort(_));
             let mut made = node.with_new_exprs(marked_exprs, vec![below])?;
             if is_sort {
-                // It hands on what it reads, and nobody above knows of marks.
-                made = LogicalPlanBuilder::from(made).project(columns.into_iter().map(Expr::Column))?.build()?;
+                made = without_marks(made, columns)?;
             }
             Ok(Transformed::yes(made))
         });
@@ -56,9 +70,56 @@ fn asks(node: &LogicalPlan) -> bool {
     matches!(node, Projection(_) | Sort(_) | Aggregate(_) | Window(_))
 }
 
+/// Rows that hand on what is read, and nobody above knows of marks.
+fn without_marks(rows: LogicalPlan, columns: Vec<Column>) -> Result<LogicalPlan> {
+    let columns = columns.into_iter().map(Expr::Column).collect();
+    Ok(LogicalPlan::Projection(Projection::try_new(columns, Arc::new(rows))?))
+}
+
+/// Conditions that read marks; none: DataFusion makes the joins of all that there are.
+fn filtered(filter: &Filter, count: &mut usize) -> Result<Option<LogicalPlan>> {
+    let parts = split_conjunction_owned(filter.predicate.clone());
+    let asks = parts.iter().map(|part| tells_unknown(part, true)).collect::<Result<Vec<_>>>()?;
+    if !asks.contains(&true) {
+        return Ok(None);
+    }
+    let columns = filter.input.schema().columns();
+    let mut below = filter.input.as_ref().clone();
+    let mut conditions = Vec::with_capacity(parts.len());
+    for (part, asks) in parts.into_iter().zip(asks) {
+        conditions.push(if asks { marked(part, &mut below, count)? } else { part });
+    }
+    let Some(predicate) = conjunction(conditions) else { return Ok(None) };
+    let kept = LogicalPlan::Filter(Filter::try_new(predicate, Arc::new(below))?);
+    without_marks(kept, columns).map(Some)
+}
+
+/// Whether a condition, or a part of one, is another one where it is not known of a value whether it is `IN` a subquery than
+/// where it is not there.
+fn tells_unknown(condition: &Expr, is_whole: bool) -> Result<bool> {
+    match condition {
+        Expr::InSubquery(asked) => Ok(asked.negated && !is_whole && asked.subquery.outer_ref_columns.is_empty()),
+        Expr::Not(inner) if is_whole && matches!(&**inner, Expr::InSubquery(asked) if !asked.negated) => Ok(false),
+        Expr::BinaryExpr(BinaryExpr { left, op: Operator::And | Operator::Or, right }) => {
+            Ok(tells_unknown(left, false)? || tells_unknown(right, false)?)
+        }
+        other => has_subquery(other),
+    }
+}
+
 /// Whether there is an `IN` in it whose subquery stands for itself.
 fn has_subquery(expr: &Expr) -> Result<bool> {
     expr.exists(|e| Ok(matches!(e, Expr::InSubquery(asked) if asked.subquery.outer_ref_columns.is_empty())))
+}
+
+/// How many values a list has, and how many of them are not NULL.
+const ALL: &str = "__all";
+const KNOWN: &str = "__known";
+
+/// The one row with these.
+fn counts_of(list: LogicalPlan, value: Expr, alias: &str) -> Result<LogicalPlan> {
+    let counts = [count(lit(1)).alias(ALL), count(value).alias(KNOWN)];
+    LogicalPlanBuilder::from(list).aggregate(Vec::<Expr>::new(), counts)?.alias(alias)?.build()
 }
 
 /// An expression that reads marks, and the rows with these.
@@ -75,14 +136,26 @@ fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr>
         let value = Expr::Column(Column::from(list.schema().qualified_field(0)));
         let wanted = asked.expr.as_ref().clone();
         let is_nullable = wanted.nullable(rows.schema())?;
-        let same = Expr::eq(wanted.clone(), value);
+        let has_nulls = list.schema().field(0).is_nullable();
+        let counted = (is_nullable || has_nulls).then(|| list.clone());
+        let same = Expr::eq(wanted.clone(), value.clone());
         *rows = LogicalPlanBuilder::from(rows.clone()).join_on(list, JoinType::LeftMark, [same])?.build()?;
         let mark = Expr::Column(Column::new(Some(alias), "mark"));
-        let found = if is_nullable {
-            let unknown = lit(ScalarValue::Boolean(None));
-            when(mark, lit(true)).when(wanted.is_null(), unknown).otherwise(lit(false))?
-        } else {
-            mark
+        let found = match counted {
+            None => mark,
+            Some(list) => {
+                let counts = format!("__counted_{count}");
+                let one = counts_of(list, value, &counts)?;
+                // The one row is the side that is held.
+                *rows = LogicalPlanBuilder::from(one).cross_join(rows.clone())?.build()?;
+                let of = |name| Expr::Column(Column::new(Some(counts.clone()), name));
+                let mut is_open = of(ALL).gt(of(KNOWN));
+                if is_nullable {
+                    is_open = is_open.or(wanted.is_null().and(of(ALL).gt(lit(0_i64))));
+                }
+                let unknown = lit(ScalarValue::Boolean(None));
+                when(mark, lit(true)).when(is_open, unknown).otherwise(lit(false))?
+            }
         };
         Ok(Transformed::yes(if asked.negated { not(found) } else { found }))
     });
@@ -91,8 +164,6 @@ fn marked(expr: Expr, rows: &mut LogicalPlan, count: &mut usize) -> Result<Expr>
 
 #[cfg(test)]
 mod tests {
-    use std::sync::Arc;
-
     use super::*;
 
     async fn rows(statement: &str) -> Vec<String> {
@@ -127,6 +198,49 @@ mod tests {
             (
                 "select value in (select 2) as a, value in (select 1) as b from generate_series(1, 2) order by 2",
                 vec!["true|false", "false|true"],
+            ),
+            // A value may be the one that is NULL; among no values there is none.
+            (
+                "select x, x in (select y from (values (1), (null)) as u(y)) as f, \
+                 x not in (select y from (values (1), (null)) as u(y) where y > 1) as n \
+                 from (values (1), (null), (2)) as t(x) order by x nulls last",
+                vec!["1|true|true", "2|NULL|true", "NULL|NULL|true"],
+            ),
+        ] {
+            assert_eq!(rows(statement).await, expected, "{statement}");
+        }
+    }
+
+    #[tokio::test]
+    async fn conditions_know_what_is_not_known() {
+        let of = |condition: &str| {
+            format!(
+                "select x from (values (1), (2), (null)) as t(x) where {} order by x nulls last",
+                condition.replace("SET", "(select y from (values (1), (null)) as u(y))")
+            )
+        };
+        for (condition, expected) in [
+            ("x not in SET or x = 7", vec![]),
+            ("x in SET or x = 2", vec!["1", "2"]),
+            ("(x in SET) is null", vec!["2", "NULL"]),
+            ("(x in SET) is not true and x = 2", vec!["2"]),
+            ("case when x not in SET then true else x = 1 end", vec!["1"]),
+            ("not (x in SET)", vec![]),
+            ("x not in SET", vec![]),
+            ("x not in (select 5) or x is null", vec!["1", "2", "NULL"]),
+        ] {
+            assert_eq!(rows(&of(condition)).await, expected, "{condition}");
+        }
+        for (statement, expected) in [
+            (
+                "select g, count(*) as n from (values (1), (2)) as t(g) group by g \
+                 having g not in (select y from (values (1), (null)) as u(y)) or g = 1",
+                vec!["1|1"],
+            ),
+            (
+                "select count(*) filter (where x not in (select y from (values (1), (null)) as u(y))) as n \
+                 from (values (1), (2)) as t(x)",
+                vec!["0"],
             ),
         ] {
             assert_eq!(rows(statement).await, expected, "{statement}");
