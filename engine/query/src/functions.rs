@@ -122,8 +122,10 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("gen_random_uuid()", "a random UUID; `uuid()` is the same"),
     ("quote_ident(text)", "a text as the name of a table or column in a statement, in quotes where it needs them"),
     ("quote_literal(text)", "a text as a literal of a statement"),
-    ("md5(text)", "the MD5 hash of a text in hexadecimal digits"),
+    ("md5(text)", "the MD5 hash of a text, or of bytes, in hexadecimal digits"),
+    ("sha256(bytes)", "the SHA-256 hash of bytes, or of a text; `sha224`, `sha384`, `sha512`"),
     ("pg_size_pretty(bytes)", "a number of bytes in kB, MB, GB, TB or PB"),
+    ("pg_size_bytes(text)", "the number of bytes that a text such as `1.5 GB` says"),
     (
         "json_get(text, key)",
         "a member of an object, or an item of an array from 0, as JSON; `text::json -> key` is the same",
@@ -141,6 +143,10 @@ pub const FUNCTIONS: &[(&str, &str)] = &[
     ("to_json(x)", "a value as JSON; `to_jsonb` with members in order, as all with `jsonb` in their names"),
     ("row_to_json(t)", "the columns of a table or subquery as a JSON object, as `to_json(t)`"),
     ("json_build_object(key, value, …)", "a JSON object of names and values; `jsonb_build_object`"),
+    (
+        "json_object(list)",
+        "a JSON object of texts, names and values by turns or in two lists: `json_object(names, values)`; `jsonb_object`",
+    ),
     ("json_build_array(value, …)", "a JSON array of values; `jsonb_build_array`"),
     ("json_agg(x)", "a JSON array of the values of all rows, or of the rows: `json_agg(t)`; `jsonb_agg`"),
     ("json_object_agg(key, value)", "a JSON object of all rows; `jsonb_object_agg`"),
@@ -247,6 +253,9 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     for function in json_changed::functions(room).chain(json_paths::functions(room)) {
         state.register_udf(function)?;
     }
+    for function in digests::functions().chain(sizes::functions()) {
+        state.register_udf(function)?;
+    }
     for function in justify::functions().chain(numbers::functions()).chain(number_format::functions(room)) {
         state.register_udf(function)?;
     }
@@ -266,8 +275,6 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udaf(aggregate(&bool_and_udaf(), "every"))?;
     state.register_udaf(aggregate(&var_samp_udaf(), "variance"))?;
     state.register_udf(age::function())?;
-    state.register_udf(digests::function())?;
-    state.register_udf(sizes::function())?;
     state.register_udf(divisor::function())?;
     state.register_udf(fractional::function())?;
     state.register_udf(seconds::function())?;

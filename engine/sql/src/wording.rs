@@ -1,11 +1,11 @@
-//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x` and `BETWEEN SYMMETRIC`. They are left out, or written
-//! as what they mean, in the text; the rest of it keeps its place.
+//! Words that the parser does not take as PostgreSQL does: `trim(both from x)`, `TABLE x`, `BETWEEN SYMMETRIC` and `= ANY
+//! (VALUES …)`. They are left out, or written as what they mean, in the text; the rest of it keeps its place.
 
 use std::borrow::Cow;
 
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
-use datafusion::sql::sqlparser::tokenizer::{Location, Token, Tokenizer};
+use datafusion::sql::sqlparser::tokenizer::{Location, Token, TokenWithSpan, Tokenizer};
 use quiver_types::Result;
 
 use crate::error::unreadable;
@@ -17,7 +17,7 @@ use crate::error::unreadable;
 pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     // Most statements have none of these words.
     let has = |word: &[u8]| text.as_bytes().windows(word.len()).any(|part| part.eq_ignore_ascii_case(word));
-    if !has(b"trim") && !has(b"table") && !has(b"symmetric") {
+    if !has(b"trim") && !has(b"table") && !has(b"symmetric") && !has(b"values") {
         return Ok(Cow::Borrowed(text));
     }
     let tokens = Tokenizer::new(&PostgreSqlDialect {}, text).tokenize_with_location();
@@ -40,6 +40,16 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
         } else if is(at, &[Keyword::BETWEEN]) && is(at + 1, &[Keyword::ASYMMETRIC]) {
             others.push((at + 1, "asymmetric", "          "));
         }
+        // The parser knows subqueries by `SELECT` or `WITH`. Behind `UNION` it reads a query in any case.
+        let is_set = is(at, &[Keyword::ANY, Keyword::SOME, Keyword::ALL]) && is_of_value(&tokens, at);
+        if is_set
+            && opens
+            && is(at + 2, &[Keyword::VALUES])
+            && let Some(closes) = closing(&tokens, at + 1)
+        {
+            others.push((at + 2, "values", "SELECT * FROM (VALUES"));
+            others.push((closes, ")", ") AS \"values\")"));
+        }
         if !is(at, &[Keyword::TRIM]) || !opens {
             continue;
         }
@@ -49,6 +59,7 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
             others.push((from, "from", "    "));
         }
     }
+    others.sort_by_key(|(at, ..)| *at);
     let (mut out, mut done) = (String::with_capacity(text.len() + 8), 0);
     let mut cursor = Cursor { text, line: 1, column: 1, byte: 0 };
     for (at, word, other) in others {
@@ -59,6 +70,27 @@ pub(crate) fn known(text: &str) -> Result<Cow<'_, str>> {
     }
     out.push_str(text.get(done..).unwrap_or_default());
     Ok(Cow::Owned(out))
+}
+
+/// Whether what stands before a word is no `UNION`, `INTERSECT` or `EXCEPT`.
+fn is_of_value(tokens: &[TokenWithSpan], at: usize) -> bool {
+    let joins = [Keyword::UNION, Keyword::INTERSECT, Keyword::EXCEPT];
+    let before = at.checked_sub(1).and_then(|before| tokens.get(before));
+    before.is_some_and(|before| !matches!(&before.token, Token::Word(word) if joins.contains(&word.keyword)))
+}
+
+/// The place of the bracket that closes what another one opens.
+fn closing(tokens: &[TokenWithSpan], opening: usize) -> Option<usize> {
+    let mut depth = 0_usize;
+    for (at, token) in tokens.iter().enumerate().skip(opening) {
+        match token.token {
+            Token::LParen => depth += 1,
+            Token::RParen if depth == 1 => return Some(at),
+            Token::RParen => depth -= 1,
+            _ => {}
+        }
+    }
+    None
 }
 
 /// A place in a text that goes forward, so that it is gone through once.
@@ -101,5 +133,18 @@ mod tests {
         check("select a between asymmetric 2 and 1", "select a between            2 and 1");
         check("select symmetric from t", "select symmetric from t");
         check("select 1", "select 1");
+        let set = "SELECT * FROM (VALUES";
+        check(
+            "select x = any (values (1), (f(2))) and y <> ALL(Values (3)) from t",
+            &format!("select x = any ({set} (1), (f(2))) AS \"values\") and y <> ALL({set} (3)) AS \"values\") from t"),
+        );
+        check(
+            "select x = some (values ((select max(y) from t where z > any (values (1)))))",
+            &format!(
+                "select x = some ({set} ((select max(y) from t where z > any ({set} (1)) AS \"values\")))) AS \"values\")"
+            ),
+        );
+        check("select 1 union all (values (2))", "select 1 union all (values (2))");
+        check("values (any(a))", "values (any(a))");
     }
 }

@@ -1,35 +1,88 @@
-//! `md5(text)`: the hash of a text in hexadecimal digits, as PostgreSQL writes it.
+//! Hashes of texts and bytes as PostgreSQL has them: `md5` in hexadecimal digits, those of the SHA-2 family as bytes.
 
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray, StringViewBuilder};
+use arrow::array::{Array as _, ArrayRef, AsArray, BinaryBuilder, BinaryViewArray, StringViewBuilder};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
+use aws_lc_rs::digest::{SHA224, SHA256, SHA384, SHA512, digest};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 use md5::Digest as _;
 use quiver_types::write_hex;
 
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+enum Kind {
+    Md5,
+    Sha224,
+    Sha256,
+    Sha384,
+    Sha512,
+}
+
+impl Kind {
+    const ALL: [Self; 5] = [Self::Md5, Self::Sha224, Self::Sha256, Self::Sha384, Self::Sha512];
+
+    fn name(self) -> &'static str {
+        match self {
+            Self::Md5 => "md5",
+            Self::Sha224 => "sha224",
+            Self::Sha256 => "sha256",
+            Self::Sha384 => "sha384",
+            Self::Sha512 => "sha512",
+        }
+    }
+
+    /// The hashes of bytes.
+    fn of(self, bytes: &BinaryViewArray) -> ArrayRef {
+        let algorithm = match self {
+            Self::Md5 => return in_digits(bytes),
+            Self::Sha224 => &SHA224,
+            Self::Sha256 => &SHA256,
+            Self::Sha384 => &SHA384,
+            Self::Sha512 => &SHA512,
+        };
+        let mut out = BinaryBuilder::with_capacity(bytes.len(), bytes.len() * algorithm.output_len);
+        for bytes in bytes {
+            out.append_option(bytes.map(|bytes| digest(algorithm, bytes)));
+        }
+        Arc::new(out.finish())
+    }
+}
+
+/// The MD5 hashes of bytes in hexadecimal digits.
+fn in_digits(bytes: &BinaryViewArray) -> ArrayRef {
+    let mut out = StringViewBuilder::with_capacity(bytes.len());
+    let mut digits = String::with_capacity(32);
+    for bytes in bytes {
+        let Some(bytes) = bytes else {
+            out.append_null();
+            continue;
+        };
+        digits.clear();
+        write_hex(&md5::Md5::digest(bytes), &mut digits);
+        out.append_value(&digits);
+    }
+    Arc::new(out.finish())
+}
+
 #[derive(Debug, PartialEq, Eq, Hash)]
-struct Md5 {
+struct Hashed {
+    kind: Kind,
     signature: Signature,
 }
 
-/// Gives the function.
-pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(Md5 { signature: Signature::user_defined(Volatility::Immutable) }))
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    Kind::ALL.into_iter().map(|kind| {
+        Arc::new(ScalarUDF::from(Hashed { kind, signature: Signature::user_defined(Volatility::Immutable) }))
+    })
 }
 
-/// Puts the digits of a text's hash into `digits`.
-fn digest(text: &str, digits: &mut String) {
-    digits.clear();
-    write_hex(&md5::Md5::digest(text.as_bytes()), digits);
-}
-
-impl ScalarUDFImpl for Md5 {
+impl ScalarUDFImpl for Hashed {
     fn name(&self) -> &'static str {
-        "md5"
+        self.kind.name()
     }
 
     fn signature(&self) -> &Signature {
@@ -38,30 +91,19 @@ impl ScalarUDFImpl for Md5 {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         match types {
-            [kind] if kind.is_string() || kind.is_null() => Ok(vec![DataType::Utf8View]),
-            _ => plan_err!("`md5` takes a text"),
+            [kind] if kind.is_string() || kind.is_binary() || kind.is_null() => Ok(vec![DataType::BinaryView]),
+            _ => plan_err!("`{}` takes a text or bytes", self.name()),
         }
     }
 
     fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
-        Ok(DataType::Utf8View)
+        Ok(if self.kind == Kind::Md5 { DataType::Utf8View } else { DataType::Binary })
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
-        let [texts] = args.args.as_slice() else { return exec_err!("`md5` takes a text") };
-        let texts = cast(&texts.to_array(args.number_rows)?, &DataType::Utf8View)?;
-        let mut out = StringViewBuilder::with_capacity(texts.len());
-        let mut digits = String::with_capacity(32);
-        for text in texts.as_string_view() {
-            match text {
-                Some(text) => {
-                    digest(text, &mut digits);
-                    out.append_value(&digits);
-                }
-                None => out.append_null(),
-            }
-        }
-        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+        let [bytes] = args.args.as_slice() else { return exec_err!("`{}` takes a text or bytes", self.name()) };
+        let bytes = cast(&bytes.to_array(args.number_rows)?, &DataType::BinaryView)?;
+        Ok(ColumnarValue::Array(self.kind.of(bytes.as_binary_view())))
     }
 }
 
@@ -71,11 +113,30 @@ mod tests {
 
     #[test]
     fn hashes_are_those_of_postgresql() {
-        let mut digits = String::new();
-        for (text, expected) in [("", "d41d8cd98f00b204e9800998ecf8427e"), ("abc", "900150983cd24fb0d6963f7d28e17f72")]
-        {
-            digest(text, &mut digits);
-            assert_eq!(digits, expected, "{text}");
+        let bytes = BinaryViewArray::from(vec![Some(b"".as_slice()), Some(b"abc".as_slice()), None]);
+        let md5 = Kind::Md5.of(&bytes);
+        let md5: Vec<Option<&str>> = md5.as_string_view().iter().collect();
+        assert_eq!(md5, [Some("d41d8cd98f00b204e9800998ecf8427e"), Some("900150983cd24fb0d6963f7d28e17f72"), None]);
+        for (kind, expected) in [
+            (Kind::Sha224, "23097d223405d8228642a477bda255b32aadbce4bda0b3f7e36c9da7"),
+            (Kind::Sha256, "ba7816bf8f01cfea414140de5dae2223b00361a396177a9cb410ff61f20015ad"),
+            (
+                Kind::Sha384,
+                "cb00753f45a35e8bb5a03d699ac65007272c32ab0eded163\
+                 1a8b605a43ff5bed8086072ba1e7cc2358baeca134c825a7",
+            ),
+            (
+                Kind::Sha512,
+                "ddaf35a193617abacc417349ae20413112e6fa4e89a97ea20a9eeee64b55d39a\
+                 2192992a274fc1a836ba3c23a3feebbd454d4423643ce80e2a9ac94fa54ca49f",
+            ),
+        ] {
+            let hashes = kind.of(&bytes);
+            let hashes = hashes.as_binary::<i32>();
+            let mut digits = String::new();
+            write_hex(hashes.value(1), &mut digits);
+            assert_eq!(digits, expected, "{kind:?}");
+            assert_eq!(hashes.iter().nth(2), Some(None));
         }
     }
 }

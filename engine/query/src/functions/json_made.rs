@@ -40,6 +40,8 @@ enum Made {
     Rows,
     /// An object of a list's members.
     Members,
+    /// An object of texts: names and values by turns in one list, or each in a list of its own.
+    Pairs,
 }
 
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -63,6 +65,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
         ("json_list", Made::List),
         ("json_rows", Made::Rows),
         ("json_members", Made::Members),
+        ("json_object", Made::Pairs),
     ];
     named.into_iter().map(|(name, made)| {
         let signature = Signature::user_defined(Volatility::Immutable);
@@ -74,7 +77,7 @@ pub(super) fn functions(room: &Room) -> impl Iterator<Item = Arc<ScalarUDF>> {
 const fn marks(made: Made) -> (&'static str, &'static str, &'static str, &'static str) {
     match made {
         Made::Row => ("{", ",", ":", "}"),
-        Made::Object => ("{", ", ", " : ", "}"),
+        Made::Object | Made::Pairs => ("{", ", ", " : ", "}"),
         Made::Member => ("", "", " : ", ""),
         Made::Rows => ("[", ", \n ", "", "]"),
         Made::Members => ("{ ", ", ", "", " }"),
@@ -106,6 +109,7 @@ impl ScalarUDFImpl for JsonMade {
             (Made::Array, types) | (Made::Of | Made::Read, types @ [_]) => Ok(types.to_vec()),
             (Made::Normal, [_]) => Ok(vec![DataType::Utf8View]),
             (Made::List | Made::Rows | Made::Members, [_]) => Ok(vec![list()]),
+            (Made::Pairs, [_] | [_, _]) => Ok(types.iter().map(|_| list()).collect()),
             _ => plan_err!("`{}` does not take {} arguments", self.name, types.len()),
         }
     }
@@ -133,6 +137,7 @@ impl ScalarUDFImpl for JsonMade {
             Made::Row | Made::Object | Made::Member => self.named(&columns, rows, &mut making)?,
             Made::Array => self.array(&columns, rows, &mut making)?,
             Made::List | Made::Rows | Made::Members => self.joined(&columns, rows, &mut making)?,
+            Made::Pairs => self.pairs(&columns, rows, &mut making)?,
         };
         Ok(ColumnarValue::Array(made))
     }
@@ -217,6 +222,52 @@ impl JsonMade {
                 push_text(names.value(row), &mut text, making)?;
                 text.push_str(behind);
                 values.push(row, &mut text, making)?;
+            }
+            text.push_str(close);
+            out.append_value(&text);
+        }
+        Ok(Arc::new(out.finish()))
+    }
+
+    /// Names and values that are texts.
+    fn pairs(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
+        let (open, between, behind, close) = marks(self.made);
+        let list = |(array, _): &(&ArrayRef, &FieldRef)| match array.as_list_opt::<i32>() {
+            Some(list) => Ok((list.clone(), texts(list.values())?)),
+            None => internal_err!("members are in lists"),
+        };
+        let lists = columns.iter().map(list).collect::<Result<Vec<_>>>()?;
+        let (Some(names), Some(values)) = (lists.first(), lists.last()) else { return internal_err!("no members") };
+        let in_turn = lists.len() == 1;
+        let (mut out, mut text) = (StringBuilder::new(), String::new());
+        for row in 0..rows {
+            if names.0.is_null(row) || values.0.is_null(row) {
+                out.append_null();
+                continue;
+            }
+            let (name_of, count) = (names.0.value_offsets()[row] as usize, names.0.value_length(row) as usize);
+            let value_of = values.0.value_offsets()[row] as usize;
+            if in_turn && !count.is_multiple_of(2) {
+                return exec_err!("`{}`: array must have even number of elements", self.name);
+            }
+            if !in_turn && count != values.0.value_length(row) as usize {
+                return exec_err!("`{}`: mismatched array dimensions", self.name);
+            }
+            text.clear();
+            text.push_str(open);
+            for at in (0..count).step_by(1 + usize::from(in_turn)) {
+                if names.1.is_null(name_of + at) {
+                    return exec_err!("`{}`: a name in JSON must not be NULL", self.name);
+                }
+                text.push_str(if at > 0 { between } else { "" });
+                push_text(names.1.value(name_of + at), &mut text, making)?;
+                text.push_str(behind);
+                let value = value_of + at + usize::from(in_turn);
+                if values.1.is_null(value) {
+                    text.push_str("null");
+                } else {
+                    push_text(values.1.value(value), &mut text, making)?;
+                }
             }
             text.push_str(close);
             out.append_value(&text);
@@ -322,6 +373,17 @@ mod tests {
         check("json_list", vec![list(vec![Some("1"), None])], Some("[1, null]"));
         check("json_rows", vec![list(vec![Some("{}"), Some("{}")])], Some("[{}, \n {}]"));
         check("json_members", vec![list(vec![Some("\"a\" : 1")])], Some("{ \"a\" : 1 }"));
+        let members = || list(vec![Some("a"), Some("1"), Some("b"), None]);
+        check("json_object", vec![members()], Some(r#"{"a" : "1", "b" : null}"#));
+        check("json_object", vec![list(vec![Some("k")]), list(vec![Some("\"")])], Some(r#"{"k" : "\""}"#));
+        check("json_object", vec![list(Vec::new())], Some("{}"));
+        for (args, said) in [
+            (vec![list(vec![Some("a")])], "even number"),
+            (vec![members(), list(vec![None])], "mismatched"),
+            (vec![list(vec![None, None])], "must not be NULL"),
+        ] {
+            assert!(made("json_object", args).unwrap_err().to_string().contains(said), "{said}");
+        }
         let nameless: ArrayRef = Arc::new(StringViewArray::from(vec![None::<&str>]));
         assert!(made("json_build_object", vec![nameless, number()]).unwrap_err().to_string().contains("not be NULL"));
     }

@@ -1,12 +1,15 @@
 //! Whole quotients, and the bucket of a histogram that a number falls into.
 
+use std::cmp::Ordering;
 use std::sync::Arc;
 
-use arrow::array::{Array as _, AsArray as _, Float64Array, Int64Array};
+use arrow::array::{Array as _, ArrayRef, AsArray as _, DynComparator, Float64Array, Int64Array, make_comparator};
+use arrow::compute::SortOptions;
 use arrow::datatypes::{DataType, Float64Type, Int64Type};
 use arrow::error::ArrowError;
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
+use datafusion::logical_expr::type_coercion::binary::comparison_coercion;
 use datafusion::logical_expr::{ColumnarValue, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -42,11 +45,22 @@ impl ScalarUDFImpl for Numbers {
 
     fn coerce_types(&self, types: &[DataType]) -> Result<Vec<DataType>> {
         let is_number = |kind: &DataType| kind.is_numeric() || kind.is_null();
-        if let (Asked::Bucket, [value, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..)]) =
-            (self.asked, types)
-            && is_number(value)
+        if let (
+            Asked::Bucket,
+            [value, DataType::List(end) | DataType::LargeList(end) | DataType::FixedSizeList(end, _)],
+        ) = (self.asked, types)
         {
-            return Ok(vec![DataType::Float64, DataType::new_list(DataType::Float64, true)]);
+            let kind = if is_number(value) && is_number(end.data_type()) {
+                Some(DataType::Float64)
+            } else {
+                comparison_coercion(value, end.data_type())
+            };
+            return match kind {
+                Some(kind) => Ok(vec![kind.clone(), DataType::new_list(kind, true)]),
+                None => {
+                    plan_err!("`width_bucket` takes ends that `{value}` is compared with, not `{}`", end.data_type())
+                }
+            };
         }
         if let Some(other) = types.iter().find(|kind| !is_number(kind)) {
             return plan_err!("`{}` takes numbers, not `{other}`", self.name());
@@ -105,30 +119,49 @@ impl ScalarUDFImpl for Numbers {
     }
 }
 
-/// Of ends in their order the number of those that a number has reached.
+/// Of ends in their order the number of those that a value has reached.
 fn among(value: &ColumnarValue, ends: &ColumnarValue, rows: usize) -> Result<ColumnarValue> {
     let values = value.to_array(rows)?;
-    let values = values.as_primitive::<Float64Type>();
     // A constant list is there once.
     let is_constant = matches!(ends, ColumnarValue::Scalar(_));
     let lists = ends.to_array(if is_constant { 1 } else { rows })?;
     let Some(lists) = lists.as_list_opt::<i32>() else { return exec_err!("`width_bucket` takes a list of ends") };
-    let numbers = lists.values().as_primitive::<Float64Type>();
-    if numbers.null_count() > 0 {
+    if lists.values().null_count() > 0 {
         return exec_err!("`width_bucket`: an end is NULL");
     }
+    let compared = comparator(&values, lists.values())?;
     let offsets = lists.value_offsets();
     let buckets = (0..rows).map(|row| {
         let at = if is_constant { 0 } else { row };
         if values.is_null(row) || lists.is_null(at) {
             return None;
         }
-        let ends = &numbers.values()[offsets[at] as usize..offsets[at + 1] as usize];
-        let value = values.value(row);
-        // What is no number comes behind all of them.
-        Some(if value.is_nan() { ends.len() } else { ends.partition_point(|end| *end <= value) } as i64)
+        let first = offsets[at] as usize;
+        let (mut from, mut to) = (first, offsets[at + 1] as usize);
+        while from < to {
+            let middle = from.midpoint(to);
+            if compared(row, middle).is_lt() {
+                to = middle;
+            } else {
+                from = middle + 1;
+            }
+        }
+        Some((from - first) as i64)
     });
     Ok(ColumnarValue::Array(Arc::new(buckets.collect::<Int64Array>())))
+}
+
+/// Compares a value of one array with one of another. Of doubles both zeros are equal, and what is no number comes last.
+fn comparator(values: &ArrayRef, ends: &ArrayRef) -> Result<DynComparator> {
+    let numbers = |array: &ArrayRef| array.as_primitive_opt::<Float64Type>().cloned();
+    let (Some(values), Some(ends)) = (numbers(values), numbers(ends)) else {
+        return Ok(make_comparator(values, ends, SortOptions::default())?);
+    };
+    Ok(Box::new(move |row, end| {
+        let (value, end) = (values.value(row), ends.value(end));
+        let unequal = if value.is_nan() { Ordering::Greater } else { Ordering::Less };
+        value.partial_cmp(&end).unwrap_or(unequal)
+    }))
 }
 
 fn quotient((left, right): (f64, f64)) -> Result<f64> {
@@ -161,7 +194,9 @@ fn bucket(value: f64, low: f64, high: f64, count: i64) -> Result<i64> {
 
 #[cfg(test)]
 mod tests {
-    use arrow::array::ListArray;
+    use arrow::array::{ListArray, StringArray};
+    use arrow::buffer::OffsetBuffer;
+    use arrow::datatypes::Field;
     use datafusion::common::ScalarValue;
 
     use super::*;
@@ -193,6 +228,16 @@ mod tests {
         assert_eq!(check(vec![Some(1.0), Some(5.0)]).unwrap(), [Some(0), Some(2), Some(2), None]);
         assert_eq!(check(Vec::new()).unwrap(), [Some(0), Some(0), Some(0), None]);
         assert!(check(vec![None]).is_err());
+        let texts: ArrayRef = Arc::new(StringArray::from(vec!["a", "b", "d"]));
+        let lists = ListArray::new(
+            Arc::new(Field::new_list_field(DataType::Utf8, true)),
+            OffsetBuffer::from_lengths([2, 0, 2]),
+            Arc::new(StringArray::from(vec!["b", "c", "b", "c"])),
+            None,
+        );
+        let found = among(&ColumnarValue::Array(texts), &ColumnarValue::Array(Arc::new(lists)), 3).unwrap();
+        let found = found.into_array(3).unwrap();
+        assert_eq!(found.as_primitive::<Int64Type>().values(), &[0, 0, 2]);
     }
 
     #[test]

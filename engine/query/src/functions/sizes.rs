@@ -1,9 +1,11 @@
-//! `pg_size_pretty(bytes)`: a number of bytes in the unit that leaves it a few digits, as PostgreSQL writes it.
+//! `pg_size_pretty(bytes)`: a number of bytes in the unit that leaves it a few digits, as PostgreSQL writes it, and
+//! `pg_size_bytes(text)`: what such a text says.
 
 use std::fmt::Write as _;
 use std::sync::Arc;
 
-use arrow::array::{AsArray, StringViewBuilder};
+use arrow::array::{Array as _, AsArray, Int64Builder, StringViewBuilder};
+use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use datafusion::common::{exec_err, plan_err};
 use datafusion::error::Result;
@@ -19,9 +21,11 @@ struct SizePretty {
     signature: Signature,
 }
 
-/// Gives the function.
-pub(super) fn function() -> Arc<ScalarUDF> {
-    Arc::new(ScalarUDF::from(SizePretty { signature: Signature::user_defined(Volatility::Immutable) }))
+/// Gives the functions.
+pub(super) fn functions() -> impl Iterator<Item = Arc<ScalarUDF>> {
+    let pretty = ScalarUDF::from(SizePretty { signature: Signature::user_defined(Volatility::Immutable) });
+    let bytes = ScalarUDF::from(SizeBytes { signature: Signature::string(1, Volatility::Immutable) });
+    [pretty, bytes].into_iter().map(Arc::new)
 }
 
 /// Writes a size in the first unit in which it is below 10240, rounded; in the last one it may be any.
@@ -84,9 +88,100 @@ impl ScalarUDFImpl for SizePretty {
     }
 }
 
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct SizeBytes {
+    signature: Signature,
+}
+
+/// The bytes that a size says: a number and a unit; without one it is bytes.
+fn bytes_of(size: &str) -> Option<i64> {
+    let size = size.trim();
+    let is_digit = |byte: u8| byte.is_ascii_digit() || byte == b'.';
+    let mut end = size.bytes().position(|byte| !is_digit(byte) && !matches!(byte, b'+' | b'-')).unwrap_or(size.len());
+    // An exponent has digits; else the letter begins a unit.
+    if let Some(power) = size.get(end..).and_then(|rest| rest.strip_prefix(['e', 'E'])) {
+        let digits = power.strip_prefix(['+', '-']).unwrap_or(power);
+        let length = digits.bytes().take_while(u8::is_ascii_digit).count();
+        if length > 0 {
+            end = size.len() - digits.len() + length;
+        }
+    }
+    let (number, unit) = size.split_at_checked(end)?;
+    let unit = unit.trim_start();
+    let unit = match UNITS.iter().position(|known| known.eq_ignore_ascii_case(unit)) {
+        Some(at) => 1_i64 << (10 * (at + 1)),
+        None if unit.is_empty() || unit.eq_ignore_ascii_case("bytes") || unit.eq_ignore_ascii_case("B") => 1,
+        None => return None,
+    };
+    if let Ok(whole) = number.parse::<i64>() {
+        return whole.checked_mul(unit);
+    }
+    // What is left has a fraction or an exponent; `inf` and the like do not begin with a digit.
+    let bytes = (number.parse::<f64>().ok()? * unit as f64).round();
+    // The double of the largest number is one above it.
+    (bytes >= i64::MIN as f64 && bytes < i64::MAX as f64).then_some(bytes as i64)
+}
+
+impl ScalarUDFImpl for SizeBytes {
+    fn name(&self) -> &'static str {
+        "pg_size_bytes"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _types: &[DataType]) -> Result<DataType> {
+        Ok(DataType::Int64)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> Result<ColumnarValue> {
+        let [sizes] = args.args.as_slice() else { return exec_err!("`pg_size_bytes` takes a text") };
+        let sizes = cast(&sizes.to_array(args.number_rows)?, &DataType::Utf8View)?;
+        let mut out = Int64Builder::with_capacity(sizes.len());
+        for size in sizes.as_string_view() {
+            match size.map(|size| (size, bytes_of(size))) {
+                Some((size, None)) => {
+                    return exec_err!(
+                        "invalid size: \"{size}\"; write a number and `bytes`, `kB`, `MB`, `GB`, `TB` or `PB`"
+                    );
+                }
+                Some((_, bytes)) => out.append_option(bytes),
+                None => out.append_null(),
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn sizes_say_bytes() {
+        for (size, expected) in [
+            ("10 GB", Some(10 << 30)),
+            ("1.5kB", Some(1536)),
+            (" 2e2 mb ", Some(200 << 20)),
+            ("1e-1kb", Some(102)),
+            ("-1 TB", Some(-(1 << 40))),
+            ("12", Some(12)),
+            (".5 bytes", Some(1)),
+            ("9223372036854775807", Some(i64::MAX)),
+            ("8191 PB", Some(8191 << 50)),
+            ("8192 PB", None),
+            ("1e30", None),
+            ("5 XB", None),
+            ("5 EB", None),
+            ("five MB", None),
+            ("1-2", None),
+            ("", None),
+            ("MB", None),
+        ] {
+            assert_eq!(bytes_of(size), expected, "{size}");
+        }
+    }
 
     #[test]
     fn sizes_have_units() {

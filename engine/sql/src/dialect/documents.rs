@@ -9,7 +9,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 
 use super::columns::{Known, called, factors};
-use super::{arguments, bare, call, take, text};
+use super::{arguments, bare, call, literal, take, text, types};
 use crate::parse::{normal, parts};
 use crate::walk::walk_mut;
 
@@ -24,6 +24,8 @@ const OF_VALUES: [&str; 6] = [
     "json_object_agg",
     "jsonb_object_agg",
 ];
+/// The function of lists of texts.
+const OF_TEXTS: &str = "json_object";
 /// What a row is called by.
 const ROW: &str = "json_row";
 
@@ -39,6 +41,10 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
         None if name == "to_jsonb" => ("to_json".to_owned(), true),
         None => (name.to_owned(), false),
     };
+    if plain == OF_TEXTS {
+        let made = call(OF_TEXTS, arguments(&function.args)?.into_iter().map(written_list).collect());
+        return Some(if is_binary { call("json_normal", vec![made]) } else { made });
+    }
     if !OF_ROWS.contains(&plain.as_str()) && !OF_VALUES.contains(&plain.as_str()) {
         return None;
     }
@@ -59,6 +65,14 @@ pub(super) fn translate(name: &str, function: &Function) -> Option<Expr> {
         _ => return None,
     };
     Some(if is_binary { call("json_normal", vec![made]) } else { made })
+}
+
+/// A list that is written as a text, as one.
+fn written_list(value: Expr) -> Expr {
+    match literal(&value).and_then(types::items_of) {
+        Some(items) => call("make_array", items),
+        None => value,
+    }
 }
 
 /// A list of an item of each row, with the order and the conditions of a call.

@@ -20,6 +20,11 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         }
         // The half of a double goes to the even neighbour, that of other numbers away from zero, as the planner has it.
         ("round", [value]) if is_double(value) => call("to_whole", vec![value.clone()]),
+        // A text without a type stands for bytes, as in a cast to them.
+        ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
+            let Some(digits) = literal(bytes).and_then(|text| text.strip_prefix("\\x")) else { return Ok(None) };
+            expr(&format!("{name}(decode({}, 'hex'))", quoted(digits)))?
+        }
         ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
             return replaced(args);
         }

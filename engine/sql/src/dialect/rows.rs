@@ -48,10 +48,7 @@ pub(super) fn gives_rows(name: &str) -> bool {
 pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     if name == "generate_series" && matches!(args.len(), 2 | 3) {
         let mut args = args.to_vec();
-        if let [first, last, step] = args.as_mut_slice() {
-            moments(first, last);
-            as_step(step);
-        }
+        bounds(&mut args.iter_mut().collect::<Vec<_>>());
         return Some(call("unnest", vec![call(name, args)]));
     }
     // A function of rows is a list that is taken apart already.
@@ -99,22 +96,26 @@ fn moments(first: &mut Expr, last: &mut Expr) {
     }
 }
 
-/// The same for a call in a `FROM`, where a text is of the type of the other end, too.
-pub(super) fn step_in(args: &mut [FunctionArg]) {
-    if let [FunctionArg::Unnamed(FunctionArgExpr::Expr(first)), FunctionArg::Unnamed(FunctionArgExpr::Expr(last)), ..] =
-        args
-    {
+/// Gives the ends and the step of a series their types: a text is of the type of the other end.
+fn bounds(args: &mut [&mut Expr]) {
+    if let [first, last, ..] = args {
         alike(first, last);
         alike(last, first);
     }
-    if let [
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(first)),
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(last)),
-        FunctionArg::Unnamed(FunctionArgExpr::Expr(step)),
-    ] = args
-    {
+    if let [first, last, step] = args {
         moments(first, last);
         as_step(step);
+    }
+}
+
+/// The same for a call in a `FROM`.
+pub(super) fn step_in(args: &mut [FunctionArg]) {
+    let args = args.iter_mut().map(|arg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+        _ => None,
+    });
+    if let Some(mut args) = args.collect::<Option<Vec<&mut Expr>>>() {
+        bounds(&mut args);
     }
 }
 
@@ -201,12 +202,9 @@ pub(super) fn lateral(factor: &mut TableFactor) {
     let lists = match (function.as_str(), args.iter().map(plain).collect::<Option<Vec<Expr>>>()) {
         ("unnest", Some(lists)) => lists,
         // As a table the series would take constants alone.
-        ("generate_series", Some(mut bounds)) => {
-            if let [first, last, step] = bounds.as_mut_slice() {
-                moments(first, last);
-                as_step(step);
-            }
-            vec![call("generate_series", bounds)]
+        ("generate_series", Some(mut args)) => {
+            bounds(&mut args.iter_mut().collect::<Vec<_>>());
+            vec![call("generate_series", args)]
         }
         _ => {
             *factor = TableFactor::Table {

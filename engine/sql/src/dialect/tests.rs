@@ -527,6 +527,11 @@ fn documents_are_made_of_rows() {
         "select json_build_object('a', b::jsonb, 'r', row(1)) from t",
         "SELECT json_build_object('a', json_value(b), 'r', json_row('f1', 1)) FROM t",
     );
+    check(
+        "select json_object('{a,1}'), jsonb_object('{a,b}', '{1,NULL}'), json_object(array[a, b]) from t",
+        "SELECT json_object(make_array('a', '1')), \
+         json_normal(json_object(make_array('a', 'b'), make_array('1', NULL))), json_object(ARRAY[a, b]) FROM t",
+    );
 }
 
 #[test]

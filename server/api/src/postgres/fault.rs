@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 34] = [
+const CODES: [(&str, &str); 37] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -90,6 +90,9 @@ const CODES: [(&str, &str); 34] = [
     ("Unsupported date_trunc granularity", "22023"),
     ("Date part '", "22023"),
     ("step can't be 0", "22023"),
+    ("invalid size", "22023"),
+    ("array must have even number of elements", "2202E"),
+    ("mismatched array dimensions", "2202E"),
     ("must be in GROUP BY or an aggregate function", "42803"),
     ("Ambiguous reference", "42702"),
     ("duplicate qualified field name", "42712"),
