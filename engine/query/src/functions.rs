@@ -82,6 +82,7 @@ pub(crate) use bounded::{PlanOptions, planning};
 pub(crate) use distinct::{COUNT_DISTINCT, counts, function as count_distinct};
 pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
+pub(crate) use json::get as json_get;
 pub use json::{field as json_field, is_document, is_json};
 pub use list_texts::items as list_items;
 pub use printed::interval_texts;

@@ -46,6 +46,7 @@ mod samples;
 mod slices;
 mod spans;
 mod spill;
+mod subscripts;
 pub mod tables;
 #[cfg(test)]
 mod testing;

@@ -43,6 +43,7 @@ use crate::patterns::Patterns;
 use crate::plain::is_plain;
 use crate::printed::Printing;
 use crate::running::Phase;
+use crate::subscripts::Subscripts;
 use crate::tables::MATCHERS;
 use crate::truths::Truths;
 use crate::unkeyed::{Keys, Planned, Relations};
@@ -66,8 +67,8 @@ pub(crate) fn session(
     // The rule about inner orders says where they are of no use.
     let config = config.set_bool("datafusion.sql_parser.enable_subquery_sort_elimination", false);
     let state = SessionStateBuilder::new().with_config(config).with_runtime_env(runtime_env);
-    // It is asked before those of DataFusion.
-    let state = state.with_expr_planners(vec![Arc::new(Arithmetic)]).with_default_features();
+    // They are asked before those of DataFusion.
+    let state = state.with_expr_planners(vec![Arc::new(Arithmetic), Arc::new(Subscripts)]).with_default_features();
     let state = state.with_relation_planners(vec![Arc::new(Relations::Keyed)]);
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];

@@ -13,6 +13,7 @@ mod documents;
 mod empty;
 mod exists;
 mod factors;
+mod fields;
 mod formats;
 mod functions;
 mod gathered;
@@ -202,7 +203,7 @@ impl Translator<'_> {
                     *place = found;
                 }
             }
-            Expr::CompoundFieldAccess { access_chain, .. } => arrays::bounded(access_chain),
+            Expr::CompoundFieldAccess { .. } => fields::translate(place),
             Expr::UnaryOp { .. } => operators::unary(place),
             Expr::IsNull(_) | Expr::IsNotNull(_) => operators::null_rows(place)?,
             Expr::AtTimeZone { timestamp, time_zone } => {

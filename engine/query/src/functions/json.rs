@@ -62,6 +62,11 @@ fn made(name: &'static str, asked: Asked, as_text: bool) -> ScalarUDF {
     ScalarUDF::from(Json { name, asked, as_text, signature: Signature::user_defined(Volatility::Immutable) })
 }
 
+/// Gives the function of `->`.
+pub(crate) fn get() -> Arc<ScalarUDF> {
+    Arc::new(made("json_get", Asked::Get, false))
+}
+
 /// Gives the function of `->>`.
 pub(super) fn get_text() -> Arc<ScalarUDF> {
     Arc::new(made("json_get_text", Asked::Get, true))

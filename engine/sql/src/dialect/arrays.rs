@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use arrow::datatypes::DataType;
 use datafusion::sql::sqlparser::ast::{
     AccessExpr, DataType as SqlType, Expr, OrderBy, OrderByExpr, OrderByKind, Query, SelectItem, SetExpr, Subscript,
-    TableFactor, UnaryOperator, Value, visit_expressions,
+    TableFactor, Value, visit_expressions,
 };
 use quiver_types::{Error, Result};
 
@@ -54,21 +54,12 @@ pub(super) fn listed(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> 
 /// The end of a slice that goes on to the last item.
 const LAST: i64 = 2_147_483_647;
 
-/// Gives slices the bounds that they go without: `list[:2]`, `list[2:]`. Before the first item there is none, where the
-/// planner counts from the last one.
+/// Gives slices the bounds that they go without: `list[:2]`, `list[2:]`.
 pub(super) fn bounded(chain: &mut [AccessExpr]) {
     for access in chain {
-        match access {
-            AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) => {
-                lower_bound.get_or_insert_with(|| number(1));
-                upper_bound.get_or_insert_with(|| number(LAST));
-            }
-            AccessExpr::Subscript(Subscript::Index { index }) => {
-                if matches!(index, Expr::UnaryOp { op: UnaryOperator::Minus, .. }) {
-                    *index = number(0);
-                }
-            }
-            AccessExpr::Dot(_) => {}
+        if let AccessExpr::Subscript(Subscript::Slice { lower_bound, upper_bound, .. }) = access {
+            lower_bound.get_or_insert_with(|| number(1));
+            upper_bound.get_or_insert_with(|| number(LAST));
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Functions that make JSON: aggregates as what their rows are gathered by and made into, those of `jsonb` as a form of
-//! those of `json`, and tables that stand for their rows (`json_agg(t)`) as their columns.
+//! those of `json`, and tables that stand for their rows (`json_agg(t)`, `(t).x`) as their columns.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query, Select,
-    VisitorMut,
+    AccessExpr, DataType, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Ident, ObjectName, Query,
+    Select, VisitorMut,
 };
 
 use super::columns::{Known, called, factors};
@@ -128,6 +128,17 @@ impl Rows {
         Some(call(ROW, table.columns.as_ref()?.iter().flat_map(member).collect()))
     }
 
+    /// The column that `(t).x` stands for.
+    fn column(&self, field: &Expr) -> Option<Expr> {
+        let Expr::CompoundFieldAccess { root, access_chain } = field else { return None };
+        let (Expr::Nested(row), [AccessExpr::Dot(Expr::Identifier(name))]) = (&**root, access_chain.as_slice()) else {
+            return None;
+        };
+        let Expr::Identifier(table) = &**row else { return None };
+        self.of_table(&normal(table))?;
+        Some(Expr::CompoundIdentifier(vec![table.clone(), name.clone()]))
+    }
+
     /// The row that an argument stands for.
     fn of_arg(&self, arg: &FunctionArgExpr) -> Option<Expr> {
         let of_items = |items: &[Expr]| {
@@ -160,6 +171,12 @@ impl VisitorMut for Rows {
     }
 
     fn pre_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
+        if self.depth == 0
+            && let Some(column) = self.column(place)
+        {
+            *place = column;
+            return ControlFlow::Continue(());
+        }
         let Expr::Function(function) = place else { return ControlFlow::Continue(()) };
         let Some(name) = bare(&function.name).filter(|_| self.depth == 0) else { return ControlFlow::Continue(()) };
         let (takes_rows, takes_values) = (OF_ROWS.contains(&name.as_str()), OF_VALUES.contains(&name.as_str()));

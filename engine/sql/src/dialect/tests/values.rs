@@ -73,7 +73,12 @@ fn rows_are_compared_part_by_part() {
 
 #[test]
 fn forms_of_postgresql_are_known() {
-    check("select a[:2], a[2:], a[1], a[-1] from t", "SELECT a[1:2], a[2:2147483647], a[1], a[0] FROM t");
+    check("select a[:2], a[2:], a[1] from t", "SELECT a[1:2], a[2:2147483647], a[1] FROM t");
+    check(
+        "select t.a[1], (t.a[1]).b[2], (a).b, (a[1]).\"C\".d, (row(1, x)).f2, (row(1, (a).b)).f2, (row(1)).f2 from t",
+        "SELECT t.a[1], get_field((t.a[1]), 'b')[2], get_field((a), 'b'), get_field(get_field((a[1]), 'C'), 'd'), (x), \
+         (get_field((a), 'b')), get_field((row(1)), 'f2') FROM t",
+    );
     check("select 1 from t where a not in (values (1), (b))", "SELECT 1 FROM t WHERE a NOT IN (1, b)");
     check(
         "select x from (values (timestamp '2024-01-01 00:00:00', 'a'), ('2024-01-02 05:00', 'b')) v(x, y)",

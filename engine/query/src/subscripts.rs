@@ -1,0 +1,58 @@
+//! `x[…]` as PostgreSQL has it, told apart while a statement is planned, when types are known: members and items of texts
+//! that hold JSON, which DataFusion does not know, and items of lists before the first one, which it counts from the last.
+
+use arrow::datatypes::DataType;
+use datafusion::common::{DFSchema, Result, ScalarValue, plan_err};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawFieldAccessExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, GetFieldAccess, lit};
+
+use crate::functions::json_get;
+
+/// The planner of subscripts.
+#[derive(Debug)]
+pub(crate) struct Subscripts;
+
+fn is_text(kind: &DataType) -> bool {
+    match kind {
+        DataType::Dictionary(_, values) => values.is_string(),
+        kind => kind.is_string(),
+    }
+}
+
+fn is_list(kind: &DataType) -> bool {
+    matches!(kind, DataType::List(_) | DataType::LargeList(_) | DataType::FixedSizeList(..))
+}
+
+/// Whether a number is written with a sign.
+fn is_negative(key: &Expr) -> bool {
+    matches!(key, Expr::Negative(_) | Expr::Literal(ScalarValue::Int64(Some(..0)), _))
+}
+
+impl ExprPlanner for Subscripts {
+    fn plan_field_access(
+        &self,
+        access: RawFieldAccessExpr,
+        schema: &DFSchema,
+    ) -> Result<PlannerResult<RawFieldAccessExpr>> {
+        // What has no type yet (a parameter) is none of these.
+        let Ok(kind) = access.expr.get_type(schema) else { return Ok(PlannerResult::Original(access)) };
+        let RawFieldAccessExpr { field_access, expr } = access;
+        if is_text(&kind) {
+            let key = match field_access {
+                GetFieldAccess::NamedStructField { name } => lit(name),
+                GetFieldAccess::ListIndex { key } => *key,
+                GetFieldAccess::ListRange { .. } => {
+                    return plan_err!("JSON has no slices: write the name of a member, or the place of an item");
+                }
+            };
+            return Ok(PlannerResult::Planned(json_get().call(vec![expr, key])));
+        }
+        let field_access = match field_access {
+            GetFieldAccess::ListIndex { key } if is_list(&kind) && is_negative(&key) => {
+                GetFieldAccess::ListIndex { key: Box::new(lit(0_i64)) }
+            }
+            other => other,
+        };
+        Ok(PlannerResult::Original(RawFieldAccessExpr { field_access, expr }))
+    }
+}

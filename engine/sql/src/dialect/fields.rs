@@ -1,0 +1,64 @@
+//! Fields of rows: `(event).name`, `(row(1, 2)).f1`. The planner has a function of them, and knows none of a row that is
+//! written out.
+
+use datafusion::sql::sqlparser::ast::{AccessExpr, Expr};
+
+use super::{arguments, arrays, bare, call, take, text};
+use crate::parse::normal;
+
+/// Puts the parts of a value as the planner knows them.
+pub(super) fn translate(place: &mut Expr) {
+    let Expr::CompoundFieldAccess { root, access_chain } = place else { return };
+    arrays::bounded(access_chain);
+    qualified(root, access_chain);
+    if !access_chain.iter().any(|access| matches!(access, AccessExpr::Dot(_))) {
+        return;
+    }
+    let (mut value, mut subscripts) = (take(root), Vec::new());
+    for access in std::mem::take(access_chain) {
+        match access {
+            AccessExpr::Dot(Expr::Identifier(name)) => {
+                let (row, name) = (of_subscripts(value, std::mem::take(&mut subscripts)), normal(&name));
+                value = of_row(&row, &name).unwrap_or_else(|| call("get_field", vec![row, text(&name)]));
+            }
+            other => subscripts.push(other),
+        }
+    }
+    *place = of_subscripts(value, subscripts);
+}
+
+/// Gives a column that has its table before it (`t.x[1]`) its whole name.
+fn qualified(root: &mut Expr, access_chain: &mut Vec<AccessExpr>) {
+    let Expr::Identifier(first) = &*root else { return };
+    let is_name = |access: &AccessExpr| matches!(access, AccessExpr::Dot(Expr::Identifier(_)));
+    let count = access_chain.iter().take_while(|access| is_name(access)).count();
+    if count == 0 {
+        return;
+    }
+    let mut names = vec![first.clone()];
+    for access in access_chain.drain(..count) {
+        if let AccessExpr::Dot(Expr::Identifier(name)) = access {
+            names.push(name);
+        }
+    }
+    *root = Expr::CompoundIdentifier(names);
+}
+
+fn of_subscripts(value: Expr, subscripts: Vec<AccessExpr>) -> Expr {
+    if subscripts.is_empty() {
+        return value;
+    }
+    Expr::CompoundFieldAccess { root: Box::new(value), access_chain: subscripts }
+}
+
+/// A field of a row that is written out, which PostgreSQL calls `f1`, `f2`, …
+fn of_row(row: &Expr, field: &str) -> Option<Expr> {
+    let at = field.strip_prefix('f')?.parse::<usize>().ok()?.checked_sub(1)?;
+    let Expr::Nested(row) = row else { return None };
+    let items = match &**row {
+        Expr::Tuple(items) => items.clone(),
+        Expr::Function(call) if bare(&call.name).as_deref() == Some("row") => arguments(&call.args)?,
+        _ => return None,
+    };
+    items.into_iter().nth(at).map(|item| Expr::Nested(Box::new(item)))
+}
