@@ -37,6 +37,7 @@ mod records;
 mod rows;
 mod sets;
 mod sums;
+mod ties;
 mod times;
 mod types;
 mod unnested;
@@ -323,7 +324,8 @@ impl VisitorMut for Translator<'_> {
         casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = windows::written_out(query).and_then(|()| values::translate(query));
+        let done = windows::written_out(query).and_then(|()| ties::translate(query));
+        let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
     }

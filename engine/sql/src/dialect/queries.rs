@@ -16,8 +16,8 @@ pub(super) fn unsupported(text: impl Into<String>) -> Error {
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     counted(&mut query.body)?;
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
-    if fetch.with_ties || fetch.percent {
-        return Err(unsupported("`FETCH` with `TIES` or `PERCENT` is not supported: write `FETCH FIRST n ROWS ONLY`"));
+    if fetch.percent {
+        return Err(unsupported("`FETCH` with `PERCENT` is not supported: write `FETCH FIRST n ROWS ONLY`"));
     }
     let rows = fetch.quantity.unwrap_or_else(|| number(1));
     match &mut query.limit_clause {

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 37] = [
+const CODES: [(&str, &str); 38] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -90,6 +90,7 @@ const CODES: [(&str, &str); 37] = [
     ("Unsupported date_trunc granularity", "22023"),
     ("Date part '", "22023"),
     ("step can't be 0", "22023"),
+    ("`WITH TIES` needs", "42601"),
     ("invalid size", "22023"),
     ("array must have even number of elements", "2202E"),
     ("mismatched array dimensions", "2202E"),

@@ -317,6 +317,33 @@ fn variances_of_frames_that_move_are_not_below_zero() {
 }
 
 #[test]
+fn rows_with_ties_are_ranked() {
+    let keys = "ORDER BY (a + 1) DESC, (b)";
+    check(
+        "select a + 1 as x, b from t order by x desc, b offset 1 fetch first 2 rows with ties",
+        &format!(
+            "SELECT * EXCLUDE (\"rank of\", \"row of\") FROM (SELECT a + 1 AS x, b, rank() OVER ({keys}) AS \"rank of\", \
+             row_number() OVER ({keys}) AS \"row of\" FROM t) AS \"tied\" \
+             WHERE \"rank of\" <= (1) + (2) AND \"row of\" > (1) AND (2) > 0 ORDER BY \"row of\""
+        ),
+    );
+    assert!(
+        translated("select a from t order by 1 fetch first row with ties").unwrap().contains("OVER (ORDER BY (a))")
+    );
+    for (text, said) in [
+        ("select a from t fetch first row with ties", "needs an `ORDER BY`"),
+        ("select distinct a from t order by a fetch first row with ties", "without `DISTINCT`"),
+        ("select a from t union select 1 order by 1 fetch first row with ties", "one select"),
+        ("select *, a from t order by 2 fetch first row with ties", "write that of the output"),
+        ("select a from t order by 5 fetch first row with ties", "write that of the output"),
+        ("select a from t order by a fetch first 5 percent rows only", "`PERCENT`"),
+    ] {
+        let error = translated(text).expect_err(text);
+        assert!(error.message.contains(said), "{text}: {error}");
+    }
+}
+
+#[test]
 fn windows_stand_where_their_names_do() {
     check(
         "select sum(a) over w, sum(a) over (w order by c), sum(a) over (v rows 1 preceding) from t \
