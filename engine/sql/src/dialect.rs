@@ -17,6 +17,7 @@ mod fields;
 mod formats;
 mod functions;
 mod gathered;
+mod groupings;
 mod json;
 mod keywords;
 mod kinds;
@@ -332,7 +333,8 @@ impl VisitorMut for Translator<'_> {
 
     fn pre_visit_select(&mut self, select: &mut Select) -> ControlFlow<Self::Break> {
         let making = laterals::Making { known: self.columns(), is_aggregate: self.aggregates };
-        if let Err(error) = records::translate(select).and_then(|()| laterals::translate(select, making)) {
+        let done = records::translate(select).and_then(|()| laterals::translate(select, making));
+        if let Err(error) = done.and_then(|()| groupings::translate(select)) {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);

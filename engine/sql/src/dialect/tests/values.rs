@@ -317,6 +317,28 @@ fn variances_of_frames_that_move_are_not_below_zero() {
 }
 
 #[test]
+fn sets_of_keys_are_written_out() {
+    let grouped = |by: &str, expected: &str| {
+        check(
+            &format!("select a as x, b from t group by {by}"),
+            &format!("SELECT a AS x, b FROM t GROUP BY {expected}"),
+        );
+    };
+    grouped("rollup(a, b)", "ROLLUP (a, b)");
+    grouped("rollup(1, b), 2", "ROLLUP (a, b), 2");
+    grouped("rollup(a, (b, c))", "GROUPING SETS ((a, b, c), (a), ())");
+    grouped("cube((a, b), c)", "GROUPING SETS ((a, b, c), (c), (a, b), ())");
+    grouped("grouping sets (2, rollup(a, b), cube((a, c)))", "GROUPING SETS ((b), (a, b), (a), (), (a, c), ())");
+    let many = vec!["(a, b)"; 13].join(", ");
+    let error = translated(&format!("select 1 from t group by cube({many})")).unwrap_err();
+    assert_eq!(error.kind, ErrorKind::LimitExceeded, "{error}");
+    check(
+        "select distinct on (1, 2) a as x, b from t order by 1, b",
+        "SELECT DISTINCT ON (x, b) a AS x, b FROM t ORDER BY 1, b",
+    );
+}
+
+#[test]
 fn rows_with_ties_are_ranked() {
     let keys = "ORDER BY (a + 1) DESC, (b)";
     check(

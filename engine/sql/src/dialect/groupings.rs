@@ -1,0 +1,108 @@
+//! Sets of keys of groups, and keys by their places. The planner takes `ROLLUP` and `CUBE` of single keys that stand by
+//! themselves, and places of outputs (`GROUP BY 1`) where they are a whole key: others are written out.
+
+use datafusion::sql::sqlparser::ast::{
+    Distinct, Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, Select, SelectItem, Value,
+};
+use quiver_types::{Error, ErrorKind, Result};
+
+use super::bare;
+
+/// Most parts of a `CUBE`, as in PostgreSQL: each doubles the sets.
+const CUBE_MAX: usize = 12;
+
+/// Keys that are one part of a set.
+type Part = Vec<Expr>;
+
+/// Writes sets and places out.
+///
+/// # Errors
+/// Limit exceeded: a `CUBE` has too many parts.
+pub(super) fn translate(select: &mut Select) -> Result<()> {
+    let Select { group_by, distinct, projection, .. } = select;
+    if let Some(Distinct::On(ons)) = distinct {
+        for on in ons {
+            match item_at(on, projection) {
+                Some(SelectItem::ExprWithAlias { alias, .. }) => *on = Expr::Identifier(alias.clone()),
+                Some(SelectItem::UnnamedExpr(value)) => *on = value.clone(),
+                _ => {}
+            }
+        }
+    }
+    let GroupByExpr::Expressions(keys, _) = group_by else { return Ok(()) };
+    for key in keys {
+        let single = |parts: &[Part]| parts.iter().all(|part| part.len() == 1);
+        let sets = match &*key {
+            Expr::Rollup(parts) if !single(parts) => Some(rolled(parts)),
+            Expr::Cube(parts) if !single(parts) => Some(cubed(parts)?),
+            Expr::GroupingSets(sets) => Some(flattened(sets)?),
+            _ => None,
+        };
+        if let Some(sets) = sets {
+            *key = Expr::GroupingSets(sets);
+        }
+        let (Expr::Rollup(sets) | Expr::Cube(sets) | Expr::GroupingSets(sets)) = key else { continue };
+        for part in sets.iter_mut().flatten() {
+            if let Some(SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)) =
+                item_at(part, projection)
+            {
+                *part = expr.clone();
+            }
+        }
+    }
+    Ok(())
+}
+
+/// The output whose place a number is; none: it is no number, or `*` stands before the place.
+fn item_at<'s>(place: &Expr, projection: &'s [SelectItem]) -> Option<&'s SelectItem> {
+    let Expr::Value(value) = place else { return None };
+    let Value::Number(place, _) = &value.value else { return None };
+    let before = projection.get(..place.parse::<usize>().ok()?)?;
+    let is_one = |item: &SelectItem| matches!(item, SelectItem::ExprWithAlias { .. } | SelectItem::UnnamedExpr(_));
+    before.last().filter(|_| before.iter().all(is_one))
+}
+
+/// All parts, all but the last one, and so on.
+fn rolled(parts: &[Part]) -> Vec<Part> {
+    (0..=parts.len()).rev().map(|count| parts.iter().take(count).flatten().cloned().collect()).collect()
+}
+
+/// All choices of parts.
+fn cubed(parts: &[Part]) -> Result<Vec<Part>> {
+    if parts.len() > CUBE_MAX {
+        let text = format!("a `CUBE` of {} parts is too large, at most {CUBE_MAX} are allowed", parts.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    let chosen = |choice: usize| -> Part {
+        let parts = parts.iter().enumerate().filter(|(at, _)| choice & (1 << at) == 0);
+        parts.flat_map(|(_, part)| part).cloned().collect()
+    };
+    Ok((0..1 << parts.len()).map(chosen).collect())
+}
+
+/// Sets with those of `ROLLUP` and `CUBE` among them, which the parser takes for functions there.
+fn flattened(sets: &[Part]) -> Result<Vec<Part>> {
+    let mut out = Vec::with_capacity(sets.len());
+    for set in sets {
+        match nested(set) {
+            Some((name, parts)) if name == "rollup" => out.extend(rolled(&parts)),
+            Some((_, parts)) => out.extend(cubed(&parts)?),
+            None => out.push(set.clone()),
+        }
+    }
+    Ok(out)
+}
+
+/// The parts of a `ROLLUP` or `CUBE` that is a set.
+fn nested(set: &Part) -> Option<(String, Vec<Part>)> {
+    let [Expr::Function(call)] = set.as_slice() else { return None };
+    let name = bare(&call.name).filter(|name| name == "rollup" || name == "cube")?;
+    let FunctionArguments::List(list) = &call.args else { return None };
+    let part = |arg: &FunctionArg| match arg {
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Tuple(keys))) => Some(keys.clone()),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(Expr::Nested(key))) => Some(vec![key.as_ref().clone()]),
+        FunctionArg::Unnamed(FunctionArgExpr::Expr(key)) => Some(vec![key.clone()]),
+        _ => None,
+    };
+    Some((name, list.args.iter().map(part).collect::<Option<Vec<_>>>()?))
+}
