@@ -22,7 +22,7 @@ use quiver_types::{Clock, LabelSet};
 use rand::RngExt as _;
 use tokio::time::Instant;
 
-pub use call::{Call, Judged};
+pub use call::{Answer, Call, Judged};
 pub use files::Files;
 pub(crate) use kinds::{names, unsupported};
 

@@ -6,8 +6,19 @@ use serde_json::Value as Json;
 
 use super::Failure;
 
-/// What an answer with status 2xx means, where a kind looks at its body.
-pub type Judged = fn(u16, &[u8]) -> Result<(), Failure>;
+/// An answer with status 2xx.
+#[derive(Debug, Clone, Copy)]
+pub struct Answer<'a> {
+    /// Its status.
+    pub status: u16,
+    /// Whether it says that it is JSON.
+    pub is_json: bool,
+    /// Its body.
+    pub body: &'a [u8],
+}
+
+/// What such an answer means, where a kind looks at its body.
+pub type Judged = fn(&Answer<'_>) -> Result<(), Failure>;
 
 /// A call.
 #[derive(Debug, Clone)]
@@ -38,15 +49,7 @@ impl Call {
 
     /// Makes a call with a body.
     pub fn of(url: impl Into<String>, body: Vec<u8>, content_type: &'static str) -> Self {
-        Self {
-            method: "POST",
-            url: url.into(),
-            headers: Vec::new(),
-            body,
-            content_type,
-            judge: |_, _| Ok(()),
-            again: &[],
-        }
+        Self { method: "POST", url: url.into(), headers: Vec::new(), body, content_type, judge: |_| Ok(()), again: &[] }
     }
 }
 

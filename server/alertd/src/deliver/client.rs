@@ -5,12 +5,12 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quiver_alerting::config::{OptionValue, Options};
-use reqwest::header::{AUTHORIZATION, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, Identity, Proxy, Response, redirect};
 use url::Url;
 
 use super::call::judge_status;
-use super::{Call, Failure, Files};
+use super::{Answer, Call, Failure, Files};
 use crate::egress::{Egress, Resolver};
 
 /// Most bytes of an answer that are read.
@@ -287,7 +287,8 @@ async fn judged(call: &Call, answer: Response) -> Result<u16, Failure> {
     let status = answer.status().as_u16();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     judge_status(status, seconds.map(Duration::from_secs), call.again)?;
+    let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
     let body = read(answer).await?;
-    (call.judge)(status, &body)?;
+    (call.judge)(&Answer { status, is_json, body: &body })?;
     Ok(status)
 }

@@ -5,7 +5,7 @@ use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
+use super::super::{Answer, Call, Failure, Files, Message};
 use super::put;
 
 /// Longest title, in characters.
@@ -89,16 +89,17 @@ fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
     Ok(out.into())
 }
 
-/// Slack answers 200 to much that it does not take, and says so in the body.
-fn judge(status: u16, body: &[u8]) -> Result<(), Failure> {
-    let taken = match serde_json::from_slice::<Json>(body) {
-        Ok(answer) if answer.is_object() => answer["ok"] == true,
-        _ => body.trim_ascii() == b"ok",
+/// Slack answers 200 to much that it does not take, and says so in the body: its API as JSON, its webhooks as text.
+fn judge(answer: &Answer<'_>) -> Result<(), Failure> {
+    let said = serde_json::from_slice::<Json>(answer.body).ok().filter(Json::is_object);
+    let failure = match said {
+        _ if !answer.is_json && answer.body == b"ok" => return Ok(()),
+        Some(said) if answer.is_json && said["ok"] == true => return Ok(()),
+        // Whether it was taken is not known.
+        None if answer.is_json => Failure::passing("Slack answered JSON that nobody can read"),
+        _ => Failure::lasting("Slack did not take the message"),
     };
-    if taken {
-        return Ok(());
-    }
-    Err(Failure { reason: "clientError", status: Some(status), ..Failure::lasting("Slack did not take the message") })
+    Err(Failure { reason: "clientError", status: Some(answer.status), ..failure })
 }
 
 #[cfg(test)]
@@ -152,7 +153,14 @@ mod tests {
 
     #[test]
     fn answers() {
-        assert!(judge(200, b"ok").is_ok() && judge(200, b"{\"ok\":true}").is_ok());
-        assert!(judge(200, b"no_service").is_err() && judge(200, b"{\"ok\":false,\"error\":\"x\"}").is_err());
+        let judged = |is_json, body: &str| judge(&Answer { status: 200, is_json, body: body.as_bytes() });
+        assert!(judged(false, "ok").is_ok() && judged(true, "{\"ok\":true}").is_ok());
+        // Each is what it says it is, and a text is `ok` or it is not.
+        let refused = |is_json, body: &str| judged(is_json, body).expect_err(body).again;
+        for text in ["no_service", "ok\n", "{\"ok\":true}"] {
+            assert!(!refused(false, text), "{text}");
+        }
+        assert!(!refused(true, "{\"ok\":false,\"error\":\"x\"}") && !refused(true, "{}"));
+        assert!(refused(true, "ok") && refused(true, "{\"ok\":") && refused(true, "[1]"));
     }
 }

@@ -4,7 +4,7 @@ use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
 use super::super::text::{Texts, cut_chars};
-use super::super::{Call, Failure, Files, Message};
+use super::super::{Answer, Call, Failure, Files, Message};
 use super::put;
 
 /// Longest message, in characters.
@@ -42,13 +42,18 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     let token = files.secret(options, "bot_token").map_err(Failure::lasting)?;
     let url = format!("{}/bot{token}/sendMessage", options.text("api_url").trim_end_matches('/'));
     let mut call = Call::json(url, &Json::Object(body));
-    call.judge = |status, body| match serde_json::from_slice::<Json>(body) {
-        Ok(answer) if answer["ok"] == true => Ok(()),
-        _ => Err(Failure { status: Some(status), ..Failure::passing("Telegram did not take the message") }),
-    };
+    call.judge = judge;
     // Alertmanager tries again whatever Telegram says: a bot that was put out of a chat is let in again.
     call.again = &[400, 401, 403, 404, 409, 413];
     Ok(vec![call])
+}
+
+/// Telegram says in the body whether it took a message.
+fn judge(answer: &Answer<'_>) -> Result<(), Failure> {
+    match serde_json::from_slice::<Json>(answer.body) {
+        Ok(said) if said["ok"] == true => Ok(()),
+        _ => Err(Failure { status: Some(answer.status), ..Failure::passing("Telegram did not take the message") }),
+    }
 }
 
 #[cfg(test)]
@@ -76,8 +81,9 @@ mod tests {
         assert_eq!(text_of(&format!("{{{long}}}")), TOO_LONG);
         let cut = text_of(&format!("{{{long}, parse_mode: Markdown}}"));
         assert!(cut.chars().count() == TEXT_MAX && cut.ends_with("x…"), "{cut}");
-        assert!((call.judge)(200, b"{\"ok\":true}").is_ok());
-        assert!((call.judge)(200, b"{\"ok\":false}").is_err_and(|failure| failure.again));
+        let judged = |body| (call.judge)(&Answer { status: 200, is_json: true, body });
+        assert!(judged(b"{\"ok\":true}").is_ok());
+        assert!(judged(b"{\"ok\":false}").is_err_and(|failure| failure.again));
         assert!(call.again.contains(&400), "as Alertmanager does");
     }
 }
