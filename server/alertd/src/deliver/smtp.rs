@@ -1,5 +1,7 @@
 //! The talk with a mail server: connect where egress lets us, encrypt, say who we are, hand the mail over.
 
+mod helo;
+
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -16,7 +18,10 @@ use lettre::transport::smtp::response::Response;
 use lettre::transport::smtp::{Error, extension::ServerInfo};
 use md5::Md5;
 use quiver_alerting::config::Options;
+use tokio::net::TcpStream;
+use tokio::time::timeout;
 
+use self::helo::Helo;
 use super::kinds::Mail;
 use super::{Failure, Files};
 use crate::egress::Egress;
@@ -41,8 +46,17 @@ pub(super) async fn send(mail: &Mail, options: &Options, files: &Files, egress: 
         std::io::ErrorKind::PermissionDenied => Failure::lasting(e.to_string()),
         _ => Failure::passing(format!("cannot resolve the mail server: {e}")),
     })?;
-    let mut connection = connect(&addresses, &hello, tls.clone().filter(|_| implicit)).await?;
-    let outcome = hand_over(&mut connection, mail, options, files, &hello, tls.filter(|_| !implicit)).await;
+    let (mut connection, greeting) = connect(&addresses, &hello, tls.clone().filter(|_| implicit)).await?;
+    let outcome = async {
+        if let Some(tls) = tls.filter(|_| !implicit) {
+            encrypt(&mut connection, tls, &hello).await?;
+        }
+        if greeting == Greeting::Ehlo {
+            identify(&mut connection, options, files, &hello).await?;
+        }
+        hand_over(&mut connection, mail).await
+    };
+    let outcome = outcome.await;
     match &outcome {
         // The mail is taken, whatever the server says to our leaving.
         Ok(()) => drop(connection.quit().await),
@@ -87,32 +101,47 @@ fn cause(error: &Error) -> String {
     last.to_string()
 }
 
+/// How a server was greeted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Greeting {
+    /// With the question what it knows.
+    Ehlo,
+    /// As one that knows no extensions, and so no way to identify.
+    Helo,
+}
+
 async fn connect(
     addresses: &[SocketAddr],
     hello: &ClientId,
     tls: Option<TlsParameters>,
-) -> Result<AsyncSmtpConnection, Failure> {
-    AsyncSmtpConnection::connect_tokio1(addresses, Some(CONNECT_TIMEOUT), hello, tls, None)
-        .await
-        .map_err(|e| refused("cannot connect to the mail server", &e))
+) -> Result<(AsyncSmtpConnection, Greeting), Failure> {
+    let failed = |e: &Error| refused("cannot connect to the mail server", e);
+    let is_plain = tls.is_none();
+    match AsyncSmtpConnection::connect_tokio1(addresses, Some(CONNECT_TIMEOUT), hello, tls, None).await {
+        Ok(connection) => Ok((connection, Greeting::Ehlo)),
+        // RFC 5321 section 4.1.4: a server that refuses EHLO may be one of RFC 821.
+        Err(e) if is_plain && e.is_permanent() => {
+            let stream = match timeout(CONNECT_TIMEOUT, TcpStream::connect(addresses)).await {
+                Ok(stream) => stream,
+                Err(late) => Err(late.into()),
+            };
+            let stream = stream.map_err(|e| Failure::passing(format!("cannot connect to the mail server: {e}")))?;
+            let greeted = AsyncSmtpConnection::connect_with_transport(Box::new(Helo::new(stream)), hello).await;
+            Ok((greeted.map_err(|e| failed(&e))?, Greeting::Helo))
+        }
+        Err(e) => Err(failed(&e)),
+    }
 }
 
-async fn hand_over(
-    connection: &mut AsyncSmtpConnection,
-    mail: &Mail,
-    options: &Options,
-    files: &Files,
-    hello: &ClientId,
-    starttls: Option<TlsParameters>,
-) -> Result<(), Failure> {
-    if let Some(tls) = starttls {
-        if !connection.can_starttls() {
-            let why = "`require_tls` is true (default) but the mail server does not advertise the STARTTLS extension";
-            return Err(Failure::passing(why));
-        }
-        connection.starttls(tls, hello).await.map_err(|e| refused("STARTTLS", &e))?;
+async fn encrypt(connection: &mut AsyncSmtpConnection, tls: TlsParameters, hello: &ClientId) -> Result<(), Failure> {
+    if !connection.can_starttls() {
+        let why = "`require_tls` is true (default) but the mail server does not advertise the STARTTLS extension";
+        return Err(Failure::passing(why));
     }
-    identify(connection, options, files, hello).await?;
+    connection.starttls(tls, hello).await.map_err(|e| refused("STARTTLS", &e))
+}
+
+async fn hand_over(connection: &mut AsyncSmtpConnection, mail: &Mail) -> Result<(), Failure> {
     let is_ascii = mail.to.iter().chain([&mail.from]).all(|address| address.is_ascii());
     if !is_ascii && !supports(connection.server_info(), Extension::SmtpUtfEight) {
         return Err(Failure::lasting("the mail server takes no addresses beyond ASCII"));

@@ -64,6 +64,18 @@ async fn a_mail_is_taken() {
 }
 
 #[tokio::test]
+async fn a_server_of_old_is_greeted_as_such() {
+    let (port, said) = server("", "EHLO").await;
+    try_send(port, "require_tls: false, hello: me.example, auth_username: u, auth_password: p").await.unwrap();
+    let talk: Vec<String> = said.lock().unwrap().drain(..).collect();
+    assert_eq!(talk[..2], ["EHLO me.example", "QUIT"]);
+    assert_eq!(talk[2..5], ["HELO me.example", "MAIL FROM:<q@b.example>", "RCPT TO:<a@b.example>"]);
+    // It cannot encrypt, and gets nothing where that is asked for.
+    let failure = try_send(port, "hello: me.example").await.unwrap_err();
+    assert!(failure.text.contains("STARTTLS") && failure.again, "{failure:?}");
+}
+
+#[tokio::test]
 async fn ways_to_identify() {
     let check = async |extensions: &'static str, more: &str, expected: &str| {
         let (port, said) = server(extensions, "").await;
