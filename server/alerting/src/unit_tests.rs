@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use quiver_types::Millis;
 
-pub use compare::histogram_text;
+use compare::histogram_text;
 pub use read::{read, read_with};
 pub use run::{Bench, Case, Fault, Outcome, run};
 

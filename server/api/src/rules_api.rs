@@ -145,7 +145,8 @@ impl Sight<'_> {
 fn alert(alert: &ActiveAlert) -> Value {
     let value = match &alert.value {
         ElementValue::Float(value) => exponent(*value),
-        ElementValue::Histogram(_, text) => text.clone(),
+        // As in Prometheus, whose alerts have a number alone.
+        ElementValue::Histogram(..) => exponent(0.0),
     };
     let mut out = json!({
         "labels": labels(&alert.labels), "annotations": alert.annotations, "state": alert.state.as_str(),

@@ -147,6 +147,30 @@ fn unit_tests_of_rules_take_flags() {
     assert!(ok && out.contains("3 rules found"), "{out}{errors}");
 }
 
+/// Values that are histograms are written as Prometheus writes them, in templates.
+#[test]
+fn histograms_in_templates_of_rules() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, text).expect("writable");
+        path.display().to_string()
+    };
+    let annotation = "{{ $value }} {{ query \"h\" | first | value }}";
+    file(
+        "rules.yml",
+        &format!("groups: [{{name: g, rules: [{{alert: A, expr: h, annotations: {{v: '{annotation}'}}}}]}}]\n"),
+    );
+    let text = "{count:10, sum:6, [-2,-1):4, [-0.001,0.001]:3, (1,2]:1, (4,8]:2}";
+    let series = "{{count:10 sum:6 z_bucket:3 z_bucket_w:0.001 buckets:[1 0 2] offset:1 n_buckets:[4] n_offset:1}}x3";
+    let tests = format!(
+        "rule_files: [rules.yml]\ntests:\n- input_series: [{{series: h, values: '{series}'}}]\n  \
+         alert_rule_test: [{{eval_time: 1m, alertname: A, exp_alerts: [{{exp_annotations: {{v: '{text} {text}'}}}}]}}]\n"
+    );
+    let (ok, _, errors) = quiver(&["rules", "test", &file("tests.yml", &tests)]);
+    assert!(ok, "{errors}");
+}
+
 #[test]
 fn rules_are_checked_from_a_pipe() {
     let dir = tempfile::tempdir().expect("a folder");

@@ -106,7 +106,7 @@ const GAP_MAX: i64 = 100;
 
 /// Writes a histogram in the notation of series: the counts of a side in one run, or in several where too much is empty
 /// between them.
-pub fn histogram_text(h: &Histogram) -> String {
+pub(super) fn histogram_text(h: &Histogram) -> String {
     let mut parts = Vec::new();
     if h.schema != 0 {
         parts.push(format!("schema:{}", h.schema));

@@ -12,7 +12,6 @@ use arrow::error::ArrowError;
 use arrow::util::display::array_value_to_string;
 use quiver_alertd::rules::{Asker, Engines};
 use quiver_alerting::rules::{Element, ElementValue, Engine, Language, NewestSample, Reads, Written};
-use quiver_alerting::unit_tests::histogram_text;
 use quiver_api::identity::Identities;
 use quiver_api::languages::olap_query;
 use quiver_api::live::LiveSettings;
@@ -333,8 +332,8 @@ fn elements(result: &StepResult) -> Vec<Element> {
         if row.present.first() == Some(&true) {
             out.push(Element { labels: labels(), value: ElementValue::Float(row.values[0]) });
         } else if let Some((_, _, h)) = row.hists.first() {
-            let text = histogram_text(h);
-            out.push(Element { labels: labels(), value: ElementValue::Histogram(Box::new(h.clone()), text) });
+            let value = ElementValue::Histogram(Box::new(h.clone()), quiver_promql::histogram::text(h));
+            out.push(Element { labels: labels(), value });
         }
     }
     out
