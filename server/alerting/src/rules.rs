@@ -18,8 +18,7 @@ use quiver_types::{Histogram, LabelSet, Matcher, Millis};
 
 pub use alert::{ActiveAlert, AlertState};
 pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
-pub(crate) use evaluate::show_pairs;
-pub use evaluate::{ERROR_TEMPLATE, Setting};
+pub use evaluate::{ERROR_TEMPLATE, Setting, show_pairs};
 pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 pub use read::{OWN_FIELDS, read, read_own, read_with};

@@ -53,6 +53,14 @@ pub struct TestGroup {
     pub start_ms: Millis,
 }
 
+impl TestGroup {
+    /// When the last expectation is, from the start.
+    pub fn end_ms(&self) -> Millis {
+        let alerts = self.alerts.iter().map(|alert| alert.eval_time_ms);
+        alerts.chain(self.exprs.iter().map(|expr| expr.eval_time_ms)).max().unwrap_or(0)
+    }
+}
+
 /// Expected alerts at a time.
 #[derive(Debug, Clone, PartialEq)]
 pub struct AlertTest {

@@ -8,11 +8,13 @@ mod report;
 use std::collections::HashSet;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 use quiver_alerting::config::is_pattern;
+use quiver_alerting::duration::format_go;
 use quiver_alerting::problem::UnknownFields;
 use quiver_alerting::rules::{RuleFile, RuleGroup, duplicates, read_with};
-use quiver_alerting::unit_tests::{self, Outcome, TestFile, TestGroup};
+use quiver_alerting::unit_tests::{self, Fault, Outcome, TestFile, TestGroup};
 use quiver_api::unit_test_api::RuleBench;
 use regex::Regex;
 use tokio::runtime::{Handle, Runtime};
@@ -101,6 +103,8 @@ pub struct Tests {
     pub run: Vec<Regex>,
     /// Whether failures show lines that differ.
     pub diff: bool,
+    /// Whether it is told when a test begins and ends, and what is stored at its end.
+    pub debug: bool,
     /// File for results as XML for CI servers.
     pub junit: Option<PathBuf>,
     /// What fields that nobody knows are.
@@ -110,8 +114,7 @@ pub struct Tests {
 /// Runs the tests of a file; gives what came of each, with its name.
 ///
 /// # Errors
-/// The file or a rule file of it cannot be read.
-#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
+/// The file cannot be read.
 pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(String, Outcome)>, Vec<String>> {
     let text = text_of(path).map_err(|e| vec![e])?;
     let texts = |p: quiver_alerting::problem::Problems| p.iter().map(ToString::to_string).collect::<Vec<_>>();
@@ -119,9 +122,29 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
     // A test without a name has the empty one here, as in promtool.
     let name = |test: &TestGroup| if test.is_named { test.name.clone() } else { String::new() };
     file.tests.retain(|test| how.run.is_empty() || how.run.iter().any(|run| run.is_match(&name(test))));
-    let folder = path.parent().unwrap_or(Path::new(""));
-    let mut groups: Vec<RuleGroup> = Vec::new();
-    let mut seen = HashSet::new();
+    let paths = rule_files(&file, path.parent().unwrap_or(Path::new("")))?;
+    let groups = paths.iter().try_fold(Vec::<RuleGroup>::new(), |mut groups, path| {
+        groups.extend(load(Some(path), how.unknown)?.groups);
+        Ok::<_, Vec<String>>(groups)
+    });
+    let outcomes = match groups {
+        Ok(groups) => {
+            let run = |test: &TestGroup| run_told(test, &file, &groups, runtime.handle(), how.debug);
+            file.tests.iter().map(run).collect::<Vec<_>>()
+        }
+        // Each test reads them, in promtool.
+        Err(errors) => {
+            let errors: Vec<Fault> = errors.into_iter().map(Fault::from).collect();
+            file.tests.iter().map(|_| Outcome { errors: errors.clone(), cases: Vec::new() }).collect()
+        }
+    };
+    Ok(file.tests.iter().map(|test| test.name.clone()).zip(outcomes).collect())
+}
+
+/// Finds the files of rules that a file of tests names; tells of names that nothing has.
+#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
+fn rule_files(file: &TestFile, folder: &Path) -> Result<Vec<PathBuf>, Vec<String>> {
+    let (mut out, mut seen) = (Vec::new(), HashSet::new());
     for pattern in &file.rule_files {
         if !is_pattern(pattern) {
             return Err(vec![format!("syntax error in pattern `{pattern}`")]);
@@ -130,21 +153,48 @@ pub fn run_tests(path: &Path, how: &Tests, runtime: &Runtime) -> Result<Vec<(Str
         if found.is_empty() {
             eprintln!("  WARNING: no file match pattern {}", folder.join(pattern).display());
         }
-        for path in files::unseen(found, &mut seen) {
-            groups.extend(load(Some(&path), how.unknown)?.groups);
-        }
+        out.extend(files::unseen(found, &mut seen));
     }
-    let outcomes = run_all(&file, &groups, runtime.handle(), &Bounds::default());
-    Ok(file.tests.iter().map(|test| test.name.clone()).zip(outcomes).collect())
+    Ok(out)
 }
 
-fn run_all(file: &TestFile, groups: &[RuleGroup], runtime: &Handle, bounds: &Bounds) -> Vec<Outcome> {
+/// Runs a test; with `debug` it tells when it begins and ends, and what is stored then.
+#[allow(clippy::print_stderr, reason = "a command line speaks on its terminal")]
+fn run_told(test: &TestGroup, file: &TestFile, groups: &[RuleGroup], runtime: &Handle, debug: bool) -> Outcome {
+    let began = Instant::now();
+    if debug {
+        eprintln!("DEBUG: Starting test {}", test.name);
+    }
+    let outcome = run_one(test, file, groups, runtime, &Bounds::default(), |outcome, bench| {
+        if debug && outcome.cases.len() == test.alerts.len() + test.exprs.len() {
+            eprintln!("{}", report::stored(test, bench));
+        }
+    });
+    if debug {
+        let took = i64::try_from(began.elapsed().as_nanos()).unwrap_or(i64::MAX);
+        eprintln!("DEBUG: Test {} finished, took {}", test.name, format_go(took));
+    }
+    outcome
+}
+
+/// Runs a test; `look` sees what came of it, and the store.
+fn run_one(
+    test: &TestGroup,
+    file: &TestFile,
+    groups: &[RuleGroup],
+    runtime: &Handle,
+    bounds: &Bounds,
+    look: impl FnOnce(&Outcome, &StoreBench),
+) -> Outcome {
     let step_ms = file.evaluation_interval_ms;
-    let run = |test| match StoreBench::open(runtime.clone(), step_ms, bounds) {
-        Ok(bench) => unit_tests::run(test, groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench),
+    match StoreBench::open(runtime.clone(), step_ms, bounds) {
+        Ok(bench) => {
+            let outcome = unit_tests::run(test, groups, &file.group_eval_order, step_ms, file.fuzzy_compare, &bench);
+            look(&outcome, &bench);
+            outcome
+        }
         Err(e) => Outcome { errors: vec![e.into()], cases: Vec::new() },
-    };
-    file.tests.iter().take_while(|_| !bounds.stop.is_cancelled()).map(run).collect()
+    }
 }
 
 /// Runs unit tests that are sent to the server, on its runtime.
@@ -158,7 +208,9 @@ pub struct ServerBench {
 
 impl RuleBench for ServerBench {
     fn run(&self, file: &TestFile, groups: &[RuleGroup], stop: &CancellationToken) -> Vec<Outcome> {
-        run_all(file, groups, &self.runtime, &Bounds { memory: Some(self.memory), stop: stop.clone() })
+        let bounds = Bounds { memory: Some(self.memory), stop: stop.clone() };
+        let run = |test| run_one(test, file, groups, &self.runtime, &bounds, |_, _| ());
+        file.tests.iter().take_while(|_| !stop.is_cancelled()).map(run).collect()
     }
 }
 

@@ -136,6 +136,19 @@ fn unit_tests_of_rules_take_flags() {
         told.contains("<testcase name=\"down\">") && told.contains("<testcase name=\"unnamed#1\"><failure>"),
         "{told}"
     );
+    let (ok, _, errors) = run(&["--debug", "--run", "down"]);
+    let told = "DEBUG: Starting test down\nDEBUG: Dump of all data (input_series and rules) at 2m1s:\n";
+    assert!(ok && errors.contains(told), "{errors}");
+    for series in ["{__name__=\"a\"} =>\n0 @[60000]\n0 @[120000]\n", "{__name__=\"up\", i=\"1\"} =>\n0 @[60000]\n"] {
+        assert!(errors.contains(series), "{series} in {errors}");
+    }
+    assert!(errors.contains("\nDEBUG: Test down finished, took "), "{errors}");
+    // What rule files lack each test that reads them tells, and those that do not run read none.
+    let unread = file("unread.yml", &tests_of(0).replace("r*.yml", "unread.yml"));
+    let (ok, _, errors) = quiver(&["rules", "test", &unread]);
+    assert!(!ok && errors.contains("unknown field `rule_files`"), "{errors}");
+    assert!(quiver(&["rules", "test", &unread, "--run", "none"]).0);
+    std::fs::remove_file(&unread).expect("there");
     let younger = file("younger.yml", &format!("{RULES}  younger: 1\n"));
     let (ok, _, errors) = quiver(&["rules", "check", &younger]);
     assert!(!ok && errors.contains("unknown field `younger`"), "{errors}");

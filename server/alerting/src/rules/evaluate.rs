@@ -361,7 +361,7 @@ impl Evaluation<'_> {
 }
 
 /// Writes pairs as `{a="b", c="d"}`.
-pub(crate) fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
+pub fn show_pairs<'a>(pairs: impl Iterator<Item = (&'a str, &'a str)>) -> String {
     let mut out = "{".to_owned();
     for (i, (name, value)) in pairs.enumerate() {
         let separator = if i > 0 { ", " } else { "" };

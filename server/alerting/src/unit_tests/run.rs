@@ -139,8 +139,7 @@ pub fn run(
     bench: &dyn Bench,
 ) -> Outcome {
     let mut outcome = Outcome::default();
-    let alert_times = test.alerts.iter().map(|a| a.eval_time_ms);
-    let end = alert_times.chain(test.exprs.iter().map(|e| e.eval_time_ms)).max().unwrap_or(0);
+    let end = test.end_ms();
     let feed = bench.ready().and_then(|()| Feed::new(test, end));
     let mut feed = match feed {
         Ok(feed) => feed,

@@ -8,7 +8,7 @@ use std::time::Duration;
 use quiver_alerting::rules::{Element, Engine, Language, Written};
 use quiver_alerting::unit_tests::Bench;
 use quiver_api::AppState;
-use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions};
+use quiver_promql::{PromqlEngine, PromqlSettings, QueryOptions, QueryValue};
 use quiver_query::{Limits, QueryContext};
 use quiver_types::{Access, Millis, SystemClock};
 use tokio::runtime::Handle;
@@ -101,6 +101,20 @@ impl StoreBench {
     }
 }
 
+impl StoreBench {
+    /// Evaluates an expression of PromQL at a time.
+    ///
+    /// # Errors
+    /// The text of the error.
+    pub(super) fn ask(&self, expr: &str, at: Millis) -> Result<Arc<QueryValue>, String> {
+        let limits = Limits { timeout: Duration::from_mins(2), ..Limits::default() };
+        let mut ctx = QueryContext::new(Access::full(), limits);
+        ctx.cancel = self.stop.child_token();
+        let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
+        answer.map(|answer| answer.value).map_err(|e| e.to_string())
+    }
+}
+
 impl Drop for StoreBench {
     fn drop(&mut self) {
         self.runtime.block_on(self.app.store.close(Duration::ZERO));
@@ -114,11 +128,7 @@ impl Engine for StoreBench {
         if language != Language::Promql {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
         }
-        let limits = Limits { timeout: Duration::from_mins(2), ..Limits::default() };
-        let mut ctx = QueryContext::new(Access::full(), limits);
-        ctx.cancel = self.stop.child_token();
-        let answer = self.runtime.block_on(self.promql.instant(expr, at, &QueryOptions::default(), &ctx));
-        elements_of(&answer.map_err(|e| e.to_string())?.value)
+        elements_of(&self.ask(expr, at)?)
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {

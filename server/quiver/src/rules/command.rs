@@ -40,6 +40,9 @@ pub enum RulesCommand {
         /// Show failures as lines that differ: `-` expected, `+` got.
         #[arg(long)]
         diff: bool,
+        /// Tell when tests begin and end, and all samples that are stored then.
+        #[arg(long)]
+        debug: bool,
         /// Write the results as XML for CI servers, too.
         #[arg(long, value_name = "FILE")]
         junit: Option<PathBuf>,
@@ -60,13 +63,10 @@ impl RulesCommand {
                 let unknown = unknown_fields(*ignore_unknown_fields);
                 check_command(files, &Checks { lint: *lint, lint_fatal: *lint_fatal, unknown })
             }
-            Self::Test { files, run, diff, junit, ignore_unknown_fields } => {
+            Self::Test { files, run, diff, debug, junit, ignore_unknown_fields } => {
                 let unknown = unknown_fields(*ignore_unknown_fields);
-                test_command(
-                    files,
-                    &Tests { run: run.clone(), diff: *diff, junit: junit.clone(), unknown },
-                    &runtime()?,
-                )
+                let how = Tests { run: run.clone(), diff: *diff, debug: *debug, junit: junit.clone(), unknown };
+                test_command(files, &how, &runtime()?)
             }
         })
     }

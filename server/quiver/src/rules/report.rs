@@ -6,10 +6,16 @@ use std::path::{Path, PathBuf};
 
 use quick_xml::Writer;
 use quick_xml::events::BytesText;
+use quiver_alerting::duration::format_go;
+use quiver_alerting::rules::show_pairs;
 use quiver_alerting::template::Time;
-use quiver_alerting::unit_tests::Fault;
+use quiver_alerting::text::{float_text, quote};
+use quiver_alerting::unit_tests::{Fault, TestGroup};
+use quiver_promql::QueryValue;
 use quiver_types::{Clock as _, SystemClock};
 use similar::{ChangeTag, TextDiff};
+
+use super::StoreBench;
 
 /// Writes a fault: as promtool does, or with the lines that differ.
 pub(super) fn told(fault: &Fault, diff: bool) -> String {
@@ -22,6 +28,34 @@ pub(super) fn told(fault: &Fault, diff: bool) -> String {
             ChangeTag::Equal => ' ',
         };
         let _ = write!(text, "\n          {sign} {}", change.value().trim_end_matches('\n'));
+    }
+    text
+}
+
+/// Writes all samples that the store of a test holds at its end, as promtool's `--debug` does.
+pub(super) fn stored(test: &TestGroup, bench: &StoreBench) -> String {
+    // The whole second after the end: promtool's expression cannot say less.
+    let until_ms = (test.end_ms() / 1000 + 1) * 1000;
+    let expr = format!("{{__name__=~\".+\"}}[{until_ms}ms]");
+    let found = match bench.ask(&expr, test.start_ms + until_ms) {
+        Ok(found) => found,
+        Err(e) => return format!("DEBUG: Failed query exec, expr: {}, err: {e}", quote(&expr)),
+    };
+    let mut text = format!(
+        "DEBUG: Dump of all data (input_series and rules) at {}:",
+        format_go(until_ms.saturating_mul(1_000_000))
+    );
+    if let QueryValue::Samples(result) = &*found {
+        for series in &result.series {
+            let _ = write!(text, "\n{} =>", show_pairs(result.table.labels(series.row as usize)));
+            for (ts, value) in series.ts.iter().zip(&series.values) {
+                let value = if value.is_finite() { value.to_string() } else { float_text(*value) };
+                let _ = write!(text, "\n{value} @[{ts}]");
+            }
+            for (ts, histogram) in series.hist_ts.iter().zip(&series.hists) {
+                let _ = write!(text, "\n{} @[{ts}]", quiver_promql::histogram::text(histogram));
+            }
+        }
     }
     text
 }
@@ -42,7 +76,7 @@ pub(super) struct Suite {
 /// The file cannot be written.
 pub(super) fn write_junit(path: &Path, suites: &[Suite]) -> io::Result<()> {
     let mut writer = Writer::new(Vec::new());
-    let now = Time::from_nanos(i128::from(SystemClock.now_ms()) * 1_000_000).rfc3339();
+    let now = Time::from_nanos(i128::from(SystemClock.now_ms()) * 1_000_000).format("2006-01-02T15:04:05");
     writer.create_element("testsuites").write_inner_content(|writer| {
         for suite in suites {
             write_suite(writer, suite, &now)?;
@@ -55,13 +89,15 @@ pub(super) fn write_junit(path: &Path, suites: &[Suite]) -> io::Result<()> {
 }
 
 fn write_suite(writer: &mut Writer<Vec<u8>>, suite: &Suite, now: &str) -> io::Result<()> {
-    let failed = suite.cases.iter().filter(|(_, faults)| !faults.is_empty()).count();
-    let counts = [suite.cases.len(), failed, usize::from(suite.error.is_some())].map(|count| count.to_string());
+    let failed: usize = suite.cases.iter().map(|(_, faults)| faults.len()).sum();
+    let errors = usize::from(suite.error.is_some());
+    let counts = [suite.cases.len() + errors, failed, errors].map(|count| count.to_string());
     let attributes = [
         ("name", suite.path.display().to_string()),
         ("tests", counts[0].clone()),
         ("failures", counts[1].clone()),
         ("errors", counts[2].clone()),
+        ("skipped", "0".to_owned()),
         ("timestamp", now.to_owned()),
     ];
     let element = attributes.iter().fold(writer.create_element("testsuite"), |element, (name, value)| {
@@ -78,7 +114,7 @@ fn write_suite(writer: &mut Writer<Vec<u8>>, suite: &Suite, now: &str) -> io::Re
             })?;
         }
         if let Some(error) = &suite.error {
-            let case = writer.create_element("testcase").with_attribute(("name", "the file"));
+            let case = writer.create_element("testcase").with_attribute(("name", "unknown"));
             case.write_inner_content(|writer| {
                 writer.create_element("error").write_text_content(BytesText::new(&legal(error)))?;
                 Ok(())
@@ -107,17 +143,22 @@ mod tests {
             Suite {
                 path: "a&b.yml".into(),
                 error: None,
-                cases: vec![("good".to_owned(), vec![]), ("bad \u{1}".to_owned(), vec!["x < \"y\"".to_owned()])],
+                cases: vec![
+                    ("good".to_owned(), vec![]),
+                    ("bad \u{1}".to_owned(), vec!["x < \"y\"".to_owned()]),
+                    ("worse".to_owned(), vec!["a".to_owned(), "b".to_owned()]),
+                ],
             },
             Suite { path: "c.yml".into(), error: Some("no such file".to_owned()), cases: vec![] },
         ];
         write_junit(&path, &suites).expect("written");
         let text = std::fs::read_to_string(&path).expect("a file");
         for part in [
-            "<testsuite name=\"a&amp;b.yml\" tests=\"2\" failures=\"1\" errors=\"0\" timestamp=\"2",
+            "<testsuite name=\"a&amp;b.yml\" tests=\"3\" failures=\"3\" errors=\"0\" skipped=\"0\" timestamp=\"2",
             "<testcase name=\"bad \u{FFFD}\"><failure>x &lt; ",
-            "tests=\"0\" failures=\"0\" errors=\"1\"",
-            "<error>no such file</error>",
+            "<failure>a</failure><failure>b</failure></testcase>",
+            "tests=\"1\" failures=\"0\" errors=\"1\"",
+            "<testcase name=\"unknown\"><error>no such file</error>",
         ] {
             assert!(text.contains(part), "{part} in {text}");
         }
