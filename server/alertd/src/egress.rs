@@ -74,8 +74,10 @@ fn plain(address: IpAddr) -> IpAddr {
     let s = v6.segments();
     let low = Ipv4Addr::from(((u32::from(s[6])) << 16) | u32::from(s[7]));
     let embeds = match s {
-        // Mapped, compatible (but for `::` and `::1`), NAT64.
-        [0, 0, 0, 0, 0, 0xffff, ..] | [0x64, 0xff9b, 0, 0, 0, 0, ..] => true,
+        // Mapped, translated (RFC 2765), NAT64 by the prefix of all and by those of one's own (RFC 8215).
+        [0, 0, 0, 0, 0, 0xffff, ..] | [0, 0, 0, 0, 0xffff, 0, ..] => true,
+        [0x64, 0xff9b, 0, 0, 0, 0, ..] | [0x64, 0xff9b, 1, ..] => true,
+        // Compatible, but for `::` and `::1`.
         [0, 0, 0, 0, 0, 0, ..] => u32::from(low) > 1,
         // 6to4 holds it behind its prefix.
         [0x2002, a, b, ..] => return IpAddr::V4(Ipv4Addr::from((u32::from(a) << 16) | u32::from(b))),
@@ -86,8 +88,20 @@ fn plain(address: IpAddr) -> IpAddr {
 
 fn is_metadata(address: IpAddr) -> bool {
     match address {
-        IpAddr::V4(v4) => matches!(v4.octets(), [169, 254, 169, 254] | [169, 254, 170, 2] | [100, 100, 100, 200]),
-        IpAddr::V6(v6) => v6 == Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+        IpAddr::V4(v4) => matches!(
+            v4.octets(),
+            [169, 254, 169, 254]
+                | [169, 254, 170, 2 | 23]
+                | [100, 100, 100, 200]
+                | [168, 63, 129, 16]
+                | [192, 0, 0, 192]
+        ),
+        IpAddr::V6(v6) => [
+            Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x254),
+            Ipv6Addr::new(0xfd00, 0xec2, 0, 0, 0, 0, 0, 0x23),
+            Ipv6Addr::new(0xfd20, 0xce, 0, 0, 0, 0, 0, 0x254),
+        ]
+        .contains(&v6),
     }
 }
 
@@ -116,7 +130,8 @@ fn special(address: IpAddr) -> Option<&'static str> {
 fn is_private(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_private() || matches!(v4.octets(), [100, 64..=127, ..]),
-        IpAddr::V6(v6) => v6.segments()[0] & 0xfe00 == 0xfc00,
+        // Unique local, and site-local, as they were called before.
+        IpAddr::V6(v6) => v6.segments()[0] & 0xfe00 == 0xfc00 || v6.segments()[0] & 0xffc0 == 0xfec0,
     }
 }
 
@@ -226,17 +241,33 @@ mod tests {
             "ff02::1",
             "::ffff:127.0.0.1",
             "::127.0.0.1",
+            "::ffff:0:7f00:1",
             "64:ff9b::7f00:1",
+            "64:ff9b:1::a9fe:a9fe",
+            "64:ff9b:1:fffe::7f00:1",
             "2002:7f00:1::",
             "100.100.100.200",
+            "168.63.129.16",
+            "192.0.0.192",
             "fd00:ec2::254",
+            "fd00:ec2::23",
+            "fd20:ce::254",
         ] {
             check(&base, address, false);
         }
-        for a in ["8.8.8.8", "10.0.0.1", "192.168.1.1", "2606:4700::1", "fd12::1", "::ffff:8.8.8.8"] {
+        for a in [
+            "8.8.8.8",
+            "10.0.0.1",
+            "192.168.1.1",
+            "2606:4700::1",
+            "fd12::1",
+            "fd20:ce::255",
+            "::ffff:8.8.8.8",
+            "64:ff9b::808:808",
+        ] {
             check(&base, a, true);
         }
-        for a in ["10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd12::1", "::ffff:10.0.0.1"] {
+        for a in ["10.0.0.1", "172.16.3.4", "192.168.1.1", "100.64.0.1", "fd12::1", "fec0::1", "::ffff:10.0.0.1"] {
             check(&closed, a, false);
         }
         check(&local, "127.0.0.1", true);
