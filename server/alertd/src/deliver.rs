@@ -15,7 +15,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use quiver_alerting::dispatch::Alert;
+use quiver_alerting::dispatch::{Alert, Said};
 use quiver_alerting::receivers::Integration;
 use quiver_alerting::template::Templates;
 use quiver_types::{Clock, LabelSet};
@@ -54,6 +54,17 @@ pub struct Message {
     pub instance: String,
     /// Templates that texts may name.
     pub templates: Templates,
+    /// What the receiver said of the message before it.
+    pub said: Said,
+}
+
+/// What came of a message that was taken.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Taken {
+    /// Status of the last answer, if there was one.
+    pub status: Option<u16>,
+    /// What the receiver said of the message.
+    pub said: Said,
 }
 
 impl Message {
@@ -139,7 +150,7 @@ impl Sender {
         Self { clients: Clients::new(egress), clock, metrics }
     }
 
-    /// Tells one integration of a receiver, within a budget of time; gives the status of the answer.
+    /// Tells one integration of a receiver, within a budget of time.
     ///
     /// # Errors
     /// Why it was not taken, of the last attempt.
@@ -149,7 +160,7 @@ impl Sender {
         integration: &Integration,
         files: &Files,
         budget: Duration,
-    ) -> Result<Option<u16>, Failure> {
+    ) -> Result<Taken, Failure> {
         let kind = integration.kind.name;
         let outcome = self.attempts(message, integration, files, budget).await;
         self.metrics.of(kind, |figures| {
@@ -167,7 +178,7 @@ impl Sender {
         integration: &Integration,
         files: &Files,
         budget: Duration,
-    ) -> Result<Option<u16>, Failure> {
+    ) -> Result<Taken, Failure> {
         let deadline = Instant::now() + budget;
         let mut wait = WAIT_FIRST;
         let id = uuid::Uuid::now_v7().to_string();
@@ -185,13 +196,13 @@ impl Sender {
                 id: id.clone(),
                 attempt: number,
                 took: began.elapsed(),
-                status: outcome.as_ref().map_or_else(|failure| failure.status, |status| *status).unwrap_or(0),
+                status: outcome.as_ref().map_or_else(|failure| failure.status, |taken| taken.status).unwrap_or(0),
                 failure: outcome.as_ref().err().map(|failure| (failure.reason, failure.text.clone())),
                 ..message.record(integration)
             };
             self.metrics.history.note(vec![Record::Attempt(record)]);
             let failure = match outcome {
-                Ok(status) => return Ok(status),
+                Ok(taken) => return Ok(taken),
                 Err(failure) => failure,
             };
             let spread = rand::rng().random_range(0.5..1.5);
@@ -210,24 +221,21 @@ impl Sender {
     ///
     /// # Errors
     /// Why it was not taken.
-    pub async fn attempt(
-        &self,
-        message: &Message,
-        integration: &Integration,
-        files: &Files,
-    ) -> Result<Option<u16>, Failure> {
+    pub async fn attempt(&self, message: &Message, integration: &Integration, files: &Files) -> Result<Taken, Failure> {
         let options = &integration.options;
         let sending = async {
             if integration.kind.name == kinds::EMAIL {
                 let mail = kinds::mail(message, integration)?;
                 smtp::send(&mail, options, files, self.clients.egress()).await?;
-                return Ok(None);
+                return Ok(Taken::default());
             }
-            let mut status = None;
+            let mut taken = Taken::default();
             for call in &kinds::calls(message, integration, files)? {
-                status = Some(self.clients.send(call, options.object("http_config"), files).await?);
+                let (status, said) = self.clients.send(call, options.object("http_config"), files).await?;
+                taken.status = Some(status);
+                taken.said.extend(said);
             }
-            Ok::<_, Failure>(status)
+            Ok::<_, Failure>(taken)
         };
         match options.duration_ns("timeout").filter(|ns| *ns > 0) {
             None => sending.await,

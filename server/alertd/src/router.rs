@@ -228,7 +228,7 @@ impl Router {
     pub async fn try_message(&self, message: &Message, integration: &Integration) -> Result<Option<u16>, Failure> {
         let attempt = self.sender.attempt(message, integration, &self.files);
         let late = |_| Failure::lasting(format!("no answer within {}s", TEST_TIMEOUT.as_secs()));
-        tokio::time::timeout(TEST_TIMEOUT, attempt).await.map_err(late)?
+        tokio::time::timeout(TEST_TIMEOUT, attempt).await.map_err(late)?.map(|taken| taken.status)
     }
 
     /// Takes alerts in; comes back when they are durable.

@@ -12,6 +12,6 @@ mod stages;
 
 pub use alert::Alert;
 pub use groups::{Dispatcher, Flush, GroupView};
-pub use log::{Decision, Entry, LogKey, NotificationLog, Reason};
+pub use log::{Decision, Entry, LogKey, NotificationLog, Reason, Said};
 pub use message::message;
 pub use stages::{Muted, Muting, Passed};

@@ -296,6 +296,7 @@ pub(crate) async fn receiver_results(
         external_url: router.external_url().to_owned(),
         instance: router.instance().to_owned(),
         templates: live.templates.clone(),
+        said: BTreeMap::new(),
     };
     let mut results = Vec::new();
     for integration in &receiver.integrations {

@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use quiver_alerting::dispatch::Said;
 use serde_json::Value as Json;
 
 use super::Failure;
@@ -17,8 +18,8 @@ pub struct Answer<'a> {
     pub body: &'a [u8],
 }
 
-/// What such an answer means, where a kind looks at its body.
-pub type Judged = fn(&Answer<'_>) -> Result<(), Failure>;
+/// What such an answer means, where a kind looks at its body, and what it says of the message.
+pub type Judged = fn(&Answer<'_>) -> Result<Said, Failure>;
 
 /// A call.
 #[derive(Debug, Clone)]
@@ -49,7 +50,15 @@ impl Call {
 
     /// Makes a call with a body.
     pub fn of(url: impl Into<String>, body: Vec<u8>, content_type: &'static str) -> Self {
-        Self { method: "POST", url: url.into(), headers: Vec::new(), body, content_type, judge: |_| Ok(()), again: &[] }
+        Self {
+            method: "POST",
+            url: url.into(),
+            headers: Vec::new(),
+            body,
+            content_type,
+            judge: |_| Ok(Said::new()),
+            again: &[],
+        }
     }
 }
 

@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use parking_lot::Mutex;
 use quiver_alerting::config::{OptionValue, Options};
+use quiver_alerting::dispatch::Said;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
 use reqwest::{Certificate, Client, Identity, Proxy, Response, redirect};
 use url::Url;
@@ -63,8 +64,13 @@ impl Clients {
         Ok(client)
     }
 
-    /// Sends a call; gives the status of its answer.
-    pub(super) async fn send(&self, call: &Call, options: Option<&Options>, files: &Files) -> Result<u16, Failure> {
+    /// Sends a call; gives the status of its answer, and what that says of the message.
+    pub(super) async fn send(
+        &self,
+        call: &Call,
+        options: Option<&Options>,
+        files: &Files,
+    ) -> Result<(u16, Said), Failure> {
         let client = self.client(options, files)?;
         let headers = headers(options, files)?;
         let authorization = match options.and_then(|o| o.object("oauth2")) {
@@ -283,12 +289,12 @@ async fn read(mut answer: Response) -> Result<Vec<u8>, Failure> {
     Ok(body)
 }
 
-async fn judged(call: &Call, answer: Response) -> Result<u16, Failure> {
+async fn judged(call: &Call, answer: Response) -> Result<(u16, Said), Failure> {
     let status = answer.status().as_u16();
     let seconds = answer.headers().get(RETRY_AFTER).and_then(|v| v.to_str().ok()).and_then(|v| v.trim().parse().ok());
     judge_status(status, seconds.map(Duration::from_secs), call.again)?;
     let is_json = answer.headers().get(CONTENT_TYPE).is_some_and(|v| v.as_bytes().starts_with(b"application/json"));
     let body = read(answer).await?;
-    (call.judge)(&Answer { status, is_json, body: &body })?;
-    Ok(status)
+    let said = (call.judge)(&Answer { status, is_json, body: &body })?;
+    Ok((status, said))
 }

@@ -49,11 +49,7 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
 /// Says why an integration cannot be told, whatever it is told.
 pub(crate) fn unsupported(integration: &Integration) -> Option<String> {
     let kind = integration.kind;
-    if !names().any(|known| known == kind.name) {
-        return Some(format!("{} is not supported", kind.field));
-    }
-    let updates = kind.name == "slack" && integration.options.truth("update_message");
-    updates.then(|| "`update_message` of slack_configs is not supported".to_owned())
+    (!names().any(|known| known == kind.name)).then(|| format!("{} is not supported", kind.field))
 }
 
 /// Makes the calls that tell an integration over HTTP.

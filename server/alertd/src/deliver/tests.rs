@@ -33,6 +33,7 @@ pub(crate) fn told(instances: &[(&str, bool)]) -> Message {
         external_url: "http://quiver.example".to_owned(),
         instance: "me".to_owned(),
         templates: default_templates(),
+        said: Said::new(),
     }
 }
 
@@ -83,7 +84,7 @@ fn sender(allow: &[&str]) -> Sender {
 async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>, Failure> {
     let message = told(&[("a", true)]);
     let budget = Duration::from_millis(budget_ms);
-    sender.tell(&message, &integration("webhook", yaml), &Files::default(), budget).await
+    sender.tell(&message, &integration("webhook", yaml), &Files::default(), budget).await.map(|taken| taken.status)
 }
 
 #[tokio::test]
@@ -163,7 +164,8 @@ async fn redirects_and_time() {
     let opsgenie = format!("{{api_key: k3y, api_url: '{base}', http_config: {{follow_redirects: true}}}}");
     let opsgenie = integration("opsgenie", &opsgenie);
     let budget = Duration::from_secs(5);
-    assert_eq!(open.tell(&told(&[("a", true)]), &opsgenie, &Files::default(), budget).await, Ok(Some(200)));
+    let taken = open.tell(&told(&[("a", true)]), &opsgenie, &Files::default(), budget).await;
+    assert_eq!(taken, Ok(Taken { status: Some(200), said: Said::new() }));
     let last = seen.lock().unwrap()[2].to_lowercase();
     assert!(last.contains("high") && !last.contains("k3y"), "no key of a kind across hosts: {last}");
     // A receiver that hangs costs its budget, and `timeout` bounds each attempt.

@@ -70,7 +70,7 @@ impl Router {
         };
         let (resolved, repeat) = (integration.send_resolved(), flush.options.repeat_interval_ms);
         let decision = self.state.lock().log.decide(&key, alerts, resolved, repeat, flush.at);
-        let Some(Decision { reason, alerts, entry }) = decision else { return true };
+        let Some(Decision { reason, alerts, mut entry }) = decision else { return true };
         if !alerts.is_empty() {
             let message = Message {
                 receiver: key.receiver.clone(),
@@ -83,14 +83,18 @@ impl Router {
                 external_url: self.settings.external_url.clone(),
                 instance: self.instance.clone(),
                 templates: policy.templates.clone(),
+                said: entry.said.clone(),
             };
             let interval = Duration::from_millis(flush.options.group_interval_ms.max(0).unsigned_abs());
             let budget = interval.max(BUDGET_MIN);
             failpoint::hit("alerts.before-message");
-            if let Err(failure) = self.sender.tell(&message, integration, &self.files, budget).await {
-                let (receiver, kind) = (&key.receiver, integration.kind.name);
-                tracing::warn!(receiver, kind, idx = key.idx, error = %failure, "a receiver was not told");
-                return false;
+            match self.sender.tell(&message, integration, &self.files, budget).await {
+                Ok(taken) => entry.said.extend(taken.said),
+                Err(failure) => {
+                    let (receiver, kind) = (&key.receiver, integration.kind.name);
+                    tracing::warn!(receiver, kind, idx = key.idx, error = %failure, "a receiver was not told");
+                    return false;
+                }
             }
             failpoint::hit("alerts.after-message");
         }

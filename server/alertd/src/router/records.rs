@@ -86,14 +86,20 @@ pub(super) fn told_key(key: &LogKey) -> Vec<u8> {
 }
 
 pub(super) fn told(entry: &Entry) -> Value {
-    json!({"at": entry.at, "firing": entry.firing, "resolved": entry.resolved, "held": entry.held})
+    json!({"at": entry.at, "firing": entry.firing, "resolved": entry.resolved, "held": entry.held, "said": entry.said})
 }
 
 pub(super) fn read_told(key: &[u8], value: &Value) -> Option<(LogKey, Entry)> {
     let key: (String, String, String, usize) = serde_json::from_slice(key).ok()?;
     let set = |name: &str| value[name].as_array()?.iter().map(Value::as_u64).collect::<Option<BTreeSet<u64>>>();
-    let entry =
-        Entry { at: value["at"].as_i64()?, firing: set("firing")?, resolved: set("resolved")?, held: set("held")? };
+    let entry = Entry {
+        at: value["at"].as_i64()?,
+        firing: set("firing")?,
+        resolved: set("resolved")?,
+        held: set("held")?,
+        // Rows of earlier builds have none of this.
+        said: texts(&value["said"]).unwrap_or_default(),
+    };
     Some((LogKey { group_key: key.0, receiver: key.1, integration: key.2, idx: key.3 }, entry))
 }
 
@@ -131,8 +137,13 @@ mod tests {
         };
         assert_eq!(read_silence(&silence(&mine)), Some(mine));
         let key = LogKey { group_key: "{}:{}".into(), receiver: "r".into(), integration: "webhook".into(), idx: 2 };
-        let entry = Entry { at: 9, firing: [u64::MAX].into(), resolved: [].into(), held: [1, 2].into() };
-        assert_eq!(read_told(&told_key(&key), &told(&entry)), Some((key, entry)));
+        let said = [("ts".to_owned(), "1.5".to_owned())].into();
+        let entry = Entry { at: 9, firing: [u64::MAX].into(), resolved: [].into(), held: [1, 2].into(), said };
+        let mut row = told(&entry);
+        assert_eq!(read_told(&told_key(&key), &row), Some((key.clone(), entry.clone())));
+        row.as_object_mut().unwrap().remove("said");
+        let older = Entry { said: BTreeMap::new(), ..entry };
+        assert_eq!(read_told(&told_key(&key), &row), Some((key, older)), "a row of an earlier build");
         assert_eq!(read_alert(&json!({"labels": {"a": 1}})), None);
     }
 }

@@ -49,6 +49,9 @@ pub struct LogKey {
     pub idx: usize,
 }
 
+/// What a receiver says of a message, by names of its own, so that a later one can take its place.
+pub type Said = BTreeMap<String, String>;
+
 /// What was told last.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Entry {
@@ -60,6 +63,8 @@ pub struct Entry {
     pub resolved: BTreeSet<u64>,
     /// What the receiver holds for firing.
     pub held: BTreeSet<u64>,
+    /// What the receiver said of the message that it shows.
+    pub said: Said,
 }
 
 /// What is to be told.
@@ -141,12 +146,10 @@ impl NotificationLog {
         let message = alerts.iter().filter(sent).cloned().collect();
         let mut still_held: BTreeSet<u64> = held.union(&firing).copied().collect();
         still_held.retain(|id| !resolved.contains(id));
-        let told_ended = if send_resolved { ended } else { BTreeSet::new() };
-        Some(Decision {
-            reason,
-            alerts: message,
-            entry: Entry { at: now, firing, resolved: told_ended, held: still_held },
-        })
+        let resolved = if send_resolved { ended } else { BTreeSet::new() };
+        // What begins anew is a message of its own.
+        let said = entry.filter(|_| reason != Reason::First).map(|e| e.said.clone()).unwrap_or_default();
+        Some(Decision { reason, alerts: message, entry: Entry { at: now, firing, resolved, held: still_held, said } })
     }
 }
 
@@ -174,6 +177,11 @@ mod tests {
 
     /// Runs flushes, ten seconds apart; gives reason and message of each.
     fn run(flushes: &[&str], send_resolved: bool, repeat_s: i64) -> Vec<String> {
+        run_with(flushes, send_resolved, repeat_s, false)
+    }
+
+    /// As [`run`]; `says`: the receiver says of each new message in which flush it came.
+    fn run_with(flushes: &[&str], send_resolved: bool, repeat_s: i64, says: bool) -> Vec<String> {
         let key = LogKey { group_key: "g".into(), receiver: "r".into(), integration: "webhook".into(), idx: 0 };
         let mut log = NotificationLog::default();
         let mut out = Vec::new();
@@ -191,8 +199,13 @@ mod tests {
                         if a.is_resolved(now) { a.labels.get("n").to_owned() } else { a.labels.get("n").to_uppercase() }
                     })
                     .collect();
-            out.push(format!("{:?} {shown}", decision.reason));
-            log.set(key.clone(), decision.entry);
+            let said = decision.entry.said.get("at").map(|at| format!(" of {at}")).unwrap_or_default();
+            out.push(format!("{:?} {shown}{said}", decision.reason));
+            let mut entry = decision.entry;
+            if says {
+                entry.said.entry("at".to_owned()).or_insert_with(|| i.to_string());
+            }
+            log.set(key.clone(), entry);
         }
         out
     }
@@ -216,5 +229,19 @@ mod tests {
         check(&["AB", "", "AB", "", "aB"], true, &["First AB", "-", "-", "-", "SomeResolved aB"]);
         check(&["A", "", "a"], true, &["First A", "-", "AllResolved a"]);
         assert_eq!(run(&["A", "A", "A", "A"], true, 15), ["First A", "-", "Repeat A", "-"]);
+    }
+
+    #[test]
+    fn what_the_receiver_said_is_known_until_all_begins_anew() {
+        let told = run_with(&["A", "AB", "Ab", "ab", "A", "AB"], true, 1000, true);
+        let expected = [
+            "First A",
+            "NewAlerts AB of 0",
+            "SomeResolved Ab of 0",
+            "AllResolved a of 0",
+            "First A",
+            "NewAlerts AB of 4",
+        ];
+        assert_eq!(told, expected);
     }
 }

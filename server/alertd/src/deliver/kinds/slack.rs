@@ -1,12 +1,18 @@
 //! Slack, by webhook or by bot token; what understands its webhooks, too.
 
 use quiver_alerting::config::{OptionValue, Options};
+use quiver_alerting::dispatch::Said;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json, json};
 
 use super::super::text::{Texts, cut_chars};
 use super::super::{Answer, Call, Failure, Files, Message};
 use super::put;
+
+/// Where a message that was sent is changed.
+const UPDATE: &str = "https://slack.com/api/chat.update";
+/// What Slack names a message by.
+const NAMES: [&str; 2] = ["ts", "channel"];
 
 /// Longest title, in characters.
 const TITLE_MAX: usize = 1024;
@@ -24,9 +30,15 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     }
     put(&mut body, "text", text("message_text")?);
     body.insert("attachments".to_owned(), json!([attachment(options, &texts)?]));
-    let url = files.secret(options, "api_url").map_err(Failure::lasting)?;
+    let mut url = files.secret(options, "api_url").map_err(Failure::lasting)?;
+    let updates = options.truth("update_message");
+    // One that is shown is changed.
+    if updates && NAMES.iter().all(|name| message.said.contains_key(*name)) {
+        UPDATE.clone_into(&mut url);
+        body.extend(message.said.iter().map(|(name, text)| (name.clone(), text.as_str().into())));
+    }
     let mut call = Call::json(url, &body.into());
-    call.judge = judge;
+    call.judge = if updates { judge_named } else { judge };
     let token = files.secret(options, "app_token").map_err(Failure::lasting)?;
     if !token.is_empty() {
         call.headers.push(("authorization", format!("Bearer {token}")));
@@ -90,11 +102,23 @@ fn action(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
 }
 
 /// Slack answers 200 to much that it does not take, and says so in the body: its API as JSON, its webhooks as text.
-fn judge(answer: &Answer<'_>) -> Result<(), Failure> {
+fn judge(answer: &Answer<'_>) -> Result<Said, Failure> {
+    judge_named(answer).map(|_| Said::new())
+}
+
+/// The same; gives the names of a message that was taken.
+fn judge_named(answer: &Answer<'_>) -> Result<Said, Failure> {
     let said = serde_json::from_slice::<Json>(answer.body).ok().filter(Json::is_object);
     let failure = match said {
-        _ if !answer.is_json && answer.body == b"ok" => return Ok(()),
-        Some(said) if answer.is_json && said["ok"] == true => return Ok(()),
+        _ if !answer.is_json && answer.body == b"ok" => return Ok(Said::new()),
+        Some(said) if answer.is_json && said["ok"] == true => {
+            let name = |name: &str| {
+                said[name].as_str().filter(|text| !text.is_empty()).map(|text| (name.to_owned(), text.to_owned()))
+            };
+            // One of them alone names nothing.
+            let names: Option<Said> = NAMES.into_iter().map(name).collect();
+            return Ok(names.unwrap_or_default());
+        }
         // Whether it was taken is not known.
         None if answer.is_json => Failure::passing("Slack answered JSON that nobody can read"),
         _ => Failure::lasting("Slack did not take the message"),
@@ -149,6 +173,27 @@ mod tests {
 
     fn calls_of(message: &Message, yaml: &str) -> Call {
         calls(message, &integration("slack", yaml), &Files::default()).unwrap().remove(0)
+    }
+
+    #[test]
+    fn a_message_that_is_shown_is_changed() {
+        let yaml = "{app_token: t, channel: '#c', update_message: true}";
+        let mut message = told(&[("a", true)]);
+        let first = calls_of(&message, yaml);
+        assert_eq!(first.url, "https://slack.com/api/chat.postMessage");
+        let answer = |body: &'static str| Answer { status: 200, is_json: true, body: body.as_bytes() };
+        let said = |text: &'static str| (first.judge)(&answer(text)).unwrap();
+        assert!(said("{\"ok\":true,\"ts\":\"1.5\"}").is_empty() && said("{\"ok\":true}").is_empty());
+        message.said = said("{\"ok\":true,\"ts\":\"1.5\",\"channel\":\"C7\"}");
+        let next = calls_of(&message, yaml);
+        let body: Json = serde_json::from_slice(&next.body).unwrap();
+        assert_eq!((next.url.as_str(), &body["ts"], &body["channel"]), (UPDATE, &json!("1.5"), &json!("C7")));
+        assert!(next.headers.contains(&("authorization", "Bearer t".to_owned())));
+        // Not unless it is asked for.
+        let other = calls_of(&message, "{app_token: t, channel: '#c'}");
+        let body: Json = serde_json::from_slice(&other.body).unwrap();
+        assert_eq!((&other.url, &body["ts"], &body["channel"]), (&first.url, &Json::Null, &json!("#c")));
+        assert!((other.judge)(&answer("{\"ok\":true,\"ts\":\"1.5\",\"channel\":\"C7\"}")).unwrap().is_empty());
     }
 
     #[test]

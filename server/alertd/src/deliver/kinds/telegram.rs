@@ -1,5 +1,6 @@
 //! Telegram: a message of a bot to a chat.
 
+use quiver_alerting::dispatch::Said;
 use quiver_alerting::receivers::Integration;
 use serde_json::{Map, Value as Json};
 
@@ -49,9 +50,9 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
 }
 
 /// Telegram says in the body whether it took a message.
-fn judge(answer: &Answer<'_>) -> Result<(), Failure> {
+fn judge(answer: &Answer<'_>) -> Result<Said, Failure> {
     match serde_json::from_slice::<Json>(answer.body) {
-        Ok(said) if said["ok"] == true => Ok(()),
+        Ok(said) if said["ok"] == true => Ok(Said::new()),
         _ => Err(Failure { status: Some(answer.status), ..Failure::passing("Telegram did not take the message") }),
     }
 }
