@@ -90,14 +90,21 @@ impl Answer {
 
     /// As it is kept.
     pub(crate) fn to_bytes(&self) -> Vec<u8> {
-        json!([self.status, self.body, self.etag, self.location, self.is_problem]).to_string().into_bytes()
+        let Self { status, body, etag, location, is_problem, is_replayed: _, yaml, warning } = self;
+        json!([status, body, etag, location, is_problem, yaml, warning]).to_string().into_bytes()
     }
 
     /// One that was kept.
     pub(crate) fn replayed(bytes: &[u8]) -> Self {
-        match serde_json::from_slice(bytes) {
-            Ok((status, body, etag, location, is_problem)) => {
-                Self { status, body, etag, location, is_problem, is_replayed: true, yaml: None, warning: None }
+        let kept = serde_json::from_slice(bytes).or_else(|_| {
+            // Earlier builds kept no texts and no warnings.
+            serde_json::from_slice(bytes).map(|(status, body, etag, location, is_problem)| {
+                (status, body, etag, location, is_problem, None, None)
+            })
+        });
+        match kept {
+            Ok((status, body, etag, location, is_problem, yaml, warning)) => {
+                Self { status, body, etag, location, is_problem, is_replayed: true, yaml, warning }
             }
             Err(error) => Self::of_problem(&Problem::internal(error)),
         }
@@ -203,6 +210,12 @@ mod tests {
         let refused = Answer::replayed(&Answer::of_problem(&Problem::not_found("x")).to_bytes());
         assert!(refused.is_problem && refused.is_replayed);
         assert_eq!(refused.status, 404);
+        let exported = Answer { yaml: text("a: 1\n"), warning: text("not all"), ..Answer::ok(Value::Null) };
+        let again = Answer::replayed(&exported.to_bytes());
+        assert_eq!((again.status, again.yaml, again.warning), (200, exported.yaml, exported.warning));
+        // By an earlier build.
+        let again = Answer::replayed(br#"[204,null,null,"/a",false]"#);
+        assert_eq!((again.status, again.location, again.yaml, again.is_replayed), (204, text("/a"), None, true));
         for damaged in [&b""[..], b"[]", b"[200]", b"{}"] {
             assert_eq!(Answer::replayed(damaged).status, 500);
         }
