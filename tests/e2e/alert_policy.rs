@@ -79,6 +79,7 @@ async fn receivers_and_routes_act_at_once() {
 
     // Those below a route that goes take its place, if they are to.
     assert_eq!(call(&server, "DELETE", &format!("{}?children=up", own(&other)), &Value::Null).await.status, 400);
+    assert_eq!(call(&server, "PATCH", &format!("{}?children=lift", own(&other)), &json!({})).await.status, 400);
     let lifted = call(&server, "DELETE", &format!("{}?children=lift", own(&other)), &Value::Null).await;
     assert_eq!(lifted.status, 204, "{}", lifted.text());
     let tree = call(&server, "GET", "/routes/tree", &Value::Null).await.json();

@@ -287,7 +287,9 @@ impl Ask {
             What::Collection if self.method.is_safe() => Ok(()),
             What::Entity if self.method.is_safe() => self.only_parameters(&["fields"]),
             What::Collection if self.method == Method::DELETE => self.only_parameters(&["ids"]),
-            What::Entity if self.place.family.name == ROUTES.name => self.only_parameters(&["children"]),
+            What::Entity if self.method == Method::DELETE && self.place.family.name == ROUTES.name => {
+                self.only_parameters(&["children"])
+            }
             What::Export => self.no_parameters(&NOT_OF_EXPORTS),
             What::Import => self.no_parameters(&NOT_OF_IMPORTS),
             _ => self.only_parameters(&[]),

@@ -1,7 +1,7 @@
 //! Operations of the families of configuration, out of their table (`config-api` 1.1).
 
 use quiver_config::Family;
-use quiver_config::families::{FAMILIES, RESOURCES, SILENCES};
+use quiver_config::families::{FAMILIES, RESOURCES, ROUTES, SILENCES};
 use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ArrayBuilder, ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
@@ -135,7 +135,15 @@ fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
     let make = guarded(writes(family, "Changes an entity by a merge patch (RFC 7396)"));
     let make = make.request_body(Some(body(&[MERGE_PATCH, JSON], &named(&format!("{name}Part")))));
     put(paths, path, HttpMethod::Patch, ok(make, "the entity", named(&name)));
-    let make = guarded(writes(family, "Deletes an entity"));
+    let mut make = guarded(writes(family, "Deletes an entity"));
+    if family.name == ROUTES.name {
+        let forms = string().enum_values(Some(["delete", "lift"]));
+        make = make.parameter(query(
+            "children",
+            forms,
+            "what becomes of the routes below it; `delete` if nothing is said",
+        ));
+    }
     put(paths, path, HttpMethod::Delete, make.response("204", answer("deleted", &[], &any().into())));
     let history = ok(reads(family, "Lists the versions of an entity"), "versions", any());
     put(paths, &format!("{path}/history"), HttpMethod::Get, history);
