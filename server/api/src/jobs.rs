@@ -1,5 +1,5 @@
-//! Long operations, carried out one after the other (`config-api` 1.7): what was not finished when the server stopped goes on
-//! with the next partition when it is back.
+//! Long operations, carried out one after the other (`config-api` 1.7) by the server that was asked for them: what was not
+//! finished when it stopped goes on with the next partition when it is back.
 //!
 //! `apply` puts rules to spans that are stored already.
 
@@ -96,10 +96,11 @@ impl From<Problem> for Stopped {
 
 /// Carries out jobs until the server stops.
 pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
+    let server = state.store.installation().to_string();
     loop {
         let next = tokio::select! {
             () = stop.cancelled() => return,
-            next = state.config.next_job() => next,
+            next = state.config.next_job(&server) => next,
         };
         match next {
             Ok(Some(job)) => tokio::select! {

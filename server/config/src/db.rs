@@ -15,6 +15,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0007_entity_values", include_str!("../../../schemas/entities/0007_entity_values.sql")),
     ("0008_entity_texts", include_str!("../../../schemas/entities/0008_entity_texts.sql")),
     ("0009_seen", include_str!("../../../schemas/entities/0009_seen.sql")),
+    ("0010_job_server", include_str!("../../../schemas/entities/0010_job_server.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

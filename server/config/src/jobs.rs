@@ -59,6 +59,8 @@ pub struct NewJob {
     pub kind: &'static str,
     /// The domain whose right it needs, as a word.
     pub domain: &'static str,
+    /// The server that carries it out: what jobs are about is not shared.
+    pub server: String,
     /// What it is asked.
     pub params: Value,
 }
@@ -115,8 +117,8 @@ impl Config {
         let mut tx = db::begin(&self.pool).await?;
         let sql = "DELETE FROM job WHERE finished_ms < ?";
         statement(sql).bind(now_ms - KEPT_MS).execute(&mut *tx).await?;
-        let sql = "SELECT count(*) FROM job WHERE state IN ('queued', 'running')";
-        let waiting: i64 = statement(sql).fetch_one(&mut *tx).await?.try_get(0)?;
+        let sql = "SELECT count(*) FROM job WHERE state IN ('queued', 'running') AND server = ?";
+        let waiting: i64 = statement(sql).bind(&job.server).fetch_one(&mut *tx).await?.try_get(0)?;
         if waiting >= WAITING_MAX {
             return Err(Problem::field("", "LIMIT_EXCEEDED", format!("{WAITING_MAX} jobs wait already")));
         }
@@ -141,10 +143,10 @@ impl Config {
             return Ok(made);
         }
         let sql = "INSERT INTO job (id, kind, domain, state, subject, created_by, created_ms, progress_ppm, counters, \
-            params, checkpoint) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}')";
+            params, checkpoint, server) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}', ?)";
         let row = statement(sql).bind(&made.id).bind(&made.kind).bind(&made.domain).bind(&made.subject);
         let row = row.bind(&made.created_by).bind(made.created_ms).bind(made.params.to_string());
-        row.execute(&mut *tx).await?;
+        row.bind(&job.server).execute(&mut *tx).await?;
         tx.commit().await?;
         self.jobs.notify_one();
         Ok(made)
@@ -160,16 +162,21 @@ impl Config {
         row.as_ref().map(Job::read).transpose()
     }
 
-    /// Gives the job that is to be carried on, marked as running: one that a former process left, else the oldest that waits.
+    /// Gives the job that a server is to carry on, marked as running: one that a former process left, else the oldest that
+    /// waits. Where others write to the same database theirs are left to them; a copy of a database brings those of another
+    /// server along.
     ///
     /// # Errors
     /// `STORE_BUSY`.
-    pub async fn next_job(&self) -> Result<Option<Job>> {
+    pub async fn next_job(&self, server: &str) -> Result<Option<Job>> {
         let mut tx = db::begin(&self.pool).await?;
+        let own = if self.is_shared() { " AND server IN ('', ?)" } else { "" };
         let sql = format!(
-            "SELECT {COLUMNS} FROM job WHERE state IN ('queued', 'running') ORDER BY state DESC, created_ms, id LIMIT 1"
+            "SELECT {COLUMNS} FROM job WHERE state IN ('queued', 'running'){own} \
+            ORDER BY state DESC, created_ms, id LIMIT 1"
         );
-        let row = statement(sql).fetch_optional(&mut *tx).await?;
+        let select = if self.is_shared() { statement(sql).bind(server) } else { statement(sql) };
+        let row = select.fetch_optional(&mut *tx).await?;
         let Some(mut job) = row.as_ref().map(Job::read).transpose()? else { return Ok(None) };
         if job.state == "queued" {
             let now_ms = self.clock.now_ms();

@@ -118,6 +118,7 @@ const TABLES: &[Table] = &[
             ("error", Text),
             ("params", Text),
             ("checkpoint", Text),
+            ("server", Text),
         ],
         key: "id",
         sealed: false,

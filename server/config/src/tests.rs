@@ -14,6 +14,7 @@ use crate::families::{
 use crate::*;
 
 mod contract;
+mod jobs;
 mod many;
 mod model;
 mod pages;

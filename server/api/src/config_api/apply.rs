@@ -62,7 +62,8 @@ impl Ask {
         }
         let params = Params { rules, services, range }.to_json();
         let kind = if self.place.family.name == DETECTION_RULES.name { KIND } else { RUM_KIND };
-        let job = NewJob { kind, domain: "transactions", params };
+        let server = self.state.store.installation().to_string();
+        let job = NewJob { kind, domain: "transactions", server, params };
         Ok(accepted(&self.config.queue_job(job, &self.caller, self.dry_run).await?))
     }
 
