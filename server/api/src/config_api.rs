@@ -174,7 +174,7 @@ fn of_family(family: &'static Family, path: String, owner: Option<&'static str>)
         routes.fallback(not_allowed)
     };
     let mut router = Router::new();
-    if !family.natural.is_empty() {
+    if family.is_one_row() {
         router = router.route(&format!("{path}/order"), at(What::Order));
     }
     router

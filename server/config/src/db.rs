@@ -16,6 +16,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0008_entity_texts", include_str!("../../../schemas/entities/0008_entity_texts.sql")),
     ("0009_seen", include_str!("../../../schemas/entities/0009_seen.sql")),
     ("0010_job_server", include_str!("../../../schemas/entities/0010_job_server.sql")),
+    ("0011_routes_in_order", include_str!("../../../schemas/entities/0011_routes_in_order.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

@@ -216,6 +216,11 @@ impl Family {
         }
     }
 
+    /// Says whether all its entities stand in one order, which one list of ids gives; those of a tree do below each parent.
+    pub fn is_one_row(&self) -> bool {
+        !self.natural.is_empty() && self.field("parentId").is_none()
+    }
+
     /// Says whether changes of its entities can wait for a deploy.
     pub fn can_wait(&self) -> bool {
         Area::of(self).is_some()

@@ -387,9 +387,10 @@ impl Config {
             each.fold(std::cmp::Ordering::Equal, std::cmp::Ordering::then)
         });
         let now_ms = self.clock.now_ms();
+        let by_id: HashMap<&str, &Entity> = all.iter().map(|e| (e.id.as_str(), e)).collect();
         let (mut items, mut changed) = (Vec::with_capacity(ids.len()), false);
         for (n, id) in ids.iter().enumerate() {
-            let Some(present) = all.iter().find(|e| e.id == *id) else { continue };
+            let Some(present) = by_id.get(id.as_str()) else { continue };
             let mut body = present.shown();
             let system = [("position".to_owned(), json!(n))].into_iter().collect();
             body.insert("position".to_owned(), present.body.get("position").cloned().unwrap_or(Value::Null));

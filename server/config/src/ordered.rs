@@ -4,7 +4,7 @@
 
 use std::fmt::Write;
 
-use quiver_database::{Argument, Statement, statement};
+use quiver_database::{Argument, Connection, Statement, statement};
 use serde_json::{Map, Value};
 
 use crate::beside::Beside;
@@ -99,7 +99,7 @@ impl Family {
     fn indexed(&self) -> Vec<&'static str> {
         let is_text = |field: &str| match self.kind_of(field) {
             Some(Kind::Text { min, max } | Kind::Login { min, max }) => min > 0 && max <= CHARS_MAX,
-            Some(Kind::Slug) => true,
+            Some(Kind::Slug | Kind::Id) => true,
             _ => false,
         };
         let is_number =
@@ -119,10 +119,31 @@ impl Family {
 }
 
 /// The texts between which those of entities lie whose first fields have some values.
-pub(crate) fn beginning_with(values: &[&str]) -> (String, String) {
+fn beginning_with(values: &[&str]) -> (String, String) {
     let from: String = values.iter().flat_map(|value| [*value, "\u{1}"]).collect();
     let to = format!("{}\u{2}", from.strip_suffix(BETWEEN).unwrap_or_default());
     (from, to)
+}
+
+/// The place behind the others of an ordered family whose first fields have some values, by the index that has their order:
+/// there may be many. The greatest place is shared, where ids say who comes first.
+pub(crate) async fn place_behind(
+    db: &mut Connection,
+    family: &Family,
+    own: Option<&str>,
+    first: &[&str],
+) -> Result<i64> {
+    let (from, to) = beginning_with(first);
+    let sql = "SELECT body FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
+        ORDER BY sort_text DESC LIMIT 1";
+    let row = statement(sql).bind(family.name).bind("").bind(from).bind(to).bind(own.unwrap_or_default());
+    let Some(row) = row.fetch_optional(db).await? else { return Ok(0) };
+    let last: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
+    let most = match family.kind_of("position") {
+        Some(Kind::Int { max, .. }) => max,
+        _ => NUMBER_MAX,
+    };
+    Ok(last.get("position").and_then(Value::as_i64).map_or(0, |n| (n + 1).min(most)))
 }
 
 /// An order that an index has, and behind what a page begins.
@@ -378,7 +399,7 @@ mod tests {
         assert_eq!(USERS.indexed(), ["username"]);
         assert_eq!(RESOURCES.indexed(), ["displayName"]);
         assert_eq!(RULES.indexed(), ["namespace", "group", "position"]);
-        assert_eq!(ROUTES.indexed(), ["receiver"]);
+        assert_eq!(ROUTES.indexed(), ["parentId", "position"]);
         // Prose is too long for an index.
         assert!(SILENCES.indexed().is_empty());
     }

@@ -155,7 +155,7 @@ fn of_entity(paths: &mut Paths, family: &Family, path: &str) {
 
 fn of_all(paths: &mut Paths, family: &Family, path: &str) {
     let ids = object(&[("ids", texts())]);
-    if !family.natural.is_empty() {
+    if family.is_one_row() {
         let make = writes(family, "Orders all entities").request_body(Some(body(&[JSON], &ids.into())));
         put(paths, &format!("{path}/order"), HttpMethod::Put, ok(make, "ids and positions", any()));
     }

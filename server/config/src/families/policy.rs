@@ -1,18 +1,22 @@
 //! The policy of notification (`config-api` 2.5 and 2.6): receivers, routes and what stands beside them. Whether they make a
 //! policy together is asked of the service (`Checks::whole`) after each change.
 
+use std::collections::BTreeSet;
+
 use futures::future::BoxFuture;
-use quiver_database::Connection;
+use quiver_database::{Connection, statement};
 use quiver_types::{Domain, Right};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{id_link, text};
 use crate::change::Drafted;
 use crate::change::links::LISTED_MAX;
-use crate::document::{Entity, all_of, find};
+use crate::document::{Entity, find};
 use crate::family::{Caller, Family, Making, OnDelete};
 use crate::fields::{Field, Kind};
+use crate::ordered::place_behind;
 use crate::problem::{Problem, ProblemKind, Result};
+use crate::values::encoded;
 
 /// The root of the tree of routes.
 pub const ROOT_ROUTE_ID: &str = "00000000-0000-7000-8000-000000000401";
@@ -84,6 +88,7 @@ pub const ROUTES: Family = Family {
         Field::open("active_time_intervals", Kind::Texts { max: 100 }, "[]"),
     ],
     unique: &[],
+    natural: &[("parentId", false), ("position", false)],
     links: |body| id_link(body, "parentId", &["routes"], OnDelete::Cascade),
     builtin: || vec![(ROOT_ROUTE_ID, json!({"receiver": EMPTY_RECEIVER, "position": 0}))],
     builtin_open: true,
@@ -182,11 +187,8 @@ fn place_route<'a>(
             above = found.map(|e| text(&e.body, "parentId").to_owned()).filter(|id| !id.is_empty());
         }
         if body.get("position").is_none_or(Value::is_null) {
-            let all = all_of(db, ROUTES.name).await?;
-            let siblings =
-                all.iter().filter(|e| Some(e.id.as_str()) != making.id && text(&e.body, "parentId") == parent);
-            let last = siblings.filter_map(|e| e.body.get("position").and_then(Value::as_i64)).max();
-            body.insert("position".to_owned(), json!(last.map_or(0, |n| n + 1)));
+            let last = place_behind(db, &ROUTES, making.id, &[&parent]).await?;
+            body.insert("position".to_owned(), json!(last));
         }
         Ok(())
     })
@@ -203,23 +205,33 @@ fn root_stays<'a>(
     Box::pin(async move { if goes { Err(managed("the root cannot be deleted")) } else { Ok(()) } })
 }
 
-/// Refuses that a name goes which routes have.
+/// Refuses that a name goes which routes have in some of their fields; the index of values knows which: many names may go
+/// at once.
 async fn name_is_free(
     db: &mut Connection,
     (before, after): (Option<&Entity>, Option<&Entity>),
-    named: fn(&Map<String, Value>, &str) -> bool,
+    fields: &[&str],
 ) -> Result<()> {
     let name = before.map(|e| text(&e.body, "name")).unwrap_or_default();
     if name.is_empty() || after.is_some_and(|e| text(&e.body, "name") == name) {
         return Ok(());
     }
-    let routes = all_of(db, ROUTES.name).await?;
-    let by: Vec<&Entity> = routes.iter().filter(|e| named(&e.body, name)).collect();
+    let mut by = BTreeSet::new();
+    for field in fields {
+        let sql = "SELECT id FROM entity_value WHERE family = ? AND owner = ? AND field = ? AND value = ?";
+        let select = statement(sql).bind(ROUTES.name).bind("").bind(*field).bind(encoded(&json!(name)));
+        for row in select.fetch_all(&mut *db).await? {
+            by.insert(row.try_get::<String>(0)?);
+        }
+    }
     if by.is_empty() {
         return Ok(());
     }
-    let one = |e: &&Entity| json!({"family": ROUTES.name, "id": e.id, "name": text(&e.body, "receiver")});
-    let listed: Vec<Value> = by.iter().take(LISTED_MAX).map(one).collect();
+    let mut listed = Vec::new();
+    for id in by.iter().take(LISTED_MAX) {
+        let Some(route) = find(db, ROUTES.name, id).await? else { continue };
+        listed.push(json!({"family": ROUTES.name, "id": id, "name": text(&route.body, "receiver")}));
+    }
     let hidden = by.len() - listed.len();
     let problem = Problem::new(ProblemKind::Conflict, "REFERENCED", format!("routes name `{name}`"));
     Err(problem.with("references", Value::Array(listed)).with("hiddenReferences", json!(hidden)))
@@ -232,7 +244,7 @@ fn receiver_is_free<'a>(
     before: Option<&'a Entity>,
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
-    Box::pin(name_is_free(db, (before, after), |route, name| text(route, "receiver") == name))
+    Box::pin(name_is_free(db, (before, after), &["receiver"]))
 }
 
 fn interval_is_free<'a>(
@@ -242,10 +254,5 @@ fn interval_is_free<'a>(
     before: Option<&'a Entity>,
     after: Option<&'a Entity>,
 ) -> BoxFuture<'a, Result<()>> {
-    Box::pin(name_is_free(db, (before, after), |route, name| {
-        ["mute_time_intervals", "active_time_intervals"]
-            .iter()
-            .filter_map(|key| route.get(*key).and_then(Value::as_array))
-            .any(|names| names.iter().any(|n| n == name))
-    }))
+    Box::pin(name_is_free(db, (before, after), &["mute_time_intervals", "active_time_intervals"]))
 }

@@ -12,7 +12,7 @@ use crate::change::Drafted;
 use crate::document::{Entity, find};
 use crate::family::{Family, Making, Rows};
 use crate::fields::{Field, Kind, duration_ms};
-use crate::ordered::beginning_with;
+use crate::ordered::place_behind;
 use crate::problem::{FieldError, Problem, Result};
 
 /// Shortest time from one evaluation to the next.
@@ -118,7 +118,7 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
             let own = making.before.filter(|e| beside(e)).and_then(position);
             let place = match own {
                 Some(own) => own,
-                None => next_place(db, making.id, body).await?,
+                None => place_behind(db, &RULES, making.id, &[text(body, "namespace"), text(body, "group")]).await?,
             };
             body.insert("position".to_owned(), json!(place));
         }
@@ -133,17 +133,6 @@ fn prepare<'a>(db: &'a mut Connection, making: &'a Making<'a>, draft: &'a mut Dr
         draft.sealed.extend(editor.map(|editor| (RUN_BY.to_owned(), editor)));
         Ok(())
     })
-}
-
-/// The place behind the other rules of a group, by the index that has their order: a group may have many.
-async fn next_place(db: &mut Connection, own: Option<&str>, body: &Map<String, Value>) -> Result<i64> {
-    let (from, to) = beginning_with(&[text(body, "namespace"), text(body, "group")]);
-    let sql = "SELECT body FROM entity WHERE family = ? AND owner = ? AND sort_text >= ? AND sort_text < ? AND id <> ? \
-        ORDER BY sort_text DESC LIMIT 1";
-    let row = statement(sql).bind(RULES.name).bind("").bind(from).bind(to).bind(own.unwrap_or_default());
-    let Some(row) = row.fetch_optional(db).await? else { return Ok(0) };
-    let last: Map<String, Value> = serde_json::from_str(&row.try_get::<String>(0)?).map_err(Problem::internal)?;
-    Ok(last.get("position").and_then(Value::as_i64).map_or(0, |n| n + 1))
 }
 
 /// The group of a rule, by what is unique of groups.

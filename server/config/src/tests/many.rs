@@ -1,7 +1,7 @@
 //! Changes of many: what names what among them, and what one that fails leaves behind.
 
 use super::*;
-use crate::families::{CI_SUBCLASSES, ROUTES};
+use crate::families::{CI_SUBCLASSES, RECEIVERS, ROOT_ROUTE_ID, ROUTES, TIME_INTERVALS};
 
 fn ids(entities: &[&Entity]) -> Vec<String> {
     entities.iter().map(|entity| entity.id.clone()).collect()
@@ -102,4 +102,57 @@ async fn what_stays_keeps_what_it_names() {
     let only_above = vec![Value::Object(above.shown())];
     assert_eq!(replaced(only_above, None).await.unwrap().deleted, 1);
     assert_eq!(replaced(Vec::new(), None).await.unwrap().deleted, 1);
+}
+
+/// A route that says no place comes behind its siblings; lists give routes as they are tried.
+#[tokio::test]
+async fn routes_stand_behind_their_siblings() {
+    let fx = fixture().await;
+    let route = async |parent: &str, position: Option<i64>| {
+        let body = json!({"receiver": "empty", "parentId": parent, "position": position});
+        fx.create(&ROUTES, body).await.unwrap()
+    };
+    let second = route(ROOT_ROUTE_ID, Some(9)).await;
+    let third = route(ROOT_ROUTE_ID, None).await;
+    let below = route(&third.id, None).await;
+    let greatest = route(ROOT_ROUTE_ID, Some(1_000_000)).await;
+    let beside = route(ROOT_ROUTE_ID, None).await;
+    let first = route(ROOT_ROUTE_ID, Some(0)).await;
+    let place = |route: &Entity| route.body["position"].as_i64();
+    assert_eq!([&third, &below, &beside].map(place), [Some(10), Some(0), Some(1_000_000)]);
+    let mut expected = vec![ROOT_ROUTE_ID.to_owned()];
+    expected.extend(ids(&[&first, &second, &third, &greatest, &beside, &below]));
+    let listed = fx.list(&ROUTES, &[]).await.unwrap().items;
+    let listed: Vec<&str> = listed.iter().filter_map(|route| route["id"].as_str()).collect();
+    assert_eq!(listed, expected);
+}
+
+/// What routes name keeps its name, by whichever of their fields.
+#[tokio::test]
+async fn names_that_routes_have_stay() {
+    let fx = fixture().await;
+    let makes = |family, name: &str| fx.create(family, json!({"name": name}));
+    let [team, other] = [makes(&RECEIVERS, "team").await.unwrap(), makes(&RECEIVERS, "other").await.unwrap()];
+    let [night, spare] =
+        [makes(&TIME_INTERVALS, "night").await.unwrap(), makes(&TIME_INTERVALS, "spare").await.unwrap()];
+    let mutes = json!({"receiver": "team", "mute_time_intervals": ["spare 2", "night"]});
+    let mutes = fx.create(&ROUTES, mutes).await.unwrap();
+    let acts = json!({"receiver": "team", "active_time_intervals": ["night"], "mute_time_intervals": ["night"]});
+    let acts = fx.create(&ROUTES, acts).await.unwrap();
+    for (family, held) in [(&RECEIVERS, &team), (&TIME_INTERVALS, &night)] {
+        for op in [delete(&held.id), patch(&held.id, json!({"name": "renamed"}))] {
+            let refused = fx.op(family, op).await.unwrap_err();
+            let listed = [&mutes, &acts].map(|e| json!({"family": "routes", "id": e.id, "name": "team"}));
+            assert_eq!((refused.code, &refused.more["references"]), ("REFERENCED", &json!(listed)));
+            assert_eq!(refused.more["hiddenReferences"], json!(0));
+        }
+        fx.op(family, patch(&held.id, json!({"description": "d"}))).await.unwrap();
+    }
+    for (family, free) in [(&RECEIVERS, &other), (&TIME_INTERVALS, &spare)] {
+        fx.op(family, delete(&free.id)).await.unwrap();
+    }
+    fx.op(&ROUTES, delete(&mutes.id)).await.unwrap();
+    fx.op(&ROUTES, patch(&acts.id, json!({"receiver": "empty"}))).await.unwrap();
+    fx.op(&RECEIVERS, delete(&team.id)).await.unwrap();
+    assert_eq!(fx.op(&TIME_INTERVALS, delete(&night.id)).await.unwrap_err().code, "REFERENCED");
 }
