@@ -24,7 +24,7 @@ async fn sql(server: &Server, who: &str, statement: &str) -> Answer {
 fn asked() -> Value {
     json!({
         "dimensions": ["QueryUsage.api", "QueryUsage.endpoint", "QueryUsage.status", "QueryUsage.user"],
-        "measures": ["QueryUsage.count", "QueryUsage.errorCount"],
+        "measures": ["QueryUsage.count", "QueryUsage.errorCount", "QueryUsage.cpuTime"],
         "filters": [
             {"member": "QueryUsage.text", "operator": "contains", "values": ["a_mark"]},
             // Those that ask for these rows have it in their text, too.
@@ -73,6 +73,7 @@ async fn queries_and_what_is_kept_have_rows() {
         [&ok["QueryUsage.api"], &ok["QueryUsage.endpoint"], &ok["QueryUsage.count"], &ok["QueryUsage.errorCount"]],
         [&json!("sql"), &json!("/sql-api/v1/query"), &json!("1"), &json!("0")]
     );
+    assert!(ok["QueryUsage.cpuTime"].as_f64().is_some_and(|ms| ms > 0.0), "{ok}");
     assert!(ok["QueryUsage.user"].as_str().is_some_and(|user| !user.is_empty()), "{ok}");
     let came = json!({
         "dimensions": ["IngestionUsage.signal", "IngestionUsage.protocol", "IngestionUsage.service"],
@@ -129,7 +130,7 @@ async fn queries_and_what_is_kept_have_rows() {
     assert_eq!(sql(&server, &cart, "SELECT count(*) AS a_mark FROM logs WHERE 1 = 1").await.status, 200);
     let own = json!({
         "dimensions": ["QueryUsage.user", "QueryUsage.api", "QueryUsage.text"],
-        "measures": ["QueryUsage.count", "QueryUsage.scannedRows"],
+        "measures": ["QueryUsage.count", "QueryUsage.scannedRows", "QueryUsage.cpuTime"],
     });
     let is_own =
         |row: &Value| row["QueryUsage.text"].as_str().is_some_and(|text| text.contains("a_mark FROM logs WHERE"));
@@ -137,7 +138,8 @@ async fn queries_and_what_is_kept_have_rows() {
     let all = rows.as_array().into_iter().flatten();
     let users: BTreeSet<&str> = all.filter_map(|row| row["QueryUsage.user"].as_str()).collect();
     assert_eq!(users.len(), 1, "{rows}");
-    assert!(rows.as_array().is_some_and(|all| all.iter().all(|r| r["QueryUsage.scannedRows"].is_null())), "{rows}");
+    let is_untold = |row: &Value| row["QueryUsage.scannedRows"].is_null() && row["QueryUsage.cpuTime"].is_null();
+    assert!(rows.as_array().is_some_and(|all| all.iter().all(is_untold)), "{rows}");
     // Who sees the same services and asks the same gets no rows of another.
     user(&server, &admin, "other", "viewer", json!(["cart"])).await;
     let other = bearer(&login(&server, "other", PASSWORD).await);

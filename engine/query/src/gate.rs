@@ -1,8 +1,10 @@
-//! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller.
+//! What look-ups in indexes ask of the query that they are for: its memory, its time, its caller; and who is told of the CPU
+//! time that its work takes.
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::Instant;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::time::{Duration, Instant};
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use parking_lot::Mutex;
@@ -24,6 +26,7 @@ pub(crate) struct QueryGate {
     memory: MemoryReservation,
     /// What functions take for it.
     values: Arc<QueryPool>,
+    cpu_nanos: Arc<AtomicU64>,
     runs: Mutex<Vec<CancellationToken>>,
     deadline: Instant,
 }
@@ -31,7 +34,8 @@ pub(crate) struct QueryGate {
 impl QueryGate {
     /// Makes the gate of a query out of a part of its memory, and of what functions may take for it.
     pub(crate) fn new(ctx: &QueryContext, memory: MemoryReservation, values: QueryPool) -> Self {
-        Self { memory, values: Arc::new(values), runs: Mutex::default(), deadline: ctx.deadline }
+        let cpu_nanos = Arc::clone(&ctx.query().cpu_nanos);
+        Self { memory, values: Arc::new(values), cpu_nanos, runs: Mutex::default(), deadline: ctx.deadline }
     }
 
     /// A run begins that ends with a token.
@@ -60,6 +64,10 @@ impl Gate for QueryGate {
             return Err(Error::new(ErrorKind::Timeout, "query timed out in query preparation"));
         }
         Ok(())
+    }
+
+    fn spent(&self, cpu: Duration) {
+        self.cpu_nanos.fetch_add(cpu.as_nanos() as u64, Relaxed);
     }
 
     fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {

@@ -127,6 +127,8 @@ pub struct Query {
     /// Whether it was the memory of the process, and what is said of that.
     greedy: OnceLock<(ErrorKind, &'static str)>,
     pub(crate) memory: OnceLock<Arc<QueryPool>>,
+    /// CPU time of its work so far.
+    pub(crate) cpu_nanos: Arc<AtomicU64>,
     /// Plans that were made for it.
     plans: AtomicU64,
     phase: AtomicU8,
@@ -155,6 +157,7 @@ impl Query {
             withdrawn: AtomicBool::new(false),
             greedy: OnceLock::new(),
             memory: OnceLock::new(),
+            cpu_nanos: Arc::default(),
             plans: AtomicU64::new(0),
             phase: AtomicU8::new(Phase::Plan as u8),
             entered: AtomicU64::new(0),
@@ -195,6 +198,12 @@ impl Query {
     /// Time in a phase that it has left, or was counted beside others.
     pub fn time_in(&self, phase: Phase) -> Duration {
         Duration::from_nanos(self.nanos[phase as usize].load(Relaxed))
+    }
+
+    /// CPU time that planning it and running its plans took on the threads of the engine so far. Reading files, and making
+    /// the answer's text where that is done elsewhere, are not in it.
+    pub fn cpu(&self) -> Duration {
+        Duration::from_nanos(self.cpu_nanos.load(Relaxed))
     }
 
     /// Bytes that it holds of the memory for queries, and the most that it ever held.

@@ -1,15 +1,17 @@
 //! Tells the threads of the engine for which query they work, so that work within one value can ask whether to go on
-//! ([`quiver_types::watch`]). What was told to stop never ends: its answer would be worth nothing, and whoever waits for
-//! it has seen the same end of the query.
+//! ([`quiver_types::watch`]), and the query what CPU time they spent on it. What was told to stop never ends: its answer
+//! would be worth nothing, and whoever waits for it has seen the same end of the query.
 
 use std::any::Any;
 use std::pin::Pin;
 use std::task::{Context, Poll};
+use std::time::Duration;
 
 use datafusion::common::runtime::{JoinSetTracer, set_join_set_tracer};
 use futures::FutureExt as _;
 use futures::future::BoxFuture;
 use quiver_types::watch::Watch;
+use rustix::time::{ClockId, clock_gettime};
 
 /// Work of a query.
 pub(crate) struct Watched<T> {
@@ -23,6 +25,20 @@ impl<T> Watched<T> {
     }
 }
 
+/// CPU time that this thread has spent.
+fn thread_cpu() -> Duration {
+    let spent = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(spent.tv_sec as u64, spent.tv_nsec as u32)
+}
+
+/// Does work of a query on this thread, and tells the query what it took.
+fn counted<T>(watch: &Watch, work: impl FnOnce() -> T) -> T {
+    let before = thread_cpu();
+    let done = work();
+    watch.gate().spent(thread_cpu().saturating_sub(before));
+    done
+}
+
 impl<T> Future for Watched<T> {
     type Output = T;
 
@@ -31,7 +47,7 @@ impl<T> Future for Watched<T> {
         if this.watch.is_stopped() {
             return Poll::Pending;
         }
-        let polled = this.watch.over(|| this.work.poll_unpin(cx));
+        let polled = counted(&this.watch, || this.watch.over(|| this.work.poll_unpin(cx)));
         // What it would say was perhaps made of values that nobody looked at.
         if this.watch.is_stopped() { Poll::Pending } else { polled }
     }
@@ -52,7 +68,10 @@ impl JoinSetTracer for HandOn {
         &self,
         work: Box<dyn FnOnce() -> Box<dyn Any + Send> + Send>,
     ) -> Box<dyn FnOnce() -> Box<dyn Any + Send> + Send> {
-        work
+        match Watch::current() {
+            Some(watch) => Box::new(move || counted(&watch, work)),
+            None => work,
+        }
     }
 }
 
@@ -65,8 +84,7 @@ pub(crate) fn hand_on() {
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
-    use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-    use std::time::Duration;
+    use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
     use datafusion::common::runtime::SpawnedTask;
     use quiver_types::stats::Gate;
@@ -75,7 +93,7 @@ mod tests {
     use super::*;
 
     #[derive(Debug, Default)]
-    struct Ended(AtomicBool);
+    struct Ended(AtomicBool, AtomicU64);
 
     impl Gate for Ended {
         fn take(&self, _: usize) -> Result<()> {
@@ -83,6 +101,10 @@ mod tests {
         }
 
         fn give_back(&self, _: usize) {}
+
+        fn spent(&self, cpu: Duration) {
+            self.1.fetch_add(cpu.as_nanos() as u64, Relaxed);
+        }
 
         fn check(&self) -> Result<()> {
             if self.0.load(Relaxed) { Err(Error::new(ErrorKind::Cancelled, "it ended")) } else { Ok(()) }
@@ -101,5 +123,25 @@ mod tests {
         let waited = tokio::time::timeout(Duration::from_millis(50), stopped).await;
         assert!(waited.is_err() && watch.is_stopped());
         assert_eq!(work().await, Some(true), "nobody watches");
+    }
+
+    /// Uses up CPU time, by the clock that counts it.
+    fn burn(cpu: Duration) {
+        let before = thread_cpu();
+        while thread_cpu() - before < cpu {}
+    }
+
+    #[tokio::test]
+    async fn cpu_time_is_told_of_a_query_and_of_all_its_tasks() {
+        hand_on();
+        let gate = Arc::new(Ended::default());
+        let (some, told) = (Duration::from_millis(2), || Duration::from_nanos(gate.1.load(Relaxed)));
+        let work = async move {
+            burn(some);
+            SpawnedTask::spawn(async move { burn(some) }).await.expect("it ends");
+            SpawnedTask::spawn_blocking(move || burn(some)).await.expect("it ends");
+        };
+        Watched::new(Watch::new(Arc::clone(&gate) as _), work).await;
+        assert!(told() >= 3 * some, "{:?}", told());
     }
 }

@@ -30,7 +30,7 @@ fn times(batch: &RecordBatch) -> Result<&[i64]> {
 /// # Errors
 /// Internal: they are not the table's.
 pub(crate) fn days(rows: &TableRows) -> Result<Vec<i32>> {
-    if rows.rows.schema().fields() != (rows.table.files[0].schema)().fields() {
+    if rows.rows.schema().fields() != rows.table.columns().fields() {
         return Err(Error::internal(format!("rows that are not those of `{}`", rows.table.name)));
     }
     Ok(all_days(std::slice::from_ref(&rows.rows)).into_iter().collect())
@@ -89,15 +89,19 @@ impl RowSource for RowSnapshots {
 struct Pinned(Snapshot);
 
 /// Keeps what a caller may see of a range, and puts the columns in the order that was asked for.
-fn visible(batch: &RecordBatch, columns: &[&str], access: &Access, range: MillisRange) -> Result<RecordBatch> {
+fn visible(
+    table: &TableDef,
+    batch: &RecordBatch,
+    columns: &[&str],
+    access: &Access,
+    range: MillisRange,
+) -> Result<RecordBatch> {
     let services = batch.column_by_name(SERVICE).and_then(|c| c.as_string_opt::<i32>());
     let services = services.ok_or_else(|| Error::internal("rows of a table lack their services"))?;
     let may = |i: usize| access.is_full() || services.value(i).split('\n').all(|service| access.allows(service));
     let keep: BooleanArray =
         times(batch)?.iter().enumerate().map(|(i, &t)| Some(range.contains(t) && may(i))).collect();
-    let places = columns.iter().map(|name| batch.schema().index_of(name));
-    let places: Vec<usize> = places.collect::<Result<_, _>>().internal("a table lacks a column")?;
-    let wanted = batch.project(&places).internal("columns cannot be chosen")?;
+    let wanted = table.chosen(batch, columns)?;
     if keep.true_count() == keep.len() {
         return Ok(wanted);
     }
@@ -118,7 +122,7 @@ impl RowSnapshot for Pinned {
         read.extend(["time", SERVICE].into_iter().filter(|name| !columns.contains(name)));
         let mut out = Vec::new();
         let mut take = |batch: &RecordBatch| -> Result<()> {
-            let batch = visible(batch, columns, access, range)?;
+            let batch = visible(table, batch, columns, access, range)?;
             if batch.num_rows() > 0 {
                 stats.take(batch.get_array_memory_size())?;
                 out.push(batch);

@@ -5,6 +5,7 @@ use std::any::Any;
 use std::fmt::Debug;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
+use std::time::Duration;
 
 use crate::Result;
 use crate::left_out::LeftOut;
@@ -26,6 +27,11 @@ pub trait Gate: Debug + Send + Sync {
     /// # Errors
     /// Timeout, Cancelled.
     fn check(&self) -> Result<()>;
+
+    /// Counts CPU time of its work.
+    fn spent(&self, cpu: Duration) {
+        let _ = cpu;
+    }
 
     /// Gives what values that are made for the query take memory from, to who knows its type; none: nothing of its own.
     fn values(&self) -> Option<Arc<dyn Any + Send + Sync>> {

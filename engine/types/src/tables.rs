@@ -2,7 +2,12 @@
 //!
 //! Store, compaction, retention and documents read [`TABLES`]; nothing else names a table's columns.
 
-use arrow::datatypes::{DataType, Field, SchemaRef, TimeUnit};
+use std::sync::Arc;
+
+use arrow::array::{ArrayRef, Float64Array, RecordBatch, RecordBatchOptions};
+use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef, TimeUnit};
+
+use crate::{Error, Result};
 
 pub mod history;
 pub mod logs;
@@ -22,6 +27,9 @@ pub struct TableDef {
     pub version: u16,
     /// The files of a part, the main one first.
     pub files: &'static [FileDef],
+    /// Columns of the main file that came later, all of them doubles, each with the version that brought it. Rows of before
+    /// have NaN there.
+    pub added: &'static [(&'static str, u16)],
     /// Whether records may carry columns beside the fixed ones (logs, spans).
     pub dynamic: bool,
     /// Sort key of the rows in the main file.
@@ -30,6 +38,53 @@ pub struct TableDef {
     pub time_column: &'static str,
     /// Length of an aligned level 1 window in milliseconds.
     pub window_ms: i64,
+}
+
+impl TableDef {
+    /// Gives the fixed columns of the main file.
+    pub fn columns(&self) -> SchemaRef {
+        (self.files[0].schema)()
+    }
+
+    /// Gives those that a version of it had.
+    pub fn columns_of(&self, version: u16) -> SchemaRef {
+        let all = self.columns();
+        let had = |name: &str| self.added.iter().all(|(added, since)| *added != name || *since <= version);
+        Arc::new(Schema::new(all.fields().iter().filter(|f| had(f.name())).cloned().collect::<Fields>()))
+    }
+
+    /// Gives some columns of rows, whichever version wrote them.
+    ///
+    /// # Errors
+    /// Internal: they have no such column.
+    pub fn chosen(&self, rows: &RecordBatch, columns: &[&str]) -> Result<RecordBatch> {
+        let (schema, all) = (rows.schema(), self.columns());
+        let (mut fields, mut arrays) = (Vec::new(), Vec::<ArrayRef>::new());
+        for name in columns {
+            let is_added = self.added.iter().any(|(added, _)| added == name);
+            if let Some((at, field)) = schema.fields().find(name) {
+                fields.push(Arc::clone(field));
+                arrays.push(Arc::clone(rows.column(at)));
+            } else if let Some((_, field)) = all.fields().find(name).filter(|_| is_added) {
+                fields.push(Arc::clone(field));
+                arrays.push(Arc::new(Float64Array::from(vec![f64::NAN; rows.num_rows()])));
+            } else {
+                return Err(Error::internal(format!("rows of table `{}` lack `{name}`", self.name)));
+            }
+        }
+        let options = RecordBatchOptions::new().with_row_count(Some(rows.num_rows()));
+        let chosen = RecordBatch::try_new_with_options(Arc::new(Schema::new(fields)), arrays, &options);
+        chosen.map_err(|e| Error::internal("columns cannot be chosen").with_source(e))
+    }
+
+    /// Gives all columns of rows, whichever version wrote them, as they are now.
+    ///
+    /// # Errors
+    /// As [`Self::chosen`].
+    pub fn completed(&self, rows: &RecordBatch) -> Result<RecordBatch> {
+        let all = self.columns();
+        self.chosen(rows, &all.fields().iter().map(|field| field.name().as_str()).collect::<Vec<_>>())
+    }
 }
 
 /// One kind of file of a part: `<part>.<kind>.parquet`.
@@ -69,6 +124,9 @@ pub(crate) fn millis(name: &str, nullable: bool) -> Field {
 
 #[cfg(test)]
 mod tests {
+    use arrow::array::{AsArray, StringArray, new_empty_array};
+    use arrow::datatypes::Float64Type;
+
     use super::*;
 
     #[test]
@@ -78,6 +136,30 @@ mod tests {
             for file in a.files {
                 assert!(!(file.schema)().fields().is_empty(), "{}.{}", a.name, file.kind);
             }
+            for (name, since) in a.added {
+                let columns = a.columns();
+                let field = columns.field_with_name(name).expect(name);
+                let is_one = *field.data_type() == DataType::Float64 && (2..=a.version).contains(since);
+                assert!(is_one && a.columns_of(since - 1).field_with_name(name).is_err(), "{}.{name}", a.name);
+            }
         }
+    }
+
+    #[test]
+    fn rows_of_before_have_nothing_in_columns_that_came_later() {
+        let table = TableDef { version: 2, added: &[("value", 2)], ..history::ALERT_EVENTS };
+        let (now, before) = (table.columns(), table.columns_of(1));
+        assert_eq!((now.fields().len() - 1, table.columns_of(2)), (before.fields().len(), Arc::clone(&now)));
+        let columns = before.fields().iter().map(|field| new_empty_array(field.data_type())).collect();
+        let none = table.completed(&RecordBatch::try_new(before, columns).unwrap()).unwrap();
+        assert_eq!(none.schema().fields(), now.fields());
+        let text = |text: &str| Arc::new(StringArray::from(vec![text, text])) as ArrayRef;
+        let rows = RecordBatch::try_from_iter([("source", text("rule")), ("rule_id", text("1"))]).unwrap();
+        let chosen = table.chosen(&rows, &["value", "source"]).unwrap();
+        let values = chosen.column(0).as_primitive::<Float64Type>();
+        assert!(values.len() == 2 && values.values().iter().all(|value| value.is_nan()));
+        assert_eq!(chosen.column(1), rows.column(0));
+        assert_eq!(table.chosen(&rows, &[]).unwrap().num_rows(), 2);
+        assert!(table.chosen(&rows, &["time"]).unwrap_err().message.contains("lack `time`"), "it was always there");
     }
 }

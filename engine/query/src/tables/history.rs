@@ -40,9 +40,10 @@ use crate::forms::{At, damaged, pinned};
 const SERVICE_NAME: &str = "service_name";
 /// Who asked.
 const SUBJECT: &str = "subject";
-/// What tells of rows that a caller does not see, in the rows of his own queries: how many there are, and whether some
-/// were written since an answer was kept.
-const OF_ALL: [&str; 6] = ["scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept"];
+/// What tells of rows that a caller does not see, in the rows of his own queries and of rules that read more than he sees:
+/// how many there are, and whether some were written since an answer was kept.
+const OF_ALL: [&str; 7] =
+    ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -91,7 +92,7 @@ impl NamedTable for HistoryTable {
     }
 
     fn columns(&self) -> SchemaRef {
-        let stored = (self.0.files[0].schema)();
+        let stored = self.0.columns();
         Arc::new(Schema::new(stored.fields().iter().map(|field| shown(field)).collect::<Vec<_>>()))
     }
 
@@ -161,9 +162,10 @@ impl ReadAtOnce for Reading {
         columns.sort_unstable();
         columns.dedup();
         let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
+        let hides = !self.access.is_full();
         let shown = |one: &RecordBatch| match &self.own {
-            Some(caller) => cells(&rows_of(one, caller)?, &self.schema, true),
-            None => cells(one, &self.schema, false),
+            Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
+            None => cells(one, &self.schema, hides),
         };
         rows.iter().map(shown).collect()
     }

@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use quiver_types::tables::{logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{self, logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
 use super::plan::Plan;
@@ -63,11 +63,15 @@ pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
 
 /// Merges tables whose rows are kept as they came. Rows of a day are few against the other signals': they stand in memory.
 async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
+    let unknown = || Error::internal(format!("unknown table `{}`", plan.table));
+    let table = tables::table(&plan.table).ok_or_else(unknown)?;
     let mut rows = Vec::new();
     for input in inputs {
         let batches = input.rows(&ReadStats::default()).await?;
         same_rows(input, "rows", input.meta.rows, batches.iter().map(|b| b.num_rows() as u64).sum())?;
-        rows.extend(batches);
+        for batch in &batches {
+            rows.push(table.completed(batch)?);
+        }
     }
     let rows = crate::rows::by_time(&rows)?;
     let spec = begin_output(core, job, plan, inputs, 0).await?;

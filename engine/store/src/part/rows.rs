@@ -19,7 +19,7 @@ use crate::error::{Error, Result};
 pub fn write_rows_part(root: &Path, spec: PartSpec, batch: &RecordBatch) -> Result<PartMeta> {
     let table = tables::table(&spec.table).ok_or_else(|| Error::invalid(format!("unknown table `{}`", spec.table)))?;
     let file_def = &table.files[0];
-    let schema = (file_def.schema)();
+    let schema = table.columns();
     if batch.num_rows() == 0 || batch.schema().fields() != schema.fields() {
         return Err(Error::invalid(format!("no rows, or not those of table `{}`", spec.table)));
     }

@@ -94,12 +94,12 @@ impl Kind {
         all.find(|k| k.table().number == table && k.number() == number)
     }
 
-    /// The columns of a body; `flags` of the record say which of the optional ones it has.
-    fn schema(self, flags: u16) -> SchemaRef {
+    /// The columns of a body that a version of the table wrote; `flags` of the record say which of the optional ones it has.
+    fn schema(self, version: u16, flags: u16) -> SchemaRef {
         match self {
             Self::SpanContexts => return context_schema(),
             Self::SpanRows => return span_schema(),
-            Self::Rows(_) => return (self.table().files[0].schema)(),
+            Self::Rows(_) => return self.table().columns_of(version),
             _ => {}
         }
         let schemas = &*SCHEMAS;
@@ -238,7 +238,8 @@ impl Default for Encoder {
 
 impl Encoder {
     fn write(&mut self, kind: Kind, flags: u16, columns: Vec<ArrayRef>, out: &mut Vec<u8>) {
-        let batch = RecordBatch::try_new(kind.schema(flags), columns).expect("columns of the kind's own schema");
+        let schema = kind.schema(kind.table().version, flags);
+        let batch = RecordBatch::try_new(schema, columns).expect("columns of the kind's own schema");
         (self.encode)(&batch, out).expect("a vector takes any message without dictionaries");
         out.resize(out.len().next_multiple_of(8), 0);
     }
@@ -354,8 +355,8 @@ pub(crate) fn bad(what: impl Into<String>) -> BadBody {
     BadBody(what.into())
 }
 
-/// Reads a body. Numbers stay where they are.
-pub(crate) fn decode(kind: Kind, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
+/// Reads a body that a version of the table wrote. Numbers stay where they are.
+pub(crate) fn decode(kind: Kind, version: u16, flags: u16, body: &Buffer) -> Result<RecordBatch, BadBody> {
     let head = body.get(..8).ok_or_else(|| bad("no room for a message"))?;
     let length = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
     if head[..4] != [0xff; 4] {
@@ -377,9 +378,13 @@ pub(crate) fn decode(kind: Kind, flags: u16, body: &Buffer) -> Result<RecordBatc
     if !nodes_fit || !buffers_fit || batch.compression().is_some() || !(0..=1 << 32).contains(&rows) {
         return Err(bad("buffers do not fit"));
     }
-    let schema = kind.schema(flags);
-    arrow::ipc::reader::read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version())
-        .map_err(|e| bad(e.to_string()))
+    let schema = kind.schema(version, flags);
+    let read = arrow::ipc::reader::read_record_batch(&data, batch, schema, &HashMap::new(), None, &message.version());
+    let read = read.map_err(|e| bad(e.to_string()))?;
+    match kind {
+        Kind::Rows(_) => kind.table().completed(&read).map_err(|e| bad(e.message)),
+        _ => Ok(read),
+    }
 }
 
 fn column<'a, T: 'a>(

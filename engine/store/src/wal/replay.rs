@@ -286,7 +286,7 @@ impl GenerationReplay {
             );
             Error::new(ErrorKind::Invalid, text)
         })?;
-        let decoded = codec::decode(kind, header.flags, body);
+        let decoded = codec::decode(kind, header.version, header.flags, body);
         if kind.defines() {
             let read = decoded.and_then(|batch| codec::read_definitions(&batch));
             let defined =

@@ -19,6 +19,7 @@ pub const ALERT_EVENTS: TableDef = TableDef {
     number: 10,
     version: 1,
     files: &[FileDef { kind: "rows", schema: alert_events }],
+    added: &[],
     dynamic: false,
     sort_key: &["time"],
     time_column: "time",

@@ -23,6 +23,7 @@ pub const TABLE: TableDef = TableDef {
         FileDef { kind: "index", schema: index },
         FileDef { kind: "labels", schema: labels },
     ],
+    added: &[],
     dynamic: true,
     sort_key: &["__q_stream", TIME],
     time_column: TIME,

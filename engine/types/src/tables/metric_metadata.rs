@@ -12,6 +12,7 @@ pub const TABLE: TableDef = TableDef {
     number: 2,
     version: 1,
     files: &[FileDef { kind: "rows", schema: rows }],
+    added: &[],
     dynamic: false,
     sort_key: &["metric", "ts"],
     time_column: "ts",

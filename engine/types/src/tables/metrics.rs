@@ -20,6 +20,7 @@ pub const TABLE: TableDef = TableDef {
         FileDef { kind: "exemplars", schema: exemplars },
         FileDef { kind: "index", schema: index },
     ],
+    added: &[],
     dynamic: false,
     sort_key: &["metric", "labels"],
     time_column: "ts",

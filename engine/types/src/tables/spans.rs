@@ -23,6 +23,7 @@ pub const TABLE: TableDef = TableDef {
         FileDef { kind: "rollup", schema: rollup_schema },
         FileDef { kind: "traces", schema: traces },
     ],
+    added: &[],
     dynamic: true,
     sort_key: &["minute", "trace_id", "start_time"],
     time_column: "start_time",

@@ -9,8 +9,14 @@ use super::history::{ALERT_EVENTS, SERVICE, columns, float, number, text, time};
 use super::{FileDef, TableDef};
 
 /// Queries that ended.
-pub const QUERY_LOG: TableDef =
-    TableDef { name: "query_log", number: 14, files: &[FileDef { kind: "rows", schema: query_log }], ..ALERT_EVENTS };
+pub const QUERY_LOG: TableDef = TableDef {
+    name: "query_log",
+    number: 14,
+    version: 2,
+    files: &[FileDef { kind: "rows", schema: query_log }],
+    added: &[("cpu_ms", 2)],
+    ..ALERT_EVENTS
+};
 
 /// What the store keeps of a table, day and tier at a time.
 pub const STORAGE_STATS: TableDef = TableDef {
@@ -47,6 +53,7 @@ pub fn query_log() -> SchemaRef {
         text("outcome"),
         text("query_text"),
         float("duration_ms"),
+        float("cpu_ms"),
         number("scanned_bytes"),
         number("scanned_rows"),
         number("pruned_files"),

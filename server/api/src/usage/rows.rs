@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use quiver_types::tables::TableDef;
@@ -23,6 +23,10 @@ fn numbers(values: impl Iterator<Item = u64>) -> ArrayRef {
     Arc::new(Int64Array::from_iter_values(values.map(|n| i64::try_from(n).unwrap_or(i64::MAX))))
 }
 
+fn millis(values: impl Iterator<Item = Duration>) -> ArrayRef {
+    Arc::new(Float64Array::from_iter_values(values.map(|time| time.as_secs_f64() * 1e3)))
+}
+
 /// A column of times.
 pub(crate) fn times(values: impl Iterator<Item = Millis>) -> ArrayRef {
     Arc::new(TimestampMillisecondArray::from_iter_values(values).with_timezone("UTC"))
@@ -30,7 +34,7 @@ pub(crate) fn times(values: impl Iterator<Item = Millis>) -> ArrayRef {
 
 /// Rows of a table, out of its columns in their order.
 pub(crate) fn made(table: &'static TableDef, columns: Vec<ArrayRef>) -> Result<TableRows> {
-    let rows = RecordBatch::try_new((table.files[0].schema)(), columns);
+    let rows = RecordBatch::try_new(table.columns(), columns);
     let unfit = |e| Error::internal(format!("rows do not fit `{}`", table.name)).with_source(e);
     Ok(TableRows { table, rows: rows.map_err(unfit)? })
 }
@@ -47,7 +51,8 @@ pub(super) fn of_queries(all: &[Ended], now: Instant, now_ms: Millis) -> Result<
         texts(all.iter().map(|q| &q.path)),
         texts(all.iter().map(|q| q.outcome)),
         texts(all.iter().map(|q| &q.text)),
-        Arc::new(Float64Array::from_iter_values(all.iter().map(|q| q.took.as_secs_f64() * 1e3))),
+        millis(all.iter().map(|q| q.took)),
+        millis(all.iter().map(|q| q.cpu)),
         numbers(all.iter().map(|q| q.scanned_bytes)),
         numbers(all.iter().map(|q| q.scanned_rows)),
         numbers(all.iter().map(|q| q.files_total.saturating_sub(q.files_read))),
