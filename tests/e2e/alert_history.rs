@@ -143,6 +143,14 @@ async fn models_read_what_alerting_did() {
         "dimensions": ["RuleEvaluations.ruleName", "RuleEvaluations.outcome"],
         "measures": ["RuleEvaluations.failedCount", "RuleEvaluations.failureRate"],
     });
+    let read = json!({"measures": ["RuleEvaluations.scannedBytes"]});
+    assert!(loaded(&server, read.clone()).await["RuleEvaluations.scannedBytes"].is_number());
+    // What was not yet written into files is read of memory.
+    server.flush().await;
+    until("a rule reads a file", async || {
+        loaded(&server, read.clone()).await["RuleEvaluations.scannedBytes"].as_f64() > Some(0.0)
+    })
+    .await;
     let evaluated = loaded(&server, evaluations).await;
     assert_eq!(
         evaluated,
@@ -221,6 +229,13 @@ async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
         assert!(all.len() >= 2 && all.contains(&"PayDown".to_owned()), "{member}: {all:?}");
         assert_eq!(names(&ann, member).await, ["CartDown"], "{member}");
     }
+    // What a rule read tells how much there is of others.
+    let read = async |token: &str| {
+        let query = json!({"query": {"measures": ["RuleEvaluations.scannedBytes"]}});
+        ask(token, "POST", "/olap-api/v1/load", query).await.json()["data"][0]["RuleEvaluations.scannedBytes"].take()
+    };
+    assert!(read(&admin).await.is_number());
+    assert!(read(&ann).await.is_null());
 }
 
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.

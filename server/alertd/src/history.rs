@@ -109,6 +109,8 @@ pub struct Evaluation {
     pub took: Duration,
     /// Elements of its result.
     pub results: usize,
+    /// Bytes that its queries read, where they were counted.
+    pub scanned_bytes: Option<u64>,
 }
 
 /// One attempt to tell one integration.

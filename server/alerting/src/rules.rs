@@ -94,6 +94,12 @@ pub trait Engine {
         Ok(Vec::new())
     }
 
+    /// Gives the bytes that queries of the rule of this number in its group have read so far; none: nobody counts them.
+    fn scanned_bytes(&self, rule: usize) -> Option<u64> {
+        let _ = rule;
+        None
+    }
+
     /// Whether the rule of this number in its group may make an alert or a series with these labels: whose it is they say,
     /// and not what the rule says of itself. A rule that may not fails, and nothing is written.
     fn may_write(&self, rule: usize, labels: &LabelSet) -> bool {

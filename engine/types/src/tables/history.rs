@@ -38,7 +38,9 @@ pub const ALERT_ACTIONS: TableDef = TableDef {
 pub const RULE_EVALUATIONS: TableDef = TableDef {
     name: "rule_evaluations",
     number: 12,
+    version: 2,
     files: &[FileDef { kind: "rows", schema: rule_evaluations }],
+    added: &[("scanned_bytes", 2)],
     ..ALERT_EVENTS
 };
 
@@ -161,6 +163,7 @@ pub fn rule_evaluations() -> SchemaRef {
         text("error"),
         float("duration_ms"),
         number("result_series"),
+        float("scanned_bytes"),
         text(SERVICE),
     ])
 }

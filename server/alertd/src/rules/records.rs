@@ -105,6 +105,7 @@ impl Names<'_> {
                 error: String::new(),
                 took: Duration::ZERO,
                 results: 0,
+                scanned_bytes: None,
             };
             for back in (1..=missed.min(MISSED_MAX)).rev() {
                 let due = at.saturating_sub(group.interval_ms.saturating_mul(back as Millis));
@@ -114,7 +115,8 @@ impl Names<'_> {
                 Health::Err(error) => Evaluation { error: error.clone(), ..made(at, "error") },
                 _ => Evaluation { results: status.samples, ..made(at, "ok") },
             };
-            out.push(Record::Evaluation(Evaluation { took: status.evaluation_time, ..done }));
+            let (took, scanned_bytes) = (status.evaluation_time, status.scanned_bytes);
+            out.push(Record::Evaluation(Evaluation { took, scanned_bytes, ..done }));
         }
         out
     }

@@ -41,6 +41,8 @@ pub struct RuleStatus {
     pub samples: usize,
     /// How long that evaluation took.
     pub evaluation_time: Duration,
+    /// Bytes that it read, where they are counted.
+    pub scanned_bytes: Option<u64>,
     /// Since when every evaluation has failed.
     pub failing_since: Option<Millis>,
     /// Templates that failed in it.
@@ -67,6 +69,7 @@ impl RuleStatus {
             last_evaluation: None,
             samples: 0,
             evaluation_time: Duration::ZERO,
+            scanned_bytes: None,
             failing_since: None,
             warnings: Vec::new(),
             active: BTreeMap::new(),
@@ -142,7 +145,8 @@ impl Group {
             let (_, old) = gone.remove(at);
             (status.active, status.written) = (old.active, old.written);
             (status.health, status.last_evaluation, status.samples) = (old.health, old.last_evaluation, old.samples);
-            (status.evaluation_time, status.failing_since) = (old.evaluation_time, old.failing_since);
+            (status.evaluation_time, status.scanned_bytes) = (old.evaluation_time, old.scanned_bytes);
+            status.failing_since = old.failing_since;
         }
         self.orphans = former.orphans;
         self.orphans.extend(gone.iter().flat_map(|(_, f)| f.written.values().cloned()));
@@ -269,6 +273,7 @@ impl RuleStatus {
         let began = engine.elapsed();
         let outcome = self.evaluate(number, turn, setting, engine);
         self.evaluation_time = engine.elapsed().saturating_sub(began);
+        self.scanned_bytes = engine.scanned_bytes(number);
         self.last_evaluation = Some(turn.at);
         self.health = match outcome {
             Ok(samples) => {

@@ -2,6 +2,7 @@
 //! back as any other samples are.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -24,6 +25,7 @@ use quiver_query::tables::DomainAccess;
 use quiver_query::{Asked, Limits, QueryContext, QueryEngine, from_datafusion};
 use quiver_store::Store;
 use quiver_types::metrics::HistogramSample;
+use quiver_types::stats::get;
 use quiver_types::{
     Access, Clock, Domain, LabelSet, Matcher, MetricsBatch, Millis, MillisRange, Narrowed, Right, Within,
 };
@@ -71,6 +73,7 @@ impl Engines for StoreEngines {
             writes: asker.rights.iter().map(|rights| rights.access(Right::Edit, Domain::Alerting)).collect(),
             service_labels: Arc::clone(&self.service_labels),
             identities: self.identities.clone(),
+            scanned: asker.rights.iter().map(|_| AtomicU64::new(0)).collect(),
             asker: asker.clone(),
             handle: Handle::current(),
         })
@@ -91,6 +94,8 @@ struct StoreEngine {
     writes: Vec<Access>,
     service_labels: Arc<[String]>,
     identities: Option<Arc<Identities>>,
+    /// Bytes that queries of each rule have read.
+    scanned: Vec<AtomicU64>,
     asker: Asker,
     handle: Handle,
 }
@@ -142,11 +147,19 @@ impl StoreEngine {
         Ok(ctx)
     }
 
+    /// Counts what a query of a rule has read.
+    fn count(&self, rule: usize, ctx: &QueryContext) {
+        if let Some(scanned) = self.scanned.get(rule) {
+            scanned.fetch_add(get(&ctx.stats.bytes_read), Relaxed);
+        }
+    }
+
     async fn promql(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
         let ctx = self.context(rule, Language::Promql, expr)?;
         let options = QueryOptions { no_cache: true, ..QueryOptions::default() };
-        let answer = self.promql.instant(expr, at, &options, &ctx).await.map_err(|e| e.to_string())?;
-        elements_of(&answer.value)
+        let answer = self.promql.instant(expr, at, &options, &ctx).await;
+        self.count(rule, &ctx);
+        elements_of(&answer.map_err(|e| e.to_string())?.value)
     }
 
     async fn logsql(&self, rule: usize, expr: &str, at: Millis) -> Result<Vec<Element>, String> {
@@ -178,7 +191,9 @@ impl StoreEngine {
             }
             Ok(())
         });
-        read.await.map_err(|e| e.to_string())?;
+        let read = read.await;
+        self.count(rule, &ctx);
+        read.map_err(|e| e.to_string())?;
         Ok(out)
     }
 }
@@ -198,7 +213,9 @@ impl StoreEngine {
             asked.queries.iter_mut().for_each(|query| query.limit = None);
         }
         let ctx = self.context(rule, Language::Olap, expr)?;
-        let sets = self.olap.load(&catalog, &asked, &access, &ctx).await.map_err(|e| e.to_string())?;
+        let sets = self.olap.load(&catalog, &asked, &access, &ctx).await;
+        self.count(rule, &ctx);
+        let sets = sets.map_err(|e| e.to_string())?;
         let measure = asked.queries[0].measures.first().map(ToString::to_string).unwrap_or_default();
         let mut out = Vec::new();
         for set in &sets {
@@ -261,6 +278,10 @@ impl Engine for StoreEngine {
         writes.is_some_and(|writes| writes.is_full() || writes.allows(labels.service(&self.service_labels)))
     }
 
+    fn scanned_bytes(&self, rule: usize) -> Option<u64> {
+        self.scanned.get(rule).map(get)
+    }
+
     fn elapsed(&self) -> Duration {
         self.clock.elapsed()
     }
@@ -294,6 +315,7 @@ impl Engine for StoreEngine {
             Ok((out, memory))
         };
         let found = self.handle.block_on(self.engine.run(&ctx, work));
+        self.count(rule, &ctx);
         found.map(|(out, _)| out).map_err(|e| e.to_string())
     }
 

@@ -40,7 +40,7 @@ struct Columns {
 
 impl Columns {
     fn of(table: &'static TableDef) -> Self {
-        Self { table, schema: (table.files[0].schema)(), columns: Vec::new() }
+        Self { table, schema: table.columns(), columns: Vec::new() }
     }
 
     fn texts<T: AsRef<str>>(&mut self, values: impl Iterator<Item = T>) {
@@ -172,6 +172,7 @@ fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
     out.texts(each().map(|e| &e.error));
     out.floats(each().map(|e| if e.outcome == "missed" { f64::NAN } else { e.took.as_secs_f64() * 1000.0 }));
     out.numbers(each().map(|e| e.results as i64));
+    out.floats(each().map(|e| e.scanned_bytes.map_or(f64::NAN, |bytes| bytes as f64)));
     out.texts(each().map(service));
     out.finish()
 }
