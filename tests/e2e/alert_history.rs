@@ -182,6 +182,40 @@ async fn models_read_what_alerting_did() {
     assert_eq!(listed[1], json!({"alert": null, "record": "shop:up", "service_name": null, "enabled": true}));
 }
 
+/// An alert that another one holds back is told apart for as long as it is.
+#[tokio::test(flavor = "multi_thread")]
+async fn models_know_which_alerts_are_inhibited() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let policy = "route: {receiver: nobody, group_by: [alertname], group_wait: 100ms, group_interval: 200ms}\n\
+        receivers: [{name: nobody}]\n\
+        inhibit_rules: [{source_matchers: [alertname=Cause], target_matchers: [alertname=Effect]}]\n";
+    let file = write(&dir.path().join("policy.yml"), policy);
+    let options = Options::default().env("QUIVER_ALERTING__POLICY", &file);
+    let server = Server::start(&dir.path().join("data"), &options).await;
+    let post = async |alerts: Value| assert_eq!(call(&server, "POST", "/api/v2/alerts", &alerts).await.status, 200);
+    let labels = |name: &str| json!({"alertname": name, "service": "shop"});
+    post(json!([{"labels": labels("Cause")}, {"labels": labels("Effect")}])).await;
+    let suppressed =
+        async || loaded(&server, json!({"dimensions": ["Alerts.alertName"], "segments": ["Alerts.suppressed"]})).await;
+    until("one is held back", async || suppressed().await == json!({"Alerts.alertName": "Effect"})).await;
+    let by = |name: &str| {
+        let filter = json!({"member": "Alerts.alertName", "operator": "equals", "values": [name]});
+        json!({"dimensions": ["Alerts.isInhibited"], "measures": ["Alerts.count"], "filters": [filter]})
+    };
+    assert_eq!(loaded(&server, by("Effect")).await, json!({"Alerts.isInhibited": true, "Alerts.count": "1"}));
+    assert_eq!(loaded(&server, by("Cause")).await, json!({"Alerts.isInhibited": false, "Alerts.count": "1"}));
+    // It is no action of anybody.
+    let actions = json!({"measures": ["AlertActions.count"]});
+    assert_eq!(loaded(&server, actions).await, json!({"AlertActions.count": "0"}));
+    post(json!([{"labels": labels("Cause"), "endsAt": chrono::Utc::now().to_rfc3339()}])).await;
+    until("nothing holds it back", async || suppressed().await.is_null()).await;
+    let noted = "SELECT action, actor, actor_type FROM alert_actions ORDER BY time";
+    let noted = rows(&server, noted).await;
+    assert_eq!(noted.len(), 2, "{noted:?}");
+    assert_eq!(noted[0], json!({"action": "inhibit", "actor": null, "actor_type": "service"}));
+    assert_eq!(noted[1]["action"], "uninhibit");
+}
+
 /// Who sees one service sees its alerts and rules in the models, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_over_alerting_are_cut_to_what_a_caller_sees() {

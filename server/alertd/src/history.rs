@@ -67,7 +67,7 @@ pub fn episode(labels: &LabelSet, starts_at: Millis) -> String {
     format!("{}-{starts_at}", fingerprint_text(fingerprint(labels)))
 }
 
-/// Somebody did something to an alert.
+/// Somebody did something to an alert, or the service began or ceased to hold it back.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Action {
     /// When that was.
@@ -76,9 +76,9 @@ pub struct Action {
     pub labels: LabelSet,
     /// Since when it fires; 0 without an alert.
     pub starts_at: Millis,
-    /// `silence` or `unsilence`.
+    /// `silence` or `unsilence`; `inhibit` or `uninhibit`.
     pub action: &'static str,
-    /// Who.
+    /// Who; empty: the service itself.
     pub actor: String,
     /// By what: the silence.
     pub subject: String,

@@ -61,6 +61,8 @@ struct State {
     timers: BTreeMap<String, i64>,
     /// Alerts of others that fire, by their labels, and since when.
     posted: BTreeMap<Vec<u8>, (Alert, i64)>,
+    /// Alerts that others hold back, as was found when somebody was to be told, and since when they fire.
+    inhibited: BTreeMap<Vec<u8>, i64>,
 }
 
 /// Policies by where they come from.
@@ -124,42 +126,43 @@ impl Router {
     ) -> Result<Arc<Self>> {
         let now = clock.now_ms().saturating_mul(MS);
         let policy = given.live();
-        let mut dispatcher = Dispatcher::new(policy.config.routes());
-        let mut posted = BTreeMap::new();
+        let mut state = State {
+            dispatcher: Dispatcher::new(policy.config.routes()),
+            silences: Silences::default(),
+            log: NotificationLog::default(),
+            timers: BTreeMap::new(),
+            posted: BTreeMap::new(),
+            inhibited: BTreeMap::new(),
+        };
         for (_, value) in kept.load(Kind::Alert).await? {
             if let Some(alert) = records::read_alert(&value) {
-                if let Some(since) = value["posted"].as_i64() {
-                    posted.insert(alert.labels.canonical().to_vec(), (alert.clone(), since));
-                }
-                dispatcher.insert(alert, now);
+                state.read_row(&alert, &value);
+                state.dispatcher.insert(alert, now);
             }
         }
-        let mut timers = BTreeMap::new();
         for (key, value) in kept.load(Kind::Timer).await? {
             let (Ok(key), Some(at)) = (String::from_utf8(key), value.as_i64()) else { continue };
-            dispatcher.restore_timer(&key, at);
-            timers.insert(key, at);
+            state.dispatcher.restore_timer(&key, at);
+            state.timers.insert(key, at);
         }
-        let mut silences = Silences::default();
         for (_, value) in kept.load(Kind::Silence).await? {
             if let Some(silence) = records::read_silence(&value) {
-                silences.load(silence);
+                state.silences.load(silence);
             }
         }
-        let mut log = NotificationLog::default();
         for (key, value) in kept.load(Kind::Told).await? {
             if let Some((key, entry)) = records::read_told(&key, &value) {
-                log.set(key, entry);
+                state.log.set(key, entry);
             }
         }
-        metrics.alerts.store(dispatcher.alert_count() as u64, Relaxed);
+        metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         let instance = instance(&kept).await?;
         Ok(Arc::new(Self {
             files: Files::below(settings.files_dir.clone()),
             settings,
             policy: ArcSwap::from_pointee(policy),
             given: Mutex::new(given),
-            state: Mutex::new(State { dispatcher, silences, log, timers, posted }),
+            state: Mutex::new(state),
             kept,
             sender,
             clock,
@@ -269,12 +272,10 @@ impl Router {
                     continue;
                 }
                 let known = state.dispatcher.insert(alert, now);
-                let since = posted.then(|| state.note_posted(&known, now, &self.metrics.history)).flatten();
-                let mut row = records::alert(&known);
-                if let Some(since) = since {
-                    row["posted"] = since.into();
+                if posted {
+                    state.note_posted(&known, now, &self.metrics.history);
                 }
-                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &row));
+                changes.push(Change::set(Kind::Alert, known.labels.canonical(), &state.row(&known)));
             }
             self.metrics.received.fetch_add(changes.len() as u64, Relaxed);
             self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
@@ -362,9 +363,9 @@ impl Router {
         let told = state.log.forget(now);
         let mut changes: Vec<Change> = silences.iter().map(|id| Change::remove(Kind::Silence, id.as_bytes())).collect();
         changes.extend(told.iter().map(|key| Change::remove(Kind::Told, records::told_key(key))));
-        for labels in state.dispatcher.forget(now) {
-            changes.push(Change::remove(Kind::Alert, labels.canonical()));
-        }
+        let gone = state.dispatcher.forget(now);
+        changes.extend(gone.iter().map(|labels| Change::remove(Kind::Alert, labels.canonical())));
+        state.drop_notes(&gone);
         self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         if !changes.is_empty() {
             drop(self.kept.put(changes));

@@ -5,7 +5,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use std::time::Duration;
 
 use futures::future::join_all;
-use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, Muting};
+use quiver_alerting::dispatch::{Alert, Decision, Flush, LogKey, Muting, Passed};
 use quiver_alerting::inhibit::Inhibitor;
 use quiver_alerting::receivers::Integration;
 
@@ -33,7 +33,16 @@ impl Router {
             let inhibitor = Inhibitor::new(&policy.config.inhibit_rules, firing);
             let intervals = &policy.config.time_intervals;
             let muting = Muting { inhibitor: &inhibitor, silences: &state.silences, intervals };
-            flushes.into_iter().map(|flush| (muting.pass(&flush).alerts, flush)).map(|(a, f)| (f, a)).collect()
+            let pass = |flush: Flush| {
+                let passed = muting.pass(&flush);
+                (flush, passed)
+            };
+            let judged: Vec<(Flush, Passed)> = flushes.into_iter().map(pass).collect();
+            let changes = state.note_inhibited(&judged, &self.metrics.history);
+            if !changes.is_empty() {
+                drop(self.kept.put(changes));
+            }
+            judged.into_iter().map(|(flush, passed)| (flush, passed.alerts)).collect()
         };
         for (flush, alerts) in due {
             let (router, policy) = (Arc::clone(self), Arc::clone(&policy));
@@ -54,6 +63,7 @@ impl Router {
         if !gone.is_empty() {
             let changes = gone.iter().map(|labels| Change::remove(Kind::Alert, labels.canonical())).collect();
             drop(self.kept.put(changes));
+            state.drop_notes(&gone);
         }
         self.metrics.alerts.store(state.dispatcher.alert_count() as u64, Relaxed);
         drop(state);

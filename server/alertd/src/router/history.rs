@@ -1,11 +1,17 @@
-//! What the router knows and rules do not, for the history: alerts of others as they fire and end, silences as they are set.
+//! What the router knows and rules do not, for the history: alerts of others as they fire and end, silences as they are set,
+//! alerts that are held back while others fire.
 
-use quiver_alerting::dispatch::Alert;
+use std::collections::BTreeSet;
+
+use quiver_alerting::dispatch::{Alert, Flush, Muted, Passed};
 use quiver_alerting::silences::Silence;
-use quiver_types::MatchOp;
+use quiver_types::{LabelSet, MatchOp};
 
-use super::{MS, Router, State};
+use serde_json::Value;
+
+use super::{MS, Router, State, records};
 use crate::history::{Action, Event, History, Record, RuleRef};
+use crate::kept::{Change, Kind};
 
 fn event(alert: &Alert, since: i64, (at, from, to): (i64, &'static str, &'static str)) -> Record {
     Record::Event(Event {
@@ -24,22 +30,92 @@ fn event(alert: &Alert, since: i64, (at, from, to): (i64, &'static str, &'static
 }
 
 impl State {
-    /// Notes what a posted alert changes; gives since when it fires.
-    pub(super) fn note_posted(&mut self, alert: &Alert, now: i64, history: &History) -> Option<i64> {
+    /// Notes what a posted alert changes.
+    pub(super) fn note_posted(&mut self, alert: &Alert, now: i64, history: &History) {
         let key = alert.labels.canonical();
         let known = self.posted.remove(key).map(|(_, since)| since);
         let since = known.unwrap_or(alert.starts_at);
         match (known, alert.is_resolved(now)) {
-            (None, true) => return None,
+            (None, true) => return,
             (Some(_), true) => {
                 history.note(vec![event(alert, since, (now, "firing", "resolved"))]);
-                return None;
+                return;
             }
             (None, false) => history.note(vec![event(alert, since, (now, "inactive", "firing"))]),
             (Some(_), false) => {}
         }
         self.posted.insert(key.to_vec(), (alert.clone(), since));
-        Some(since)
+    }
+
+    /// Gives since when an alert fires, as its episode is called by.
+    fn since(&self, alert: &Alert) -> i64 {
+        self.posted.get(alert.labels.canonical()).map_or(alert.starts_at, |(_, since)| *since)
+    }
+
+    /// An alert as it is kept, with what the history goes by.
+    pub(super) fn row(&self, alert: &Alert) -> Value {
+        let key = alert.labels.canonical();
+        let mut row = records::alert(alert);
+        if let Some((_, since)) = self.posted.get(key) {
+            row["posted"] = (*since).into();
+        }
+        if let Some(since) = self.inhibited.get(key) {
+            row["inhibited"] = (*since).into();
+        }
+        row
+    }
+
+    /// Takes over from a kept alert what [`Self::row`] says of it.
+    pub(super) fn read_row(&mut self, alert: &Alert, row: &Value) {
+        let key = alert.labels.canonical();
+        if let Some(since) = row["posted"].as_i64() {
+            self.posted.insert(key.to_vec(), (alert.clone(), since));
+        }
+        if let Some(since) = row["inhibited"].as_i64() {
+            self.inhibited.insert(key.to_vec(), since);
+        }
+    }
+
+    /// Notes which alerts of groups that were judged begin or cease to be held back by others; gives what is to be kept of
+    /// that. What is held back when it ends stays so in the history.
+    pub(super) fn note_inhibited(&mut self, judged: &[(Flush, Passed)], history: &History) -> Vec<Change> {
+        let (mut records, mut changes) = (Vec::new(), Vec::new());
+        for (flush, passed) in judged {
+            let by_others = passed.muted.iter().filter(|(_, why)| matches!(why, Muted::Inhibited(_)));
+            let held: BTreeSet<&[u8]> = by_others.map(|(alert, _)| alert.labels.canonical()).collect();
+            for alert in flush.alerts.iter().filter(|alert| !alert.is_resolved(flush.at)) {
+                let (key, since) = (alert.labels.canonical(), self.since(alert));
+                let is_held = held.contains(key);
+                if is_held == (self.inhibited.get(key) == Some(&since)) {
+                    continue;
+                }
+                if is_held {
+                    self.inhibited.insert(key.to_vec(), since);
+                } else {
+                    self.inhibited.remove(key);
+                }
+                changes.push(Change::set(Kind::Alert, key, &self.row(alert)));
+                records.push(Record::Action(Action {
+                    at: flush.at / MS,
+                    labels: alert.labels.clone(),
+                    starts_at: since / MS,
+                    action: if is_held { "inhibit" } else { "uninhibit" },
+                    actor: String::new(),
+                    subject: String::new(),
+                    comment: String::new(),
+                    services: Vec::new(),
+                }));
+            }
+        }
+        history.note(records);
+        changes
+    }
+
+    /// Forgets what is noted of alerts that are gone.
+    pub(super) fn drop_notes(&mut self, gone: &[LabelSet]) {
+        for labels in gone {
+            self.inhibited.remove(labels.canonical());
+        }
     }
 }
 
@@ -71,7 +147,7 @@ impl Router {
         let record = |alert: Option<&Alert>| Action {
             at: now / MS,
             labels: alert.map(|a| a.labels.clone()).unwrap_or_default(),
-            starts_at: alert.map_or(0, |a| a.starts_at / MS),
+            starts_at: alert.map_or(0, |a| state.since(a) / MS),
             action,
             actor: actor.to_owned(),
             subject: silence.id.clone(),

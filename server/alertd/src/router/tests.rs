@@ -1,11 +1,13 @@
 use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
 
+use futures::future::BoxFuture;
 use quiver_alerting::matchers::{Matchers, read};
 use quiver_alerting::silences::Silence;
 use quiver_types::LabelSet;
 
 use super::*;
 use crate::egress::{Egress, Network};
+use crate::history::{Action, HistoryStore, Record};
 
 /// A clock that tests move.
 #[derive(Debug, Default)]
@@ -150,6 +152,70 @@ async fn ended_alerts_leave() {
     let groups = router.groups(&asked);
     assert_eq!((groups.len(), groups[0].receiver.as_str(), groups[0].alerts.len()), (1, "b", 1));
     assert_eq!(router.alerts(&Asked { receiver: &|name| name == "a", ..asked }).len(), 0);
+}
+
+/// What was noted, in order.
+#[derive(Debug, Default)]
+struct Noted(Mutex<Vec<Record>>);
+
+impl HistoryStore for Noted {
+    fn write(&self, records: Arc<Vec<Record>>) -> BoxFuture<'_, Result<()>> {
+        self.0.lock().extend(records.iter().cloned());
+        Box::pin(async { Ok(()) })
+    }
+}
+
+#[tokio::test]
+async fn what_others_hold_back_is_noted_when_a_group_is_judged() {
+    let dir = tempfile::tempdir().unwrap();
+    let clock = Arc::new(TestClock(AtomicI64::new(1_000_000)));
+    let router = open(dir.path(), POLICY, &clock).await;
+    let held = |router: &Router| router.state.lock().inhibited.values().copied().collect::<Vec<_>>();
+    router.insert(vec![alert("A", 1000, 1350)]).await.unwrap();
+    router.insert_posted(vec![alert("B", 1000, 9000)]).await.unwrap();
+    clock.0.store(1_011_000, SeqCst);
+    router.flush_due();
+    let since = 1_000_000 * MS;
+    assert_eq!(held(&router), [since]);
+    // It is kept, and another report takes nothing of that.
+    router.insert_posted(vec![alert("B", 1005, 9000)]).await.unwrap();
+    assert_eq!(held(&open(dir.path(), POLICY, &clock).await), [since]);
+    // Nothing holds it back any more. A group is judged again once its flush is over.
+    clock.0.store(1_400_000, SeqCst);
+    while !held(&router).is_empty() {
+        router.flush_due();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    let (noted, stop) = (Arc::<Noted>::default(), CancellationToken::new());
+    router.metrics.history.start(Arc::<Noted>::clone(&noted), &stop);
+    stop.cancel();
+    let expected = [("inhibit", since / MS), ("uninhibit", since / MS)];
+    let actions = || -> Vec<(&'static str, i64)> {
+        let of_b = |action: &Action| action.labels.get("alertname") == "B" && action.actor.is_empty();
+        let action = |record: &Record| match record {
+            Record::Action(action) if of_b(action) => Some((action.action, action.starts_at)),
+            Record::Action(_) | Record::Event(_) | Record::Evaluation(_) | Record::Attempt(_) => None,
+        };
+        noted.0.lock().iter().filter_map(action).collect()
+    };
+    while actions().len() < expected.len() {
+        tokio::task::yield_now().await;
+    }
+    assert_eq!(actions(), expected);
+    // An alert that is gone is forgotten.
+    router.insert_posted(vec![alert("A", 1400, 9000)]).await.unwrap();
+    while held(&router).is_empty() {
+        clock.0.fetch_add(300_000, SeqCst);
+        router.flush_due();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    clock.0.store(9_100_000, SeqCst);
+    while router.state.lock().dispatcher.alert_count() > 0 {
+        clock.0.fetch_add(300_000, SeqCst);
+        router.flush_due();
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
+    assert!(held(&router).is_empty());
 }
 
 #[tokio::test]

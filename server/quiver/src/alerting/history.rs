@@ -143,7 +143,7 @@ fn actions(all: &[&Action], services: &[String]) -> Result<TableRows> {
     out.texts(each().map(|a| of_alert(a, |a| id_of(&a.labels))));
     out.texts(each().map(|a| a.action));
     out.texts(each().map(|a| &a.actor));
-    out.texts(each().map(|_| "user"));
+    out.texts(each().map(|a| if a.actor.is_empty() { "service" } else { "user" }));
     out.texts(each().map(|_| "ok"));
     out.texts(each().map(|a| &a.subject));
     out.texts(each().map(|a| &a.comment));
