@@ -27,10 +27,16 @@ async fn orders(server: &Server, now: i64) {
         span("front", 7, 4, 4, "/checkout"),
     ];
     send(server, &spans).await;
-    let record = json!({"_time": (now - 580 * second).to_string(), "_msg": "shipped", "service.name": "store",
-        "order.id": "1", "event_name": "order.shipped"});
+    let time = (now - 580 * second).to_string();
+    let shipped = json!({"_time": time, "_msg": "shipped", "service.name": "store", "order.id": "1",
+        "event_name": "order.shipped", "session.id": "s1"});
+    let began = |session: &str| {
+        json!({"_time": time, "_msg": "", "service.name": "front", "event_name": "session.start",
+            "session.id": session})
+    };
+    let lines = [shipped, began("s1"), began("s2")].map(|record| record.to_string()).join("\n");
     let path = "/insert/jsonline?_stream_fields=service.name";
-    let sent = server.post(path, &[("content-type", "application/stream+json")], record.to_string().into_bytes()).await;
+    let sent = server.post(path, &[("content-type", "application/stream+json")], lines.into_bytes()).await;
     assert!(sent.status < 300, "{}", sent.text());
 }
 
@@ -120,6 +126,10 @@ async fn instances_follow_the_steps() {
     assert_eq!(entered, [Some(4.0), Some(2.0), Some(1.0), Some(1.0)], "{funnel:?}");
     let query = json!({"measures": ["BusinessProcessSteps.count"], "dimensions": ["BusinessProcessSteps.stepName"]});
     assert_eq!(load(&server, "", query).await.len(), 4);
+    // The session in which the last step was seen is one that converted.
+    let query = json!({"dimensions": ["Sessions.sessionId"], "segments": ["Sessions.converted"]});
+    assert_eq!(load(&server, "", query).await, [json!({"Sessions.sessionId": "s1"})]);
+    assert_eq!(load(&server, "", json!({"dimensions": ["Sessions.sessionId"]})).await.len(), 2);
 }
 
 #[tokio::test(flavor = "multi_thread")]

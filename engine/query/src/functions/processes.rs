@@ -1,8 +1,9 @@
 //! `process_runs(definition, now, events)`: what one value went through of a business process (`config-api` 3.4).
 //!
 //! `definition` is a JSON text of time-out and steps, `now` and times are ns since 1970, `events` is a list of structs
-//! `{time, step, trace_id, service, is_error, user_id, value}` in any order, `step` the place of the step that was seen. Gives
-//! a list: after an instance has ended, its first step begins another one. Its `value` is the last that a step of it told.
+//! `{time, step, trace_id, service, is_error, user_id, value, session_id}` in any order, `step` the place of the step that was
+//! seen. Gives a list: after an instance has ended, its first step begins another one. Its `value` and `session_id` are the
+//! last that a step of it told.
 
 use std::sync::Arc;
 
@@ -156,6 +157,7 @@ fn event_fields() -> Fields {
         Field::new("is_error", DataType::Boolean, true),
         text("user_id"),
         Field::new("value", DataType::Float64, true),
+        text("session_id"),
     ])
 }
 
@@ -180,6 +182,7 @@ fn run_fields() -> Fields {
         text("service"),
         text("user_id"),
         Field::new("value", DataType::Float64, true),
+        text("session_id"),
         Field::new("steps", list(reached_fields()), true),
     ])
 }
@@ -256,6 +259,7 @@ struct Out {
     services: StringViewBuilder,
     users: StringViewBuilder,
     values: Float64Builder,
+    sessions: StringViewBuilder,
     step_ends: Vec<usize>,
     positions: Vec<i64>,
     times: Int64Builder,
@@ -290,6 +294,7 @@ impl Out {
             self.users.append_option(run.reached.iter().find_map(|seen| option(texts(5), seen.row)));
             let told = run.reached.iter().rev().find(|seen| values.is_valid(seen.row));
             self.values.append_option(told.map(|seen| values.value(seen.row)));
+            self.sessions.append_option(run.reached.iter().rev().find_map(|seen| option(texts(7), seen.row)));
             let mut before = None;
             for seen in &run.reached {
                 self.positions.push(seen.step as i64);
@@ -330,6 +335,7 @@ impl Out {
                 Arc::new(self.services.finish()),
                 Arc::new(self.users.finish()),
                 Arc::new(self.values.finish()),
+                Arc::new(self.sessions.finish()),
                 Arc::new(steps),
             ],
             None,

@@ -137,17 +137,15 @@ impl Statement {
             }
             StepKind::Span | StepKind::Log => {}
         }
-        let (error, user, carried) = if is_log {
-            ("COALESCE(severity_number >= 17, false)", self.of_logs("user.id"), self.of_logs("extracted_value"))
-        } else {
-            let (user, carried) = (self.of_spans("@user.id"), self.of_spans("@extracted_value"));
-            ("COALESCE(status_code = 'ERROR', false)", user, carried)
-        };
+        let [user, carried, session] = ["user.id", "extracted_value", "session.id"]
+            .map(|key| if is_log { self.of_logs(key) } else { self.of_spans(&format!("@{key}")) });
+        let error = if is_log { "severity_number >= 17" } else { "status_code = 'ERROR'" };
         let table = if is_log { "quiver.logs" } else { "quiver.spans" };
         format!(
             "SELECT {value} AS correlation_value, named_struct('time', CAST({time} AS BIGINT), 'step', CAST({at} AS BIGINT), \
-            'trace_id', CAST(trace_id AS VARCHAR), 'service', CAST(service_name AS VARCHAR), 'is_error', {error}, \
-            'user_id', CAST({user} AS VARCHAR), 'value', TRY_CAST({carried} AS DOUBLE)) AS event FROM {table} WHERE {}",
+            'trace_id', CAST(trace_id AS VARCHAR), 'service', CAST(service_name AS VARCHAR), 'is_error', COALESCE({error}, false), \
+            'user_id', CAST({user} AS VARCHAR), 'value', TRY_CAST({carried} AS DOUBLE), \
+            'session_id', CAST({session} AS VARCHAR)) AS event FROM {table} WHERE {}",
             filters.join(" AND ")
         )
     }
@@ -188,7 +186,8 @@ impl Statement {
                 "SELECT process_id, process_name, process_version, sla_ms, instance_id, correlation_value, \
                 run['state'] AS state, {last} AS last_step, run['last_position'] AS last_position, \
                 run['service'] AS service_name, run['user_id'] AS user_id, {start} AS start_time, {end} AS end_time, \
-                (run['end'] - run['start']) / 1e6 AS duration_ms, run['value'] AS extracted_value FROM ({runs}) AS runs",
+                (run['end'] - run['start']) / 1e6 AS duration_ms, run['value'] AS extracted_value, \
+                run['session_id'] AS session_id FROM ({runs}) AS runs",
                 last = by_place("run['last_position']", &|step| &step.name),
                 start = stamp("run['start']"),
                 end = stamp("run['end']"),
@@ -295,6 +294,7 @@ impl NamedTable for ProcessTable {
                 stamp("end_time"),
                 number("duration_ms"),
                 number("extracted_value"),
+                text("session_id"),
             ],
             About::Steps => vec![
                 text("process_id"),
