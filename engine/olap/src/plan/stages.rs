@@ -455,7 +455,8 @@ fn full_join(
     Ok(joined.project(out)?.build()?)
 }
 
-fn coalesce(values: Vec<Expr>) -> Expr {
+/// The first value that is not NULL.
+pub(super) fn coalesce(values: Vec<Expr>) -> Expr {
     datafusion::functions::expr_fn::coalesce(values)
 }
 

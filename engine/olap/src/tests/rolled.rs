@@ -37,6 +37,7 @@ cubes:
       - {name: slowest, type: max, sql: ms}
       - {name: routes, type: count_distinct, sql: route}
       - {name: soFar, type: count, rolling_window: {trailing: unbounded}}
+      - {name: routesSoFar, type: count_distinct, sql: route, rolling_window: {trailing: unbounded}}
     segments:
       - {name: failed, sql: "{CUBE}.failed"}
       - {name: fast, sql: "{CUBE}.ms < 10"}
@@ -222,5 +223,24 @@ fn explain_says_why() {
         let unused = explained(&olap, &json!({"measures": ["Calls.count"], "dimensions": ["Calls.route"]})).await;
         assert!(unused["used"].is_null());
         assert_eq!(unused["candidates"][1]["reason"], "`Calls.route` is not in it, and does not follow from what is");
+    });
+}
+
+/// Breaks where each row of a table meets each bucket.
+#[test]
+fn windows_are_made_of_groups_of_rows_where_measures_add_up() {
+    on_a_deep_stack(async {
+        let (olap, _) = olap("windows");
+        let (catalog, tables, access) = (olap.catalog(), olap.snapshot(), DomainAccess::full());
+        for (measure, groupings) in [("Calls.soFar", 2), ("Calls.routesSoFar", 1)] {
+            let time =
+                json!({"dimension": "Calls.at", "granularity": "day", "dateRange": ["2026-03-28", "2026-03-29"]});
+            let query = json!({"measures": [measure], "timeDimensions": [time]});
+            let request = Request::parse(&query, &catalog, 0).unwrap();
+            let ctx = QueryContext::new(Access::full(), limits());
+            let planned = olap.plan(&catalog, &request.queries[0], &tables, &access, &ctx).await.unwrap();
+            let shown = planned.rows.display_indent().to_string();
+            assert_eq!(shown.matches("Aggregate:").count(), groupings, "{shown}");
+        }
     });
 }
