@@ -179,7 +179,8 @@ async fn what_others_hold_back_is_noted_when_a_group_is_judged() {
     assert_eq!(held(&router), [since]);
     // It is kept, and another report takes nothing of that.
     router.insert_posted(vec![alert("B", 1005, 9000)]).await.unwrap();
-    assert_eq!(held(&open(dir.path(), POLICY, &clock).await), [since]);
+    let opened = open(dir.path(), POLICY, &clock).await;
+    assert_eq!(held(&opened), [since]);
     // Nothing holds it back any more. A group is judged again once its flush is over.
     clock.0.store(1_400_000, SeqCst);
     while !held(&router).is_empty() {
