@@ -116,10 +116,10 @@ impl Policy {
     }
 }
 
-/// Says which integrations are checked and never delivered, a line each.
+/// Says which integrations are never delivered, as they are or by their options, a line each.
 pub fn undelivered(config: &Config) -> Vec<String> {
     let all =
-        config.receivers.iter().flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)));
+        config.receivers.iter().flat_map(|r| r.integrations.iter().flat_map(unsupported).map(move |why| (r, why)));
     all.map(|(r, why)| format!("receiver `{}`: {why}", r.name)).collect()
 }
 
@@ -141,5 +141,11 @@ mod tests {
         assert!(told[0].contains("x.tmpl"), "{told:?}");
         let told = load("sns_configs: [{topic_arn: x, sigv4: {region: r}}]", "").unwrap_err();
         assert_eq!(told, ["receiver `a`: sns_configs is not supported"]);
+        let by_secret = "webhook_configs: [{url: 'http://h'}, {url: 'http://h', http_config: {authorization: {credentials_ref: c}}}]";
+        let told = load(by_secret, "").unwrap_err();
+        assert_eq!(
+            told,
+            ["receiver `a`: webhook_configs/1: `http_config.authorization.credentials_ref` is not supported"]
+        );
     }
 }
