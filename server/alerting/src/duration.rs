@@ -31,15 +31,15 @@ pub fn parse(text: &str) -> Result<i64, String> {
     let (mut rest, mut total, mut units) = (text, 0_i64, &UNITS[..]);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
-        let count: i64 = match rest[..digits].parse() {
-            Ok(count) => count,
-            Err(_) if digits > 0 => return Err("duration out of range".to_owned()),
-            Err(_) => return Err(invalid()),
-        };
+        let count: u64 = rest[..digits].parse().map_err(|_| invalid())?;
         rest = &rest[digits..];
         let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let at = units.iter().position(|(unit, _)| *unit == &rest[..end]).ok_or_else(invalid)?;
-        let part = count.checked_mul(units[at].1);
+        let unit = &rest[..end];
+        if !UNITS.iter().any(|(known, _)| *known == unit) {
+            return Err(format!("unknown unit {} in duration {}", quote(unit), quote(text)));
+        }
+        let at = units.iter().position(|(left, _)| *left == unit).ok_or_else(invalid)?;
+        let part = i64::try_from(count).ok().and_then(|count| count.checked_mul(units[at].1));
         total = part
             .and_then(|part| total.checked_add(part))
             .filter(|t| *t <= MILLIS_MAX)
@@ -212,6 +212,11 @@ mod tests {
         check("", None);
         check("99999999999999999999999s", None);
         assert_eq!(parse_signed("-30m"), Ok(-1_800_000));
+        let told = |text: &str| parse(text).expect_err(text);
+        assert_eq!(told("1h5x"), "unknown unit \"x\" in duration \"1h5x\"");
+        assert_eq!(told("5m1h"), "not a valid duration string: \"5m1h\"");
+        assert_eq!(told("99999999999999999999s"), "not a valid duration string: \"99999999999999999999s\"");
+        assert_eq!(told("9999999999999999999s"), "duration out of range");
         for t in ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"] {
             assert_eq!(format(parse(t).expect(t)), t);
         }
