@@ -1,7 +1,6 @@
 //! The policy that is live: a checked configuration with its templates, and the text that is shown of it.
 
-use quiver_alerting::config::{self, Config, Options};
-use quiver_alerting::problem::Problems;
+use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
 use quiver_alerting::yaml;
 
@@ -34,27 +33,7 @@ impl Policy {
         text: &str,
         files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
     ) -> Result<Self, Vec<String>> {
-        Self::of(text, Config::load(text), files)
-    }
-
-    /// Reads a configuration that inherits globals where it has none of its own.
-    ///
-    /// # Errors
-    /// Everything that is wrong, a line each.
-    pub fn load_with(
-        text: &str,
-        global: &Options,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
-        Self::of(text, Config::load_with(text, global), files)
-    }
-
-    fn of(
-        text: &str,
-        config: Result<Config, Problems>,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
-        let config = config.map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let config = Config::load(text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let unsupported = undelivered(&config);
         if !unsupported.is_empty() {
             return Err(unsupported);
