@@ -443,8 +443,12 @@ impl<'o> Exec<'o> {
             _ => return Ok(Value::Nil),
         };
         let Some((end, path)) = names.split_last() else { return Ok(value) };
-        for name in path {
-            value = self.field(frame, dot, node, &value, name, &[], None)?;
+        for (name, next) in path.iter().zip(&names[1..]) {
+            let inner = self.field(frame, dot, node, &value, name, &[], None)?;
+            if inner == Value::Nil && value != Value::Nil {
+                return Err(fail(frame, format!("nil pointer evaluating interface {{}}.{next}")));
+            }
+            value = inner;
         }
         self.field(frame, dot, node, &value, end, args, last)
     }

@@ -139,7 +139,8 @@ pub(super) fn humanize_duration(value: f64) -> String {
         return small(value) + "s";
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    let whole = value.abs() as i64;
+    // What 64 bits do not hold is the smallest number, as Go makes of it.
+    let whole = if value.abs() < 9_223_372_036_854_775_808.0 { value.abs() as i64 } else { i64::MIN };
     let (days, hours, minutes, seconds) = (whole / 86_400, whole / 3600 % 24, whole / 60 % 60, whole % 60);
     match (days, hours, minutes) {
         (0, 0, 0) => format!("{sign}{}s", four(value.abs())),
@@ -256,6 +257,7 @@ mod tests {
             [90_000.0, -183_845.0, 0.0001, 1.2345].map(humanize_duration).join(", "),
             "1d 1h 0m 0s, -2d 3h 4m 5s, 100us, 1.234s"
         );
+        assert_eq!(humanize_duration(-1e24), "--106751991167300d -15h -30m -8s");
         assert_eq!(humanize_percentage(1.845e19), "1.845e+21%");
         assert_eq!(humanize_timestamp(1_435_065_584.128).as_deref(), Ok("2015-06-23 13:19:44.128 +0000 UTC"));
         assert_eq!(humanize_timestamp(f64::NAN).as_deref(), Ok("NaN"));

@@ -101,6 +101,9 @@ fn values_and_fields() {
     );
     check("{{html nil}} {{urlquery 'a' nil}}", &Value::Nil, "&lt;no value&gt; 97%3Cno+value%3E");
     check("{{html \"<a>\"}}{{js \"'\"}}{{urlquery \"a b\"}}", &Value::Nil, "&lt;a&gt;\\'a+b");
+    check("{{ (args 1).x }}", &labels(), "<no value>");
+    let told = run("{{ (args 1).x.y.z }}", &labels()).expect_err("nothing has no fields");
+    assert!(told.ends_with(": nil pointer evaluating interface {}.y"), "{told}");
     fails("{{ .a.b.c }}", &labels(), "1:5: executing \"test\" at <.a.b.c>: can't evaluate field b in type string");
     fails(
         "{{ (query \"missing\").banana }}",
