@@ -144,23 +144,40 @@ impl Clients {
         Err(Failure::lasting(format!("more than {REDIRECTS_MAX} redirects")))
     }
 
-    /// Asks for a token by client credentials (RFC 6749 section 4.4), over the proxy and TLS of `oauth2` itself.
+    /// Asks for a token by client credentials (RFC 6749 section 4.4), over the proxy and TLS of `oauth2` itself: with id and
+    /// secret in a header, and where that is refused in the form, as Go does.
     async fn token(&self, oauth2: &Options, files: &Files) -> Result<HeaderValue, Failure> {
-        let url =
-            Url::parse(oauth2.text("token_url")).map_err(|e| Failure::lasting(format!("oauth2 token_url: {e}")))?;
         let mut form = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if let Some(OptionValue::Texts(scopes)) = oauth2.value("scopes") {
             form.push(("scope".to_owned(), scopes.join(" ")));
         }
         form.extend(oauth2.text_map("endpoint_params").into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
-        let secret = files.secret(oauth2, "client_secret").map_err(lasting)?;
+        let (id, secret) = (oauth2.text("client_id"), files.secret(oauth2, "client_secret").map_err(lasting)?);
+        let first = self.ask_token(oauth2, files, &form, Some((id, secret.as_str()))).await;
+        match first {
+            Err(refused) if refused.status.is_some() => {
+                form.extend([("client_id".to_owned(), id.to_owned()), ("client_secret".to_owned(), secret)]);
+                self.ask_token(oauth2, files, &form, None).await
+            }
+            outcome => outcome,
+        }
+    }
+
+    async fn ask_token(
+        &self,
+        oauth2: &Options,
+        files: &Files,
+        form: &[(String, String)],
+        basic: Option<(&str, &str)>,
+    ) -> Result<HeaderValue, Failure> {
+        let url =
+            Url::parse(oauth2.text("token_url")).map_err(|e| Failure::lasting(format!("oauth2 token_url: {e}")))?;
+        let mut request = self.call((Method::POST, &url), Some(oauth2), files).await?;
+        if let Some((id, secret)) = basic {
+            request = request.basic_auth(escaped(id), Some(escaped(secret)));
+        }
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        let request = self
-            .call((Method::POST, &url), Some(oauth2), files)
-            .await?
-            .basic_auth(escaped(oauth2.text("client_id")), Some(escaped(&secret)))
-            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
-            .body(body);
+        let request = request.header(CONTENT_TYPE, "application/x-www-form-urlencoded").body(body);
         let answer = request.send().await.map_err(|e| broken(&e))?;
         judge_status(answer.status().as_u16(), None, &[])
             .map_err(|f| Failure { text: format!("oauth2: {}", f.text), ..f })?;

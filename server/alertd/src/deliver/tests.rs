@@ -181,17 +181,23 @@ async fn tokens_of_oauth2() {
     let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let proxy = format!("http://{}", socket.local_addr().unwrap());
     let asked = tokio::spawn(async move {
-        let (mut peer, _) = socket.accept().await.unwrap();
-        let (mut text, mut buffer) = (String::new(), [0; 4096]);
-        while !text.contains("grant_type=client_credentials") {
-            let n = peer.read(&mut buffer).await.unwrap();
-            assert!(n > 0, "{text}");
-            text.push_str(&String::from_utf8_lossy(&buffer[..n]));
+        let mut asked = Vec::new();
+        for (last, status, body) in
+            [("grant_type=client_credentials", "401 x", ""), ("client_secret=", "200 OK", r#"{"access_token":"t0k"}"#)]
+        {
+            let (mut peer, _) = socket.accept().await.unwrap();
+            let (mut text, mut buffer) = (String::new(), [0; 4096]);
+            while !text.contains(last) {
+                let n = peer.read(&mut buffer).await.unwrap();
+                assert!(n > 0, "{text}");
+                text.push_str(&String::from_utf8_lossy(&buffer[..n]));
+            }
+            let length = body.len();
+            let answer = format!("HTTP/1.1 {status}\r\ncontent-length: {length}\r\nconnection: close\r\n\r\n{body}");
+            peer.write_all(answer.as_bytes()).await.unwrap();
+            asked.push(text);
         }
-        let body = r#"{"access_token":"t0k"}"#;
-        let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n{body}", body.len());
-        peer.write_all(answer.as_bytes()).await.unwrap();
-        text
+        asked
     });
     let (url, seen) = sink(&["200 OK"]).await;
     let issuer = "http://127.0.0.1:1/token";
@@ -200,7 +206,9 @@ async fn tokens_of_oauth2() {
     assert_eq!(tell(&sender(&["127.0.0.0/8"]), &yaml, 5000).await, Ok(Some(200)));
     // RFC 6749 section 2.3.1: `a+b:c%2Bd`.
     let asked = asked.await.unwrap();
-    assert!(asked.starts_with(&format!("POST {issuer} ")) && asked.contains("Basic YStiOmMlMkJk"), "{asked}");
+    assert!(asked[0].starts_with(&format!("POST {issuer} ")) && asked[0].contains("Basic YStiOmMlMkJk"), "{asked:?}");
+    // Some take id and secret nowhere but in the form.
+    assert!(asked[1].contains("&client_id=a+b&client_secret=c%2Bd") && !asked[1].contains("Basic"), "{asked:?}");
     assert!(seen.lock().unwrap()[0].contains("Bearer t0k"));
 }
 
