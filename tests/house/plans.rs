@@ -1,4 +1,4 @@
-//! A plan is data (ARCHITECTURE.md, Read path): nodes keep nothing between runs, and what the parts of a run share is handed
+//! A plan is data (ARCHITECTURE.md, P4): nodes keep nothing between runs, and what the parts of a run share is handed
 //! to them with the task (`types::RunShared`).
 
 use std::collections::BTreeSet;

@@ -1,4 +1,4 @@
-//! `alert_episodes`: one row a firing period, out of the state changes (`plans.md` 3).
+//! `alert_episodes`: one row a firing period, out of the state changes.
 
 use std::sync::Arc;
 
