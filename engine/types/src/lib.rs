@@ -11,6 +11,7 @@ pub mod detection;
 pub mod error;
 pub mod extraction;
 pub mod failpoint;
+pub mod go;
 mod hex;
 pub mod histogram;
 pub mod id;

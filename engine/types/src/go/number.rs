@@ -171,6 +171,8 @@ mod tests {
         check(1_353_755_652.0, "1.353755652e+09");
         check(1e6, "1e+06");
         check(-0.25, "-0.25");
+        check(123_456.0, "123456");
+        check(1_234_567.5, "1.2345675e+06");
         check(f64::NAN, "NaN");
         check(f64::NEG_INFINITY, "-Inf");
     }
@@ -204,6 +206,10 @@ mod tests {
         check(999.96, 4, "1000");
         check(12345.0, 4, "1.234e+04");
         check(1234.0, 4, "1234");
+        check(10.0, 2, "10");
+        check(100.0, 2, "1e+02");
+        check(0.123, 2, "0.12");
+        check(1.26, 2, "1.3");
         assert_eq!(with_precision(3720.01, 'f', Some(2)), "3720.01");
         assert_eq!(with_precision(1500.0, 'e', None), "1.500000e+03");
     }

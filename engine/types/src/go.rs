@@ -1,8 +1,12 @@
-//! Texts as Go writes them: quoted, escaped, numbers.
+//! Texts as Go writes them: quoted, escaped, numbers. Messages, labels and templates of Prometheus and Alertmanager are
+//! made of such.
 
 mod number;
 
 use std::fmt::Write as _;
+use std::sync::LazyLock;
+
+use regex::Regex;
 
 pub use number::{binary, float_text, general, hexadecimal, with_precision};
 
@@ -25,7 +29,8 @@ pub fn quote_char(c: char) -> String {
     out
 }
 
-fn push_escaped(out: &mut String, c: char, quote: char) {
+/// Appends a character as it stands within such quotes.
+pub fn push_escaped(out: &mut String, c: char, quote: char) {
     match c {
         '\\' => out.push_str("\\\\"),
         c if c == quote => {
@@ -52,13 +57,11 @@ fn push_escaped(out: &mut String, c: char, quote: char) {
     }
 }
 
-/// Says whether Go prints a character as itself; of spaces only the plain one.
-pub(crate) fn is_printable(c: char) -> bool {
-    if c == ' ' {
-        return true;
-    }
-    // Control and format characters, and those that nobody has assigned, are what Debug escapes, too.
-    !c.is_control() && !c.is_whitespace() && c.escape_debug().len() == 1 || matches!(c, '"' | '\'' | '\\')
+/// Says whether Go prints a character as itself: letters, marks, numbers, punctuation, symbols, and the plain space.
+pub fn is_printable(c: char) -> bool {
+    static PRINTABLE: LazyLock<Regex> =
+        LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("a constant pattern"));
+    if c.is_ascii() { (' '..='~').contains(&c) } else { PRINTABLE.is_match(c.encode_utf8(&mut [0; 4])) }
 }
 
 /// Reads a text in double quotes, back quotes or single quotes with Go's escapes; none when it is not one.
@@ -133,6 +136,8 @@ mod tests {
         };
         check("a\"b\\\n\t", r#""a\"b\\\n\t""#);
         check("\u{1}é🙂\u{200b}", r#""\x01é🙂\u200b""#);
+        check("e\u{301}", "\"e\u{301}\"");
+        check("\u{a0}\u{e000}\u{10ffff}", r#""\u00a0\ue000\U0010ffff""#);
         assert_eq!(quote_char('\''), r"'\''");
         assert_eq!(unquote(r#""\xf0\x9f\x99\x82\U0001f642\101""#).as_deref(), Some("🙂🙂A"));
         assert_eq!(unquote("`a\\b`").as_deref(), Some("a\\b"));
