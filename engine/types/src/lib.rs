@@ -19,6 +19,7 @@ pub mod label;
 pub mod left_out;
 pub mod logs;
 pub mod matcher;
+pub mod meant;
 pub mod metrics;
 pub mod nested;
 pub mod pins;

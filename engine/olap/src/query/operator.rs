@@ -1,12 +1,13 @@
 //! Operators of filters: which values each takes, and what must hold then (`olap-api.md` 4).
 
+use quiver_types::meant::did_you_mean;
 use serde_json::Value;
 
 use super::filter::{Comparison, Literal, Occurs, Test};
 use super::read::{Read, Reader, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
-use crate::error::{Reason, nearest};
+use crate::error::Reason;
 use crate::model::{DimensionType, MeasureType, MemberId};
 
 /// What values of a member are compared as.
@@ -99,7 +100,7 @@ impl Operator<'_, '_> {
                     "beforeOrOnDate",
                     "measureFilter",
                 ];
-                let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                let hint = did_you_mean(other, KNOWN);
                 err(
                     Reason::UnknownOperator,
                     format!("{}/operator", self.at),

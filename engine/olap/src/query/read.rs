@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono_tz::Tz;
+use quiver_types::meant::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::filter::{Filter, Leaf, Test};
@@ -12,7 +13,7 @@ use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
 use crate::dates::granularity::Granularity;
 use crate::dates::range::{self, Point, WallRange};
-use crate::error::{QueryError, Reason, nearest};
+use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
 
@@ -55,7 +56,7 @@ pub(super) fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl I
 pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> Read<Query> {
     let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
     if let Some(key) = map.keys().find(|k| !KEYS.contains(&k.as_str())) {
-        let hint = nearest(key, KEYS).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let hint = did_you_mean(key, KEYS);
         return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a query{hint}"));
     }
     if let Some((key, _)) = map.iter().find(|(_, value)| value.is_null()) {
