@@ -38,6 +38,7 @@ mod patterns;
 mod plain;
 mod pool;
 mod printed;
+pub mod quoted;
 mod rehearsal;
 mod relational;
 pub mod rows;

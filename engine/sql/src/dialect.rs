@@ -50,6 +50,7 @@ use std::ops::ControlFlow;
 
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
+pub(crate) use quiver_query::quoted::text as quoted;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
@@ -138,11 +139,6 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
-}
-
-/// A text as a literal of SQL.
-pub(crate) fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
 }
 
 /// Takes an expression out of its place.
