@@ -9,7 +9,9 @@ use quiver_tests::server::{Answer, Options, Server, binary};
 use quiver_tests::within::within;
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
+use crate::calls;
+use crate::identity::{PASSWORD, signed_in};
+
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 const USERINFO: &str = "/realms/platform/protocol/openid-connect/userinfo";
 /// Within which a right that was taken away acts.
@@ -19,19 +21,8 @@ fn options(mode: &str) -> Options {
     Options::default().args(&["--rbac", mode]).env("QUIVER_ADMIN_PASSWORD", PASSWORD)
 }
 
-async fn login(server: &Server, name: &str) -> String {
-    let headers = [("content-type", "application/x-www-form-urlencoded")];
-    let password = PASSWORD.replace(' ', "+");
-    let form = format!("grant_type=password&client_id=ui&username={name}&password={password}");
-    let answer = server.post(TOKEN, &headers, form.into_bytes()).await;
-    assert_eq!(answer.status, 200, "{}", answer.text());
-    format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-}
-
 async fn call(server: &Server, who: &str, method: &str, path: &str, body: Value) -> Answer {
-    let headers = [("authorization", who), ("content-type", "application/json")];
-    let body = if body.is_null() { vec![] } else { body.to_string().into_bytes() };
-    server.send(method, &format!("/platform-api/rbac/{path}"), &headers, body).await
+    calls::call(server, who, method, &format!("/platform-api/rbac/{path}"), &body).await
 }
 
 async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
@@ -91,7 +82,7 @@ async fn goes_on(mut rows: reqwest::Response) -> Duration {
 async fn live_tails_end_with_their_rights() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &options("on")).await;
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let mut users = 0;
     let mut viewer = async || {
         users += 1;
@@ -101,7 +92,7 @@ async fn live_tails_end_with_their_rights() {
     };
     within("a binding that was removed acts", ACTS_WITHIN, async || {
         let (name, _, binding) = viewer().await;
-        let rows = tail(&server, &admin, &login(&server, &name).await).await;
+        let rows = tail(&server, &admin, &signed_in(&server, &name).await).await;
         assert_eq!(call(&server, &admin, "DELETE", &format!("bindings/{binding}"), Value::Null).await.status, 204);
         goes_on(rows).await
     })
@@ -109,7 +100,7 @@ async fn live_tails_end_with_their_rights() {
     // An account that is disabled, a session that is ended, a key that is revoked.
     within("a session that was ended ends", ACTS_WITHIN, async || {
         let (name, id, _) = viewer().await;
-        let rows = tail(&server, &admin, &login(&server, &name).await).await;
+        let rows = tail(&server, &admin, &signed_in(&server, &name).await).await;
         assert_eq!(call(&server, &admin, "POST", &format!("users/{id}/logout"), Value::Null).await.status, 204);
         goes_on(rows).await
     })
@@ -126,7 +117,7 @@ async fn live_tails_end_with_their_rights() {
     .await;
     within("an account that is disabled ends", ACTS_WITHIN, async || {
         let (name, id, _) = viewer().await;
-        let rows = tail(&server, &admin, &login(&server, &name).await).await;
+        let rows = tail(&server, &admin, &signed_in(&server, &name).await).await;
         let off = call(&server, &admin, "PATCH", &format!("users/{id}"), json!({"enabled": false})).await;
         assert_eq!(off.status, 200, "{}", off.text());
         goes_on(rows).await
@@ -142,7 +133,7 @@ async fn queries_end_with_their_rights() {
     hold.release();
     let slow = options("on").env("QUIVER_FAILPOINT", hold.at("query.begin")).env("QUIVER_QUERY__THREADS", 16);
     let server = Server::start(dir.path(), &slow).await;
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let paths = [
         "/metrics-api/api/v1/query?query=count(up)",
         "/metrics-api/api/v1/series?match[]=up",
@@ -172,7 +163,7 @@ async fn queries_end_with_their_rights() {
         let keys = format!("users/{}/keys", user["id"].as_str().expect("an id"));
         let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
         let key = format!("Bearer {}", key["key"].as_str().expect("a key"));
-        let token = login(&server, &name).await;
+        let token = signed_in(&server, &name).await;
         hold.set();
         let (at, token, key) = (&server, &*token, &*key);
         let ask = |path: String| async move {
@@ -220,7 +211,7 @@ async fn without_access_control() {
     let discovery = server.get("/realms/platform/.well-known/openid-configuration").await.json();
     assert_eq!(discovery["issuer"], json!(format!("http://{}/realms/platform", server.http)));
     assert_eq!(server.get("/realms/platform").await.json()["realm"], json!("platform"));
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let info = server.get_as(USERINFO, &[("authorization", &admin)]).await;
     assert_eq!(info.json()["preferred_username"], json!("admin"), "{}", info.text());
     assert_eq!(server.get(USERINFO).await.status, 401);
@@ -237,7 +228,7 @@ async fn without_access_control() {
     let server = Server::start(dir.path(), &options("on")).await;
     assert_eq!(server.get("/api/services").await.status, 401);
     assert!(server.get("/metrics").await.text().contains("\nrbac_enabled 1\n"));
-    login(&server, "ann").await;
+    signed_in(&server, "ann").await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -277,7 +268,7 @@ async fn a_password_is_not_reset_beside_a_running_server() {
     let refused = reset(dir.path());
     let said = String::from_utf8_lossy(&refused.stderr).into_owned();
     assert!(!refused.status.success() && said.contains("the server runs"), "{said}");
-    login(&server, "admin").await;
+    signed_in(&server, "admin").await;
     assert_eq!(server.stop(), Some(0));
     assert!(reset(dir.path()).status.success());
 }
@@ -289,7 +280,7 @@ async fn tokens_of_another_issuer() {
     let url = format!("http://{}/realms/platform", issuer.http);
     let trusted = format!("[{{issuer = \"{url}\", audiences = [\"platform\"]}}]");
     let server = Server::start(ours.path(), &options("on").env("QUIVER_AUTH__OIDC", trusted)).await;
-    let (admin, eve) = (login(&server, "admin").await, login(&issuer, "admin").await);
+    let (admin, eve) = (signed_in(&server, "admin").await, signed_in(&issuer, "admin").await);
     let ask = async |who: &str| server.get_as("/api/services", &[("authorization", who)]).await;
     // A token of theirs lets in, its role means nothing until something is bound to it.
     let unbound = ask(&eve).await;
@@ -329,7 +320,7 @@ async fn tokens_of_another_issuer() {
     assert_eq!(ask(&eve).await.status, 403);
     // An issuer that nobody trusts here.
     let stranger = Server::start(theirs.path(), &options("on")).await;
-    let other = ask(&login(&stranger, "admin").await).await;
+    let other = ask(&signed_in(&stranger, "admin").await).await;
     assert_eq!((other.status, &other.json()["code"]), (401, &json!("TOKEN_INVALID")), "{}", other.text());
 }
 
@@ -349,7 +340,7 @@ async fn proxies_that_are_believed() {
     assert_eq!(found.json()["issuer"], json!("https://quiver.example/realms/platform"));
     assert!(found.headers.contains_key("strict-transport-security"));
     // A token is good for the address by which it was got.
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let me = "/platform-api/rbac/me";
     assert_eq!(ask(&server, me, &admin, &[]).await.status, 200);
     assert_eq!(ask(&server, me, &admin, &by_name).await.status, 401);
@@ -421,9 +412,9 @@ async fn the_web_interface_has_its_token_in_a_cookie() {
 async fn refusals_are_in_the_audit_log() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &options("on")).await;
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     viewer_of_cart(&server, &admin, "ann").await;
-    let ann = login(&server, "ann").await;
+    let ann = signed_in(&server, "ann").await;
     for _ in 0..3 {
         assert_eq!(ask(&server, "/platform-api/rbac/users", &ann, &[]).await.status, 403);
         let sent = server.send("POST", "/v1/traces", &[("authorization", &ann)], vec![]).await;
@@ -453,7 +444,7 @@ async fn refusals_are_in_the_audit_log() {
 async fn writes_that_cannot_be_read_are_in_the_audit_log() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &options("on")).await;
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let path = "/platform-api/ci-classes";
     let send = async |method: &str, more: &str, kind: &str, body: &str| {
         let headers = [("authorization", admin.as_str()), ("content-type", kind)];
@@ -519,7 +510,7 @@ async fn writes_that_cannot_be_read_are_in_the_audit_log() {
 async fn routes_beside_the_families_refuse_what_they_do_not_know() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &options("on")).await;
-    let admin = login(&server, "admin").await;
+    let admin = signed_in(&server, "admin").await;
     let nobody = "00000000-0000-7000-8000-00000000dead";
     for path in ["rbac/me", "rbac/permissions", &format!("jobs/{nobody}")] {
         let path = format!("/platform-api/{path}?bogus=1");

@@ -5,6 +5,8 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, policy, sample, until, write};
+use crate::calls;
+use crate::identity::{PASSWORD, signed_in, with_password};
 
 const JSON: [(&str, &str); 1] = [("content-type", "application/json")];
 
@@ -219,21 +221,12 @@ async fn models_know_which_alerts_are_inhibited() {
 /// Who sees one service sees its alerts and rules in the models, and no others.
 #[tokio::test(flavor = "multi_thread")]
 async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
-    const PASSWORD: &str = "correct horse battery";
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
-    let server = Server::start(dir.path(), &options).await;
-    let login = async |name: &str| {
-        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
+    let server = Server::start(dir.path(), &with_password()).await;
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
-        let headers = [("content-type", "application/json"), ("authorization", token)];
-        server.send(method, path, &headers, body.to_string().into_bytes()).await
+        calls::call(&server, token, method, path, &body).await
     };
-    let admin = login("admin").await;
+    let admin = signed_in(&server, "admin").await;
     let group = json!({"interval": "1s", "rules": [
         {"alert": "CartDown", "expr": "vector(1)", "service": "cart"},
         {"alert": "PayDown", "expr": "vector(1)", "service": "pay"},
@@ -246,7 +239,7 @@ async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
     let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
     let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
     assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
-    let ann = login("ann").await;
+    let ann = signed_in(&server, "ann").await;
     let names = async |token: &str, member: &str| {
         let query = json!({"query": {"dimensions": [member]}});
         let answer = ask(token, "POST", "/olap-api/v1/load", query).await;

@@ -8,31 +8,12 @@ mod processes;
 mod scoped;
 mod served;
 
-use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
-
-async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let headers = [("content-type", "application/json"), ("authorization", who)];
-    let used = if who.is_empty() { &headers[..1] } else { &headers[..] };
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    server.send(method, path, used, body).await
-}
-
-async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
-    let answer = call(server, who, "POST", path, &body).await;
-    assert_eq!(answer.status, 201, "{path} {body}: {}", answer.text());
-    answer.json()
-}
-
-/// An answer that must be 200.
-async fn asked(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Value {
-    let answer = call(server, who, method, path, body).await;
-    assert_eq!(answer.status, 200, "{method} {path} {body}: {}", answer.text());
-    answer.json()
-}
+use crate::calls::{asked, call, made};
+use crate::identity::{PASSWORD, signed_in, user, with_password};
 
 fn id(entity: &Value) -> &str {
     entity["id"].as_str().expect("an id")
@@ -125,25 +106,10 @@ async fn load(server: &Server, who: &str, query: Value) -> Vec<Value> {
 
 /// A server with access control; gives the token of the administrator, and that of a user who sees and edits one service.
 async fn restricted(server: &Server, service: &str) -> (String, String) {
-    let login = async |name: &str| {
-        let text = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, text.into_bytes()).await;
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
-    let admin = login("admin").await;
-    let user = json!({"username": "ann", "password": PASSWORD});
-    let user = made(server, &admin, "/platform-api/rbac/users", user).await;
-    let roles = call(server, &admin, "GET", "/platform-api/rbac/roles?name=editor", &Value::Null).await.json();
-    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": roles["items"][0]["id"],
-        "services": [service]});
-    made(server, &admin, "/platform-api/rbac/bindings", binding).await;
-    let ann = login("ann").await;
+    let admin = signed_in(server, "admin").await;
+    user(server, &admin, "ann", "editor", json!([service])).await;
+    let ann = signed_in(server, "ann").await;
     (admin, ann)
-}
-
-fn rbac() -> Options {
-    Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD)
 }
 
 /// Waits until a job has ended.

@@ -1,23 +1,11 @@
 //! What configuration does to telemetry that comes in after a change, and to queries; with callers of restricted rights.
 
-use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
-
-async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let headers = [("content-type", "application/json"), ("authorization", who)];
-    let used = if who.is_empty() { &headers[..1] } else { &headers[..] };
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    server.send(method, path, used, body).await
-}
-
-async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
-    let answer = call(server, who, "POST", path, &body).await;
-    assert_eq!(answer.status, 201, "{path} {body}: {}", answer.text());
-    answer.json()
-}
+use crate::calls::{call, made};
+use crate::identity::{signed_in, user, with_password};
 
 async fn logs(server: &Server, rows: &[Value]) {
     let body: String = rows.iter().map(|row| format!("{row}\n")).collect();
@@ -222,22 +210,10 @@ async fn segments_of_logs() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rights_by_row() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
-    let server = Server::start(dir.path(), &options).await;
-    let login = async |name: &str| {
-        let text = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, text.into_bytes()).await;
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
-    let admin = login("admin").await;
-    let user = json!({"username": "ann", "password": PASSWORD});
-    let user = made(&server, &admin, "/platform-api/rbac/users", user).await;
-    let roles = call(&server, &admin, "GET", "/platform-api/rbac/roles?name=editor", &Value::Null).await.json();
-    let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": roles["items"][0]["id"],
-        "services": ["cart"]});
-    made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
-    let ann = login("ann").await;
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
+    user(&server, &admin, "ann", "editor", json!(["cart"])).await;
+    let ann = signed_in(&server, "ann").await;
     let key = |service: &str| json!({"name": service, "service": service, "transactionName": "t"});
     made(&server, &admin, "/transactions", key("pay")).await;
     made(&server, &ann, "/transactions", key("cart")).await;

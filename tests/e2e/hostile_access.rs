@@ -9,7 +9,7 @@ use quiver_tests::socket::{exchange, status};
 use serde_json::{Value, json};
 
 use crate::configuration::{families, numbered};
-use crate::identity::{PASSWORD, bearer, bind, ingest_key, login, made, user, with_password};
+use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
 use crate::olap_spans;
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
@@ -345,11 +345,7 @@ async fn refusals_behind_the_door_challenge_too() {
         assert_eq!((status, &said, &*asked), (401, &json!(code), challenge), "{who}");
     }
     // A key is let in and may not; neither may who sees nothing of a trace.
-    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
-    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
-    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
-    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
-    let key = format!("Bearer {}", key["key"].as_str().expect("a key"));
+    let key = ingest_key(&server, &admin, "agent").await;
     let lacks = format!("{realm}, error=\"insufficient_scope\"");
     let (status, said, asked, _) = change(&key).await;
     assert_eq!((status, &said, &asked), (403, &json!("FORBIDDEN"), &lacks));

@@ -15,6 +15,7 @@ mod backup_config;
 mod bad_input;
 mod bombs;
 mod business;
+mod calls;
 mod config_postgres;
 mod configuration;
 mod configuration_effects;

@@ -3,7 +3,7 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use super::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
 use super::olap_found::{Case, is_near, table};
 
 /// 2025-03-10T00:00:00Z in seconds.
@@ -141,11 +141,7 @@ async fn callers_see_deployments_of_their_services() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password().args(&["--retention", "none"])).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
-    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
-    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
-    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
-    let sender = format!("Bearer {}", key["key"].as_str().expect("shown this once"));
+    let sender = ingest_key(&server, &admin, "agent").await;
     fill(&server, &[("authorization", &sender)]).await;
     for (service, expected) in [("pay", json!([["pay", "3"]])), ("other", json!([]))] {
         user(&server, &admin, service, "viewer", json!([service])).await;

@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use super::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;
@@ -377,11 +377,7 @@ async fn callers_see_their_services() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &with_password()).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
-    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
-    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
-    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
-    let sender = format!("Bearer {}", key["key"].as_str().expect("shown this once"));
+    let sender = ingest_key(&server, &admin, "agent").await;
     fill(&server, &[("authorization", &sender)]).await;
     for service in ["front", "cart"] {
         user(&server, &admin, service, "viewer", json!([service])).await;

@@ -4,7 +4,7 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, bind, login, made, user, with_password};
+use super::identity::{PASSWORD, bearer, ingest_key, login, made, user, with_password};
 use super::olap_members::differs;
 
 /// A table of the operator that only its model shows.
@@ -68,11 +68,7 @@ async fn texts_give_callers_their_rows() {
     let options = with_password().args(&["--retention", "none", "--olap-models", &folder, "--olap-tables", &folder]);
     let server = Server::start(&dir.path().join("data"), &options).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let agent = made(&server, &admin, "service-accounts", json!({"clientId": "agent"})).await;
-    bind(&server, &admin, "serviceAccount", &agent["id"], "ingest", Value::Null).await;
-    let keys = format!("service-accounts/{}/keys", agent["id"].as_str().expect("an id"));
-    let key = made(&server, &admin, &keys, json!({"name": "k"})).await;
-    let sender = format!("Bearer {}", key["key"].as_str().expect("shown this once"));
+    let sender = ingest_key(&server, &admin, "agent").await;
     super::olap_found::fill(&server, &[("authorization", &sender)]).await;
     super::olap_spans::fill(&server, &[("authorization", &sender)]).await;
     let mut with_rows = Vec::new();

@@ -1,24 +1,11 @@
 //! Rules that are stored over REST: they run, fire, outlive restarts, and show no rows that their editor may not see.
 
-use quiver_tests::server::{Answer, Options, Server};
+use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
 use crate::alerting::{Sink, is, policy, sample, until, write};
-
-const PASSWORD: &str = "correct horse battery";
-
-async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let headers = [("content-type", "application/json"), ("authorization", who)];
-    let used = if who.is_empty() { &headers[..1] } else { &headers[..] };
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    server.send(method, path, used, body).await
-}
-
-async fn made(server: &Server, who: &str, path: &str, body: Value) -> Value {
-    let answer = call(server, who, "POST", path, &body).await;
-    assert_eq!(answer.status, 201, "{path} {body}: {}", answer.text());
-    answer.json()
-}
+use crate::calls::{call, made};
+use crate::identity::{PASSWORD, signed_in, with_password};
 
 fn path_of(rule: &Value) -> String {
     format!("/rulesapi/rules/{}", rule["id"].as_str().expect("an id"))
@@ -161,16 +148,8 @@ async fn what_is_refused() {
 #[tokio::test(flavor = "multi_thread")]
 async fn rules_of_other_services_are_not_seen() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
-    let server = Server::start(dir.path(), &options).await;
-    let login = async |name: &str| {
-        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
-        assert_eq!(answer.status, 200, "{}", answer.text());
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
-    let admin = login("admin").await;
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
     let role = json!({"name": "cart rules", "permissions":
         ["{view, alerting, cart}", "{edit, alerting, cart}", "{view, metrics, cart}"]});
     let role = made(&server, &admin, "/platform-api/rbac/roles", role).await;
@@ -178,7 +157,7 @@ async fn rules_of_other_services_are_not_seen() {
     let user = made(&server, &admin, "/platform-api/rbac/users", user).await;
     let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
     let binding = made(&server, &admin, "/platform-api/rbac/bindings", binding).await;
-    let ann = login("ann").await;
+    let ann = signed_in(&server, "ann").await;
 
     let put = call(&server, &admin, "PUT", "/rulesapi/groups/default/g", &json!({"interval": "1s"})).await;
     assert_eq!(put.status, 201, "{}", put.text());

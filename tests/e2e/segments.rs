@@ -1,9 +1,10 @@
 //! Segments below the scans of every language, for callers of all and of few rights.
 
-use quiver_tests::server::{Answer, Server};
+use quiver_tests::server::Server;
 use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
+use crate::calls::call;
 use crate::identity::{bearer, login, user, with_password};
 
 struct Shop {
@@ -12,12 +13,6 @@ struct Shop {
     carol: String,
     now_s: i64,
     _dir: tempfile::TempDir,
-}
-
-async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let headers = [("content-type", "application/json"), ("authorization", who)];
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    server.send(method, path, &headers, body).await
 }
 
 /// Two services, `cart` of team a and `web` of team b, the latter also in the region eu.

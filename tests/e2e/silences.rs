@@ -3,6 +3,9 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
+use crate::calls;
+use crate::identity::{PASSWORD, signed_in, with_password};
+
 const PATH: &str = "/rulesapi/silences";
 
 async fn call(server: &Server, method: &str, path: &str, headers: &[(&str, &str)], body: &Value) -> Answer {
@@ -153,25 +156,13 @@ async fn many_silences() {
     assert_eq!(server.get(&format!("{PATH}?state=active&count=true")).await.json()["total"], json!(4));
 }
 
-const PASSWORD: &str = "correct horse battery";
-
 #[tokio::test(flavor = "multi_thread")]
 async fn silences_of_other_services_are_not_seen() {
     let dir = tempfile::tempdir().expect("a folder");
-    let options = Options::default().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
-    let server = Server::start(dir.path(), &options).await;
-    let login = async |name: &str| {
-        let form = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let headers = [("content-type", "application/x-www-form-urlencoded")];
-        let answer = server.post("/realms/platform/protocol/openid-connect/token", &headers, form.into_bytes()).await;
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
-    let admin = login("admin").await;
-    let auth = |token: &'_ str| [("authorization".to_owned(), token.to_owned())];
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = signed_in(&server, "admin").await;
     let ask = async |token: &str, method: &str, path: &str, body: Value| {
-        let headers = auth(token);
-        let headers: Vec<(&str, &str)> = headers.iter().map(|(k, v)| (k.as_str(), v.as_str())).collect();
-        call(&server, method, path, &headers, &body).await
+        calls::call(&server, token, method, path, &body).await
     };
     let role = json!({"name": "cart", "permissions": ["{operate, alerts, cart}"]});
     let role = ask(&admin, "POST", "/platform-api/rbac/roles", role).await.json();
@@ -179,7 +170,7 @@ async fn silences_of_other_services_are_not_seen() {
     let user = ask(&admin, "POST", "/platform-api/rbac/users", user).await.json();
     let binding = json!({"subject": {"type": "user", "id": user["id"]}, "roleId": role["id"]});
     assert_eq!(ask(&admin, "POST", "/platform-api/rbac/bindings", binding).await.status, 201);
-    let ann = login("ann").await;
+    let ann = signed_in(&server, "ann").await;
     let of = |service: &str| json!({"matchers": [format!("service_name={service}")], "endsAt": "2100-01-01T00:00:00Z"});
     let pay = ask(&admin, "POST", PATH, of("pay")).await.json();
     let cart = ask(&ann, "POST", PATH, of("cart")).await;

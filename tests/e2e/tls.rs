@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use quiver_tests::server::{Options, Server, command, run};
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
+use crate::identity::{PASSWORD, signed_in};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates").join(name)
@@ -166,14 +166,6 @@ fn a_start_says_what_is_wrong() {
     assert!(code == Some(1) && errors.contains("tls.required"), "{errors}");
 }
 
-/// Logs `admin` in.
-async fn login(server: &Server) -> String {
-    let form = [("content-type", "application/x-www-form-urlencoded")];
-    let text = format!("grant_type=password&client_id=ui&username=admin&password={}", PASSWORD.replace(' ', "+"));
-    let token = server.post("/realms/platform/protocol/openid-connect/token", &form, text.into_bytes()).await.json();
-    format!("Bearer {}", token["access_token"].as_str().expect("a token"))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_clients() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -184,7 +176,7 @@ async fn certificates_of_clients() {
     let server = Server::start(dir.path(), &options).await;
     let discovery = server.get("/realms/platform/.well-known/openid-configuration").await.json();
     assert_eq!(discovery["issuer"], json!(format!("https://{}/realms/platform", server.http)));
-    let admin = login(&server).await;
+    let admin = signed_in(&server, "admin").await;
     let call = async |method: &str, path: &str, body: Value| {
         let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
         server.send(method, &format!("/platform-api/rbac/{path}"), &headers, body.to_string().into_bytes()).await
@@ -247,7 +239,7 @@ async fn backups_of_a_server_with_tls() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = with_tls().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
     let server = Server::start(&dir.path().join("data"), &options).await;
-    let admin = login(&server).await;
+    let admin = signed_in(&server, "admin").await;
     let me = server.get_as("/platform-api/rbac/me", &[("authorization", &admin)]).await.json();
     let path = format!("/platform-api/rbac/users/{}/keys", me["subject"]["id"].as_str().expect("an id"));
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];

@@ -140,7 +140,7 @@ async fn jobs_survive_kills() {
 #[tokio::test(flavor = "multi_thread")]
 async fn jobs_are_of_who_made_them() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let wide = call(&server, &ann, "POST", "/bt-detection-rules/apply-to-all", &json!({})).await;
     assert_eq!((wide.status, wide.json()["required"].clone()), (403, json!("{operate, transactions, *}")));

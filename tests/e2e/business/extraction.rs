@@ -65,7 +65,7 @@ async fn spans_alerts_and_tests_over_history() {
 #[tokio::test(flavor = "multi_thread")]
 async fn tests_read_what_the_caller_sees() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let text = |service: &str| json!({"_msg": format!("of {service}"), "service.name": service}).to_string();
     let body = format!("{}\n{}\n", text("cart"), text("pay")).into_bytes();
@@ -89,7 +89,7 @@ async fn tests_read_what_the_caller_sees() {
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_are_for_who_sees_the_records() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let rule = |service: &str| {
         json!({"name": format!("took {service}"), "signal": "logs", "service": service, "method": "pattern",

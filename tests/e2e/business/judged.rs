@@ -178,7 +178,7 @@ async fn health_key(server: &Server) -> Value {
 #[tokio::test(flavor = "multi_thread")]
 async fn figures_are_of_what_the_caller_sees() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let key = |service: &str| json!({"name": service, "service": service, "transactionName": "t"});
     let own = made(&server, &ann, "/transactions", key("cart")).await;

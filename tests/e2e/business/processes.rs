@@ -135,7 +135,7 @@ async fn instances_follow_the_steps() {
 #[tokio::test(flavor = "multi_thread")]
 async fn steps_that_a_caller_sees() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let leaf = json!({"field": "a", "op": "exists"});
     let steps = |one: &str, two: &str| {

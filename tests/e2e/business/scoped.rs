@@ -44,7 +44,7 @@ async fn both(server: &Server, (admin, ann): (&str, &str), path: &str, body: imp
 #[tokio::test(flavor = "multi_thread")]
 async fn transactions_of_one_service() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let who = (admin.as_str(), ann.as_str());
     let route = |service, number| Sent::new(service, number, 100).with("http.route", "/a");
@@ -97,7 +97,7 @@ async fn transactions_of_one_service() {
 #[tokio::test(flavor = "multi_thread")]
 async fn pages_of_one_application() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let who = (admin.as_str(), ann.as_str());
     let page = |application, number| Sent {
@@ -131,7 +131,7 @@ async fn pages_of_one_application() {
 #[tokio::test(flavor = "multi_thread")]
 async fn processes_of_one_service() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     let ordered = |service, number| Sent::new(service, number, 100).with("http.route", "/a").with("order.id", "o1");
     send_as(&server, &admin, &[ordered("cart", 1), ordered("pay", 2)]).await;
@@ -159,7 +159,7 @@ async fn processes_of_one_service() {
 #[tokio::test(flavor = "multi_thread")]
 async fn fields_of_one_service() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "cart").await;
     both(&server, (admin.as_str(), ann.as_str()), "/platform-api/data-extraction-rules", |service| {
         json!({"name": format!("of {service}"), "signal": "logs", "service": service, "method": "regex",

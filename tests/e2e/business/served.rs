@@ -42,7 +42,7 @@ async fn send_parts(server: &Server, who: &str, began_ns: i64, of: &[(&str, &[Pa
 #[tokio::test(flavor = "multi_thread")]
 async fn the_back_end_has_a_share_of_transactions() {
     let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &rbac()).await;
+    let server = Server::start(dir.path(), &with_password()).await;
     let (admin, ann) = restricted(&server, "shop-web").await;
     for kind in ["pageLoad", "xhr"] {
         let rule = json!({"name": kind, "application": "shop-web", "kind": kind, "nameTemplate": "{kind} {url.path}",
