@@ -17,8 +17,8 @@ use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::encode::prometheus::{Envelope, error_response, success};
-use crate::labels_api::selectors;
 use crate::metrics::phases;
+use crate::metrics_api::labels::selectors;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 

@@ -19,12 +19,12 @@ use quiver_query::from_datafusion;
 use quiver_query::index::{self, IndexSource};
 use quiver_types::{Error, ErrorKind, Matcher, MillisRange, Result};
 
+use super::labels::explain;
+use super::query_error;
 use crate::encode::prometheus::{
     Envelope, Notation, begin_success, error_response, finish_success, write_quoted, write_time,
 };
-use crate::labels_api::explain;
 use crate::metrics::phases::Language;
-use crate::metrics_api::query_error;
 use crate::params::Params;
 use crate::partial::query_context;
 use crate::state::AppState;
