@@ -8,7 +8,7 @@ use crate::sources::{Source, none, sources};
 /// Where nodes of plans are defined.
 const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
-    "engine/query/src/grouping/node.rs",
+    "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/index.rs",
     "engine/query/src/leaf/node.rs",
     "engine/query/src/operator.rs",

@@ -9,7 +9,7 @@ use datafusion::logical_expr::utils::merge_schema;
 use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
 use datafusion::optimizer::AnalyzerRule;
 
-use crate::arithmetic::truth;
+use crate::relational::arithmetic::truth;
 
 /// The rule; it comes before those that give types, which find none for the two.
 #[derive(Debug)]

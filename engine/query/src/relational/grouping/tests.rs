@@ -18,9 +18,9 @@ use datafusion::physical_plan::{ExecutionPlan, collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 
 use super::by_codes;
-use crate::distinct_counts::DistinctCounts;
 use crate::forms::tests::passed;
 use crate::functions;
+use crate::relational::distinct_counts::DistinctCounts;
 use crate::tables::{Convert, ConvertExec, Converted, HEX, hex_ids};
 
 fn coded_texts() -> DataType {
