@@ -1,5 +1,12 @@
 //! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
 
+mod history;
+mod policy;
+mod reliability;
+mod silences;
+mod staged;
+mod stored_rules;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};

@@ -4,7 +4,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-use super::identity::{PASSWORD, bearer, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;
@@ -378,7 +378,7 @@ async fn texts_of_plans_run_on_the_sql_api() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &options()).await;
     fill(&server, &[]).await;
-    super::olap_spans::fill(&server, &[]).await;
+    crate::olap::spans::fill(&server, &[]).await;
     let meta = server.get("/olap-api/v1/meta").await.json();
     let names = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|m| Some(m["name"].as_str()?.to_owned())).collect()

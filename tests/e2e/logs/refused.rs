@@ -5,7 +5,7 @@ use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 use std::fmt::Write as _;
 
-use crate::logs_query::{API, ENDPOINTS, ask, rows, send, values};
+use crate::logs::query::{API, ENDPOINTS, ask, rows, send, values};
 
 async fn start(options: &Options) -> (Server, tempfile::TempDir) {
     let dir = tempfile::tempdir().expect("a folder");

@@ -4,12 +4,12 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
-use super::olap_spans::load;
+use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
+use crate::olap::spans::load;
 
 /// Two browsers, a mobile application and what serves them, from 2025-03-10T00:00:00Z on.
-const SPANS: &str = include_str!("olap_found.json");
-const RECORDS: &str = include_str!("olap_found.jsonl");
+const SPANS: &str = include_str!("found.json");
+const RECORDS: &str = include_str!("found.jsonl");
 
 pub(super) async fn fill(server: &Server, headers: &[(&str, &str)]) {
     let with: Vec<_> = headers.iter().copied().chain([("content-type", "application/json")]).collect();

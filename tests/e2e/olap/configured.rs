@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
 async fn ask(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
     let headers = [("authorization", who), ("content-type", "application/json")];

@@ -4,7 +4,7 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 
-use super::logs_query::{ask, rows, send};
+use crate::logs::query::{ask, rows, send};
 
 const ROWS: [&str; 6] = [
     r#"{"_time":"2025-03-10T00:00:03Z","app":"a","n":"1","path":"/v10","u":"1.5","lvl":"x","_msg":"{\"n\":7,\"o\":{\"k\":[1, 2]}}"}"#,

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::configuration::{families, numbered};
 use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
-use crate::olap_spans;
+use crate::olap::spans;
 
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 const INTROSPECT: &str = "/realms/platform/protocol/openid-connect/token/introspect";
@@ -349,7 +349,7 @@ async fn refusals_behind_the_door_challenge_too() {
     let lacks = format!("{realm}, error=\"insufficient_scope\"");
     let (status, said, asked, _) = change(&key).await;
     assert_eq!((status, &said, &asked), (403, &json!("FORBIDDEN"), &lacks));
-    olap_spans::fill(&server, &[("authorization", &key)]).await;
+    spans::fill(&server, &[("authorization", &key)]).await;
     user(&server, &admin, "stranger", "viewer", json!(["elsewhere"])).await;
     let stranger = bearer(&login(&server, "stranger", PASSWORD).await);
     let path = format!("/platform-api/traces/{}/otlp", "a".repeat(32));

@@ -5,8 +5,8 @@ use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-use super::olap_found::is_near;
-use super::olap_spans::load;
+use crate::olap::found::is_near;
+use crate::olap::spans::load;
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quiver_tests::server::{Options, Server};
 use serde_json::Value;
 
-use crate::logs_query::send;
+use crate::logs::query::send;
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;
@@ -34,7 +34,7 @@ fn client() -> reqwest::Client {
 #[tokio::test(flavor = "multi_thread")]
 async fn every_call_is_answered() {
     let (server, _dir) = start().await;
-    let calls: Vec<Value> = serde_json::from_str(include_str!("grafana_logs.json")).expect("JSON");
+    let calls: Vec<Value> = serde_json::from_str(include_str!("logs.json")).expect("JSON");
     for call in &calls {
         let text = |name: &str| call[name].as_str().unwrap_or_default();
         let params: Vec<(&str, &str)> = call["params"]

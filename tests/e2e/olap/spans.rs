@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
+use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
 
 /// 2025-03-10T00:00:00Z.
 const START_S: i64 = 1_741_564_800;

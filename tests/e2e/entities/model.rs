@@ -8,7 +8,7 @@ use quiver_tests::server::{Options, Server};
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use super::configuration::{call, families, numbered};
+use crate::configuration::{call, families, numbered};
 
 type Model = BTreeMap<String, Value>;
 

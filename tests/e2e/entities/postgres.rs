@@ -46,7 +46,7 @@ async fn until(what: &str, holds: impl AsyncFn() -> bool) -> Duration {
 
 #[test]
 fn the_suites_hold_over_postgres() {
-    let suites = ["configuration::", "identity::", "rules_stored::"];
+    let suites = ["configuration::", "identity::", "alerting::stored_rules::"];
     quiver_testpg::run_again(&suites, "the_suites_hold_over_postgres");
 }
 

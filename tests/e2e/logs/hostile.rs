@@ -4,7 +4,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use quiver_tests::within::within;
 
-use crate::logs_query::{API, ask, send, values};
+use crate::logs::query::{API, ask, send, values};
 
 /// What the process may have at most: its limit of 512 MiB and 15 %.
 const RSS_MAX: u64 = (512 << 20) * 115 / 100;

@@ -3,8 +3,8 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
-use super::olap_found::{Case, is_near, table};
+use crate::identity::{PASSWORD, bearer, ingest_key, login, user, with_password};
+use crate::olap::found::{Case, is_near, table};
 
 /// 2025-03-10T00:00:00Z in seconds.
 const MIDNIGHT: u64 = 1_741_564_800;

@@ -3,7 +3,7 @@
 use quiver_tests::server::{Answer, Options, Server};
 use serde_json::json;
 
-use crate::logs_query::{ask, rows};
+use crate::logs::query::{ask, rows};
 
 const LINES: &str = "/insert/jsonline?_stream_fields=app";
 const BULK: &str = "/insert/searchengine/_bulk";

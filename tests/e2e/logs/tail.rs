@@ -7,7 +7,7 @@ use quiver_tests::server::{Options, Server};
 use quiver_types::{Clock, SystemClock};
 use serde_json::Value;
 
-use crate::logs_query::{API, ask, open, send};
+use crate::logs::query::{API, ask, open, send};
 
 /// Reads rows of a tail until so many came; the head and empty lines are left out.
 fn follow(reader: &mut impl BufRead, count: usize) -> Vec<Value> {

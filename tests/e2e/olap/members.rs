@@ -226,8 +226,8 @@ async fn members_are_the_same_by_load_arrow_and_sql() {
     let seed = seed("members_are_the_same_by_load_arrow_and_sql");
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
-    super::olap_rows::fill(&server, &[]).await;
-    super::olap_spans::fill(&server, &[]).await;
+    crate::olap::rows::fill(&server, &[]).await;
+    crate::olap::spans::fill(&server, &[]).await;
     let cubes = cubes(&server.get("/olap-api/v1/meta").await.json());
     let all = questions(&cubes, &mut StdRng::seed_from_u64(seed));
     let (half, count) = (all.len() / 2, all.len());
@@ -253,7 +253,7 @@ async fn members_are_the_same_by_load_arrow_and_sql() {
 async fn rows_out_of_lists_count_once_each() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
-    super::olap_spans::fill(&server, &[]).await;
+    crate::olap::spans::fill(&server, &[]).await;
     for (measure, dimension, expected) in [
         ("CriticalPath.criticalShare", "SpanEvents.traceId", json!([[null, 1020.0 / 20020.0], ["a", 0.05]])),
         ("CriticalPath.criticalTimeSum", "SpanEvents.traceId", json!([[null, 1020.0], ["a", 1000.0]])),

@@ -4,8 +4,8 @@
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 
-use super::identity::{PASSWORD, bearer, ingest_key, login, made, user, with_password};
-use super::olap_members::differs;
+use crate::identity::{PASSWORD, bearer, ingest_key, login, made, user, with_password};
+use crate::olap::members::differs;
 
 /// A table of the operator that only its model shows.
 const SALES: &str = "cubes:
@@ -69,8 +69,8 @@ async fn texts_give_callers_their_rows() {
     let server = Server::start(&dir.path().join("data"), &options).await;
     let admin = bearer(&login(&server, "admin", PASSWORD).await);
     let sender = ingest_key(&server, &admin, "agent").await;
-    super::olap_found::fill(&server, &[("authorization", &sender)]).await;
-    super::olap_spans::fill(&server, &[("authorization", &sender)]).await;
+    crate::olap::found::fill(&server, &[("authorization", &sender)]).await;
+    crate::olap::spans::fill(&server, &[("authorization", &sender)]).await;
     let mut with_rows = Vec::new();
     for services in [json!(["front"]), json!(["cart"]), json!(["shop-ui", "front"]), json!(["mailer"])] {
         let name = services[0].as_str().expect("a name").to_owned();

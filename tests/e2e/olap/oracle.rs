@@ -3,7 +3,7 @@
 
 // Its clocks are those of `chrono_tz`.
 #[allow(dead_code, clippy::unwrap_used, reason = "shared with the tests of the compiler")]
-#[path = "../../engine/olap/src/tests/oracle/by_hand.rs"]
+#[path = "../../../engine/olap/src/tests/oracle/by_hand.rs"]
 mod by_hand;
 
 use by_hand::answer::{answers, differs};

@@ -7,7 +7,7 @@ use rand::seq::IndexedRandom as _;
 use rand::{RngExt as _, SeedableRng as _};
 use serde_json::{Map, Value};
 
-use super::logs_query::{ask, rows, send};
+use crate::logs::query::{ask, rows, send};
 
 const ROWS: usize = 180;
 const FILTERS: usize = 400;

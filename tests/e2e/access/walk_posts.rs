@@ -6,9 +6,9 @@ use std::collections::BTreeSet;
 use quiver_tests::server::{Answer, Server};
 use serde_json::{Value, json};
 
+use crate::access::walk::{AT, HIDDEN, SEEN, fill, options, steady};
 use crate::identity::{PASSWORD, bearer, login, user};
 use crate::remote_read::request;
-use crate::walk::{AT, HIDDEN, SEEN, fill, options, steady};
 
 const FORM: &str = "application/x-www-form-urlencoded";
 const JSON: &str = "application/json";
