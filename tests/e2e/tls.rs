@@ -2,9 +2,10 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quiver_tests::server::{Options, Server, command, run};
+use quiver_tests::within::until;
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, signed_in};
@@ -27,14 +28,6 @@ fn curl(args: &[&str]) -> (Option<i32>, String) {
     command.args(["-sS", "--max-time", "20", "--cacert", &shown(&fixture("ca.pem"))]).args(args);
     let (code, out, errors) = run(&mut command);
     (code, out + &errors)
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_mins(5), "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,19 +120,19 @@ async fn files_are_read_anew() {
     assert_eq!(certificate_of(&server), second);
     put("server");
     server.hangup();
-    until("SIGHUP does nothing", async || certificate_of(&server) == first).await;
+    until("SIGHUP has the file read", async || certificate_of(&server) == first).await;
     drop(server);
     // By itself.
     let options = Options::default().tls(&certificate, &key, &fixture("ca.pem")).log_to(&log);
     let server = Server::start(&dir.path().join("data"), &options.env("QUIVER_TLS__RELOAD_INTERVAL", "50ms")).await;
     std::fs::write(&certificate, "half").expect("writable");
-    until("a broken file is not told of", async || {
+    until("a broken file is told of", async || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("the old ones stay")
     })
     .await;
     assert_eq!(certificate_of(&server), first);
     put("server2");
-    until("a change is not seen", async || certificate_of(&server) == second).await;
+    until("a change is seen", async || certificate_of(&server) == second).await;
     assert_eq!(server.get("/health/ready").await.status, 200);
 }
 
@@ -269,7 +262,7 @@ async fn certificates_of_clients_may_be_required() {
     let server = Server::spawn(dir.path(), &options).expect("it listens");
     let url = server.url("/health/live");
     let (certificate, key) = (shown(&fixture("client.pem")), shown(&fixture("client.key")));
-    until("who has a certificate is not let in", async || {
+    until("who has a certificate is let in", async || {
         curl(&["--cert", &certificate, "--key", &key, &url]) == (Some(0), "live\n".to_owned())
     })
     .await;

@@ -2,16 +2,14 @@
 //! changes; and the suites of configuration and identity over it.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quiver_testpg::Postgres;
 use quiver_tests::server::{Answer, Options, Server};
-use quiver_tests::within::within;
+use quiver_tests::within::{until, within};
 use serde_json::{Value, json};
 
 use crate::identity::{PASSWORD, bearer, login, user};
-
-const PATIENCE: Duration = Duration::from_mins(5);
 
 fn over(url: &str, data: &std::path::Path) -> Options {
     // Servers that share a database share the key under which secrets in it are encrypted.
@@ -32,16 +30,6 @@ async fn call_if(server: &Server, who: &str, method: &str, path: &str, etag: Opt
     headers.extend(etag.map(|etag| ("if-match", etag)));
     let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
     server.send(method, path, &headers, body).await
-}
-
-/// Tries until something holds.
-async fn until(what: &str, holds: impl AsyncFn() -> bool) -> Duration {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < PATIENCE, "{what} does not happen");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-    began.elapsed()
 }
 
 #[test]
