@@ -318,10 +318,10 @@ impl VisitorMut for Translator<'_> {
         empty::fold(query, self.aggregates);
         unnested::ordered(query);
         rows::typed(query);
-        casts::translate(query, self.aggregates);
+        let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = windows::written_out(query).and_then(|()| ties::translate(query));
+        let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
@@ -334,7 +334,9 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);
-        gathered::apart(select);
+        if let Err(error) = gathered::apart(select) {
+            return refused(error);
+        }
         documents::rows_in(select, &self.columns());
         queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
     }
