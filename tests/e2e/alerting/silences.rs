@@ -42,6 +42,8 @@ async fn silences_obey_the_contract() {
     // Changed in place, refused when stale, and never changed by a dry run.
     let own = path_of(&one);
     assert_eq!(call(&server, "GET", &own, &[("if-none-match", "\"1\"")], &Value::Null).await.status, 304);
+    let cut = server.get(&format!("{own}?fields=state")).await;
+    assert_eq!(cut.json(), json!({"id": one["id"], "state": "active"}), "{}", cut.text());
     let patch = json!({"comment": "longer", "description": "changed", "createdBy": "ann"});
     let dry = call(&server, "PATCH", &format!("{own}?dryRun=true"), &[], &patch).await;
     assert_eq!(
