@@ -191,7 +191,7 @@ async fn rules_fire_and_a_webhook_is_told() {
     let filtered = server.get_with("/metrics-api/api/v1/rules", &filtered).await.json()["data"]["groups"].clone();
     assert_eq!(
         (filtered[0]["rules"].as_array().map(Vec::len), &filtered[0]["rules"][0]["alerts"]),
-        (Some(1), &json!([]))
+        (Some(1), &Value::Null)
     );
     let page = server.get("/metrics-api/api/v1/rules?group_limit=1").await.json()["data"].clone();
     let next = page["groupNextToken"].as_str().expect("a token").to_owned();

@@ -194,8 +194,8 @@ fn rule(status: &RuleStatus, filter: &Filter, sight: &Sight<'_>) -> Value {
     out["duration"] = seconds(rule.for_ms);
     out["keepFiringFor"] = seconds(rule.keep_firing_for_ms);
     out["annotations"] = json!(rule.annotations);
-    out["alerts"] =
-        if filter.with_alerts { active(status, sight).map(alert).collect() } else { Value::Array(Vec::new()) };
+    // Not asked for, they are null, as in Prometheus.
+    out["alerts"] = if filter.with_alerts { active(status, sight).map(alert).collect() } else { Value::Null };
     out
 }
 

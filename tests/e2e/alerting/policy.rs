@@ -193,6 +193,10 @@ async fn whole_configurations_are_deployed() {
     let sns = "route: {receiver: a}\nreceivers: [{name: a, sns_configs: [{topic_arn: x, sigv4: {region: r}}]}]\n";
     assert_eq!(yaml(&server, "", sns).await.json()["errors"][0]["code"], json!("UNSUPPORTED"));
     assert_eq!(yaml(&server, "?allowUnsupported=true&action=validate", sns).await.status, 200);
+    let by_reference = "route: {receiver: a}\nreceivers: [{name: a, webhook_configs: [{url: 'http://h', http_config: {basic_auth: {password_ref: x}}}]}]\n";
+    let refused = yaml(&server, "", by_reference).await.json()["errors"][0].clone();
+    assert_eq!(refused["code"], json!("UNSUPPORTED"));
+    assert!(refused["message"].as_str().is_some_and(|text| text.contains("basic_auth.password_ref")), "{refused}");
     assert_eq!(server.get(&format!("{POLICY}/deploy?secrets=true")).await.text(), whole);
     // What a deploy owns is changed by deploys.
     let ops = server.get(&format!("{POLICY}/receivers?name=ops")).await.json()["items"][0].clone();
