@@ -18,6 +18,22 @@ pub(crate) fn instant(ns: i64) -> Expr {
     lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())))
 }
 
+/// Conditions joined by halves: a chain nests as deeply as it is long, and whoever plans it calls himself.
+fn joined(mut all: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
+    while all.len() > 1 {
+        let mut rest = all.into_iter();
+        let mut pairs = Vec::new();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => join(left, right),
+                None => left,
+            });
+        }
+        all = pairs;
+    }
+    all.pop()
+}
+
 fn literal(value: &Literal) -> Expr {
     match value {
         Literal::Text(text) => lit(text.as_str()),
@@ -87,9 +103,9 @@ impl Planner<'_> {
         let all =
             |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>();
         match filter {
-            Filter::And(inner) => Ok(all(inner)?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true))),
+            Filter::And(inner) => Ok(joined(all(inner)?, Expr::and).unwrap_or_else(|| lit(true))),
             // None of no conditions holds; but an empty branch says nothing, as in the reference.
-            Filter::Or(inner) => Ok(all(inner)?.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))),
+            Filter::Or(inner) => Ok(joined(all(inner)?, Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
                 (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),
                 (Test::Range(range, negated), _) => {
@@ -119,20 +135,16 @@ impl Planner<'_> {
             }
             Test::Text { occurs, values, negated } => {
                 let lower = self.scalar("lower", vec![value.clone()])?;
-                let mut any: Option<Expr> = None;
-                for text in values {
+                let one = |text: &String| -> OlapResult<Expr> {
                     let text = self.value(lit(text.to_lowercase()));
-                    let one = match occurs {
+                    Ok(match occurs {
                         Occurs::Within => self.scalar("strpos", vec![lower.clone(), text])?.gt(lit(0_i64)),
                         Occurs::AtStart => self.scalar("starts_with", vec![lower.clone(), text])?,
                         Occurs::AtEnd => self.scalar("ends_with", vec![lower.clone(), text])?,
-                    };
-                    any = Some(match any {
-                        Some(any) => any.or(one),
-                        None => one,
-                    });
-                }
-                let any = any.unwrap_or_else(|| lit(false));
+                    })
+                };
+                let any = values.iter().map(one).collect::<OlapResult<Vec<_>>>()?;
+                let any = joined(any, Expr::or).unwrap_or_else(|| lit(false));
                 if *negated { (!any).or(value.is_null()) } else { any }
             }
             Test::Compare(comparison, with) => {
@@ -148,5 +160,29 @@ impl Planner<'_> {
             Test::Set(false) => value.is_null(),
             Test::Range(..) | Test::MeasureFilter => lit(true),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{Operator, col};
+
+    use super::*;
+
+    fn depth(expr: &Expr) -> usize {
+        match expr {
+            Expr::BinaryExpr(e) if e.op == Operator::Or => 1 + depth(&e.left).max(depth(&e.right)),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn many_conditions_are_no_chain() {
+        assert_eq!(joined(vec![], Expr::or), None);
+        let text = |names: &[&str]| joined(names.iter().map(|n| col(*n)).collect(), Expr::or).unwrap().to_string();
+        assert_eq!(text(&["a"]), "a");
+        assert_eq!(text(&["a", "b", "c"]), col("a").or(col("b")).or(col("c")).to_string());
+        let many = joined((0..20_000).map(|n| col(format!("c{n}"))).collect(), Expr::or).unwrap();
+        assert_eq!(depth(&many), 15);
     }
 }

@@ -288,6 +288,29 @@ mod tests {
         check(leaf(json!({"or": mixed})), "MIXED_CONDITION", "/filters/0");
     }
 
+    /// Breaks where a chain of thousands of conditions takes the stack of who plans it.
+    #[test]
+    fn conditions_and_values_are_bounded() {
+        let catalog = catalog();
+        let leaf = |operator: &str, values: usize| {
+            let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
+            json!({"member": "A.kind", "operator": operator, "values": values})
+        };
+        let read = |filters: serde_json::Value| {
+            let query = json!({"measures": ["A.count"], "filters": filters});
+            Request::parse(&query, &catalog, 0).map_err(|e| (e.reason.as_str(), e.pointer))
+        };
+        for operator in ["contains", "notStartsWith", "endsWith"] {
+            assert!(read(json!([leaf(operator, 500)])).is_ok(), "{operator}");
+            assert_eq!(read(json!([leaf(operator, 501)])).unwrap_err(), ("BAD_VALUE", "/filters/0".to_owned()));
+        }
+        let two = json!([leaf("contains", 499), {"or": [leaf("equals", 2), leaf("equals", 2)]}]);
+        assert_eq!(read(two).unwrap_err(), ("BAD_VALUE", "/filters/1/or/1".to_owned()));
+        assert!(read(json!([leaf("in", 50_000)])).is_ok());
+        let many = json!([leaf("in", 49_999), leaf("notIn", 2)]);
+        assert_eq!(read(many).unwrap_err(), ("BAD_VALUE", "/filters".to_owned()));
+    }
+
     #[test]
     fn null_occurs_in_no_text() {
         let catalog = catalog();
