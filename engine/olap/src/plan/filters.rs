@@ -1,8 +1,9 @@
 //! Conditions on rows and on groups as expressions.
 
 use chrono_tz::Tz;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::logical_expr::{Expr, cast, lit};
 
 use super::{Planner, Stage, column};
 use crate::dates::range::WallRange;
@@ -32,6 +33,17 @@ fn joined(mut all: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
         all = pairs;
     }
     all.pop()
+}
+
+/// Whether a number is one that decimals beside it have no place for: both are compared as doubles then.
+fn is_far(value: &Literal) -> bool {
+    const FAR: std::ops::Range<f64> = 1e-15..1e15;
+    matches!(value, Literal::Double(n) if *n != 0.0 && !FAR.contains(&n.abs()))
+}
+
+/// The member as it is compared with some values.
+fn beside<'v>(member: Expr, values: impl IntoIterator<Item = &'v Literal>) -> Expr {
+    if values.into_iter().any(is_far) { cast(member, DataType::Float64) } else { member }
 }
 
 fn literal(value: &Literal) -> Expr {
@@ -123,6 +135,7 @@ impl Planner<'_> {
         Ok(match test {
             Test::In { values, null, negated } => {
                 let list: Vec<Expr> = values.iter().map(|v| self.value(literal(v))).collect();
+                let value = beside(value, values);
                 let listed = (!list.is_empty()).then(|| value.clone().in_list(list, *negated));
                 match (listed, *null, *negated) {
                     (Some(listed), true, false) => listed.or(value.is_null()),
@@ -148,6 +161,7 @@ impl Planner<'_> {
                 if *negated { (!any).or(value.is_null()) } else { any }
             }
             Test::Compare(comparison, with) => {
+                let value = beside(value, [with]);
                 let with = self.value(literal(with));
                 match comparison {
                     Comparison::Gt => value.gt(with),
@@ -184,5 +198,19 @@ mod tests {
         assert_eq!(text(&["a", "b", "c"]), col("a").or(col("b")).or(col("c")).to_string());
         let many = joined((0..20_000).map(|n| col(format!("c{n}"))).collect(), Expr::or).unwrap();
         assert_eq!(depth(&many), 15);
+    }
+
+    #[test]
+    fn numbers_beyond_decimals() {
+        let check = |n: f64, far: bool| assert_eq!(is_far(&Literal::Double(n)), far, "{n}");
+        for near in [0.0, 0.5, -0.5, 1e-15, 1e14, -1e14, 178.6] {
+            check(near, false);
+        }
+        for far in [1e15, -1e15, 1e308, 1e-20, -1e-20] {
+            check(far, true);
+        }
+        assert!(!is_far(&Literal::Integer(i64::MAX)) && !is_far(&Literal::Text("1e30".to_owned())));
+        let one = |n: f64| beside(col("a"), &[Literal::Integer(1), Literal::Double(n)]);
+        assert_eq!((one(1.5), one(1e30)), (col("a"), cast(col("a"), DataType::Float64)));
     }
 }
