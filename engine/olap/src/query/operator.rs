@@ -56,6 +56,7 @@ impl Operator<'_, '_> {
         match self.name {
             "set" | "notSet" => Ok(Test::Set(!negated)),
             "measureFilter" if self.is_measure => Ok(Test::MeasureFilter),
+            "measureFilter" => self.unfit("measures"),
             "equals" | "in" | "notEquals" | "notIn" => {
                 self.some()?;
                 let null = self.values.iter().any(Value::is_null);
@@ -286,6 +287,13 @@ mod tests {
         );
         let mixed = json!([{"member": "A.count", "operator": "set"}, {"member": "A.kind", "operator": "set"}]);
         check(leaf(json!({"or": mixed})), "MIXED_CONDITION", "/filters/0");
+        check(
+            leaf(json!({"member": "A.kind", "operator": "measureFilter"})),
+            "UNKNOWN_OPERATOR",
+            "/filters/0/operator",
+        );
+        let order = json!([{"id": "A.count", "desc": "yes"}]);
+        check(json!({"measures": ["A.count"], "order": order}), "BAD_ORDER", "/order");
     }
 
     /// Breaks where a chain of thousands of conditions takes the stack of who plans it.

@@ -202,7 +202,9 @@ impl<'a> Reader<'a> {
             if let Some((from, to)) = pairs.find(|(from, to)| self.names.catalog.join(from, to).is_none()) {
                 return err(Reason::NoJoinPath, at, format!("model `{from}` has no join to `{to}`"));
             }
-            hints.push(names);
+            if !names.is_empty() {
+                hints.push(names);
+            }
         }
         Ok(hints)
     }
@@ -341,8 +343,12 @@ impl<'a> Reader<'a> {
                             pairs.push((pair[0].as_str().unwrap_or_default(), pair[1].as_str()));
                         }
                         Value::Object(o) if o.contains_key("id") => {
-                            let down = o.get("desc").and_then(Value::as_bool).unwrap_or(false);
-                            pairs.push((o["id"].as_str().unwrap_or_default(), Some(if down { "desc" } else { "asc" })));
+                            let direction = match o.get("desc") {
+                                None | Some(Value::Bool(false)) => Some("asc"),
+                                Some(Value::Bool(true)) => Some("desc"),
+                                Some(_) => None,
+                            };
+                            pairs.push((o["id"].as_str().unwrap_or_default(), direction));
                         }
                         _ => return err(Reason::BadOrder, at, "an order is a list of pairs `[member, \"asc\"]`"),
                     }
