@@ -270,6 +270,13 @@ async fn errors_are_of_the_request() {
         let answer = server.post("/olap-api/v1/dry-run", &[("content-type", "application/json")], body).await.json();
         assert_eq!(answer["reason"], reason, "{answer}");
     }
+    for (path, word) in [("load", "queryType"), ("load", "cache"), ("sql", "format")] {
+        let body = json!({"query": {"measures": ["Spans.count"]}, word: 5}).to_string().into_bytes();
+        let path = format!("/olap-api/v1/{path}");
+        let answer = server.post(&path, &[("content-type", "application/json")], body).await.json();
+        let expected = (json!("BAD_TYPE"), json!(format!("/{word}")));
+        assert_eq!((&answer["reason"], &answer["pointer"]), (&expected.0, &expected.1), "{answer}");
+    }
 }
 
 /// Who asks the same gets the answer that is there, until something is written to what it was read from.

@@ -99,8 +99,12 @@ impl Given {
     }
 
     /// A word of the body, or of the URL.
-    fn word(&self, name: &str) -> Option<&str> {
-        self.body.get(name).and_then(Value::as_str).or_else(|| self.params.get(name))
+    fn word(&self, name: &str) -> Result<Option<&str>, QueryError> {
+        match self.body.get(name) {
+            None | Some(Value::Null) => Ok(self.params.get(name)),
+            Some(Value::String(word)) => Ok(Some(word)),
+            Some(_) => Err(QueryError::new(Reason::BadType, format!("/{name}"), format!("`{name}` is a text"))),
+        }
     }
 
     fn query(&self) -> Result<Value, OlapError> {
@@ -114,7 +118,7 @@ impl Given {
 
     /// Whether several queries may be answered.
     fn is_multi(&self) -> Result<bool, OlapError> {
-        match self.word("queryType") {
+        match self.word("queryType")? {
             None | Some("regularQuery") => Ok(false),
             Some("multi") => Ok(true),
             Some(other) => {
@@ -126,7 +130,7 @@ impl Given {
 
     fn cache(&self, asked: &Asked) -> Result<CacheMode, OlapError> {
         let own = asked.queries.iter().find_map(|q| q.cache);
-        let Some(word) = self.word("cache") else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
+        let Some(word) = self.word("cache")? else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
         CacheMode::parse(word)
             .ok_or_else(|| QueryError::new(Reason::BadValue, "/cache", format!("`{word}` is no cache mode")).into())
     }
@@ -355,7 +359,7 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
 async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        match given.word("format") {
+        match given.word("format")? {
             None | Some("rest") => {}
             Some("sql") => return statements::sql(&state, &given).await,
             Some(form) => {

@@ -17,9 +17,10 @@ use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
 
-/// Deepest nesting of filters, and most conditions.
+/// Deepest nesting of filters, most conditions, and most values of all of them.
 const DEPTH_MAX: usize = 10;
 const LEAVES_MAX: usize = 500;
+const VALUES_MAX: usize = 50_000;
 /// Most spans that a row shows.
 const EXEMPLARS_MAX: u64 = 3;
 /// Most members of a list.
@@ -202,7 +203,9 @@ impl<'a> Reader<'a> {
             if let Some((from, to)) = pairs.find(|(from, to)| self.names.catalog.join(from, to).is_none()) {
                 return err(Reason::NoJoinPath, at, format!("model `{from}` has no join to `{to}`"));
             }
-            hints.push(names);
+            if !names.is_empty() {
+                hints.push(names);
+            }
         }
         Ok(hints)
     }
@@ -341,8 +344,12 @@ impl<'a> Reader<'a> {
                             pairs.push((pair[0].as_str().unwrap_or_default(), pair[1].as_str()));
                         }
                         Value::Object(o) if o.contains_key("id") => {
-                            let down = o.get("desc").and_then(Value::as_bool).unwrap_or(false);
-                            pairs.push((o["id"].as_str().unwrap_or_default(), Some(if down { "desc" } else { "asc" })));
+                            let direction = match o.get("desc") {
+                                None | Some(Value::Bool(false)) => Some("asc"),
+                                Some(Value::Bool(true)) => Some("desc"),
+                                Some(_) => None,
+                            };
+                            pairs.push((o["id"].as_str().unwrap_or_default(), direction));
                         }
                         _ => return err(Reason::BadOrder, at, "an order is a list of pairs `[member, \"asc\"]`"),
                     }
@@ -411,7 +418,14 @@ impl<'a> Reader<'a> {
     fn filters(&self) -> Read<Vec<Filter>> {
         let mut leaves = 0;
         let list = self.list("filters")?.iter().enumerate();
-        list.map(|(i, f)| self.filter(f, &format!("{}/filters/{i}", self.at), 1, &mut leaves)).collect()
+        let filters = list.map(|(i, f)| self.filter(f, &format!("{}/filters/{i}", self.at), 1, &mut leaves));
+        let filters = filters.collect::<Read<Vec<_>>>()?;
+        let values: usize = filters.iter().flat_map(Filter::leaves).map(|leaf| leaf.values.len()).sum();
+        if values > VALUES_MAX {
+            let text = format!("filters have more than {VALUES_MAX} values");
+            return err(Reason::BadValue, format!("{}/filters", self.at), text);
+        }
+        Ok(filters)
     }
 
     fn filter(&self, value: &'a Value, at: &str, depth: usize, leaves: &mut usize) -> Read<Filter> {
@@ -424,11 +438,13 @@ impl<'a> Reader<'a> {
             if branches.len() == 2 {
                 return err(Reason::BadValue, at, "a filter has `and` or `or`, not both");
             }
-            *leaves += 1;
+            let leaf = self.leaf(map, at)?;
+            *leaves += leaf.test.conditions();
             if *leaves > LEAVES_MAX {
-                return err(Reason::BadValue, at, format!("there are more than {LEAVES_MAX} conditions"));
+                let text = format!("there are more than {LEAVES_MAX} conditions, each text to look for counted");
+                return err(Reason::BadValue, at, text);
             }
-            return self.leaf(map, at).map(Filter::Leaf);
+            return Ok(Filter::Leaf(leaf));
         };
         if map.len() > 1 {
             return err(Reason::UnknownKey, at, format!("nothing stands beside `{key}` in a filter"));
