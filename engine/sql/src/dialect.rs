@@ -57,6 +57,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
@@ -234,7 +235,7 @@ impl Translator<'_> {
                 if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
                     && let Value::SingleQuotedString(text) = &mut value.value
-                    && let Some(whole) = times::worded(text)
+                    && let Some(whole) = worded(text)
                 {
                     *text = whole;
                 }

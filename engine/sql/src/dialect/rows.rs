@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Value,
     visit_expressions,
 };
+use quiver_query::durations::worded;
 
 use super::{arguments, bare, call, expr, patterns, quoted, take, times};
 use crate::parse::normal;
@@ -78,7 +79,7 @@ fn as_step(step: &mut Expr) {
         && let Value::SingleQuotedString(text) = &value.value
         && text.trim().parse::<f64>().is_err()
     {
-        let text = times::worded(text).unwrap_or_else(|| text.clone());
+        let text = worded(text).unwrap_or_else(|| text.clone());
         if let Ok(interval) = expr(&format!("INTERVAL {}", quoted(&text))) {
             *step = interval;
         }
