@@ -29,6 +29,7 @@ mod leaf;
 mod lengths;
 mod list_pieces;
 mod lists;
+mod literals;
 mod logs;
 mod marks;
 pub mod moments;

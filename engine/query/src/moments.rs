@@ -106,6 +106,11 @@ pub fn in_form(text: &str, kind: Moment) -> Option<String> {
     Some(out)
 }
 
+/// Whether a text says a day.
+pub(crate) fn has_date(text: &str) -> bool {
+    Parts::read(text).is_some_and(|parts| parts.date.is_some())
+}
+
 enum Zone {
     Offset(String),
     Name(String),

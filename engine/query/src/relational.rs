@@ -37,6 +37,7 @@ use crate::functions::Room;
 use crate::in_turn::few_at_once;
 use crate::inner_order::InnerOrder;
 use crate::lengths::{Lengths, WindowLengths};
+use crate::literals::Literals;
 use crate::marks::Marks;
 use crate::overflow::Overflows;
 use crate::patterns::Patterns;
@@ -73,8 +74,8 @@ pub(crate) fn session(
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
     let state = state.with_analyzer_rules(before.into_iter().chain(Analyzer::new().rules).collect());
-    let state = state.with_analyzer_rule(Arc::new(Beside)).with_analyzer_rule(Arc::new(Marks));
-    let state = state.with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_analyzer_rule(Arc::new(Literals)).with_analyzer_rule(Arc::new(Beside));
+    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
     let state = state.with_analyzer_rule(Arc::new(Patterns)).with_analyzer_rule(Arc::new(Keys));

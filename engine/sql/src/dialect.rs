@@ -42,6 +42,7 @@ mod ties;
 mod times;
 mod types;
 mod unnested;
+mod untyped;
 mod values;
 mod windows;
 
@@ -50,6 +51,7 @@ use std::ops::ControlFlow;
 
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
+pub(crate) use untyped::leave_open;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,

@@ -150,6 +150,40 @@ fn what_is_null_stays_null() {
 }
 
 #[test]
+fn texts_are_of_the_type_of_what_is_beside_them() {
+    gives(&[
+        ("coalesce(null::date, '2024-02-02') + 1", "2024-02-03"),
+        ("coalesce(null::timestamp, '2024-02-02 10:00')", "2024-02-02 10:00:00"),
+        ("case when true then '1' else 2 end + 1", "2"),
+        ("case when false then date '2024-01-01' else '2024-02-02' end", "2024-02-02"),
+        ("case when true then 'x' else 'y' end", "x"),
+        ("greatest('10', 9)", "10"),
+        ("least('2024-01-02', date '2024-01-03')", "2024-01-02"),
+        ("array[1, '2', null]", "{1,2,NULL}"),
+        ("array[date '2024-01-01', '2024-02-02']", "{2024-01-01,2024-02-02}"),
+        ("array[array[1], '{2}']", "{{1},{2}}"),
+        ("(select max(x) from (values ('9'), (10)) v(x))", "10"),
+        ("(select max(x) from (values ('9'), ((select 10))) v(x))", "10"),
+        ("(select max(x) from (select '9' as x union all select 10) v)", "10"),
+        (
+            "(select string_agg(x::text, ',' order by x) \
+             from (select date '2024-05-05' as x union select '2024-01-01') v)",
+            "2024-01-01,2024-05-05",
+        ),
+        ("(select bool_and(x) from (values (true), ('f')) v(x))", "false"),
+        ("(select count(*) from (values ('1'), ('2')) v(x) where x = '1')", "1"),
+        ("date '2024-01-10' - '2024-01-01'", "9"),
+        ("'2024-01-10' - date '2024-01-01'", "9"),
+        ("timestamp '2024-01-10' - '2024-01-09'", "1 day"),
+        ("'1 day' + timestamp '2024-01-01'", "2024-01-02 00:00:00"),
+        ("interval '1 day' + '2 hours'", "1 day 02:00:00"),
+        ("interval '1 day' * '2'", "2 days"),
+        ("array[1, 2] = '{1,2}'", "true"),
+        ("'{1,2}' < array[1, 3]", "true"),
+    ]);
+}
+
+#[test]
 fn times_and_intervals_are_written_in_many_ways() {
     gives(&[
         ("'Jan 5, 2024'::date", "2024-01-05"),
