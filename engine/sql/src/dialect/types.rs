@@ -102,7 +102,7 @@ fn is_written(expr: &Expr) -> bool {
     are_numbers(expr) && has_fraction(expr)
 }
 
-fn calculates(op: &BinaryOperator) -> bool {
+pub(super) fn calculates(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
 }
 

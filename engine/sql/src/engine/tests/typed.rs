@@ -125,6 +125,7 @@ fn what_is_null_stays_null() {
         ("null = null", "NULL"),
         ("null <> 1", "NULL"),
         ("null is null", "true"),
+        ("(select 1 where false) is null", "true"),
         ("round(null)", "NULL"),
         ("greatest(1, null)", "1"),
         ("concat(null, 'a')", "a"),
