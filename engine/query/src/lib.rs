@@ -14,6 +14,7 @@
 //! Invariant: knows no query language and no store.
 
 mod context;
+pub mod durations;
 mod engine;
 mod error;
 mod explain;
@@ -28,6 +29,7 @@ mod kept;
 mod leaf;
 mod lists;
 mod logs;
+pub mod moments;
 mod names;
 mod operator;
 mod pace;

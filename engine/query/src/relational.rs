@@ -12,6 +12,7 @@ mod inner_order;
 mod joined_ids;
 mod lengths;
 pub(crate) mod list_pieces;
+mod literals;
 mod marks;
 pub(crate) mod overflow;
 pub(crate) mod patterns;
@@ -52,6 +53,7 @@ use self::beside::Beside;
 use self::distinct_counts::DistinctCounts;
 use self::inner_order::InnerOrder;
 use self::lengths::{Lengths, WindowLengths};
+use self::literals::Literals;
 use self::marks::Marks;
 use self::overflow::Overflows;
 use self::patterns::Patterns;
@@ -94,8 +96,8 @@ pub(crate) fn session(
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
     let state = state.with_analyzer_rules(before.into_iter().chain(Analyzer::new().rules).collect());
-    let state = state.with_analyzer_rule(Arc::new(Beside)).with_analyzer_rule(Arc::new(Marks));
-    let state = state.with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_analyzer_rule(Arc::new(Literals)).with_analyzer_rule(Arc::new(Beside));
+    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
     let state = state.with_analyzer_rule(Arc::new(Patterns)).with_analyzer_rule(Arc::new(Keys));

@@ -42,6 +42,7 @@ mod ties;
 mod times;
 mod types;
 mod unnested;
+mod untyped;
 mod values;
 mod windows;
 
@@ -51,6 +52,7 @@ use std::ops::ControlFlow;
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
 pub(crate) use quiver_query::quoted::text as quoted;
+pub(crate) use untyped::leave_open;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
@@ -58,6 +60,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
@@ -230,7 +233,7 @@ impl Translator<'_> {
                 if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
                     && let Value::SingleQuotedString(text) = &mut value.value
-                    && let Some(whole) = times::worded(text)
+                    && let Some(whole) = worded(text)
                 {
                     *text = whole;
                 }

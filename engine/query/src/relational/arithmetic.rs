@@ -7,7 +7,8 @@ use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExp
 use datafusion::logical_expr::{Expr, ExprSchemable as _, cast, lit};
 use datafusion::sql::sqlparser::ast::BinaryOperator;
 
-use crate::functions::{decimals, intervals};
+use crate::functions::{decimals, intervals, text_list};
+use crate::moments::has_date;
 
 /// The planner of operators.
 #[derive(Debug)]
@@ -31,12 +32,17 @@ fn compares(op: &BinaryOperator) -> bool {
     matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
 }
 
+/// A text that is written out.
+fn written(value: &Expr) -> Option<&str> {
+    match value {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        _ => None,
+    }
+}
+
 /// What a text says of a condition, as PostgreSQL reads it: `t`, `yes`, `on`, `1` and what begins them.
 pub(crate) fn truth(value: &Expr) -> Option<bool> {
-    let Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) = value else {
-        return None;
-    };
-    let word = text.trim().to_ascii_lowercase();
+    let word = written(value)?.trim().to_ascii_lowercase();
     let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(&word);
     if begins("true", 1) || begins("yes", 1) || begins("on", 2) || word == "1" {
         Some(true)
@@ -75,10 +81,39 @@ fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) ->
     }
 }
 
-/// A text that is written beside a number is one of its type, as in PostgreSQL.
-fn as_number(value: Expr, kind: DataType, other: &DataType) -> (Expr, DataType) {
-    let is_text = matches!(&value, Expr::Literal(ScalarValue::Utf8(Some(_)) | ScalarValue::Utf8View(Some(_)), _));
-    if is_text && other.is_numeric() { (cast(value, other.clone()), other.clone()) } else { (value, kind) }
+/// A text that is written beside another value is of the type that PostgreSQL takes it for: of that of a number or an
+/// interval; beside a time it is one where the difference is asked for, else an interval.
+fn beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
+    use BinaryOperator::{Divide, Minus, Multiply, Plus};
+    let interval = || DataType::Interval(IntervalUnit::MonthDayNano);
+    let to = match written(&value) {
+        None => None,
+        Some(_) if other.is_numeric() => Some(other.clone()),
+        Some(_) if is_interval(other) && matches!(op, Multiply | Divide) => Some(DataType::Float64),
+        Some(text) if is_interval(other) && matches!(op, Plus | Minus) => (!has_date(text)).then(interval),
+        Some(text) => match (other, op) {
+            (DataType::Date32 | DataType::Timestamp(..), Minus) if has_date(text) => Some(other.clone()),
+            (DataType::Timestamp(..) | DataType::Time64(_), Plus | Minus) => (!has_date(text)).then(interval),
+            _ => None,
+        },
+    };
+    match to {
+        Some(to) => (cast(value, to.clone()), to),
+        None => (value, kind),
+    }
+}
+
+/// A text that is written beside a list is one, too: `list = '{1,2}'`.
+fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let RawBinaryExpr { op, left, right } = expr;
+    let list = |side: &Expr| side.get_type(schema).ok().filter(|kind| matches!(kind, DataType::List(_)));
+    let read = |text: Expr, kind: DataType| cast(text_list().call(vec![text]), kind);
+    let (left, right) = match (written(&left).and_then(|_| list(&right)), written(&right).and_then(|_| list(&left))) {
+        (Some(kind), _) => (read(left, kind), right),
+        (None, Some(kind)) => (left, read(right, kind)),
+        (None, None) => (left, right),
+    };
+    RawBinaryExpr { op, left, right }
 }
 
 /// What lies between two times as an interval, where it is calculated with.
@@ -94,7 +129,7 @@ fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
 impl ExprPlanner for Arithmetic {
     fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
         if compares(&expr.op) {
-            return Ok(PlannerResult::Original(with_truth(expr, schema)));
+            return Ok(PlannerResult::Original(with_list(with_truth(expr, schema), schema)));
         }
         if !calculates(&expr.op) {
             return Ok(PlannerResult::Original(expr));
@@ -104,8 +139,8 @@ impl ExprPlanner for Arithmetic {
             return Ok(PlannerResult::Original(expr));
         };
         let RawBinaryExpr { op, left: a, right: b } = expr;
-        let (a, left) = as_number(a, left, &right);
-        let (b, right) = as_number(b, right, &left);
+        let (a, left) = beside(a, left, &op, &right);
+        let (b, right) = beside(b, right, &op, &left);
         let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
         let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
         let calculated = |other: &DataType| match &op {

@@ -21,23 +21,45 @@ pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> boo
     })
 }
 
-/// Whether a query has rows, as a query of one value.
-fn counted(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
-    let reads_row = lookups::reads_row(query);
-    let is_whole = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
-    if let SetExpr::Select(select) = &mut *query.body
-        && is_whole
+/// Whether a query gives a row for each that it reads: it has some if these are there, in whatever order and however alike.
+fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
         && select.having.is_none()
         && empty::is_ungrouped(select)
         && !empty::aggregates(select, is_aggregate)
-    {
+}
+
+/// Has such a query give one value instead of its rows.
+fn give(query: &mut Query, value: Expr) {
+    if let SetExpr::Select(select) = &mut *query.body {
         select.distinct = None;
-        query.order_by = None;
+        select.projection = vec![SelectItem::UnnamedExpr(value)];
+    }
+    query.order_by = None;
+}
+
+/// How many rows a query has; none: it gives others than it reads.
+pub(super) fn counting(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Option<Query>> {
+    if !is_plain(query, is_aggregate) {
+        return Ok(None);
+    }
+    let mut query = query.clone();
+    give(&mut query, expr("count(*)")?);
+    Ok(Some(query))
+}
+
+/// Whether a query has rows, as a query of one value.
+fn counted(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
+    let reads_row = lookups::reads_row(query);
+    if is_plain(query, is_aggregate) {
         if reads_row {
-            select.projection = vec![SelectItem::UnnamedExpr(expr("count(*) > 0")?)];
+            give(query, expr("count(*) > 0")?);
             return expr(&format!("({query})"));
         }
-        select.projection = vec![SelectItem::UnnamedExpr(number(1))];
+        give(query, number(1));
         let limit = Some(number(1));
         query.limit_clause = Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() });
     }

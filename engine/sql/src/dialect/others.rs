@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_types::{Error, Result};
 
-use super::{call, expr, literal, operators, quoted};
+use super::{call, expr, literal, operators, quoted, types};
 
 /// What a call is for the planner; none: it knows the function, or there is none.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -44,6 +44,8 @@ fn is_double(value: &Expr) -> bool {
             data_type,
             DataType::DoublePrecision | DataType::Double(_) | DataType::Float8 | DataType::Real | DataType::Float4
         ),
+        Expr::UnaryOp { expr, .. } => is_double(expr),
+        Expr::BinaryOp { left, op, right } if types::calculates(op) => is_double(left) || is_double(right),
         _ => false,
     }
 }
