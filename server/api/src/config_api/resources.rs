@@ -155,7 +155,7 @@ impl Ask {
         let graph = self.graph().await?;
         let sees = |e: &Entity| RESOURCES.is_visible(&self.caller, e);
         for root in roots {
-            if graph.node(root).is_none_or(|e| !sees(e)) {
+            if graph.node(root).is_none_or(|e| !sees(&e)) {
                 return Err(Problem::not_found(root));
             }
         }
@@ -269,7 +269,8 @@ fn summary<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let (graph, types) = (ask.graph().await?, ask.types().await?);
         let mut groups: BTreeMap<Vec<Option<String>>, u64> = BTreeMap::new();
         let mut total = 0_u64;
-        for resource in graph.nodes().iter().filter(|e| RESOURCES.is_visible(&ask.caller, e)) {
+        for resource in graph.nodes().filter(|e| RESOURCES.is_visible(&ask.caller, e)) {
+            let resource = &resource;
             total += 1;
             let key = words.iter().map(|word| match word.as_str() {
                 "type" => {
