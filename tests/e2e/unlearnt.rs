@@ -5,6 +5,7 @@
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
@@ -273,4 +274,36 @@ async fn changes_of_others_are_not_counted() {
         assert_eq!(done.json()["revision"].is_u64(), is_told, "{}", done.text());
     }
     assert!(revision(&auditor).await > before);
+}
+
+/// A name that others are written in, a line each, is another name than each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_services_are_whole() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().env("QUIVER_USAGE__INTERVAL", "100ms")).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    for service in ["seen", "seen\nseen"] {
+        let row = json!({"_msg": "m", "service.name": service}).to_string();
+        post(&server, &admin, "/insert/jsonline", "application/stream+json", row).await;
+        let alert = json!([{"labels": {"alertname": "A", "service": service}}]).to_string();
+        post(&server, &admin, "/api/v2/alerts", "application/json", alert).await;
+    }
+    for table in ["alert_events", "ingest_usage_1m"] {
+        let text = format!("select distinct service_name from {table} where service_name is not null order by 1");
+        let question = ("/sql-api/v1/query", vec![("query", text)]);
+        let began = Instant::now();
+        let all = loop {
+            let all = asked(&server, &admin, &question, NOBODY).await["rows"].take();
+            if all.as_array().is_some_and(|rows| rows.len() > 1) {
+                break all;
+            }
+            assert!(began.elapsed() < Duration::from_mins(5), "{table}: {all}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(all, json!([["seen"], ["seen\nseen"]]), "{table}");
+        let seen = asked(&server, &viewer, &question, NOBODY).await;
+        assert_eq!(seen["rows"], json!([["seen"]]), "{table}");
+    }
 }

@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewArray, StringViewBuilder,
     TimestampMillisecondArray, new_null_array,
 };
 use arrow::compute::filter_record_batch;
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered};
+use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered, services_in};
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 
@@ -279,6 +279,7 @@ fn odd(name: &str) -> Error {
 fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let name = field.name();
     Ok(match stored.data_type() {
+        DataType::Utf8 if name == SERVICE_NAME => Arc::new(services(stored).ok_or_else(|| odd(name))?),
         DataType::Utf8 => Arc::new(texts(stored).ok_or_else(|| odd(name))?),
         // The time 0 says that there is none, but for when a row was made.
         DataType::Timestamp(..) if name != "time" => {
@@ -293,6 +294,16 @@ fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         }
         _ => Arc::clone(stored),
     })
+}
+
+/// Services of rows by the names that they go by, a line each.
+fn services(stored: &ArrayRef) -> Option<StringViewArray> {
+    let written = texts(stored)?;
+    if written.iter().flatten().all(|text| !text.contains('\\')) {
+        return Some(written);
+    }
+    let named = |text: &str| services_in(text).collect::<Vec<_>>().join("\n");
+    Some(written.iter().map(|text| text.map(named)).collect())
 }
 
 /// Gives the value of a key in each map; NULL where it is not there.
@@ -355,6 +366,16 @@ mod tests {
             assert!(collect(Arc::clone(plan), session.task_ctx()).await.unwrap().is_empty());
             assert_eq!(asked.0.load(Relaxed), runs);
         }
+    }
+
+    #[test]
+    fn services_have_their_names() {
+        let check = |stored: &[&str], shown: &[Option<&str>]| {
+            let stored: ArrayRef = Arc::new(arrow::array::StringArray::from(stored.to_vec()));
+            assert_eq!(services(&stored).unwrap().iter().collect::<Vec<_>>(), shown);
+        };
+        check(&["cart", "", "a\nb"], &[Some("cart"), None, Some("a\nb")]);
+        check(&[r"a\nb", "", r"c\\d"], &[Some("a\nb"), None, Some(r"c\d")]);
     }
 
     #[test]
