@@ -200,6 +200,12 @@ async fn heads_that_two_parsers_read_in_two_ways() {
             (format!("Content-Length: {length}\r\nX: {big}\r\n"), body, &[431]),
             (format!("Content-Length: {length}\r\n{many}"), body, &[431]),
             (format!("Content-Length: {length}\r\nHost: y\r\n"), body, &[400]),
+            // Two fields are one list, and a list is more than one coding.
+            (
+                format!("Content-Length: {length}\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
+                body,
+                &[400, 415],
+            ),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("xyz\r\n{body}\r\n0\r\n\r\n"), &[400]),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("-{length:x}\r\n{body}\r\n0\r\n\r\n"), &[400]),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("fffffffffffffffff\r\n{body}\r\n0\r\n\r\n"), &[400]),

@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::frames::{Frames, Unread};
-use super::head::{Heads, refusal, weight};
+use super::head::{Heads, join_codings, refusal, weight};
 use super::pace::{Pace, Paced};
 use super::rest::{Rest, see_off};
 use super::socket::{Socket, TOO_LATE};
@@ -267,6 +267,7 @@ impl Serving {
             }
             (refused, window.is_some().then_some(body))
         } else {
+            join_codings(&mut head.headers);
             head.extensions.insert(ConnectInfo::<Peer>(self.peer));
             head.extensions.insert(self.transport);
             let rest = Rest::new();
