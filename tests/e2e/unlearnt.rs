@@ -306,4 +306,11 @@ async fn names_of_services_are_whole() {
         let seen = asked(&server, &viewer, &question, NOBODY).await;
         assert_eq!(seen["rows"], json!([["seen"]]), "{table}");
     }
+    // How long a request took tells of all that was in it.
+    let text = "select count(latency_ms) > 0, count(lag_ms) > 0 from ingest_usage_1m where service_name = 'seen'";
+    let question = ("/sql-api/v1/query", vec![("query", text.to_owned())]);
+    for (who, is_told) in [(&viewer, false), (&admin, true)] {
+        let told = asked(&server, who, &question, NOBODY).await;
+        assert_eq!(told["rows"], json!([[is_told, true]]), "{told}");
+    }
 }

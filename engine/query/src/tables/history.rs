@@ -40,10 +40,10 @@ use crate::forms::{At, damaged, pinned};
 const SERVICE_NAME: &str = "service_name";
 /// Who asked.
 const SUBJECT: &str = "subject";
-/// What tells of rows that a caller does not see, in the rows of his own queries and of rules that read more than he sees:
-/// how many there are, and whether some were written since an answer was kept.
-const OF_ALL: [&str; 7] =
-    ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept"];
+/// What tells of rows that a caller does not see, in the rows of his own queries, of rules that read more than he sees and
+/// of requests that brought more: how many there are, and whether some were written since an answer was kept.
+const OF_ALL: [&str; 8] =
+    ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
