@@ -314,3 +314,40 @@ async fn names_of_services_are_whole() {
         assert_eq!(told["rows"], json!([[is_told, true]]), "{told}");
     }
 }
+
+/// When others write does not show in answers that are kept until somebody does.
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_answers_do_not_tell_of_writes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    let row = json!({"_msg": "m", "service.name": "seen"}).to_string();
+    post(&server, &admin, "/insert/jsonline", "application/stream+json", row).await;
+    let load = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json")];
+        let query = json!({"query": {"measures": ["Logs.count"], "cache": "must-revalidate"}}).to_string();
+        let answer = server.post("/olap-api/v1/load", &headers, query.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let (id, body) = (answer.headers["x-request-id"].clone(), answer.json());
+        let is_own = body["requestId"].as_str().is_some_and(|told| id == told);
+        (body["data"][0]["Logs.count"].clone(), is_own, body["lastRefreshTime"].clone())
+    };
+    let first = load(&viewer).await;
+    assert_eq!((&first.0, first.1), (&json!("1"), true));
+    // Nothing is written, and each answer is as good as one of its own time.
+    let began = Instant::now();
+    loop {
+        let next = load(&viewer).await;
+        assert_eq!((&next.0, next.1), (&json!("1"), true));
+        if next.2 != first.2 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "it tells when it was made");
+    }
+    // Whoever sees everything is told of the one execution.
+    let first = load(&admin).await;
+    let again = load(&admin).await;
+    assert_eq!((&again.0, again.1, &again.2), (&first.0, false, &first.2), "the server keeps answers");
+}
