@@ -317,7 +317,9 @@ async fn credentials_with_a_place_of_their_own() {
     wrong.hold("the intake", &post(intake).send(&server).await, (&[200, 202], ""));
     // What an index of a search engine is called is its sender's choice.
     for path in ["/insert/jsonline", "/insert/searchengine/saas/_bulk", "/insert/elasticsearch/datadog/_bulk"] {
-        wrong.hold(path, &post(path).send(&server).await, missing);
+        let got = post(path).send(&server).await;
+        assert!(got.1["instance"].as_str().is_some_and(|at| at.len() > "/requests/".len()), "{path}: {}", got.2);
+        wrong.hold(path, &got, missing);
     }
     wrong.hold("two keys", &post(intake).header("DD-API-KEY", key).send(&server).await, invalid);
     let operator = || Raw::new("GET", "/admin/queries").header("Authorization", "Bearer s3cret-token");
