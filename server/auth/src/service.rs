@@ -482,12 +482,7 @@ impl Auth {
         if directory.account(kind, id).is_none_or(|account| !account.enabled) {
             return false;
         }
-        let now = directory.rights(id, self.clock.now_ms());
-        let viewed = rights.triples().iter().filter(|triple| triple.right.contains(Right::View));
-        viewed
-            .filter(|triple| domain.is_none() || triple.domain.is_none_or(|of| Some(of) == domain))
-            .map(|triple| Triple::new(Right::View, domain.or(triple.domain), triple.services.clone()))
-            .all(|needed| now.covers(&needed))
+        directory.rights(id, self.clock.now_ms()).show_all_of(rights, domain)
     }
 
     async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {

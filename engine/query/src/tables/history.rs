@@ -44,6 +44,8 @@ const SUBJECT: &str = "subject";
 /// of requests that brought more: how many there are, and whether some were written since an answer was kept.
 const OF_ALL: [&str; 8] =
     ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
+/// The same in the rows of rules, which read what their last editors may view.
+const OF_RULES: [&str; 2] = ["result_series", "error"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -162,7 +164,9 @@ impl ReadAtOnce for Reading {
         columns.sort_unstable();
         columns.dedup();
         let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
-        let hides = !self.access.is_full();
+        let of_rules = self.table.number == RULE_EVALUATIONS.number;
+        let hides = |name: &str| OF_ALL.contains(&name) || of_rules && OF_RULES.contains(&name);
+        let hides = |name: &str| !self.access.is_full() && hides(name);
         let shown = |one: &RecordBatch| match &self.own {
             Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
             None => cells(one, &self.schema, hides),
@@ -255,11 +259,11 @@ fn rows_of(rows: &RecordBatch, caller: &str) -> Result<RecordBatch> {
     filter_record_batch(rows, &keep).map_err(|e| Error::internal("rows cannot be chosen").with_source(e))
 }
 
-/// Makes the columns of a statement of stored ones; `hides`: without what tells of rows that the caller does not see.
-fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: bool) -> Result<RecordBatch> {
+/// Makes the columns of a statement of stored ones, without those that tell of rows that the caller does not see.
+fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: impl Fn(&str) -> bool) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let name = field.name().as_str();
-        if hides && OF_ALL.contains(&name) {
+        if hides(name) {
             return Ok(new_null_array(field.data_type(), rows.num_rows()));
         }
         let stored = rows.column_by_name(stored(name)).ok_or_else(|| odd(name))?;
@@ -387,11 +391,11 @@ mod tests {
         let stored = RecordBatch::try_from_iter(stored).unwrap();
         let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true), text("kept")];
         let schema = Arc::new(Schema::new(fields));
-        let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, true).unwrap();
+        let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, |name| OF_ALL.contains(&name)).unwrap();
         let paths: Vec<_> = texts(shown.column(0)).unwrap().iter().flatten().map(str::to_owned).collect();
         let nulls = |rows: &RecordBatch| [1, 2].map(|column| rows.column(column).null_count());
         assert_eq!((paths, nulls(&shown)), (vec!["/a".to_owned(), "/c".to_owned()], [2, 2]));
-        assert_eq!(nulls(&cells(&stored, &schema, false).unwrap()), [0, 0]);
+        assert_eq!(nulls(&cells(&stored, &schema, |_| false).unwrap()), [0, 0]);
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
     }
 }
