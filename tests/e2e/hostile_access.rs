@@ -100,6 +100,7 @@ async fn paths_that_are_not_what_they_seem() {
     ] {
         let got = Raw::new("GET", path).header("Authorization", &admin).send(&server).await;
         wrong.hold(path, &got, (&[400, 404], ""));
+        assert!(got.2.to_ascii_lowercase().contains("\r\nx-content-type-options: nosniff\r\n"), "{path}: {}", got.2);
         let got = Raw::new("GET", path).send(&server).await;
         wrong.hold(path, &got, (&[400, 401, 404], ""));
     }

@@ -28,7 +28,7 @@ use crate::usage::Taken;
 
 pub(crate) mod admission;
 mod proxy;
-mod safety;
+pub(crate) mod safety;
 mod sent;
 
 pub use proxy::Proxies;

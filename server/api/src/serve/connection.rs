@@ -39,6 +39,7 @@ use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
+use crate::around::safety::guard;
 use crate::bodies::{BodyBudget, Share};
 use crate::error::plain;
 use crate::router::Peer;
@@ -262,6 +263,7 @@ impl Serving {
             || plain(StatusCode::SERVICE_UNAVAILABLE, "the memory for bodies of requests is used up, try again later");
         let refused = if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share) };
         let (mut response, rest) = if let Some(mut refused) = refused {
+            guard(refused.headers_mut(), self.transport.encrypted, false);
             if head.version < http::Version::HTTP_2 {
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
