@@ -13,7 +13,7 @@ use async_trait::async_trait;
 use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::stats::add;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{SERVICE, TableRows};
+use quiver_types::tables::history::{SERVICE, TableRows, services_in};
 use quiver_types::time::day_of;
 use quiver_types::{Access, MillisRange, ReadStats};
 
@@ -103,7 +103,7 @@ fn visible(
 ) -> Result<RecordBatch> {
     let services = batch.column_by_name(SERVICE).and_then(|c| c.as_string_opt::<i32>());
     let services = services.ok_or_else(|| Error::internal("rows of a table lack their services"))?;
-    let may = |i: usize| access.is_full() || services.value(i).split('\n').all(|service| access.allows(service));
+    let may = |i: usize| access.is_full() || services_in(services.value(i)).all(|service| access.allows(&service));
     let keep: BooleanArray =
         times(batch)?.iter().enumerate().map(|(i, &t)| Some(range.contains(t) && may(i))).collect();
     let wanted = table.chosen(batch, columns)?;

@@ -100,6 +100,7 @@ async fn paths_that_are_not_what_they_seem() {
     ] {
         let got = Raw::new("GET", path).header("Authorization", &admin).send(&server).await;
         wrong.hold(path, &got, (&[400, 404], ""));
+        assert!(got.2.to_ascii_lowercase().contains("\r\nx-content-type-options: nosniff\r\n"), "{path}: {}", got.2);
         let got = Raw::new("GET", path).send(&server).await;
         wrong.hold(path, &got, (&[400, 401, 404], ""));
     }
@@ -200,6 +201,12 @@ async fn heads_that_two_parsers_read_in_two_ways() {
             (format!("Content-Length: {length}\r\nX: {big}\r\n"), body, &[431]),
             (format!("Content-Length: {length}\r\n{many}"), body, &[431]),
             (format!("Content-Length: {length}\r\nHost: y\r\n"), body, &[400]),
+            // Two fields are one list, and a list is more than one coding.
+            (
+                format!("Content-Length: {length}\r\nContent-Encoding: identity\r\nContent-Encoding: gzip\r\n"),
+                body,
+                &[400, 415],
+            ),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("xyz\r\n{body}\r\n0\r\n\r\n"), &[400]),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("-{length:x}\r\n{body}\r\n0\r\n\r\n"), &[400]),
             ("Transfer-Encoding: chunked\r\n".to_owned(), &format!("fffffffffffffffff\r\n{body}\r\n0\r\n\r\n"), &[400]),
@@ -311,7 +318,9 @@ async fn credentials_with_a_place_of_their_own() {
     wrong.hold("the intake", &post(intake).send(&server).await, (&[200, 202], ""));
     // What an index of a search engine is called is its sender's choice.
     for path in ["/insert/jsonline", "/insert/searchengine/saas/_bulk", "/insert/elasticsearch/datadog/_bulk"] {
-        wrong.hold(path, &post(path).send(&server).await, missing);
+        let got = post(path).send(&server).await;
+        assert!(got.1["instance"].as_str().is_some_and(|at| at.len() > "/requests/".len()), "{path}: {}", got.2);
+        wrong.hold(path, &got, missing);
     }
     wrong.hold("two keys", &post(intake).header("DD-API-KEY", key).send(&server).await, invalid);
     let operator = || Raw::new("GET", "/admin/queries").header("Authorization", "Bearer s3cret-token");

@@ -5,6 +5,7 @@
 use quiver_tests::server::Server;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
+use std::time::{Duration, Instant};
 
 use crate::identity::{PASSWORD, bearer, login, user, with_password};
 
@@ -273,4 +274,80 @@ async fn changes_of_others_are_not_counted() {
         assert_eq!(done.json()["revision"].is_u64(), is_told, "{}", done.text());
     }
     assert!(revision(&auditor).await > before);
+}
+
+/// A name that others are written in, a line each, is another name than each of them.
+#[tokio::test(flavor = "multi_thread")]
+async fn names_of_services_are_whole() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password().env("QUIVER_USAGE__INTERVAL", "100ms")).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    for service in ["seen", "seen\nseen"] {
+        let row = json!({"_msg": "m", "service.name": service}).to_string();
+        post(&server, &admin, "/insert/jsonline", "application/stream+json", row).await;
+        let alert = json!([{"labels": {"alertname": "A", "service": service}}]).to_string();
+        post(&server, &admin, "/api/v2/alerts", "application/json", alert).await;
+    }
+    for table in ["alert_events", "ingest_usage_1m"] {
+        let text = format!("select distinct service_name from {table} where service_name is not null order by 1");
+        let question = ("/sql-api/v1/query", vec![("query", text)]);
+        let began = Instant::now();
+        let all = loop {
+            let all = asked(&server, &admin, &question, NOBODY).await["rows"].take();
+            if all.as_array().is_some_and(|rows| rows.len() > 1) {
+                break all;
+            }
+            assert!(began.elapsed() < Duration::from_mins(5), "{table}: {all}");
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        };
+        assert_eq!(all, json!([["seen"], ["seen\nseen"]]), "{table}");
+        let seen = asked(&server, &viewer, &question, NOBODY).await;
+        assert_eq!(seen["rows"], json!([["seen"]]), "{table}");
+    }
+    // How long a request took tells of all that was in it.
+    let text = "select count(latency_ms) > 0, count(lag_ms) > 0 from ingest_usage_1m where service_name = 'seen'";
+    let question = ("/sql-api/v1/query", vec![("query", text.to_owned())]);
+    for (who, is_told) in [(&viewer, false), (&admin, true)] {
+        let told = asked(&server, who, &question, NOBODY).await;
+        assert_eq!(told["rows"], json!([[is_told, true]]), "{told}");
+    }
+}
+
+/// When others write does not show in answers that are kept until somebody does.
+#[tokio::test(flavor = "multi_thread")]
+async fn kept_answers_do_not_tell_of_writes() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &with_password()).await;
+    let admin = bearer(&login(&server, "admin", PASSWORD).await);
+    user(&server, &admin, "viewer", "viewer", json!(["seen"])).await;
+    let viewer = bearer(&login(&server, "viewer", PASSWORD).await);
+    let row = json!({"_msg": "m", "service.name": "seen"}).to_string();
+    post(&server, &admin, "/insert/jsonline", "application/stream+json", row).await;
+    let load = async |who: &str| {
+        let headers = [("authorization", who), ("content-type", "application/json")];
+        let query = json!({"query": {"measures": ["Logs.count"], "cache": "must-revalidate"}}).to_string();
+        let answer = server.post("/olap-api/v1/load", &headers, query.into_bytes()).await;
+        assert_eq!(answer.status, 200, "{}", answer.text());
+        let (id, body) = (answer.headers["x-request-id"].clone(), answer.json());
+        let is_own = body["requestId"].as_str().is_some_and(|told| id == told);
+        (body["data"][0]["Logs.count"].clone(), is_own, body["lastRefreshTime"].clone())
+    };
+    let first = load(&viewer).await;
+    assert_eq!((&first.0, first.1), (&json!("1"), true));
+    // Nothing is written, and each answer is as good as one of its own time.
+    let began = Instant::now();
+    loop {
+        let next = load(&viewer).await;
+        assert_eq!((&next.0, next.1), (&json!("1"), true));
+        if next.2 != first.2 {
+            break;
+        }
+        assert!(began.elapsed() < Duration::from_mins(1), "it tells when it was made");
+    }
+    // Whoever sees everything is told of the one execution.
+    let first = load(&admin).await;
+    let again = load(&admin).await;
+    assert_eq!((&again.0, again.1, &again.2), (&first.0, false, &first.2), "the server keeps answers");
 }

@@ -257,12 +257,14 @@ async fn models_over_alerting_are_cut_to_what_a_caller_sees() {
         assert_eq!(names(&ann, member).await, ["CartDown"], "{member}");
     }
     // What a rule read tells how much there is of others.
-    let read = async |token: &str| {
-        let query = json!({"query": {"measures": ["RuleEvaluations.scannedBytes"]}});
-        ask(token, "POST", "/olap-api/v1/load", query).await.json()["data"][0]["RuleEvaluations.scannedBytes"].take()
+    let read = async |token: &str, measure: &str| {
+        let query = json!({"query": {"measures": [measure]}});
+        ask(token, "POST", "/olap-api/v1/load", query).await.json()["data"][0][measure].take()
     };
-    assert!(read(&admin).await.is_number());
-    assert!(read(&ann).await.is_null());
+    assert!(read(&admin, "RuleEvaluations.scannedBytes").await.is_number());
+    assert!(read(&ann, "RuleEvaluations.scannedBytes").await.is_null());
+    assert!(!read(&admin, "RuleEvaluations.seriesMax").await.is_null());
+    assert!(read(&ann, "RuleEvaluations.seriesMax").await.is_null());
 }
 
 /// An edit, a raised `for`, a deleted rule: what fired has an end in the history.

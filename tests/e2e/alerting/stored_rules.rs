@@ -187,7 +187,7 @@ async fn rules_of_other_services_are_not_seen() {
     open["alert"] = json!("Open");
     let open = made(&server, &admin, "/rulesapi/rules", open).await;
     let auth = [("authorization", admin.as_str())];
-    let text = b"secret{service=\"pay\"} 1\n".to_vec();
+    let text = b"secret{service=\"pay\"} 1\nsecret{service=\"pay\",n=\"2\"} 1\n".to_vec();
     let written = server.post("/metrics-api/api/v1/import/prometheus", &auth, text).await;
     assert!(written.status < 300, "{}", written.text());
     let state = async |rule: &Value| {
@@ -196,6 +196,19 @@ async fn rules_of_other_services_are_not_seen() {
     until("the administrator's fires", async || state(&open).await["state"] == "firing").await;
     let seen = state(&peek).await;
     assert_eq!((&seen["health"], &seen["state"]), (&json!("ok"), &json!("inactive")), "{seen}");
+    // How much a rule found, and why it fails, tells of all that it reads: who may view less is told neither.
+    let clash = json!({"group": "g", "alert": "Clash", "expr": "secret * on(x) secret", "service": "cart"});
+    let clash = made(&server, &admin, "/rulesapi/rules", clash).await;
+    until("it fails", async || state(&clash).await["health"] == "err").await;
+    assert!(state(&clash).await["lastError"].as_str().is_some_and(|error| error.contains("pay")));
+    assert!(state(&open).await["samples"].as_u64() > Some(0));
+    let told =
+        async |rule: &Value| call(&server, &ann, "GET", &format!("{}/state", path_of(rule)), &Value::Null).await.json();
+    let (failed, found, own) = (told(&clash).await, told(&open).await, told(&peek).await);
+    assert!(failed["lastError"].as_str().is_some_and(|error| error.contains("more than you may view")), "{failed}");
+    assert_eq!((&found["samples"], &own["samples"]), (&Value::Null, &json!(0)), "{found} {own}");
+    let listed = call(&server, &ann, "GET", "/metrics-api/api/v1/rules", &Value::Null).await.text();
+    assert!(listed.contains("Clash") && !listed.contains("pay"), "{listed}");
     // Nor does it write what is another's by its labels, whatever it says of itself.
     let forged = json!({"group": "g", "alert": "Forged", "expr": "vector(1)", "service": "cart",
         "labels": {"service_name": "pay"}});

@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 
 use quiver_types::Result;
-use quiver_types::tables::history::TableRows;
+use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
 use super::known::Known;
@@ -60,7 +60,7 @@ fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
         texts(each().map(|noted| &noted.kind)),
         texts(each().map(|noted| noted.health)),
         texts(each().map(|noted| cause(noted.health))),
-        texts(each().map(|noted| &noted.service)),
+        texts(each().map(|noted| services_text([&noted.service]))),
     ];
     made(&RESOURCE_HEALTH, columns)
 }
