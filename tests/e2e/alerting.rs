@@ -1,5 +1,12 @@
 //! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
 
+mod history;
+mod policy;
+mod reliability;
+mod silences;
+mod staged;
+mod stored_rules;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -7,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::body::remote_write;
 use quiver_tests::server::{Options, Server};
+pub(crate) use quiver_tests::within::until;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -120,14 +128,6 @@ pub(crate) async fn sample(server: &Server, value: f64) {
     server.write(remote_write(&series)).await;
 }
 
-pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !condition().await {
-        assert!(began.elapsed() < Duration::from_mins(5), "never: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
-}
-
 /// Waits until no message is under way: that one was told is noted then, and outlives a kill.
 pub(crate) async fn at_rest(server: &Server) {
     until("no message is under way", async || {
@@ -191,7 +191,7 @@ async fn rules_fire_and_a_webhook_is_told() {
     let filtered = server.get_with("/metrics-api/api/v1/rules", &filtered).await.json()["data"]["groups"].clone();
     assert_eq!(
         (filtered[0]["rules"].as_array().map(Vec::len), &filtered[0]["rules"][0]["alerts"]),
-        (Some(1), &json!([]))
+        (Some(1), &Value::Null)
     );
     let page = server.get("/metrics-api/api/v1/rules?group_limit=1").await.json()["data"].clone();
     let next = page["groupNextToken"].as_str().expect("a token").to_owned();

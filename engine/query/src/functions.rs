@@ -1,4 +1,4 @@
-//! Functions of relational plans beside DataFusion's own (`plans.md` P9): those of ours one file each, and DataFusion's under
+//! Functions of relational plans beside DataFusion's own (contract P9): those of ours one file each, and DataFusion's under
 //! the names that the field uses for them.
 
 mod addresses;

@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
-use crate::unkeyed::{Relations, removed};
+use crate::relational::unkeyed::{Relations, removed};
 
 /// The name of a table, with its schema where one is written.
 type Named = (Option<String>, String);

@@ -7,6 +7,8 @@ mod client;
 mod files;
 mod kinds;
 mod mime;
+mod proxies;
+mod refused;
 mod smtp;
 mod text;
 
@@ -24,7 +26,9 @@ use tokio::time::Instant;
 
 pub use call::{Answer, Call, Judged};
 pub use files::Files;
-pub(crate) use kinds::{names, unsupported};
+pub(crate) use kinds::names;
+pub use proxies::ProxyEnvironment;
+pub(crate) use refused::unsupported;
 
 use crate::deliver::client::Clients;
 use crate::egress::Egress;
@@ -146,8 +150,8 @@ const WAIT_MAX: Duration = Duration::from_mins(1);
 
 impl Sender {
     /// Makes one.
-    pub fn new(egress: Egress, clock: Arc<dyn Clock>, metrics: Arc<AlertMetrics>) -> Self {
-        Self { clients: Clients::new(egress), clock, metrics }
+    pub fn new(egress: Egress, proxies: ProxyEnvironment, clock: Arc<dyn Clock>, metrics: Arc<AlertMetrics>) -> Self {
+        Self { clients: Clients::new(egress, proxies), clock, metrics }
     }
 
     /// Tells one integration of a receiver, within a budget of time.
@@ -223,6 +227,9 @@ impl Sender {
     /// Why it was not taken.
     pub async fn attempt(&self, message: &Message, integration: &Integration, files: &Files) -> Result<Taken, Failure> {
         let options = &integration.options;
+        if let Some(why) = unsupported(integration).into_iter().next() {
+            return Err(Failure::lasting(why));
+        }
         let sending = async {
             if integration.kind.name == kinds::EMAIL {
                 let mail = kinds::mail(message, integration)?;

@@ -1,5 +1,6 @@
 //! Where calls may go (`identity-and-access` section 7): a name is resolved, each address is judged, and the connection
-//! goes to an address that was judged. No redirect, proxy or second look-up comes by it.
+//! goes to an address that was judged. No redirect, proxy or second look-up comes by it: what a proxy is to call is judged,
+//! too.
 
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
@@ -31,7 +32,7 @@ impl Network {
         Ok(Self { address, bits })
     }
 
-    fn contains(&self, address: IpAddr) -> bool {
+    pub(crate) fn contains(&self, address: IpAddr) -> bool {
         let differ = match (self.address, address) {
             (IpAddr::V4(a), IpAddr::V4(b)) => u128::from(u32::from(a) ^ u32::from(b)) << 96,
             (IpAddr::V6(a), IpAddr::V6(b)) => u128::from(a) ^ u128::from(b),
@@ -67,6 +68,10 @@ impl fmt::Display for Refused {
 }
 
 impl std::error::Error for Refused {}
+
+fn refused(why: Refused) -> std::io::Error {
+    std::io::Error::new(std::io::ErrorKind::PermissionDenied, why)
+}
 
 /// Gives the address that one spelling stands for: IPv4 in IPv6 counts as IPv4.
 fn plain(address: IpAddr) -> IpAddr {
@@ -189,22 +194,43 @@ impl Egress {
         }
         match (open.is_empty(), refused) {
             (false, _) => Ok(open),
-            (true, Some(e)) => Err(std::io::Error::new(std::io::ErrorKind::PermissionDenied, e)),
+            (true, Some(e)) => Err(refused(e)),
             (true, None) => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address")),
+        }
+    }
+
+    /// Judges where a call leads when a proxy looks its name up: all that it stands for here must be open. A name that
+    /// nobody knows here could be anything, so that all must be open.
+    ///
+    /// # Errors
+    /// An address is refused; the name is not known.
+    pub async fn check_beyond(&self, url: &url::Url) -> std::io::Result<()> {
+        let Some(url::Host::Domain(name)) = url.host() else {
+            return self.check_url(url).map_err(refused);
+        };
+        match tokio::net::lookup_host((name, 0)).await {
+            Ok(mut addresses) => addresses.try_for_each(|address| self.check(address.ip())).map_err(refused),
+            Err(_) if self.allow.iter().any(|network| network.bits == 0) => Ok(()),
+            Err(e) => Err(e),
         }
     }
 }
 
 /// Resolves names for the HTTP client, which then connects to nothing else.
 #[derive(Debug, Clone)]
-pub struct Resolver(pub Arc<Egress>);
+pub struct Resolver {
+    /// What judges their addresses.
+    pub egress: Arc<Egress>,
+    /// What is looked up instead, whatever name is asked for.
+    pub host: Option<String>,
+}
 
 impl Resolve for Resolver {
     fn resolve(&self, name: Name) -> Resolving {
-        let egress = Arc::clone(&self.0);
+        let (egress, host) = (Arc::clone(&self.egress), self.host.clone());
         Box::pin(async move {
             // The client puts the port of its URL in.
-            let addresses = egress.resolve(name.as_str(), 0).await?;
+            let addresses = egress.resolve(host.as_deref().unwrap_or(name.as_str()), 0).await?;
             Ok(Box::new(addresses.into_iter()) as Addrs)
         })
     }
@@ -299,6 +325,16 @@ mod tests {
         assert!(told.to_string().contains("loopback"), "{told}");
         let open = Egress { allow: nets(&["127.0.0.0/8", "::1/128"]), ..base.clone() };
         assert!(open.resolve("localhost", 80).await.is_ok());
+        // A proxy may be sent to no name but one that leads to nothing that is closed.
+        let beyond = |text: &str| url::Url::parse(text).expect(text);
+        let told = base.check_beyond(&beyond("http://localhost/")).await.expect_err("on loopback");
+        assert_eq!(told.kind(), std::io::ErrorKind::PermissionDenied);
+        assert!(base.check_beyond(&beyond("http://127.0.0.1/")).await.is_err());
+        assert!(open.check_beyond(&beyond("http://localhost/")).await.is_ok());
+        let unknown = beyond(&format!("http://{}.example/", "x".repeat(70)));
+        assert!(open.check_beyond(&unknown).await.is_err(), "nobody knows where it leads");
+        let all = Egress { allow: nets(&["0.0.0.0/0"]), ..base.clone() };
+        assert!(all.check_beyond(&unknown).await.is_ok());
         // Whatever spelling a URL has, its host is an address by then.
         for text in ["http://127.1/", "http://0x7f000001/", "http://2130706433/", "http://[::ffff:7f00:1]/"] {
             let url = url::Url::parse(text).expect(text);

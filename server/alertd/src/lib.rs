@@ -25,7 +25,7 @@ use std::sync::Arc;
 use quiver_types::{Clock, Result};
 use tokio_util::sync::CancellationToken;
 
-use crate::deliver::Sender;
+use crate::deliver::{ProxyEnvironment, Sender};
 use crate::egress::Egress;
 use crate::history::HistoryStore;
 use crate::kept::Kept;
@@ -43,6 +43,8 @@ pub struct Settings {
     pub router: RouterSettings,
     /// Where calls may go.
     pub egress: Egress,
+    /// Proxies that the environment names.
+    pub proxies: ProxyEnvironment,
 }
 
 /// Alerting of a server.
@@ -72,7 +74,8 @@ impl Alertd {
     ) -> Result<Arc<Self>> {
         let kept = Kept::open(file).await?;
         let metrics = Arc::<AlertMetrics>::default();
-        let sender = Sender::new(settings.egress, Arc::clone(&clock), Arc::clone(&metrics));
+        let (egress, proxies) = (settings.egress, settings.proxies);
+        let sender = Sender::new(egress, proxies, Arc::clone(&clock), Arc::clone(&metrics));
         let router =
             Router::open(settings.router, given, Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics))
                 .await?;

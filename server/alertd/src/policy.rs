@@ -1,7 +1,6 @@
 //! The policy that is live: a checked configuration with its templates, and the text that is shown of it.
 
-use quiver_alerting::config::{self, Config, Options};
-use quiver_alerting::problem::Problems;
+use quiver_alerting::config::{self, Config};
 use quiver_alerting::template::{Templates, default_templates};
 use quiver_alerting::yaml;
 
@@ -34,27 +33,7 @@ impl Policy {
         text: &str,
         files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
     ) -> Result<Self, Vec<String>> {
-        Self::of(text, Config::load(text), files)
-    }
-
-    /// Reads a configuration that inherits globals where it has none of its own.
-    ///
-    /// # Errors
-    /// Everything that is wrong, a line each.
-    pub fn load_with(
-        text: &str,
-        global: &Options,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
-        Self::of(text, Config::load_with(text, global), files)
-    }
-
-    fn of(
-        text: &str,
-        config: Result<Config, Problems>,
-        files: &dyn Fn(&str) -> Result<Vec<(String, String)>, String>,
-    ) -> Result<Self, Vec<String>> {
-        let config = config.map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
+        let config = Config::load(text).map_err(|p| p.iter().map(ToString::to_string).collect::<Vec<_>>())?;
         let unsupported = undelivered(&config);
         if !unsupported.is_empty() {
             return Err(unsupported);
@@ -116,10 +95,10 @@ impl Policy {
     }
 }
 
-/// Says which integrations are checked and never delivered, a line each.
+/// Says which integrations are never delivered, as they are or by their options, a line each.
 pub fn undelivered(config: &Config) -> Vec<String> {
     let all =
-        config.receivers.iter().flat_map(|r| r.integrations.iter().filter_map(unsupported).map(move |why| (r, why)));
+        config.receivers.iter().flat_map(|r| r.integrations.iter().flat_map(unsupported).map(move |why| (r, why)));
     all.map(|(r, why)| format!("receiver `{}`: {why}", r.name)).collect()
 }
 
@@ -141,5 +120,11 @@ mod tests {
         assert!(told[0].contains("x.tmpl"), "{told:?}");
         let told = load("sns_configs: [{topic_arn: x, sigv4: {region: r}}]", "").unwrap_err();
         assert_eq!(told, ["receiver `a`: sns_configs is not supported"]);
+        let by_secret = "webhook_configs: [{url: 'http://h'}, {url: 'http://h', http_config: {authorization: {credentials_ref: c}}}]";
+        let told = load(by_secret, "").unwrap_err();
+        assert_eq!(
+            told,
+            ["receiver `a`: webhook_configs/1: `http_config.authorization.credentials_ref` is not supported"]
+        );
     }
 }

@@ -16,7 +16,8 @@ use crate::receivers::{self, Integration};
 use crate::routes::{Route, RouteConfig};
 use crate::yaml::{self, Fields, Kind, Node, pointer};
 
-pub use fields::{FieldDef, OptionValue, Options, Schema, Shape};
+pub use fields::{FieldDef, OptionValue, Options, SECRET, Schema, Shape};
+pub use http::BY_JWT;
 pub(crate) use http::{HTTP, TLS};
 pub use patterns::is_pattern;
 pub use show::{config_json, global_secrets, integrations_json, json_of, receiver_secrets, shown};

@@ -1,4 +1,5 @@
-//! Durations in the two ways in which rule files and policies write them: Prometheus' (`1d12h`) and Go's (`1.5h`).
+//! Durations in the ways in which rule files and policies write them: Prometheus' (`1d12h`), vmalert's (`1.5d`, `90`) and
+//! Go's (`1.5h`).
 
 use crate::text::quote;
 use std::fmt::Write as _;
@@ -30,15 +31,15 @@ pub fn parse(text: &str) -> Result<i64, String> {
     let (mut rest, mut total, mut units) = (text, 0_i64, &UNITS[..]);
     while !rest.is_empty() {
         let digits = rest.find(|c: char| !c.is_ascii_digit()).ok_or_else(invalid)?;
-        let count: i64 = match rest[..digits].parse() {
-            Ok(count) => count,
-            Err(_) if digits > 0 => return Err("duration out of range".to_owned()),
-            Err(_) => return Err(invalid()),
-        };
+        let count: u64 = rest[..digits].parse().map_err(|_| invalid())?;
         rest = &rest[digits..];
         let end = rest.find(|c: char| c.is_ascii_digit()).unwrap_or(rest.len());
-        let at = units.iter().position(|(unit, _)| *unit == &rest[..end]).ok_or_else(invalid)?;
-        let part = count.checked_mul(units[at].1);
+        let unit = &rest[..end];
+        if !UNITS.iter().any(|(known, _)| *known == unit) {
+            return Err(format!("unknown unit {} in duration {}", quote(unit), quote(text)));
+        }
+        let at = units.iter().position(|(left, _)| *left == unit).ok_or_else(invalid)?;
+        let part = i64::try_from(count).ok().and_then(|count| count.checked_mul(units[at].1));
         total = part
             .and_then(|part| total.checked_add(part))
             .filter(|t| *t <= MILLIS_MAX)
@@ -58,6 +59,39 @@ pub fn parse_signed(text: &str) -> Result<i64, String> {
         Some(rest) => parse(rest).map(|ms| -ms),
         None => parse(text),
     }
+}
+
+/// Parses a duration of vmalert: parts as those of Prometheus in any order, with fractions; behind a part below zero all
+/// are; a number alone is seconds. Gives milliseconds, or nothing where it is none.
+pub fn parse_vmalert(text: &str) -> Option<i64> {
+    if text.ends_with(|c: char| c.is_ascii_digit() || c == '.')
+        && let Ok(seconds) = text.parse::<f64>()
+    {
+        return Some((seconds * 1000.0) as i64);
+    }
+    let (mut rest, mut total, mut is_minus) = (text, 0.0, false);
+    while !rest.is_empty() {
+        let from = usize::from(rest.starts_with('-'));
+        let end = from + rest[from..].find(|c: char| !c.is_ascii_digit() && c != '.')?;
+        let (length, unit) = match &rest.as_bytes()[end..] {
+            [b'm' | b'M', b's' | b'S', ..] => (2, 1.0),
+            // `Mi` and `MB` are no minutes, nor is `M`.
+            [b'm', b'i' | b'I' | b'b' | b'B', ..] => return None,
+            [b'm', ..] => (1, 60_000.0),
+            [b's' | b'S', ..] => (1, 1000.0),
+            [b'h' | b'H', ..] => (1, 3_600_000.0),
+            [b'd' | b'D', ..] => (1, 86_400_000.0),
+            [b'w' | b'W', ..] => (1, 7.0 * 86_400_000.0),
+            [b'y' | b'Y', ..] => (1, 365.0 * 86_400_000.0),
+            _ => return None,
+        };
+        let number = Some(&rest[..end]).filter(|_| rest[from..].starts_with(|c: char| c.is_ascii_digit()))?;
+        let part = number.parse::<f64>().ok()? * unit;
+        is_minus |= part < 0.0;
+        total += if is_minus { -part.abs() } else { part };
+        rest = &rest[end + length..];
+    }
+    (!text.is_empty()).then_some(total as i64)
 }
 
 /// Writes milliseconds as Prometheus does: `1h30m`; years and weeks only when nothing remains; nothing is `0s`.
@@ -178,8 +212,33 @@ mod tests {
         check("", None);
         check("99999999999999999999999s", None);
         assert_eq!(parse_signed("-30m"), Ok(-1_800_000));
+        let told = |text: &str| parse(text).expect_err(text);
+        assert_eq!(told("1h5x"), "unknown unit \"x\" in duration \"1h5x\"");
+        assert_eq!(told("5m1h"), "not a valid duration string: \"5m1h\"");
+        assert_eq!(told("99999999999999999999s"), "not a valid duration string: \"99999999999999999999s\"");
+        assert_eq!(told("9999999999999999999s"), "duration out of range");
         for t in ["1h30m", "90d", "2w", "3y", "400d4h5m6s7ms"] {
             assert_eq!(format(parse(t).expect(t)), t);
+        }
+    }
+
+    #[test]
+    fn of_vmalert() {
+        let check = |text: &str, expected: Option<i64>| assert_eq!(parse_vmalert(text), expected, "{text}");
+        check("1.5h", Some(5_400_000));
+        check("90", Some(90_000));
+        check("1.25", Some(1250));
+        check("1e2", Some(100_000));
+        check("-90", Some(-90_000));
+        check("5m1h", Some(3_900_000));
+        check("1h5m", Some(3_900_000));
+        check("2h-5m", Some(6_900_000));
+        check("-1h5m", Some(-3_900_000));
+        check("1H30S5MS", Some(3_630_005));
+        check("0.5ms", Some(0));
+        check("1.5y", Some(47_304_000_000));
+        for none in ["", "h", "-h", ".5h", "5M", "5Mi", "5mb", "5x", "1.2.3s", "5 m", "m5", "1h "] {
+            check(none, None);
         }
     }
 

@@ -31,7 +31,8 @@ impl MatcherError {
     }
 }
 
-/// Matchers that must all match. Sorted by name, value and operator, as group keys show them.
+/// Matchers that must all match: of routes sorted by name, value and operator, as group keys show them, of silences in the
+/// order in which they were given.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Matchers(Vec<Matcher>);
 
@@ -113,6 +114,11 @@ impl Matchers {
     /// Sorts matchers.
     pub fn new(mut matchers: Vec<Matcher>) -> Self {
         matchers.sort_by(|a, b| (&a.name, &a.value, order(a.op)).cmp(&(&b.name, &b.value, order(b.op))));
+        Self(matchers)
+    }
+
+    /// Keeps matchers in their order.
+    pub fn in_order(matchers: Vec<Matcher>) -> Self {
         Self(matchers)
     }
 

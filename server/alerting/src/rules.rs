@@ -5,6 +5,7 @@
 
 mod alert;
 mod check;
+mod documents;
 mod evaluate;
 mod group;
 mod model;
@@ -18,6 +19,7 @@ use quiver_types::{Histogram, LabelSet, Matcher, Millis};
 
 pub use alert::{ActiveAlert, AlertState};
 pub use check::{Expressions, ParsedExpr, duplicates, is_metric_name};
+pub use documents::documents;
 pub use evaluate::{ERROR_TEMPLATE, Setting, show_pairs};
 pub use group::{Cycle, Group, Health, RuleStatus, Sending};
 pub use model::{Language, Rule, RuleFile, RuleGroup, RuleKind};

@@ -92,14 +92,16 @@ impl Silence {
         if self.matchers.is_empty() {
             return Err("invalid silence: at least one matcher required".to_owned());
         }
-        if self.matchers.iter().any(|m| m.name.is_empty()) {
-            return Err("invalid silence: invalid label matcher 0: invalid label name \"\"".to_owned());
+        if let Some(n) = self.matchers.iter().position(|m| m.name.is_empty()) {
+            return Err(format!("invalid silence: invalid label matcher {n} in set 0: invalid label name \"\""));
         }
         if self.matchers.iter().map(|m| m.name.len() + m.value.len()).sum::<usize>() > MATCHERS_BYTES_MAX {
             return Err(format!("invalid silence: its matchers have more than {MATCHERS_BYTES_MAX} bytes"));
         }
         if self.names_nothing() {
-            return Err("invalid silence: at least one matcher must not match the empty string".to_owned());
+            return Err(
+                "invalid silence: matcher set 0: at least one matcher must not match the empty string".to_owned()
+            );
         }
         if self.ends_at <= self.starts_at {
             return Err("invalid silence: end time must not be before start time".to_owned());
@@ -277,7 +279,7 @@ mod tests {
     fn silence(id: &str, matchers: &str, starts_at: i64, ends_at: i64) -> Silence {
         Silence {
             id: id.to_owned(),
-            matchers: Matchers::new(read(matchers).expect(matchers).matchers),
+            matchers: Matchers::in_order(read(matchers).expect(matchers).matchers),
             starts_at,
             ends_at,
             updated_at: 0,
@@ -304,6 +306,16 @@ mod tests {
         assert_eq!(listed, ["y", "x"]);
         assert!(all.expire("y", 30) && !all.expire("q", 30));
         assert_eq!(all.forget(RETENTION_NS + 31), ["x", "y"]);
+    }
+
+    #[test]
+    fn the_order_of_matchers_is_kept() {
+        let mut all = Silences::default();
+        assert_eq!(all.set(silence("", "b=1,a=2", 0, 100), "x".into(), 20), Ok("x".into()));
+        assert_eq!(all.get("x").map(|s| s.matchers.to_string()).as_deref(), Some("{b=\"1\",a=\"2\"}"));
+        // As in Alertmanager, the same in another order is another silence.
+        assert_eq!(all.set(silence("x", "a=2,b=1", 20, 100), "y".into(), 20), Ok("y".into()));
+        assert_eq!(all.set(silence("y", "a=2,b=1", 20, 200), "z".into(), 20), Ok("y".into()));
     }
 
     #[test]

@@ -12,7 +12,7 @@ mod write;
 use crate::problem::{Code, Place, Problem};
 
 pub use fields::Fields;
-pub use read::{DEPTH_MAX, NODES_MAX, read};
+pub use read::{DEPTH_MAX, NODES_MAX, read, read_first};
 pub use write::write;
 
 /// A value.
@@ -68,6 +68,15 @@ pub struct Key {
     pub place: Place,
 }
 
+impl Key {
+    /// Says whether it is a text, and neither a number nor a truth value.
+    pub fn is_text(&self) -> bool {
+        let kind = Kind::Scalar { text: self.text.clone(), plain: self.plain, layout: Layout::Other };
+        let node = Node { place: self.place, kind };
+        node.truth().is_none() && node.number().is_none()
+    }
+}
+
 impl Node {
     /// Says whether it is nothing.
     pub fn is_null(&self) -> bool {
@@ -113,7 +122,8 @@ impl Node {
         }
     }
 
-    /// Gives the whole number that a plain scalar stands for: decimal, `0x`, `0o`, `0b`, with `_` between digits.
+    /// Gives the whole number that a plain scalar stands for: decimal, `0x`, `0o` or `0` alone, `0b`, with `_` between
+    /// digits.
     pub fn integer(&self) -> Option<i128> {
         match &self.kind {
             Kind::Scalar { text, plain: true, .. } => integer(text),
@@ -131,6 +141,8 @@ impl Node {
             ".inf" | ".Inf" | ".INF" | "+.inf" | "+.Inf" | "+.INF" => Some(f64::INFINITY),
             "-.inf" | "-.Inf" | "-.INF" => Some(f64::NEG_INFINITY),
             ".nan" | ".NaN" | ".NAN" => Some(f64::NAN),
+            // What begins with no part of a number is a text, in Go, too.
+            text if !text.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '+' | '-' | '.')) => None,
             // The words of Rust for infinities and no number are texts in YAML.
             text if text.contains(|c: char| c.is_ascii_alphabetic() && !matches!(c, 'e' | 'E')) => None,
             text => text.replace('_', "").parse().ok(),
@@ -162,14 +174,12 @@ fn integer(text: &str) -> Option<i128> {
     }
     let digits = digits.replace('_', "");
     let radix = |rest: &str, radix| i128::from_str_radix(rest, radix).ok().filter(|_| !rest.starts_with(['+', '-']));
-    let value = if let Some(rest) = digits.strip_prefix("0x") {
-        radix(rest, 16)?
-    } else if let Some(rest) = digits.strip_prefix("0o") {
-        radix(rest, 8)?
-    } else if let Some(rest) = digits.strip_prefix("0b") {
-        radix(rest, 2)?
-    } else {
-        digits.parse().ok()?
+    let value = match digits.as_bytes() {
+        [b'0', b'x' | b'X', ..] => radix(&digits[2..], 16)?,
+        [b'0', b'o' | b'O', ..] => radix(&digits[2..], 8)?,
+        [b'0', b'b' | b'B', ..] => radix(&digits[2..], 2)?,
+        [b'0', _, ..] => radix(&digits[1..], 8)?,
+        _ => digits.parse().ok()?,
     };
     Some(if negative { -value } else { value })
 }
@@ -191,6 +201,14 @@ mod tests {
         check("-0x1f", Some(-31.0));
         check("1_000", Some(1000.0));
         check("1e3", Some(1000.0));
+        check("012", Some(10.0));
+        check("-0_12", Some(-10.0));
+        check("0128", Some(128.0));
+        check("0X1F", Some(31.0));
+        check("0O17", Some(15.0));
+        check("0", Some(0.0));
+        check("_1", None);
+        check("e5", None);
         check(".inf", Some(f64::INFINITY));
         check("inf", None);
         check("'12'", None);

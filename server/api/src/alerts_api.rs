@@ -122,7 +122,7 @@ pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<
         let read = matchers::read(text).map_err(|e| Error::invalid(format!("bad matcher format: {text}: {e}")))?;
         out.extend(read.matchers);
     }
-    Ok(Matchers::new(out))
+    Ok(Matchers::in_order(out))
 }
 
 /// Reads filters: one matcher each, without braces.
@@ -132,7 +132,7 @@ fn read_filters<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
         let read = matchers::read_one(text).map_err(|e| Error::invalid(e.message))?;
         out.extend(read.matchers);
     }
-    Ok(Matchers::new(out))
+    Ok(Matchers::in_order(out))
 }
 
 impl Filter {

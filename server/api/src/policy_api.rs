@@ -11,7 +11,8 @@ use axum::routing::post;
 use chrono::DateTime;
 use http::header;
 use quiver_alertd::deliver::Message;
-use quiver_alertd::policy::Policy;
+use quiver_alertd::policy::{Policy, undelivered};
+use quiver_alerting::config::Config;
 use quiver_alerting::dispatch::{Alert, message};
 use quiver_alerting::duration;
 use quiver_alerting::labels::fingerprint_text;
@@ -230,10 +231,16 @@ fn receiver_policy(receiver: &Value, live: &Policy) -> Result<Policy, Problem> {
     };
     let name = map.entry("name").or_insert_with(|| "test".into()).clone();
     let text = yaml::write(&json!({"route": {"receiver": name}, "receivers": [receiver]}));
-    let read = Policy::load_with(&text, &live.config.global, &|_| Ok(Vec::new()));
-    read.map_err(|errors| {
-        Problem::invalid(errors.into_iter().map(|e| FieldError::new("/receiver", "INVALID_VALUE", e)).collect())
-    })
+    let refused = |code: &'static str, errors: Vec<String>| {
+        Problem::invalid(errors.into_iter().map(|e| FieldError::new("/receiver", code, e)).collect())
+    };
+    let config = Config::load_with(&text, &live.config.global)
+        .map_err(|problems| refused("INVALID_VALUE", problems.iter().map(ToString::to_string).collect()))?;
+    let unsupported = undelivered(&config);
+    if !unsupported.is_empty() {
+        return Err(refused("UNSUPPORTED", unsupported));
+    }
+    Policy::with(&text, config, &|_| Ok(Vec::new())).map_err(|errors| refused("INVALID_VALUE", errors))
 }
 
 async fn receivers_test(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -353,6 +360,10 @@ mod tests {
         let policy = receiver_policy(&own, &live).unwrap();
         let integration = &policy.config.receivers[0].integrations[0];
         assert_eq!((integration.kind.name, integration.options.text("api_url")), ("slack", "http://h/s"));
-        assert_eq!(receiver_policy(&json!({"name": "x", "foo": 1}), &live).unwrap_err().code, "VALIDATION_FAILED");
+        let code = |own: Value| receiver_policy(&own, &live).unwrap_err().errors[0].code;
+        assert_eq!(code(json!({"name": "x", "foo": 1})), "INVALID_VALUE");
+        assert_eq!(code(json!({"sns_configs": [{"topic_arn": "x", "sigv4": {"region": "r"}}]})), "UNSUPPORTED");
+        let by_reference = json!({"url": "http://h", "http_config": {"basic_auth": {"password_ref": "x"}}});
+        assert_eq!(code(json!({"webhook_configs": [by_reference]})), "UNSUPPORTED");
     }
 }

@@ -319,6 +319,19 @@ impl Config {
         rows.iter().map(Entity::read).collect()
     }
 
+    /// Reads them one after the other, for those who keep little of each.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
+        let mut rows = statement(sql).bind(family.name).fetch(&self.pool);
+        while let Some(row) = rows.try_next().await? {
+            take(Entity::read(&row)?);
+        }
+        Ok(())
+    }
+
     /// Reads an entity that the caller may see.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use quiver_alertd::deliver::Files;
+use quiver_alertd::deliver::{Files, ProxyEnvironment};
 use quiver_alertd::egress::{Egress, Network};
 use quiver_alertd::policy::Policy;
 use quiver_alertd::router::{Given, RouterSettings};
@@ -188,6 +188,7 @@ pub async fn open(
             service_labels: settings.ingest.service_labels.clone(),
         },
         egress: egress(settings)?,
+        proxies: ProxyEnvironment::read(|name| std::env::var(name).ok()),
     };
     let (rules, policy) = (read_rules(settings)?, read_policy(settings)?);
     let file = Path::new(&settings.store.data).join(DATABASE);

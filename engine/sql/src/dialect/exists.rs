@@ -1,59 +1,24 @@
 //! `EXISTS (SELECT …)` among outputs: the planner makes joins of those in conditions alone. Counting says the same, of one
 //! row at most where the query does not read the row at hand.
 
-use std::ops::ControlFlow;
-
-use datafusion::sql::sqlparser::ast::{
-    Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator, VisitorMut,
-};
-use quiver_types::{Error, Result};
+use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator};
+use quiver_types::Result;
 
 use super::{empty, expr, lookups, number, take};
-use crate::walk::walk_mut;
+use crate::walk::change_outside_subqueries;
 
 /// Counts in the place of each `EXISTS` that is, or is part of, an output.
 pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    match walk_mut(&mut select.projection, &mut Outputs { is_aggregate, depth: 0 }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
-    }
-}
-
-struct Outputs<'o> {
-    is_aggregate: &'o dyn Fn(&str) -> bool,
-    /// Of queries around what is visited: these have outputs of their own.
-    depth: usize,
-}
-
-impl VisitorMut for Outputs<'_> {
-    type Break = Box<Error>;
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
-        let Expr::Exists { subquery, negated } = place else { return ControlFlow::Continue(()) };
-        if self.depth > 0 {
-            return ControlFlow::Continue(());
-        }
+    change_outside_subqueries(&mut select.projection, |place| {
+        let Expr::Exists { subquery, negated } = place else { return Ok(()) };
         let negated = *negated;
-        match counted(subquery, self.is_aggregate) {
-            Ok(found) => *place = found,
-            Err(error) => return ControlFlow::Break(Box::new(error)),
-        }
+        *place = counted(subquery, is_aggregate)?;
         if negated {
             let inner = Box::new(take(place));
             *place = Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: inner }));
         }
-        ControlFlow::Continue(())
-    }
+        Ok(())
+    })
 }
 
 /// Whether a query gives a row for each that it reads: it has some if these are there, in whatever order and however alike.

@@ -1,4 +1,7 @@
 //! HTTP clients as `http_config` wants them, kept for as long as they are used; every one resolves through `egress`.
+//!
+//! `tls_config.server_name` is called as if it were the host: the client greets and checks whom its URL names. Its resolver
+//! then looks up the host that is meant, and `Host` says that one.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -6,11 +9,13 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quiver_alerting::config::{OptionValue, Options};
 use quiver_alerting::dispatch::Said;
-use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
-use reqwest::{Certificate, Client, Identity, Proxy, Response, redirect};
-use url::Url;
+use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HOST, HeaderMap, HeaderName, HeaderValue, LOCATION, RETRY_AFTER};
+use reqwest::{Certificate, Client, ClientBuilder, Identity, Method, Proxy, RequestBuilder, Response, redirect};
+use serde_json::Value as Json;
+use url::{Host, Position, Url};
 
 use super::call::judge_status;
+use super::proxies::{Proxies, ProxyEnvironment};
 use super::{Answer, Call, Failure, Files};
 use crate::egress::{Egress, Resolver};
 
@@ -23,14 +28,22 @@ const CLIENTS_MAX: usize = 64;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What tells clients apart: options, and the contents of the files that they name.
-type Key = (Option<Options>, Vec<String>);
+/// What tells clients apart: options, the contents of the files that they name, and the host that `server_name` stands for.
+type Key = (Option<Options>, Vec<String>, Option<String>);
+
+/// A client, and the proxies that it goes through.
+#[derive(Debug, Clone)]
+struct Way {
+    client: Client,
+    proxies: Arc<Proxies>,
+}
 
 /// Clients.
 #[derive(Debug)]
 pub(super) struct Clients {
     egress: Arc<Egress>,
-    kept: Mutex<Vec<(Key, Client)>>,
+    environment: ProxyEnvironment,
+    kept: Mutex<Vec<(Key, Way)>>,
 }
 
 fn lasting(e: impl std::fmt::Display) -> Failure {
@@ -38,8 +51,8 @@ fn lasting(e: impl std::fmt::Display) -> Failure {
 }
 
 impl Clients {
-    pub(super) fn new(egress: Egress) -> Self {
-        Self { egress: Arc::new(egress), kept: Mutex::default() }
+    pub(super) fn new(egress: Egress, environment: ProxyEnvironment) -> Self {
+        Self { egress: Arc::new(egress), environment, kept: Mutex::default() }
     }
 
     pub(super) fn egress(&self) -> &Egress {
@@ -47,21 +60,47 @@ impl Clients {
     }
 
     /// Gives the client for some options; the youngest stands last.
-    fn client(&self, options: Option<&Options>, files: &Files) -> Result<Client, Failure> {
+    fn way(&self, options: Option<&Options>, files: &Files, host: Option<String>) -> Result<Way, Failure> {
         let tls = options.and_then(|o| o.object("tls_config"));
         let named = ["ca", "cert", "key"].map(|field| tls.map_or(Ok(String::new()), |o| files.secret(o, field)));
         let texts: Vec<String> = named.into_iter().collect::<Result<_, _>>().map_err(lasting)?;
-        let key: Key = (options.cloned(), texts);
-        if let Some((_, client)) = self.kept.lock().iter().find(|(k, _)| *k == key) {
-            return Ok(client.clone());
+        let key: Key = (options.cloned(), texts, host);
+        if let Some((_, way)) = self.kept.lock().iter().find(|(k, _)| *k == key) {
+            return Ok(way.clone());
         }
-        let client = build(options, &key.1, &self.egress)?;
+        let proxies = options.map_or_else(|| Ok(Proxies::default()), |o| Proxies::of(o, &self.environment));
+        let proxies = Arc::new(proxies.map_err(lasting)?);
+        let way = Way { client: build(&key, &self.egress, &proxies)?, proxies };
         let mut kept = self.kept.lock();
         if kept.len() >= CLIENTS_MAX {
             kept.remove(0);
         }
-        kept.push((key, client.clone()));
-        Ok(client)
+        kept.push((key, way.clone()));
+        Ok(way)
+    }
+
+    /// Begins a call, if it may go to where its URL and its proxy lead.
+    async fn call(
+        &self,
+        (method, url): (Method, &Url),
+        options: Option<&Options>,
+        files: &Files,
+    ) -> Result<RequestBuilder, Failure> {
+        self.egress.check_url(url).map_err(lasting)?;
+        let named = options.and_then(|o| o.object("tls_config")).map(|tls| tls.text("server_name"));
+        let named = named.filter(|name| !name.is_empty() && url.scheme() == "https");
+        let way = self.way(options, files, named.and_then(|_| host_of(url)))?;
+        if let Some(proxy) = way.proxies.of_call(url) {
+            self.egress.check_url(proxy).map_err(lasting)?;
+            self.egress.check_beyond(url).await.map_err(|e| match e.kind() {
+                std::io::ErrorKind::PermissionDenied => lasting(e),
+                _ => Failure::passing(format!("nobody here knows where the proxy would go: {e}")),
+            })?;
+        }
+        let Some(name) = named else { return Ok(way.client.request(method, url.clone())) };
+        let mut greeted = url.clone();
+        greeted.set_host(Some(name)).map_err(|e| Failure::lasting(format!("`tls_config.server_name`: {e}")))?;
+        Ok(way.client.request(method, greeted).header(HOST, &url[Position::BeforeHost..Position::AfterPort]))
     }
 
     /// Sends a call; gives the status of its answer, and what that says of the message.
@@ -71,7 +110,6 @@ impl Clients {
         options: Option<&Options>,
         files: &Files,
     ) -> Result<(u16, Said), Failure> {
-        let client = self.client(options, files)?;
         let headers = headers(options, files)?;
         let authorization = match options.and_then(|o| o.object("oauth2")) {
             Some(oauth2) => Some(self.token(oauth2, files).await?),
@@ -81,10 +119,9 @@ impl Clients {
         let mut url = Url::parse(&call.url).map_err(|e| Failure::lasting(format!("invalid URL: {e}")))?;
         let first = url.origin();
         for _ in 0..=REDIRECTS_MAX {
-            self.egress.check_url(&url).map_err(lasting)?;
             let method = call.method.parse().map_err(lasting)?;
-            let mut request = client.request(method, url.clone()).header("content-type", call.content_type);
-            request = request.body(call.body.clone());
+            let mut request = self.call((method, &url), options, files).await?;
+            request = request.header(CONTENT_TYPE, call.content_type).body(call.body.clone());
             // No credentials across hosts, keys and tokens of a kind neither.
             let is_first = url.origin() == first;
             for (name, value) in call.headers.iter().filter(|(name, _)| is_first || *name != AUTHORIZATION.as_str()) {
@@ -109,15 +146,8 @@ impl Clients {
 
     /// Asks for a token by client credentials (RFC 6749 section 4.4), over the proxy and TLS of `oauth2` itself.
     async fn token(&self, oauth2: &Options, files: &Files) -> Result<HeaderValue, Failure> {
-        let client = self.client(Some(oauth2), files)?;
-        for (name, why) in [("grant_type", "another grant than client credentials"), ("claims", "claims")] {
-            if oauth2.value(name).is_some() && oauth2.text(name) != "client_credentials" {
-                return Err(Failure::lasting(format!("oauth2 with {why} is not supported")));
-            }
-        }
         let url =
             Url::parse(oauth2.text("token_url")).map_err(|e| Failure::lasting(format!("oauth2 token_url: {e}")))?;
-        self.egress.check_url(&url).map_err(lasting)?;
         let mut form = vec![("grant_type".to_owned(), "client_credentials".to_owned())];
         if let Some(OptionValue::Texts(scopes)) = oauth2.value("scopes") {
             form.push(("scope".to_owned(), scopes.join(" ")));
@@ -125,16 +155,17 @@ impl Clients {
         form.extend(oauth2.text_map("endpoint_params").into_iter().flatten().map(|(k, v)| (k.clone(), v.clone())));
         let secret = files.secret(oauth2, "client_secret").map_err(lasting)?;
         let body = url::form_urlencoded::Serializer::new(String::new()).extend_pairs(form).finish();
-        let request = client
-            .post(url)
+        let request = self
+            .call((Method::POST, &url), Some(oauth2), files)
+            .await?
             .basic_auth(escaped(oauth2.text("client_id")), Some(escaped(&secret)))
-            .header("content-type", "application/x-www-form-urlencoded")
+            .header(CONTENT_TYPE, "application/x-www-form-urlencoded")
             .body(body);
         let answer = request.send().await.map_err(|e| broken(&e))?;
         judge_status(answer.status().as_u16(), None, &[])
             .map_err(|f| Failure { text: format!("oauth2: {}", f.text), ..f })?;
         let body = read(answer).await?;
-        let token = serde_json::from_slice::<serde_json::Value>(&body)
+        let token = serde_json::from_slice::<Json>(&body)
             .ok()
             .and_then(|v| Some(format!("Bearer {}", v.get("access_token")?.as_str()?)))
             .ok_or_else(|| Failure::lasting("oauth2: the answer holds no token"))?;
@@ -153,33 +184,41 @@ fn secret_header(text: &str) -> Result<HeaderValue, Failure> {
     Ok(value)
 }
 
-fn build(options: Option<&Options>, tls: &[String], egress: &Arc<Egress>) -> Result<Client, Failure> {
+/// Gives the host of a URL as it is looked up.
+fn host_of(url: &Url) -> Option<String> {
+    Some(match url.host()? {
+        Host::Domain(name) => name.to_owned(),
+        Host::Ipv4(v4) => v4.to_string(),
+        Host::Ipv6(v6) => v6.to_string(),
+    })
+}
+
+fn build((options, tls, host): &Key, egress: &Arc<Egress>, proxies: &Arc<Proxies>) -> Result<Client, Failure> {
+    let resolver = Resolver { egress: Arc::clone(egress), host: host.clone() };
     let mut builder = Client::builder()
         .no_proxy()
         .redirect(redirect::Policy::none())
-        .dns_resolver(Arc::new(Resolver(Arc::clone(egress))))
+        .dns_resolver(Arc::new(resolver))
         .connect_timeout(CONNECT_TIMEOUT)
         .user_agent(concat!("Quiver/", env!("CARGO_PKG_VERSION")));
     let Some(options) = options else { return builder.build().map_err(lasting) };
-    if options.truth("proxy_from_environment") || options.value("proxy_connect_header").is_some() {
-        return Err(Failure::lasting("`proxy_from_environment` and `proxy_connect_header` are not supported"));
+    // Headers for the proxy stand where it is asked for a tunnel, not in calls that it reads.
+    for (scheme, headers) in [("https", connect_headers(options)?), ("http", HeaderMap::new())] {
+        let proxies = Arc::clone(proxies);
+        let chosen = move |url: &Url| proxies.of_call(url).filter(|_| url.scheme() == scheme).cloned();
+        builder = builder.proxy(Proxy::custom(chosen).headers(headers));
     }
-    if options.has("proxy_url") {
-        let url = Url::parse(options.text("proxy_url")).map_err(|e| Failure::lasting(format!("proxy_url: {e}")))?;
-        egress.check_url(&url).map_err(lasting)?;
-        let except = reqwest::NoProxy::from_string(options.text("no_proxy"));
-        builder = builder.proxy(Proxy::all(url).map_err(lasting)?.no_proxy(except));
-    }
-    if !options.truth("enable_http2") {
+    // With HTTP/2 the other side would be asked for the host of the URL, not for that of the header.
+    if !options.truth("enable_http2") || host.is_some() {
         builder = builder.http1_only();
     }
     let Some(config) = options.object("tls_config") else { return builder.build().map_err(lasting) };
-    for name in ["server_name", "ca_ref", "cert_ref", "key_ref"] {
-        if config.has(name) {
-            return Err(Failure::lasting(format!("`tls_config.{name}` is not supported")));
-        }
-    }
-    let [ca, cert, key] = tls else { return builder.build().map_err(lasting) };
+    with_tls(builder, config, tls)?.build().map_err(lasting)
+}
+
+/// Sets TLS up; `texts` are those of CA, certificate and key.
+fn with_tls(mut builder: ClientBuilder, config: &Options, texts: &[String]) -> Result<ClientBuilder, Failure> {
+    let [ca, cert, key] = texts else { return Ok(builder) };
     if !ca.is_empty() {
         builder = builder.tls_built_in_root_certs(false);
         for certificate in Certificate::from_pem_bundle(ca.as_bytes()).map_err(lasting)? {
@@ -189,37 +228,43 @@ fn build(options: Option<&Options>, tls: &[String], egress: &Arc<Egress>) -> Res
     if !cert.is_empty() {
         builder = builder.identity(Identity::from_pem(format!("{key}\n{cert}").as_bytes()).map_err(lasting)?);
     }
-    let version = |name: &str| match config.text(name) {
-        "" => Ok(None),
-        "TLS12" => Ok(Some(reqwest::tls::Version::TLS_1_2)),
-        "TLS13" => Ok(Some(reqwest::tls::Version::TLS_1_3)),
-        other => Err(Failure::lasting(format!("`tls_config.{name}` {other} is not supported"))),
-    };
-    if let Some(least) = version("min_version")? {
-        builder = builder.min_tls_version(least);
+    // Older versions are not spoken, so that they bound nothing from below.
+    if config.text("min_version") == "TLS13" {
+        builder = builder.min_tls_version(reqwest::tls::Version::TLS_1_3);
     }
-    if let Some(most) = version("max_version")? {
-        builder = builder.max_tls_version(most);
+    if config.text("max_version") == "TLS12" {
+        builder = builder.max_tls_version(reqwest::tls::Version::TLS_1_2);
     }
-    builder.danger_accept_invalid_certs(config.truth("insecure_skip_verify")).build().map_err(lasting)
+    Ok(builder.danger_accept_invalid_certs(config.truth("insecure_skip_verify")))
+}
+
+/// Reads `proxy_connect_header`.
+fn connect_headers(options: &Options) -> Result<HeaderMap, Failure> {
+    let mut out = HeaderMap::new();
+    let Some(OptionValue::Any(Json::Object(map))) = options.value("proxy_connect_header") else { return Ok(out) };
+    for (name, values) in map {
+        let name = header_name(name)?;
+        for value in values.as_array().into_iter().flatten().filter_map(Json::as_str) {
+            out.append(name.clone(), secret_header(value)?);
+        }
+    }
+    Ok(out)
+}
+
+fn header_name(name: &str) -> Result<HeaderName, Failure> {
+    name.parse().map_err(|_| Failure::lasting(format!("`{name}` is no name of a header")))
 }
 
 /// Gives `Authorization` where it does not take a call to make.
 fn authorization(options: Option<&Options>, files: &Files) -> Result<Option<HeaderValue>, Failure> {
     let Some(options) = options else { return Ok(None) };
     if let Some(basic) = options.object("basic_auth") {
-        if basic.has("username_ref") || basic.has("password_ref") {
-            return Err(Failure::lasting("`username_ref` and `password_ref` are not supported"));
-        }
         let user = files.secret(basic, "username").map_err(lasting)?;
         let password = files.secret(basic, "password").map_err(lasting)?;
         let credentials = base64::Engine::encode(&base64::prelude::BASE64_STANDARD, format!("{user}:{password}"));
         return secret_header(&format!("Basic {credentials}")).map(Some);
     }
     let (kind, credentials) = match options.object("authorization") {
-        Some(own) if own.has("credentials_ref") => {
-            return Err(Failure::lasting("`credentials_ref` is not supported"));
-        }
         Some(own) => (own.text("type").trim().to_owned(), files.secret(own, "credentials").map_err(lasting)?),
         None => ("Bearer".to_owned(), files.secret(options, "bearer_token").map_err(lasting)?),
     };
@@ -235,8 +280,7 @@ fn headers(options: Option<&Options>, files: &Files) -> Result<Vec<(HeaderName, 
     };
     let mut out = Vec::new();
     for (name, header) in map {
-        let name: HeaderName =
-            name.parse().map_err(|_| Failure::lasting(format!("`{name}` is no name of a header")))?;
+        let name = header_name(name)?;
         let list = |field: &str| match header.value(field) {
             Some(OptionValue::Texts(texts)) => texts.clone(),
             _ => Vec::new(),

@@ -46,20 +46,11 @@ pub(crate) fn names() -> impl Iterator<Item = &'static str> {
     KINDS.iter().map(|kind| kind.name).chain([EMAIL])
 }
 
-/// Says why an integration cannot be told, whatever it is told.
-pub(crate) fn unsupported(integration: &Integration) -> Option<String> {
-    let kind = integration.kind;
-    (!names().any(|known| known == kind.name)).then(|| format!("{} is not supported", kind.field))
-}
-
 /// Makes the calls that tell an integration over HTTP.
 ///
 /// # Errors
-/// A template or secret cannot be had; nobody knows how to tell this kind.
+/// A template or secret cannot be had.
 pub(super) fn calls(message: &Message, integration: &Integration, files: &Files) -> Result<Vec<Call>, Failure> {
-    if let Some(why) = unsupported(integration) {
-        return Err(Failure::lasting(why));
-    }
     let kind = KINDS.iter().find(|kind| kind.name == integration.kind.name).expect("it is told over HTTP");
     (kind.calls)(message, integration, files)
 }

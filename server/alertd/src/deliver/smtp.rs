@@ -233,11 +233,6 @@ fn tls(host: &str, options: &Options, files: &Files) -> Result<TlsParameters, Fa
     let Some(config) = options.object("tls_config") else {
         return TlsParameters::new(host.to_owned()).map_err(unusable);
     };
-    for name in ["ca_ref", "cert_ref", "key_ref"] {
-        if config.has(name) {
-            return Err(Failure::lasting(format!("`tls_config.{name}` is not supported")));
-        }
-    }
     let name = Some(config.text("server_name")).filter(|n| !n.is_empty()).unwrap_or(host);
     let mut builder = TlsParameters::builder(name.to_owned());
     let text = |field: &str| files.secret(config, field).map_err(Failure::lasting);
@@ -249,12 +244,6 @@ fn tls(host: &str, options: &Options, files: &Files) -> Result<TlsParameters, Fa
     if !cert.is_empty() {
         let der = der_of(&cert).ok_or_else(|| Failure::lasting("`tls_config.cert` holds no certificate"))?;
         builder = builder.identify_with(Identity::from_pem(&der, key.as_bytes()).map_err(unusable)?);
-    }
-    if matches!(config.text("max_version"), "TLS10" | "TLS11" | "TLS12") {
-        return Err(Failure::lasting(format!(
-            "`tls_config.max_version` {} is not supported for mail",
-            config.text("max_version")
-        )));
     }
     if config.text("min_version") == "TLS13" {
         builder = builder.set_min_tls_version(TlsVersion::Tlsv13);

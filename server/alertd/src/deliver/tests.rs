@@ -78,13 +78,70 @@ async fn sink(answers: &'static [&'static str]) -> (String, Arc<Mutex<Vec<String
 
 fn sender(allow: &[&str]) -> Sender {
     let allow = allow.iter().map(|t| Network::parse(t).unwrap()).collect();
-    Sender::new(Egress { allow, ..Egress::default() }, Arc::new(quiver_types::SystemClock), Arc::default())
+    let (egress, proxies) = (Egress { allow, ..Egress::default() }, ProxyEnvironment::default());
+    Sender::new(egress, proxies, Arc::new(quiver_types::SystemClock), Arc::default())
 }
 
 async fn tell(sender: &Sender, yaml: &str, budget_ms: u64) -> Result<Option<u16>, Failure> {
     let message = told(&[("a", true)]);
     let budget = Duration::from_millis(budget_ms);
     sender.tell(&message, &integration("webhook", yaml), &Files::default(), budget).await.map(|taken| taken.status)
+}
+
+async fn attempt(sender: &Sender, yaml: &str) -> Result<Taken, Failure> {
+    sender.attempt(&told(&[("a", true)]), &integration("webhook", yaml), &Files::default()).await
+}
+
+#[tokio::test]
+async fn proxies_and_where_they_may_go() {
+    let (proxy, seen) = sink(&["200 OK", "200 OK", "403 x"]).await;
+    let proxy = proxy.replace("/hook", "");
+    let proxies = ProxyEnvironment { http: proxy.clone(), ..ProxyEnvironment::default() };
+    let allow = vec![Network::parse("127.0.0.0/8").unwrap(), Network::parse("8.8.8.8").unwrap()];
+    let egress = Egress { allow, ..Egress::default() };
+    let sender = Sender::new(egress, proxies, Arc::new(quiver_types::SystemClock), Arc::default());
+    let by_environment =
+        "{url: 'http://8.8.8.8/x', http_config: {proxy_from_environment: true, proxy_connect_header: {X-Own: [own]}}}";
+    assert_eq!(tell(&sender, by_environment, 60_000).await, Ok(Some(200)));
+    let by_url = format!("proxy_url: '{proxy}', proxy_connect_header: {{X-Own: [own]}}");
+    let url = "http://8.8.8.8/y";
+    assert_eq!(tell(&sender, &format!("{{url: '{url}', http_config: {{{by_url}}}}}"), 60_000).await, Ok(Some(200)));
+    // A tunnel is asked for with the headers that are meant for the proxy.
+    let tunnelled = format!("{{url: 'https://8.8.8.8/z', http_config: {{{by_url}}}}}");
+    attempt(&sender, &tunnelled).await.unwrap_err();
+    // What the proxy may not be asked for it is not asked for: an address that is closed, a name that could be any.
+    let unknown = format!("http://{}.example/", "x".repeat(70));
+    for (closed, why) in [("http://169.254.169.254/", "metadata"), ("http://[::1]/", "loopback"), (&*unknown, "nobody")]
+    {
+        let yaml = format!("{{url: '{closed}', http_config: {{{by_url}}}}}");
+        let failure = attempt(&sender, &yaml).await.unwrap_err();
+        assert!(failure.text.contains(why), "{closed}: {failure:?}");
+    }
+    let seen = seen.lock().unwrap().clone();
+    let is_told = |text: &str| text.to_lowercase().contains("x-own: own");
+    assert!(seen[0].starts_with("POST http://8.8.8.8/x HTTP/1.1") && !is_told(&seen[0]), "{seen:?}");
+    assert!(seen[1].starts_with("POST http://8.8.8.8/y HTTP/1.1") && !is_told(&seen[1]), "{seen:?}");
+    assert!(seen[2].starts_with("CONNECT 8.8.8.8:443 ") && is_told(&seen[2]), "{seen:?}");
+    assert_eq!(seen.len(), 3, "{seen:?}");
+}
+
+#[tokio::test]
+async fn another_name_in_tls() {
+    let socket = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}/", socket.local_addr().unwrap().port());
+    let greeted = tokio::spawn(async move {
+        let (mut peer, _) = socket.accept().await.unwrap();
+        let (mut hello, mut buffer) = (Vec::new(), [0; 4096]);
+        while !hello.windows(13).any(|part| part == b"other.example") {
+            let n = peer.read(&mut buffer).await.unwrap();
+            assert!(n > 0, "{}", String::from_utf8_lossy(&hello));
+            hello.extend_from_slice(&buffer[..n]);
+        }
+        String::from_utf8_lossy(&hello).into_owned()
+    });
+    let yaml = format!("{{url: '{url}', http_config: {{tls_config: {{server_name: other.example}}}}}}");
+    attempt(&sender(&["127.0.0.0/8", "::1/128"]), &yaml).await.unwrap_err();
+    assert!(!greeted.await.unwrap().contains("localhost"));
 }
 
 #[tokio::test]

@@ -79,15 +79,28 @@ impl<'a> Texts<'a> {
         Ok(match value {
             Json::String(text) => {
                 let shown = self.text(text)?;
-                json_of(&shown).unwrap_or(Json::String(shown))
+                json_of(&shown).map_or(Json::String(shown), whole)
             }
             Json::Array(items) => Json::Array(items.iter().map(|v| self.value(v)).collect::<Result<_, _>>()?),
             Json::Object(map) => {
                 let pair = |(key, v): (&String, &Json)| Ok::<_, Failure>((self.text(key)?, self.value(v)?));
                 Json::Object(map.iter().map(pair).collect::<Result<Map<_, _>, _>>()?)
             }
-            other => other.clone(),
+            other => whole(other.clone()),
         })
+    }
+}
+
+/// Writes numbers without a fraction as whole ones, as Go does.
+fn whole(value: Json) -> Json {
+    match value {
+        Json::Number(number) if number.is_f64() => {
+            let float = number.as_f64().filter(|f| f.fract() == 0.0 && f.abs() < 1e18);
+            float.map_or(Json::Number(number), |f| Json::from(f as i64))
+        }
+        Json::Array(items) => items.into_iter().map(whole).collect(),
+        Json::Object(map) => map.into_iter().map(|(key, value)| (key, whole(value))).collect(),
+        other => other,
     }
 }
 

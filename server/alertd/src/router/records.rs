@@ -65,7 +65,7 @@ pub(super) fn read_silence(value: &Value) -> Option<Silence> {
     let matchers = value["matchers"].as_array()?.iter().map(read_matcher).collect::<Option<Vec<_>>>()?;
     Some(Silence {
         id: value["id"].as_str()?.to_owned(),
-        matchers: Matchers::new(matchers),
+        matchers: Matchers::in_order(matchers),
         starts_at: value["startsAt"].as_i64()?,
         ends_at: value["endsAt"].as_i64()?,
         updated_at: value["updatedAt"].as_i64()?,
@@ -119,10 +119,10 @@ mod tests {
             generator_url: "http://g".to_owned(),
         };
         assert_eq!(read_alert(&alert(&one)), Some(one));
-        let matchers = quiver_alerting::matchers::read("a=\"1\", b=~\"x|y\", c!=\"\", d!~\"z\"").unwrap().matchers;
+        let matchers = quiver_alerting::matchers::read("b=~\"x|y\", a=\"1\", d!~\"z\", c!=\"\"").unwrap().matchers;
         let mine = Silence {
             id: "i".to_owned(),
-            matchers: Matchers::new(matchers),
+            matchers: Matchers::in_order(matchers),
             starts_at: 1,
             ends_at: 2,
             updated_at: 3,

@@ -6,6 +6,7 @@ use quiver_alerting::silences::Silence;
 use quiver_types::LabelSet;
 
 use super::*;
+use crate::deliver::ProxyEnvironment;
 use crate::egress::{Egress, Network};
 use crate::history::{Action, HistoryStore, Record};
 
@@ -26,8 +27,8 @@ impl Clock for TestClock {
 async fn open(dir: &std::path::Path, policy: &str, clock: &Arc<TestClock>) -> Arc<Router> {
     let kept = Kept::open(&dir.join("alerts.db")).await.unwrap();
     let allow = vec![Network::parse("127.0.0.0/8").unwrap()];
-    let sender =
-        Sender::new(Egress { allow, ..Egress::default() }, Arc::new(quiver_types::SystemClock), Arc::default());
+    let egress = Egress { allow, ..Egress::default() };
+    let sender = Sender::new(egress, ProxyEnvironment::default(), Arc::new(quiver_types::SystemClock), Arc::default());
     let settings = RouterSettings {
         external_url: "http://q".to_owned(),
         files_dir: None,

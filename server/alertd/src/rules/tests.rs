@@ -7,7 +7,7 @@ use quiver_alerting::rules::{
 use quiver_types::{LabelSet, SystemClock};
 
 use super::*;
-use crate::deliver::Sender;
+use crate::deliver::{ProxyEnvironment, Sender};
 use crate::egress::Egress;
 use crate::history::{Event, HistoryStore, Record};
 use crate::router::{Asked, Given, RouterSettings, Shown};
@@ -94,7 +94,8 @@ async fn open_over(dir: &std::path::Path, engines: &Arc<Answers>, clock: Arc<dyn
         alert_bytes_max: 1 << 20,
         service_labels: vec!["service".to_owned()],
     };
-    let sender = Sender::new(Egress::default(), Arc::new(SystemClock), Arc::clone(&metrics));
+    let sender =
+        Sender::new(Egress::default(), ProxyEnvironment::default(), Arc::new(SystemClock), Arc::clone(&metrics));
     let opened =
         Router::open(router, Given::default(), Arc::clone(&kept), sender, Arc::clone(&clock), Arc::clone(&metrics));
     let settings = RuleSettings {

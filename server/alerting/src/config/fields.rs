@@ -376,7 +376,7 @@ fn read_value(shape: Shape, node: &Node, path: &str, problems: &mut Problems) ->
 }
 
 /// What stands for a secret where it is shown.
-pub(crate) const SECRET: &str = "<secret>";
+pub const SECRET: &str = "<secret>";
 
 fn text_map(node: &Node, path: &str, problems: &mut Problems) -> Option<BTreeMap<String, String>> {
     let Kind::Map(pairs) = &node.kind else { return None };

@@ -27,6 +27,12 @@ pub(crate) static TLS: Schema = Schema {
         o.at_most_one(&["ca", "ca_file", "ca_ref"])?;
         o.at_most_one(&["cert", "cert_file", "cert_ref"])?;
         o.at_most_one(&["key", "key_file", "key_ref"])?;
+        let place = |name: &str| TLS_VERSIONS.iter().position(|version| *version == o.text(name));
+        if let (Some(least), Some(most)) = (place("min_version"), place("max_version"))
+            && most < least
+        {
+            return Err("max_version must be greater than or equal to min_version if both are specified".into());
+        }
         let any = |names: [&str; 3]| names.iter().any(|name| o.has(name));
         match (any(["cert", "cert_file", "cert_ref"]), any(["key", "key_file", "key_ref"])) {
             (true, false) => {
@@ -76,7 +82,8 @@ static AUTHORIZATION: Schema = Schema {
     },
 };
 
-const BY_JWT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
+/// The grant of OAuth 2 by RFC 7523.
+pub const BY_JWT: &str = "urn:ietf:params:oauth:grant-type:jwt-bearer";
 
 static OAUTH2: Schema = Schema {
     fields: &[

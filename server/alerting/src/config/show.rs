@@ -172,11 +172,27 @@ fn members(node: &Node, of: impl Fn(&str, &Node) -> Value) -> Value {
     Value::Object(pairs.iter().map(|(key, value)| (key.text.clone(), of(&key.text, value))).collect())
 }
 
-/// Reads a text as YAML reads it: one without content is null; none where it is no YAML, or is a text itself.
+/// Gives the value that a text stands for where Go reads it as YAML: one without content is null; none where it is no YAML,
+/// or is a text itself.
 pub fn json_of(text: &str) -> Option<Value> {
-    let documents = yaml::read(text).ok()?;
-    let value = documents.first().map_or(Value::Null, any);
-    (documents.len() <= 1 && !value.is_string()).then_some(value)
+    let Some(node) = yaml::read_first(text).ok()? else {
+        // Marks alone are no document.
+        let is_empty = text.lines().map(|line| line.trim_matches(' ')).all(|l| l.is_empty() || l.starts_with('#'));
+        return is_empty.then_some(Value::Null);
+    };
+    Some(decoded(&node)).filter(|value| !value.is_string())
+}
+
+/// Gives a value as JSON without pairs whose key is no text; of equal keys the last one counts.
+fn decoded(node: &Node) -> Value {
+    match &node.kind {
+        Kind::Null | Kind::Scalar { .. } => any(node),
+        Kind::List(items) => items.iter().map(decoded).collect(),
+        Kind::Map(pairs) => {
+            let texts = pairs.iter().filter(|(key, _)| key.is_text());
+            texts.map(|(key, value)| (key.text.clone(), decoded(value))).collect()
+        }
+    }
 }
 
 #[cfg(test)]
@@ -199,6 +215,12 @@ mod tests {
         // What is shown is a configuration itself.
         crate::config::Config::load(&written).unwrap_or_else(|e| panic!("{e}: {written}"));
         assert_eq!(json_of("{a: [1, true]}"), Some(serde_json::json!({"a": [1, true]})));
+        let check = |text: &str, expected: Option<Value>| assert_eq!(json_of(text), expected, "{text}");
+        check("a: 1\na: 2", Some(serde_json::json!({"a": 2})));
+        check("a: b\n---\nc", Some(serde_json::json!({"a": "b"})));
+        check("12: x\nyes: y\n'5': z", Some(serde_json::json!({"5": "z"})));
+        check("# c\n  # d", Some(Value::Null));
+        check("...", None);
         assert_eq!([json_of(""), json_of("null"), json_of("a # b")], [Some(Value::Null), Some(Value::Null), None]);
         let receiver = &any(&yaml::read(text).expect("valid")[0])["receivers"][0];
         let places = receiver_secrets(receiver);

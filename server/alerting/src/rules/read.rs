@@ -3,9 +3,10 @@
 use std::collections::{BTreeMap, HashSet};
 
 use super::check::{Expressions, check_rule};
+use super::documents::documents;
 use super::{Language, Rule, RuleFile, RuleGroup, RuleKind};
 use crate::problem::{Code, Problems, UnknownFields};
-use crate::yaml::{self, Fields, Kind, Node, pointer};
+use crate::yaml::{Fields, Kind, Node, pointer};
 
 /// Reads a file: all its documents.
 ///
@@ -44,7 +45,7 @@ struct Reading<'e> {
 }
 
 fn read_all(text: &str, reading: &Reading<'_>) -> Result<RuleFile, Problems> {
-    let documents = yaml::read(text)?;
+    let documents = documents(text)?;
     let mut problems = Problems::with(reading.unknown);
     let mut file = RuleFile::default();
     let mut names = HashSet::new();

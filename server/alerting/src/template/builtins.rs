@@ -97,7 +97,7 @@ fn length(value: &Value) -> Outcome {
     Ok(Value::Int(length as i64))
 }
 
-/// Gives a place within `length`.
+/// Gives a place within `length`; as Go checks, the one behind the last is left to who takes what stands there.
 fn place(index: &Value, length: usize) -> Result<usize, String> {
     let wanted = match index {
         Value::Int(i) => i128::from(*i),
@@ -118,11 +118,11 @@ fn index(args: &[Value]) -> Outcome {
         value = match &value {
             Value::List(list) => {
                 let at = place(key, list.items.len())?;
-                list.items.get(at).cloned().ok_or_else(|| format!("index out of range: {at}"))?
+                list.items.get(at).cloned().ok_or("reflect: slice index out of range")?
             }
             Value::Text(text) => {
                 let at = place(key, text.len())?;
-                let byte = text.as_bytes().get(at).ok_or_else(|| format!("index out of range: {at}"))?;
+                let byte = text.as_bytes().get(at).ok_or("reflect: string index out of range")?;
                 Value::Uint(u64::from(*byte))
             }
             Value::Map(map) => {

@@ -22,12 +22,33 @@ const AGAIN_BYTES_MAX: usize = 16 << 20;
 /// # Errors
 /// Malformed: syntax, a control character, a duplicate key, a foreign tag, too deep, too many nodes.
 pub fn read(text: &str) -> Result<Vec<Node>, Problem> {
+    read_by(text, Manner::Ours)
+}
+
+/// Reads the first document of a text by the rules of Go where those are wider than ours: equal keys stand one after the
+/// other, and what follows the document is nobody's matter.
+///
+/// # Errors
+/// As [`read`].
+pub fn read_first(text: &str) -> Result<Option<Node>, Problem> {
+    read_by(text, Manner::Gos).map(|mut documents| documents.pop())
+}
+
+/// By whose rules a text is read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+enum Manner {
+    #[default]
+    Ours,
+    Gos,
+}
+
+fn read_by(text: &str, manner: Manner) -> Result<Vec<Node>, Problem> {
     if let Some(at) = text.find(is_control) {
         return Err(malformed(place_of(&text[..at]), "control characters are not allowed"));
     }
     let (mut text, mut again) = (Cow::Borrowed(text), 0);
     loop {
-        let problem = match documents(&text) {
+        let problem = match documents(&text, manner) {
             Ok(documents) => return Ok(documents),
             Err(problem) => problem,
         };
@@ -38,11 +59,14 @@ pub fn read(text: &str) -> Result<Vec<Node>, Problem> {
     }
 }
 
-fn documents(text: &str) -> Result<Vec<Node>, Problem> {
-    let mut reader = Reader::default();
+fn documents(text: &str, manner: Manner) -> Result<Vec<Node>, Problem> {
+    let mut reader = Reader { manner, ..Reader::default() };
     for event in Parser::new_from_str(text) {
         let (event, span) = event.map_err(|e| malformed(place(e.marker()), e.info()))?;
         reader.event(event, &span)?;
+        if manner == Manner::Gos && !reader.documents.is_empty() {
+            break;
+        }
     }
     Ok(reader.documents)
 }
@@ -66,6 +90,7 @@ struct Reader {
     /// Value and number of nodes of each anchor.
     anchors: HashMap<usize, (Node, usize)>,
     nodes: usize,
+    manner: Manner,
 }
 
 fn place(marker: &Marker) -> Place {
@@ -205,7 +230,7 @@ impl Reader {
                     // A key that is nothing names nothing: its pair is left out, as in Go.
                     let is_nothing = name.plain && name.text.is_empty();
                     let text = if is_nothing { "~" } else { name.text.as_str() };
-                    if !keys.insert(text.to_owned()) {
+                    if !keys.insert(text.to_owned()) && self.manner == Manner::Ours {
                         return Err(malformed(name.place, format!("key `{text}` is there twice")));
                     }
                     if !is_nothing {
@@ -294,6 +319,16 @@ mod tests {
         assert!(matches!(&b.kind, Kind::Map(pairs) if pairs.len() == 1), "{b:?}");
         assert_eq!(b.get("").and_then(Node::text), Some("z"));
         assert!(error("~: 1\n~: 2").contains("there twice"));
+    }
+
+    #[test]
+    fn the_first_document_as_go_reads_it() {
+        let pairs = |text: &str| match read_first(text).expect(text).map(|node| node.kind) {
+            Some(Kind::Map(pairs)) => pairs.len(),
+            _ => 0,
+        };
+        assert_eq!([pairs("a: 1\na: 2"), pairs("a: 1\n---\nb: 2"), pairs("# c\n")], [2, 1, 0]);
+        assert!(read_first("a: [").is_err());
     }
 
     #[test]

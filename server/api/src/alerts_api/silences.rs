@@ -169,7 +169,7 @@ fn read(body: &[u8]) -> Result<Silence> {
     }
     Ok(Silence {
         id: text("id", false)?,
-        matchers: Matchers::new(matchers.iter().map(read_matcher).collect::<Result<_>>()?),
+        matchers: Matchers::in_order(matchers.iter().map(read_matcher).collect::<Result<_>>()?),
         starts_at: read_time(&value, "startsAt")?,
         ends_at: read_time(&value, "endsAt")?,
         updated_at: 0,
@@ -258,6 +258,9 @@ mod tests {
         assert_eq!(silence.matchers.to_string(), "{a=\"b\"}");
         let answer = shown(&silence, 0);
         assert_eq!((&answer["status"]["state"], &answer["annotations"]), (&json!("pending"), &json!({})));
+        let two = GOOD.replace("\"matchers\":[", "\"matchers\":[{\"name\":\"z\",\"value\":\"1\",\"isRegex\":false},");
+        let names = shown(&read(two.as_bytes()).expect("valid"), 0)["matchers"].clone();
+        assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("z"), &json!("a")), "in the order of the body");
         let noted = read(GOOD.replace("\"comment\"", "\"annotations\":{\"link\":\"x\"},\"comment\"").as_bytes());
         assert_eq!(shown(&noted.expect("valid"), 0)["annotations"], json!({"link": "x"}));
         let check = |from: &str, to: &str, part: &str| {

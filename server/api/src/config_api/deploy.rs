@@ -9,7 +9,7 @@ use axum::routing::MethodFilter;
 use futures::future::BoxFuture;
 use http::Method;
 use quiver_alerting::problem::{Code, Problems};
-use quiver_alerting::rules::{Language, RuleFile, read_own};
+use quiver_alerting::rules::{Language, RuleFile, documents, read_own};
 use quiver_alerting::yaml::{self, Kind as Shape, Node};
 use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::{
@@ -149,7 +149,7 @@ type Wanted = BTreeMap<GroupKey, (Map<String, Value>, Vec<Map<String, Value>>)>;
 fn wanted(texts: &[Text], warnings: &mut Vec<String>) -> Result<Wanted> {
     let mut all = Wanted::new();
     for given in texts {
-        let documents = yaml::read(&given.content).map_err(|problem| {
+        let documents = documents(&given.content).map_err(|problem| {
             let mut problems = Problems::default();
             problems.push(problem);
             refused(&problems, &[])
@@ -488,6 +488,11 @@ mod tests {
         assert_eq!(json!(rules), json!([{"alert": "A", "expr": "1", "for": "5m"}]));
         let (_, rules) = &found[&("other".to_owned(), "g".to_owned())];
         assert_eq!(rules[0]["language"], json!("logsql"));
+        // Durations of vmalert are stored as others read them.
+        let file = "groups: [{name: g, type: prometheus, interval: 1.5m, rules: [{alert: A, expr: 1, for: 90}]}]";
+        let found = wanted(&[text_of("mine", file)], &mut warnings).unwrap();
+        let (settings, rules) = &found[&("mine".to_owned(), "g".to_owned())];
+        assert_eq!((&settings["interval"], &rules[0]["for"]), (&json!("1m30s"), &json!("1m30s")));
     }
 
     #[test]

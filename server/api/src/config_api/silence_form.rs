@@ -63,7 +63,7 @@ pub(super) fn matchers(body: &Map<String, Value>) -> Result<Matchers> {
             }
         }
     }
-    Ok(Matchers::new(all))
+    Ok(Matchers::in_order(all))
 }
 
 fn name_of(body: &mut Map<String, Value>, default: &str) -> Result<String> {

@@ -44,7 +44,9 @@ pub(super) fn calls(message: &Message, integration: &Integration, files: &Files)
     }
     body.insert("attachments".to_owned(), attachments.into());
     if let Some(props) = options.object("props").filter(|props| props.has("card")) {
-        body.insert("props".to_owned(), json!({"card": texts.text(props.text("card"))?}));
+        let mut shown = Map::new();
+        put(&mut shown, "card", texts.text(props.text("card"))?);
+        body.insert("props".to_owned(), shown.into());
     }
     if let Some(own) = options.object("priority").filter(|own| own.has("priority")) {
         body.insert("priority".to_owned(), priority(own, &texts)?);
@@ -120,6 +122,14 @@ mod tests {
         let one = &body["attachments"][0];
         assert_eq!((&one["text"], &one["color"], &one["footer"]), (&json!("firing"), &json!("red"), &json!("f")));
         assert_eq!(one["fields"], json!([{"title": "a", "value": "b", "short": true}]));
+        let props = |card: &str| {
+            let yaml = format!("{{webhook_url: 'http://h/m', props: {{card: '{card}'}}}}");
+            let integration = integration("mattermost", &yaml);
+            let call = calls(&told(&[("a", true)]), &integration, &Files::default()).unwrap().remove(0);
+            serde_json::from_slice::<Json>(&call.body).unwrap()["props"].clone()
+        };
+        assert_eq!(props("{{ .Status }}"), json!({"card": "firing"}));
+        assert_eq!(props("{{ .CommonLabels.none }}"), json!({}));
         assert!(one["title"].is_string() && one["fallback"].is_string() && one.get("username").is_none(), "{one}");
     }
 }

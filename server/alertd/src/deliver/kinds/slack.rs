@@ -57,7 +57,7 @@ fn attachment(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
         out.insert(name.to_owned(), text(name)?.into());
     }
     let marked = match options.value("mrkdwn_in") {
-        Some(OptionValue::Texts(names)) => json!(names),
+        Some(OptionValue::Texts(names)) if !names.is_empty() => json!(names),
         _ => json!(["fallback", "pretext", "text"]),
     };
     out.insert("mrkdwn_in".to_owned(), marked);
@@ -144,6 +144,11 @@ mod tests {
         );
         let shown = &body["attachments"][0];
         assert_eq!(shown["color"], "danger");
+        let marked = |given: &str| {
+            let call = calls_of(&message, &format!("{{api_url: 'http://h/s', mrkdwn_in: {given}}}"));
+            serde_json::from_slice::<Json>(&call.body).unwrap()["attachments"][0]["mrkdwn_in"].clone()
+        };
+        assert_eq!([&marked("[]"), &marked("[text]")], [&shown["mrkdwn_in"], &json!(["text"])], "none is the default");
         assert_eq!(shown["title"], "[FIRING:1] High (a)");
         assert_eq!(shown["fields"], json!([{"title": "t", "value": "firing", "short": true}]));
         assert_eq!(shown["actions"], json!([{"type": "button", "text": "x", "url": "http://u"}]));

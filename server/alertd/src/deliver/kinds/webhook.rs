@@ -74,6 +74,10 @@ mod tests {
         assert_eq!((&shown["truncatedAlerts"], &shown["status"]), (&json!(1), &json!("resolved")));
         let shown = body(&message, "{url: 'http://h/', payload: {text: '{{ .Status }}', n: '{{ len .Alerts }}'}}");
         assert_eq!(shown, json!({"text": "firing", "n": 2}));
+        // Numbers and mappings as Go reads and writes them.
+        let yaml = r#"{url: 'http://h/', payload: {a: '{{ "012" }}', b: 1.0, c: '{{ "x: 1\nx: 1e3\n7: y" }}', d: '{{ "_1" }}'}}"#;
+        let call = calls(&message, &integration("webhook", yaml), &Files::default()).unwrap().remove(0);
+        assert_eq!(String::from_utf8_lossy(&call.body), "{\"a\":10,\"b\":1,\"c\":{\"x\":1000},\"d\":\"_1\"}\n");
         let yaml = "{url: 'http://h/{{ .Status }}'}";
         let call = calls(&message, &integration("webhook", yaml), &Files::default()).unwrap().remove(0);
         assert_eq!(call.url, "http://h/firing");
