@@ -10,53 +10,53 @@ SUITE ?= promql
 .PHONY: help run build test check lint fmt conformance conformance-written e2e soak bench figures docs tools compiler
 
 help: ## list the targets
-	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 14
+	@grep -E '^[a-z0-9-]+:.*## ' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 22
 
 run: build ## build and run Quiver with demo telemetry flowing in
 	$(TARGET)/release/quiver demo
 
 build: compiler ## build the release binary
-	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles some 500 crates and takes some 25 minutes on 2 quiet cores; later ones take seconds."
+	@[ -e $(TARGET)/release/quiver ] || echo "The first build compiles about 500 crates, which takes about 25 minutes on 2 idle cores; later builds take seconds."
 	cargo build --release -p quiver
 
-# One seed, so that chance decides nothing here; `soak` draws. The summary at the end says what failed, and why.
-test: compiler tools ## install what the tests need and pass all of them
+# A fixed seed keeps chance out of it; `soak` draws new ones. The summary at the end says what failed, and why.
+test: compiler tools ## install what the tests need and run all of them
 	@PROPTEST_RNG_SEED=1 tests/tools/report.py cargo test --workspace --no-fail-fast --tests
 
 check: ## type-check everything
 	cargo check --workspace --all-targets
 
-lint: compiler ## formatting and lints, warnings are errors
+lint: compiler ## check formatting and lints; warnings are errors
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets -- -D warnings
 
-fmt: ## format
+fmt: ## format the code
 	cargo fmt --all
 
-conformance: compiler ## the open conformance cases: make conformance SUITE=promql|logsql|traces|olap|alerting|sql
+conformance: compiler ## open test cases of other projects: make conformance SUITE=promql|logsql|traces|olap|alerting|sql
 	cargo test -p quiver-tests --test conformance -- $(SUITE)
 
-conformance-written: compiler ## the same, each plan written and read by a second engine before it runs
+conformance-written: compiler ## the same, with each plan written and read by a second engine
 	QUIVER_QUERY__THROUGH_CODEC=true cargo test -p quiver-tests --test conformance -- $(SUITE)
 
-e2e: compiler tools ## the tests of the real binary alone
+e2e: compiler tools ## only the tests of the real binary
 	cargo test -p quiver -p quiver-tests --test cli --test e2e --test clients --test crash
 
-soak: compiler tools ## what takes minutes: long kill loops, fuzzing, differential tests
+soak: compiler tools ## tests that take minutes: long kill loops, fuzzing, differential tests
 	QUIVER_SOAK=1 cargo test --workspace -- --nocapture
 
 bench: compiler ## criterion benches
 	cargo bench -p quiver-benches
 
-figures: build ## figures of configuration, access, analytics and alerting beside their goals: make figures ONLY=graph
+figures: build ## measure configuration, access, analytics and alerting against their goals: make figures ONLY=graph
 	QUIVER_BIN=$(TARGET)/release/quiver python3 benches/platform.py $(addprefix --only ,$(ONLY))
 
-docs: ## write the generated documents anew
+docs: ## regenerate the generated documents
 	UPDATE=1 cargo test -p quiver document
 	UPDATE=1 cargo test -p quiver-tests --test house document
 
 compiler:
 	@command -v cc >/dev/null && command -v make >/dev/null || { echo "installing a C compiler"; sudo=; [ $$(id -u) = 0 ] || sudo=sudo; $$sudo apt-get update -q && $$sudo apt-get install -qy build-essential; }
 
-tools: ## install the real clients that the tests use
+tools: ## install the real clients that tests use
 	@tests/tools/install.sh $(TOOLS)

@@ -12,9 +12,12 @@ mod promql;
 mod sql;
 mod traces;
 
+use std::collections::BTreeMap;
 use std::panic::AssertUnwindSafe;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use serde_json::Value;
 
@@ -29,6 +32,8 @@ const SUITES: [Suite; 7] = [
     ("olap", &["olap"], "olap", olap::run),
     ("alerting", &["alerting"], "alerting", alerting::run),
 ];
+/// Stack of the second thread.
+const STACK_BYTES: usize = 8 << 20;
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).filter(|a| !a.starts_with('-')).collect();
@@ -38,21 +43,13 @@ fn main() -> ExitCode {
     if let Some(unknown) = args.iter().find(|a| !SUITES.iter().any(|(_, words, ..)| words.contains(&a.as_str()))) {
         println!("no suite is called `{unknown}`: {}", SUITES.map(|(name, ..)| name).join(", "));
     }
-    let mut report = Vec::new();
-    let mut bad = Vec::new();
     let missing = !root.is_dir();
-    for (name, words, of, run) in SUITES {
+    let is_asked = |(_, words, of, _): &&Suite| {
         let asked = args.is_empty() || args.iter().any(|a| words.contains(&a.as_str()));
         // Statements of SQL are ours; the others' cases stand in a folder of theirs.
-        if !asked || (missing && !of.is_empty()) {
-            continue;
-        }
-        // A suite that panics (its server does not start) takes only itself down.
-        let run = AssertUnwindSafe(|| run(&root.join(of), &mut report));
-        if !std::panic::catch_unwind(run).unwrap_or(false) {
-            bad.push(name);
-        }
-    }
+        asked && !(missing && !of.is_empty())
+    };
+    let (bad, report) = run_all(&SUITES.iter().filter(is_asked).collect::<Vec<_>>(), &root);
     if missing {
         println!(
             "CONFORMANCE DATA IS MISSING: set CONFORMANCE_DIR; nothing else was checked\nmissing: 0 passed, 0 failed, 1 skipped"
@@ -68,4 +65,38 @@ fn main() -> ExitCode {
         );
     }
     if bad.is_empty() { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// Runs suites, two at once, since each waits for a server or evaluates on a thread of its own. Gives the names of those
+/// that failed and what all report, in their order.
+fn run_all(suites: &[&Suite], root: &Path) -> (Vec<&'static str>, Vec<Value>) {
+    let next = AtomicUsize::new(0);
+    let done = Mutex::new(BTreeMap::new());
+    let work = || {
+        while let Some((at, (name, _, of, run))) = at_next(&next, suites) {
+            let mut report = Vec::new();
+            // A suite that panics (its server does not start) takes only itself down.
+            let run = AssertUnwindSafe(|| run(&root.join(of), &mut report));
+            let well = std::panic::catch_unwind(run).unwrap_or(false);
+            done.lock().expect("no suite holds it").insert(at, (*name, well, report));
+        }
+    };
+    std::thread::scope(|scope| {
+        // As deep as the first thread's: cases nest.
+        let beside = std::thread::Builder::new().stack_size(STACK_BYTES).spawn_scoped(scope, work);
+        work();
+        drop(beside.expect("a thread starts"));
+    });
+    let (mut bad, mut reports) = (Vec::new(), Vec::new());
+    for (name, well, report) in done.into_inner().expect("no suite holds it").into_values() {
+        bad.extend((!well).then_some(name));
+        reports.extend(report);
+    }
+    (bad, reports)
+}
+
+/// Takes the next of some suites.
+fn at_next<'a>(next: &AtomicUsize, suites: &[&'a Suite]) -> Option<(usize, &'a Suite)> {
+    let at = next.fetch_add(1, Ordering::Relaxed);
+    suites.get(at).map(|suite| (at, *suite))
 }

@@ -1,5 +1,12 @@
 //! Alerting in the running server: rules fire, receivers are told, alerts are taken in and silenced, kills lose nothing.
 
+mod history;
+mod policy;
+mod reliability;
+mod silences;
+mod staged;
+mod stored_rules;
+
 use std::path::Path;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 use std::sync::{Arc, Mutex};
@@ -7,6 +14,7 @@ use std::time::{Duration, Instant};
 
 use quiver_tests::body::remote_write;
 use quiver_tests::server::{Options, Server};
+pub(crate) use quiver_tests::within::until;
 use quiver_types::{Clock as _, SystemClock};
 use serde_json::{Value, json};
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -118,14 +126,6 @@ pub(crate) fn policy(sink: &str) -> String {
 pub(crate) async fn sample(server: &Server, value: f64) {
     let series = [(vec![("__name__", "shop_up"), ("instance", "a")], vec![(now_ms(), value)])];
     server.write(remote_write(&series)).await;
-}
-
-pub(crate) async fn until(what: &str, mut condition: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !condition().await {
-        assert!(began.elapsed() < Duration::from_mins(5), "never: {what}");
-        tokio::time::sleep(Duration::from_millis(50)).await;
-    }
 }
 
 /// Waits until no message is under way: that one was told is noted then, and outlives a kill.

@@ -6,9 +6,10 @@ use std::process::Command;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::SeqCst};
 
 use quiver_testpg::Postgres;
-use quiver_tests::server::{Answer, Options, Server, binary, run};
+use quiver_tests::server::{Options, Server, binary, run};
 use serde_json::{Value, json};
 
+use crate::calls::call;
 use crate::configuration::{families, numbered};
 use crate::identity::{PASSWORD, bearer, login, made, user, with_password};
 
@@ -57,12 +58,6 @@ impl Place {
     fn restore(&self, from: &Path, more: &[&str]) -> Result<String, String> {
         self.quiver(&[&["restore", "--from", &from.display().to_string()], more].concat())
     }
-}
-
-async fn call(server: &Server, who: &str, method: &str, path: &str, body: &Value) -> Answer {
-    let headers = [("authorization", who), ("content-type", "application/json")];
-    let body = if body.is_null() { Vec::new() } else { body.to_string().into_bytes() };
-    server.send(method, path, &headers, body).await
 }
 
 async fn asked(server: &Server, who: &str, path: &str) -> Value {

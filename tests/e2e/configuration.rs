@@ -205,6 +205,24 @@ async fn parameters_and_members_that_nobody_knows() {
         let answer = call(&server, "POST", &operation, &[], &body).await;
         assert_eq!((answer.status, &answer.json()["errors"][0]["field"]), (422, &json!(field)), "{operation}");
     }
+    // What is missing is no wrong type, and a wrong entry is named.
+    let (graph, merge) = ("/platform-api/resources/dependency-graph", "/platform-api/resources/x/merge");
+    for (operation, member, wrong, pointer) in [
+        (&*format!("{one}/restore"), "version", json!("1"), "/version"),
+        (&*format!("{path}/bulk-delete"), "ids", json!([id, 5]), "/ids/1"),
+        (graph, "roots", json!([null]), "/roots/0"),
+        (merge, "from", json!({}), "/from"),
+        (merge, "from", json!([5]), "/from/0"),
+    ] {
+        for (body, code, field) in [
+            (json!({}), "REQUIRED", format!("/{member}")),
+            (json!({member: null}), "REQUIRED", format!("/{member}")),
+            (json!({member: wrong}), "INVALID_TYPE", pointer.to_owned()),
+        ] {
+            let error = call(&server, "POST", operation, &[], &body).await.json()["errors"][0].clone();
+            assert_eq!((&error["code"], &error["field"]), (&json!(code), &json!(field)), "{operation} {body}: {error}");
+        }
+    }
     // A filter that finds nothing leaves nothing to do.
     for (operation, done) in [("bulk-delete", "deleted"), ("bulk-update", "updated")] {
         let mut body = json!({"filter": "key eq \"none\""});

@@ -5,6 +5,8 @@
 //! and what the answer must have: a status (200), a part of its text, values by JSON pointer: the value itself, `"*"` for
 //! any, `{"includes": v}` of a list, `{"length": n}`; or a number of spans in protobuf. Texts may name times and the trace.
 
+mod logs;
+
 use arrow::temporal_conversions::timestamp_ns_to_datetime;
 use quiver_ingest::traces::{TraceContext, otlp};
 use quiver_tests::server::{Answer, Options, Server};

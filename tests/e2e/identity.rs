@@ -36,6 +36,11 @@ pub(crate) fn bearer(token: &Value) -> String {
     format!("Bearer {}", token["access_token"].as_str().expect("a token"))
 }
 
+/// Lets somebody in who has the password of all tests; gives what `authorization` is then.
+pub(crate) async fn signed_in(server: &Server, name: &str) -> String {
+    bearer(&login(server, name, PASSWORD).await)
+}
+
 /// The secret of a key of a new service account that may send everything.
 pub(crate) async fn ingest_key(server: &Server, admin: &str, name: &str) -> String {
     let account = made(server, admin, "service-accounts", json!({"clientId": name})).await;

@@ -1,5 +1,18 @@
 //! Analytics over HTTP: built-in models over telemetry, rights, forms, models and tables that change while the server runs.
 
+mod changes;
+mod configured;
+mod folder;
+mod found;
+mod kubernetes;
+mod members;
+mod oracle;
+mod rows;
+pub(crate) mod spans;
+mod sql;
+mod synthetic;
+mod texts;
+
 use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Answer, Options, Server};
@@ -112,7 +125,7 @@ async fn built_in_members_run() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
     fill(&server).await;
-    super::olap_spans::fill(&server, &[]).await;
+    crate::olap::spans::fill(&server, &[]).await;
     let meta = server.get("/olap-api/v1/meta").await.json();
     let names = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|m| Some(m["name"].as_str()?.to_owned())).collect()
@@ -256,6 +269,13 @@ async fn errors_are_of_the_request() {
         let body = json!({"query": queries}).to_string().into_bytes();
         let answer = server.post("/olap-api/v1/dry-run", &[("content-type", "application/json")], body).await.json();
         assert_eq!(answer["reason"], reason, "{answer}");
+    }
+    for (path, word) in [("load", "queryType"), ("load", "cache"), ("sql", "format")] {
+        let body = json!({"query": {"measures": ["Spans.count"]}, word: 5}).to_string().into_bytes();
+        let path = format!("/olap-api/v1/{path}");
+        let answer = server.post(&path, &[("content-type", "application/json")], body).await.json();
+        let expected = (json!("BAD_TYPE"), json!(format!("/{word}")));
+        assert_eq!((&answer["reason"], &answer["pointer"]), (&expected.0, &expected.1), "{answer}");
     }
 }
 

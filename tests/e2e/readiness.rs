@@ -1,20 +1,11 @@
 //! Readiness goes down with what stands still, in words; what cannot be flushed does not hold up what comes after it.
 
 use std::path::Path;
-use std::time::{Duration, Instant};
 
 use quiver_tests::server::{Options, Server};
+use quiver_tests::within::until;
 
-const PATIENCE: Duration = Duration::from_mins(5);
 const T0: i64 = 1_772_366_400;
-
-async fn until(what: &str, mut done: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !done().await {
-        assert!(began.elapsed() < PATIENCE, "never: {what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
-}
 
 /// Sends one sample as text; gives the status.
 async fn send(server: &Server, name: &str, second: i64) -> u16 {

@@ -6,6 +6,8 @@ use quiver_tests::server::{Answer, Options, Server};
 use quiver_tests::within::within;
 use serde_json::{Value, json};
 
+use crate::identity::{PASSWORD, signed_in, user};
+
 pub(crate) const API: &str = "/sql-api/v1/query";
 /// 2025-03-10T00:00:00Z.
 pub(crate) const START_S: i64 = 1_741_564_800;
@@ -380,17 +382,10 @@ async fn hostile_statements_end() {
 /// What a restricted caller gets is what everybody gets from that caller's data alone.
 #[tokio::test(flavor = "multi_thread")]
 async fn rows_go_by_rights() {
-    const PASSWORD: &str = "correct horse battery";
     let dir = tempfile::tempdir().expect("a folder");
     let options = options().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
     let server = Server::start(dir.path(), &options).await;
-    let login = async |name: &str| {
-        let text = format!("grant_type=password&client_id=ui&username={name}&password={}", PASSWORD.replace(' ', "+"));
-        let path = "/realms/platform/protocol/openid-connect/token";
-        let answer = server.post(path, &[FORM], text.into_bytes()).await;
-        format!("Bearer {}", answer.json()["access_token"].as_str().expect("a token"))
-    };
-    let admin = login("admin").await;
+    let admin = signed_in(&server, "admin").await;
     let call = async |who: &str, method: &str, path: &str, body: Value| {
         let headers = [("authorization", who), ("content-type", "application/json")];
         server.send(method, path, &headers, body.to_string().into_bytes()).await
@@ -409,16 +404,8 @@ async fn rows_go_by_rights() {
         let answer = call(&admin, "POST", "/insert/opentelemetry/v1/traces", spans(service, n as i64)).await;
         assert_eq!(answer.status, 200, "{}", answer.text());
     }
-    let created =
-        call(&admin, "POST", "/platform-api/rbac/users", json!({"username": "eve", "password": PASSWORD})).await;
-    assert_eq!(created.status, 201, "{}", created.text());
-    let roles = call(&admin, "GET", "/platform-api/rbac/roles?name=viewer", Value::Null).await.json();
-    let binding = json!({
-        "subject": {"type": "user", "id": created.json()["id"]}, "roleId": roles["items"][0]["id"], "services": ["cart"],
-    });
-    let bound = call(&admin, "POST", "/platform-api/rbac/bindings", binding).await;
-    assert_eq!(bound.status, 201, "{}", bound.text());
-    let eve = login("eve").await;
+    user(&server, &admin, "eve", "viewer", json!(["cart"])).await;
+    let eve = signed_in(&server, "eve").await;
     let rows = async |who: &str, statement: &str| {
         let answer = call(who, "POST", API, json!({ "query": statement })).await;
         assert_eq!(answer.status, 200, "{statement}: {}", answer.text());

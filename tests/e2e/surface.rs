@@ -225,10 +225,12 @@ async fn paths_and_headers() {
         for method in ["PUT", "PATCH", "DELETE"] {
             assert!(listed("access-control-allow-methods").any(|m| m == method), "{method}");
         }
-        for header in ["If-Match", "Idempotency-Key"] {
+        for header in ["If-Match", "Idempotency-Key", "X-Wait"] {
             assert!(listed("access-control-allow-headers").any(|h| h == header), "{header}");
         }
-        assert!(listed("access-control-expose-headers").any(|h| h == "ETag"));
+        for header in ["ETag", "Idempotency-Replayed", "WWW-Authenticate", "X-Dry-Run"] {
+            assert!(listed("access-control-expose-headers").any(|h| h == header), "{header}");
+        }
         let other = send("OPTIONS", path, &[("origin", "https://other.example")]).await;
         assert_eq!((other.status().as_u16(), other.headers().get("access-control-allow-origin")), (204, None));
     }

@@ -2,12 +2,13 @@
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use quiver_tests::server::{Options, Server, command, run};
+use quiver_tests::within::until;
 use serde_json::{Value, json};
 
-const PASSWORD: &str = "correct horse battery";
+use crate::identity::{PASSWORD, signed_in};
 
 fn fixture(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("certificates").join(name)
@@ -27,14 +28,6 @@ fn curl(args: &[&str]) -> (Option<i32>, String) {
     command.args(["-sS", "--max-time", "20", "--cacert", &shown(&fixture("ca.pem"))]).args(args);
     let (code, out, errors) = run(&mut command);
     (code, out + &errors)
-}
-
-async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) {
-    let began = Instant::now();
-    while !holds().await {
-        assert!(began.elapsed() < Duration::from_mins(5), "{what}");
-        tokio::time::sleep(Duration::from_millis(20)).await;
-    }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -127,19 +120,19 @@ async fn files_are_read_anew() {
     assert_eq!(certificate_of(&server), second);
     put("server");
     server.hangup();
-    until("SIGHUP does nothing", async || certificate_of(&server) == first).await;
+    until("SIGHUP has the file read", async || certificate_of(&server) == first).await;
     drop(server);
     // By itself.
     let options = Options::default().tls(&certificate, &key, &fixture("ca.pem")).log_to(&log);
     let server = Server::start(&dir.path().join("data"), &options.env("QUIVER_TLS__RELOAD_INTERVAL", "50ms")).await;
     std::fs::write(&certificate, "half").expect("writable");
-    until("a broken file is not told of", async || {
+    until("a broken file is told of", async || {
         std::fs::read_to_string(&log).unwrap_or_default().contains("the old ones stay")
     })
     .await;
     assert_eq!(certificate_of(&server), first);
     put("server2");
-    until("a change is not seen", async || certificate_of(&server) == second).await;
+    until("a change is seen", async || certificate_of(&server) == second).await;
     assert_eq!(server.get("/health/ready").await.status, 200);
 }
 
@@ -166,14 +159,6 @@ fn a_start_says_what_is_wrong() {
     assert!(code == Some(1) && errors.contains("tls.required"), "{errors}");
 }
 
-/// Logs `admin` in.
-async fn login(server: &Server) -> String {
-    let form = [("content-type", "application/x-www-form-urlencoded")];
-    let text = format!("grant_type=password&client_id=ui&username=admin&password={}", PASSWORD.replace(' ', "+"));
-    let token = server.post("/realms/platform/protocol/openid-connect/token", &form, text.into_bytes()).await.json();
-    format!("Bearer {}", token["access_token"].as_str().expect("a token"))
-}
-
 #[tokio::test(flavor = "multi_thread")]
 async fn certificates_of_clients() {
     let dir = tempfile::tempdir().expect("a folder");
@@ -184,7 +169,7 @@ async fn certificates_of_clients() {
     let server = Server::start(dir.path(), &options).await;
     let discovery = server.get("/realms/platform/.well-known/openid-configuration").await.json();
     assert_eq!(discovery["issuer"], json!(format!("https://{}/realms/platform", server.http)));
-    let admin = login(&server).await;
+    let admin = signed_in(&server, "admin").await;
     let call = async |method: &str, path: &str, body: Value| {
         let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
         server.send(method, &format!("/platform-api/rbac/{path}"), &headers, body.to_string().into_bytes()).await
@@ -247,7 +232,7 @@ async fn backups_of_a_server_with_tls() {
     let dir = tempfile::tempdir().expect("a folder");
     let options = with_tls().args(&["--rbac", "on"]).env("QUIVER_ADMIN_PASSWORD", PASSWORD);
     let server = Server::start(&dir.path().join("data"), &options).await;
-    let admin = login(&server).await;
+    let admin = signed_in(&server, "admin").await;
     let me = server.get_as("/platform-api/rbac/me", &[("authorization", &admin)]).await.json();
     let path = format!("/platform-api/rbac/users/{}/keys", me["subject"]["id"].as_str().expect("an id"));
     let headers = [("authorization", admin.as_str()), ("content-type", "application/json")];
@@ -277,7 +262,7 @@ async fn certificates_of_clients_may_be_required() {
     let server = Server::spawn(dir.path(), &options).expect("it listens");
     let url = server.url("/health/live");
     let (certificate, key) = (shown(&fixture("client.pem")), shown(&fixture("client.key")));
-    until("who has a certificate is not let in", async || {
+    until("who has a certificate is let in", async || {
         curl(&["--cert", &certificate, "--key", &key, &url]) == (Some(0), "live\n".to_owned())
     })
     .await;

@@ -1,6 +1,10 @@
 //! Traces over the real binary: the service graph with late spans and other windows, lists of whole hours beside read
 //! ones, what else was said of a trace, ports and doors, and wrong values of every parameter.
 
+mod hostile;
+mod ids;
+mod traceql;
+
 use quiver_tests::server::{Options, Server};
 use serde_json::{Value, json};
 

@@ -8,7 +8,7 @@ use quiver_types::{Clock, SystemClock};
 use serde_json::{Value, json};
 
 use super::identity::{PASSWORD, bearer, login, user, with_password};
-use super::resources::send;
+use crate::entities::resources::send;
 
 async fn load(server: &Server, who: &str, query: &Value) -> Answer {
     let headers = [("authorization", who), ("content-type", "application/json")];

@@ -1,4 +1,4 @@
-//! A plan is data (ARCHITECTURE.md, Read path): nodes keep nothing between runs, and what the parts of a run share is handed
+//! A plan is data (ARCHITECTURE.md, P4): nodes keep nothing between runs, and what the parts of a run share is handed
 //! to them with the task (`types::RunShared`).
 
 use std::collections::BTreeSet;
@@ -8,7 +8,7 @@ use crate::sources::{Source, none, sources};
 /// Where nodes of plans are defined.
 const PLACES: &[&str] = &[
     "engine/promql/src/nodes",
-    "engine/query/src/grouping/node.rs",
+    "engine/query/src/relational/grouping/node.rs",
     "engine/query/src/index.rs",
     "engine/query/src/leaf/node.rs",
     "engine/query/src/operator.rs",

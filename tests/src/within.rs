@@ -1,12 +1,24 @@
 //! Promises about time, and comparisons that depend on it, on machines that may stand still at any moment.
 
 use std::panic::{AssertUnwindSafe, resume_unwind};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use futures::FutureExt as _;
 
 /// How often something is tried before it counts as wrong.
 const TRIES: usize = 4;
+/// Longest wait for what comes by itself.
+const PATIENCE: Duration = Duration::from_mins(5);
+
+/// Waits until something holds; gives how long that took.
+pub async fn until(what: &str, mut holds: impl AsyncFnMut() -> bool) -> Duration {
+    let began = Instant::now();
+    while !holds().await {
+        assert!(began.elapsed() < PATIENCE, "never: {what}");
+        tokio::time::sleep(Duration::from_millis(20)).await;
+    }
+    began.elapsed()
+}
 
 /// Measures a time until it is below its bound. What is late for a reason of its own is late each time; what is late
 /// because its machine served somebody else is not.

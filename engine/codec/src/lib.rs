@@ -1,4 +1,4 @@
-//! Written forms of physical plans (`plans.md` P6): DataFusion's own nodes and expressions as its protocol buffers, those of
+//! Written forms of physical plans (contract P6): DataFusion's own nodes and expressions as its protocol buffers, those of
 //! ours as each crate writes them (`quiver_query::Written`).
 //!
 //! A plan that is read keeps nothing of the engine that wrote it but what its nodes say: functions are found in the session

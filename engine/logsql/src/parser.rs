@@ -18,11 +18,12 @@ use std::collections::HashSet;
 pub(crate) use math::func_name as math_func_name;
 pub(crate) use names::or_all;
 use quiver_types::Error;
+use quiver_types::meant::did_you_mean;
 pub(crate) use stats::{documents as stats_func_documents, names as stats_func_names};
 pub(crate) use time::moment;
 
 use crate::ast::{Filter, Options, Pipe, Query};
-use crate::error::{Result, at, suggestion};
+use crate::error::{Result, at};
 use crate::lexer::{Token, tokens};
 use crate::pipes::rows::Rows;
 use crate::{normal, pipes};
@@ -277,7 +278,7 @@ impl<'a> Parser<'a> {
     pub(crate) fn unknown<'k>(&self, token: usize, what: &str, known: impl IntoIterator<Item = &'k str>) -> Error {
         let word = &self.tokens[token].text;
         let error = self.fault_at(token, format!("unknown {what} `{word}`"));
-        Error::invalid(format!("{}{}", error.message, suggestion(word, known)))
+        Error::invalid(format!("{}{}", error.message, did_you_mean(word, known)))
     }
 }
 

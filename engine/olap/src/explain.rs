@@ -1,5 +1,6 @@
 //! What `explain` shows beside the plans: whose rows the caller sees, and what a run left unread (`olap-api.md` 12.4).
 
+use quiver_query::quoted;
 use quiver_query::tables::DomainAccess;
 use serde_json::{Value, json};
 
@@ -31,7 +32,7 @@ fn condition(model: &Model, access: &DomainAccess, caller: &str) -> Option<Strin
     }
     let member = |name: &String| format!("\"{}\".\"{name}\"", model.common.name);
     let own = right.own.as_ref().filter(|_| !caller.is_empty());
-    let own = own.map(|own| format!("{} = '{}'", member(own), caller.replace('\'', "''")));
+    let own = own.map(|own| format!("{} = {}", member(own), quoted::text(caller)));
     if right.services.is_empty() {
         return Some(own.unwrap_or_else(|| "FALSE".to_owned()));
     }
@@ -51,11 +52,10 @@ fn condition(model: &Model, access: &DomainAccess, caller: &str) -> Option<Strin
 }
 
 fn allows(member: &str, pattern: &str) -> String {
-    let text = |name: &str| name.replace('\'', "''");
     match pattern.strip_suffix('*') {
         Some("") => format!("{member} <> ''"),
-        Some(prefix) => format!("starts_with({member}, '{}')", text(prefix)),
-        None => format!("{member} = '{}'", text(pattern)),
+        Some(prefix) => format!("starts_with({member}, {})", quoted::text(prefix)),
+        None => format!("{member} = {}", quoted::text(pattern)),
     }
 }
 

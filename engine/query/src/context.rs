@@ -217,12 +217,16 @@ impl QueryContext {
             let text = "query processing would load too many samples into memory in query execution";
             return Err(Error::new(ErrorKind::LimitExceeded, text));
         }
-        for (counter, max, what) in [
-            (&self.stats.series, self.limits.series_max, "series"),
-            (&self.stats.bytes_read, self.limits.bytes_max, "bytes"),
+        for (counter, name, max, what) in [
+            (&self.stats.series, "series", self.limits.series_max, "series"),
+            (&self.stats.bytes_read, "bytes_read", self.limits.bytes_max, "bytes"),
         ] {
             if get(counter) > max {
-                let text = format!("query reads {} {what}, more than the limit of {max}", get(counter));
+                let text = if self.stats.tells(name) {
+                    format!("query reads {} {what}, more than the limit of {max}", get(counter))
+                } else {
+                    format!("query reads more {what} than the limit of {max}")
+                };
                 return Err(Error::new(ErrorKind::LimitExceeded, text));
             }
         }
@@ -242,6 +246,15 @@ mod tests {
         assert!(ctx.check("x").is_ok());
         add(&ctx.stats.samples, 11);
         assert_eq!(ctx.check("x").unwrap_err().kind, ErrorKind::LimitExceeded);
+        // How many bytes there are tells of rows of others, too.
+        for (access, text) in [
+            (Access::full(), "query reads 11 bytes, more than the limit of 10"),
+            (Access::services(["cart"]), "query reads more bytes than the limit of 10"),
+        ] {
+            let narrow = QueryContext::new(access, Limits { bytes_max: 10, ..Limits::default() });
+            add(&narrow.stats.bytes_read, 11);
+            assert_eq!(narrow.check("x").unwrap_err().message, text);
+        }
         ctx.cancel.cancel();
         assert_eq!(ctx.check("query execution").unwrap_err().message, "query was canceled in query execution");
     }

@@ -15,13 +15,13 @@ use serde::{Deserialize, Serialize};
 use crate::engine::QueryEngine;
 use crate::error::to_datafusion;
 use crate::functions::{self, sum_by_name};
-use crate::grouping::{CodedGroupExec, WrittenGroups};
 use crate::in_turn::InTurnExec;
 use crate::index::{IndexExec, LookUp};
-use crate::list_pieces::ListPiecesExec;
-use crate::slices::SliceExec;
+use crate::relational::grouping::{CodedGroupExec, WrittenGroups};
+use crate::relational::list_pieces::ListPiecesExec;
+use crate::relational::slices::SliceExec;
+use crate::relational::windows::WindowsExec;
 use crate::tables::{AtOnceExec, ConvertExec};
-use crate::windows::WindowsExec;
 use crate::written::{Forms, Written};
 
 pub(crate) use crate::tables::{WrittenConvert, WrittenRows};

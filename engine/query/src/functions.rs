@@ -1,4 +1,4 @@
-//! Functions of relational plans beside DataFusion's own (`plans.md` P9): those of ours one file each, and DataFusion's under
+//! Functions of relational plans beside DataFusion's own (contract P9): those of ours one file each, and DataFusion's under
 //! the names that the field uses for them.
 
 mod addresses;
@@ -30,6 +30,7 @@ mod json_paths;
 mod json_values;
 mod justify;
 mod list_texts;
+pub(crate) mod literal;
 mod making;
 mod mode;
 mod number_format;
@@ -84,6 +85,7 @@ pub(crate) use growth::{bytes_of, widths_of as widths};
 pub(crate) use held::Room;
 pub(crate) use json::get as json_get;
 pub use json::{field as json_field, is_document, is_json};
+pub(crate) use list_texts::function as text_list;
 pub use list_texts::items as list_items;
 pub use printed::interval_texts;
 pub use quantile::quantile;
@@ -283,6 +285,7 @@ pub(crate) fn register(state: &mut SessionState, room: &Room) -> Result<()> {
     state.register_udf(optional::function())?;
     state.register_udf(or_empty::function())?;
     state.register_udf(list_texts::function())?;
+    state.register_udf(literal::function())?;
     state.register_udf(format::function(room))?;
     state.register_udf(time_format::function(room))?;
     state.register_udf(row_format::function(room))?;

@@ -1,15 +1,20 @@
-//! The one engine: every language hands it a DataFusion `LogicalPlan`, it plans, limits, runs, cancels and explains.
+//! The one engine: every language hands it a DataFusion `LogicalPlan`, and it plans, limits, runs, cancels and explains.
 //!
-//! `engine` holds the session, the memory pool and the CPU runtime; `context` is what a query brings along (access,
-//! deadline, limits, counters); `running` lists the queries that are under way and ends them; `samples` and `spans` are the doors through which languages scan; `explain` makes
-//! plans visible, `explaining` notes those of a request; `rows` gives what a query finds batch by batch; `lists` is the session of lists, `index` the leaf of look-ups, `leaf` that of scans of the store; `grouping` groups by codes of texts; `relational` is the session of SQL and analytics, `tables` what they may name.
+//! | Module | What |
+//! |---|---|
+//! | `engine`, `pool`, `spill` | the session, the CPU runtime, memory |
+//! | `context`, `running` | what a query brings along (access, deadline, limits, counters) · which queries are under way |
+//! | `leaf`, `samples`, `logs`, `spans`, `index` | the one leaf of scans, the doors through which languages scan, look-ups |
+//! | `operator`, `written`, `forms`, `through` | nodes of languages · plans as bytes, and back |
+//! | `lists` | the session of lists |
+//! | `relational`, `functions`, `tables` | the session of SQL and analytics, its functions, what its statements may name |
+//! | `explain`, `explaining` | plans made visible · those of a request noted |
+//! | `rows` | what a query finds, batch by batch |
 //!
 //! Invariant: knows no query language and no store.
 
-mod arithmetic;
-mod beside;
 mod context;
-mod distinct_counts;
+pub mod durations;
 mod engine;
 mod error;
 mod explain;
@@ -18,46 +23,32 @@ pub mod failpoint;
 mod forms;
 pub mod functions;
 mod gate;
-mod grouping;
 mod in_turn;
 pub mod index;
-mod inner_order;
-mod joined_ids;
 mod kept;
 mod leaf;
-mod lengths;
-mod list_pieces;
 mod lists;
 mod logs;
-mod marks;
+pub mod moments;
 mod names;
 mod operator;
-mod overflow;
 mod pace;
-mod patterns;
-mod plain;
 mod pool;
-mod printed;
+pub mod quoted;
 mod rehearsal;
 mod relational;
 pub mod rows;
 mod running;
 mod samples;
-mod slices;
 mod spans;
 mod spill;
-mod subscripts;
 pub mod tables;
 #[cfg(test)]
 mod testing;
 mod through;
-mod truths;
 mod underway;
-mod unkeyed;
 mod unpinned;
-mod untyped;
 mod watched;
-mod windows;
 mod written;
 
 pub use context::{Collected, Limits, QueryContext, QueryMemory};
@@ -81,5 +72,4 @@ pub use spill::spill_folder;
 pub use through::ThroughCodec;
 pub use underway::{Held, Underway};
 pub use unpinned::unpinned;
-pub use untyped::with_seconds;
 pub use written::{Forms, Written};

@@ -10,7 +10,7 @@ use arrow::datatypes::{DataType, SchemaRef};
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::{TableFunctionArgs, TableProvider};
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::{DFSchema, TableReference, not_impl_err, plan_err};
+use datafusion::common::{DFSchema, ScalarValue, TableReference, not_impl_err, plan_err};
 use datafusion::datasource::provider_as_source;
 use datafusion::error::Result as DataFusionResult;
 use datafusion::execution::session_state::SessionState;
@@ -24,7 +24,7 @@ use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use quiver_types::{Error, Result};
 
 use crate::error::from_datafusion;
-use crate::unkeyed::{Relations, removed};
+use crate::relational::unkeyed::{Relations, removed};
 
 /// The name of a table, with its schema where one is written.
 type Named = (Option<String>, String);
@@ -114,11 +114,12 @@ impl ContextProvider for Names<'_> {
         // It takes literals only; what is made of some is as good.
         let simplifier = ExprSimplifier::new(SimplifyContext::builder().with_current_time().build());
         let simple = |arg: Expr| simplifier.simplify(simplifier.coerce(arg, &DFSchema::empty())?);
-        // A series takes numbers of 64 bits alone.
+        // A series takes numbers of 64 bits alone, and NULL without a type.
         let wide = |arg: Expr| -> DataFusionResult<Expr> {
             Ok(match arg {
                 Expr::Literal(value, metadata) if value.data_type().is_integer() => {
-                    Expr::Literal(value.cast_to(&DataType::Int64)?, metadata)
+                    let wide = if value.is_null() { ScalarValue::Null } else { value.cast_to(&DataType::Int64)? };
+                    Expr::Literal(wide, metadata)
                 }
                 other => other,
             })

@@ -1,7 +1,29 @@
 //! The session of relational languages (SQL, analytics): DataFusion's analyzer, optimizer and functions over the same pool,
 //! limits and cancellation that all other plans run under.
 //!
-//! Nothing is registered in its catalog: a statement's tables come from [`crate::tables`], with the caller's rights.
+//! Nothing is registered in its catalog: a statement's tables come from [`crate::tables`], with the caller's rights. What the
+//! session has beside DataFusion's own rules and nodes stands in a file each, which says what DataFusion would do without it.
+
+mod arithmetic;
+mod beside;
+mod distinct_counts;
+pub(crate) mod grouping;
+mod inner_order;
+mod joined_ids;
+mod lengths;
+pub(crate) mod list_pieces;
+mod literals;
+mod marks;
+pub(crate) mod overflow;
+pub(crate) mod patterns;
+pub(crate) mod plain;
+mod printed;
+pub(crate) mod slices;
+mod subscripts;
+mod truths;
+pub(crate) mod unkeyed;
+mod untyped;
+pub(crate) mod windows;
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -26,29 +48,30 @@ use quiver_types::logs::read_matchers;
 use quiver_types::{Error, ErrorKind, Result, RunShared};
 use serde_json::Value;
 
-use crate::arithmetic::Arithmetic;
-use crate::beside::Beside;
+use self::arithmetic::Arithmetic;
+use self::beside::Beside;
+use self::distinct_counts::DistinctCounts;
+use self::inner_order::InnerOrder;
+use self::lengths::{Lengths, WindowLengths};
+use self::literals::Literals;
+use self::marks::Marks;
+use self::overflow::Overflows;
+use self::patterns::Patterns;
+use self::plain::is_plain;
+use self::printed::Printing;
+use self::subscripts::Subscripts;
+use self::truths::Truths;
+use self::unkeyed::{Keys, Planned, Relations};
+use self::untyped::UntypedTimes;
 use crate::context::QueryContext;
-use crate::distinct_counts::DistinctCounts;
 use crate::engine::QueryEngine;
 use crate::error::{from_datafusion, of_planning};
 use crate::explaining::put_children;
 use crate::functions::Room;
 use crate::in_turn::few_at_once;
-use crate::inner_order::InnerOrder;
-use crate::lengths::{Lengths, WindowLengths};
-use crate::marks::Marks;
-use crate::overflow::Overflows;
-use crate::patterns::Patterns;
-use crate::plain::is_plain;
-use crate::printed::Printing;
 use crate::running::Phase;
-use crate::subscripts::Subscripts;
 use crate::tables::MATCHERS;
-use crate::truths::Truths;
-use crate::unkeyed::{Keys, Planned, Relations};
-use crate::untyped::UntypedTimes;
-use crate::{explain, functions, grouping, joined_ids, list_pieces, slices, unkeyed, windows};
+use crate::{explain, functions};
 
 /// Makes the session.
 pub(crate) fn session(
@@ -73,8 +96,8 @@ pub(crate) fn session(
     let before: [Arc<dyn AnalyzerRule + Send + Sync>; 4] =
         [Arc::new(Planned), Arc::new(InnerOrder), Arc::new(WindowLengths), Arc::new(Truths)];
     let state = state.with_analyzer_rules(before.into_iter().chain(Analyzer::new().rules).collect());
-    let state = state.with_analyzer_rule(Arc::new(Beside)).with_analyzer_rule(Arc::new(Marks));
-    let state = state.with_analyzer_rule(Arc::new(DistinctCounts));
+    let state = state.with_analyzer_rule(Arc::new(Literals)).with_analyzer_rule(Arc::new(Beside));
+    let state = state.with_analyzer_rule(Arc::new(Marks)).with_analyzer_rule(Arc::new(DistinctCounts));
     let state = state.with_analyzer_rule(Arc::new(Overflows)).with_analyzer_rule(Arc::new(UntypedTimes));
     let state = state.with_analyzer_rule(Arc::new(Printing)).with_analyzer_rule(Arc::new(Lengths));
     let state = state.with_analyzer_rule(Arc::new(Patterns)).with_analyzer_rule(Arc::new(Keys));

@@ -1,4 +1,4 @@
-//! Tables that anyone can name: what SQL, analytics and the port of PostgreSQL read (`plans.md` 3).
+//! Tables that anyone can name: what SQL, analytics and the port of PostgreSQL read.
 //!
 //! They lie in two schemas: `public` holds tables of the operator, `quiver` those of the product. A name without a schema is
 //! looked up in `public` first. A third, `olap`, has the models of analytics (`models`).

@@ -1,4 +1,4 @@
-//! Plans that leave the engine (`plans.md` P6): each physical plan is written, read by another engine over the same store, and
+//! Plans that leave the engine (contract P6): each physical plan is written, read by another engine over the same store, and
 //! runs with what that one has.
 
 use std::fmt::Debug;

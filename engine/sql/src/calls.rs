@@ -8,7 +8,7 @@ use std::fmt::Debug;
 use std::ops::ControlFlow;
 
 use arrow::array::RecordBatch;
-use arrow::datatypes::{DataType, SchemaRef, TimeUnit};
+use arrow::datatypes::{DataType, IntervalUnit, SchemaRef, TimeUnit};
 use async_trait::async_trait;
 use datafusion::common::{DFSchema, ScalarValue};
 use datafusion::logical_expr::Expr;
@@ -16,6 +16,8 @@ use datafusion::logical_expr::simplify::SimplifyContext;
 use datafusion::optimizer::simplify_expressions::ExprSimplifier;
 use datafusion::sql::planner::{PlannerContext, SqlToRel};
 use datafusion::sql::sqlparser::ast::{FunctionArg, FunctionArgExpr, Query, TableFactor, Visitor};
+use quiver_query::durations::worded;
+use quiver_query::moments::{Moment, in_form};
 use quiver_query::tables::DomainAccess;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 use quiver_query::{Names, QueryContext};
@@ -248,18 +250,29 @@ fn text(value: &ScalarValue) -> Option<String> {
     }
 }
 
-/// A time: a timestamp, a text of RFC 3339, or Unix seconds.
+/// Seconds, also as a text, in milliseconds.
+fn seconds(number: f64) -> Option<i64> {
+    number.is_finite().then(|| (number * 1_000.0).round() as i64)
+}
+
+/// A time: a timestamp, a date, a text of one, or Unix seconds.
 fn millis(value: &ScalarValue) -> Option<i64> {
     match value {
+        ScalarValue::Date32(days) => days.map(|days| i64::from(days) * 86_400_000),
         ScalarValue::TimestampNanosecond(n, _) => n.map(|n| n.div_euclid(1_000_000)),
         ScalarValue::TimestampMicrosecond(n, _) => n.map(|n| n.div_euclid(1_000)),
         ScalarValue::TimestampMillisecond(n, _) => *n,
         ScalarValue::TimestampSecond(n, _) => n.and_then(|n| n.checked_mul(1_000)),
         ScalarValue::Int64(n) => n.and_then(|n| n.checked_mul(1_000)),
-        ScalarValue::Float64(Some(n)) if n.is_finite() => Some((n * 1_000.0).round() as i64),
+        ScalarValue::Float64(number) => number.and_then(seconds),
         other => {
+            let written = text(other)?;
+            if let Ok(number) = written.parse() {
+                return seconds(number);
+            }
             let utc = DataType::Timestamp(TimeUnit::Millisecond, Some("UTC".into()));
-            match ScalarValue::from(text(other)?).cast_to(&utc).ok()? {
+            let written = in_form(&written, Moment::Zoned).unwrap_or(written);
+            match ScalarValue::from(written).cast_to(&utc).ok()? {
                 ScalarValue::TimestampMillisecond(n, _) => n,
                 _ => None,
             }
@@ -280,8 +293,8 @@ const UNITS: [(&str, i64); 7] = [
 
 /// A duration as PromQL has it (`1h30m`), or a number of seconds.
 fn duration_ms(text: &str) -> Option<i64> {
-    if let Ok(seconds) = text.parse::<f64>() {
-        return seconds.is_finite().then(|| (seconds * 1_000.0).round() as i64);
+    if let Ok(number) = text.parse() {
+        return seconds(number);
     }
     let (mut rest, mut sum) = (text, 0_i64);
     while !rest.is_empty() {
@@ -294,7 +307,13 @@ fn duration_ms(text: &str) -> Option<i64> {
     Some(sum)
 }
 
-/// A step: an interval without months, a duration as text, or seconds.
+/// The interval that a text says.
+fn interval(written: String) -> Option<ScalarValue> {
+    let kind = DataType::Interval(IntervalUnit::MonthDayNano);
+    ScalarValue::from(worded(&written).unwrap_or(written)).cast_to(&kind).ok()
+}
+
+/// A step: an interval without months, a duration or an interval as text, or seconds.
 fn step_ms(value: &ScalarValue) -> Option<i64> {
     let ms = match value {
         ScalarValue::IntervalMonthDayNano(Some(i)) if i.months == 0 => {
@@ -302,8 +321,14 @@ fn step_ms(value: &ScalarValue) -> Option<i64> {
         }
         ScalarValue::IntervalDayTime(Some(i)) => i64::from(i.days) * 86_400_000 + i64::from(i.milliseconds),
         ScalarValue::Int64(Some(n)) => n.checked_mul(1_000)?,
-        ScalarValue::Float64(Some(n)) if n.is_finite() => (n * 1_000.0).round() as i64,
-        other => duration_ms(&text(other)?)?,
+        ScalarValue::Float64(Some(n)) => seconds(*n)?,
+        other => {
+            let written = text(other)?;
+            match duration_ms(&written) {
+                Some(ms) => ms,
+                None => return step_ms(&interval(written)?),
+            }
+        }
     };
     (ms > 0).then_some(ms)
 }
@@ -321,9 +346,15 @@ mod tests {
         let expected =
             |step_ms| Ok(Call::PromqlRange { expr: "up".into(), start_ms: 5_000, end_ms: 1_741_564_800_000, step_ms });
         assert_eq!(range(&from, &to, ScalarValue::Int64(Some(60))), expected(60_000));
-        for (step, ms) in [("1m", 60_000), ("1h30m", 5_400_000), ("500ms", 500), ("15", 15_000)] {
+        let steps = [("1m", 60_000), ("1h30m", 5_400_000), ("500ms", 500), ("15", 15_000), ("5 minutes", 300_000)];
+        for (step, ms) in steps {
             assert_eq!(range(&from, &to, step.into()), expected(ms), "{step}");
         }
+        let minute = || ScalarValue::Int64(Some(60));
+        for to in ["2025-03-10", "2025-03-10 00:00", "Mar 10, 2025 1:00 CET", "1741564800"] {
+            assert_eq!(range(&"5".into(), &to.into(), minute()), expected(60_000), "{to}");
+        }
+        assert_eq!(range(&from, &ScalarValue::Date32(Some(20_157)), minute()), expected(60_000));
         for step in [ScalarValue::Int64(Some(0)), "m".into(), "1 parsec".into(), "".into()] {
             assert!(range(&from, &to, step).unwrap_err().contains("a step above 0"));
         }

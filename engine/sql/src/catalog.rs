@@ -6,9 +6,10 @@ use arrow::datatypes::DataType;
 use datafusion::catalog::TableProvider;
 use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_query::tables::{PUBLIC_SCHEMA, QUIVER_SCHEMA, TableEntry};
+use quiver_types::meant::nearest;
 use quiver_types::{Error, Result};
 
-use crate::error::{NO_COLUMN, NO_TABLE, nearest};
+use crate::error::{NO_COLUMN, NO_TABLE};
 use crate::scope::Named;
 use crate::session::Session;
 

@@ -42,6 +42,7 @@ mod ties;
 mod times;
 mod types;
 mod unnested;
+mod untyped;
 mod values;
 mod windows;
 
@@ -50,6 +51,8 @@ use std::ops::ControlFlow;
 
 pub(crate) use documents::is_aggregate as makes_documents;
 pub(crate) use outputs::{AGAIN, make_unique, name as output_name, translate as name_outputs};
+pub(crate) use quiver_query::quoted::text as quoted;
+pub(crate) use untyped::leave_open;
 
 use datafusion::sql::sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentList, FunctionArguments, Ident, ObjectName, Query,
@@ -57,6 +60,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::parser::Parser;
+use quiver_query::durations::worded;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::catalog::Catalog;
@@ -138,11 +142,6 @@ fn call(name: &str, args: Vec<Expr>) -> Expr {
         over: None,
         within_group: Vec::new(),
     })
-}
-
-/// A text as a literal of SQL.
-pub(crate) fn quoted(value: &str) -> String {
-    format!("'{}'", value.replace('\'', "''"))
 }
 
 /// Takes an expression out of its place.
@@ -234,7 +233,7 @@ impl Translator<'_> {
                 if let Expr::Value(value) = &mut *interval.value
                     && interval.leading_field.is_none()
                     && let Value::SingleQuotedString(text) = &mut value.value
-                    && let Some(whole) = times::worded(text)
+                    && let Some(whole) = worded(text)
                 {
                     *text = whole;
                 }
@@ -322,10 +321,10 @@ impl VisitorMut for Translator<'_> {
         empty::fold(query, self.aggregates);
         unnested::ordered(query);
         rows::typed(query);
-        casts::translate(query, self.aggregates);
+        let cast = casts::translate(query, self.aggregates);
         self.add_common(query);
         natural::translate(query, &self.columns());
-        let done = windows::written_out(query).and_then(|()| ties::translate(query));
+        let done = cast.and_then(|()| windows::written_out(query)).and_then(|()| ties::translate(query));
         let done = done.and_then(|()| values::translate(query));
         let done = done.and_then(|()| queries::translate(query)).and_then(|()| merged::translate(query));
         done.map_or_else(refused, ControlFlow::Continue)
@@ -338,7 +337,9 @@ impl VisitorMut for Translator<'_> {
             return refused(error);
         }
         queries::ungroup(select, self.aggregates);
-        gathered::apart(select);
+        if let Err(error) = gathered::apart(select) {
+            return refused(error);
+        }
         documents::rows_in(select, &self.columns());
         queries::rows_in(select).map_or_else(refused, ControlFlow::Continue)
     }

@@ -269,6 +269,10 @@ impl SqlEngine {
             }
         }
         expand_wildcards(&mut query, &wanted, &fixed);
+        // Who prints a statement shows it as it was written.
+        if !is_printed {
+            dialect::leave_open(&mut query);
+        }
         let places = places_of(&query);
         let statement = DfStatement::Statement(Box::new(SqlStatement::Query(Box::new(query))));
         let error = |error| match missing(&error) {

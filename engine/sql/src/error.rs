@@ -5,6 +5,7 @@ use datafusion::common::SchemaError;
 use datafusion::error::DataFusionError;
 use datafusion::sql::sqlparser::tokenizer::Location;
 use quiver_query::{BY_ZERO, from_datafusion, own_error};
+use quiver_types::meant::did_you_mean;
 use quiver_types::{Error, ErrorKind};
 use std::fmt::Write as _;
 
@@ -149,42 +150,12 @@ fn suggestion(root: &DataFusionError) -> String {
     let DataFusionError::SchemaError(inner, _) = root else { return String::new() };
     let SchemaError::FieldNotFound { field, valid_fields } = &**inner else { return String::new() };
     let names = valid_fields.iter().map(|column| column.name.as_str());
-    nearest(&field.name, names).map_or_else(String::new, |name| format!("; did you mean `{name}`?"))
-}
-
-/// The name that is written most alike, if it is alike at all.
-pub(crate) fn nearest<'n>(wanted: &str, names: impl Iterator<Item = &'n str>) -> Option<&'n str> {
-    let within = wanted.chars().count() / 3 + 1;
-    names.map(|name| (distance(wanted, name), name)).filter(|(d, _)| *d <= within).min().map(|(_, name)| name)
-}
-
-/// How many letters have to be changed, added or left out.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut before = row[0];
-        row[0] = i + 1;
-        for (j, y) in b.iter().enumerate() {
-            let changed = before + usize::from(x != *y);
-            before = row[j + 1];
-            row[j + 1] = changed.min(row[j] + 1).min(before + 1);
-        }
-    }
-    row[b.len()]
+    did_you_mean(&field.name, names)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn names_that_are_alike() {
-        let names = ["service_name", "severity_text", "stream"];
-        assert_eq!(nearest("servicename", names.into_iter()), Some("service_name"));
-        assert_eq!(nearest("x", names.into_iter()), None);
-        assert_eq!((distance("", "abc"), distance("abc", "abd"), distance("ab", "ba")), (3, 1, 2));
-    }
 
     #[test]
     fn places_are_written_our_way() {

@@ -7,7 +7,7 @@ use datafusion::sql::sqlparser::ast::{
     Expr, ObjectName, OrderBy, Query, Select, SetExpr, Statement, TableFactor, ValueWithSpan, Visit, VisitMut, Visitor,
     VisitorMut,
 };
-use quiver_types::Result;
+use quiver_types::{Error, Result};
 
 /// Shows a visitor all that a part of a statement holds, until it breaks.
 pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -> ControlFlow<B> {
@@ -17,6 +17,25 @@ pub(crate) fn walk<B>(part: &impl Visit, visitor: &mut dyn Visitor<Break = B>) -
 /// As [`walk`], with a visitor that changes what it is shown.
 pub(crate) fn walk_mut<B>(part: &mut impl VisitMut, visitor: &mut dyn VisitorMut<Break = B>) -> ControlFlow<B> {
     part.visit(&mut Changing(visitor))
+}
+
+/// Looks at each expression of a part, but at none of subqueries, which have names, outputs and groups of their own.
+pub(crate) fn look_outside_subqueries(part: &impl Visit, mut look: impl FnMut(&Expr)) {
+    let _ = walk(part, &mut Outside { depth: 0, look: &mut look });
+}
+
+/// Changes each expression of a part after those within it, but none of subqueries.
+///
+/// # Errors
+/// The first one of `change`, with which it ends.
+pub(crate) fn change_outside_subqueries(
+    part: &mut impl VisitMut,
+    mut change: impl FnMut(&mut Expr) -> Result<()>,
+) -> Result<()> {
+    match walk_mut(part, &mut ChangingOutside { depth: 0, change: &mut change }) {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(*error),
+    }
 }
 
 /// Hands on each select of a query, and the order that its rows have: that of several is one of their outputs.
@@ -37,6 +56,60 @@ pub(crate) fn selects(
         }
     }
     Ok(())
+}
+
+struct Outside<'l> {
+    /// Of queries around what is visited.
+    depth: usize,
+    look: &'l mut dyn FnMut(&Expr),
+}
+
+impl Visitor for Outside<'_> {
+    type Break = ();
+
+    fn pre_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &Query) -> ControlFlow<()> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
+        if self.depth == 0 {
+            (self.look)(expr);
+        }
+        ControlFlow::Continue(())
+    }
+}
+
+struct ChangingOutside<'c> {
+    /// Of queries around what is visited.
+    depth: usize,
+    change: &'c mut dyn FnMut(&mut Expr) -> Result<()>,
+}
+
+impl VisitorMut for ChangingOutside<'_> {
+    type Break = Box<Error>;
+
+    fn pre_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth += 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_query(&mut self, _: &mut Query) -> ControlFlow<Self::Break> {
+        self.depth -= 1;
+        ControlFlow::Continue(())
+    }
+
+    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
+        if self.depth > 0 {
+            return ControlFlow::Continue(());
+        }
+        (self.change)(place).map_or_else(|error| ControlFlow::Break(Box::new(error)), ControlFlow::Continue)
+    }
 }
 
 struct Looking<'v, B>(&'v mut dyn Visitor<Break = B>);

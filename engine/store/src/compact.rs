@@ -21,6 +21,7 @@ mod merge;
 mod plan;
 mod rest;
 pub(crate) mod rewrite;
+mod rows;
 mod spans;
 #[cfg(test)]
 mod tests;

@@ -129,6 +129,13 @@ struct MetadataRow {
     service: String,
 }
 
+impl MetadataRow {
+    fn memory_bytes(&self) -> usize {
+        let MetricMetadata { metric, metric_type, help, unit } = &self.metadata;
+        size_of::<Self>() + [metric, metric_type, help, unit, &self.service].map(String::len).iter().sum::<usize>()
+    }
+}
+
 /// Float samples with their slots, as columns.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct SampleRows<'a> {
@@ -371,6 +378,20 @@ impl Generation {
         let Some(cut) = self.cut(seq) else { return Vec::new() };
         let rows = self.metadata.read();
         rows.iter().filter(|r| r.seq <= cut).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect()
+    }
+
+    /// Gives what is wanted of it, by metric and service, once there is room for so many bytes.
+    pub(crate) fn wanted_metadata(
+        &self,
+        seq: u64,
+        wanted: impl Fn(&str, &str) -> bool,
+        room: impl FnOnce(usize) -> quiver_types::Result<()>,
+    ) -> quiver_types::Result<Vec<(Millis, MetricMetadata, String)>> {
+        let Some(cut) = self.cut(seq) else { return Ok(Vec::new()) };
+        let rows = self.metadata.read();
+        let is_wanted = |r: &&MetadataRow| r.seq <= cut && wanted(&r.metadata.metric, &r.service);
+        room(rows.iter().filter(is_wanted).map(MetadataRow::memory_bytes).sum())?;
+        Ok(rows.iter().filter(is_wanted).map(|r| (r.ts, r.metadata.clone(), r.service.clone())).collect())
     }
 
     /// Number of log rows.

@@ -6,6 +6,7 @@
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 
+use arrow::array::{Array, ArrayRef, RecordBatch};
 use futures::StreamExt;
 use parking_lot::Mutex;
 use quiver_types::metrics::MetricMetadata;
@@ -37,14 +38,35 @@ struct OfParts {
     rows: Arc<Vec<MetadataRow>>,
 }
 
-/// About what rows take in memory.
+/// What rows that are being read have taken of the query's memory.
+#[derive(Debug)]
+struct Taken<'a> {
+    stats: &'a ReadStats,
+    bytes: usize,
+}
+
+impl Taken<'_> {
+    fn more(&mut self, bytes: usize) -> Result<()> {
+        self.stats.take(bytes)?;
+        self.bytes += bytes;
+        Ok(())
+    }
+
+    /// Gives back what is beyond this.
+    fn shrink_to(&mut self, bytes: usize) {
+        self.stats.give_back(self.bytes.saturating_sub(bytes));
+        self.bytes = self.bytes.min(bytes);
+    }
+}
+
 fn memory_bytes(rows: &[MetadataRow]) -> usize {
-    let of = |r: &MetadataRow| {
-        let m = &r.metadata;
-        size_of::<MetadataRow>()
-            + [&m.metric, &m.metric_type, &m.help, &m.unit, &r.service].map(String::len).iter().sum::<usize>()
-    };
-    rows.iter().map(of).sum()
+    rows.iter().map(MetadataRow::memory_bytes).sum()
+}
+
+/// About what the rows of a batch take as such, beside the batch.
+fn rows_bytes(batch: &RecordBatch) -> usize {
+    let texts = |column: &ArrayRef| column.to_data().get_slice_memory_size().unwrap_or_default();
+    batch.num_rows() * METADATA_BYTES + batch.columns().iter().map(texts).sum::<usize>()
 }
 
 impl MetadataCache {
@@ -66,6 +88,8 @@ impl MetadataCache {
         let known: HashSet<PartId> = kept.iter().flat_map(|kept| kept.parts.iter().copied()).collect();
         let fresh: Vec<Arc<Part>> = parts.iter().filter(|p| !known.contains(&p.meta.id)).cloned().collect();
         add(&stats.parts_read, fresh.len() as u64);
+        let mut taken = Taken { stats, bytes: 0 };
+        taken.more(kept.as_ref().map_or(0, |kept| memory_bytes(&kept.rows)))?;
         let mut rows = kept.map_or_else(Vec::new, |kept| kept.rows.to_vec());
         // What is gone was merged into others of its day, or its day was dropped.
         let days: HashSet<i32> = parts.iter().map(|p| p.meta.day).collect();
@@ -82,14 +106,20 @@ impl MetadataCache {
                     continue;
                 }
             };
-            for batch in &batches {
-                rows.extend(metadata_rows(batch)?);
+            for batch in batches {
+                taken.more(rows_bytes(&batch))?;
+                rows.extend(metadata_rows(&batch)?);
             }
             // Days repeat each other: without this a month of parts would stand in memory at once.
             rows = newest_rows(rows);
+            taken.shrink_to(memory_bytes(&rows));
         }
         let rows = Arc::new(rows);
         let fits = whole && memory_bytes(&rows) <= self.bytes_max;
+        if fits {
+            // The cache's budget has them.
+            taken.shrink_to(0);
+        }
         *self.kept.lock() = fits.then(|| OfParts { parts: ids, rows: Arc::clone(&rows) });
         Ok(rows)
     }
@@ -104,14 +134,16 @@ impl MetadataCache {
         stats: &ReadStats,
     ) -> Result<Vec<MetricMetadata>> {
         let of_parts = self.of_parts(snapshot, stats).await?;
-        let live: Vec<MetadataRow> = (snapshot.visible.generations.iter())
-            .flat_map(|generation| generation.metadata(snapshot.seq))
-            .map(|(ts, metadata, service)| MetadataRow { ts, metadata, service })
-            .collect();
+        let wanted = |name: &str, service: &str| access.allows(service) && metric.is_none_or(|metric| metric == name);
+        let mut live: Vec<MetadataRow> = Vec::new();
+        for generation in &snapshot.visible.generations {
+            let rows = generation.wanted_metadata(snapshot.seq, wanted, |bytes| stats.take(bytes))?;
+            live.extend(rows.into_iter().map(|(ts, metadata, service)| MetadataRow { ts, metadata, service }));
+        }
         let mut by_metric: BTreeMap<&str, &MetadataRow> = BTreeMap::new();
         for row in of_parts.iter().chain(&live) {
             let name = row.metadata.metric.as_str();
-            if access.allows(&row.service) && metric.is_none_or(|metric| metric == name) {
+            if wanted(name, &row.service) {
                 let known = by_metric.entry(name).or_insert(row);
                 *known = (*known).max(row);
             }

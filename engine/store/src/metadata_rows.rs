@@ -1,6 +1,5 @@
 //! Rows of the table `metric_metadata` on their way into a part: which of several stay, and their columns.
 
-use std::collections::HashMap;
 use std::sync::Arc;
 
 use arrow::array::{AsArray, RecordBatch, StringArray, TimestampMillisecondArray};
@@ -10,6 +9,9 @@ use quiver_types::metrics::MetricMetadata;
 use quiver_types::tables::metric_metadata;
 
 use crate::error::{Context, Error, Result};
+
+/// What a text takes beside its bytes.
+const ALLOCATION_BYTES: usize = 8;
 
 /// One row.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
@@ -22,23 +24,25 @@ pub(crate) struct MetadataRow {
     pub(crate) service: String,
 }
 
-/// Keeps the newest row of each metric and service (at one time the greatest text), sorted by metric, then time.
-pub(crate) fn newest_rows(rows: Vec<MetadataRow>) -> Vec<MetadataRow> {
-    let mut newest: HashMap<(String, String), MetadataRow> = HashMap::with_capacity(rows.len());
-    for row in rows {
-        let key = (row.metadata.metric.clone(), row.service.clone());
-        match newest.entry(key) {
-            std::collections::hash_map::Entry::Vacant(entry) => {
-                entry.insert(row);
-            }
-            std::collections::hash_map::Entry::Occupied(mut entry) => {
-                if *entry.get() < row {
-                    entry.insert(row);
-                }
-            }
-        }
+impl MetadataRow {
+    /// About what it takes in memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let MetricMetadata { metric, metric_type, help, unit } = &self.metadata;
+        let texts = [metric, metric_type, help, unit, &self.service];
+        size_of::<Self>() + texts.map(|text| text.len() + ALLOCATION_BYTES).iter().sum::<usize>()
     }
-    let mut rows: Vec<_> = newest.into_values().collect();
+}
+
+/// Keeps the newest row of each metric and service (at one time the greatest text), sorted by metric, then time.
+pub(crate) fn newest_rows(mut rows: Vec<MetadataRow>) -> Vec<MetadataRow> {
+    rows.sort_by(|a, b| (&a.metadata.metric, &a.service, a).cmp(&(&b.metadata.metric, &b.service, b)));
+    rows.dedup_by(|later, kept| {
+        let is_same = later.metadata.metric == kept.metadata.metric && later.service == kept.service;
+        if is_same {
+            std::mem::swap(later, kept);
+        }
+        is_same
+    });
     rows.sort_by(|a, b| (&a.metadata.metric, a.ts, &a.service).cmp(&(&b.metadata.metric, b.ts, &b.service)));
     rows
 }

@@ -208,6 +208,7 @@ metrics! {
     Counter refused_old "quiver_ingest_too_old_samples_total" "Samples refused because they are too old.";
     Counter refused_future "quiver_ingest_future_samples_total" "Samples refused because they are too far in the future.";
     Counter refused_series "quiver_series_refused_total" "Series refused because the registry is full.";
+    Counter refused_metadata "quiver_metadata_refused_total" "Metadata of metrics left out because there is more in a day than `memory.limit` has room for.";
     Counter barred_series "quiver_series_barred_total" "New series refused because their service brings too many.";
     Counter ingest_waits "quiver_ingest_memory_waits_total" "Writes that waited for memory.";
     Counter ingest_repeated_requests "quiver_ingest_repeated_requests_total" "Requests with an `Idempotency-Key` that were answered before.";

@@ -45,6 +45,7 @@ pub(crate) use index::{LabelIndex, MemoryIndex};
 pub use names::NameFilter;
 pub use reader::Part;
 pub use rows::write_rows_part;
+pub(crate) use rows::{RowPieces, RowsPartWriter};
 pub use run_reader::RunReader;
 pub use series::{ChosenSeries, SeriesPage, SeriesRows};
 pub use writer::PartWriter;

@@ -13,14 +13,19 @@ use async_trait::async_trait;
 use quiver_types::source::{RowSnapshot, RowSource};
 use quiver_types::stats::add;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{SERVICE, TableRows};
+use quiver_types::tables::history::{SERVICE, TableRows, services_in};
 use quiver_types::time::day_of;
 use quiver_types::{Access, MillisRange, ReadStats};
 
 use crate::error::{Context, Error, Result, leave_out};
+use crate::part::{Part, RowPieces};
 use crate::snapshot::{Shared, Snapshot};
 
-fn times(batch: &RecordBatch) -> Result<&[i64]> {
+/// Rows of a part that are read at once.
+const PIECE_ROWS: u64 = 8192;
+
+/// Gives the times of rows.
+pub(crate) fn times(batch: &RecordBatch) -> Result<&[i64]> {
     let times = batch.column_by_name("time").and_then(|c| c.as_primitive_opt::<TimestampMillisecondType>());
     times.map(|times| &**times.values()).ok_or_else(|| Error::internal("rows of a table lack their times"))
 }
@@ -98,7 +103,7 @@ fn visible(
 ) -> Result<RecordBatch> {
     let services = batch.column_by_name(SERVICE).and_then(|c| c.as_string_opt::<i32>());
     let services = services.ok_or_else(|| Error::internal("rows of a table lack their services"))?;
-    let may = |i: usize| access.is_full() || services.value(i).split('\n').all(|service| access.allows(service));
+    let may = |i: usize| access.is_full() || services_in(services.value(i)).all(|service| access.allows(&service));
     let keep: BooleanArray =
         times(batch)?.iter().enumerate().map(|(i, &t)| Some(range.contains(t) && may(i))).collect();
     let wanted = table.chosen(batch, columns)?;
@@ -120,15 +125,7 @@ impl RowSnapshot for Pinned {
     ) -> Result<Vec<RecordBatch>> {
         let mut read: Vec<&str> = columns.to_vec();
         read.extend(["time", SERVICE].into_iter().filter(|name| !columns.contains(name)));
-        let mut out = Vec::new();
-        let mut take = |batch: &RecordBatch| -> Result<()> {
-            let batch = visible(table, batch, columns, access, range)?;
-            if batch.num_rows() > 0 {
-                stats.take(batch.get_array_memory_size())?;
-                out.push(batch);
-            }
-            stats.check()
-        };
+        let mut seen = Seen { table, columns, access, range, stats, rows: Vec::new() };
         let parts = self.0.visible.table(table.name);
         add(&stats.parts_total, parts.len() as u64);
         for part in parts {
@@ -136,14 +133,47 @@ impl RowSnapshot for Pinned {
                 continue;
             }
             add(&stats.parts_read, 1);
-            match part.columns(&read, stats).await {
-                Ok(batches) => batches.iter().try_for_each(&mut take)?,
-                Err(e) => leave_out(stats, e)?,
+            let whole = seen.rows.len();
+            if let Err(e) = seen.part(part, &read).await {
+                leave_out(stats, e)?;
+                // Of a damaged part nothing is shown.
+                seen.rows.truncate(whole);
             }
         }
         for generation in &self.0.visible.generations {
-            generation.table_rows(table.name, self.0.seq).iter().try_for_each(&mut take)?;
+            generation.table_rows(table.name, self.0.seq).iter().try_for_each(|batch| seen.batch(batch))?;
         }
-        Ok(out)
+        Ok(seen.rows)
+    }
+}
+
+/// What a caller sees of the rows that he asked for.
+struct Seen<'a> {
+    table: &'static TableDef,
+    columns: &'a [&'a str],
+    access: &'a Access,
+    range: MillisRange,
+    stats: &'a ReadStats,
+    rows: Vec<RecordBatch>,
+}
+
+impl Seen<'_> {
+    /// Reads a part; what nobody asked for is gone before the next piece is read.
+    async fn part(&mut self, part: &Part, columns: &[&str]) -> Result<()> {
+        let Some(mut pieces) = RowPieces::open(part, self.stats).await? else { return Ok(()) };
+        while !pieces.is_read() {
+            let read = pieces.read(PIECE_ROWS, Some(columns), self.stats).await?;
+            read.iter().try_for_each(|batch| self.batch(batch))?;
+        }
+        Ok(())
+    }
+
+    fn batch(&mut self, batch: &RecordBatch) -> Result<()> {
+        let batch = visible(self.table, batch, self.columns, self.access, self.range)?;
+        if batch.num_rows() > 0 {
+            self.stats.take(batch.get_array_memory_size())?;
+            self.rows.push(batch);
+        }
+        self.stats.check()
     }
 }

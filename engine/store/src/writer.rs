@@ -6,6 +6,7 @@
 //! [`WritePath::retire`] deletes their segments afterwards.
 
 pub(crate) mod committer;
+pub(crate) mod described;
 pub(crate) mod hints;
 pub(crate) mod limits;
 pub(crate) mod quota;

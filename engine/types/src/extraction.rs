@@ -353,6 +353,13 @@ mod tests {
         );
         check(json!({"method": "logfmt", "expression": "x", "targets": good}), "/expression", "UNSUPPORTED");
         check(json!({"method": "logfmt", "options": {"a": 1}, "targets": good}), "/options/a", "UNKNOWN_FIELD");
+        for (depth, code) in [(json!("8"), "INVALID_TYPE"), (json!(0), "OUT_OF_RANGE"), (json!(-1), "OUT_OF_RANGE")] {
+            check(
+                json!({"method": "json", "options": {"maxDepth": depth}, "targets": good}),
+                "/options/maxDepth",
+                code,
+            );
+        }
         check(json!({"method": "delimited", "targets": good}), "/options/delimiter", "REQUIRED");
         check(json!({"method": "logfmt", "targets": []}), "/targets", "REQUIRED");
         check(json!({"method": "logfmt", "targets": [{"field": "x"}]}), "/targets/0/from", "REQUIRED");

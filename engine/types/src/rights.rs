@@ -341,10 +341,12 @@ impl Rights {
         self.0.iter().any(|mine| mine.covers(triple))
     }
 
-    /// Says whether whatever the other ones let somebody view, these do, too.
-    pub fn show_all_of(&self, other: &Self) -> bool {
-        let viewed = other.0.iter().filter(|t| t.right.contains(Right::View));
-        self.0 == other.0 || viewed.map(|t| Triple { right: Right::View, ..t.clone() }).all(|t| self.covers(&t))
+    /// Says whether whatever the other ones let somebody view, of a domain or of all, these do, too.
+    pub fn show_all_of(&self, other: &Self, domain: Option<Domain>) -> bool {
+        let of = |t: &&Triple| domain.is_none() || t.domain.is_none() || t.domain == domain;
+        let viewed = other.0.iter().filter(|t| t.right.contains(Right::View)).filter(of);
+        let needed = |t: &Triple| Triple::new(Right::View, domain.or(t.domain), t.services.clone());
+        self.0 == other.0 || viewed.map(needed).all(|t| self.covers(&t))
     }
 
     fn of(&self, right: Right, domain: Domain) -> impl Iterator<Item = &Services> {
@@ -425,8 +427,15 @@ mod tests {
     fn rights_to_view_that_are_left() {
         let rights = |texts: &[&str]| texts.iter().map(|t| triple(t)).collect::<Rights>();
         let check = |now: &[&str], before: &[&str], yes: bool| {
-            assert_eq!(rights(now).show_all_of(&rights(before)), yes, "{now:?} {before:?}");
+            assert_eq!(rights(now).show_all_of(&rights(before), None), yes, "{now:?} {before:?}");
         };
+        let of_logs = |now: &[&str], before: &[&str], yes: bool| {
+            assert_eq!(rights(now).show_all_of(&rights(before), Some(Domain::Logs)), yes, "{now:?} {before:?}");
+        };
+        of_logs(&["{view, logs, cart}"], &["{view, logs, cart}", "{view, traces, bank}"], true);
+        of_logs(&["{view, logs, cart}"], &["{edit, *, cart}"], true);
+        of_logs(&["{view, logs, cart}"], &["{view, *, *}"], false);
+        of_logs(&["{view, traces, *}"], &["{view, logs, cart}"], false);
         check(&[], &[], true);
         check(&[], &["{view, logs, cart}"], false);
         check(&["{view, logs, c*}"], &["{edit, logs, cart}", "{ingest, traces, *}"], true);

@@ -110,6 +110,8 @@ pub struct GroupView {
     pub file: String,
     /// The group with its rules and their alerts.
     pub group: Group,
+    /// Whose rights the queries of each rule have.
+    pub rights: Arc<[Rights]>,
     /// When it was evaluated last.
     pub last_evaluation: Option<Millis>,
     /// How long that took.
@@ -226,6 +228,7 @@ impl Rules {
         let view = Arc::new(ArcSwap::from_pointee(GroupView {
             file: source.file.clone(),
             group,
+            rights: source.rights.clone().into(),
             last_evaluation: None,
             evaluation_time: Duration::ZERO,
             missed: 0,
@@ -249,7 +252,6 @@ impl Rules {
             places: Arc::clone(&self.places),
             memory: Arc::clone(&self.memory),
             view: Arc::clone(&slot.view),
-            rights: slot.source.rights.clone(),
             editors: slot.source.editors.clone(),
             ids: slot.source.ids.clone(),
         };

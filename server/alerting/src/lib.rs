@@ -21,6 +21,7 @@ pub mod routes;
 pub mod rules;
 pub mod silences;
 pub mod template;
-pub mod text;
 pub mod unit_tests;
 pub mod yaml;
+
+pub use quiver_types::go as text;

@@ -28,7 +28,7 @@ use crate::usage::Taken;
 
 pub(crate) mod admission;
 mod proxy;
-mod safety;
+pub(crate) mod safety;
 mod sent;
 
 pub use proxy::Proxies;
@@ -145,15 +145,15 @@ fn tenancy_refusal(method: &Method, headers: &HeaderMap) -> Option<Response> {
 /// headers, too.
 static ALLOWED_HEADERS: LazyLock<HeaderValue> = LazyLock::new(|| {
     let own = "Accept, Authorization, Content-Encoding, Content-Type, Origin, Traceparent, X-Request-Id, AccountID, \
-               ProjectID, Idempotency-Key, If-Match, If-None-Match, X-Override-Managed";
+               ProjectID, Idempotency-Key, If-Match, If-None-Match, X-Override-Managed, X-Timeout, X-Wait";
     let parameters = PARAMETERS.iter().chain([&KEEP_MESSAGES]).flat_map(|(_, headers)| headers);
     let all = parameters.fold(own.to_owned(), |list, header| list + ", " + header);
     HeaderValue::from_str(&all).expect("names of headers")
 });
 
 /// Headers that such a page may read.
-const EXPOSED_HEADERS: &str =
-    "Date, ETag, Idempotent-Replayed, Location, Quiver-Partial, Retry-After, X-Quiver-Refused, X-Request-Id";
+const EXPOSED_HEADERS: &str = "Date, ETag, Idempotency-Replayed, Idempotent-Replayed, Location, Quiver-Partial, \
+    Retry-After, WWW-Authenticate, X-Config-Revision, X-Dry-Run, X-Quiver-Refused, X-Request-Id";
 
 /// Methods that such a page may use: configuration is written with all of them.
 const ALLOWED_METHODS: &str = "GET, HEAD, POST, PUT, PATCH, DELETE, OPTIONS";

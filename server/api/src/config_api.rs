@@ -523,13 +523,21 @@ impl Ask {
     }
 
     async fn restore(&self, id: &str) -> Result<Answer> {
+        let op = Op::Restore { id: id.to_owned(), version: self.version()? };
+        let done = self.change(op, System::default()).await?;
+        self.present(&done, 200).await
+    }
+
+    /// The version that is to be brought back.
+    pub(crate) fn version(&self) -> Result<i64> {
         let body = self.object()?;
         only_members(&body, &["version"])?;
-        let version = body.get("version").and_then(Value::as_i64);
-        let version =
-            version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
-        let done = self.change(Op::Restore { id: id.to_owned(), version }, System::default()).await?;
-        self.present(&done, 200).await
+        match body.get("version") {
+            None | Some(Value::Null) => Err(Problem::field("/version", "REQUIRED", "is required")),
+            Some(value) => value
+                .as_i64()
+                .ok_or_else(|| Problem::field("/version", "INVALID_TYPE", "must be the number of a version")),
+        }
     }
 
     fn import_mode(&self) -> Result<ImportMode> {

@@ -6,17 +6,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use quiver_alertd::router::{Asked, Shown};
-use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
-use quiver_config::{Caller, Condition as If, Entity, Op, Place, Result, Seen, System};
+use quiver_config::families::{RELATIONSHIPS, RESOURCES};
+use quiver_config::{Caller, Condition as If, Op, Place, Result, Seen, System};
 use quiver_types::label::LabelSet;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
 
 use crate::state::AppState;
 use found::{Found, Key};
+use known::{Kept, Known, key_of};
 
 mod found;
 mod health;
+mod known;
 mod look;
 mod probes;
 
@@ -33,18 +35,8 @@ const SEEN_MS: i64 = 60_000;
 const INACTIVE_MS: i64 = 24 * 3_600_000;
 /// Without telemetry for so long a resource's health is unknown.
 const UNKNOWN_MS: i64 = 15 * 60_000;
-
-/// What is known of resources at one revision.
-#[derive(Default)]
-struct Known {
-    revision: Option<u64>,
-    types: Vec<Entity>,
-    by_key: HashMap<Key, Entity>,
-    relationship_types: HashMap<String, String>,
-    relationships: std::collections::HashSet<(String, String, String)>,
-    /// What rows say of health, by ids of resources.
-    noted: HashMap<String, health::Noted>,
-}
+/// So many resources are read as a whole.
+const READ_AT_ONCE: usize = 500;
 
 fn text<'a>(body: &'a Map<String, Value>, key: &str) -> &'a str {
     body.get(key).and_then(Value::as_str).unwrap_or_default()
@@ -70,7 +62,7 @@ pub async fn follow(state: Arc<AppState>, every: Duration, stop: CancellationTok
 }
 
 async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -> Result<()> {
-    refresh(state, known).await?;
+    known.refresh(state).await?;
     let probes = probes::of_types(&known.types);
     let mut found = Found::default();
     for probe in &probes {
@@ -84,50 +76,26 @@ async fn once(state: &AppState, known: &mut Known, since_ms: i64, now_ms: i64) -
     Ok(())
 }
 
-async fn refresh(state: &AppState, known: &mut Known) -> Result<()> {
-    let revision = state.config.revision();
-    if known.revision == Some(revision) {
-        return Ok(());
-    }
-    known.types = state.config.all(&RESOURCE_TYPES).await?;
-    let resources = state.config.all(&RESOURCES).await?;
-    known.by_key = resources.into_iter().map(|e| (key_of(&e), e)).collect();
-    let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
-    known.relationship_types = kinds.iter().map(|e| (text(&e.body, "key").to_owned(), e.id.clone())).collect();
-    let all = state.config.all(&RELATIONSHIPS).await?;
-    let triple = |e: &Entity| {
-        let part = |key: &str| text(&e.body, key).to_owned();
-        (part("typeId"), part("sourceId"), part("targetId"))
-    };
-    known.relationships = all.iter().map(triple).collect();
-    known.revision = Some(revision);
-    Ok(())
-}
-
-fn key_of(entity: &Entity) -> Key {
-    Key { kind: text(&entity.body, "typeId").to_owned(), key: text(&entity.body, "key").to_owned() }
-}
-
 /// Resources of which this server would note that nothing tells of them.
 fn given_up(known: &Known, found: &Found, now_ms: i64) -> Vec<String> {
-    let is_given_up = |entity: &Entity| {
-        let part = |key: &str| text(&entity.body, key);
-        let last = quiver_config::json::time_of(part("lastSeen"));
-        let is_silent = |for_ms: i64| last.is_none_or(|last| now_ms - last >= for_ms);
-        let is_unknown = part("health") != "unknown" && is_silent(UNKNOWN_MS);
-        let is_gone = part("source") == "discovered" && part("state") == "active" && is_silent(INACTIVE_MS);
-        part("state") != "retired" && (is_unknown || is_gone)
+    let is_given_up = |kept: &Kept| {
+        let is_silent = |for_ms: i64| kept.seen_ms.is_none_or(|last| now_ms - last >= for_ms);
+        let is_unknown = kept.health != "unknown" && is_silent(UNKNOWN_MS);
+        let is_gone = kept.is_discovered && kept.state == "active" && is_silent(INACTIVE_MS);
+        kept.state != "retired" && (is_unknown || is_gone)
     };
-    let silent = known.by_key.iter().filter(|&(key, entity)| !found.resources.contains_key(key) && is_given_up(entity));
-    silent.map(|(_, entity)| entity.id.clone()).collect()
+    let silent = known.by_key.iter().filter(|&(key, kept)| !found.resources.contains_key(key) && is_given_up(kept));
+    silent.map(|(_, kept)| kept.id.clone()).collect()
 }
 
 /// Reads anew what this server would give up: other servers over the same database are told of resources, too, and note that
 /// without a new revision.
 async fn ask_others(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<()> {
     if state.config.is_shared() {
-        let read = state.config.find_all(&RESOURCES, &given_up(known, found, now_ms)).await?;
-        known.by_key.extend(read.into_iter().map(|entity| (key_of(&entity), entity)));
+        for ids in given_up(known, found, now_ms).chunks(READ_AT_ONCE) {
+            let read = state.config.find_all(&RESOURCES, ids).await?;
+            known.by_key.extend(read.iter().map(|entity| (key_of(entity), Kept::of(entity))));
+        }
     }
     Ok(())
 }
@@ -147,26 +115,23 @@ async fn take_in(state: &AppState, known: &mut Known, found: &Found, now_ms: i64
                 let system = System { body: times.into_iter().collect(), ..System::default() };
                 (Op::Create { id: None, body: entity_body(key, one) }, system)
             }
-            Some(entity) => {
+            Some(kept) => {
                 let mut patch = Map::new();
-                let service = text(&entity.body, "service");
-                if text(&entity.body, "source") == "discovered"
-                    && !service.is_empty()
-                    && one.services.iter().any(|s| s != service)
-                {
+                let is_of_others = !kept.service.is_empty() && one.services.iter().any(|s| *s != kept.service);
+                if kept.is_discovered && is_of_others {
                     patch.insert("service".to_owned(), Value::Null);
                 }
-                if text(&entity.body, "state") == "inactive" {
+                if kept.state == "inactive" {
                     patch.insert("state".to_owned(), json!("active"));
                 }
                 if patch.is_empty() {
                     continue;
                 }
-                (Op::Patch { id: entity.id.clone(), patch, condition: If::None }, System::default())
+                (Op::Patch { id: kept.id.clone(), patch, condition: If::None }, System::default())
             }
         };
         match config.change(&Place::of(&RESOURCES), &caller, op, system, false).await {
-            Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), after))),
+            Ok(done) => known.by_key.extend(done.after.map(|after| (key.clone(), Kept::of(&after)))),
             // Another server was quicker, or there are as many as there may be.
             Err(problem) if problem.kind == quiver_config::ProblemKind::Busy => return Err(problem),
             Err(problem) => tracing::debug!(kind = key.kind, key = key.key, "a resource is not taken in: {problem}"),
@@ -222,39 +187,38 @@ fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
 async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
     let alerts = alerts_by_service(state);
     let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
-    for (key, entity) in &known.by_key {
-        if text(&entity.body, "state") == "retired" {
+    for (key, kept) in &known.by_key {
+        if kept.state == "retired" {
             continue;
         }
-        let stored = quiver_config::json::time_of(text(&entity.body, "lastSeen"));
+        let (stored, service) = (kept.seen_ms, kept.service.as_str());
         let told = found.resources.get(key).map(|one| one.last_ms.min(now_ms));
         let last = told.max(stored);
-        let service = text(&entity.body, "service");
         let health = match alerts.get(service).filter(|_| !service.is_empty()) {
             Some(true) => "critical",
             Some(false) => "warning",
             None if last.is_some_and(|last| now_ms - last < UNKNOWN_MS) => "ok",
             None => "unknown",
         };
-        healths.insert(entity.id.clone(), health);
+        healths.insert(kept.id.clone(), health);
         let older = told.is_some_and(|told| stored.is_none_or(|stored| told - stored >= SEEN_MS));
-        if older || health != text(&entity.body, "health") {
+        if older || health != kept.health {
             // What is stored may be newer than what is known here.
             let last_ms = told.filter(|told| stored.is_none_or(|stored| *told > stored));
-            seen.push(Seen { id: entity.id.clone(), last_ms, health });
+            seen.push(Seen { id: kept.id.clone(), last_ms, health });
         }
         let silent = last.is_none_or(|last| now_ms - last > INACTIVE_MS);
-        if silent && text(&entity.body, "source") == "discovered" && text(&entity.body, "state") == "active" {
-            gone.push(entity.id.clone());
+        if silent && kept.is_discovered && kept.state == "active" {
+            gone.push(kept.id.clone());
         }
     }
     if !seen.is_empty() {
         state.config.seen(&seen).await?;
         // Nobody is told of that, so it is noted in what is known here, too.
         let noted: HashMap<&str, &Seen> = seen.iter().map(|one| (one.id.as_str(), one)).collect();
-        for entity in known.by_key.values_mut() {
-            if let Some(one) = noted.get(entity.id.as_str()) {
-                one.put(&mut entity.body);
+        for kept in known.by_key.values_mut() {
+            if let Some(one) = noted.get(kept.id.as_str()) {
+                kept.note(one);
             }
         }
     }
@@ -268,6 +232,7 @@ async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: 
 
 #[cfg(test)]
 mod tests {
+    use quiver_config::Entity;
     use quiver_config::json::time_text;
 
     use super::*;
@@ -289,7 +254,7 @@ mod tests {
                 let told = found::Resource { name: "k".into(), attributes, services, first_ms: NOW, last_ms: NOW };
                 found.resources.insert(key_of(&entity), told);
             }
-            known.by_key.insert(key_of(&entity), entity);
+            known.by_key.insert(key_of(&entity), Kept::of(&entity));
             !given_up(&known, &found, NOW).is_empty()
         };
         let unknown = ("health", "unknown");

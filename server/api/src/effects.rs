@@ -251,9 +251,10 @@ impl Effects {
         {
             return Ok(Arc::clone(graph));
         }
-        let resources = config.all(&RESOURCES).await?;
-        let relationships = config.all(&RELATIONSHIPS).await?;
-        let graph = Arc::new(Graph::new(resources, &relationships));
+        let mut graph = Graph::default();
+        config.each(&RESOURCES, |resource| graph.add(&resource)).await?;
+        config.each(&RELATIONSHIPS, |relationship| graph.connect(&relationship)).await?;
+        let graph = Arc::new(graph);
         *kept = Some((state, Arc::clone(&graph)));
         Ok(graph)
     }

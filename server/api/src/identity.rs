@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use quiver_auth::{Auth, Happened, Identity, PasswordRule, Passwords, Subject, external_id};
 use quiver_config::families::{BINDINGS, GROUPS, KEYS, ROLES, SERVICE_ACCOUNTS, USERS};
-use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, Problem, ProblemKind, Sealer};
+use quiver_config::{AuditEvent, Caller, Config, Family, FieldError, KeyBounds, Problem, ProblemKind, Sealer};
 use quiver_types::time::Clock;
 use serde_json::{Map, Value};
 use tokio_util::sync::CancellationToken;
@@ -275,6 +275,7 @@ pub(crate) fn caller(identity: &Identity, from: Origin) -> Caller {
         ip: from.ip,
         request_id: from.request_id,
         rights: (*identity.rights).clone(),
+        key: identity.key_bounds().map(|(expires_ms, networks)| KeyBounds { expires_ms, networks: networks.to_vec() }),
         manager: "api".to_owned(),
         override_managed: false,
     }

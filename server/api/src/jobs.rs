@@ -31,6 +31,8 @@ const LOOK_CANCELLED: Duration = Duration::from_millis(500);
 const AGAIN: Duration = Duration::from_secs(2);
 /// So often.
 const TRIES: u32 = 30;
+/// How often a server says that it is there, where it shares its database; one that just came back has so long for it.
+const HOLD: Duration = Duration::from_mins(1);
 
 /// Where a job is found.
 pub(crate) const PATH: &str = "/platform-api/jobs";
@@ -97,18 +99,18 @@ impl From<Problem> for Stopped {
 /// Carries out jobs until the server stops.
 pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
     let server = state.store.installation().to_string();
+    tokio::select! {
+        () = stop.cancelled() => {}
+        () = carry_on(&state, &server) => {}
+        () = hold(&state, &server) => {}
+    }
+}
+
+async fn carry_on(state: &Arc<AppState>, server: &str) {
     loop {
-        let next = tokio::select! {
-            () = stop.cancelled() => return,
-            next = state.config.next_job(&server) => next,
-        };
-        match next {
-            Ok(Some(job)) => tokio::select! {
-                () = stop.cancelled() => return,
-                () = carry_out(&state, job) => {}
-            },
+        match state.config.next_job(server).await {
+            Ok(Some(job)) => Box::pin(carry_out(state, job)).await,
             Ok(None) => tokio::select! {
-                () = stop.cancelled() => return,
                 () = state.config.job_queued() => {}
                 () = tokio::time::sleep(LOOK) => {}
             },
@@ -116,6 +118,24 @@ pub async fn run(state: Arc<AppState>, stop: CancellationToken) {
                 tracing::warn!(cause = problem.cause, "jobs cannot be read; trying again");
                 tokio::time::sleep(AGAIN).await;
             }
+        }
+    }
+}
+
+/// Says now and then that this server is there, and ends the jobs of those that are not; of one alone it does nothing.
+async fn hold(state: &AppState, server: &str) {
+    if !state.config.is_shared() {
+        return std::future::pending().await;
+    }
+    loop {
+        if let Err(problem) = state.config.hold_jobs(server).await {
+            tracing::warn!(cause = problem.cause, "it cannot be noted that jobs are held; trying again");
+        }
+        tokio::time::sleep(HOLD).await;
+        match state.config.end_jobs_of_others(server).await {
+            Ok(0) => {}
+            Ok(jobs) => tracing::warn!(jobs, "jobs failed: their servers have been away for an hour"),
+            Err(problem) => tracing::warn!(cause = problem.cause, "jobs of other servers cannot be read; trying again"),
         }
     }
 }

@@ -1,6 +1,15 @@
-//! PromQL over HTTP: instant and range queries, and the small endpoints that clients look at first.
+//! The API of Prometheus, below `/metrics-api`: here instant and range queries, and the small endpoints that clients look at
+//! first; the others have a file each.
 //!
 //! Source: `metrics-api` section 2; order of checks and texts as in Prometheus 3.14 `web/api/v1/api.go`.
+
+mod cardinality;
+mod exemplars;
+mod federation;
+pub(crate) mod labels;
+mod remote_read;
+mod server;
+mod targets;
 
 use std::convert::Infallible;
 use std::sync::Arc;
@@ -9,6 +18,7 @@ use std::time::Duration;
 use axum::Router;
 use axum::body::Body;
 use axum::extract::{Request, State};
+use axum::middleware;
 use axum::response::Response;
 use axum::routing::get;
 use bytes::Bytes;
@@ -22,13 +32,14 @@ use quiver_query::QueryContext;
 use quiver_types::{Error, ErrorKind, Millis, Result};
 use serde_json::{Value, json};
 
+use self::labels::TRUNCATED;
 use crate::encode::outcome::Outcome;
 use crate::encode::prometheus::{
     Envelope, begin_success, close_success, error_response, finish_success, json_response, success,
 };
 use crate::encode::stats;
 use crate::error::plain;
-use crate::labels_api::TRUNCATED;
+use crate::explained;
 use crate::metrics::phases::Language;
 use crate::params::{Params, duration_ms, invalid};
 use crate::partial::query_context;
@@ -39,8 +50,18 @@ const PROMETHEUS_VERSION: &str = "3.14.0";
 /// Most steps of a range query.
 const STEPS_MAX: i64 = 11_000;
 
-/// Routes of this family, below `/metrics-api`.
+/// Routes of this family, below `/metrics-api`; those of ingest and rules go beside them.
 pub(crate) fn routes() -> Router<Arc<AppState>> {
+    let listed = labels::routes().merge(exemplars::routes()).merge(cardinality::routes());
+    let taken = federation::routes().merge(remote_read::routes());
+    queries()
+        .merge(listed.layer(middleware::from_fn(explained::enveloped)))
+        .merge(taken.layer(middleware::from_fn(explained::plain)))
+        .merge(server::routes())
+        .merge(targets::routes())
+}
+
+fn queries() -> Router<Arc<AppState>> {
     Router::new()
         .route("/api/v1/query", get(query).post(query))
         .route("/api/v1/query_range", get(query_range).post(query_range))

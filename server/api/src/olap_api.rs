@@ -1,13 +1,16 @@
 //! Analytics over HTTP, below `/olap-api/v1`, in the wire format of Cube (`olap-api.md`).
 //!
 //! A request is read here, checked and planned by `quiver_olap`, and shared with equal ones by `waiting`; `forms` are answers
-//! other than JSON, `behind` are rows behind a measure and values of a dimension, `statements` SQL texts over models. What a caller may see is applied at the scan of each model, with his rights in its domain.
+//! other than JSON, `behind` are rows behind a measure and values of a dimension, `statements` SQL texts over models, `told`
+//! answers without what follows from hidden rows. What a caller may see is applied at the scan of each model, with his
+//! rights in its domain.
 
 mod behind;
 mod forms;
 pub(crate) mod ordered;
 mod problem;
 mod statements;
+mod told;
 pub mod waiting;
 
 use std::sync::Arc;
@@ -38,6 +41,7 @@ use crate::sql_api::forms::Form;
 use crate::state::AppState;
 use crate::withdrawn;
 use problem::problem;
+use told::Told;
 use waiting::{Outcome, Ready, Work};
 
 /// What segments narrow in a query.
@@ -99,8 +103,12 @@ impl Given {
     }
 
     /// A word of the body, or of the URL.
-    fn word(&self, name: &str) -> Option<&str> {
-        self.body.get(name).and_then(Value::as_str).or_else(|| self.params.get(name))
+    fn word(&self, name: &str) -> Result<Option<&str>, QueryError> {
+        match self.body.get(name) {
+            None | Some(Value::Null) => Ok(self.params.get(name)),
+            Some(Value::String(word)) => Ok(Some(word)),
+            Some(_) => Err(QueryError::new(Reason::BadType, format!("/{name}"), format!("`{name}` is a text"))),
+        }
     }
 
     fn query(&self) -> Result<Value, OlapError> {
@@ -114,7 +122,7 @@ impl Given {
 
     /// Whether several queries may be answered.
     fn is_multi(&self) -> Result<bool, OlapError> {
-        match self.word("queryType") {
+        match self.word("queryType")? {
             None | Some("regularQuery") => Ok(false),
             Some("multi") => Ok(true),
             Some(other) => {
@@ -126,7 +134,7 @@ impl Given {
 
     fn cache(&self, asked: &Asked) -> Result<CacheMode, OlapError> {
         let own = asked.queries.iter().find_map(|q| q.cache);
-        let Some(word) = self.word("cache") else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
+        let Some(word) = self.word("cache")? else { return Ok(own.unwrap_or(CacheMode::StaleIfSlow)) };
         CacheMode::parse(word)
             .ok_or_else(|| QueryError::new(Reason::BadValue, "/cache", format!("`{word}` is no cache mode")).into())
     }
@@ -208,7 +216,11 @@ fn begin_as(state: &AppState, given: &Given, asked: quiver_query::Asked) -> Resu
 }
 
 fn json_answer(value: &Value) -> Response {
-    ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], value.to_string()).into_response()
+    json_text(value.to_string())
+}
+
+fn json_text(text: String) -> Response {
+    ([(header::CONTENT_TYPE, "application/json; charset=utf-8")], text).into_response()
 }
 
 async fn load(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -228,7 +240,11 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     if form != Form::Json && !forms::is_limited(&query) {
         asked.queries.iter_mut().for_each(|q| q.limit = high_limit);
     }
-    let mode = given.cache(&asked)?;
+    let mut mode = given.cache(&asked)?;
+    if mode == CacheMode::StaleWhileRevalidate && state.is_some_hidden() {
+        // An older answer is given at once where something was written, whoever's it is.
+        mode = CacheMode::StaleIfSlow;
+    }
     if mode == CacheMode::NoCache {
         asked.queries.iter_mut().for_each(|q| q.rollups = false);
     }
@@ -253,26 +269,38 @@ async fn loaded(state: &Arc<AppState>, request: Request) -> Result<Response, Ola
     let work = work(state, catalog, asked, access, ctx, is_multi);
     let outcome = state.olap_waiting.ask(key, work, mode, wait, |basis| state.olap.holds(basis)).await?;
     withdrawn::check(state)?;
-    match outcome {
-        Outcome::Done(answer) => {
-            // Whoever ran it has said so: this one was answered by what another found.
-            let _ = asking.served.kept.set("hit");
-            Ok(json_answer(&answer.value))
+    let (answer, is_kept) = match outcome {
+        Outcome::Done(answer) => (answer, false),
+        Outcome::Kept(answer) => (answer, true),
+        Outcome::Wait(elapsed) => {
+            return Ok(json_answer(&json!({
+                "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
+            })));
         }
-        Outcome::Wait(elapsed) => Ok(json_answer(&json!({
-            "error": "Continue wait", "stage": "Executing query", "timeElapsed": elapsed.as_secs(),
-        }))),
+    };
+    // Whoever ran it has said so: this one was answered by what another found.
+    let _ = asking.served.kept.set("hit");
+    if !state.is_some_hidden() {
+        return Ok(json_answer(&answer.value));
     }
+    // What it rests on is what it was: it is what would be read now.
+    let refreshed = is_kept.then(|| now(state));
+    let told = Told { answer: &answer.value, request_id: &request_id(), refreshed: refreshed.as_deref() };
+    Ok(json_text(serde_json::to_string(&told).expect("names of members are texts")))
+}
+
+/// The time of a request as answers write it.
+fn now(state: &AppState) -> String {
+    let now = chrono::DateTime::from_timestamp_millis(state.clock.now_ms()).unwrap_or_default();
+    now.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string()
+}
+
+fn request_id() -> String {
+    RequestInfo::current().map(|r| r.id().to_owned()).unwrap_or_default()
 }
 
 fn frame<'a>(state: &AppState, catalog: &'a Catalog) -> Frame<'a> {
-    let now = chrono::DateTime::from_timestamp_millis(state.clock.now_ms()).unwrap_or_default();
-    Frame {
-        catalog,
-        refreshed: now.format("%Y-%m-%dT%H:%M:%S%.3fZ").to_string(),
-        request_id: RequestInfo::current().map(|r| r.id().to_owned()).unwrap_or_default(),
-        slow: false,
-    }
+    Frame { catalog, refreshed: now(state), request_id: request_id(), slow: false }
 }
 
 /// The execution of a request, apart from who waits for it.
@@ -285,8 +313,7 @@ fn work(
     is_multi: bool,
 ) -> Work {
     let cancel = ctx.cancel.clone();
-    let refreshed = frame(state, &catalog).refreshed;
-    let request_id = frame(state, &catalog).request_id;
+    let (refreshed, request_id) = (now(state), request_id());
     let (olap, engine) = (Arc::clone(&state.olap), Arc::clone(&state.engine));
     let run = async move {
         // Of a moment before: what is written meanwhile is taken for a change.
@@ -355,7 +382,7 @@ async fn dry(State(state): State<Arc<AppState>>, request: Request) -> Response {
 async fn sql(State(state): State<Arc<AppState>>, request: Request) -> Response {
     let run = async {
         let given = Given::read(&state, request).await?;
-        match given.word("format") {
+        match given.word("format")? {
             None | Some("rest") => {}
             Some("sql") => return statements::sql(&state, &given).await,
             Some(form) => {

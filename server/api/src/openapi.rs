@@ -96,7 +96,9 @@ fn yaml(of: &Described) -> Response {
 
 fn page(of: &Described) -> Response {
     let mut response = sent("text/html; charset=utf-8", &of.page);
-    let policy = http::HeaderValue::from_static("default-src 'none'; style-src 'unsafe-inline'");
+    let policy = http::HeaderValue::from_static(
+        "default-src 'none'; style-src 'unsafe-inline'; frame-ancestors 'none'; base-uri 'none'",
+    );
     response.headers_mut().insert(header::CONTENT_SECURITY_POLICY, policy);
     response
 }

@@ -22,10 +22,9 @@ use crate::error::plain;
 use crate::nowhere::{not_allowed, not_found};
 use crate::state::AppState;
 use crate::{
-    admin, alerts_api, config_api, exemplars_api, explained, federate_api, grpc_api, import_api, ingest_api, jobs,
-    labels_api, logs_api, logs_ingest, metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api,
-    read_api, rules_api, rules_test_api, segments, server_api, sql_api, status_api, token_api, traces_api,
-    traces_compat, traces_ingest, tsdb_api, unit_test_api,
+    admin, alerts_api, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
+    metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, rules_api, rules_test_api, segments,
+    sql_api, token_api, traces_api, traces_compat, traces_ingest, unit_test_api,
 };
 
 /// The path of OTLP on its own port.
@@ -37,15 +36,7 @@ pub fn main_router(state: Arc<AppState>) -> Router {
 }
 
 fn main_routes() -> Router<Arc<AppState>> {
-    let listed = labels_api::routes().merge(exemplars_api::routes()).merge(tsdb_api::routes());
-    let taken = federate_api::routes().merge(read_api::routes());
-    let metrics = metrics_api::routes()
-        .merge(listed.layer(middleware::from_fn(explained::enveloped)))
-        .merge(taken.layer(middleware::from_fn(explained::plain)))
-        .merge(import_api::routes())
-        .merge(rules_api::routes())
-        .merge(server_api::routes())
-        .merge(status_api::routes());
+    let metrics = metrics_api::routes().merge(import_api::routes()).merge(rules_api::routes());
     let compatible = traces_compat::routes().layer(middleware::from_fn(explained::plain));
     let mut router = Router::new()
         .merge(admin::routes())

@@ -12,13 +12,13 @@ use chrono::{DateTime, SecondsFormat};
 use quiver_alertd::rules::GroupView;
 use quiver_alerting::rules::{ActiveAlert, AlertState, ElementValue, Health, Language, Rule, RuleKind, RuleStatus};
 use quiver_promql::{parser, print};
-use quiver_types::{Access, Domain, LabelSet, Matcher, Millis, Result};
+use quiver_types::{Access, Domain, LabelSet, Matcher, Millis, Result, Rights};
 use serde_json::{Map, Value, json};
 use xxhash_rust::xxh3::xxh3_64;
 
 use crate::encode::prometheus::{Envelope, error_response, success};
-use crate::labels_api::selectors;
 use crate::metrics::phases;
+use crate::metrics_api::labels::selectors;
 use crate::params::{Params, invalid};
 use crate::state::AppState;
 
@@ -124,13 +124,35 @@ impl Filter {
     }
 }
 
+/// What is told of an error to whom part of what the rule reads is hidden: errors name series.
+const WITHHELD: &str = "the rule reads more than you may view: whoever may is told why it fails";
+
 /// What a caller may see.
 struct Sight<'a> {
     access: Access,
+    rights: Arc<Rights>,
     service_labels: &'a [String],
 }
 
-impl Sight<'_> {
+impl<'a> Sight<'a> {
+    fn of(state: &'a AppState) -> Self {
+        Self {
+            access: state.access(Domain::Alerting),
+            rights: Arc::clone(&state.identity().rights),
+            service_labels: state.alertd.router.service_labels(),
+        }
+    }
+
+    /// Whether the caller may view all that the queries of a rule see.
+    fn shows_what_reads(&self, rule: &Rule, rights: Option<&Rights>) -> bool {
+        let domain = match rule.language {
+            Language::Promql => Some(Domain::Metrics),
+            Language::Logsql => Some(Domain::Logs),
+            Language::Olap => None,
+        };
+        rights.is_none_or(|rights| self.rights.show_all_of(rights, domain))
+    }
+
     fn alert(&self, alert: &ActiveAlert) -> bool {
         self.access.is_full() || self.access.allows(alert.labels.service(self.service_labels))
     }
@@ -162,7 +184,8 @@ fn active<'a>(status: &'a RuleStatus, sight: &'a Sight<'_>) -> impl Iterator<Ite
     status.alerts().filter(|a| a.state != AlertState::Inactive && sight.alert(a))
 }
 
-fn rule(status: &RuleStatus, filter: &Filter, sight: &Sight<'_>) -> Value {
+/// `rights` are those that its queries have.
+fn rule(status: &RuleStatus, rights: Option<&Rights>, filter: &Filter, sight: &Sight<'_>) -> Value {
     let rule = &status.rule;
     let query = match rule.language {
         Language::Promql => parser::parse(&rule.expr).map_or_else(|_| rule.expr.clone(), |tree| print::print(&tree)),
@@ -178,7 +201,8 @@ fn rule(status: &RuleStatus, filter: &Filter, sight: &Sight<'_>) -> Value {
         "evaluationTime": status.evaluation_time.as_secs_f64(), "lastEvaluation": time(status.last_evaluation),
     });
     if let Some(error) = error {
-        out["lastError"] = error.as_str().into();
+        let told = if sight.shows_what_reads(rule, rights) { error.as_str() } else { WITHHELD };
+        out["lastError"] = told.into();
     }
     if rule.kind == RuleKind::Record {
         out["type"] = "recording".into();
@@ -210,8 +234,9 @@ fn token(view: &GroupView) -> String {
 }
 
 fn group(view: &GroupView, filter: &Filter, sight: &Sight<'_>) -> Option<Value> {
-    let shown = view.group.rules.iter().filter(|s| filter.wants(&s.rule) && sight.rule(&s.rule));
-    let rules: Vec<Value> = shown.map(|s| rule(s, filter, sight)).collect();
+    let all = view.group.rules.iter().enumerate();
+    let shown = all.filter(|(_, s)| filter.wants(&s.rule) && sight.rule(&s.rule));
+    let rules: Vec<Value> = shown.map(|(n, s)| rule(s, view.rights.get(n), filter, sight)).collect();
     if rules.is_empty() {
         return None;
     }
@@ -251,21 +276,19 @@ async fn rules(State(state): State<Arc<AppState>>, request: Request) -> Response
     let listed = async {
         let params = Params::of(&state, request).await?;
         let filter = Filter::read(&state, &params).await?;
-        let sight =
-            Sight { access: state.access(Domain::Alerting), service_labels: state.alertd.router.service_labels() };
-        listed(&state.alertd.rules.views(), &filter, &sight)
+        listed(&state.alertd.rules.views(), &filter, &Sight::of(&state))
     };
     answer(listed.await, "/api/v1/rules")
 }
 
 /// How a rule goes, the n-th of a group, as far as the caller sees its alerts; `None`: it does not run yet.
 pub(crate) fn state_of(app: &AppState, namespace: &str, group: &str, n: usize) -> Option<Value> {
-    let sight = Sight { access: app.access(Domain::Alerting), service_labels: app.alertd.router.service_labels() };
+    let sight = Sight::of(app);
     let views = app.alertd.rules.views();
     let view = views.iter().find(|v| v.file == namespace && v.group.model.name == group)?;
-    let status = view.group.rules.get(n)?;
-    let mut shown = rule(status, &Filter { with_alerts: true, ..Filter::default() }, &sight);
-    shown["samples"] = json!(status.samples);
+    let (status, rights) = (view.group.rules.get(n)?, view.rights.get(n));
+    let mut shown = rule(status, rights, &Filter { with_alerts: true, ..Filter::default() }, &sight);
+    shown["samples"] = json!(sight.shows_what_reads(&status.rule, rights).then_some(status.samples));
     let keys = ["health", "state", "lastError", "lastEvaluation", "evaluationTime", "samples", "alerts"];
     let picked = keys.into_iter().map(|key| (key.to_owned(), shown.get(key).cloned().unwrap_or(Value::Null)));
     Some(Value::Object(picked.collect()))
@@ -286,7 +309,7 @@ pub(crate) fn group_times(app: &AppState, namespace: &str, group: &str) -> Map<S
 }
 
 async fn alerts(State(state): State<Arc<AppState>>) -> Response {
-    let sight = Sight { access: state.access(Domain::Alerting), service_labels: state.alertd.router.service_labels() };
+    let sight = Sight::of(&state);
     let mut out: Vec<Value> = Vec::new();
     for view in state.alertd.rules.views() {
         for status in &view.group.rules {

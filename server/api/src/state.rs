@@ -235,7 +235,7 @@ impl AppState {
     }
 
     /// Whether there is a domain of which the caller may see rows, but not all.
-    fn is_some_hidden(&self) -> bool {
+    pub(crate) fn is_some_hidden(&self) -> bool {
         let identity = self.identity();
         Domain::ALL.iter().any(|(domain, ..)| {
             let access = identity.access(*domain);

@@ -38,7 +38,7 @@ impl fmt::Debug for Held {
 impl Permit for Held {
     fn holds(&self) -> bool {
         let now = self.identities.auth.renewed(&self.identity);
-        now.is_ok_and(|now| now.rights.show_all_of(&self.identity.rights))
+        now.is_ok_and(|now| now.rights.show_all_of(&self.identity.rights, None))
     }
 }
 

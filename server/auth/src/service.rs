@@ -92,8 +92,8 @@ pub struct Identity {
     pub way: Way,
     /// The session of its token; of one without, what names the token itself.
     pub session: Option<String>,
-    /// Its API key: the twelve characters that name it.
-    pub(crate) key_id: Option<String>,
+    /// The API key that it showed.
+    pub(crate) shown_key: Option<Arc<Key>>,
     /// Its roles at another issuer.
     pub(crate) roles: Arc<[String]>,
 }
@@ -107,7 +107,7 @@ impl Identity {
             rights: Arc::new(Rights::full()),
             way: Way::Off,
             session: None,
-            key_id: None,
+            shown_key: None,
             roles: Arc::default(),
         }
     }
@@ -125,7 +125,12 @@ impl Identity {
 
     /// The key that it showed, by the twelve characters that name it.
     pub fn key(&self) -> Option<&str> {
-        self.key_id.as_deref()
+        self.shown_key.as_deref().map(|key| key.key_id.as_str())
+    }
+
+    /// When the key that it showed ends, and from which networks it may be used.
+    pub fn key_bounds(&self) -> Option<(Option<i64>, &[String])> {
+        self.shown_key.as_deref().map(|key| (key.expires_ms, &key.networks[..]))
     }
 
     /// What it may see of a domain.
@@ -292,7 +297,7 @@ impl Auth {
             rights: directory.rights(id, self.clock.now_ms()),
             way: Way::Token,
             session: None,
-            key_id: None,
+            shown_key: None,
             roles: Arc::default(),
         })
     }
@@ -371,7 +376,7 @@ impl Auth {
             rights: Arc::new(rights),
             way: Way::Token,
             session: None,
-            key_id: None,
+            shown_key: None,
             roles: roles.into(),
         })
     }
@@ -404,7 +409,7 @@ impl Auth {
         Ok(identity)
     }
 
-    fn of_known_key(&self, key: &Key) -> Result<Identity, TokenError> {
+    fn of_known_key(&self, key: &Arc<Key>) -> Result<Identity, TokenError> {
         if key.expires_ms.is_some_and(|end| self.clock.now_ms() >= end) {
             return Err(TokenError::Invalid);
         }
@@ -412,7 +417,7 @@ impl Auth {
         // What the owner lost meanwhile the key lost, too.
         let rights =
             key.rights.as_ref().map_or_else(|| Arc::clone(&owner.rights), |own| Arc::new(own.meet(&owner.rights)));
-        Ok(Identity { rights, way: Way::ApiKey, key_id: Some(key.key_id.clone()), ..owner })
+        Ok(Identity { rights, way: Way::ApiKey, shown_key: Some(Arc::clone(key)), ..owner })
     }
 
     /// Says who somebody is by now, for work that goes on after it was let in: with what it may do at this moment. That a
@@ -425,7 +430,7 @@ impl Auth {
             return Err(TokenError::Invalid);
         }
         let directory = self.directory.load();
-        let now = match (&identity.subject, &identity.key_id) {
+        let now = match (&identity.subject, identity.key()) {
             (Subject::Anyone, _) => return Ok(identity.clone()),
             (Subject::External(issuer, subject), _) => {
                 let rights = self.external_rights(&external_id(issuer, subject), &identity.roles)?;
@@ -477,12 +482,7 @@ impl Auth {
         if directory.account(kind, id).is_none_or(|account| !account.enabled) {
             return false;
         }
-        let now = directory.rights(id, self.clock.now_ms());
-        let viewed = rights.triples().iter().filter(|triple| triple.right.contains(Right::View));
-        viewed
-            .filter(|triple| domain.is_none() || triple.domain.is_none_or(|of| Some(of) == domain))
-            .map(|triple| Triple::new(Right::View, domain.or(triple.domain), triple.services.clone()))
-            .all(|needed| now.covers(&needed))
+        directory.rights(id, self.clock.now_ms()).show_all_of(rights, domain)
     }
 
     async fn of_basic(&self, name: &str, password: &Secret, ip: Option<IpAddr>) -> Result<Identity, TokenError> {

@@ -1,5 +1,7 @@
 //! Requests that name themselves (`Idempotency-Key`): the same request again gets the same answer, not another effect.
 
+use std::borrow::Cow;
+
 use aws_lc_rs::digest::{SHA256, digest};
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -13,8 +15,10 @@ use quiver_database::{Connection, Database, statement};
 const KEPT_MS: i64 = 24 * 3_600_000;
 /// How long a request may be under way before its name is free again: its process ended.
 const UNDER_WAY_MS: i64 = 10 * 60_000;
-/// Longest answer that is kept.
+/// Longest answer that is kept, as it is or packed.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
+/// What packed answers begin with: the others are texts.
+const PACKED: [u8; 4] = 0xFD2F_B528_u32.to_le_bytes();
 /// Most answers that are kept of a subject.
 const KEPT_MAX: i64 = 10_000;
 
@@ -59,6 +63,21 @@ impl Named {
     }
 }
 
+/// An answer as it is kept: one that is too long is packed; none: it is too long all the same.
+fn kept(answer: &[u8]) -> Result<Option<Cow<'_, [u8]>>> {
+    let kept = if answer.len() <= ANSWER_BYTES_MAX {
+        Cow::Borrowed(answer)
+    } else {
+        Cow::Owned(zstd::encode_all(answer, 1).map_err(Problem::internal)?)
+    };
+    Ok(Some(kept).filter(|kept| kept.len() <= ANSWER_BYTES_MAX))
+}
+
+/// An answer that was kept.
+fn unpacked(kept: Vec<u8>) -> Result<Vec<u8>> {
+    if kept.starts_with(&PACKED) { zstd::decode_all(&kept[..]).map_err(Problem::internal) } else { Ok(kept) }
+}
+
 /// Forgets answers that are too old.
 pub(crate) async fn forget_old(db: &mut Connection, now_ms: i64) -> Result<()> {
     let sql = "DELETE FROM answered WHERE at_ms < ? OR (answer IS NULL AND at_ms < ?)";
@@ -96,7 +115,8 @@ impl Config {
                 return Err(Problem::new(ProblemKind::Conflict, "IDEMPOTENCY_IN_PROGRESS", text));
             };
             let answer = self.vault.open(&named.place(), &sealed);
-            return answer.map(Begun::Answered).ok_or_else(|| Problem::internal("an answer that no key opens"));
+            let answer = answer.ok_or_else(|| Problem::internal("an answer that no key opens"))?;
+            return unpacked(answer).map(Begun::Answered);
         }
         let sql = "SELECT count(*) FROM answered WHERE subject = ?";
         let kept: i64 = statement(sql).bind(&named.subject).fetch_one(&mut *tx).await?.try_get(0)?;
@@ -111,12 +131,17 @@ impl Config {
         Ok(Begun::Fresh)
     }
 
-    /// Keeps the answer; none: it was a fault of ours, and the name is free again.
+    /// Keeps the answer; none: it was a fault of ours, and the name is free again. `false`: the answer is too long, and the
+    /// name waits for a shorter one.
     ///
     /// # Errors
     /// `STORE_BUSY`, `INTERNAL`.
-    pub async fn end_named(&self, named: &Named, answer: Option<&[u8]>) -> Result<()> {
-        let sealed = answer.filter(|a| a.len() <= ANSWER_BYTES_MAX).map(|a| self.vault.seal(&named.place(), a));
+    pub async fn end_named(&self, named: &Named, answer: Option<&[u8]>) -> Result<bool> {
+        let sealed = match answer.map(kept).transpose()? {
+            Some(None) => return Ok(false),
+            Some(Some(kept)) => Some(self.vault.seal(&named.place(), &kept)),
+            None => None,
+        };
         let mut tx = db::begin(&self.pool).await?;
         if let Some(sealed) = sealed {
             let sql = "UPDATE answered SET answer = ? WHERE subject = ? AND path = ? AND name = ?";
@@ -128,6 +153,6 @@ impl Config {
             row.execute(&mut *tx).await?;
         }
         tx.commit().await?;
-        Ok(())
+        Ok(true)
     }
 }

@@ -17,6 +17,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0009_seen", include_str!("../../../schemas/entities/0009_seen.sql")),
     ("0010_job_server", include_str!("../../../schemas/entities/0010_job_server.sql")),
     ("0011_routes_in_order", include_str!("../../../schemas/entities/0011_routes_in_order.sql")),
+    ("0012_job_held", include_str!("../../../schemas/entities/0012_job_held.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

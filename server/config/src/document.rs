@@ -319,6 +319,19 @@ impl Config {
         rows.iter().map(Entity::read).collect()
     }
 
+    /// Reads them one after the other, for those who keep little of each.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn each(&self, family: &Family, mut take: impl FnMut(Entity) + Send) -> Result<()> {
+        let sql = format!("SELECT {} FROM entity WHERE family = ? ORDER BY id", Entity::COLUMNS);
+        let mut rows = statement(sql).bind(family.name).fetch(&self.pool);
+        while let Some(row) = rows.try_next().await? {
+            take(Entity::read(&row)?);
+        }
+        Ok(())
+    }
+
     /// Reads an entity that the caller may see.
     ///
     /// # Errors
@@ -342,14 +355,18 @@ impl Config {
             let asked = self.asked(place, query.filter.as_ref()).await?;
             let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
-                Some(narrowed) => self.share(narrowed).await?,
+                Some(narrowed) => self.share(narrowed, query.only_field()).await?,
                 None => Share::Many,
             };
             let left = if let Share::Few(few) = share {
                 Some(few)
             } else {
-                let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
-                if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
+                let known = narrowed.as_ref();
+                let page = match (share, known) {
+                    (Share::Part, Some(within)) => self.page_within(place, query, caller, &beside, within).await?,
+                    _ => self.page_by_index(place, query, caller, &beside, known).await?,
+                };
+                if let Some(page) = page {
                     return Ok(page);
                 }
                 if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {

@@ -237,6 +237,15 @@ impl Family {
     }
 }
 
+/// What bounds an API key beside its rights.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct KeyBounds {
+    /// When it ends, in Unix milliseconds.
+    pub expires_ms: Option<i64>,
+    /// Networks that it may be used from; empty: any.
+    pub networks: Vec<String>,
+}
+
 /// Who asks.
 #[derive(Debug, Clone)]
 pub struct Caller {
@@ -254,6 +263,8 @@ pub struct Caller {
     pub request_id: String,
     /// What it may do.
     pub rights: Rights,
+    /// The bounds of the API key by which it came.
+    pub key: Option<KeyBounds>,
     /// By what it writes: `api`, `ui`, `file`, `deploy:<source>`, `builtin`.
     pub manager: String,
     /// Whether it writes what another manager owns.
@@ -278,6 +289,7 @@ impl Caller {
             ip: None,
             request_id: String::new(),
             rights: Rights::full(),
+            key: None,
             manager: "api".to_owned(),
             override_managed: false,
         }

@@ -8,7 +8,10 @@ use crate::document::Entity;
 use crate::families::text;
 use crate::json::time_of;
 
+use node::Node;
+
 mod cycles;
+mod node;
 
 /// A relationship, by the places of its ends.
 #[derive(Debug)]
@@ -22,7 +25,7 @@ struct Edge {
 /// All resources and relationships; made once per state of the configuration.
 #[derive(Debug, Default)]
 pub struct Graph {
-    nodes: Vec<Entity>,
+    nodes: Vec<Node>,
     edges: Vec<Edge>,
     /// Per node: edges that go out, edges that come in.
     at: Vec<[Vec<usize>; 2]>,
@@ -52,7 +55,7 @@ pub struct Walk<'a> {
     pub limit: usize,
     /// Types of relationships that count; none: all.
     pub relationship_types: Option<HashSet<String>>,
-    /// Says whether a resource is shown, by its type.
+    /// Says whether a resource is shown, by its type; see [`Graph::node`] for what of it is there.
     pub shows: &'a dyn Fn(&Entity) -> bool,
     /// Whether resources that are not shown are walked through.
     pub through: bool,
@@ -84,36 +87,38 @@ pub struct Found {
 }
 
 impl Graph {
-    /// Makes the graph of all resources and relationships.
-    pub fn new(resources: Vec<Entity>, relationships: &[Entity]) -> Self {
-        let by_id: HashMap<String, usize> = resources.iter().enumerate().map(|(n, e)| (e.id.clone(), n)).collect();
-        let mut graph =
-            Self { at: vec![Default::default(); resources.len()], nodes: resources, edges: Vec::new(), by_id };
-        for entity in relationships {
-            let end = |key: &str| graph.by_id.get(text(&entity.body, key)).copied();
-            let (Some(source), Some(target)) = (end("sourceId"), end("targetId")) else { continue };
-            let time = |key: &str| entity.body.get(key).and_then(Value::as_str).and_then(time_of);
-            let n = graph.edges.len();
-            graph.at[source][0].push(n);
-            graph.at[target][1].push(n);
-            graph.edges.push(Edge {
-                id: entity.id.clone(),
-                type_id: text(&entity.body, "typeId").to_owned(),
-                ends: [source, target],
-                valid: (time("validFrom").unwrap_or(i64::MIN), time("validTo").unwrap_or(i64::MAX)),
-            });
-        }
-        graph
+    /// Adds a resource.
+    pub fn add(&mut self, resource: &Entity) {
+        self.by_id.insert(resource.id.clone(), self.nodes.len());
+        self.nodes.push(Node::of(resource));
+        self.at.push(Default::default());
     }
 
-    /// Gives a resource.
-    pub fn node(&self, id: &str) -> Option<&Entity> {
-        self.by_id.get(id).map(|&n| &self.nodes[n])
+    /// Adds a relationship between resources that were added.
+    pub fn connect(&mut self, relationship: &Entity) {
+        let body = &relationship.body;
+        let end = |key: &str| self.by_id.get(text(body, key)).copied();
+        let (Some(source), Some(target)) = (end("sourceId"), end("targetId")) else { return };
+        let time = |key: &str| body.get(key).and_then(Value::as_str).and_then(time_of);
+        let n = self.edges.len();
+        self.at[source][0].push(n);
+        self.at[target][1].push(n);
+        self.edges.push(Edge {
+            id: relationship.id.clone(),
+            type_id: text(body, "typeId").to_owned(),
+            ends: [source, target],
+            valid: (time("validFrom").unwrap_or(i64::MIN), time("validTo").unwrap_or(i64::MAX)),
+        });
     }
 
-    /// All resources.
-    pub fn nodes(&self) -> &[Entity] {
-        &self.nodes
+    /// Gives a resource with what it is judged by: type, service, health, state.
+    pub fn node(&self, id: &str) -> Option<Entity> {
+        self.by_id.get(id).map(|&n| self.nodes[n].judged())
+    }
+
+    /// All resources, likewise.
+    pub fn nodes(&self) -> impl Iterator<Item = Entity> {
+        self.nodes.iter().map(Node::judged)
     }
 
     /// How many relationships with resources that may be seen come in and go out.
@@ -121,7 +126,7 @@ impl Graph {
         let Some(&n) = self.by_id.get(id) else { return (0, 0) };
         let count = |way: usize| {
             let far = self.at[n][way].iter().map(|&e| self.edges[e].ends[1 - way]);
-            far.filter(|&m| may_see(&self.nodes[m])).count()
+            far.filter(|&m| may_see(&self.nodes[m].judged())).count()
         };
         (count(1), count(0))
     }
@@ -170,8 +175,11 @@ impl Graph {
                 continue;
             }
             for far in self.next(walk, node) {
-                let entity = &self.nodes[far];
-                if met.contains(&far) || !(walk.may_see)(entity) {
+                if met.contains(&far) {
+                    continue;
+                }
+                let entity = &self.nodes[far].judged();
+                if !(walk.may_see)(entity) {
                     continue;
                 }
                 let is_shown = (walk.shows)(entity);
@@ -207,8 +215,8 @@ impl Graph {
                 }));
             }
             let beyond = self.next(walk, node).any(|far| {
-                let entity = &self.nodes[far];
-                !places.contains_key(&far) && (walk.may_see)(entity) && (walk.shows)(entity)
+                let is_beyond = |entity: &Entity| (walk.may_see)(entity) && (walk.shows)(entity);
+                !places.contains_key(&far) && is_beyond(&self.nodes[far].judged())
             });
             if beyond {
                 found.frontier.push(self.nodes[node].id.clone());

@@ -14,6 +14,8 @@ use crate::problem::{Problem, Result};
 const KEPT_MS: i64 = 30 * 86_400_000;
 /// Most jobs that wait.
 const WAITING_MAX: i64 = 100;
+/// For how long a server may be away before its jobs are over. So long it lets people in when the database is gone.
+const AWAY_MS: i64 = 3_600_000;
 /// Longest checkpoint, as text.
 const CHECKPOINT_BYTES_MAX: usize = 16 << 20;
 
@@ -143,10 +145,10 @@ impl Config {
             return Ok(made);
         }
         let sql = "INSERT INTO job (id, kind, domain, state, subject, created_by, created_ms, progress_ppm, counters, \
-            params, checkpoint, server) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}', ?)";
+            params, checkpoint, server, held_ms) VALUES (?, ?, ?, 'queued', ?, ?, ?, 0, '{}', ?, '{}', ?, ?)";
         let row = statement(sql).bind(&made.id).bind(&made.kind).bind(&made.domain).bind(&made.subject);
         let row = row.bind(&made.created_by).bind(made.created_ms).bind(made.params.to_string());
-        row.bind(&job.server).execute(&mut *tx).await?;
+        row.bind(&job.server).bind(now_ms).execute(&mut *tx).await?;
         tx.commit().await?;
         self.jobs.notify_one();
         Ok(made)
@@ -187,6 +189,36 @@ impl Config {
             job.started_ms = Some(now_ms);
         }
         Ok(Some(job))
+    }
+
+    /// Says that a server is there, which holds its jobs. Where others write to the same database this is to be called every
+    /// minute or so.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`.
+    pub async fn hold_jobs(&self, server: &str) -> Result<()> {
+        let sql = "UPDATE job SET held_ms = ? WHERE state IN ('queued', 'running') AND server = ?";
+        statement(sql).bind(self.clock.now_ms()).bind(server).execute(&self.pool).await?;
+        Ok(())
+    }
+
+    /// Ends the jobs of other servers that have been away for an hour, and gives their number: what these are about is stored
+    /// there alone, so nobody else can do them, and who waits for one is to be told. A server that comes back later finds its
+    /// jobs ended, at whatever step they were, as those that were cancelled.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`.
+    pub async fn end_jobs_of_others(&self, server: &str) -> Result<u64> {
+        // One alone takes all jobs.
+        if !self.is_shared() {
+            return Ok(0);
+        }
+        let now_ms = self.clock.now_ms();
+        let why = "the server that was asked has been away for an hour; ask a server that stores what this is about";
+        let sql = "UPDATE job SET state = 'failed', error = ?, finished_ms = ?, checkpoint = '{}' \
+            WHERE state IN ('queued', 'running') AND server NOT IN ('', ?) AND held_ms < ?";
+        let ended = statement(sql).bind(why).bind(now_ms).bind(server).bind(now_ms - AWAY_MS);
+        Ok(ended.execute(&self.pool).await?)
     }
 
     /// Waits until a job may have been queued.

@@ -49,7 +49,7 @@ pub use audit::{AuditEvent, AuditQuery, Verified};
 pub use change::{Checks, Condition, Done, Drafted, Op, Part, Sealer, System};
 pub use db::migrate;
 pub use document::{Config, Entity, Page, Place, diff};
-pub use family::{Caller, Family, Hook, KEPT, Link, Making, OnDelete, Prepare, Rows};
+pub use family::{Caller, Family, Hook, KEPT, KeyBounds, Link, Making, OnDelete, Prepare, Rows};
 pub use fields::{Field, Kind, Mode, duration_ms};
 pub use jobs::{Job, NewJob};
 pub use many::{Failed, ImportMode, Imported};

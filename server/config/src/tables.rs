@@ -119,6 +119,7 @@ const TABLES: &[Table] = &[
             ("params", Text),
             ("checkpoint", Text),
             ("server", Text),
+            ("held_ms", Number),
         ],
         key: "id",
         sealed: false,

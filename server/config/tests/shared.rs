@@ -139,5 +139,8 @@ async fn a_database_that_is_gone_is_busy() {
     back.unwrap();
     assert_eq!(config.lost_for_ms(), 0);
     create(&config, &SEGMENTS, body(2)).await.unwrap();
-    assert_eq!(config.all(&SEGMENTS).await.unwrap().len(), 2);
+    let all: Vec<String> = config.all(&SEGMENTS).await.unwrap().into_iter().map(|entity| entity.id).collect();
+    let mut each = Vec::new();
+    config.each(&SEGMENTS, |entity| each.push(entity.id)).await.unwrap();
+    assert_eq!((all.len(), &each), (2, &all));
 }

@@ -132,12 +132,21 @@ pub fn is_passing(error: &Error) -> bool {
     code.parse::<u32>().is_ok_and(|c| [5, 6, 13].contains(&(c & 0xff)))
 }
 
+/// Makes a file that its owner alone may read, where there is none: hashes of passwords are in it. Files that SQLite makes
+/// beside it get its mode.
+async fn make_private(path: &Path) {
+    let made = tokio::fs::OpenOptions::new().write(true).create(true).truncate(false).mode(0o600).open(path).await;
+    // Why it cannot be opened SQLite says.
+    drop(made);
+}
+
 impl Database {
     /// Opens (creates) a file of SQLite.
     ///
     /// # Errors
     /// When it cannot be opened.
     pub async fn sqlite(path: &Path) -> Result<Self, Error> {
+        make_private(path).await;
         let options = SqliteConnectOptions::new()
             .filename(path)
             .create_if_missing(true)

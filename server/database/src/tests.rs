@@ -111,3 +111,16 @@ async fn a_server_that_comes_back_is_found_again() {
     }
     ask().await.unwrap();
 }
+
+#[tokio::test]
+async fn a_file_is_for_its_owner() {
+    use std::os::unix::fs::PermissionsExt as _;
+
+    let dir = tempfile::tempdir().unwrap();
+    let base = Database::sqlite(&dir.path().join("a.db")).await.unwrap();
+    statement("CREATE TABLE t (n INTEGER)").execute(&base).await.unwrap();
+    for name in ["a.db", "a.db-wal"] {
+        let mode = std::fs::metadata(dir.path().join(name)).unwrap().permissions().mode();
+        assert_eq!(mode & 0o777, 0o600, "{name}");
+    }
+}

@@ -1,19 +1,19 @@
-//! The command line: start, signals, stop.
+//! The binary: runs a command; of a server start, signals, stop.
 
 #![allow(clippy::doc_markdown, reason = "the docs of options are the text of `--help`")]
 #![allow(clippy::print_stdout, clippy::print_stderr, reason = "a command line speaks on its terminal")]
 
-use std::path::PathBuf;
+mod cli;
+
 use std::process::ExitCode;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
-use clap::{Args, Parser, Subcommand};
+use clap::Parser as _;
 use quiver::demo::alerts::DemoAlerts;
 use quiver::reload::Reloading;
-use quiver::rules::RulesCommand;
 use quiver::server::{Addresses, Bound};
-use quiver::settings::{Loaded, print_settings};
+use quiver::settings::print_settings;
 use quiver::{
     analytics, demo, identity, memory, notify, preflight, process, remote, saved, sql, stop, telemetry, wiring,
 };
@@ -25,272 +25,13 @@ use quiver_types::{Error, ErrorKind, SystemClock};
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
+use self::cli::{
+    AdminCommand, BackupArgs, CatalogCommand, Cli, Command, ModelsCommand, RestoreArgs, ServeArgs, SqlArgs,
+    StoreCommand,
+};
+
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
-
-/// Where settings come from, and what signals do.
-const SETTINGS_HELP: &str = "\
-Settings: defaults < file (--config) < environment < flags. `quiver --print-settings` lists all of them.
-Environment: QUIVER_SECTION__KEY for each setting (QUIVER_HTTP__LISTEN, QUIVER_LOG__FILTER), QUIVER_CONFIG for the file,
-  RUST_LOG over log.filter, AWS_… for S3.
-Signals: SIGTERM and SIGINT stop in order, SIGHUP reads settings anew.";
-
-/// Quiver takes in metrics, logs and traces, keeps them as Parquet on object storage, and answers `PromQL`, `LogsQL`,
-/// SQL, analytics and the trace APIs of Jaeger, Zipkin and Tempo over them.
-#[derive(Debug, Parser)]
-#[command(name = "quiver", version, arg_required_else_help = true, after_help = SETTINGS_HELP)]
-struct Cli {
-    /// Write all settings with their documentation and defaults, a file to start from.
-    #[arg(long)]
-    print_settings: bool,
-    /// Arm what `QUIVER_FAILPOINT` says: the process aborts or waits there. For tests; without it the variable is nothing.
-    #[arg(long, global = true, hide = true)]
-    failpoints: bool,
-    #[command(subcommand)]
-    command: Option<Command>,
-}
-
-#[derive(Debug, Subcommand)]
-enum Command {
-    /// Run the server.
-    #[command(after_help = SETTINGS_HELP)]
-    Serve(ServeArgs),
-    /// Run the server with demo telemetry flowing in.
-    Demo(ServeArgs),
-    /// Read the settings and the files that they name, say whether a server would start with them.
-    CheckConfig(ServeArgs),
-    /// Copy the store into a folder or bucket of backups: of a running server with --server, else of a stopped one.
-    Backup(BackupArgs),
-    /// Make an empty data directory and store hold what a backup holds.
-    Restore(RestoreArgs),
-    /// Ask an SQL statement: of a running server with --server, else of a data directory that nobody serves.
-    Sql(SqlArgs),
-    /// Work on the catalog while the server is down.
-    Catalog {
-        #[command(subcommand)]
-        command: CatalogCommand,
-    },
-    /// Work on the object store while the server is down.
-    Store {
-        #[command(subcommand)]
-        command: StoreCommand,
-    },
-    /// Work on accounts while the server is down.
-    Admin {
-        #[command(subcommand)]
-        command: AdminCommand,
-    },
-    /// Check the models of analytics; no server is needed.
-    Models {
-        #[command(subcommand)]
-        command: ModelsCommand,
-    },
-    /// Check rule files and run their unit tests; no server is needed.
-    Rules {
-        #[command(subcommand)]
-        command: RulesCommand,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum AdminCommand {
-    /// Set the password of a user, from QUIVER_ADMIN_PASSWORD_FILE or QUIVER_ADMIN_PASSWORD, else a new one that is printed.
-    ResetPassword(ResetArgs),
-}
-
-#[derive(Debug, Args)]
-struct ResetArgs {
-    /// Name of the user.
-    #[arg(default_value = "admin")]
-    username: String,
-    #[command(flatten)]
-    serve: ServeArgs,
-}
-
-#[derive(Debug, Subcommand)]
-enum ModelsCommand {
-    /// Say whether the YAML files of a folder are valid models.
-    Check {
-        /// Folder with `*.yml` and `*.yaml`.
-        #[arg(value_name = "DIR")]
-        folder: PathBuf,
-    },
-}
-
-#[derive(Debug, Subcommand)]
-enum CatalogCommand {
-    /// Make the catalog anew from the commit objects and parts in the object store.
-    Rebuild(ServeArgs),
-}
-
-#[derive(Debug, Subcommand)]
-enum StoreCommand {
-    /// Compare catalog and object store: missing, unknown and damaged objects.
-    Check(ServeArgs),
-    /// Bring back the days that retention dropped and whose files are still there (`store.drop_grace`).
-    Undrop(ServeArgs),
-}
-
-#[derive(Debug, Args)]
-struct BackupArgs {
-    /// Folder, file:///… or s3://bucket/prefix; later backups into the same place copy only what is new.
-    #[arg(long, value_name = "PLACE")]
-    to: String,
-    /// Most backups that stay there; older ones are deleted [default: all].
-    #[arg(long, value_name = "N")]
-    keep: Option<usize>,
-    /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
-    #[arg(long, value_name = "ADDR")]
-    server: Option<String>,
-    /// File with an API key or token that may administer the running server [default: http.admin_token_file].
-    #[arg(long, value_name = "FILE", requires = "server")]
-    key_file: Option<PathBuf>,
-    /// File (PEM) with the authority of its certificate, where the system does not know it.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    ca_file: Option<PathBuf>,
-    #[command(flatten)]
-    serve: ServeArgs,
-}
-
-#[derive(Debug, Args)]
-struct SqlArgs {
-    /// The statement [default: what comes on standard input].
-    #[arg(value_name = "STATEMENT")]
-    statement: Option<String>,
-    /// Main port of the running server, such as 127.0.0.1:8800 or https://quiver.example.
-    #[arg(long, value_name = "ADDR")]
-    server: Option<String>,
-    /// File with an API key or access token for the running server.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    key_file: Option<PathBuf>,
-    /// File (PEM) with the authority of its certificate, where the system does not know it.
-    #[arg(long, value_name = "FILE", requires = "server")]
-    ca_file: Option<PathBuf>,
-    /// How rows are written.
-    #[arg(long, value_name = "FORM", default_value = "table",
-          value_parser = ["table", "csv", "json", "ndjson", "arrow", "parquet"])]
-    format: String,
-    /// Values of $1, $2, … as a JSON list, or of $name as an object.
-    #[arg(long, value_name = "JSON")]
-    params: Option<String>,
-    /// Zone in which times are shown, such as Europe/Berlin [default: UTC].
-    #[arg(long, value_name = "ZONE")]
-    time_zone: Option<String>,
-    #[command(flatten)]
-    serve: ServeArgs,
-}
-
-#[derive(Debug, Args)]
-struct RestoreArgs {
-    /// Where the backups are.
-    #[arg(long, value_name = "PLACE")]
-    from: String,
-    /// Name of the backup [default: the newest].
-    #[arg(long, value_name = "NAME")]
-    at: Option<String>,
-    /// Write the names of the backups, oldest first, and change nothing.
-    #[arg(long)]
-    list: bool,
-    /// Restore telemetry alone: accounts and configuration begin anew, or are in a PostgreSQL that is there.
-    #[arg(long)]
-    without_configuration: bool,
-    /// The master key is lost: restore the configuration without what is encrypted under it.
-    #[arg(long, conflicts_with = "without_configuration")]
-    without_secrets: bool,
-    #[command(flatten)]
-    serve: ServeArgs,
-}
-
-#[derive(Debug, Args)]
-struct ServeArgs {
-    /// Settings file (TOML); see --print-settings.
-    #[arg(long, value_name = "FILE", env = "QUIVER_CONFIG")]
-    config: Option<PathBuf>,
-    /// Data directory [default: ./quiver-data].
-    #[arg(long, value_name = "DIR")]
-    data: Option<String>,
-    /// Object store: file:///… or s3://bucket/prefix [default: under the data directory].
-    #[arg(long, value_name = "URL")]
-    store: Option<String>,
-    /// Address of the main port [default: 127.0.0.1:8800]; port 0 picks one.
-    #[arg(long, value_name = "ADDR")]
-    http: Option<String>,
-    /// Address of OTLP over HTTP [default: 127.0.0.1:4318].
-    #[arg(long, value_name = "ADDR")]
-    otlp_http: Option<String>,
-    /// Address of OTLP over gRPC [default: 127.0.0.1:4317].
-    #[arg(long, value_name = "ADDR")]
-    otlp_grpc: Option<String>,
-    /// Address of PostgreSQL's protocol, such as 127.0.0.1:5432 [default: off].
-    #[arg(long, value_name = "ADDR")]
-    postgres: Option<String>,
-    /// How long data is kept [default: 30d]; none keeps all and lifts the limits on the age of samples.
-    #[arg(long, value_name = "30d|none")]
-    retention: Option<String>,
-    /// Access control [default: on]; off: everybody who reaches the server may do everything. See docs/identity.md.
-    #[arg(long, value_name = "on|off")]
-    rbac: Option<String>,
-    /// Certificate of TLS on every port (PEM), with those that lead to its authority.
-    #[arg(long, value_name = "FILE")]
-    tls_cert: Option<String>,
-    /// Private key of that certificate (PEM).
-    #[arg(long, value_name = "FILE")]
-    tls_key: Option<String>,
-    /// Rule files of Prometheus or vmalert to evaluate; may be given more than once, with `*`.
-    #[arg(long, value_name = "FILE")]
-    rules: Vec<String>,
-    /// Alertmanager configuration that says who is told of alerts.
-    #[arg(long, value_name = "FILE")]
-    alert_policy: Option<String>,
-    /// Listen on other than loopback addresses without access control (containers).
-    #[arg(long)]
-    rbac_off_on_network: bool,
-    /// Folder with models of analytics; may repeat.
-    #[arg(long, value_name = "DIR")]
-    olap_models: Vec<String>,
-    /// Folder with tables for analytics and SQL (CSV, Parquet); may repeat.
-    #[arg(long, value_name = "DIR")]
-    olap_tables: Vec<String>,
-    /// Whether the models of the product are there [default: on].
-    #[arg(long, value_name = "on|off")]
-    olap_builtin: Option<String>,
-}
-
-impl ServeArgs {
-    fn load(&self) -> Result<Loaded, Failure> {
-        let mut flags: Vec<(&str, String)> = [
-            ("store.data", &self.data),
-            ("store.url", &self.store),
-            ("http.listen", &self.http),
-            ("otlp.http_listen", &self.otlp_http),
-            ("otlp.grpc_listen", &self.otlp_grpc),
-            ("postgres.listen", &self.postgres),
-            ("store.retention", &self.retention),
-            ("rbac.mode", &self.rbac),
-            ("tls.certificate_file", &self.tls_cert),
-            ("tls.key_file", &self.tls_key),
-            ("alerting.policy", &self.alert_policy),
-            ("olap.builtin", &self.olap_builtin),
-        ]
-        .into_iter()
-        .filter_map(|(name, value)| Some((name, value.clone()?)))
-        .collect();
-        let lists = [
-            ("alerting.rules", &self.rules),
-            ("olap.model_dirs", &self.olap_models),
-            ("olap.table_dirs", &self.olap_tables),
-        ];
-        for (name, list) in lists.into_iter().filter(|(_, list)| !list.is_empty()) {
-            // A list in the notation of the settings file.
-            flags.push((name, serde_json::json!(list).to_string()));
-        }
-        let environment: Vec<_> = std::env::vars().filter(|(name, _)| name != "QUIVER_CONFIG").collect();
-        if self.rbac_off_on_network {
-            flags.push(("http.rbac_off_on_network", "true".to_owned()));
-        }
-        Ok(Loaded::load(self.config.as_deref(), environment.into_iter(), &flags)?)
-    }
-}
 
 /// Stack of a thread: texts nest, and parsers call themselves for each level. Memory is taken only as far down as one goes.
 const STACK_BYTES: usize = 16 << 20;

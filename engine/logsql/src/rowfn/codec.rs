@@ -1,6 +1,8 @@
 //! Encodings of the prefixes of `format`. Decoders give what is no encoding back as it is; bytes that make no text
 //! become the replacement character.
 
+use quiver_types::text::push_base64;
+
 /// A letter made capital, one for one.
 pub(crate) fn upper(c: char) -> char {
     let mut capital = c.to_uppercase();
@@ -98,14 +100,7 @@ pub(crate) fn hex_number(text: &str) -> Option<u64> {
 const BASE64: &[u8; 64] = b"ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/";
 
 pub(crate) fn base64_encode(text: &str, out: &mut String) {
-    for chunk in text.as_bytes().chunks(3) {
-        let byte = |i: usize| u32::from(chunk.get(i).copied().unwrap_or(0));
-        let bits = byte(0) << 16 | byte(1) << 8 | byte(2);
-        for i in 0..4 {
-            let digit = BASE64[(bits >> (18 - 6 * i) & 63) as usize] as char;
-            out.push(if i > chunk.len() as u32 { '=' } else { digit });
-        }
-    }
+    push_base64(text.as_bytes(), out);
 }
 
 /// With padding, as the standard wants it. False, and nothing written: not of this encoding.

@@ -4,12 +4,12 @@ use std::fmt::Write;
 
 use datafusion::common::Result;
 use hashbrown::HashTable;
+use xxhash_rust::xxh64::xxh64;
 
 use super::args::Args;
 use super::blob::{Reader, put_u64};
 use super::count_uniq::combination;
 use super::grouped::GroupState;
-use crate::rowfn::hash::xxh64;
 
 /// Hashes of a group.
 #[derive(Debug, Default)]
@@ -36,7 +36,7 @@ impl GroupState for CountUniqHash {
             return 0;
         }
         let mut key = std::mem::take(&mut self.key);
-        let grown = if combination(args, row, buffer, &mut key) { self.insert(xxh64(&key)) } else { 0 };
+        let grown = if combination(args, row, buffer, &mut key) { self.insert(xxh64(&key, 0)) } else { 0 };
         self.key = key;
         grown
     }

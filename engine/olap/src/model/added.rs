@@ -1,10 +1,11 @@
 //! Dimensions that the inner query of a measure has beside those of the query (`olap-api.md` 11.4): `Model.member`, or
 //! `Model.member.granularity` for the buckets of a time dimension.
 
+use quiver_types::meant::did_you_mean;
+
 use super::load::ModelProblem;
 use super::{Dimension, DimensionType, Measure, MemberId, Model};
 use crate::dates::granularity::Granularity;
-use crate::error::nearest;
 
 /// See the module.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -54,7 +55,7 @@ pub(super) fn check(models: &[Model], problems: &mut Vec<ModelProblem>) {
                 Some(dimension) => {
                     let known = dimension.granularities.iter().map(|g| g.name.as_str());
                     let known = known.chain(crate::dates::granularity::STANDARD);
-                    let hint = nearest(name, known).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                    let hint = did_you_mean(name, known);
                     format!("`{}` has no granularity `{name}`{hint}", added.member)
                 }
             };

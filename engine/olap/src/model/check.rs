@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 
 use quiver_alerting::problem::Place;
+use quiver_types::meant::did_you_mean;
 
 use super::load::ModelProblem;
 use super::template::{Piece, Template};
 use super::{Case, Label, MemberId, Model};
-use crate::error::nearest;
 
 /// Names of models with their members.
 type Names = BTreeMap<String, BTreeSet<String>>;
@@ -176,8 +176,7 @@ struct Resolver<'a> {
 
 impl Resolver<'_> {
     fn unknown_model(&self, name: &str) -> String {
-        let near = nearest(name, self.names.keys().map(String::as_str));
-        format!("there is no model `{name}`{}", hint(near))
+        format!("there is no model `{name}`{}", did_you_mean(name, self.names.keys().map(String::as_str)))
     }
 
     fn member(&self, id: &MemberId) -> Option<String> {
@@ -185,8 +184,8 @@ impl Resolver<'_> {
         if members.contains(&id.member) {
             return None;
         }
-        let near = nearest(&id.member, members.iter().map(String::as_str));
-        Some(format!("model `{}` has no member `{}`{}", id.model, id.member, hint(near)))
+        let hint = did_you_mean(&id.member, members.iter().map(String::as_str));
+        Some(format!("model `{}` has no member `{}`{hint}", id.model, id.member))
     }
 
     fn members<'m>(&self, ids: impl Iterator<Item = &'m MemberId>, place: Place) -> Vec<Missing> {
@@ -240,10 +239,6 @@ impl Resolver<'_> {
         };
         self.member(&id).map_or(Ok(Piece::Member(id)), Err)
     }
-}
-
-fn hint(near: Option<&str>) -> String {
-    near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default()
 }
 
 /// Finds members that are made of themselves.

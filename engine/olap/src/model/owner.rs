@@ -4,8 +4,7 @@ use std::collections::HashSet;
 
 use quiver_alerting::problem::Place;
 use quiver_alerting::yaml::{Kind, Node};
-
-use crate::error::nearest;
+use quiver_types::meant::did_you_mean;
 
 /// Lists of a model whose entries have names.
 const LISTS: [&str; 8] =
@@ -13,10 +12,7 @@ const LISTS: [&str; 8] =
 
 /// A hint at the field that may have been meant.
 pub(super) fn near_field(wrong: &str, known: &HashSet<&'static str>) -> String {
-    let mut known: Vec<&str> = known.iter().copied().collect();
-    // Of several that are as near always the same.
-    known.sort_unstable();
-    nearest(wrong, known).map(|name| format!("; did you mean `{name}`?")).unwrap_or_default()
+    did_you_mean(wrong, known.iter().copied())
 }
 
 /// The model, or `Model.member`, that a place of a file lies in.

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use quiver_alerting::problem::{Code, Problems};
 use quiver_alerting::yaml::{Fields, Kind, Node, read};
 use quiver_types::Domain;
+use quiver_types::meant::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::owner::near_field;
@@ -15,7 +16,6 @@ use super::{
     RowRight, Segment, Source, TimeShift, View, ViewPart, is_name,
 };
 use crate::dates::granularity::{Granularity, Interval, STANDARD};
-use crate::error::nearest;
 
 /// What stands in a file.
 #[derive(Debug, Default)]
@@ -109,8 +109,7 @@ impl<'a, 'p> Reader<'a, 'p> {
         let text = self.text(name)?;
         let found = words.iter().find(|(word, _)| *word == text).map(|(_, value)| *value);
         if found.is_none() {
-            let near = nearest(&text, words.iter().map(|(word, _)| *word));
-            let hint = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+            let hint = did_you_mean(&text, words.iter().map(|(word, _)| *word));
             self.bad(name, format!("unknown {name} `{text}`{hint}"));
         }
         found

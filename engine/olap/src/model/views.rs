@@ -2,9 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use quiver_types::meant::did_you_mean;
+
 use super::load::ModelProblem;
 use super::{Common, Include, MemberId, Model, View, ViewMember, ViewPart};
-use crate::error::nearest;
 
 /// Finds the members of a view.
 pub(super) fn fill(view: &mut View, models: &BTreeMap<String, Model>, problems: &mut Vec<ModelProblem>) {
@@ -35,16 +36,14 @@ fn of_part(part: &ViewPart, models: &BTreeMap<String, Model>) -> Result<Vec<View
     }
     let last = part.path.last().expect("a split text has a part");
     let model = models.get(last).ok_or_else(|| {
-        let near = nearest(last, models.keys().map(String::as_str));
-        format!("there is no model `{last}`{}", near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default())
+        format!("there is no model `{last}`{}", did_you_mean(last, models.keys().map(String::as_str)))
     })?;
     let known: Vec<&str> = model.member_names().collect();
     let check = |name: &str| {
         if known.contains(&name) {
             return Ok(());
         }
-        let near = nearest(name, known.iter().copied());
-        let hint = near.map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let hint = did_you_mean(name, known.iter().copied());
         Err(format!("model `{last}` has no member `{name}`{hint}"))
     };
     let all;

@@ -1,8 +1,9 @@
 //! Conditions on rows and on groups as expressions.
 
 use chrono_tz::Tz;
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::ScalarValue;
-use datafusion::logical_expr::{Expr, lit};
+use datafusion::logical_expr::{Expr, cast, lit};
 
 use super::{Planner, Stage, column};
 use crate::dates::range::WallRange;
@@ -16,6 +17,33 @@ use crate::sql_text::marked;
 /// An instant as a literal.
 pub(crate) fn instant(ns: i64) -> Expr {
     lit(ScalarValue::TimestampNanosecond(Some(ns), Some("UTC".into())))
+}
+
+/// Conditions joined by halves: a chain nests as deeply as it is long, and whoever plans it calls himself.
+fn joined(mut all: Vec<Expr>, join: fn(Expr, Expr) -> Expr) -> Option<Expr> {
+    while all.len() > 1 {
+        let mut rest = all.into_iter();
+        let mut pairs = Vec::new();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => join(left, right),
+                None => left,
+            });
+        }
+        all = pairs;
+    }
+    all.pop()
+}
+
+/// Whether a number is one that decimals beside it have no place for: both are compared as doubles then.
+fn is_far(value: &Literal) -> bool {
+    const FAR: std::ops::Range<f64> = 1e-15..1e15;
+    matches!(value, Literal::Double(n) if *n != 0.0 && !FAR.contains(&n.abs()))
+}
+
+/// The member as it is compared with some values.
+fn beside<'v>(member: Expr, values: impl IntoIterator<Item = &'v Literal>) -> Expr {
+    if values.into_iter().any(is_far) { cast(member, DataType::Float64) } else { member }
 }
 
 fn literal(value: &Literal) -> Expr {
@@ -87,9 +115,9 @@ impl Planner<'_> {
         let all =
             |inner: &[Filter]| inner.iter().map(|f| self.filter(f, value, tz, stage)).collect::<OlapResult<Vec<_>>>();
         match filter {
-            Filter::And(inner) => Ok(all(inner)?.into_iter().reduce(Expr::and).unwrap_or_else(|| lit(true))),
+            Filter::And(inner) => Ok(joined(all(inner)?, Expr::and).unwrap_or_else(|| lit(true))),
             // None of no conditions holds; but an empty branch says nothing, as in the reference.
-            Filter::Or(inner) => Ok(all(inner)?.into_iter().reduce(Expr::or).unwrap_or_else(|| lit(true))),
+            Filter::Or(inner) => Ok(joined(all(inner)?, Expr::or).unwrap_or_else(|| lit(true))),
             Filter::Leaf(leaf) => match (&leaf.test, stage) {
                 (Test::MeasureFilter, Some((stage, root))) => self.measure_filter(stage, root, &leaf.member),
                 (Test::Range(range, negated), _) => {
@@ -107,6 +135,7 @@ impl Planner<'_> {
         Ok(match test {
             Test::In { values, null, negated } => {
                 let list: Vec<Expr> = values.iter().map(|v| self.value(literal(v))).collect();
+                let value = beside(value, values);
                 let listed = (!list.is_empty()).then(|| value.clone().in_list(list, *negated));
                 match (listed, *null, *negated) {
                     (Some(listed), true, false) => listed.or(value.is_null()),
@@ -119,23 +148,20 @@ impl Planner<'_> {
             }
             Test::Text { occurs, values, negated } => {
                 let lower = self.scalar("lower", vec![value.clone()])?;
-                let mut any: Option<Expr> = None;
-                for text in values {
+                let one = |text: &String| -> OlapResult<Expr> {
                     let text = self.value(lit(text.to_lowercase()));
-                    let one = match occurs {
+                    Ok(match occurs {
                         Occurs::Within => self.scalar("strpos", vec![lower.clone(), text])?.gt(lit(0_i64)),
                         Occurs::AtStart => self.scalar("starts_with", vec![lower.clone(), text])?,
                         Occurs::AtEnd => self.scalar("ends_with", vec![lower.clone(), text])?,
-                    };
-                    any = Some(match any {
-                        Some(any) => any.or(one),
-                        None => one,
-                    });
-                }
-                let any = any.unwrap_or_else(|| lit(false));
+                    })
+                };
+                let any = values.iter().map(one).collect::<OlapResult<Vec<_>>>()?;
+                let any = joined(any, Expr::or).unwrap_or_else(|| lit(false));
                 if *negated { (!any).or(value.is_null()) } else { any }
             }
             Test::Compare(comparison, with) => {
+                let value = beside(value, [with]);
                 let with = self.value(literal(with));
                 match comparison {
                     Comparison::Gt => value.gt(with),
@@ -148,5 +174,43 @@ impl Planner<'_> {
             Test::Set(false) => value.is_null(),
             Test::Range(..) | Test::MeasureFilter => lit(true),
         })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{Operator, col};
+
+    use super::*;
+
+    fn depth(expr: &Expr) -> usize {
+        match expr {
+            Expr::BinaryExpr(e) if e.op == Operator::Or => 1 + depth(&e.left).max(depth(&e.right)),
+            _ => 0,
+        }
+    }
+
+    #[test]
+    fn many_conditions_are_no_chain() {
+        assert_eq!(joined(vec![], Expr::or), None);
+        let text = |names: &[&str]| joined(names.iter().map(|n| col(*n)).collect(), Expr::or).unwrap().to_string();
+        assert_eq!(text(&["a"]), "a");
+        assert_eq!(text(&["a", "b", "c"]), col("a").or(col("b")).or(col("c")).to_string());
+        let many = joined((0..20_000).map(|n| col(format!("c{n}"))).collect(), Expr::or).unwrap();
+        assert_eq!(depth(&many), 15);
+    }
+
+    #[test]
+    fn numbers_beyond_decimals() {
+        let check = |n: f64, far: bool| assert_eq!(is_far(&Literal::Double(n)), far, "{n}");
+        for near in [0.0, 0.5, -0.5, 1e-15, 1e14, -1e14, 178.6] {
+            check(near, false);
+        }
+        for far in [1e15, -1e15, 1e308, 1e-20, -1e-20] {
+            check(far, true);
+        }
+        assert!(!is_far(&Literal::Integer(i64::MAX)) && !is_far(&Literal::Text("1e30".to_owned())));
+        let one = |n: f64| beside(col("a"), &[Literal::Integer(1), Literal::Double(n)]);
+        assert_eq!((one(1.5), one(1e30)), (col("a"), cast(col("a"), DataType::Float64)));
     }
 }

@@ -6,6 +6,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
+use quiver_query::quoted;
 use quiver_query::tables::models::{MODEL_ROWS, ModelRows};
 
 use super::ranges::time_of;
@@ -40,10 +41,9 @@ fn one_at_least(columns: Vec<Expr>) -> Vec<Expr> {
 
 /// The SELECT that gives columns of a model's rows.
 pub(super) fn text(model: &Model, columns: &[String], range: Option<(i64, i64)>) -> String {
-    let quoted = |text: &str| format!("'{}'", text.replace('\'', "''"));
-    let bound = |ns: Option<i64>| ns.map_or_else(|| "NULL".to_owned(), |ns| quoted(&instant_text(ns, true)));
-    let mut args = vec![quoted(&model.common.name), bound(range.map(|r| r.0)), bound(range.map(|r| r.1))];
-    args.extend(columns.iter().map(|name| quoted(name)));
+    let bound = |ns: Option<i64>| ns.map_or_else(|| "NULL".to_owned(), |ns| quoted::text(&instant_text(ns, true)));
+    let mut args = vec![quoted::text(&model.common.name), bound(range.map(|r| r.0)), bound(range.map(|r| r.1))];
+    args.extend(columns.iter().map(|name| quoted::text(name)));
     format!("SELECT * FROM {MODEL_ROWS}({})", args.join(", "))
 }
 

@@ -99,6 +99,16 @@ pub enum Test {
     MeasureFilter,
 }
 
+impl Test {
+    /// How many conditions it comes to: each text is looked for by itself.
+    pub fn conditions(&self) -> usize {
+        match self {
+            Self::Text { values, .. } => values.len().max(1),
+            Self::In { .. } | Self::Compare(..) | Self::Set(_) | Self::Range(..) | Self::MeasureFilter => 1,
+        }
+    }
+}
+
 impl Filter {
     /// All conditions on members.
     pub fn leaves(&self) -> Vec<&Leaf> {

@@ -2,9 +2,10 @@
 //! as one that is not there, and no text suggests it.
 
 use quiver_query::tables::DomainAccess;
+use quiver_types::meant::{did_you_mean, nearest};
 
 use super::read::{Read, err};
-use crate::error::{Reason, nearest};
+use crate::error::Reason;
 use crate::model::MemberId;
 use crate::model::catalog::{Catalog, Found};
 use crate::visible;
@@ -42,7 +43,7 @@ impl<'a> Names<'a> {
         }
         let names: Vec<&str> = self.catalog.public_names().filter(|name| self.shows(name)).collect();
         if !names.contains(&id.model.as_str()) {
-            let hint = nearest(&id.model, names).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+            let hint = did_you_mean(&id.model, names);
             return err(Reason::UnknownModel, at, format!("there is no model `{}`{hint}", id.model));
         }
         let members = self.members(&id.model);

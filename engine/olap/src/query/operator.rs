@@ -1,12 +1,13 @@
 //! Operators of filters: which values each takes, and what must hold then (`olap-api.md` 4).
 
+use quiver_types::meant::did_you_mean;
 use serde_json::Value;
 
 use super::filter::{Comparison, Literal, Occurs, Test};
 use super::read::{Read, Reader, err};
 use crate::dates::range::{Point, WallRange};
 use crate::dates::zone::{Edge, utc_ns};
-use crate::error::{Reason, nearest};
+use crate::error::Reason;
 use crate::model::{DimensionType, MeasureType, MemberId};
 
 /// What values of a member are compared as.
@@ -56,6 +57,7 @@ impl Operator<'_, '_> {
         match self.name {
             "set" | "notSet" => Ok(Test::Set(!negated)),
             "measureFilter" if self.is_measure => Ok(Test::MeasureFilter),
+            "measureFilter" => self.unfit("measures"),
             "equals" | "in" | "notEquals" | "notIn" => {
                 self.some()?;
                 let null = self.values.iter().any(Value::is_null);
@@ -99,7 +101,7 @@ impl Operator<'_, '_> {
                     "beforeOrOnDate",
                     "measureFilter",
                 ];
-                let hint = nearest(other, KNOWN).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+                let hint = did_you_mean(other, KNOWN);
                 err(
                     Reason::UnknownOperator,
                     format!("{}/operator", self.at),
@@ -286,6 +288,36 @@ mod tests {
         );
         let mixed = json!([{"member": "A.count", "operator": "set"}, {"member": "A.kind", "operator": "set"}]);
         check(leaf(json!({"or": mixed})), "MIXED_CONDITION", "/filters/0");
+        check(
+            leaf(json!({"member": "A.kind", "operator": "measureFilter"})),
+            "UNKNOWN_OPERATOR",
+            "/filters/0/operator",
+        );
+        let order = json!([{"id": "A.count", "desc": "yes"}]);
+        check(json!({"measures": ["A.count"], "order": order}), "BAD_ORDER", "/order");
+    }
+
+    /// Breaks where a chain of thousands of conditions takes the stack of who plans it.
+    #[test]
+    fn conditions_and_values_are_bounded() {
+        let catalog = catalog();
+        let leaf = |operator: &str, values: usize| {
+            let values: Vec<String> = (0..values).map(|n| format!("v{n}")).collect();
+            json!({"member": "A.kind", "operator": operator, "values": values})
+        };
+        let read = |filters: serde_json::Value| {
+            let query = json!({"measures": ["A.count"], "filters": filters});
+            Request::parse(&query, &catalog, 0).map_err(|e| (e.reason.as_str(), e.pointer))
+        };
+        for operator in ["contains", "notStartsWith", "endsWith"] {
+            assert!(read(json!([leaf(operator, 500)])).is_ok(), "{operator}");
+            assert_eq!(read(json!([leaf(operator, 501)])).unwrap_err(), ("BAD_VALUE", "/filters/0".to_owned()));
+        }
+        let two = json!([leaf("contains", 499), {"or": [leaf("equals", 2), leaf("equals", 2)]}]);
+        assert_eq!(read(two).unwrap_err(), ("BAD_VALUE", "/filters/1/or/1".to_owned()));
+        assert!(read(json!([leaf("in", 50_000)])).is_ok());
+        let many = json!([leaf("in", 49_999), leaf("notIn", 2)]);
+        assert_eq!(read(many).unwrap_err(), ("BAD_VALUE", "/filters".to_owned()));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use chrono_tz::Tz;
+use quiver_types::meant::did_you_mean;
 use serde_json::{Map, Value};
 
 use super::filter::{Filter, Leaf, Test};
@@ -12,13 +13,14 @@ use super::request::zone;
 use super::{CacheMode, Format, LIMIT_DEFAULT, LIMIT_MAX, OrderKey, Query, TimeEntry};
 use crate::dates::granularity::Granularity;
 use crate::dates::range::{self, Point, WallRange};
-use crate::error::{QueryError, Reason, nearest};
+use crate::error::{QueryError, Reason};
 use crate::model::catalog::{Found, Kind};
 use crate::model::{DimensionType, MemberId, Source, Template};
 
-/// Deepest nesting of filters, and most conditions.
+/// Deepest nesting of filters, most conditions, and most values of all of them.
 const DEPTH_MAX: usize = 10;
 const LEAVES_MAX: usize = 500;
+const VALUES_MAX: usize = 50_000;
 /// Most spans that a row shows.
 const EXEMPLARS_MAX: u64 = 3;
 /// Most members of a list.
@@ -55,7 +57,7 @@ pub(super) fn err<T>(reason: Reason, pointer: impl Into<String>, message: impl I
 pub(super) fn query(value: &Value, at: &str, names: Names<'_>, now_ns: i64) -> Read<Query> {
     let Value::Object(map) = value else { return err(Reason::BadType, at, "a query is an object") };
     if let Some(key) = map.keys().find(|k| !KEYS.contains(&k.as_str())) {
-        let hint = nearest(key, KEYS).map(|n| format!("; did you mean `{n}`?")).unwrap_or_default();
+        let hint = did_you_mean(key, KEYS);
         return err(Reason::UnknownKey, format!("{at}/{key}"), format!("unknown key `{key}` of a query{hint}"));
     }
     if let Some((key, _)) = map.iter().find(|(_, value)| value.is_null()) {
@@ -201,7 +203,9 @@ impl<'a> Reader<'a> {
             if let Some((from, to)) = pairs.find(|(from, to)| self.names.catalog.join(from, to).is_none()) {
                 return err(Reason::NoJoinPath, at, format!("model `{from}` has no join to `{to}`"));
             }
-            hints.push(names);
+            if !names.is_empty() {
+                hints.push(names);
+            }
         }
         Ok(hints)
     }
@@ -340,8 +344,12 @@ impl<'a> Reader<'a> {
                             pairs.push((pair[0].as_str().unwrap_or_default(), pair[1].as_str()));
                         }
                         Value::Object(o) if o.contains_key("id") => {
-                            let down = o.get("desc").and_then(Value::as_bool).unwrap_or(false);
-                            pairs.push((o["id"].as_str().unwrap_or_default(), Some(if down { "desc" } else { "asc" })));
+                            let direction = match o.get("desc") {
+                                None | Some(Value::Bool(false)) => Some("asc"),
+                                Some(Value::Bool(true)) => Some("desc"),
+                                Some(_) => None,
+                            };
+                            pairs.push((o["id"].as_str().unwrap_or_default(), direction));
                         }
                         _ => return err(Reason::BadOrder, at, "an order is a list of pairs `[member, \"asc\"]`"),
                     }
@@ -410,7 +418,14 @@ impl<'a> Reader<'a> {
     fn filters(&self) -> Read<Vec<Filter>> {
         let mut leaves = 0;
         let list = self.list("filters")?.iter().enumerate();
-        list.map(|(i, f)| self.filter(f, &format!("{}/filters/{i}", self.at), 1, &mut leaves)).collect()
+        let filters = list.map(|(i, f)| self.filter(f, &format!("{}/filters/{i}", self.at), 1, &mut leaves));
+        let filters = filters.collect::<Read<Vec<_>>>()?;
+        let values: usize = filters.iter().flat_map(Filter::leaves).map(|leaf| leaf.values.len()).sum();
+        if values > VALUES_MAX {
+            let text = format!("filters have more than {VALUES_MAX} values");
+            return err(Reason::BadValue, format!("{}/filters", self.at), text);
+        }
+        Ok(filters)
     }
 
     fn filter(&self, value: &'a Value, at: &str, depth: usize, leaves: &mut usize) -> Read<Filter> {
@@ -423,11 +438,13 @@ impl<'a> Reader<'a> {
             if branches.len() == 2 {
                 return err(Reason::BadValue, at, "a filter has `and` or `or`, not both");
             }
-            *leaves += 1;
+            let leaf = self.leaf(map, at)?;
+            *leaves += leaf.test.conditions();
             if *leaves > LEAVES_MAX {
-                return err(Reason::BadValue, at, format!("there are more than {LEAVES_MAX} conditions"));
+                let text = format!("there are more than {LEAVES_MAX} conditions, each text to look for counted");
+                return err(Reason::BadValue, at, text);
             }
-            return self.leaf(map, at).map(Filter::Leaf);
+            return Ok(Filter::Leaf(leaf));
         };
         if map.len() > 1 {
             return err(Reason::UnknownKey, at, format!("nothing stands beside `{key}` in a filter"));

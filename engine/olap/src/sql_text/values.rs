@@ -1,6 +1,6 @@
 //! Literals of a plan: values of the query become parameters, constants of models stand in the text.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 
 use datafusion::common::ScalarValue;
 use datafusion::common::metadata::FieldMetadata;
@@ -30,18 +30,22 @@ pub(crate) fn marked(literal: Expr) -> Expr {
 
 /// Values of the parameters so far; equal ones stand once.
 #[derive(Debug, Default)]
-pub(super) struct Params(Vec<Value>);
+pub(super) struct Params {
+    values: Vec<Value>,
+    /// Where each stands, by its JSON.
+    places: HashMap<String, usize>,
+}
 
 impl Params {
     /// All values by place.
     pub(super) fn into_values(self) -> Vec<Value> {
-        self.0
+        self.values
     }
 
     fn place(&mut self, value: Value) -> Expr {
-        let at = self.0.iter().position(|v| *v == value).unwrap_or_else(|| {
-            self.0.push(value);
-            self.0.len() - 1
+        let at = *self.places.entry(value.to_string()).or_insert_with(|| {
+            self.values.push(value);
+            self.values.len() - 1
         });
         Expr::Placeholder(Placeholder::new_with_field(format!("${}", at + 1), None))
     }

@@ -6,14 +6,14 @@
 use std::collections::hash_map::Entry;
 
 use foldhash::HashMap;
+use quiver_types::go::float_text;
 use quiver_types::{Histogram, Result};
 
-use crate::functions::notes;
 use crate::histogram;
 
 /// Gives the label value of a float: shortest plain decimal, never an exponent.
 pub fn value_label(v: f64) -> String {
-    if v.is_finite() { format!("{v}") } else { notes::number(v) }
+    if v.is_finite() { format!("{v}") } else { float_text(v) }
 }
 
 /// What a value takes beside its counts: its key, its place in the output, its text.

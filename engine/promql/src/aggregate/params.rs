@@ -1,5 +1,6 @@
 //! Faults and warnings about the parameter of an aggregation, decided over all steps at once.
 
+use quiver_types::go::float_text;
 use quiver_types::{Error, ErrorKind, Result};
 
 use crate::annotation::Annotations;
@@ -38,10 +39,10 @@ pub fn check_params(
                 return fail("Parameter value is NaN".to_owned());
             }
             if min <= I64_MIN {
-                return fail(format!("Scalar value {} underflows int64", notes::number(min)));
+                return fail(format!("Scalar value {} underflows int64", float_text(min)));
             }
             if max >= I64_MAX {
-                return fail(format!("Scalar value {} overflows int64", notes::number(max)));
+                return fail(format!("Scalar value {} overflows int64", float_text(max)));
             }
         }
         AggregateOp::LimitRatio => {

@@ -3,9 +3,10 @@
 //! Texts as in Prometheus 3.14 `util/annotations/annotations.go`, without prefix and position. The set defers
 //! building texts to the end of a series, so that a window that repeats a fault costs a bit and no string.
 
+use quiver_types::go::{float_text, general, quote};
+
 use crate::annotation::Annotations;
 use crate::ast::PosRange;
-use std::fmt::Write as _;
 
 /// Which arithmetic of histograms an annotation is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -32,83 +33,14 @@ fn for_metric(text: &str, metric: &str) -> String {
     if metric.is_empty() { text.to_owned() } else { format!("{text} for metric name {}", quote(metric)) }
 }
 
-/// Quotes a text the way Go's `%q` does for what occurs in names and label values.
-pub fn quote(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\t' => out.push_str("\\t"),
-            '\r' => out.push_str("\\r"),
-            c if c.is_control() && (c as u32) < 0x80 => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
-}
-
-/// Writes a number the way Go's `%g` does: shortest digits, exponent form below 1e-4 and from 1e6.
-pub fn number(v: f64) -> String {
-    format_g(v, None)
-}
-
-/// Writes a number the way Go's `%.Ng` does.
-pub fn number_digits(v: f64, digits: usize) -> String {
-    format_g(v, Some(digits))
-}
-
-fn format_g(v: f64, precision: Option<usize>) -> String {
-    if v.is_nan() {
-        return "NaN".to_owned();
-    }
-    if v.is_infinite() {
-        return if v > 0.0 { "+Inf".to_owned() } else { "-Inf".to_owned() };
-    }
-    let text = precision.map_or_else(|| format!("{v:e}"), |p| format!("{v:.*e}", p.max(1) - 1));
-    let (mantissa, exponent) = text.split_once('e').expect("`{:e}` always writes an exponent");
-    let exponent: i32 = exponent.parse().expect("`{:e}` writes a decimal exponent");
-    let (sign, mantissa) = mantissa.strip_prefix('-').map_or(("", mantissa), |m| ("-", m));
-    let mut digits: String = mantissa.chars().filter(char::is_ascii_digit).collect();
-    while digits.len() > 1 && digits.ends_with('0') {
-        digits.pop();
-    }
-    let len = digits.len() as i32;
-    // strconv.FormatFloat, format 'g': 6 decides for the shortest output, else the precision, but no more than
-    // there are digits when all of them stand before the point.
-    let limit = match precision {
-        None => 6,
-        Some(p) if p as i32 > len && len > exponent => len,
-        Some(p) => p as i32,
-    };
-    if exponent < -4 || exponent >= limit {
-        let fraction = if len > 1 { format!(".{}", &digits[1..]) } else { String::new() };
-        let exponent_sign = if exponent < 0 { '-' } else { '+' };
-        return format!("{sign}{}{fraction}e{exponent_sign}{:02}", &digits[..1], exponent.abs());
-    }
-    if exponent < 0 {
-        return format!("{sign}0.{}{digits}", "0".repeat((-exponent - 1) as usize));
-    }
-    let point = exponent as usize + 1;
-    if digits.len() <= point {
-        return format!("{sign}{digits}{}", "0".repeat(point - digits.len()));
-    }
-    format!("{sign}{}.{}", &digits[..point], &digits[point..])
-}
-
 /// Warning: `quantile value should be between 0 and 1, got V`.
 pub fn invalid_quantile(q: f64) -> String {
-    format!("quantile value should be between 0 and 1, got {}", number(q))
+    format!("quantile value should be between 0 and 1, got {}", float_text(q))
 }
 
 /// Warning: `ratio value should be between -1 and 1, got V, capping to C`.
 pub fn invalid_ratio(ratio: f64, capped: f64) -> String {
-    format!("ratio value should be between -1 and 1, got {}, capping to {}", number(ratio), number(capped))
+    format!("ratio value should be between -1 and 1, got {}, capping to {}", float_text(ratio), float_text(capped))
 }
 
 /// Warning about a classic bucket without usable `le`.
@@ -222,9 +154,9 @@ pub fn forced_monotonicity(metric: &str, fix: &crate::quantile::ForcedMonotonici
     format!(
         "{}, from buckets {} to {}, with a max diff of {}, over {} samples from {} to {}",
         for_metric(text, metric),
-        number(fix.min_bucket),
-        number(fix.max_bucket),
-        number_digits(fix.max_diff, 2),
+        float_text(fix.min_bucket),
+        float_text(fix.max_bucket),
+        general(fix.max_diff, Some(2), false),
         fix.samples,
         time(fix.min_ts),
         time(fix.max_ts),
@@ -296,37 +228,5 @@ impl Notes {
                 annotations.info(pos, text(metric));
             }
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn numbers_as_go_writes_them() {
-        let check = |v: f64, expected: &str| assert_eq!(number(v), expected);
-        check(0.0, "0");
-        check(-1.1, "-1.1");
-        check(1e6, "1e+06");
-        check(123_456.0, "123456");
-        check(1_234_567.5, "1.2345675e+06");
-        check(0.0001, "0.0001");
-        check(0.00012, "0.00012");
-        check(0.000_01, "1e-05");
-        check(f64::INFINITY, "+Inf");
-        check(f64::NAN, "NaN");
-        let check = |v: f64, expected: &str| assert_eq!(number_digits(v, 2), expected);
-        check(5.0, "5");
-        check(10.0, "10");
-        check(100.0, "1e+02");
-        check(0.123, "0.12");
-        check(1.26, "1.3");
-        check(0.0, "0");
-    }
-
-    #[test]
-    fn quoting() {
-        assert_eq!(quote("a\"b\\c\n"), "\"a\\\"b\\\\c\\n\"");
     }
 }

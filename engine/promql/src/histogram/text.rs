@@ -5,17 +5,17 @@
 use std::fmt::Write;
 
 use quiver_types::Histogram;
+use quiver_types::go::float_text;
 
 use super::buckets::{Bucket, negative, positive, zero};
-use crate::functions::notes::number;
 
 /// Writes count, sum and all populated buckets in ascending order.
 pub fn text(h: &Histogram) -> String {
-    let mut out = format!("{{count:{}, sum:{}", number(h.count), number(h.sum));
+    let mut out = format!("{{count:{}, sum:{}", float_text(h.count), float_text(h.sum));
     let mut write = |b: &Bucket| {
         let open = if b.lower_inclusive { '[' } else { '(' };
         let close = if b.upper_inclusive { ']' } else { ')' };
-        let (lower, upper, count) = (number(b.lower), number(b.upper), number(b.count));
+        let (lower, upper, count) = (float_text(b.lower), float_text(b.upper), float_text(b.count));
         write!(out, ", {open}{lower},{upper}{close}:{count}").expect("writing to a string cannot fail");
     };
     let below: Vec<Bucket> = negative(h).filter(|b| b.count != 0.0).collect();

@@ -1,9 +1,8 @@
 //! Writes texts in quotes as Go does (`strconv.Quote`): in error messages and when expressions are printed.
 
 use std::fmt::Write;
-use std::sync::LazyLock;
 
-use regex::Regex;
+use quiver_types::go::{is_printable, push_escaped};
 
 /// Quotes a text; reading it back gives the same text.
 pub(crate) fn quote(text: &str) -> String {
@@ -48,30 +47,12 @@ pub(crate) fn code_point(c: char) -> String {
 }
 
 fn push(out: &mut String, c: char, quote: char) {
-    match c {
-        '\\' => out.push_str("\\\\"),
-        _ if c == quote => out.extend(['\\', c]),
-        '\x07' => out.push_str("\\a"),
-        '\x08' => out.push_str("\\b"),
-        '\x0c' => out.push_str("\\f"),
-        '\n' => out.push_str("\\n"),
-        '\r' => out.push_str("\\r"),
-        '\t' => out.push_str("\\t"),
-        '\x0b' => out.push_str("\\v"),
-        // The lexer takes a bare U+FFFD for broken UTF-8, so it must not be written as it is.
-        '\u{fffd}' => out.push_str("\\ufffd"),
-        _ if is_printable(c) => out.push(c),
-        _ if c < '\u{80}' => write!(out, "\\x{:02x}", c as u32).expect("writing to a text cannot fail"),
-        _ if c < '\u{10000}' => write!(out, "\\u{:04x}", c as u32).expect("writing to a text cannot fail"),
-        _ => write!(out, "\\U{:08x}", c as u32).expect("writing to a text cannot fail"),
+    // The lexer takes a bare U+FFFD for broken UTF-8, so it must not be written as it is.
+    if c == '\u{fffd}' {
+        out.push_str("\\ufffd");
+    } else {
+        push_escaped(out, c, quote);
     }
-}
-
-/// Says whether a character shows when printed: letters, marks, numbers, punctuation, symbols, and the space.
-fn is_printable(c: char) -> bool {
-    static PRINTABLE: LazyLock<Regex> =
-        LazyLock::new(|| Regex::new(r"^[\p{L}\p{M}\p{N}\p{P}\p{S}]$").expect("a constant pattern"));
-    if c.is_ascii() { (' '..='~').contains(&c) } else { PRINTABLE.is_match(c.encode_utf8(&mut [0; 4])) }
 }
 
 #[cfg(test)]

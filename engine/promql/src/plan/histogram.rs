@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use quiver_types::go::float_text;
 use quiver_types::{Result, SeriesTable};
 
 use super::call::{argument, texts, with_label};
@@ -108,7 +109,7 @@ fn open_metrics_float(v: f64) -> String {
     if v.is_infinite() {
         return if v > 0.0 { "+Inf" } else { "-Inf" }.to_owned();
     }
-    let text = crate::functions::notes::number(v);
+    let text = float_text(v);
     if text.contains(['.', 'e']) { text } else { format!("{text}.0") }
 }
 

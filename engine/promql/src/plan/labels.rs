@@ -3,11 +3,11 @@
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
-use std::fmt::Write as _;
 use std::sync::Arc;
 
 use foldhash::fast::RandomState;
 use hashbrown::HashMap;
+use quiver_types::go::quote;
 use quiver_types::label::METRIC_NAME;
 use quiver_types::series::LabelColumn;
 use quiver_types::{Result, SeriesTable};
@@ -301,39 +301,14 @@ impl<'a> Order<'a> {
 
 /// Writes the labels of a row as Prometheus shows them in messages: `{__name__="a", b="c"}`.
 pub(crate) fn show<'a>(labels: impl IntoIterator<Item = (&'a str, &'a str)>) -> String {
-    let pairs: Vec<String> = labels.into_iter().map(|(n, v)| format!("{}={}", show_name(n), quoted(v))).collect();
+    let pairs: Vec<String> = labels.into_iter().map(|(n, v)| format!("{}={}", show_name(n), quote(v))).collect();
     format!("{{{}}}", pairs.join(", "))
 }
 
 fn show_name(name: &str) -> String {
     let plain =
         name.bytes().enumerate().all(|(i, b)| b == b'_' || b.is_ascii_alphabetic() || (i > 0 && b.is_ascii_digit()));
-    if plain && !name.is_empty() { name.to_owned() } else { quoted(name) }
-}
-
-/// Quotes a text as Go's `strconv.Quote` does.
-pub(crate) fn quoted(text: &str) -> String {
-    let mut out = String::with_capacity(text.len() + 2);
-    out.push('"');
-    for c in text.chars() {
-        match c {
-            '"' => out.push_str("\\\""),
-            '\\' => out.push_str("\\\\"),
-            '\n' => out.push_str("\\n"),
-            '\r' => out.push_str("\\r"),
-            '\t' => out.push_str("\\t"),
-            '\u{7}' => out.push_str("\\a"),
-            '\u{8}' => out.push_str("\\b"),
-            '\u{c}' => out.push_str("\\f"),
-            '\u{b}' => out.push_str("\\v"),
-            c if (c as u32) < 0x20 || c as u32 == 0x7f => {
-                let _ = write!(out, "\\x{:02x}", c as u32);
-            }
-            c => out.push(c),
-        }
-    }
-    out.push('"');
-    out
+    if plain && !name.is_empty() { name.to_owned() } else { quote(name) }
 }
 
 #[cfg(test)]

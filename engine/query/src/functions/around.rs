@@ -12,7 +12,7 @@ use super::held::Room;
 use super::joined::Joined;
 use super::{decimals, intervals, printed, results, sums, windowed};
 use crate::engine::QueryEngine;
-use crate::{overflow, patterns};
+use crate::relational::{overflow, patterns};
 
 /// A function that may stand around another one.
 pub trait Around: Sized {

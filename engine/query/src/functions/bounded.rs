@@ -30,7 +30,7 @@ use super::held::{self, COUNTED, Room};
 use super::joined::{JOINED, Joined, sides};
 use super::patterned;
 use crate::error::to_datafusion;
-use crate::{patterns, plain};
+use crate::relational::{patterns, plain};
 
 /// Bytes at most of what a call gives for a batch.
 pub(super) const BYTES_MAX: i128 = 64 << 20;

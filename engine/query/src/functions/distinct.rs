@@ -17,7 +17,7 @@ use datafusion::logical_expr::{
 };
 use hashbrown::{DefaultHashBuilder, HashTable};
 
-use crate::grouping::Texts;
+use crate::relational::grouping::Texts;
 
 /// Name under which plans have it in place of `count(DISTINCT x)`.
 pub(crate) const COUNT_DISTINCT: &str = "count_distinct";

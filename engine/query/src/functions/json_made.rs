@@ -232,9 +232,9 @@ impl JsonMade {
     /// Names and values that are texts.
     fn pairs(&self, columns: &Columns<'_>, rows: usize, making: &mut Making<'_>) -> Result<ArrayRef> {
         let (open, between, behind, close) = marks(self.made);
-        let list = |(array, _): &(&ArrayRef, &FieldRef)| match array.as_list_opt::<i32>() {
-            Some(list) => Ok((list.clone(), texts(list.values())?)),
-            None => internal_err!("members are in lists"),
+        let list = |(array, _): &(&ArrayRef, &FieldRef)| {
+            let Some(list) = array.as_list_opt::<i32>() else { return internal_err!("members are in lists") };
+            Ok((list.clone(), texts(list.values())?))
         };
         let lists = columns.iter().map(list).collect::<Result<Vec<_>>>()?;
         let (Some(names), Some(values)) = (lists.first(), lists.last()) else { return internal_err!("no members") };

@@ -57,7 +57,7 @@ struct AsList {
 }
 
 /// Gives the function, of one value.
-pub(super) fn function() -> Arc<ScalarUDF> {
+pub(crate) fn function() -> Arc<ScalarUDF> {
     Arc::new(ScalarUDF::from(AsList { signature: Signature::any(1, Volatility::Immutable) }))
 }
 

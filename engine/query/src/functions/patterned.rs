@@ -17,7 +17,7 @@ use quiver_types::watch;
 
 use super::held::Room;
 use crate::error::to_datafusion;
-use crate::patterns::{Texts, ended, is_plain};
+use crate::relational::patterns::{Texts, ended, is_plain};
 
 pub(super) use rows::{added, references};
 

@@ -1,5 +1,5 @@
 //! Times, intervals, floating-point numbers and lists as texts in PostgreSQL's form (that of times is DuckDB's, but for the
-//! names of months); arrow has one of its own. The rule [`crate::printed`] puts it into casts.
+//! names of months); arrow has one of its own. The rule [`crate::relational::printed`] puts it into casts.
 
 use std::fmt::{self, Display, LowerExp, Write as _};
 use std::sync::Arc;

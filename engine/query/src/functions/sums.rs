@@ -1,5 +1,5 @@
 //! `sum` of whole numbers that fails where their type does not hold it: PostgreSQL and DuckDB go on in a wider type, and
-//! DataFusion begins anew at the other end. The rule [`crate::overflow`] puts it in the place of DataFusion's.
+//! DataFusion begins anew at the other end. The rule [`crate::relational::overflow`] puts it in the place of DataFusion's.
 
 use std::collections::HashSet;
 use std::fmt::Debug;

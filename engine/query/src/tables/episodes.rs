@@ -1,4 +1,4 @@
-//! `alert_episodes`: one row a firing period, out of the state changes (`plans.md` 3).
+//! `alert_episodes`: one row a firing period, out of the state changes.
 
 use std::sync::Arc;
 
@@ -13,6 +13,7 @@ use super::cells::{text, text_map, time};
 use super::history::{HistoryTable, entry_of};
 use super::named::{Ask, NamedTable};
 use crate::names::Names;
+use crate::quoted;
 
 #[derive(Debug)]
 pub(super) struct EpisodeTable;
@@ -55,11 +56,6 @@ fn columns() -> Vec<Field> {
     columns
 }
 
-/// Writes a name so that a statement reads it as it is.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 #[async_trait]
 impl NamedTable for EpisodeTable {
     fn name(&self) -> &'static str {
@@ -86,7 +82,7 @@ impl NamedTable for EpisodeTable {
         names.add(None, "alert_events", events);
         names.add(None, "notifications", messages);
         let list = |of: &dyn Fn(String) -> String| {
-            ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted(name))]).collect::<String>()
+            ask.found.iter().flat_map(|name| [", ".to_owned(), of(quoted::name(name))]).collect::<String>()
         };
         let inner = list(&|name| format!("last_value({name} ORDER BY time) AS {name}"));
         let statement = STATEMENT.replace("@inner", &inner).replace('@', &list(&|name| format!("e.{name}")));

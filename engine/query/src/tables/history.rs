@@ -11,7 +11,7 @@
 use std::sync::Arc;
 
 use arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewBuilder,
+    Array, ArrayRef, AsArray, BooleanArray, Float64Array, MapArray, RecordBatch, StringViewArray, StringViewBuilder,
     TimestampMillisecondArray, new_null_array,
 };
 use arrow::compute::filter_record_batch;
@@ -24,7 +24,7 @@ use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use quiver_types::source::RowSnapshot;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered};
+use quiver_types::tables::history::{RULE_EVALUATIONS, SERVICE, numbered, services_in};
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, RESOURCE_HEALTH, STORAGE_STATS};
 use quiver_types::{Access, Domain, Error, MillisRange, Pins, ReadStats, Result};
 
@@ -40,10 +40,12 @@ use crate::forms::{At, damaged, pinned};
 const SERVICE_NAME: &str = "service_name";
 /// Who asked.
 const SUBJECT: &str = "subject";
-/// What tells of rows that a caller does not see, in the rows of his own queries and of rules that read more than he sees:
-/// how many there are, and whether some were written since an answer was kept.
-const OF_ALL: [&str; 7] =
-    ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept"];
+/// What tells of rows that a caller does not see, in the rows of his own queries, of rules that read more than he sees and
+/// of requests that brought more: how many there are, and whether some were written since an answer was kept.
+const OF_ALL: [&str; 8] =
+    ["cpu_ms", "scanned_bytes", "scanned_rows", "pruned_files", "total_files", "peak_memory", "kept", "latency_ms"];
+/// The same in the rows of rules, which read what their last editors may view.
+const OF_RULES: [&str; 2] = ["result_series", "error"];
 /// Maps whose entries are columns by name: `labels.team`.
 const MAPS: [&str; 2] = ["labels", "annotations"];
 
@@ -162,7 +164,9 @@ impl ReadAtOnce for Reading {
         columns.sort_unstable();
         columns.dedup();
         let rows = self.snapshot.rows(self.table, &columns, access, self.range, stats).await?;
-        let hides = !self.access.is_full();
+        let of_rules = self.table.number == RULE_EVALUATIONS.number;
+        let hides = |name: &str| OF_ALL.contains(&name) || of_rules && OF_RULES.contains(&name);
+        let hides = |name: &str| !self.access.is_full() && hides(name);
         let shown = |one: &RecordBatch| match &self.own {
             Some(caller) => cells(&rows_of(one, caller)?, &self.schema, hides),
             None => cells(one, &self.schema, hides),
@@ -255,11 +259,11 @@ fn rows_of(rows: &RecordBatch, caller: &str) -> Result<RecordBatch> {
     filter_record_batch(rows, &keep).map_err(|e| Error::internal("rows cannot be chosen").with_source(e))
 }
 
-/// Makes the columns of a statement of stored ones; `hides`: without what tells of rows that the caller does not see.
-fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: bool) -> Result<RecordBatch> {
+/// Makes the columns of a statement of stored ones, without those that tell of rows that the caller does not see.
+fn cells(rows: &RecordBatch, schema: &SchemaRef, hides: impl Fn(&str) -> bool) -> Result<RecordBatch> {
     let column = |field: &Arc<Field>| {
         let name = field.name().as_str();
-        if hides && OF_ALL.contains(&name) {
+        if hides(name) {
             return Ok(new_null_array(field.data_type(), rows.num_rows()));
         }
         let stored = rows.column_by_name(stored(name)).ok_or_else(|| odd(name))?;
@@ -279,6 +283,7 @@ fn odd(name: &str) -> Error {
 fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
     let name = field.name();
     Ok(match stored.data_type() {
+        DataType::Utf8 if name == SERVICE_NAME => Arc::new(services(stored).ok_or_else(|| odd(name))?),
         DataType::Utf8 => Arc::new(texts(stored).ok_or_else(|| odd(name))?),
         // The time 0 says that there is none, but for when a row was made.
         DataType::Timestamp(..) if name != "time" => {
@@ -293,6 +298,16 @@ fn cell(stored: &ArrayRef, field: &Field) -> Result<ArrayRef> {
         }
         _ => Arc::clone(stored),
     })
+}
+
+/// Services of rows by the names that they go by, a line each.
+fn services(stored: &ArrayRef) -> Option<StringViewArray> {
+    let written = texts(stored)?;
+    if written.iter().flatten().all(|text| !text.contains('\\')) {
+        return Some(written);
+    }
+    let named = |text: &str| services_in(text).collect::<Vec<_>>().join("\n");
+    Some(written.iter().map(|text| text.map(named)).collect())
 }
 
 /// Gives the value of a key in each map; NULL where it is not there.
@@ -358,6 +373,16 @@ mod tests {
     }
 
     #[test]
+    fn services_have_their_names() {
+        let check = |stored: &[&str], shown: &[Option<&str>]| {
+            let stored: ArrayRef = Arc::new(arrow::array::StringArray::from(stored.to_vec()));
+            assert_eq!(services(&stored).unwrap().iter().collect::<Vec<_>>(), shown);
+        };
+        check(&["cart", "", "a\nb"], &[Some("cart"), None, Some("a\nb")]);
+        check(&[r"a\nb", "", r"c\\d"], &[Some("a\nb"), None, Some(r"c\d")]);
+    }
+
+    #[test]
     fn who_sees_not_all_sees_his_own() {
         let said = |values: [&str; 3]| Arc::new(arrow::array::StringArray::from(values.to_vec())) as ArrayRef;
         let read = Arc::new(arrow::array::Int64Array::from(vec![1, 2, 3])) as ArrayRef;
@@ -366,11 +391,11 @@ mod tests {
         let stored = RecordBatch::try_from_iter(stored).unwrap();
         let fields = vec![text("path"), Field::new("scanned_rows", DataType::Int64, true), text("kept")];
         let schema = Arc::new(Schema::new(fields));
-        let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, true).unwrap();
+        let shown = cells(&rows_of(&stored, "ann").unwrap(), &schema, |name| OF_ALL.contains(&name)).unwrap();
         let paths: Vec<_> = texts(shown.column(0)).unwrap().iter().flatten().map(str::to_owned).collect();
         let nulls = |rows: &RecordBatch| [1, 2].map(|column| rows.column(column).null_count());
         assert_eq!((paths, nulls(&shown)), (vec!["/a".to_owned(), "/c".to_owned()], [2, 2]));
-        assert_eq!(nulls(&cells(&stored, &schema, false).unwrap()), [0, 0]);
+        assert_eq!(nulls(&cells(&stored, &schema, |_| false).unwrap()), [0, 0]);
         assert_eq!(rows_of(&stored, "an").unwrap().num_rows(), 0);
     }
 }

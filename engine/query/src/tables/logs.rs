@@ -1,4 +1,4 @@
-//! `logs`: one row a record (`plans.md` 3). Any other name is a field.
+//! `logs`: one row a record. Any other name is a field.
 
 mod convert;
 mod filter;

@@ -1,4 +1,4 @@
-//! Filters of SQL as filters of the store: the one walk over `Expr` that all named tables share (`plans.md` P8).
+//! Filters of SQL as filters of the store: the one walk over `Expr` that all named tables share (contract P8).
 //!
 //! A lowered filter takes every row for which the expression is true; it is *exact* when it takes no other. What is not
 //! exact stays in DataFusion's `Filter` above the scan, which then sees fewer rows. NULL never makes an expression true,

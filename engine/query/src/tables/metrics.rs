@@ -1,4 +1,4 @@
-//! Tables over metrics: `metric_samples`, `metric_series`, `metric_metadata`, `exemplars` (`plans.md` 3).
+//! Tables over metrics: `metric_samples`, `metric_series`, `metric_metadata`, `exemplars`.
 
 mod filter;
 mod labels;

@@ -23,6 +23,7 @@ use super::named::{Ask, NamedTable};
 use super::spans::{Each, SpanTable};
 use crate::error::from_datafusion;
 use crate::names::Names;
+use crate::quoted;
 
 /// What is asked about processes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -48,16 +49,6 @@ pub struct Statement {
     logs: BTreeSet<String>,
 }
 
-/// A text as it stands in a statement.
-fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A name as it stands in a statement.
-fn name_of(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
-}
-
 fn time_at(ns: i64) -> String {
     format!("arrow_cast(CAST({ns} AS BIGINT), 'Timestamp(Nanosecond, Some(\"UTC\"))')")
 }
@@ -65,12 +56,12 @@ fn time_at(ns: i64) -> String {
 impl Statement {
     fn of_spans(&mut self, column: &str) -> String {
         self.spans.insert(column.to_owned());
-        name_of(column)
+        quoted::name(column)
     }
 
     fn of_logs(&mut self, column: &str) -> String {
         self.logs.insert(column.to_owned());
-        name_of(column)
+        quoted::name(column)
     }
 
     /// The value of a field of a span.
@@ -120,7 +111,7 @@ impl Statement {
             filters.push(format!("{time} < {}", time_at(end)));
         }
         if let Some(service) = &step.service {
-            filters.push(format!("service_name = {}", quoted(service)));
+            filters.push(format!("service_name = {}", quoted::text(service)));
         }
         match step.kind {
             StepKind::Event => {
@@ -165,11 +156,11 @@ impl Statement {
             concat({id}, ':', CAST(run['start'] AS VARCHAR), ':', correlation_value) AS instance_id, run FROM \
             (SELECT correlation_value, unnest(process_runs({definition}, CAST({now_ns} AS BIGINT), array_agg(event))) AS run \
             FROM ({events}) AS seen GROUP BY correlation_value) AS grouped",
-            id = quoted(&process.id),
-            name = quoted(&process.name),
+            id = quoted::text(&process.id),
+            name = quoted::text(&process.name),
             version = process.version,
             sla = process.sla_ms.map_or_else(|| "NULL".to_owned(), |ms| ms.to_string()),
-            definition = quoted(&definition),
+            definition = quoted::text(&definition),
         )
     }
 
@@ -177,7 +168,8 @@ impl Statement {
     fn add(&mut self, about: About, process: &Process, now_ns: i64, window: Option<(i64, i64)>) {
         let runs = self.runs(process, now_ns, window);
         let by_place = |place: &str, of: &dyn Fn(&ProcessStep) -> &str| {
-            let cases = process.steps.iter().enumerate().map(|(n, step)| format!("WHEN {n} THEN {}", quoted(of(step))));
+            let cases =
+                process.steps.iter().enumerate().map(|(n, step)| format!("WHEN {n} THEN {}", quoted::text(of(step))));
             format!("CASE {place} {} END", cases.collect::<Vec<_>>().join(" "))
         };
         let stamp = |ns: &str| format!("arrow_cast({ns}, 'Timestamp(Nanosecond, Some(\"UTC\"))')");
@@ -223,7 +215,7 @@ impl Statement {
 fn funnel(process: &Process, runs: &str, stamp: &dyn Fn(&str) -> String) -> String {
     let places = process.steps.iter().enumerate().map(|(n, step)| {
         let is_last = n + 1 == process.steps.len();
-        format!("({n}, {}, {}, {is_last})", quoted(&step.id), quoted(&step.name))
+        format!("({n}, {}, {}, {is_last})", quoted::text(&step.id), quoted::text(&step.name))
     });
     format!(
         "SELECT process_id AS funnel_id, process_name AS funnel_name, 'process' AS scope, instance_id AS scope_id, \

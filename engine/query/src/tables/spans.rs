@@ -1,4 +1,4 @@
-//! `spans`: one row a span, as it was sent (`plans.md` 3).
+//! `spans`: one row a span, as it was sent.
 
 mod conventions;
 mod convert;

@@ -5,44 +5,39 @@ use std::collections::{BTreeMap, HashMap};
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, OrderBy, Query, Select, SetExpr, Visitor,
-    VisitorMut,
+    Expr, FunctionArg, FunctionArgExpr, FunctionArguments, GroupByExpr, OrderBy, Query, Select, Visitor, VisitorMut,
 };
+use quiver_types::Result;
 
 use super::{bare, call, take};
-use crate::walk::{walk, walk_mut};
+use crate::walk::{change_outside_subqueries, look_outside_subqueries, selects, walk, walk_mut};
 
 /// Gives each aggregate and each key of groups a name of its own.
-pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) {
-    let Query { body, order_by, .. } = query;
-    if let SetExpr::Select(select) = &mut **body {
-        of_select(select, order_by.as_mut(), is_aggregate);
-        return;
-    }
-    let mut open = vec![&mut **body];
-    while let Some(body) = open.pop() {
-        match body {
-            SetExpr::Select(select) => of_select(select, None, is_aggregate),
-            SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
-            _ => {}
-        }
-    }
+pub(super) fn translate(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    selects(query, |select, order| of_select(select, order, is_aggregate))
 }
 
-fn of_select(select: &mut Select, mut order: Option<&mut OrderBy>, is_aggregate: &dyn Fn(&str) -> bool) {
-    let mut found = Found { is_aggregate, depth: 0, parts: Vec::new() };
-    let _ = walk(&*select, &mut found);
+fn of_select(select: &mut Select, order: Option<&mut OrderBy>, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
+    let mut parts = Vec::new();
+    let mut find = |expr: &Expr| {
+        if let Expr::Function(function) = expr
+            && (function.over.is_some() || bare(&function.name).is_some_and(|name| is_aggregate(&name)))
+        {
+            parts.push(expr.clone());
+        }
+    };
+    look_outside_subqueries(&*select, &mut find);
     if let Some(order) = &order {
-        let _ = walk(&**order, &mut found);
+        look_outside_subqueries(&**order, &mut find);
     }
     if let GroupByExpr::Expressions(keys, _) = &select.group_by {
-        found.parts.extend(keys.iter().cloned());
+        parts.extend(keys.iter().cloned());
     }
-    if !found.parts.iter().any(has_cast) {
-        return;
+    if !parts.iter().any(has_cast) {
+        return Ok(());
     }
     let mut named = BTreeMap::<String, Vec<(String, Expr)>>::new();
-    for part in found.parts {
+    for part in parts {
         let text = part.to_string();
         let alike = named.entry(without_casts(part.clone()).to_string()).or_default();
         if alike.iter().all(|(known, _)| *known != text) {
@@ -55,12 +50,18 @@ fn of_select(select: &mut Select, mut order: Option<&mut OrderBy>, is_aggregate:
         others.extend(cast.enumerate().map(|(at, (text, part))| (text, wrapped(part, at + 1))));
     }
     if others.is_empty() {
-        return;
+        return Ok(());
     }
-    let _ = walk_mut(select, &mut Places { others: &others, depth: 0 });
-    if let Some(order) = &mut order {
-        let _ = walk_mut(&mut **order, &mut Places { others: &others, depth: 0 });
-    }
+    let put = |place: &mut Expr| {
+        if matches!(place, Expr::Function(_) | Expr::Cast { .. } | Expr::BinaryOp { .. })
+            && let Some(other) = others.get(&place.to_string())
+        {
+            *place = other.clone();
+        }
+        Ok(())
+    };
+    change_outside_subqueries(select, put)?;
+    order.map_or(Ok(()), |order| change_outside_subqueries(order, put))
 }
 
 /// Puts a function around what is cast, so often.
@@ -106,67 +107,6 @@ impl VisitorMut for Casts {
     fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
         if let Expr::Cast { expr, .. } | Expr::Nested(expr) = place {
             *place = take(expr);
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Finds aggregates and windows, but in subqueries.
-struct Found<'f> {
-    is_aggregate: &'f dyn Fn(&str) -> bool,
-    depth: usize,
-    parts: Vec<Expr>,
-}
-
-impl Visitor for Found<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Function(function) = expr
-            && (function.over.is_some() || bare(&function.name).is_some_and(|name| (self.is_aggregate)(&name)))
-        {
-            self.parts.push(expr.clone());
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Puts what has another name in the place of each, but in subqueries.
-struct Places<'p> {
-    others: &'p HashMap<String, Expr>,
-    depth: usize,
-}
-
-impl VisitorMut for Places<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && matches!(place, Expr::Function(_) | Expr::Cast { .. } | Expr::BinaryOp { .. })
-            && let Some(other) = self.others.get(&place.to_string())
-        {
-            *place = other.clone();
         }
         ControlFlow::Continue(())
     }

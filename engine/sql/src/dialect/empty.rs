@@ -111,7 +111,7 @@ impl Visitor for Aggregates<'_> {
 
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         match expr {
-            Expr::Function(Function { name, .. }) if self.1 == 0 => {
+            Expr::Function(Function { name, over: None, .. }) if self.1 == 0 => {
                 let name = parts(name).pop().unwrap_or_default();
                 if (self.0)(&name) { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
             }

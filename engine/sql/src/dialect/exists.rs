@@ -1,78 +1,65 @@
 //! `EXISTS (SELECT …)` among outputs: the planner makes joins of those in conditions alone. Counting says the same, of one
 //! row at most where the query does not read the row at hand.
 
-use std::ops::ControlFlow;
-
-use datafusion::sql::sqlparser::ast::{
-    Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator, VisitorMut,
-};
-use quiver_types::{Error, Result};
+use datafusion::sql::sqlparser::ast::{Expr, LimitClause, Query, Select, SelectItem, SetExpr, UnaryOperator};
+use quiver_types::Result;
 
 use super::{empty, expr, lookups, number, take};
-use crate::walk::walk_mut;
+use crate::walk::change_outside_subqueries;
 
 /// Counts in the place of each `EXISTS` that is, or is part of, an output.
 pub(super) fn in_outputs(select: &mut Select, is_aggregate: &dyn Fn(&str) -> bool) -> Result<()> {
-    match walk_mut(&mut select.projection, &mut Outputs { is_aggregate, depth: 0 }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
-    }
-}
-
-struct Outputs<'o> {
-    is_aggregate: &'o dyn Fn(&str) -> bool,
-    /// Of queries around what is visited: these have outputs of their own.
-    depth: usize,
-}
-
-impl VisitorMut for Outputs<'_> {
-    type Break = Box<Error>;
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
-        let Expr::Exists { subquery, negated } = place else { return ControlFlow::Continue(()) };
-        if self.depth > 0 {
-            return ControlFlow::Continue(());
-        }
+    change_outside_subqueries(&mut select.projection, |place| {
+        let Expr::Exists { subquery, negated } = place else { return Ok(()) };
         let negated = *negated;
-        match counted(subquery, self.is_aggregate) {
-            Ok(found) => *place = found,
-            Err(error) => return ControlFlow::Break(Box::new(error)),
-        }
+        *place = counted(subquery, is_aggregate)?;
         if negated {
             let inner = Box::new(take(place));
             *place = Expr::Nested(Box::new(Expr::UnaryOp { op: UnaryOperator::Not, expr: inner }));
         }
-        ControlFlow::Continue(())
+        Ok(())
+    })
+}
+
+/// Whether a query gives a row for each that it reads: it has some if these are there, in whatever order and however alike.
+fn is_plain(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> bool {
+    let SetExpr::Select(select) = &*query.body else { return false };
+    query.with.is_none()
+        && query.limit_clause.is_none()
+        && query.fetch.is_none()
+        && select.having.is_none()
+        && empty::is_ungrouped(select)
+        && !empty::aggregates(select, is_aggregate)
+}
+
+/// Has such a query give one value instead of its rows.
+fn give(query: &mut Query, value: Expr) {
+    if let SetExpr::Select(select) = &mut *query.body {
+        select.distinct = None;
+        select.projection = vec![SelectItem::UnnamedExpr(value)];
     }
+    query.order_by = None;
+}
+
+/// How many rows a query has; none: it gives others than it reads.
+pub(super) fn counting(query: &Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Option<Query>> {
+    if !is_plain(query, is_aggregate) {
+        return Ok(None);
+    }
+    let mut query = query.clone();
+    give(&mut query, expr("count(*)")?);
+    Ok(Some(query))
 }
 
 /// Whether a query has rows, as a query of one value.
 fn counted(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool) -> Result<Expr> {
     let reads_row = lookups::reads_row(query);
-    let is_whole = query.with.is_none() && query.limit_clause.is_none() && query.fetch.is_none();
-    if let SetExpr::Select(select) = &mut *query.body
-        && is_whole
-        && select.having.is_none()
-        && empty::is_ungrouped(select)
-        && !empty::aggregates(select, is_aggregate)
-    {
-        select.distinct = None;
-        query.order_by = None;
+    if is_plain(query, is_aggregate) {
         if reads_row {
-            select.projection = vec![SelectItem::UnnamedExpr(expr("count(*) > 0")?)];
+            give(query, expr("count(*) > 0")?);
             return expr(&format!("({query})"));
         }
-        select.projection = vec![SelectItem::UnnamedExpr(number(1))];
+        give(query, number(1));
         let limit = Some(number(1));
         query.limit_clause = Some(LimitClause::LimitOffset { limit, offset: None, limit_by: Vec::new() });
     }

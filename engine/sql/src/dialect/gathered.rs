@@ -2,15 +2,15 @@
 //! texts of one group may be put together in several orders, of which the planner takes one alone.
 
 use std::collections::HashSet;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, DuplicateTreatment, Expr, Function, FunctionArg, FunctionArgExpr, FunctionArgumentClause,
-    FunctionArguments, Ident, ObjectName, Query, Select, Value, Visitor, VisitorMut,
+    FunctionArguments, Ident, ObjectName, Select, Value,
 };
+use quiver_types::Result;
 
 use super::{arguments, bare, call, text};
-use crate::walk::{walk, walk_mut};
+use crate::walk::{change_outside_subqueries, look_outside_subqueries};
 
 /// `array_agg(DISTINCT x)` and `string_agg(DISTINCT x, ',')` without an order as ones in the order of `x`; none: it is
 /// another call.
@@ -98,12 +98,25 @@ pub(super) fn without_nulls(args: &[Expr]) -> Option<Expr> {
 }
 
 /// Has texts that a select puts together in several orders come out of lists, each of which has an order of its own.
-pub(super) fn apart(select: &mut Select) {
-    let mut orders = Orders::default();
-    let _ = walk(&*select, &mut orders);
-    if orders.found.len() > 1 {
-        let _ = walk_mut(select, &mut Lists { depth: 0 });
+pub(super) fn apart(select: &mut Select) -> Result<()> {
+    let mut orders = HashSet::new();
+    look_outside_subqueries(&*select, |expr| {
+        if let Expr::Function(function) = expr {
+            orders.extend(order_of(function));
+        }
+    });
+    if orders.len() < 2 {
+        return Ok(());
     }
+    change_outside_subqueries(select, |place| {
+        if let Expr::Function(function) = &*place
+            && order_of(function).is_some()
+            && let Some(found) = joined(function, |list| list)
+        {
+            *place = found;
+        }
+        Ok(())
+    })
 }
 
 /// The order in which a call of `string_agg` puts texts together.
@@ -118,64 +131,4 @@ fn order_of(function: &Function) -> Option<String> {
         }
         _ => None,
     })
-}
-
-/// Collects the orders of a select, but those of subqueries.
-#[derive(Default)]
-struct Orders {
-    depth: usize,
-    found: HashSet<String>,
-}
-
-impl Visitor for Orders {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Function(function) = expr
-        {
-            self.found.extend(order_of(function));
-        }
-        ControlFlow::Continue(())
-    }
-}
-
-/// Puts lists in the place of ordered texts, but in subqueries.
-struct Lists {
-    depth: usize,
-}
-
-impl VisitorMut for Lists {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Function(function) = &*place
-            && order_of(function).is_some()
-            && let Some(found) = joined(function, |list| list)
-        {
-            *place = found;
-        }
-        ControlFlow::Continue(())
-    }
 }

@@ -48,9 +48,10 @@ pub(super) fn translate(select: &mut Select, making: Making<'_>) -> Result<()> {
                 continue;
             }
             let before = TableWithJoins { relation: from.relation.clone(), joins: from.joins[..at].to_vec() };
-            let Some(found) = Lateral::of(&from.joins[at], &before, making)? else { continue };
             // What was looked up is no table of the statement.
-            let shown = if nth > 0 || at < own { found.shown() } else { Vec::new() };
+            let is_own = nth > 0 || at < own;
+            let Some(found) = Lateral::of(&from.joins[at], &before, making, is_own)? else { continue };
+            let shown = if is_own { found.shown() } else { Vec::new() };
             made.push((found.name.clone(), shown));
             from.joins[at] = found.join(&before, conditions)?;
         }
@@ -92,8 +93,9 @@ struct Lateral {
 }
 
 impl Lateral {
-    /// Looks at a join; none: it is another one, or the planner takes it.
-    fn of(join: &Join, before: &TableWithJoins, making: Making<'_>) -> Result<Option<Self>> {
+    /// Looks at a join, which is the statement's own or takes the place of a subquery; none: it is another one, or the
+    /// planner takes it.
+    fn of(join: &Join, before: &TableWithJoins, making: Making<'_>, is_own: bool) -> Result<Option<Self>> {
         let TableFactor::Derived { lateral: true, subquery, alias: Some(alias), sample: None } = &join.relation else {
             return Ok(None);
         };
@@ -116,7 +118,8 @@ impl Lateral {
         let SetExpr::Select(select) = &*query.body else { return Ok(None) };
         let aggregates = empty::aggregates(select, making.is_aggregate);
         let takes_some = query.limit_clause.is_some();
-        if (!takes_some && !reads_otherwise(select.selection.as_ref())) || (aggregates && takes_some) {
+        let is_planned = is_own && !takes_some && !reads_otherwise(select.selection.as_ref());
+        if is_planned || (aggregates && takes_some) {
             return Ok(None);
         }
         if aggregates && select.projection.iter().any(|item| !is_simple(item, making.is_aggregate)) {

@@ -55,6 +55,10 @@ pub(super) fn typed(place: &mut Expr) -> Result<()> {
     }
     times::complete(&typed.data_type, &mut typed.value.value);
     let mut value = Expr::Value(typed.value.clone());
+    if let Some(rounded) = times::rounded(&typed.data_type, &value)? {
+        *place = rounded;
+        return Ok(());
+    }
     formed(&typed.data_type, &mut value)?;
     match value {
         Expr::Value(formed) => typed.value = formed,

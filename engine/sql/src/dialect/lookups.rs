@@ -85,7 +85,8 @@ pub(super) fn may_be_null(query: &mut Query, is_aggregate: &dyn Fn(&str) -> bool
     }
     let SetExpr::Select(select) = &mut *query.body else { return };
     let has_one_row = select.having.is_none() && empty::is_ungrouped(select) && empty::aggregates(select, is_aggregate);
-    if has_one_row || select.from.is_empty() || select.distinct.is_some() {
+    let has_one_row = has_one_row || (select.from.is_empty() && select.selection.is_none());
+    if has_one_row || select.distinct.is_some() {
         return;
     }
     if let [SelectItem::UnnamedExpr(value) | SelectItem::ExprWithAlias { expr: value, .. }] =

@@ -2,11 +2,10 @@
 //! where these rows have none; of `*` they come first, and the planner leaves them where the left side has them.
 
 use std::collections::BTreeMap;
-use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
     ExcludeSelectItem, Expr, Ident, JoinConstraint, JoinOperator, ObjectName, OrderBy, Query, ReplaceSelectElement,
-    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins, VisitorMut,
+    ReplaceSelectItem, Select, SelectItem, SelectItemQualifiedWildcardKind, TableFactor, TableWithJoins,
     WildcardAdditionalOptions,
 };
 use quiver_types::{Error, Result};
@@ -14,7 +13,7 @@ use quiver_types::{Error, Result};
 use super::expr;
 use super::queries::unsupported;
 use crate::parse::{normal, parts};
-use crate::walk::{selects, walk_mut};
+use crate::walk::{change_outside_subqueries, selects};
 
 /// Columns that both sides give, and their values.
 type Merged = BTreeMap<String, Expr>;
@@ -50,12 +49,10 @@ fn of_select(select: &mut Select, order: Option<&mut OrderBy>) -> Result<()> {
             _ => {}
         }
     }
-    let _ = walk_mut(select, &mut Places { merged: &merged, depth: 0 });
-    if let Some(order) = order {
-        merged.retain(|name, _| !outputs.contains(name));
-        let _ = walk_mut(order, &mut Places { merged: &merged, depth: 0 });
-    }
-    Ok(())
+    change_outside_subqueries(select, |place| put(place, &merged))?;
+    let Some(order) = order else { return Ok(()) };
+    merged.retain(|name, _| !outputs.contains(name));
+    change_outside_subqueries(order, |place| put(place, &merged))
 }
 
 /// Puts the columns of both sides before the others of `*`. Where tables are joined by different columns, one may have a
@@ -215,32 +212,12 @@ fn values(merged: &Merged) -> ReplaceSelectItem {
     ReplaceSelectItem { items: merged.iter().map(item).collect() }
 }
 
-/// Puts values in the place of bare names, but in subqueries, which have names of their own.
-struct Places<'m> {
-    merged: &'m Merged,
-    depth: usize,
-}
-
-impl VisitorMut for Places<'_> {
-    type Break = ();
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth += 1;
-        ControlFlow::Continue(())
+/// Puts the value of a column in the place of its bare name.
+fn put(place: &mut Expr, merged: &Merged) -> Result<()> {
+    if let Expr::Identifier(name) = place
+        && let Some(value) = merged.get(&normal(name))
+    {
+        *place = value.clone();
     }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<()> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<()> {
-        if self.depth == 0
-            && let Expr::Identifier(name) = place
-            && let Some(value) = self.merged.get(&normal(name))
-        {
-            *place = value.clone();
-        }
-        ControlFlow::Continue(())
-    }
+    Ok(())
 }

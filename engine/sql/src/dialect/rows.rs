@@ -8,6 +8,7 @@ use datafusion::sql::sqlparser::ast::{
     Select, SelectItem, SetExpr, TableAlias, TableAliasColumnDef, TableFactor, TableFunctionArgs, TimezoneInfo, Value,
     visit_expressions,
 };
+use quiver_query::durations::worded;
 
 use super::{arguments, bare, call, expr, patterns, quoted, take, times};
 use crate::parse::normal;
@@ -57,7 +58,18 @@ pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
         return list_of(inner).map(|_| inner.clone());
     }
     let (list, _) = of(name)?;
-    Some(call("unnest", vec![listed(list, args.to_vec())]))
+    Some(call("unnest", vec![listed(list, in_normal_form(name, args.to_vec()))]))
+}
+
+/// Arguments of a function, with what is written or cast in the form of `jsonb` where items of that are given.
+fn in_normal_form(function: &str, mut args: Vec<Expr>) -> Vec<Expr> {
+    if function.starts_with("jsonb_array_elements")
+        && let Some(document) = args.first_mut()
+        && (patterns::is_written(document) || matches!(document, Expr::Cast { .. }))
+    {
+        *document = call("json_normal", vec![take(document)]);
+    }
+    args
 }
 
 /// The list of which a function gives the items.
@@ -78,7 +90,7 @@ fn as_step(step: &mut Expr) {
         && let Value::SingleQuotedString(text) = &value.value
         && text.trim().parse::<f64>().is_err()
     {
-        let text = times::worded(text).unwrap_or_else(|| text.clone());
+        let text = worded(text).unwrap_or_else(|| text.clone());
         if let Ok(interval) = expr(&format!("INTERVAL {}", quoted(&text))) {
             *step = interval;
         }
@@ -372,7 +384,7 @@ pub(super) fn table(factor: &mut TableFactor, names: &HashSet<String>) -> bool {
     }
     *factor = TableFactor::UNNEST {
         alias: Some(alias),
-        array_exprs: vec![listed(list, args)],
+        array_exprs: vec![listed(list, in_normal_form(&function, args))],
         with_offset: false,
         with_offset_alias: None,
         with_ordinality: *with_ordinality,

@@ -5,14 +5,12 @@
 use std::collections::HashSet;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{
-    Array, BinaryOperator, Expr, Query, Select, SetExpr, UnaryOperator, Visitor, VisitorMut,
-};
-use quiver_types::{Error, Result};
+use datafusion::sql::sqlparser::ast::{Array, BinaryOperator, Expr, Select, SetExpr, UnaryOperator, Visitor};
+use quiver_types::Result;
 
 use super::{boolean, expr, literal, lookups, operators, take, types};
 use crate::parse::normal;
-use crate::walk::{walk, walk_mut};
+use crate::walk::{change_outside_subqueries, walk};
 
 /// Gives the column of a subquery that `left` is compared with a name of its own, where they may have the same.
 pub(super) fn apart(left: &Expr, right: &mut Expr) -> Result<()> {
@@ -129,46 +127,17 @@ pub(super) fn without(place: &mut Expr) -> Result<()> {
 /// `x > ANY (SELECT …)` and `ALL` that are, or are part of, an output: the planner makes joins of those in conditions alone.
 /// The least or the greatest value says the same.
 pub(super) fn in_outputs(select: &mut Select) -> Result<()> {
-    match walk_mut(&mut select.projection, &mut Outputs { depth: 0 }) {
-        ControlFlow::Continue(()) => Ok(()),
-        ControlFlow::Break(error) => Err(*error),
-    }
-}
-
-struct Outputs {
-    /// Of queries around what is visited: these have outputs of their own.
-    depth: usize,
-}
-
-impl VisitorMut for Outputs {
-    type Break = Box<Error>;
-
-    fn pre_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth += 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_query(&mut self, _query: &mut Query) -> ControlFlow<Self::Break> {
-        self.depth -= 1;
-        ControlFlow::Continue(())
-    }
-
-    fn post_visit_expr(&mut self, place: &mut Expr) -> ControlFlow<Self::Break> {
-        if self.depth > 0 {
-            return ControlFlow::Continue(());
-        }
-        let found = match place {
-            Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true),
-            Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false),
-            _ => Ok(None),
+    change_outside_subqueries(&mut select.projection, |place| {
+        let found = match &*place {
+            Expr::AnyOp { left, compare_op, right, .. } => compared(left, compare_op, right, true)?,
+            Expr::AllOp { left, compare_op, right } => compared(left, compare_op, right, false)?,
+            _ => None,
         };
-        match found {
-            Ok(None) => {}
-            Ok(Some(found)) => *place = found,
-            Err(error) => return ControlFlow::Break(Box::new(error)),
+        if let Some(found) = found {
+            *place = found;
         }
-        ControlFlow::Continue(())
-    }
+        Ok(())
+    })
 }
 
 /// A comparison with a set that does not read the row at hand, as one with its ends; none: it is another one.

@@ -182,6 +182,10 @@ fn times_as_postgresql_has_them() {
     );
     check("select localtimestamp", "SELECT CAST(now() AS TIMESTAMP)");
     check(
+        "select a::timestamp(0), a::timestamptz(7) from t",
+        "SELECT date_bin(INTERVAL '1 seconds', CAST(a AS TIMESTAMP) + INTERVAL '0.5 seconds'), CAST(a AS TIMESTAMPTZ) FROM t",
+    );
+    check(
         "select make_interval(days => 3, secs => -1.5), make_interval(0, 2)",
         "SELECT INTERVAL '3 days -1.5 seconds', INTERVAL '0 years 2 months'",
     );

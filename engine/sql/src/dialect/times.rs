@@ -4,7 +4,8 @@ use datafusion::sql::sqlparser::ast::{
     BinaryOperator, CastKind, DataType, DateTimeField, Expr, FunctionArg, FunctionArgExpr, FunctionArguments,
     TimezoneInfo, UnaryOperator, Value,
 };
-use quiver_query::with_seconds;
+use quiver_query::durations::worded;
+use quiver_query::moments::{Moment, in_form};
 use quiver_types::Result;
 
 use super::{arrays, bare, call, expr, formats, literal, quoted, take};
@@ -22,31 +23,20 @@ const PARTS: [(&str, &str); 7] = [
     ("secs", "seconds"),
 ];
 
-/// Gives the literal of a time the seconds that it goes without, and names the parts of an interval: it is cast to such a
-/// type.
+/// Puts the literal of a time or an interval in the form that the planner reads: it is cast to such a type.
 pub(super) fn complete(data_type: &DataType, value: &mut Value) {
     let Value::SingleQuotedString(text) = value else { return };
     let whole = match data_type {
-        DataType::Timestamp(..) => with_seconds(text),
+        DataType::Timestamp(_, TimezoneInfo::WithTimeZone | TimezoneInfo::Tz) => in_form(text, Moment::Zoned),
+        DataType::Timestamp(..) | DataType::Datetime(_) => in_form(text, Moment::Reading),
+        DataType::Date => in_form(text, Moment::Date),
+        DataType::Time(..) => in_form(text, Moment::Time),
         DataType::Interval { .. } => worded(text),
-        DataType::Date => date_of(text).map(str::to_owned),
         _ => None,
     };
     if let Some(whole) = whole {
         *text = whole;
     }
-}
-
-/// The date of a text that goes on with a time or a zone, which PostgreSQL passes over; drivers send zones with dates.
-fn date_of(text: &str) -> Option<&str> {
-    let (date, rest) = text.trim().split_at_checked(10)?;
-    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => byte == b'-',
-        _ => byte.is_ascii_digit(),
-    });
-    let is_time = rest.starts_with([' ', 'T', '+', 'Z'])
-        && rest.bytes().all(|byte| byte.is_ascii_digit() || b" T:.+-Z".contains(&byte));
-    (is_date && is_time).then_some(date)
 }
 
 /// A word for a time, cast to a type of them: `'today'::date`; none: it is none.
@@ -71,87 +61,35 @@ pub(super) fn special(data_type: &DataType, value: &Expr) -> Result<Option<Expr>
     expr(&format!("CAST({moment} AS {to})")).map(Some)
 }
 
-/// `P1Y2M3DT4H5M6.5S` as `1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds`, and `1-2` as `1 years 2 months`; none:
-/// it is no interval of ISO 8601 or of SQL's standard.
-fn standard(text: &str) -> Option<String> {
-    let text = text.trim();
-    if let Some((years, months)) = text.split_once('-')
-        && !text.starts_with('P')
-    {
-        let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-        return (is_whole(years) && is_whole(months)).then(|| format!("{years} years {months} months"));
-    }
-    let (mut parts, mut number, mut in_day) = (Vec::new(), String::new(), false);
-    for letter in text.strip_prefix('P')?.chars() {
-        let unit = match (letter, in_day) {
-            ('T', false) if number.is_empty() => {
-                in_day = true;
-                continue;
-            }
-            ('0'..='9' | '.' | '-' | '+', _) => {
-                number.push(letter);
-                continue;
-            }
-            ('Y', false) => "years",
-            ('M', false) => "months",
-            ('W', false) => "weeks",
-            ('D', false) => "days",
-            ('H', true) => "hours",
-            ('M', true) => "minutes",
-            ('S', true) => "seconds",
-            _ => return None,
-        };
-        number.parse::<f64>().ok()?;
-        parts.push(format!("{} {unit}", std::mem::take(&mut number)));
-    }
-    (number.is_empty() && !parts.is_empty()).then(|| parts.join(" "))
-}
+/// The last digit of seconds with so many digits, and half of it; those with more are not rounded.
+const DIGITS: [(&str, &str); 6] = [
+    ("1", "0.5"),
+    ("0.1", "0.05"),
+    ("0.01", "0.005"),
+    ("0.001", "0.0005"),
+    ("0.0001", "0.00005"),
+    ("0.00001", "0.000005"),
+];
 
-/// `1 day 02:03:04.5` as `1 day 2 hours 3 minutes 4.5 seconds`, `3 02:03` as `3 days 2 hours 3 minutes`, `1 month - 1 day`
-/// as `1 month -1 day`, and forms of standards; none: it has no such part.
-pub(super) fn worded(text: &str) -> Option<String> {
-    if let Some(whole) = standard(text) {
-        return Some(whole);
-    }
-    let mut is_changed = false;
-    let mut words = Vec::<String>::new();
-    let mut sign = "";
-    for word in text.split_whitespace() {
-        if sign.is_empty() && matches!(word, "-" | "+") {
-            (is_changed, sign) = (true, word);
-            continue;
-        }
-        let signed = format!("{sign}{word}");
-        sign = "";
-        let named = clock(&signed);
-        is_changed |= named.is_some();
-        // A number alone before a clock is one of days.
-        if named.is_some()
-            && let Some(days) = words.last_mut().filter(|word| word.parse::<i64>().is_ok())
-        {
-            days.push_str(" days");
-        }
-        words.push(named.unwrap_or(signed));
-    }
-    // A sign that stands before nothing is no interval, and for the planner to refuse.
-    (is_changed && sign.is_empty()).then(|| words.join(" "))
-}
-
-/// Hours, minutes and maybe seconds, all of the sign before them.
-fn clock(word: &str) -> Option<String> {
-    let (sign, digits) = match word.strip_prefix('-') {
-        Some(rest) => ("-", rest),
-        None => ("", word.strip_prefix('+').unwrap_or(word)),
+/// A value cast to a type of times with so many digits of a second (`timestamp(0)`); none: the type has no number of these.
+pub(super) fn rounded(data_type: &DataType, value: &Expr) -> Result<Option<Expr>> {
+    let (digits, plain) = match data_type {
+        DataType::Timestamp(Some(digits), zone) => (*digits, DataType::Timestamp(None, *zone)),
+        DataType::Time(Some(digits), zone) => (*digits, DataType::Time(None, *zone)),
+        _ => return Ok(None),
     };
-    let mut parts = digits.split(':');
-    let (hours, minutes) = (parts.next()?, parts.next()?);
-    let seconds = parts.next().unwrap_or("0");
-    let is_whole = |part: &str| !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit());
-    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
-    let fits = parts.next().is_none() && [hours, minutes, whole, fraction].into_iter().all(is_whole);
-    let below = |part: &str| part.parse::<u32>().is_ok_and(|number| number < 60);
-    (fits && below(minutes) && below(whole))
-        .then(|| format!("{sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds"))
+    let cast = format!("CAST({value} AS {plain})");
+    let Some((_, (unit, half))) = (0..).zip(DIGITS).find(|(known, _)| *known == digits) else {
+        return expr(&cast).map(Some);
+    };
+    let (unit, half) = (format!("INTERVAL '{unit} seconds'"), format!("INTERVAL '{half} seconds'"));
+    // Buckets are made of times alone.
+    let sql = if matches!(plain, DataType::Time(..)) {
+        format!("CAST(date_bin({unit}, DATE '1970-01-01' + {cast} + {half}) AS {plain})")
+    } else {
+        format!("date_bin({unit}, {cast} + {half})")
+    };
+    expr(&sql).map(Some)
 }
 
 /// Years of a part of times that the planner does not know, and how many years before 1 the first of them began: decades
@@ -247,6 +185,15 @@ pub(super) fn function(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
     Ok(Some(match (name, args) {
         ("localtime", []) => expr("CAST(now() AS TIME)")?,
         ("localtimestamp", []) => expr("CAST(now() AS TIMESTAMP)")?,
+        ("current_timestamp" | "localtime" | "localtimestamp", [digits]) => {
+            let Some(digits) = constant(digits).and_then(|digits| digits.parse().ok()) else { return Ok(None) };
+            let data_type = match name {
+                "current_timestamp" => DataType::Timestamp(Some(digits), TimezoneInfo::WithTimeZone),
+                "localtime" => DataType::Time(Some(digits), TimezoneInfo::None),
+                _ => DataType::Timestamp(Some(digits), TimezoneInfo::None),
+            };
+            return rounded(&data_type, &expr("now()")?);
+        }
         ("clock_timestamp" | "statement_timestamp" | "transaction_timestamp", []) => expr("now()")?,
         // There are no infinite ones here.
         ("isfinite", [time]) => expr(&format!("CASE WHEN ({time}) IS NOT NULL THEN true END"))?,
@@ -341,27 +288,5 @@ fn constant(value: &Expr) -> Option<String> {
         Expr::Nested(inner) => constant(inner),
         Expr::UnaryOp { op: UnaryOperator::Minus, expr } => constant(expr).map(|number| format!("-{number}")),
         _ => None,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn intervals_have_several_forms() {
-        for (text, expected) in [
-            ("P1Y2M3DT4H5M6.5S", Some("1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds")),
-            ("PT-36H", Some("-36 hours")),
-            ("P2W", Some("2 weeks")),
-            ("1-2", Some("1 years 2 months")),
-            ("3 4:05:06", Some("3 days 4 hours 05 minutes 06 seconds")),
-            ("1 day 02:03", Some("1 day 02 hours 03 minutes 0 seconds")),
-            ("P1H", None),
-            ("P", None),
-            ("1 day", None),
-        ] {
-            assert_eq!(worded(text).as_deref(), expected, "{text}");
-        }
     }
 }

@@ -8,7 +8,7 @@ use quiver_query::tables::models::OLAP_SCHEMA;
 use quiver_types::{Error, Result};
 
 use super::patterns::folded;
-use super::{Translator, arrays, call, expr, literal, number, quoted, take, text};
+use super::{Translator, arrays, call, expr, literal, number, quoted, take, text, times};
 use crate::catalog::functions::known;
 use crate::catalog::postgres::{SCHEMAS, schema_oid};
 use crate::catalog::types::{PG_TYPES, type_named};
@@ -102,7 +102,7 @@ fn is_written(expr: &Expr) -> bool {
     are_numbers(expr) && has_fraction(expr)
 }
 
-fn calculates(op: &BinaryOperator) -> bool {
+pub(super) fn calculates(op: &BinaryOperator) -> bool {
     matches!(op, BinaryOperator::Plus | BinaryOperator::Minus | BinaryOperator::Multiply | BinaryOperator::Divide)
 }
 
@@ -153,6 +153,10 @@ impl Translator<'_> {
     /// Translates a cast.
     pub(super) fn cast(&mut self, place: &mut Expr) -> Result<()> {
         let Expr::Cast { expr: inner, data_type, .. } = place else { return Ok(()) };
+        if let Some(rounded) = times::rounded(data_type, inner)? {
+            *place = rounded;
+            return Ok(());
+        }
         if matches!(data_type, DataType::Array(_)) {
             self.listed(inner);
         }

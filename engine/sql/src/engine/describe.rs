@@ -6,8 +6,11 @@ use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, FieldRef, Schema, SchemaRef};
 use datafusion::catalog::MemTable;
+use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{TreeNode as _, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::optimizer::AnalyzerRule as _;
+use datafusion::optimizer::analyzer::type_coercion::TypeCoercion;
 use datafusion::sql::sqlparser::ast::{
     ArrayElemTypeDef, DataType as SqlType, Expr as Ast, Query, Value, Visitor, VisitorMut,
 };
@@ -98,7 +101,7 @@ impl SqlEngine {
             // Where the planner cannot do without a type, the others must do.
             let plan = found.ok();
             let found = plan.as_ref().and_then(|plan| plan.get_parameter_types().ok()).unwrap_or_default();
-            let places = plan.as_ref().map(said_by_place).unwrap_or_default();
+            let places = plan.map(typed).as_ref().map(said_by_place).unwrap_or_default();
             let casts = match &read.statement {
                 Parsed::Query(query) => cast_to(query),
                 _ => BTreeMap::new(),
@@ -219,6 +222,12 @@ fn own_type(data_type: &SqlType) -> Option<u32> {
 fn list_of(oid: u32) -> u32 {
     let array = |oid: u32| PG_TYPES.iter().find(|known| known.oid == oid && known.array != 0).map(|known| known.array);
     array(oid).or_else(|| array(TEXT)).unwrap_or(TEXT)
+}
+
+/// A plan whose parameters are cast to the types that what stands beside them gives them (`coalesce(time, $1)`), or the plan
+/// as it is where some get none.
+fn typed(plan: LogicalPlan) -> LogicalPlan {
+    TypeCoercion::new().analyze(plan.clone(), &ConfigOptions::default()).unwrap_or(plan)
 }
 
 /// Parameters that the planner gives no type although their places say it: numbers of rows, and what is cast.

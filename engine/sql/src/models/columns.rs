@@ -5,12 +5,13 @@ use std::ops::ControlFlow;
 use datafusion::sql::sqlparser::ast::{Expr as Ast, Query, SelectItem, SelectItemQualifiedWildcardKind, VisitorMut};
 use quiver_query::tables::TableEntry;
 use quiver_query::tables::models::{ModelMember, Models, is_measure};
+use quiver_types::meant::nearest;
 use quiver_types::{Error, Result};
 
 use super::{
     DIMENSION_MARK, MEASURE_MARK, bare_measure, dimension_of, is_measure_call, marked, measure_name, measure_of,
 };
-use crate::error::{NO_COLUMN, nearest};
+use crate::error::NO_COLUMN;
 use crate::parse::{normal, parts};
 
 /// A model in a `FROM`.

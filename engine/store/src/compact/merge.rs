@@ -8,7 +8,7 @@ use std::cmp::Ordering;
 use std::collections::{BTreeMap, BinaryHeap, HashMap, VecDeque};
 use std::sync::Arc;
 
-use quiver_types::tables::{self, logs, metric_metadata, metrics, spans};
+use quiver_types::tables::{logs, metric_metadata, metrics, spans};
 use quiver_types::{Millis, MillisRange, ReadStats};
 
 use super::plan::Plan;
@@ -18,7 +18,9 @@ use crate::error::{Error, Result};
 use crate::failpoint;
 use crate::flush::keys;
 use crate::metadata_rows::{metadata_batch, metadata_rows, newest_rows};
-use crate::part::{Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RunReader, write_rows_part};
+use crate::part::{
+    Origin, Part, PartCompression, PartId, PartMeta, PartSpec, PartWriter, RowPieces, RunReader, write_rows_part,
+};
 use crate::run::SeriesRun;
 
 /// Merges the inputs of a plan, and gives the new parts, files synced, keys pending.
@@ -32,7 +34,7 @@ pub(super) async fn merge(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Par
     } else if plan.table == metric_metadata::TABLE.name {
         vec![merge_metadata(core, job, plan, inputs).await?]
     } else {
-        vec![merge_rows(core, job, plan, inputs).await?]
+        vec![super::rows::merge_rows(core, job, plan, inputs).await?]
     };
     for output in &outputs {
         confirm(core, output).await?;
@@ -52,7 +54,7 @@ pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     } else if output.table == spans::TABLE.name {
         part.span_index(&stats).await?.total
     } else {
-        part.rows(&stats).await?.iter().map(|b| b.num_rows() as u64).sum()
+        count_rows(&part, &stats).await?
     };
     let expected = if output.table == metrics::TABLE.name { output.series } else { output.rows };
     if found == expected {
@@ -61,23 +63,16 @@ pub(super) async fn confirm(core: &Core, output: &PartMeta) -> Result<()> {
     Err(Error::internal(format!("part `{}` was written with {expected} series or rows and holds {found}", output.id)))
 }
 
-/// Merges tables whose rows are kept as they came. Rows of a day are few against the other signals': they stand in memory.
-async fn merge_rows(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {
-    let unknown = || Error::internal(format!("unknown table `{}`", plan.table));
-    let table = tables::table(&plan.table).ok_or_else(unknown)?;
-    let mut rows = Vec::new();
-    for input in inputs {
-        let batches = input.rows(&ReadStats::default()).await?;
-        same_rows(input, "rows", input.meta.rows, batches.iter().map(|b| b.num_rows() as u64).sum())?;
-        for batch in &batches {
-            rows.push(table.completed(batch)?);
-        }
+/// Counts the rows of a table without series by reading them.
+async fn count_rows(part: &Part, stats: &ReadStats) -> Result<u64> {
+    const PIECE_ROWS: u64 = 8192;
+    let Some(mut pieces) = RowPieces::open(part, stats).await? else { return Ok(0) };
+    let mut found = 0;
+    while !pieces.is_read() {
+        let read = pieces.read(PIECE_ROWS, None, stats).await?;
+        found += read.iter().map(|batch| batch.num_rows() as u64).sum::<u64>();
     }
-    let rows = crate::rows::by_time(&rows)?;
-    let spec = begin_output(core, job, plan, inputs, 0).await?;
-    let meta = write_rows_part(&core.write_root, spec, &rows)?;
-    failpoint::hit("compact.after-part");
-    Ok(meta)
+    Ok(found)
 }
 
 async fn merge_metadata(core: &Core, job: &Job, plan: &Plan, inputs: &[Arc<Part>]) -> Result<PartMeta> {

@@ -76,10 +76,10 @@ impl Generation {
     pub(crate) fn insert_metadata(&self, seq: u64, rows: Vec<(Millis, MetricMetadata, String)>) {
         let seq = self.relative(seq);
         self.rows.fetch_add(rows.len() as u64, Release);
-        let text = |m: &MetricMetadata| m.metric.len() + m.metric_type.len() + m.help.len() + m.unit.len();
-        self.account(rows.iter().map(|r| size_of::<MetadataRow>() + text(&r.1) + r.2.len()).sum());
         let rows = rows.into_iter().map(|(ts, metadata, service)| MetadataRow { seq, ts, metadata, service });
-        self.metadata.write().extend(rows);
+        let mut bytes = 0;
+        self.metadata.write().extend(rows.inspect(|row| bytes += row.memory_bytes()));
+        self.account(bytes);
     }
 
     /// Inserts spans.

@@ -141,18 +141,6 @@ impl Part {
         self.read_batches(file, &footer, std::slice::from_ref(&all), None, 8192, Purpose::Query, stats).await
     }
 
-    /// Reads some columns of the rows of the single file.
-    ///
-    /// # Errors
-    /// As [`Part::series_pages`].
-    pub(crate) async fn columns(&self, columns: &[&str], stats: &ReadStats) -> Result<Vec<RecordBatch>> {
-        let Some(file) = self.meta.file("rows") else { return Ok(Vec::new()) };
-        let footer = self.footer(file, stats).await?;
-        stats::add(&stats.pages_total, footer.pages());
-        let all = 0..footer.rows();
-        self.read_batches(file, &footer, std::slice::from_ref(&all), Some(columns), 8192, Purpose::Query, stats).await
-    }
-
     /// Reads every byte of every file and checks it. Caches are neither asked nor filled.
     ///
     /// # Errors

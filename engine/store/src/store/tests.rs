@@ -19,6 +19,7 @@ use crate::timer::Timer;
 mod backup;
 mod crash;
 mod masters;
+mod metadata;
 mod outage;
 mod retention;
 mod trouble;

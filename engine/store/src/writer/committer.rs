@@ -37,6 +37,8 @@ const TICK: Duration = Duration::from_secs(1);
 const SPACE_INTERVAL: Duration = Duration::from_millis(200);
 /// A buffer larger than this is given back after its group.
 const BUFFER_KEEP: usize = 4 << 20;
+/// This part of the budget is for what is remembered of metadata of metrics.
+const METADATA_SHARE: usize = 16;
 
 /// Segments of sealed generations, until they are retired.
 pub(crate) type SegmentFiles = Mutex<HashMap<GenerationId, Files>>;
@@ -239,6 +241,7 @@ impl Committer {
                 service_labels: &self.settings.service_labels,
                 registry_bytes_max: self.registry_bytes_max(),
                 new_series_per_hour: self.settings.service_new_series_per_hour,
+                metadata_bytes_max: self.settings.memory_bytes as usize / METADATA_SHARE,
                 now: self.clock.now_ms(),
             };
             let staged = self.stager.stage(ctx, self.next_seq, job.batch, &mut self.log.buffer);

@@ -5,18 +5,16 @@
 
 mod logs;
 
-use std::hash::BuildHasher;
 use std::sync::Arc;
 
 use arrow::array::{Float64Array, Int64Array, UInt32Array};
-use foldhash::fast::FixedState;
 use hashbrown::{HashMap, HashSet};
 use quiver_types::label::{METRIC_NAME, Pairs};
 use quiver_types::metrics::BatchSeries;
 use quiver_types::tables::history::TableRows;
-use quiver_types::time::day_of;
 use quiver_types::{MetricsBatch, Millis, SpansBatch};
 
+use super::described::Described;
 use super::hints::HintTracker;
 use super::limits::retain;
 use super::quota::SeriesQuota;
@@ -31,8 +29,6 @@ use crate::wal::record;
 
 /// Nanoseconds of a millisecond.
 const MILLI_NS: i64 = 1_000_000;
-/// Most metrics whose last metadata is remembered.
-const METADATA_MAX: usize = 1 << 20;
 
 /// The rows of one write, ready to be inserted.
 #[derive(Debug)]
@@ -68,8 +64,7 @@ pub(crate) struct Stager {
     unlogged: Vec<Definition>,
     /// How many of them stand in the group's records.
     encoded: usize,
-    /// By metric and service: hash of what was said, and when.
-    metadata_seen: HashMap<(String, String), (u64, Millis), FixedState>,
+    described: Described,
     hints: HintTracker,
     logs: logs::LogStager,
     quota: SeriesQuota,
@@ -104,6 +99,8 @@ pub(crate) struct StageContext<'a> {
     pub(crate) registry_bytes_max: usize,
     /// New series that one service may bring within an hour; 0 = no limit.
     pub(crate) new_series_per_hour: u64,
+    /// What is kept of the metadata of a day.
+    pub(crate) metadata_bytes_max: usize,
     pub(crate) now: Millis,
 }
 
@@ -135,8 +132,7 @@ impl Stager {
     pub(crate) fn failed(&mut self) {
         self.encoded = 0;
         self.logs.begin_group();
-        // Which rows were in it is not known here; sending some anew is harmless.
-        self.metadata_seen.clear();
+        self.described.doubt();
         self.hints.clear();
     }
 
@@ -291,33 +287,22 @@ impl Stager {
         ((before - batch.ts.len() - batch.histograms.len() - barred) as u64, barred as u64)
     }
 
-    /// Keeps the metadata that changed or was not yet written today, with the services of the series beside it.
+    /// Keeps the metadata that is to be written, with the services of the series beside it.
     fn new_metadata(&mut self, ctx: StageContext<'_>, batch: &mut MetricsBatch) -> Vec<MetadataRow> {
         if batch.metadata.is_empty() {
             return Vec::new();
         }
         let all = std::mem::take(&mut batch.metadata);
         let services = services_by_metric(batch, ctx.service_labels);
-        let today = day_of(ctx.now);
         let mut rows = Vec::new();
-        if self.metadata_seen.len() > METADATA_MAX {
-            self.metadata_seen.clear();
-        }
         for metadata in all {
-            let hash = FixedState::default().hash_one((&metadata.metric_type, &metadata.help, &metadata.unit));
             let none = HashSet::default();
             let of_metric = services.get(metadata.metric.as_str()).unwrap_or(&none);
             let unnamed = of_metric.is_empty().then_some("");
             for service in of_metric.iter().copied().chain(unnamed) {
-                let key = (metadata.metric.clone(), service.to_owned());
-                let last = self.metadata_seen.get(&key).copied();
-                if last.is_some_and(|(said, ts)| said == hash && day_of(ts) == today) {
-                    continue;
+                if let Some(ts) = self.described.admit(&metadata, service, ctx.now, ctx.metadata_bytes_max) {
+                    rows.push((ts, metadata.clone(), service.to_owned()));
                 }
-                // The newest row counts: what is said later in the same millisecond has a later time.
-                let ts = last.map_or(ctx.now, |(_, ts)| ctx.now.max(ts + 1));
-                self.metadata_seen.insert(key, (hash, ts));
-                rows.push((ts, metadata.clone(), service.to_owned()));
             }
         }
         rows

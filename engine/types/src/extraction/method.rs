@@ -170,10 +170,11 @@ impl Method {
                 folded.and_then(|folded| regex(text, folded)).map(Self::Regex)
             }
             "jsonPath" => Ok(Self::JsonPath),
-            "json" => match options.get("maxDepth").map(Value::as_u64) {
+            "json" => match options.get("maxDepth").map(|depth| depth.as_i64().ok_or(depth)) {
                 None => Ok(Self::Json(DEPTH as usize)),
-                Some(Some(depth)) if (1..=32).contains(&depth) => Ok(Self::Json(depth as usize)),
-                Some(_) => Err(ConditionError::new("/options/maxDepth", "OUT_OF_RANGE", "must be 1 to 32")),
+                Some(Ok(depth @ 1..=32)) => Ok(Self::Json(depth as usize)),
+                Some(Ok(_)) => Err(ConditionError::new("/options/maxDepth", "OUT_OF_RANGE", "must be 1 to 32")),
+                Some(Err(_)) => Err(ConditionError::new("/options/maxDepth", "INVALID_TYPE", "must be a whole number")),
             },
             "logfmt" => Ok(Self::Logfmt),
             "delimited" => match delimited(options, &mut errors) {

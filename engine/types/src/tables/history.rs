@@ -3,6 +3,7 @@
 //! Each is a table of one file whose rows are kept as they came. No column is NULL at rest, as in the WAL: what is not
 //! there is an empty text, the time 0 or NaN.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use arrow::datatypes::{DataType, Field, Schema, SchemaRef};
@@ -10,8 +11,40 @@ use arrow::record_batch::RecordBatch;
 
 use super::{FileDef, TableDef, millis, spans, usage};
 
-/// Services of a row, a line each; who may see the row must see all of them.
+/// Services of a row as [`services_text`] writes them; who may see the row must see all of them.
 pub const SERVICE: &str = "__q_service";
+
+/// Writes services, a line each. A name with a line feed is one name all the same: else who sees both of its lines, or sees
+/// them as one, would see its rows.
+pub fn services_text<T: AsRef<str>>(names: impl IntoIterator<Item = T>) -> String {
+    let escaped = |name: T| name.as_ref().replace('\\', r"\\").replace('\n', r"\n");
+    names.into_iter().map(escaped).collect::<Vec<_>>().join("\n")
+}
+
+/// Gives the services that [`services_text`] wrote.
+pub fn services_in(text: &str) -> impl Iterator<Item = Cow<'_, str>> {
+    text.split('\n').map(unescaped)
+}
+
+fn unescaped(name: &str) -> Cow<'_, str> {
+    if !name.contains('\\') {
+        return Cow::Borrowed(name);
+    }
+    let (mut out, mut rest) = (String::with_capacity(name.len()), name);
+    while let Some((before, after)) = rest.split_once('\\') {
+        out.push_str(before);
+        let (meant, skipped) = match after.as_bytes().first() {
+            Some(b'n') => ('\n', 1),
+            Some(b'\\') => ('\\', 1),
+            // Written before names were escaped.
+            _ => ('\\', 0),
+        };
+        out.push(meant);
+        rest = &after[skipped..];
+    }
+    out.push_str(rest);
+    Cow::Owned(out)
+}
 
 /// State changes of alerts.
 pub const ALERT_EVENTS: TableDef = TableDef {
@@ -192,4 +225,24 @@ pub fn notifications() -> SchemaRef {
         Field::new("fingerprints", text_list(), false),
         text(SERVICE),
     ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn services_are_told_apart() {
+        let check = |names: &[&str], text: &str| {
+            assert_eq!(services_text(names), text);
+            assert_eq!(services_in(text).collect::<Vec<_>>(), names);
+        };
+        check(&[""], "");
+        check(&["cart"], "cart");
+        check(&["cart", "pay"], "cart\npay");
+        check(&["cart\npay"], r"cart\npay");
+        check(&[r"cart\npay", "\n", r"\"], "cart\\\\npay\n\\n\n\\\\");
+        let older: Vec<_> = services_in(r"a\b\").collect();
+        assert_eq!(older, [r"a\b\"]);
+    }
 }

@@ -8,7 +8,7 @@ use arc_swap::ArcSwap;
 use quiver_alerting::dispatch::Alert;
 use quiver_alerting::rules::{ActiveAlert, AlertState, Group, Health, Setting};
 use quiver_alerting::template::query_escape;
-use quiver_types::{Clock, LabelSet, Millis, Rights};
+use quiver_types::{Clock, LabelSet, Millis};
 use tokio::sync::{Semaphore, mpsc};
 use tokio_util::sync::CancellationToken;
 
@@ -40,9 +40,7 @@ pub(super) struct Runner {
     pub(super) places: Arc<Semaphore>,
     pub(super) memory: Arc<Memory>,
     pub(super) view: Arc<ArcSwap<GroupView>>,
-    /// What its queries may see.
-    pub(super) rights: Vec<Rights>,
-    /// By whom.
+    /// By whom its queries have their rights.
     pub(super) editors: Vec<String>,
     /// Ids of its rules, where they are stored.
     pub(super) ids: Vec<String>,
@@ -104,11 +102,11 @@ impl Runner {
         let gone = group.take_over(former.group);
         self.metrics.history.note(self.names(&former.file).gone(&group, &gone, now));
         *kept = self.memory.keep(&former.file, &group, kept, now);
-        (self.rights, self.editors, self.ids) = (source.rights, source.editors, source.ids);
+        (self.editors, self.ids) = (source.editors, source.ids);
         if !same_beat {
             times.last = group.due_at(now);
         }
-        self.view.store(Arc::new(GroupView { group, ..former }));
+        self.view.store(Arc::new(GroupView { group, rights: source.rights.into(), ..former }));
     }
 
     /// Evaluates if the time has come.
@@ -171,6 +169,7 @@ impl Runner {
         let view = GroupView {
             file: former.file.clone(),
             group,
+            rights: Arc::clone(&former.rights),
             last_evaluation: Some(at),
             evaluation_time: began.elapsed(),
             missed: former.missed + missed,
@@ -212,7 +211,7 @@ impl Runner {
             group: view.group.model.name.clone(),
             interval,
             timeout: interval.max(TIMEOUT_MIN),
-            rights: self.rights.clone(),
+            rights: view.rights.to_vec(),
             editors: self.editors.clone(),
             extra_labels: view.group.model.extra_labels(),
         }

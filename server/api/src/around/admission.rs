@@ -210,7 +210,7 @@ impl Coming<'_> {
             return (status, of_type("application/json"), body.to_string()).into_response();
         }
         if is_search_engine(path) {
-            return crate::logs_ingest::search_engine_refusal(status, code, detail);
+            return crate::logs_ingest::search_engine_refusal(status, code, detail, self.info.id());
         }
         let body = refused::body(status, code, detail, self.info.id());
         (status, of_type(refused::problem_type(path)), body).into_response()

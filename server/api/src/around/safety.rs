@@ -12,7 +12,7 @@ const ALWAYS: [(HeaderName, &str); 3] = [
 const WITH_TLS_ONLY: &str = "max-age=31536000";
 
 /// Adds them. `personal`: the answer is for one caller, so nobody keeps it for others.
-pub(super) fn guard(headers: &mut HeaderMap, encrypted: bool, personal: bool) {
+pub(crate) fn guard(headers: &mut HeaderMap, encrypted: bool, personal: bool) {
     let mut add = |name: &HeaderName, value: &'static str| {
         if !headers.contains_key(name) {
             headers.insert(name, HeaderValue::from_static(value));

@@ -11,11 +11,21 @@ use super::{Answer, Ask, csv, old_matchers, only_members, yaml};
 /// What an export says of its form.
 const FORMAT: &str = "quiver/1";
 
-pub(super) fn ids_in(body: &Map<String, Value>) -> Result<Option<Vec<String>>> {
-    let Some(value) = body.get("ids") else { return Ok(None) };
-    let wrong = || Problem::field("/ids", "INVALID_TYPE", "must be a list of ids");
-    let items = value.as_array().ok_or_else(wrong)?;
-    items.iter().map(|v| v.as_str().map(id_of).ok_or_else(wrong)).collect::<Result<_>>().map(Some)
+/// The ids that a body names there; none: it does not say.
+pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<Vec<String>>> {
+    let items = match body.get(member) {
+        None | Some(Value::Null) => return Ok(None),
+        Some(Value::Array(items)) => items,
+        Some(_) => return Err(Problem::field(format!("/{member}"), "INVALID_TYPE", "must be a list of ids")),
+    };
+    let no_id = |n: usize| Problem::field(format!("/{member}/{n}"), "INVALID_TYPE", "must be an id");
+    let ids = items.iter().enumerate().map(|(n, item)| item.as_str().map(id_of).ok_or_else(|| no_id(n)));
+    ids.collect::<Result<_>>().map(Some)
+}
+
+/// The same where it has to say so.
+pub(super) fn all_ids_in(body: &Map<String, Value>, member: &str) -> Result<Vec<String>> {
+    ids_in(body, member)?.ok_or_else(|| Problem::field(format!("/{member}"), "REQUIRED", "is required"))
 }
 
 /// An id as it is kept; what is none names nothing.
@@ -81,7 +91,7 @@ impl Ask {
 
     /// The ids that a body names, or those that its filter finds.
     async fn named(&self, body: &Map<String, Value>) -> Result<Vec<String>> {
-        match (ids_in(body)?, body.get("filter")) {
+        match (ids_in(body, "ids")?, body.get("filter")) {
             (Some(ids), None) => Ok(ids),
             (None, Some(Value::String(filter))) if !filter.is_empty() => {
                 let parameters = [("filter".to_owned(), filter.clone())];
@@ -137,7 +147,7 @@ impl Ask {
     pub(super) async fn order(&self) -> Result<Answer> {
         let body = self.object()?;
         only_members(&body, &["ids"])?;
-        let ids = ids_in(&body)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "is required"))?;
+        let ids = all_ids_in(&body, "ids")?;
         let items = self.config.order(&self.place, &self.caller, ids, self.dry_run).await?;
         self.acts().await;
         Ok(Answer::ok(json!({"items": items})))

@@ -25,7 +25,7 @@ use serde_json::{Map, Value, json};
 
 use super::deploy::{Told, flag, manager, outcome, refused};
 use super::detection::only_members;
-use super::many::ids_in;
+use super::many::all_ids_in;
 use super::policy_revisions::live;
 use super::rule_groups::at_places;
 use super::{Answer, Ask, IMPORT_BYTES_MAX, special_at, special_of};
@@ -163,7 +163,7 @@ fn order<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let body = ask.object()?;
         only_members(&body, &["parentId", "ids"])?;
         let parent = Some(text(&body, "parentId")).filter(|id| !id.is_empty()).unwrap_or(ROOT_ROUTE_ID);
-        let wanted = ids_in(&body)?.ok_or_else(|| Problem::field("/ids", "REQUIRED", "must be a list of ids"))?;
+        let wanted = all_ids_in(&body, "ids")?;
         let (mut present, mut asked) = (siblings(&ask.config, parent).await?, wanted.clone());
         present.sort_unstable();
         asked.sort_unstable();

@@ -147,7 +147,11 @@ impl Ask {
         }
         let answer = self.done(write, run).await;
         let kept = (answer.status < 500).then(|| answer.to_bytes());
-        if let Err(problem) = config.end_named(&named, kept.as_deref()).await {
+        let ended = match config.end_named(&named, kept.as_deref()).await {
+            Ok(false) => config.end_named(&named, Some(&answer.shortened().to_bytes())).await,
+            ended => ended,
+        };
+        if let Err(problem) = ended {
             tracing::error!(cause = problem.cause, "the answer to a named request cannot be kept");
         }
         answer

@@ -12,7 +12,7 @@ use quiver_config::{Entity, Family, Problem, Result};
 use serde_json::{Map, Value, json};
 
 use super::detection::only_members;
-use super::many::ids_in;
+use super::many::all_ids_in;
 use super::{Answer, Ask, special_at};
 use crate::state::AppState;
 
@@ -155,7 +155,7 @@ impl Ask {
         let graph = self.graph().await?;
         let sees = |e: &Entity| RESOURCES.is_visible(&self.caller, e);
         for root in roots {
-            if graph.node(root).is_none_or(|e| !sees(e)) {
+            if graph.node(root).is_none_or(|e| !sees(&e)) {
                 return Err(Problem::not_found(root));
             }
         }
@@ -247,18 +247,10 @@ fn graph_of_many<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answ
         ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &[&GRAPH_PARAMETERS[..], &["roots"]].concat())?;
-        let roots = match body.get("roots") {
-            Some(Value::Array(items)) if (1..=ROOTS_MAX).contains(&items.len()) => {
-                let roots: Option<Vec<String>> = items.iter().map(|v| v.as_str().map(str::to_owned)).collect();
-                roots.ok_or_else(|| Problem::field("/roots", "INVALID_TYPE", "must be a list of ids"))?
-            }
-            Some(Value::Array(_)) => {
-                let why = format!("must hold 1 to {ROOTS_MAX} ids");
-                return Err(Problem::field("/roots", "OUT_OF_RANGE", why));
-            }
-            None | Some(Value::Null) => return Err(Problem::field("/roots", "REQUIRED", "is required")),
-            Some(_) => return Err(Problem::field("/roots", "INVALID_TYPE", "must be a list of ids")),
-        };
+        let roots = all_ids_in(&body, "roots")?;
+        if !(1..=ROOTS_MAX).contains(&roots.len()) {
+            return Err(Problem::field("/roots", "OUT_OF_RANGE", format!("must hold 1 to {ROOTS_MAX} ids")));
+        }
         let asked = Asked::read(&|key| member(&body, key), GRAPH, (10, 3))?;
         let found = ask.walked(&roots, stream(&asked.direction)?, &asked).await?;
         Ok(graph_answer(("roots", json!(roots)), found))
@@ -277,7 +269,8 @@ fn summary<'a>(ask: &'a Ask, _: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let (graph, types) = (ask.graph().await?, ask.types().await?);
         let mut groups: BTreeMap<Vec<Option<String>>, u64> = BTreeMap::new();
         let mut total = 0_u64;
-        for resource in graph.nodes().iter().filter(|e| RESOURCES.is_visible(&ask.caller, e)) {
+        for resource in graph.nodes().filter(|e| RESOURCES.is_visible(&ask.caller, e)) {
+            let resource = &resource;
             total += 1;
             let key = words.iter().map(|word| match word.as_str() {
                 "type" => {
@@ -305,12 +298,7 @@ fn merge<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         ask.only_parameters(&[])?;
         let body = ask.object()?;
         only_members(&body, &["from"])?;
-        let named = [("ids".to_owned(), body.get("from").cloned().unwrap_or(Value::Null))].into_iter().collect();
-        let moved = |mut p: Problem| {
-            p.errors.iter_mut().for_each(|e| e.field = e.field.replace("/ids", "/from"));
-            p
-        };
-        let from = ids_in(&named).map_err(moved)?.unwrap_or_default();
+        let from = all_ids_in(&body, "from")?;
         let into = &ids[0];
         if from.is_empty() || from.contains(into) {
             return Err(Problem::field("/from", "INVALID_VALUE", "must name others than the resource itself"));

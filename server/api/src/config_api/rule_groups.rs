@@ -13,7 +13,7 @@ use quiver_config::families::{RULE_GROUPS, RULES};
 use quiver_config::{Area, Condition, Entity, ListQuery, Op, Place, Problem, ProblemKind, Result};
 use serde_json::{Map, Value, json};
 
-use super::many::ids_in;
+use super::many::all_ids_in;
 use super::{Answer, Ask, only_members, special_at};
 use crate::rules_api::group_times;
 use crate::state::AppState;
@@ -374,7 +374,7 @@ fn order<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
         let stored = stored.ok_or_else(|| Problem::not_found(&format!("{}/{}", key.0, key.1)))?;
         let body = ask.object()?;
         only_members(&body, &["ids"])?;
-        let wanted = ids_in(&body)?.unwrap_or_default();
+        let wanted = all_ids_in(&body, "ids")?;
         let mut present: Vec<&str> = stored.rules.iter().map(|e| e.id.as_str()).collect();
         let mut asked: Vec<&str> = wanted.iter().map(String::as_str).collect();
         present.sort_unstable();

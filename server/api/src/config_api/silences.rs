@@ -266,16 +266,25 @@ async fn patch(ask: &Ask, id: &str, patch: Map<String, Value>) -> Result<Answer>
     ask.set_silence(id, body).await
 }
 
+fn read(ask: &Ask, id: &str) -> Result<Answer> {
+    ask.only_parameters(&["fields"])?;
+    let query = ListQuery::parse(&SILENCES, &ask.parameters, &[])?;
+    let entity = entity(&ask.silence(id)?, ask.alerts_now());
+    let etag = Some(entity.etag());
+    if ask.knows(&entity.etag()) {
+        return Ok(Answer { status: 304, etag, ..Answer::ok(Value::Null) });
+    }
+    Ok(Answer { etag, ..Answer::ok(Value::Object(query.cut(entity.shown()))) })
+}
+
 fn one<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
-        ask.only_parameters(&[])?;
         let id = ids[0].as_str();
+        if ask.method.is_safe() {
+            return read(ask, id);
+        }
+        ask.only_parameters(&[])?;
         match ask.method.as_str() {
-            "GET" | "HEAD" => {
-                let answer = ask.shown_silence(&ask.silence(id)?, 200);
-                let same = answer.etag.as_deref().is_some_and(|etag| ask.knows(etag));
-                Ok(if same { Answer { status: 304, body: Value::Null, ..answer } } else { answer })
-            }
             "DELETE" => {
                 ask.change_silence(ask.expiring(id), "DELETE", Some(id)).await?;
                 Ok(Answer::nothing())
@@ -313,9 +322,7 @@ fn history<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>>
 fn restore<'a>(ask: &'a Ask, ids: &'a [String]) -> BoxFuture<'a, Result<Answer>> {
     Box::pin(async move {
         ask.only_parameters(&[])?;
-        let version = ask.object()?.get("version").and_then(Value::as_i64);
-        let version =
-            version.ok_or_else(|| Problem::field("/version", "REQUIRED", "must be the number of a version"))?;
+        let version = ask.version()?;
         ask.silence(&ids[0])?;
         let mut body = ask.config.version_outside(&SILENCES, &ids[0], version).await?;
         body.remove("state");

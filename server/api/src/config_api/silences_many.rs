@@ -26,7 +26,7 @@ fn bounded(count: usize, what: &str) -> Result<()> {
 
 /// The ids that a body names, or those that its filter finds.
 fn named(ask: &Ask, body: &Map<String, Value>) -> Result<Vec<String>> {
-    let ids = match (ids_in(body)?, body.get("filter")) {
+    let ids = match (ids_in(body, "ids")?, body.get("filter")) {
         (Some(ids), None) => ids,
         (None, Some(Value::String(filter))) if !filter.is_empty() => {
             let parameters = [("filter".to_owned(), filter.clone())];

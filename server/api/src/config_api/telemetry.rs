@@ -2,6 +2,7 @@
 
 use arrow::json::ArrayWriter;
 use quiver_config::{Problem, ProblemKind, Result};
+pub(super) use quiver_query::quoted::{name as name_of, text as quoted};
 use quiver_query::tables::DomainAccess;
 use quiver_sql::{Answer as SqlAnswer, Request as SqlRequest};
 use quiver_types::{Domain, Error, ErrorKind, Triple};
@@ -13,16 +14,6 @@ use crate::metrics::phases::Language;
 /// What a span that failed is (`olap-models` 2).
 pub(super) const IS_ERROR: &str = "COALESCE(status_code = 'ERROR' OR \"@error.type\" IS NOT NULL OR \
     (kind = 'SERVER' AND \"@http.response.status_code\" >= 500), false)";
-
-/// A text as it stands in a statement.
-pub(super) fn quoted(text: &str) -> String {
-    format!("'{}'", text.replace('\'', "''"))
-}
-
-/// A name as it stands in a statement.
-pub(super) fn name_of(text: &str) -> String {
-    format!("\"{}\"", text.replace('"', "\"\""))
-}
 
 /// A row of an answer; what is NULL is not in it.
 pub(super) type Row = Map<String, Value>;

@@ -12,6 +12,10 @@ use super::probes::{Probe, Rule};
 const FOUND_MAX: usize = 20_000;
 /// Longest key, in characters.
 const KEY_CHARS_MAX: usize = 1000;
+/// Longest value, in bytes: a longer one is no part of a key, and nothing that a resource may have.
+const VALUE_BYTES_MAX: usize = 4 * KEY_CHARS_MAX;
+/// So many services tell that a resource is of no single one.
+const SERVICES_MAX: usize = 2;
 
 /// Which resource: the id of its type, its key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -25,6 +29,7 @@ pub(super) struct Key {
 pub(super) struct Resource {
     pub(super) name: String,
     pub(super) attributes: Map<String, Value>,
+    /// Some of those whose telemetry told of it: all of them where it is one.
     pub(super) services: BTreeSet<String>,
     pub(super) first_ms: i64,
     pub(super) last_ms: i64,
@@ -63,7 +68,7 @@ pub(super) struct Told<'a> {
 impl Fields for Told<'_> {
     fn get(&self, name: &FieldName) -> Option<Cow<'_, str>> {
         let at = self.fields.iter().position(|field| field == name)?;
-        self.values[at].as_deref().filter(|value| !value.is_empty()).map(Cow::Borrowed)
+        self.values[at].as_deref().filter(|value| (1..=VALUE_BYTES_MAX).contains(&value.len())).map(Cow::Borrowed)
     }
 }
 
@@ -130,7 +135,9 @@ impl Found {
                 last_ms,
             });
             one.attributes.extend(attributes);
-            one.services.extend(service.clone());
+            if one.services.len() < SERVICES_MAX {
+                one.services.extend(service.clone());
+            }
             one.first_ms = one.first_ms.min(first_ms);
             one.last_ms = one.last_ms.max(last_ms);
         }
@@ -239,5 +246,23 @@ mod tests {
         assert_eq!(calls.len(), 2, "{calls:?}");
         assert!(calls.contains(&"redis/cache") && calls.contains(&"cart"));
         assert!(found.resources.keys().any(|k| k.kind == SERVICE_TYPE_ID));
+    }
+
+    /// Who sends many services, and long values, makes no more of a resource than it may have.
+    #[test]
+    fn what_is_found_is_bounded() {
+        let identity = json!({"id": "resource.host.id", "name": "resource.host.name"});
+        let rule = json!({"signal": "spans", "identity": identity, "name": "a host"});
+        let host = json!({"key": "host", "identityKeys": ["id"], "discovery": [rule]});
+        let probes = of_types(&[quiver_config::Entity::for_tests("t", host)]);
+        let (probe, mut found) = (&probes[0], Found::default());
+        let long = "x".repeat(VALUE_BYTES_MAX + 1);
+        for service in ["a", "b", "c", long.as_str()] {
+            let row = [("service.name", service), ("resource.host.id", "h1"), ("resource.host.name", long.as_str())];
+            found.add(probe, &told(probe, &row));
+        }
+        let host = found.resources.values().next().unwrap();
+        assert_eq!(host.attributes, json!({"id": "h1"}).as_object().cloned().unwrap());
+        assert_eq!((host.services.len(), host.service()), (SERVICES_MAX, None));
     }
 }

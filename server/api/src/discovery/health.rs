@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 
 use quiver_types::Result;
-use quiver_types::tables::history::TableRows;
+use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::RESOURCE_HEALTH;
 
-use super::{Known, text};
+use super::known::Known;
+use super::text;
 use crate::state::AppState;
 use crate::usage::rows::{made, texts, times};
 
@@ -34,15 +35,15 @@ fn cause(health: &str) -> &'static str {
 fn changes(known: &Known, healths: &Healths) -> Vec<(String, Noted)> {
     let kinds: HashMap<&str, &str> = known.types.iter().map(|t| (t.id.as_str(), text(&t.body, "key"))).collect();
     let mut changes = Vec::new();
-    for entity in known.by_key.values() {
-        let Some(&health) = healths.get(&entity.id) else { continue };
-        let service = text(&entity.body, "service");
-        if known.noted.get(&entity.id).is_some_and(|noted| noted.health == health && noted.service == service) {
+    for (key, kept) in &known.by_key {
+        let Some(&health) = healths.get(&kept.id) else { continue };
+        let is_so = |noted: &Noted| noted.health == health && noted.service == kept.service;
+        if known.noted.get(&kept.id).is_some_and(is_so) {
             continue;
         }
-        let kind = kinds.get(text(&entity.body, "typeId")).copied().unwrap_or_default();
-        let noted = Noted { kind: kind.to_owned(), service: service.to_owned(), health };
-        changes.push((entity.id.clone(), noted));
+        let kind = kinds.get(key.kind.as_str()).copied().unwrap_or_default();
+        let noted = Noted { kind: kind.to_owned(), service: kept.service.clone(), health };
+        changes.push((kept.id.clone(), noted));
     }
     for (id, noted) in known.noted.iter().filter(|(id, _)| !healths.contains_key(*id)) {
         let gone = Noted { kind: noted.kind.clone(), service: noted.service.clone(), health: "" };
@@ -59,7 +60,7 @@ fn rows(changes: &[(String, Noted)], now_ms: i64) -> Result<TableRows> {
         texts(each().map(|noted| &noted.kind)),
         texts(each().map(|noted| noted.health)),
         texts(each().map(|noted| cause(noted.health))),
-        texts(each().map(|noted| &noted.service)),
+        texts(each().map(|noted| services_text([&noted.service]))),
     ];
     made(&RESOURCE_HEALTH, columns)
 }
@@ -92,7 +93,8 @@ mod tests {
     use quiver_config::Entity;
     use serde_json::json;
 
-    use super::super::Key;
+    use super::super::found::Key;
+    use super::super::known::Kept;
     use super::*;
 
     #[test]
@@ -102,7 +104,7 @@ mod tests {
         for (id, service) in [("a", "cart"), ("b", "")] {
             let key = Key { kind: "t1".to_owned(), key: id.to_owned() };
             let body = json!({"typeId": "t1", "service": service});
-            known.by_key.insert(key, Entity::for_tests(id, body));
+            known.by_key.insert(key, Kept::of(&Entity::for_tests(id, body)));
         }
         let mut look = |healths: &[(&str, &'static str)]| {
             let healths: Healths = healths.iter().map(|(id, health)| ((*id).to_owned(), *health)).collect();

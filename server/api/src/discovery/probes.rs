@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use quiver_config::Entity;
+use quiver_query::quoted;
 use quiver_types::condition::{Condition, FieldName, NameTemplate};
 use serde_json::{Map, Value};
 
@@ -46,11 +47,6 @@ fn of_sender(field: &FieldName) -> bool {
     matches!(field, FieldName::Resource(_)) || *field == service()
 }
 
-/// A name in a statement.
-fn quoted(name: &str) -> String {
-    format!("\"{}\"", name.replace('"', "\"\""))
-}
-
 /// The column of a field; none where the signal has no such field as a text.
 pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
     let plain = |key: &str| -> String {
@@ -61,19 +57,22 @@ pub(super) fn column_of(signal: Signal, field: &FieldName) -> Option<String> {
         (Signal::Spans, FieldName::Intrinsic("span.name")) => "name".to_owned(),
         (Signal::Spans, FieldName::Intrinsic("span.kind")) => "lower(kind)".to_owned(),
         (Signal::Spans, FieldName::Intrinsic("span.status")) => "lower(status_code)".to_owned(),
-        (Signal::Spans, FieldName::Resource(key)) => quoted(&format!("resource.{key}")),
-        (Signal::Spans, FieldName::Attribute(key)) => quoted(&format!("attributes.{key}")),
+        (Signal::Spans, FieldName::Resource(key)) => quoted::name(&format!("resource.{key}")),
+        (Signal::Spans, FieldName::Attribute(key)) => quoted::name(&format!("attributes.{key}")),
         (Signal::Spans, FieldName::Bare(key)) => {
-            let of = |place: &str| format!("CAST({} AS VARCHAR)", quoted(&format!("{place}.{key}")));
+            let of = |place: &str| format!("CAST({} AS VARCHAR)", quoted::name(&format!("{place}.{key}")));
             format!("coalesce({}, {})", of("attributes"), of("resource"))
         }
         (Signal::Logs, FieldName::Intrinsic("_msg")) => "message".to_owned(),
         (Signal::Logs, FieldName::Intrinsic("severity")) => {
-            format!("coalesce({}, severity_text, {})", quoted("severity"), quoted("level"))
+            format!("coalesce({}, severity_text, {})", quoted::name("severity"), quoted::name("level"))
         }
-        (Signal::Logs, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => quoted(key),
+        (Signal::Logs, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
+            quoted::name(key)
+        }
         (Signal::Metrics, FieldName::Resource(key) | FieldName::Attribute(key) | FieldName::Bare(key)) => {
-            let (own, other) = (quoted(&format!("labels.{key}")), quoted(&format!("labels.{}", plain(key))));
+            let (own, other) =
+                (quoted::name(&format!("labels.{key}")), quoted::name(&format!("labels.{}", plain(key))));
             if own == other { own } else { format!("coalesce({own}, {other})") }
         }
         (_, FieldName::Intrinsic(_)) => return None,

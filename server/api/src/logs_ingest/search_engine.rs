@@ -55,7 +55,9 @@ fn product(mut response: Response) -> Response {
 fn failed(error: &Error) -> Response {
     log(error, "/insert/searchengine");
     if error.kind == ErrorKind::Forbidden {
-        let mut answer = refusal(StatusCode::FORBIDDEN, "FORBIDDEN", public_text(error));
+        let request = RequestInfo::current();
+        let id = request.as_ref().map_or("", RequestInfo::id);
+        let mut answer = refusal(StatusCode::FORBIDDEN, "FORBIDDEN", public_text(error), id);
         let challenge = HeaderValue::from_static(r#"Bearer realm="platform", error="insufficient_scope""#);
         answer.headers_mut().insert(header::WWW_AUTHENTICATE, challenge);
         return answer;
@@ -76,9 +78,8 @@ fn failed(error: &Error) -> Response {
 
 /// Tells a caller that it lacks a token or a right: its clients read JSON of no other media type, and the words of a search
 /// engine.
-pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str) -> Response {
-    let request = RequestInfo::current();
-    let mut whole = refused::object(status, code, detail, request.as_ref().map_or("", RequestInfo::id));
+pub(crate) fn refusal(status: StatusCode, code: &str, detail: &str, request_id: &str) -> Response {
+    let mut whole = refused::object(status, code, detail, request_id);
     let cause = serde_json::json!({"type": "security_exception", "reason": detail});
     whole["error"] = serde_json::json!({"type": cause["type"], "reason": detail, "root_cause": [cause]});
     product(json(status, whole.to_string()))

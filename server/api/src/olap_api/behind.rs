@@ -69,8 +69,8 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
     let run = async {
         let given = Given::read(&state, request).await?;
         let bad = |name: &str, text: String| QueryError::new(Reason::BadValue, format!("/{name}"), text);
-        let member = given.word("member").ok_or_else(|| bad("member", "`member` names a dimension".to_owned()))?;
-        let limit = match given.word("limit") {
+        let member = given.word("member")?.ok_or_else(|| bad("member", "`member` names a dimension".to_owned()))?;
+        let limit = match given.word("limit")? {
             None => VALUES,
             Some(text) => text.parse::<u64>().ok().filter(|n| *n <= LIMIT_MAX).ok_or_else(|| {
                 let text = format!("`limit` is a whole number from 0 to {LIMIT_MAX}, not `{text}`");
@@ -80,12 +80,12 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
         let mut query = json!({
             "dimensions": [member], "filters": [{"member": member, "operator": "set"}], "limit": limit,
         });
-        if let Some(text) = given.word("search").filter(|text| !text.is_empty())
+        if let Some(text) = given.word("search")?.filter(|text| !text.is_empty())
             && let Some(filters) = query["filters"].as_array_mut()
         {
             filters.push(json!({"member": member, "operator": "contains", "values": [text]}));
         }
-        if let Some(zone) = given.word("timezone") {
+        if let Some(zone) = given.word("timezone")? {
             query["timezone"] = zone.into();
         }
         let catalog = state.olap.catalog().with_open(&query);
@@ -95,7 +95,7 @@ pub(super) async fn values(State(state): State<Arc<AppState>>, request: Request)
             Asked::of_caller(query, &catalog, &access, now_ns).map_err(|error| of_parameter(error, member))
         };
         let mut asked = read(&query)?;
-        if let Some(range) = given.word("dateRange") {
+        if let Some(range) = given.word("dateRange")? {
             let time = quiver_olap::plan::time_of(&catalog, member);
             let time = time.ok_or_else(|| bad("dateRange", format!("the model of `{member}` has no time")))?;
             // A pair is written as a list of JSON, a phrase as it is.

@@ -40,18 +40,24 @@ fn reads(family: &Family, summary: &str) -> OperationBuilder {
 
 fn writes(family: &Family, summary: &str) -> OperationBuilder {
     let made = OperationBuilder::new().tag(family.name).summary(Some(summary.to_owned()));
-    let made = made.parameter(query("dryRun", flag(), "checks and answers, and changes nothing"));
+    let made = managed(made.parameter(query("dryRun", flag(), "checks and answers, and changes nothing")));
     with_errors(made, Errors::Problem, &WRITE_ERRORS)
 }
 
+/// What another manages is changed by who says so.
+pub(super) fn managed(made: OperationBuilder) -> OperationBuilder {
+    let about = "`true`: changes what another manages (`managedBy`), too, for who has `admin` in the domain";
+    made.parameter(header("X-Override-Managed", about))
+}
+
 /// What is made by POST may be named, so that it is done once.
-fn once(made: OperationBuilder) -> OperationBuilder {
+pub(super) fn once(made: OperationBuilder) -> OperationBuilder {
     let mut key = header("Idempotency-Key", "the same key and body again get the first answer");
     key.schema = Some(string().pattern(Some("^[!-~]{1,255}$")).into());
     made.parameter(key)
 }
 
-fn guarded(made: OperationBuilder) -> OperationBuilder {
+pub(super) fn guarded(made: OperationBuilder) -> OperationBuilder {
     made.parameter(header("If-Match", "the ETag that is to be changed, or `*`"))
         .parameter(header("If-None-Match", "ETags that are not to be changed; `*`: only if there is none"))
 }

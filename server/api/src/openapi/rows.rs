@@ -4,6 +4,7 @@ use utoipa::openapi::path::OperationBuilder;
 use utoipa::openapi::schema::{ObjectBuilder, Schema, Type};
 use utoipa::openapi::{HttpMethod, Paths, RefOr};
 
+use super::families::{guarded, managed, once};
 use super::operation::{Errors, answer, body, flag, put, query, with_errors};
 use super::schemas::{any, string};
 
@@ -134,6 +135,13 @@ fn operation(group: &Group, row: &Row, method: &HttpMethod) -> OperationBuilder 
             parameter.required = utoipa::openapi::Required::True;
         }
         made = made.parameter(parameter);
+    }
+    // What changes configuration can be tried, and takes the headers of the contract.
+    if group.errors == Errors::Problem && row.parameters().any(|(name, _)| name == "dryRun") {
+        made = match method {
+            HttpMethod::Post => once(managed(made)),
+            _ => guarded(managed(made)),
+        };
     }
     if !row.takes.is_empty() && sends {
         made = made.request_body(Some(body(row.takes, &RefOr::T(any()))));

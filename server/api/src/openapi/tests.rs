@@ -87,6 +87,29 @@ fn references_lead_somewhere() {
     assert!(document["openapi"].as_str().is_some_and(|v| v.starts_with("3.1")), "{}", document["openapi"]);
 }
 
+/// Clients are made of the document: they cannot send what it does not say.
+#[test]
+fn writes_take_the_headers_of_the_contract() {
+    let document = whole();
+    let below = |path: &str| quiver_config::families::FAMILIES.iter().any(|f| path.starts_with(f.path));
+    let mut writes = 0;
+    for (path, item) in members(&document, "paths") {
+        for (method, operation) in item.as_object().expect("an item") {
+            let parameters = operation["parameters"].as_array().map(Vec::as_slice).unwrap_or_default();
+            let names: BTreeSet<&str> = parameters.iter().filter_map(|p| p["name"].as_str()).collect();
+            assert_eq!(names.len(), parameters.len(), "{method} {path} has a parameter twice");
+            let changes = below(path) && ["put", "patch", "delete"].contains(&method.as_str());
+            if !changes && !names.contains("dryRun") {
+                continue;
+            }
+            writes += 1;
+            assert!(names.contains("dryRun") && names.contains("X-Override-Managed"), "{method} {path}: {names:?}");
+            assert_eq!(names.contains("Idempotency-Key"), method == "post", "{method} {path}: {names:?}");
+        }
+    }
+    assert!(writes > 200, "only {writes} writes");
+}
+
 #[test]
 fn operations_are_whole() {
     let (document, mut ids) = (whole(), BTreeSet::new());

@@ -73,7 +73,7 @@ impl Fault {
 
 /// What errors of statements say, and PostgreSQL's code for it: drivers and their frameworks tell faults apart by codes.
 /// Those stand first of which another one says a part.
-const CODES: [(&str, &str); 38] = [
+const CODES: [(&str, &str); 67] = [
     (quiver_query::BY_ZERO, "22012"),
     ("verflow happened on", "22003"),
     ("Can't cast value", "22003"),
@@ -112,6 +112,35 @@ const CODES: [(&str, &str); 38] = [
     ("Scalar subquery returned more than one row", "21000"),
     ("a subquery that stands for a value gives more than one row", "21000"),
     ("NTILE requires a positive integer", "22014"),
+    ("Invalid input syntax for type interval", "22007"),
+    ("to value of Boolean type", "22P02"),
+    ("Unable to parse date from", "22008"),
+    ("DATE_BIN stride", "22008"),
+    ("factorial of a negative number", "22003"),
+    ("takes a number from 0 to 1", "22003"),
+    ("LIMIT must be >= 0", "2201W"),
+    ("OFFSET must be >=", "2201X"),
+    ("frame offsets for", "22013"),
+    ("field position must not be zero", "22023"),
+    ("Step cannot be zero", "22023"),
+    ("Step interval cannot be zero", "22023"),
+    ("`format` has no value", "22023"),
+    ("`format` knows", "22023"),
+    ("cannot replace existing key", "22023"),
+    ("a name in JSON must not be NULL", "22023"),
+    ("should only return one column", "42601"),
+    ("Aggregate function calls cannot be nested", "42803"),
+    ("Aggregate functions are not allowed", "42803"),
+    ("must appear in the GROUP BY clause", "42803"),
+    ("Cannot find column with position", "42P10"),
+    ("Incompatible inputs for Union", "42804"),
+    ("Inconsistent data type across values list", "42804"),
+    ("Failed to coerce then", "42804"),
+    ("requires a boolean expression", "42804"),
+    ("Cannot infer common argument type for logical", "42804"),
+    ("Cannot infer common", "42883"),
+    ("There isn't a common type", "42883"),
+    ("Invalid window frame: start bound", "42P20"),
 ];
 
 fn code(error: &Error) -> &'static str {
@@ -167,6 +196,12 @@ mod tests {
         check(Error::invalid("division by zero"), "22012");
         check(Error::new(ErrorKind::Execution, "Cast error: Cannot cast string 'x' to value of Int64 type"), "22P02");
         check(Error::invalid("Cannot cast string '2024-13-01' to value of Date32 type"), "22007");
+        check(Error::invalid("Invalid input syntax for type interval: \"foo\""), "22007");
+        check(
+            Error::invalid("Cannot infer common argument type for logical boolean operation Int64 AND Boolean"),
+            "42804",
+        );
+        check(Error::invalid("Cannot infer common argument type for comparison operation Date32 = Int64"), "42883");
         check(Error::invalid("anything else"), "42000");
         check(Error::new(ErrorKind::LimitExceeded, "x"), "54000");
         check(Error::new(ErrorKind::Unavailable, "x"), "53000");

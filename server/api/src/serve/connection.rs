@@ -31,7 +31,7 @@ use tokio_util::sync::CancellationToken;
 use tower::ServiceExt;
 
 use super::frames::{Frames, Unread};
-use super::head::{Heads, refusal, weight};
+use super::head::{Heads, join_codings, refusal, weight};
 use super::pace::{Pace, Paced};
 use super::rest::{Rest, see_off};
 use super::socket::{Socket, TOO_LATE};
@@ -39,6 +39,7 @@ use super::stream::{Begun, NO_TLS, Stream, Transport};
 use super::tls::Tls;
 use super::watch::{UnderWay, Verdict, Watch, Watchdog};
 use super::{ServeSettings, refuse};
+use crate::around::safety::guard;
 use crate::bodies::{BodyBudget, Share};
 use crate::error::plain;
 use crate::router::Peer;
@@ -262,11 +263,13 @@ impl Serving {
             || plain(StatusCode::SERVICE_UNAVAILABLE, "the memory for bodies of requests is used up, try again later");
         let refused = if window.is_none() { Some(no_window()) } else { self.refusal(&head, &mut share) };
         let (mut response, rest) = if let Some(mut refused) = refused {
+            guard(refused.headers_mut(), self.transport.encrypted, false);
             if head.version < http::Version::HTTP_2 {
                 refused.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
             }
             (refused, window.is_some().then_some(body))
         } else {
+            join_codings(&mut head.headers);
             head.extensions.insert(ConnectInfo::<Peer>(self.peer));
             head.extensions.insert(self.transport);
             let rest = Rest::new();

@@ -9,7 +9,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 use axum::response::Response;
 use http::request::Parts;
-use http::{HeaderValue, StatusCode, Version, header};
+use http::uri::Authority;
+use http::{HeaderMap, HeaderValue, StatusCode, Version, header};
 
 use crate::bodies::Share;
 use crate::error::plain;
@@ -172,6 +173,23 @@ pub(super) fn weight(head: &Parts) -> (usize, usize) {
     (held, plain)
 }
 
+/// Writes codings of the body that stand in several fields as the one list that they are (RFC 9110, 5.3): nobody behind
+/// goes by one of them alone.
+pub(super) fn join_codings(headers: &mut HeaderMap) {
+    let codings: Vec<&[u8]> = headers.get_all(header::CONTENT_ENCODING).iter().map(HeaderValue::as_bytes).collect();
+    if codings.len() > 1
+        && let Ok(list) = HeaderValue::from_bytes(&codings.join(&b", "[..]))
+    {
+        headers.insert(header::CONTENT_ENCODING, list);
+    }
+}
+
+/// Whether a value of `Host` is the name of a host, perhaps with a port; it may be empty.
+fn is_host(value: &HeaderValue) -> bool {
+    let parsed = || value.to_str().is_ok_and(|text| !text.contains('@') && text.parse::<Authority>().is_ok());
+    value.is_empty() || parsed()
+}
+
 /// Says why a request is not let through, if it is not.
 pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     let bad = |text: &str| Some(plain(StatusCode::BAD_REQUEST, text));
@@ -189,6 +207,9 @@ pub(super) fn refusal(head: &Parts, twice: bool) -> Option<Response> {
     // A proxy may have gone by the other one.
     if head.version < Version::HTTP_2 && head.headers.get_all(header::HOST).iter().nth(1).is_some() {
         return bad("`Host` stands more than once");
+    }
+    if head.version < Version::HTTP_2 && head.headers.get(header::HOST).is_some_and(|host| !is_host(host)) {
+        return bad("`Host` is not the name of a host");
     }
     if head.version < Version::HTTP_2
         && let Some(authority) = head.uri.authority()
@@ -324,6 +345,22 @@ mod tests {
     }
 
     #[test]
+    fn codings_are_one_list() {
+        let check = |codings: &[&'static str], expected: &str| {
+            let mut headers = HeaderMap::new();
+            for &coding in codings {
+                headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+            }
+            join_codings(&mut headers);
+            let joined: Vec<_> = headers.get_all(header::CONTENT_ENCODING).iter().collect();
+            assert_eq!(joined, [expected], "{codings:?}");
+        };
+        check(&["gzip"], "gzip");
+        check(&["gzip", "gzip"], "gzip, gzip");
+        check(&["identity", "gzip", ""], "identity, gzip, ");
+    }
+
+    #[test]
     fn refused_heads() {
         let check = |target: &str, headers: &[(&str, &str)], expected: Option<u16>| {
             let bare = http::Request::builder().uri(target);
@@ -337,6 +374,12 @@ mod tests {
         check("/a", &[], Some(400));
         check("/a", &[host, ("host", "y")], Some(400));
         check("http://y/a", &[host], Some(400));
+        for name in ["", "x:8800", "my_host", "127.0.0.1:1", "[::1]:8800", "a.b-c.d"] {
+            check("/a", &[("host", name)], None);
+        }
+        for name in ["x/y", "a@x", "x y", "x?y", "x#y", "x,y/", "http://x", "\\x"] {
+            check("/a", &[("host", name)], Some(400));
+        }
         for path in ["/%", "/%4", "/%zz", "/%4g", "/a%/b", "/%%41"] {
             check(path, &[host], Some(400));
         }

@@ -8,14 +8,16 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use quiver_types::Millis;
 
-/// Sums that wait for their rows; what is more counts for no service.
-const SUMS_MAX: usize = 4096;
-/// Services that a request may name; what is more counts for none of them.
-const SERVICES_MAX: usize = 1024;
+/// Sums that wait for their rows; what is more counts for no service. They take 30 MiB at most, their times apart.
+const SUMS_MAX: usize = 65_536;
+/// Services that a request may name; what is more counts for none of them. Each stands in its body, which is longer.
+const SERVICES_MAX: usize = 16_384;
 /// Longest name of a service that is noted.
 const SERVICE_BYTES_MAX: usize = 256;
 /// Times of requests that a sum keeps, and as many delays.
 const TIMES_MAX: usize = 250;
+/// Times and delays of all sums: 8 MiB. What comes beyond them is counted all the same.
+const ALL_TIMES_MAX: usize = 1 << 20;
 const MINUTE_MS: i64 = 60_000;
 
 /// Records of a service, those that were taken.
@@ -142,9 +144,17 @@ impl Sums {
     }
 }
 
+/// What waits for its rows.
+#[derive(Debug, Default)]
+struct Waiting {
+    sums: BTreeMap<Key, Sums>,
+    /// Times and delays in them.
+    times: usize,
+}
+
 /// All sums that wait for their rows.
 #[derive(Debug, Default)]
-pub(super) struct Intake(Mutex<BTreeMap<Key, Sums>>);
+pub(super) struct Intake(Mutex<Waiting>);
 
 fn sum(all: &mut BTreeMap<Key, Sums>, mut key: Key) -> &mut Sums {
     if all.len() >= SUMS_MAX && !all.contains_key(&key) {
@@ -158,27 +168,32 @@ impl Intake {
     pub(super) fn add(&self, protocol: &'static str, taken: &Taken, now_ms: Millis, took: Duration) {
         let (records, rejected) = (mem::take(&mut *taken.records.lock()), mem::take(&mut *taken.rejected.lock()));
         let (minute, bytes) = (now_ms - now_ms.rem_euclid(MINUTE_MS), taken.bytes.load(Relaxed));
-        let mut all = self.0.lock();
+        let mut waiting = self.0.lock();
+        let Waiting { sums: all, times } = &mut *waiting;
+        let mut keep = |kept: &mut Vec<u64>, time: u64| {
+            if kept.len() < TIMES_MAX && *times < ALL_TIMES_MAX {
+                kept.push(time);
+                *times += 1;
+            }
+        };
         for ((signal, service), brought) in records {
-            let sums = sum(&mut all, Key { minute, signal, protocol, service, reason: "" });
+            let sums = sum(all, Key { minute, signal, protocol, service, reason: "" });
             sums.records += brought.records;
             // A share of the request would tell who sees this service alone what else was in it.
             sums.bytes += brought.bytes.unwrap_or(bytes);
             sums.requests += 1;
-            if sums.micros.len() < TIMES_MAX {
-                sums.micros.push(took.as_micros() as u64);
-            }
-            if let Some(delay) = brought.delay_ms(now_ms).filter(|_| sums.delays_ms.len() < TIMES_MAX) {
-                sums.delays_ms.push(delay);
+            keep(&mut sums.micros, took.as_micros() as u64);
+            if let Some(delay) = brought.delay_ms(now_ms) {
+                keep(&mut sums.delays_ms, delay);
             }
         }
         for ((signal, reason), count) in rejected {
-            sum(&mut all, Key { minute, signal, protocol, service: String::new(), reason }).rejected += count;
+            sum(all, Key { minute, signal, protocol, service: String::new(), reason }).rejected += count;
         }
     }
 
     pub(super) fn take(&self) -> BTreeMap<Key, Sums> {
-        mem::take(&mut *self.0.lock())
+        mem::take(&mut *self.0.lock()).sums
     }
 }
 
@@ -253,8 +268,23 @@ mod tests {
             intake.add("push", &taken, 0, Duration::ZERO);
         }
         let all = intake.take();
-        assert!(all.len() <= SUMS_MAX + 1, "{}", all.len());
+        assert_eq!(all.len(), SUMS_MAX, "one of them is of no service");
         assert_eq!(all.values().map(|sums| sums.records).sum::<u64>(), (requests * (2 * SERVICES_MAX + 1)) as u64);
+    }
+
+    #[test]
+    fn times_are_bounded() {
+        let intake = Intake::default();
+        intake.0.lock().times = ALL_TIMES_MAX - 1;
+        let taken = Taken::default();
+        for service in ["a", "b"] {
+            taken.add_records("logs", service, Brought::untimed(1));
+        }
+        intake.add("push", &taken, 0, Duration::from_millis(3));
+        let all = intake.take();
+        let told: Vec<(u64, bool)> = all.values().map(|sums| (sums.requests, sums.latency_ms().is_nan())).collect();
+        assert_eq!(told, [(1, false), (1, true)], "what has no time is counted all the same");
+        assert_eq!(intake.0.lock().times, 0, "there is room again");
     }
 
     #[test]

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use arrow::array::{ArrayRef, Float64Array, Int64Array, RecordBatch, StringArray, TimestampMillisecondArray};
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::TableRows;
+use quiver_types::tables::history::{TableRows, services_text};
 use quiver_types::tables::usage::{INGEST_USAGE, QUERY_LOG, STORAGE_STATS};
 use quiver_types::{Error, Millis, Result};
 
@@ -95,7 +95,7 @@ pub(super) fn of_intake(all: &BTreeMap<Key, Sums>) -> Result<TableRows> {
         numbers(all.values().map(|sums| sums.requests)),
         Arc::new(Float64Array::from_iter_values(all.values().map(Sums::latency_ms))),
         Arc::new(Float64Array::from_iter_values(all.values().map(Sums::lag_ms))),
-        texts(all.keys().map(|key| &key.service)),
+        texts(all.keys().map(|key| services_text([&key.service]))),
     ];
     made(&INGEST_USAGE, columns)
 }

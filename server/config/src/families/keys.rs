@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use super::{no_builtin, no_links, no_rules, no_service, standing};
 use crate::document::Entity;
-use crate::family::{Caller, Family};
+use crate::family::{Caller, Family, KeyBounds};
 use crate::fields::{Field, Kind};
 use crate::json::time_of;
 use crate::problem::{Problem, Result};
@@ -45,6 +45,23 @@ fn expiry(body: &Map<String, Value>) -> Option<i64> {
     body.get("expiresAt").and_then(Value::as_str).and_then(time_of)
 }
 
+/// Who came by a key makes none that is good for longer, or from elsewhere.
+fn keep_within(own: &KeyBounds, body: &Map<String, Value>) -> Result<()> {
+    if let Some(end) = own.expires_ms
+        && expiry(body).is_none_or(|expires| expires > end)
+    {
+        let text = "must not be later than the end of the key that asks";
+        return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
+    }
+    let networks = body.get("allowedCidrs").and_then(Value::as_array).map(Vec::as_slice).unwrap_or_default();
+    let is_own = |network: &Value| network.as_str().is_some_and(|n| own.networks.iter().any(|o| o == n));
+    if !own.networks.is_empty() && (networks.is_empty() || !networks.iter().all(is_own)) {
+        let text = "must be among those of the key that asks";
+        return Err(Problem::field("/allowedCidrs", "INVALID_VALUE", text));
+    }
+    Ok(())
+}
+
 /// A key holds what its owner holds at most, whoever makes it, and no more than who makes it.
 fn hook<'a>(
     db: &'a mut Connection,
@@ -61,6 +78,7 @@ fn hook<'a>(
             let text = "must lie in the future, at most two years away";
             return Err(Problem::field("/expiresAt", "OUT_OF_RANGE", text));
         }
+        caller.key.as_ref().map_or(Ok(()), |own| keep_within(own, &key.body))?;
         let (kind, id) = standing::owner_of(&key.owner)?;
         let held = standing::rights_of(db, now_ms, kind, id).await?;
         let asked = standing::triples(&key.body, "permissions");

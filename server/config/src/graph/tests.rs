@@ -22,12 +22,37 @@ fn entity(id: String, body: Value) -> Entity {
 }
 
 fn graph(nodes: usize, edges: &[(usize, usize)]) -> Graph {
-    let resources = (0..nodes).map(|n| entity(n.to_string(), json!({"typeId": format!("t{}", n % 3)}))).collect();
-    let each = edges.iter().enumerate().map(|(n, (from, to))| {
+    let mut graph = Graph::default();
+    for n in 0..nodes {
+        graph.add(&entity(n.to_string(), json!({"typeId": format!("t{}", n % 3)})));
+    }
+    for (n, (from, to)) in edges.iter().enumerate() {
         let body = json!({"typeId": format!("r{}", n % 2), "sourceId": from.to_string(), "targetId": to.to_string()});
-        entity(format!("e{n}"), body)
-    });
-    Graph::new(resources, &each.collect::<Vec<_>>())
+        graph.connect(&entity(format!("e{n}"), body));
+    }
+    graph
+}
+
+/// Fields are kept as text: they come back as they were, and what judges sees its own alone.
+#[test]
+fn resources_are_shown_as_they_are() {
+    let body = json!({"typeId": "t", "service": "cart", "health": "ok", "state": "active", "displayName": "Cart \u{1f6d2}",
+        "attributes": {"a": "\"b\"", "n": 0.1, "big": 9_007_199_254_740_993_i64}, "tags": [], "lastSeen": null});
+    let resource = entity("one".to_owned(), body);
+    let mut graph = Graph::default();
+    graph.add(&resource);
+    graph.connect(&entity("e".to_owned(), json!({"sourceId": "one", "targetId": "nobody"})));
+    let mut expected = resource.shown();
+    expected.insert("depth".to_owned(), json!(0));
+    let found = graph.walk(&walk(&["one".to_owned()], 3, 9));
+    assert_eq!((&found.nodes[..], found.edges.len()), (&[expected][..], 0));
+    let judged = graph.node("one").unwrap();
+    let mut fields: Vec<(&str, &str)> =
+        judged.body.iter().map(|(key, value)| (&**key, value.as_str().unwrap())).collect();
+    fields.sort_unstable();
+    assert_eq!(fields, [("health", "ok"), ("service", "cart"), ("state", "active"), ("typeId", "t")]);
+    assert_eq!(graph.nodes().count(), 1);
+    assert!(graph.node("two").is_none());
 }
 
 fn walk(roots: &[String], depth: usize, limit: usize) -> Walk<'_> {

@@ -469,6 +469,24 @@ async fn requests_that_name_themselves() {
     assert_eq!(named(&"x".repeat(256), "x").unwrap_err().code, "INVALID_PARAMETER");
 }
 
+/// An answer that was too long was forgotten, and the request acted again.
+#[tokio::test]
+async fn long_answers_are_kept() {
+    let fx = fixture().await;
+    let named = Named::new("user:x", "/p", b"k", b"body").unwrap();
+    assert_eq!(fx.config.begin_named(&named).await.unwrap(), Begun::Fresh);
+    // What nothing packs.
+    let next = |n: &u64| Some(n.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407));
+    let noise: Vec<u8> =
+        std::iter::successors(Some(1_u64), next).map(|n| n.to_be_bytes()[0]).take((4 << 20) + 1).collect();
+    assert!(!fx.config.end_named(&named, Some(&noise)).await.unwrap());
+    assert_eq!(fx.config.begin_named(&named).await.unwrap_err().code, "IDEMPOTENCY_IN_PROGRESS");
+    let long = br#"{"name": "checkout"}, "#.repeat(1 << 18);
+    assert!(fx.config.end_named(&named, Some(&long)).await.unwrap());
+    let Begun::Answered(again) = fx.config.begin_named(&named).await.unwrap() else { panic!("it was answered") };
+    assert!(again == long, "{} bytes", again.len());
+}
+
 /// Two changes of one version at once: one wins.
 #[tokio::test(flavor = "multi_thread")]
 async fn one_of_two_wins() {

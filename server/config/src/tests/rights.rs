@@ -139,6 +139,41 @@ async fn keys_are_no_ladder() {
     assert_eq!(change.unwrap_err().code, "FORBIDDEN");
 }
 
+/// A key does not outlive itself, nor leave its networks.
+#[tokio::test]
+async fn keys_make_no_wider_ones() {
+    let fx = fixture().await;
+    let admin = fx.admin().await;
+    let end = "2028-01-02T00:00:00Z";
+    let networks = ["10.0.0.0/8", "192.0.2.1"].map(str::to_owned).to_vec();
+    let bounds = KeyBounds { expires_ms: json::time_of(end), networks };
+    let person = Caller { subject: format!("user:{}", admin.id), ..caller(&["{admin, *, *}"]) };
+    let by_key = Caller { key: Some(bounds), ..person.clone() };
+    let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };
+    let change = async |who: &Caller, op| fx.config.change(&keys, who, op, System::default(), false).await;
+    let create = |body: Value| Op::Create { id: None, body: map(body) };
+    let good = json!({"name": "a", "expiresAt": end, "allowedCidrs": ["10.0.0.0/8"]});
+    change(&by_key, create(good.clone())).await.unwrap();
+    for (name, bad, field) in [
+        ("expiresAt", Value::Null, "/expiresAt"),
+        ("expiresAt", json!("2028-01-02T00:00:01Z"), "/expiresAt"),
+        ("allowedCidrs", json!([]), "/allowedCidrs"),
+        ("allowedCidrs", json!(["192.0.2.1", "0.0.0.0/0"]), "/allowedCidrs"),
+    ] {
+        let mut body = good.clone();
+        body["name"] = json!("b");
+        body[name] = bad;
+        let problem = change(&by_key, create(body.clone())).await.unwrap_err();
+        assert_eq!(problem.errors[0].field, field, "{body}");
+        // Who did not come by a key is not bound by one.
+        let free = change(&person, create(body)).await.unwrap();
+        let id = free.after.expect("one was made").id;
+        let wider = change(&by_key, patch(&id, json!({"description": "mine now"}))).await.unwrap_err();
+        assert_eq!(wider.errors[0].field, field);
+        change(&by_key, delete(&id)).await.unwrap();
+    }
+}
+
 /// What follows from other entities: a private entity that is gone is brought back by its owner only, and the history of
 /// what is about several services is told to who sees it now.
 #[tokio::test]

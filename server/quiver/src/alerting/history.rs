@@ -13,7 +13,9 @@ use quiver_alerting::labels::{fingerprint, fingerprint_text};
 use quiver_query::tables::TextMaps;
 use quiver_store::Store;
 use quiver_types::tables::TableDef;
-use quiver_types::tables::history::{ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS, TableRows};
+use quiver_types::tables::history::{
+    ALERT_ACTIONS, ALERT_EVENTS, NOTIFICATIONS, RULE_EVALUATIONS, TableRows, services_text,
+};
 use quiver_types::{Error, LabelSet, Millis, Result};
 
 /// Writes records into the store.
@@ -102,9 +104,9 @@ fn id_of(labels: &LabelSet) -> String {
     fingerprint_text(fingerprint(labels))
 }
 
-/// Names of services as a row has them: each once, a line each.
-fn lines(services: impl Iterator<Item = String>) -> String {
-    services.collect::<std::collections::BTreeSet<_>>().into_iter().collect::<Vec<_>>().join("\n")
+/// Names of services as a row has them: each once.
+fn each_once<'a>(services: impl Iterator<Item = &'a str>) -> String {
+    services_text(services.collect::<std::collections::BTreeSet<_>>())
 }
 
 fn rule_columns<'a>(out: &mut Columns, rules: impl Iterator<Item = &'a RuleRef> + Clone) {
@@ -130,7 +132,7 @@ fn events(all: &[&Event], services: &[String]) -> Result<TableRows> {
     out.texts(each().map(|e| &e.generator_url));
     out.maps(each().map(|e| e.labels.iter()))?;
     out.maps(each().map(|e| e.annotations.iter().map(|(n, v)| (n.as_str(), v.as_str()))))?;
-    out.texts(each().map(|e| e.labels.service(services)));
+    out.texts(each().map(|e| services_text([e.labels.service(services)])));
     out.finish()
 }
 
@@ -150,8 +152,8 @@ fn actions(all: &[&Action], services: &[String]) -> Result<TableRows> {
     out.times(each().map(|a| a.starts_at));
     out.maps(each().map(|a| a.labels.iter()))?;
     out.texts(each().map(|a| match a.starts_at {
-        0 => lines(a.services.iter().cloned()),
-        _ => a.labels.service(services).to_owned(),
+        0 => each_once(a.services.iter().map(String::as_str)),
+        _ => services_text([a.labels.service(services)]),
     }));
     out.finish()
 }
@@ -161,7 +163,7 @@ fn evaluations(all: &[&Evaluation], services: &[String]) -> Result<TableRows> {
     let each = || all.iter().copied();
     let service = |e: &Evaluation| {
         let pairs = e.labels.iter().map(|(n, v)| (n.as_str(), v.as_str()));
-        LabelSet::from_pairs(pairs).service(services).to_owned()
+        services_text([LabelSet::from_pairs(pairs).service(services)])
     };
     out.times(each().map(|e| e.scheduled_at));
     out.times(each().map(|e| e.scheduled_at));
@@ -202,7 +204,7 @@ fn attempts(all: &[&Attempt], services: &[String]) -> Result<TableRows> {
     out.floats(each().map(|a| a.took.as_secs_f64() * 1000.0));
     out.numbers(each().map(|a| a.alerts.len() as i64));
     out.lists(each().map(|a| a.alerts.iter().map(id_of)))?;
-    out.texts(each().map(|a| lines(a.alerts.iter().map(|labels| labels.service(services).to_owned()))));
+    out.texts(each().map(|a| each_once(a.alerts.iter().map(|labels| labels.service(services)))));
     out.finish()
 }
 
@@ -273,5 +275,7 @@ mod tests {
         assert_eq!(cell(0, "episode_id"), format!("{}-1000", id_of(&labels)));
         assert_eq!((cell(0, "__q_service"), cell(1, "__q_service")), ("cart".to_owned(), "cart\npay".to_owned()));
         assert_eq!(cell(1, "route_path"), "{}/{a=\"b\"}");
+        // A name is one name, whatever stands in it.
+        assert_eq!(each_once(["cart\npay", "cart", "cart"].into_iter()), "cart\ncart\\npay");
     }
 }

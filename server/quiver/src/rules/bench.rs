@@ -128,7 +128,8 @@ impl Engine for StoreBench {
         if language != Language::Promql {
             return Err(format!("unit tests know PromQL only, not {}", language.as_str()));
         }
-        elements_of(&self.ask(expr, at)?)
+        let value = self.ask(expr, at)?;
+        elements_of(&value)
     }
 
     fn write(&self, samples: &[Written]) -> Result<(), String> {

@@ -18,7 +18,7 @@ use regex::Regex;
 use super::super::bounded::BYTES_MAX;
 use super::{COUNT, INSTR, LIKE, MATCH, REPLACE};
 use crate::error::to_datafusion;
-use crate::patterns::{Texts, ended, may_compile};
+use crate::relational::patterns::{Texts, ended, may_compile};
 
 /// Groups in a replacement as PostgreSQL writes them.
 static GROUPS: LazyLock<Regex> = LazyLock::new(|| Regex::new(r"\\{1,2}(\d+)").expect("a fixed pattern"));

@@ -105,12 +105,12 @@ fn laterals_are_joins() {
     assert!(counted.contains("coalesce(\"grouped\".\"c\", 0)"), "{counted}");
     let looked_up =
         translated("select a, (select b from u where u.n < t.n order by u.n desc limit 1) as x from t").unwrap();
-    assert!(looked_up.starts_with("SELECT a, \"value 1\".\"value\" AS x FROM t LEFT OUTER JOIN ("), "{looked_up}");
+    assert!(looked_up.starts_with("SELECT a, \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN ("), "{looked_up}");
     let starred =
         translated("select *, (select max(b) from u where u.n < t.n) as x from t where t.a = (select b from u where u.n > t.n limit 1)")
             .unwrap();
-    assert!(starred.starts_with("SELECT \"t\".*, \"value 1\".\"value\" AS x FROM t LEFT OUTER JOIN ("), "{starred}");
-    assert!(starred.ends_with("WHERE t.a = \"value 2\".\"value\""), "{starred}");
+    assert!(starred.starts_with("SELECT \"t\".*, \"value 1\".\"value 1\" AS x FROM t LEFT OUTER JOIN ("), "{starred}");
+    assert!(starred.ends_with("WHERE t.a = \"value 2\".\"value 2\""), "{starred}");
     for other in [
         "select l.x from t cross join lateral (select lag(u.b) over (order by u.n) x from u where u.n < t.n limit 1) l",
         "select l.x from t cross join lateral (select max(c.a) x from pg_catalog.pg_constraint c where c.n < t.n) l",

@@ -53,6 +53,11 @@ fn parameters_have_the_types_of_their_places() {
     check("select $1::jsonb ->> 'a' as a", &[], &["jsonb"], &["a"]);
     check("select $2::int", &[], &["text", "int4"], &["int4"]);
     check("with a as (select $1::date as d) select d from a where d < $2", &[], &["date", "date"], &["d"]);
+    check("select coalesce(x, $1) as a from (values (date '2024-01-01')) v (x)", &[], &["date"], &["a"]);
+    check("select case when cpu > 1 then cpu else $1 end as a from hosts", &[], &["float8"], &["a"]);
+    check("select 1 as a union all select $1", &[], &["int8"], &["a"]);
+    check("select left(name, $1) as a from hosts", &[], &["int8"], &["a"]);
+    check("select x from generate_series($1, $2) as g (x)", &[23, 23], &["int4", "int4"], &["x"]);
 }
 
 #[test]

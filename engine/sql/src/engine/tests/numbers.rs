@@ -51,6 +51,8 @@ fn whole_numbers_are_divided_as_such() {
 #[test]
 fn numbers_are_rounded_and_cut() {
     gives(&[
+        ("round(-2.5::float8)", "-2"),
+        ("round(2.5::float8 + 0)", "2"),
         ("round(2.5)", "3"),
         ("round(-2.5)", "-3"),
         ("round(42.4382, 2)", "42.44"),

@@ -129,9 +129,50 @@ fn subqueries_of_all_kinds() {
 }
 
 #[test]
+fn rows_at_hand_are_compared_with_others() {
+    answers_are(&[
+        (
+            "select x, exists (select 1 from (values (1), (2)) u (y) where u.y < t.x), \
+             case when not exists (select y from (values (1), (2)) u (y) where u.y > t.x) then 'last' end \
+             from (values (1), (2), (3)) t (x) order by 1",
+            &["1|false|-", "2|true|last", "3|true|last"],
+        ),
+        (
+            "select sum((select count(*) from (values (1), (2)) u (y) where u.y < t.x)), \
+             max((select count(*) from (values (1), (2)) u (y) where u.y = t.x)), \
+             count(*) filter (where exists (select 1 from (values (2)) u (y) where u.y = t.x)), \
+             sum(case when exists (select 1 from (values (2)) u (y) where u.y < t.x) then 5 else 1 end) \
+             from (values (1), (2), (3)) t (x)",
+            &["3|1|1|7"],
+        ),
+        (
+            "select x % 2 as g, sum((select max(y) from (values (1), (2)) u (y) where u.y < t.x)) \
+             from (values (1), (2), (3)) t (x) group by 1 order by 1",
+            &["0|1", "1|2"],
+        ),
+        (
+            "select x, sum(x) over (order by x), (select count(*) from (values (1), (2)) u (y) where u.y < t.x) \
+             from (values (1), (2), (3)) t (x) order by 1",
+            &["1|1|0", "2|3|1", "3|6|2"],
+        ),
+        (
+            "select value, (select count(*) from (values (1), (2)) u (y) where u.y < t.value) \
+             from (values (1), (3)) t (value) order by 1",
+            &["1|0", "3|2"],
+        ),
+    ]);
+}
+
+#[test]
 fn sets_of_rows() {
     answers_are(&[
         ("select 1 as x union select 1 union select 2 order by x", &["1", "2"]),
+        ("select 2 as x, 'b' as y union all select 1, null union all select 3, 'a'", &["2|b", "1|-", "3|a"]),
+        (
+            "with t as (select 1 as a union all select 2), u as (select a * 2 as b from t) \
+             select t.a, u.b from t join u on u.b = t.a * 2 order by 1",
+            &["1|2", "2|4"],
+        ),
         (
             "select x from (values (1), (1), (2), (3)) a (x) intersect select y from (values (1), (2)) b (y) \
          order by x",

@@ -55,6 +55,7 @@ fn values_are_cast() {
         ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         (r"encode('\x4142'::bytea, 'hex')", "4142"),
         ("encode('abc'::bytea, 'base64')", "YWJj"),
+        ("encode('a', 'base64')", "YQ=="),
         ("cast('12' as int) + 1", "13"),
         ("'12' + 1", "13"),
         ("'2024-01-01' < date '2024-01-02'", "true"),
@@ -125,6 +126,7 @@ fn what_is_null_stays_null() {
         ("null = null", "NULL"),
         ("null <> 1", "NULL"),
         ("null is null", "true"),
+        ("(select 1 where false) is null", "true"),
         ("round(null)", "NULL"),
         ("greatest(1, null)", "1"),
         ("concat(null, 'a')", "a"),
@@ -146,5 +148,81 @@ fn what_is_null_stays_null() {
         ("null in (1, 2)", "NULL"),
         ("null like 'a%'", "NULL"),
         ("null ~ 'a'", "NULL"),
+    ]);
+}
+
+#[test]
+fn texts_are_of_the_type_of_what_is_beside_them() {
+    gives(&[
+        ("coalesce(null::date, '2024-02-02') + 1", "2024-02-03"),
+        ("coalesce(null::timestamp, '2024-02-02 10:00')", "2024-02-02 10:00:00"),
+        ("case when true then '1' else 2 end + 1", "2"),
+        ("case when false then date '2024-01-01' else '2024-02-02' end", "2024-02-02"),
+        ("case when true then 'x' else 'y' end", "x"),
+        ("greatest('10', 9)", "10"),
+        ("least('2024-01-02', date '2024-01-03')", "2024-01-02"),
+        ("array[1, '2', null]", "{1,2,NULL}"),
+        ("array[date '2024-01-01', '2024-02-02']", "{2024-01-01,2024-02-02}"),
+        ("array[array[1], '{2}']", "{{1},{2}}"),
+        ("(select max(x) from (values ('9'), (10)) v(x))", "10"),
+        ("(select max(x) from (values ('9'), ((select 10))) v(x))", "10"),
+        ("(select max(x) from (select '9' as x union all select 10) v)", "10"),
+        (
+            "(select string_agg(x::text, ',' order by x) \
+             from (select date '2024-05-05' as x union select '2024-01-01') v)",
+            "2024-01-01,2024-05-05",
+        ),
+        ("(select bool_and(x) from (values (true), ('f')) v(x))", "false"),
+        ("(select count(*) from (values ('1'), ('2')) v(x) where x = '1')", "1"),
+        ("date '2024-01-10' - '2024-01-01'", "9"),
+        ("'2024-01-10' - date '2024-01-01'", "9"),
+        ("timestamp '2024-01-10' - '2024-01-09'", "1 day"),
+        ("'1 day' + timestamp '2024-01-01'", "2024-01-02 00:00:00"),
+        ("interval '1 day' + '2 hours'", "1 day 02:00:00"),
+        ("interval '1 day' * '2'", "2 days"),
+        ("array[1, 2] = '{1,2}'", "true"),
+        ("'{1,2}' < array[1, 3]", "true"),
+    ]);
+}
+
+#[test]
+fn times_and_intervals_are_written_in_many_ways() {
+    gives(&[
+        ("'Jan 5, 2024'::date", "2024-01-05"),
+        ("'1/8/1999'::date", "1999-01-08"),
+        ("date '2024-01-05 10:00+02'", "2024-01-05"),
+        ("timestamp '2024-01-05T10:00:00+02:00'", "2024-01-05 10:00:00"),
+        ("timestamptz '2024-01-05 10:00 PM'", "2024-01-05 22:00:00+00"),
+        ("timestamptz '2024-01-05 10:00 Europe/Berlin'", "2024-01-05 09:00:00+00"),
+        ("timestamptz '20240105T101112.25Z'", "2024-01-05 10:11:12.25+00"),
+        ("timestamptz '2024-01-05Z'", "2024-01-05 00:00:00+00"),
+        ("time '4:05pm'", "16:05:00"),
+        ("date '2024-01-05' = 'January 5, 2024'", "true"),
+        ("timestamptz '2024-01-05 10:00Z' > '2024-01-05 10:30 CET'", "true"),
+        ("now() >= 'today' and now() < 'tomorrow' and now() > 'yesterday'", "true"),
+        ("current_date = 'today' and current_date - 1 = 'yesterday'", "true"),
+        ("now() = 'now'", "true"),
+        ("interval '2.5 weeks'", "17 days 12:00:00"),
+        ("interval '1 day ago'", "-1 days"),
+        ("interval '-1-2 +3 -4:05:06'", "-1 years -2 mons +3 days -04:05:06"),
+        ("interval '1 month -1 day +2 hours'", "1 mon -1 days +02:00:00"),
+        ("interval '1h30m'", "01:30:00"),
+        ("interval '1 day, 2 hours'", "1 day 02:00:00"),
+        ("interval 'P0001-02-03T04:05:06'", "1 year 2 mons 3 days 04:05:06"),
+        ("interval '1 day' < '1 day 00:00:01'", "true"),
+    ]);
+}
+
+#[test]
+fn seconds_have_as_many_digits_as_are_asked_for() {
+    gives(&[
+        ("'2024-01-01 10:11:12.567'::timestamp(0)", "2024-01-01 10:11:13"),
+        ("'1969-12-31 23:59:59.6'::timestamp(1)", "1969-12-31 23:59:59.6"),
+        ("timestamp(2) '2024-01-01 10:11:12.567'", "2024-01-01 10:11:12.57"),
+        ("timestamptz '2024-01-01 10:11:12.5674Z'::timestamptz(3)", "2024-01-01 10:11:12.567+00"),
+        ("'10:11:12.567'::time(0)", "10:11:13"),
+        ("timestamp '2024-01-01 10:11:12.123456'::timestamp(6)", "2024-01-01 10:11:12.123456"),
+        ("current_timestamp(0) - now() < interval '1 second'", "true"),
+        ("localtimestamp(3) is null", "false"),
     ]);
 }

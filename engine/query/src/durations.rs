@@ -1,0 +1,200 @@
+//! Intervals as people write them: `1 day 02:03`, `1-2`, `P1Y2M`, `@ 1 hour ago`, `1h30m`. PostgreSQL reads all of these, and
+//! arrow numbers with their units. So what is written out in a statement is put in that form before it is cast.
+
+/// An interval with a unit behind each number; none: it is in that form, or is no interval.
+pub fn worded(text: &str) -> Option<String> {
+    let whole = match standard(text) {
+        Some(whole) => whole,
+        None => words_of(text)?.join(" "),
+    };
+    (whole != text).then_some(whole)
+}
+
+fn is_whole(part: &str) -> bool {
+    !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_digit())
+}
+
+/// The sign of a number, if it is below zero, and what is behind its sign.
+fn signed(number: &str) -> (&str, &str) {
+    match number.strip_prefix('-') {
+        Some(rest) => ("-", rest),
+        None => ("", number.strip_prefix('+').unwrap_or(number)),
+    }
+}
+
+/// `P1Y2M3DT4H5M6.5S` as `1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds`, and so `P0001-02-03T04:05:06.5`; none:
+/// it is no interval of ISO 8601.
+fn standard(text: &str) -> Option<String> {
+    let text = text.trim().strip_prefix('P')?;
+    let parts: Vec<&str> = text.splitn(3, '-').collect();
+    if let [year, month, rest] = parts[..]
+        && is_whole(year)
+    {
+        let (day, clock) = rest.split_once('T').unwrap_or((rest, ""));
+        let number = |part: &str| if is_whole(part) { part.parse::<u32>().ok() } else { None };
+        let date = format!("{} years {} months {} days", number(year)?, number(month)?, number(day)?);
+        return if clock.is_empty() { Some(date) } else { Some(format!("{date} {}", clock_of(clock)?)) };
+    }
+    let (mut parts, mut number, mut in_day) = (Vec::new(), String::new(), false);
+    for letter in text.chars() {
+        let unit = match (letter, in_day) {
+            ('T', false) if number.is_empty() => {
+                in_day = true;
+                continue;
+            }
+            ('0'..='9' | '.' | '-' | '+', _) => {
+                number.push(letter);
+                continue;
+            }
+            ('Y', false) => "years",
+            ('M', false) => "months",
+            ('W', false) => "weeks",
+            ('D', false) => "days",
+            ('H', true) => "hours",
+            ('M', true) => "minutes",
+            ('S', true) => "seconds",
+            _ => return None,
+        };
+        number.parse::<f64>().ok()?;
+        parts.push(format!("{} {unit}", std::mem::take(&mut number)));
+    }
+    (number.is_empty() && !parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// Numbers and units of what is written with clocks, with signs apart, or without blanks; none: a sign stands before nothing.
+fn words_of(text: &str) -> Option<Vec<String>> {
+    let text = text.trim();
+    let text = text.strip_prefix('@').unwrap_or(text);
+    let (text, is_ago) = match text.rsplit_once(char::is_whitespace) {
+        Some((before, last)) if last.eq_ignore_ascii_case("ago") => (before, true),
+        _ => (text, false),
+    };
+    let mut words = Vec::<String>::new();
+    let mut sign = "";
+    for word in text.split(|letter: char| letter.is_whitespace() || letter == ',').filter(|word| !word.is_empty()) {
+        if sign.is_empty() && matches!(word, "-" | "+") {
+            sign = word;
+            continue;
+        }
+        let word = format!("{sign}{word}");
+        sign = "";
+        let clock = clock_of(&word);
+        // A number alone before a clock is one of days.
+        if clock.is_some() && words.last().is_some_and(|word| word.parse::<i64>().is_ok()) {
+            words.push("days".to_owned());
+        }
+        match clock.or_else(|| years_of(&word)).or_else(|| apart(&word)) {
+            Some(several) => words.extend(several.split(' ').map(str::to_owned)),
+            None => words.push(plain(&word).to_owned()),
+        }
+    }
+    for at in 1..words.len() {
+        in_known_units(&mut words[at - 1..=at]);
+    }
+    if is_ago {
+        for word in words.iter_mut().filter(|word| word.parse::<f64>().is_ok()) {
+            *word = match signed(word) {
+                ("-", number) => number.to_owned(),
+                (_, number) => format!("-{number}"),
+            };
+        }
+    }
+    sign.is_empty().then_some(words)
+}
+
+/// A number without a sign that says nothing, and without a point behind it.
+fn plain(word: &str) -> &str {
+    let word = word.strip_prefix('+').filter(|rest| rest.starts_with(|l: char| l.is_ascii_digit())).unwrap_or(word);
+    word.strip_suffix('.').filter(|rest| is_whole(signed(rest).1)).unwrap_or(word)
+}
+
+/// Hours, minutes and maybe seconds, all of the sign before them.
+fn clock_of(word: &str) -> Option<String> {
+    let (sign, digits) = signed(word);
+    let mut parts = digits.split(':');
+    let (hours, minutes) = (parts.next()?, parts.next()?);
+    let seconds = parts.next().unwrap_or("0");
+    let (whole, fraction) = seconds.split_once('.').unwrap_or((seconds, "0"));
+    let fits = parts.next().is_none() && [hours, minutes, whole, fraction].into_iter().all(is_whole);
+    let below = |part: &str| part.parse::<u32>().is_ok_and(|number| number < 60);
+    (fits && below(minutes) && below(whole))
+        .then(|| format!("{sign}{hours} hours {sign}{minutes} minutes {sign}{seconds} seconds"))
+}
+
+/// `1-2`: years and months, both of the sign before them.
+fn years_of(word: &str) -> Option<String> {
+    let (sign, digits) = signed(word);
+    let (years, months) = digits.split_once('-')?;
+    (is_whole(years) && is_whole(months)).then(|| format!("{sign}{years} years {sign}{months} months"))
+}
+
+/// `1h30m` with blanks between its numbers and units.
+fn apart(word: &str) -> Option<String> {
+    let mut parts = Vec::new();
+    let mut rest = word;
+    while !rest.is_empty() {
+        let (sign, digits) = signed(rest);
+        let end = digits.find(|letter: char| !(letter.is_ascii_digit() || letter == '.'))?;
+        let (number, unit) = digits.split_at(end);
+        let end = unit.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(unit.len());
+        if !number.starts_with(|letter: char| letter.is_ascii_digit()) || end == 0 {
+            return None;
+        }
+        parts.push(format!("{sign}{} {}", plain(number), &unit[..end]));
+        rest = &unit[end..];
+    }
+    (!parts.is_empty()).then(|| parts.join(" "))
+}
+
+/// A number of a unit that arrow does not know, or of weeks, whose fractions it takes for hours alone.
+fn in_known_units(pair: &mut [String]) {
+    let [number, unit] = pair else { return };
+    let Ok(amount) = number.parse::<f64>() else { return };
+    let (times, known) = match unit.to_ascii_lowercase().as_str() {
+        "w" | "week" | "weeks" if number.contains('.') => (7.0, "days"),
+        "mil" | "mils" | "millennium" | "millennia" => (1000.0, "years"),
+        _ => return,
+    };
+    let product = format!("{:.9}", amount * times);
+    product.trim_end_matches('0').trim_end_matches('.').clone_into(number);
+    known.clone_into(unit);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn intervals_have_several_forms() {
+        for (text, expected) in [
+            ("P1Y2M3DT4H5M6.5S", Some("1 years 2 months 3 days 4 hours 5 minutes 6.5 seconds")),
+            ("P0001-02-03T04:05:06", Some("1 years 2 months 3 days 04 hours 05 minutes 06 seconds")),
+            ("PT-36H", Some("-36 hours")),
+            ("P-1DT-2H", Some("-1 days -2 hours")),
+            ("P2W", Some("2 weeks")),
+            ("1-2", Some("1 years 2 months")),
+            ("-1-2 +3 -4:05:06", Some("-1 years -2 months 3 days -4 hours -05 minutes -06 seconds")),
+            ("3 4:05:06", Some("3 days 4 hours 05 minutes 06 seconds")),
+            ("1 day 02:03", Some("1 day 02 hours 03 minutes 0 seconds")),
+            ("1 month - 1 day +2 hours", Some("1 month -1 day 2 hours")),
+            ("1 day, 2 hours", Some("1 day 2 hours")),
+            ("@ 1 year -3 days 04:05 ago", Some("-1 year 3 days -04 hours -05 minutes -0 seconds")),
+            ("1h30m", Some("1 h 30 m")),
+            ("  3   days ", Some("3 days")),
+            ("5. days", Some("5 days")),
+            ("2.5 weeks", Some("17.5 days")),
+            ("1.1 weeks", Some("7.7 days")),
+            ("1 millennium", Some("1000 years")),
+            ("P1H", None),
+            ("P", None),
+            ("1 day", None),
+            ("2 weeks", None),
+            ("1 day -", None),
+            ("123:45:67", None),
+            ("ago", None),
+            ("", None),
+        ] {
+            assert_eq!(worded(text).as_deref(), expected, "{text}");
+        }
+    }
+}

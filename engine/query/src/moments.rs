@@ -1,0 +1,451 @@
+//! Dates and times as people write them: `Jan 5, 2024`, `5/1/2024 10:00 PM`, `20240105T101112Z`, `2024-01-05 10:00 CET`.
+//! PostgreSQL reads all of these, in its order of month, day and year, and arrow RFC 3339 with its seconds. So what is written
+//! out in a statement is put in that form before it is cast.
+
+use std::fmt::Write as _;
+
+use arrow::compute::kernels::cast_utils::{Parser as _, string_to_datetime};
+use arrow::datatypes::{Date32Type, Time64NanosecondType};
+use chrono::Utc;
+
+/// What a text is read as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Moment {
+    /// A date; a time behind it is passed over.
+    Date,
+    /// A time of a day; a date before it is passed over, and so is a zone.
+    Time,
+    /// A reading of a clock; a zone behind it is passed over.
+    Reading,
+    /// A reading of a clock in a zone.
+    Zoned,
+}
+
+/// Zones that have a name of letters alone, with their hours from UTC.
+const ZONES: [(&str, i32); 27] = [
+    ("z", 0),
+    ("utc", 0),
+    ("gmt", 0),
+    ("ut", 0),
+    ("zulu", 0),
+    ("wet", 0),
+    ("west", 1),
+    ("bst", 1),
+    ("cet", 1),
+    ("met", 1),
+    ("cest", 2),
+    ("mest", 2),
+    ("eet", 2),
+    ("eest", 3),
+    ("msk", 3),
+    ("jst", 9),
+    ("kst", 9),
+    ("aest", 10),
+    ("aedt", 11),
+    ("est", -5),
+    ("edt", -4),
+    ("cst", -6),
+    ("cdt", -5),
+    ("mst", -7),
+    ("mdt", -6),
+    ("pst", -8),
+    ("pdt", -7),
+];
+const MONTHS: [&str; 12] = [
+    "january",
+    "february",
+    "march",
+    "april",
+    "may",
+    "june",
+    "july",
+    "august",
+    "september",
+    "october",
+    "november",
+    "december",
+];
+const DAYS: [&str; 7] = ["monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday"];
+
+/// A text in the form that arrow reads; none: it is in such a form, or is no such date or time.
+pub fn in_form(text: &str, kind: Moment) -> Option<String> {
+    let is_read = match kind {
+        Moment::Date => text.len() <= 10 && Date32Type::parse(text).is_some(),
+        Moment::Time => Time64NanosecondType::parse(text).is_some(),
+        Moment::Reading | Moment::Zoned => string_to_datetime(&Utc, text).is_ok(),
+    };
+    // A zone that has to be passed over would be heeded.
+    if is_read && kind != Moment::Reading {
+        return None;
+    }
+    let parts = Parts::read(text)?;
+    if is_read && parts.zone.is_none() {
+        return None;
+    }
+    let mut out = String::new();
+    if kind != Moment::Time {
+        let (year, month, day) = parts.date?;
+        write!(out, "{year:04}-{month:02}-{day:02}").ok()?;
+        if kind == Moment::Date {
+            return Some(out);
+        }
+        out.push(' ');
+    }
+    match (&parts.clock, kind) {
+        (Some(clock), _) => out.push_str(clock),
+        (None, Moment::Time) => return None,
+        (None, _) => out.push_str("00:00:00"),
+    }
+    if kind == Moment::Zoned {
+        match parts.zone {
+            Some(Zone::Offset(zone)) => out.push_str(&zone),
+            Some(Zone::Name(zone)) => write!(out, " {zone}").ok()?,
+            None => {}
+        }
+    }
+    Some(out)
+}
+
+/// Whether a text says a day.
+pub(crate) fn has_date(text: &str) -> bool {
+    Parts::read(text).is_some_and(|parts| parts.date.is_some())
+}
+
+enum Zone {
+    Offset(String),
+    Name(String),
+}
+
+/// What was found so far.
+#[derive(Default)]
+struct Parts {
+    date: Option<(u32, u32, u32)>,
+    clock: Option<String>,
+    zone: Option<Zone>,
+}
+
+/// A date that is written in several words.
+#[derive(Default)]
+struct Words {
+    year: Option<u32>,
+    month: Option<u32>,
+    day: Option<u32>,
+}
+
+impl Parts {
+    fn read(text: &str) -> Option<Self> {
+        let (mut parts, mut words, mut half) = (Self::default(), Words::default(), None);
+        let tokens = text.split(|letter: char| letter.is_whitespace() || letter == ',');
+        for token in tokens.filter(|token| !token.is_empty()) {
+            let low = token.to_ascii_lowercase();
+            let is_number = low.bytes().all(|byte| byte.is_ascii_digit());
+            if matches!(low.as_str(), "am" | "pm") {
+                put(&mut half, low)?;
+            } else if let Some(month) = month_of(&low) {
+                put(&mut words.month, month)?;
+            } else if is_number && parts.date.is_none() && (words.month.is_some() || low.len() <= 2) {
+                words.number(&low)?;
+            } else if !DAYS.iter().any(|day| is_word(&low, day)) {
+                parts.token(token, &low, &mut half)?;
+            }
+        }
+        if let Words { year: Some(year), month: Some(month), day: Some(day) } = words {
+            put(&mut parts.date, (year, month, day))?;
+        } else if words.year.is_some() || words.month.is_some() || words.day.is_some() {
+            return None;
+        }
+        if let Some((year, month, day)) = parts.date
+            && !(1..=days_of(year, month)?).contains(&day)
+        {
+            return None;
+        }
+        if let Some(half) = half {
+            parts.clock = Some(in_half(&parts.clock.take()?, &half)?);
+        }
+        (parts.date.is_some() || parts.clock.is_some()).then_some(parts)
+    }
+
+    /// Reads a word that is no name of a month.
+    fn token(&mut self, token: &str, low: &str, half: &mut Option<String>) -> Option<()> {
+        let is_named = low.split(['-', '/', '.']).next().and_then(month_of).is_some();
+        if low.starts_with(['+', '-']) || (low.starts_with(|letter: char| letter.is_ascii_alphabetic()) && !is_named) {
+            return self.zoned(token);
+        }
+        if self.date.is_some() || low.split(['t', '+', 'z']).next()?.contains(':') {
+            return self.clocked(token, half);
+        }
+        let (date, rest) = token.split_at(end_of_date(low));
+        // A zone of a sign of its own may stand right behind the date.
+        let (date, rest) = match date.rsplit_once('-') {
+            Some((before, _)) if date.matches('-').count() == 3 => (before, &token[before.len()..]),
+            _ => (date, rest),
+        };
+        self.date = Some(date_of(&date.to_ascii_lowercase())?);
+        match rest.strip_prefix(['T', 't']) {
+            Some(clock) => self.clocked(clock, half),
+            None if rest.is_empty() => Some(()),
+            None => self.zoned(rest),
+        }
+    }
+
+    /// Reads a time of a day, with what stands right behind it.
+    fn clocked(&mut self, token: &str, half: &mut Option<String>) -> Option<()> {
+        let end = token.find(|letter: char| !(letter.is_ascii_digit() || ":.".contains(letter))).unwrap_or(token.len());
+        let (clock, rest) = token.split_at(end);
+        put(&mut self.clock, clock_of(clock)?)?;
+        match rest.to_ascii_lowercase().as_str() {
+            "" => Some(()),
+            am_pm @ ("am" | "pm") => put(half, am_pm.to_owned()),
+            _ => self.zoned(rest),
+        }
+    }
+
+    fn zoned(&mut self, zone: &str) -> Option<()> {
+        let low = zone.to_ascii_lowercase();
+        let found = if let Some((_, hours)) = ZONES.iter().find(|(name, _)| *name == low) {
+            Zone::Offset(format!("{hours:+03}:00"))
+        } else if low.starts_with(['+', '-']) {
+            Zone::Offset(offset_of(&low)?)
+        } else if low.contains('/') {
+            Zone::Name(zone.to_owned())
+        } else {
+            return None;
+        };
+        put(&mut self.zone, found)
+    }
+}
+
+impl Words {
+    /// A number beside the name of a month.
+    fn number(&mut self, digits: &str) -> Option<()> {
+        let number = digits.parse().ok()?;
+        if digits.len() <= 2 && self.day.is_none() { put(&mut self.day, number) } else { put(&mut self.year, number) }
+    }
+}
+
+/// Fills a place that was empty; none: it has something.
+fn put<T>(place: &mut Option<T>, value: T) -> Option<()> {
+    place.is_none().then(|| *place = Some(value))
+}
+
+/// Whether a word is a name, or its first letters with which it is still the only one.
+fn is_word(word: &str, name: &str) -> bool {
+    let word = word.strip_suffix('.').unwrap_or(word);
+    word == name || (word.len() >= 3 && word.len() <= 4 && name.starts_with(word))
+}
+
+fn month_of(word: &str) -> Option<u32> {
+    (1..).zip(MONTHS).find(|(_, name)| is_word(word, name)).map(|(month, _)| month)
+}
+
+fn days_of(year: u32, month: u32) -> Option<u32> {
+    let is_leap = year.is_multiple_of(4) && (!year.is_multiple_of(100) || year.is_multiple_of(400));
+    Some(match month {
+        1 | 3 | 5 | 7 | 8 | 10 | 12 => 31,
+        4 | 6 | 9 | 11 => 30,
+        2 if is_leap => 29,
+        2 => 28,
+        _ => return None,
+    })
+}
+
+/// Where the date ends that a word begins with. Letters of a month stand between its marks, a `T` or a zone behind a digit.
+fn end_of_date(low: &str) -> usize {
+    fn is_of_date(letter: char) -> bool {
+        letter.is_ascii_digit() || "-/.".contains(letter)
+    }
+    let end = low.find(|letter: char| !is_of_date(letter)).unwrap_or(low.len());
+    let (date, rest) = low.split_at(end);
+    if !date.is_empty() && !date.ends_with(['-', '/', '.']) {
+        return end;
+    }
+    let letters = rest.find(|letter: char| !letter.is_ascii_alphabetic()).unwrap_or(rest.len());
+    let behind = &rest[letters..];
+    end + letters + behind.find(|letter: char| !is_of_date(letter)).unwrap_or(behind.len())
+}
+
+/// Year, month and day of a date in one word.
+fn date_of(date: &str) -> Option<(u32, u32, u32)> {
+    if date.len() == 8 && date.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Some((date[..4].parse().ok()?, date[4..6].parse().ok()?, date[6..].parse().ok()?));
+    }
+    let mark = date.chars().find(|letter| "-/.".contains(*letter))?;
+    let mut fields = date.split(mark);
+    let (a, b, c) = (fields.next()?, fields.next()?, fields.next()?);
+    let number = |field: &str, digits_max: usize| {
+        let is_number = (1..=digits_max).contains(&field.len()) && field.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { field.parse::<u32>().ok() } else { None }
+    };
+    let found = if let Some(month) = month_of(b) {
+        if a.len() == 4 { (number(a, 4)?, month, number(c, 2)?) } else { (year_of(c)?, month, number(a, 2)?) }
+    } else if let Some(month) = month_of(a) {
+        (year_of(c)?, month, number(b, 2)?)
+    } else if a.len() == 4 {
+        (number(a, 4)?, number(b, 2)?, number(c, 2)?)
+    } else {
+        (year_of(c)?, number(a, 2)?, number(b, 2)?)
+    };
+    fields.next().is_none().then_some(found)
+}
+
+/// A year of four digits, or of two: those from 70 on are of the last century.
+fn year_of(digits: &str) -> Option<u32> {
+    let year: u32 = if digits.bytes().all(|byte| byte.is_ascii_digit()) { digits.parse().ok()? } else { return None };
+    match digits.len() {
+        4 => Some(year),
+        2 if year < 70 => Some(2000 + year),
+        2 => Some(1900 + year),
+        _ => None,
+    }
+}
+
+/// `10:11:12.5` of that, of `10:11`, and of `101112.5`.
+fn clock_of(clock: &str) -> Option<String> {
+    let (whole, fraction) = clock.split_once('.').unwrap_or((clock, ""));
+    if !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    let fields: Vec<&str> = if whole.contains(':') {
+        whole.split(':').collect()
+    } else {
+        match whole.len() {
+            4 => vec![&whole[..2], &whole[2..]],
+            6 => vec![&whole[..2], &whole[2..4], &whole[4..]],
+            _ => return None,
+        }
+    };
+    let number = |field: &str| {
+        let is_number = matches!(field.len(), 1 | 2) && field.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { field.parse::<u32>().ok() } else { None }
+    };
+    let (hours, minutes, seconds) = match fields.as_slice() {
+        [hours, minutes] if fraction.is_empty() => (number(hours)?, number(minutes)?, 0),
+        [hours, minutes, seconds] => (number(hours)?, number(minutes)?, number(seconds)?),
+        _ => return None,
+    };
+    if hours > 23 || minutes > 59 || seconds > 59 {
+        return None;
+    }
+    let fraction = &fraction[..fraction.len().min(9)];
+    let mark = if fraction.is_empty() { "" } else { "." };
+    Some(format!("{hours:02}:{minutes:02}:{seconds:02}{mark}{fraction}"))
+}
+
+/// A time of a clock of twelve hours as one of a day.
+fn in_half(clock: &str, half: &str) -> Option<String> {
+    let (hours, rest) = clock.split_at(2);
+    let hours: u32 = hours.parse().ok()?;
+    let hours = match (hours, half) {
+        (12, "am") => 0,
+        (12, _) | (0..=11, "am") => hours,
+        (1..=11, _) => hours + 12,
+        _ => return None,
+    };
+    Some(format!("{hours:02}{rest}"))
+}
+
+/// `+02:00` of that, of `+2`, `+02` and of `+0200`.
+fn offset_of(offset: &str) -> Option<String> {
+    let (sign, digits) = offset.split_at(1);
+    let (hours, minutes) = match digits.split_once(':') {
+        Some((hours, minutes)) => (hours, minutes),
+        None if digits.len() == 4 => digits.split_at(2),
+        None => (digits, "0"),
+    };
+    let number = |field: &str| {
+        let is_number = matches!(field.len(), 1 | 2) && field.bytes().all(|byte| byte.is_ascii_digit());
+        if is_number { field.parse::<u32>().ok() } else { None }
+    };
+    let (hours, minutes) = (number(hours)?, number(minutes)?);
+    (hours < 16 && minutes < 60).then(|| format!("{sign}{hours:02}:{minutes:02}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(kind: Moment, cases: &[(&str, Option<&str>)]) {
+        for (text, expected) in cases {
+            assert_eq!(in_form(text, kind).as_deref(), *expected, "{text}");
+        }
+    }
+
+    #[test]
+    fn dates_are_read_as_people_write_them() {
+        check(
+            Moment::Date,
+            &[
+                ("2024/01/05", Some("2024-01-05")),
+                ("1/8/1999", Some("1999-01-08")),
+                ("01-08-99", Some("1999-01-08")),
+                ("1999-Jan-08", Some("1999-01-08")),
+                ("08-Jan-1999", Some("1999-01-08")),
+                ("Jan-08-1999", Some("1999-01-08")),
+                ("January 8, 1999", Some("1999-01-08")),
+                ("8 Jan 1999", Some("1999-01-08")),
+                ("Fri, 8 January 1999", Some("1999-01-08")),
+                ("2024-01-05 10:00:00+02", Some("2024-01-05")),
+                ("2024-01-05T10:00", Some("2024-01-05")),
+                ("2024-01-05Z", Some("2024-01-05")),
+                ("2024-01-05-08", Some("2024-01-05")),
+                ("2024-01-05", None),
+                ("2024-02-30", None),
+                ("13/01/2024", None),
+                ("January", None),
+                ("10:00", None),
+                ("abc", None),
+                ("infinity", None),
+                ("", None),
+            ],
+        );
+    }
+
+    #[test]
+    fn times_are_read_with_zones() {
+        check(
+            Moment::Zoned,
+            &[
+                ("2024-01-05Z", Some("2024-01-05 00:00:00+00:00")),
+                ("2024-01-05 05:00", Some("2024-01-05 05:00:00")),
+                ("2024-01-05T05:00Z", Some("2024-01-05 05:00:00+00:00")),
+                ("2024-01-05 05:00+02", Some("2024-01-05 05:00:00+02:00")),
+                ("2024-01-05 10:00 PM", Some("2024-01-05 22:00:00")),
+                ("2024-01-05 12:30am", Some("2024-01-05 00:30:00")),
+                ("2024-01-05 10:00 Europe/Berlin", Some("2024-01-05 10:00:00 Europe/Berlin")),
+                ("2024-01-05 10:00:00 PST", Some("2024-01-05 10:00:00-08:00")),
+                ("2024-01-05 10:00:00cet", Some("2024-01-05 10:00:00+01:00")),
+                ("20240105T101112.25Z", Some("2024-01-05 10:11:12.25+00:00")),
+                ("Jan 5 2024 10:11", Some("2024-01-05 10:11:00")),
+                ("10:11 Jan 5 2024", Some("2024-01-05 10:11:00")),
+                ("Fri Jan 05 10:11:12 2024 UTC", Some("2024-01-05 10:11:12+00:00")),
+                ("2024-01-05", None),
+                ("2024-01-05T10:11:12.5Z", None),
+                ("2024-01-05 10:11:12", None),
+                ("2024-01-05 25:00", None),
+                ("2024-01-05 13:00 PM", None),
+                ("2024-01-05 05:00 Nowhere", None),
+                ("05:00", None),
+                ("yesterday at 05:00", None),
+            ],
+        );
+        check(
+            Moment::Reading,
+            &[
+                ("2024-01-05T10:00:00+02:00", Some("2024-01-05 10:00:00")),
+                ("2024-01-05 10:11:12.123456789Z", Some("2024-01-05 10:11:12.123456789")),
+                ("2024-01-05 10:11:12", None),
+            ],
+        );
+        check(
+            Moment::Time,
+            &[
+                ("040506.789", None),
+                ("04:05 PM", None),
+                ("4:05pm", Some("16:05:00")),
+                ("2024-01-05 04:05:06+02", Some("04:05:06")),
+                ("04:05:06", None),
+                ("2024-01-05", None),
+            ],
+        );
+    }
+}

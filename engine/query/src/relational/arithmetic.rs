@@ -1,0 +1,203 @@
+//! Operators on dates, intervals and decimals as PostgreSQL and DuckDB have them, told apart while a statement is planned: types are
+//! known there, and DataFusion would refuse some of them, or lose the time of a day, or digits.
+
+use arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
+use datafusion::common::{DFSchema, Result, ScalarValue};
+use datafusion::logical_expr::planner::{ExprPlanner, PlannerResult, RawBinaryExpr};
+use datafusion::logical_expr::{Expr, ExprSchemable as _, cast, lit};
+use datafusion::sql::sqlparser::ast::BinaryOperator;
+
+use crate::functions::{decimals, intervals, text_list};
+use crate::moments::has_date;
+
+/// The planner of operators.
+#[derive(Debug)]
+pub(crate) struct Arithmetic;
+
+fn is_interval(kind: &DataType) -> bool {
+    matches!(kind, DataType::Interval(IntervalUnit::MonthDayNano))
+}
+
+fn is_date(kind: &DataType) -> bool {
+    matches!(kind, DataType::Date32 | DataType::Date64)
+}
+
+fn calculates(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Divide, Minus, Modulo, Multiply, Plus};
+    matches!(op, Plus | Minus | Multiply | Divide | Modulo)
+}
+
+fn compares(op: &BinaryOperator) -> bool {
+    use BinaryOperator::{Eq, Gt, GtEq, Lt, LtEq, NotEq};
+    matches!(op, Eq | NotEq | Lt | LtEq | Gt | GtEq)
+}
+
+/// A text that is written out.
+fn written(value: &Expr) -> Option<&str> {
+    match value {
+        Expr::Literal(ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)), _) => Some(text),
+        _ => None,
+    }
+}
+
+/// What a text says of a condition, as PostgreSQL reads it: `t`, `yes`, `on`, `1` and what begins them.
+pub(crate) fn truth(value: &Expr) -> Option<bool> {
+    let word = written(value)?.trim().to_ascii_lowercase();
+    let begins = |whole: &str, least: usize| word.len() >= least && whole.starts_with(&word);
+    if begins("true", 1) || begins("yes", 1) || begins("on", 2) || word == "1" {
+        Some(true)
+    } else if begins("false", 1) || begins("no", 1) || begins("off", 2) || word == "0" {
+        Some(false)
+    } else {
+        None
+    }
+}
+
+/// A comparison of a condition with a text as one with what the text says.
+fn with_truth(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let RawBinaryExpr { op, left, right } = expr;
+    let is_condition = |side: &Expr| side.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean);
+    let (left, right) = match (truth(&left), truth(&right)) {
+        (Some(value), None) if is_condition(&right) => (lit(value), right),
+        (None, Some(value)) if is_condition(&left) => (left, lit(value)),
+        _ => (left, right),
+    };
+    RawBinaryExpr { op, left, right }
+}
+
+/// A date as the time at which it begins.
+fn begin(date: Expr) -> Expr {
+    cast(date, DataType::Timestamp(TimeUnit::Nanosecond, None))
+}
+
+/// Numbers without a sign (ranks, lengths of lists) as those with one, beside which DataFusion would calculate with
+/// decimals; a difference of two may be below zero. PostgreSQL has none without a sign.
+fn signed(value: Expr, own: &DataType, op: &BinaryOperator, other: &DataType) -> Expr {
+    let is_difference = *op == BinaryOperator::Minus && *other == DataType::UInt64;
+    if *own == DataType::UInt64 && calculates(op) && (is_difference || other.is_signed_integer()) {
+        cast(value, DataType::Int64)
+    } else {
+        value
+    }
+}
+
+/// A text that is written beside another value is of the type that PostgreSQL takes it for: of that of a number or an
+/// interval; beside a time it is one where the difference is asked for, else an interval.
+fn beside(value: Expr, kind: DataType, op: &BinaryOperator, other: &DataType) -> (Expr, DataType) {
+    use BinaryOperator::{Divide, Minus, Multiply, Plus};
+    let interval = || DataType::Interval(IntervalUnit::MonthDayNano);
+    let to = match written(&value) {
+        None => None,
+        Some(_) if other.is_numeric() => Some(other.clone()),
+        Some(_) if is_interval(other) && matches!(op, Multiply | Divide) => Some(DataType::Float64),
+        Some(text) if is_interval(other) && matches!(op, Plus | Minus) => (!has_date(text)).then(interval),
+        Some(text) => match (other, op) {
+            (DataType::Date32 | DataType::Timestamp(..), Minus) if has_date(text) => Some(other.clone()),
+            (DataType::Timestamp(..) | DataType::Time64(_), Plus | Minus) => (!has_date(text)).then(interval),
+            _ => None,
+        },
+    };
+    match to {
+        Some(to) => (cast(value, to.clone()), to),
+        None => (value, kind),
+    }
+}
+
+/// A text that is written beside a list is one, too: `list = '{1,2}'`.
+fn with_list(expr: RawBinaryExpr, schema: &DFSchema) -> RawBinaryExpr {
+    let RawBinaryExpr { op, left, right } = expr;
+    let list = |side: &Expr| side.get_type(schema).ok().filter(|kind| matches!(kind, DataType::List(_)));
+    let read = |text: Expr, kind: DataType| cast(text_list().call(vec![text]), kind);
+    let (left, right) = match (written(&left).and_then(|_| list(&right)), written(&right).and_then(|_| list(&left))) {
+        (Some(kind), _) => (read(left, kind), right),
+        (None, Some(kind)) => (left, read(right, kind)),
+        (None, None) => (left, right),
+    };
+    RawBinaryExpr { op, left, right }
+}
+
+/// What lies between two times as an interval, where it is calculated with.
+fn as_interval(value: Expr, kind: DataType) -> (Expr, DataType) {
+    match kind {
+        DataType::Duration(_) => {
+            (intervals::spread().call(vec![value]), DataType::Interval(IntervalUnit::MonthDayNano))
+        }
+        kind => (value, kind),
+    }
+}
+
+impl ExprPlanner for Arithmetic {
+    fn plan_binary_op(&self, expr: RawBinaryExpr, schema: &DFSchema) -> Result<PlannerResult<RawBinaryExpr>> {
+        if compares(&expr.op) {
+            return Ok(PlannerResult::Original(with_list(with_truth(expr, schema), schema)));
+        }
+        if !calculates(&expr.op) {
+            return Ok(PlannerResult::Original(expr));
+        }
+        // What has no type yet (a parameter) gets one later, of its neighbour.
+        let (Ok(left), Ok(right)) = (expr.left.get_type(schema), expr.right.get_type(schema)) else {
+            return Ok(PlannerResult::Original(expr));
+        };
+        let RawBinaryExpr { op, left: a, right: b } = expr;
+        let (a, left) = beside(a, left, &op, &right);
+        let (b, right) = beside(b, right, &op, &left);
+        let (a, b) = (signed(a, &left, &op, &right), signed(b, &right, &op, &left));
+        let is_length = |kind: &DataType| matches!(kind, DataType::Duration(_));
+        let calculated = |other: &DataType| match &op {
+            BinaryOperator::Multiply | BinaryOperator::Divide => other.is_numeric(),
+            BinaryOperator::Plus | BinaryOperator::Minus => is_interval(other),
+            _ => false,
+        };
+        let (is_left, is_right) = (is_length(&left) && calculated(&right), is_length(&right) && calculated(&left));
+        let (a, left) = if is_left { as_interval(a, left) } else { (a, left) };
+        let (b, right) = if is_right { as_interval(b, right) } else { (b, right) };
+        Ok(match &op {
+            BinaryOperator::Multiply if is_interval(&left) && right.is_numeric() => {
+                PlannerResult::Planned(intervals::product().call(vec![a, cast(b, DataType::Float64)]))
+            }
+            BinaryOperator::Multiply if left.is_numeric() && is_interval(&right) => {
+                PlannerResult::Planned(intervals::product().call(vec![b, cast(a, DataType::Float64)]))
+            }
+            BinaryOperator::Divide if is_interval(&left) && right.is_numeric() => {
+                PlannerResult::Planned(intervals::quotient().call(vec![a, cast(b, DataType::Float64)]))
+            }
+            BinaryOperator::Divide => match decimals::quotient(&a, &left, &b, &right) {
+                Some(quotient) => PlannerResult::Planned(quotient),
+                None => PlannerResult::Original(RawBinaryExpr { op, left: a, right: b }),
+            },
+            BinaryOperator::Plus | BinaryOperator::Minus if is_date(&left) && is_interval(&right) => {
+                PlannerResult::Original(RawBinaryExpr { op, left: begin(a), right: b })
+            }
+            BinaryOperator::Plus if is_interval(&left) && is_date(&right) => {
+                PlannerResult::Original(RawBinaryExpr { op, left: a, right: begin(b) })
+            }
+            _ => PlannerResult::Original(RawBinaryExpr { op, left: a, right: b }),
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_say_what_holds() {
+        for (text, expected) in [
+            ("t", Some(true)),
+            (" TRUE ", Some(true)),
+            ("ye", Some(true)),
+            ("on", Some(true)),
+            ("1", Some(true)),
+            ("f", Some(false)),
+            ("of", Some(false)),
+            ("No", Some(false)),
+            ("0", Some(false)),
+            ("o", None),
+            ("", None),
+            ("truer", None),
+        ] {
+            assert_eq!(truth(&lit(text)), expected, "{text}");
+        }
+        assert_eq!(truth(&lit(1)), None);
+    }
+}

@@ -1,0 +1,85 @@
+//! Texts in a list that a condition is compared with (`is_error IN ('t')`) say whether it holds, as in PostgreSQL.
+
+use arrow::datatypes::DataType;
+use datafusion::common::config::ConfigOptions;
+use datafusion::common::tree_node::{Transformed, TreeNode as _};
+use datafusion::common::{DFSchema, Result};
+use datafusion::logical_expr::expr_rewriter::NamePreserver;
+use datafusion::logical_expr::utils::merge_schema;
+use datafusion::logical_expr::{Expr, ExprSchemable as _, LogicalPlan, lit};
+use datafusion::optimizer::AnalyzerRule;
+
+use crate::relational::arithmetic::truth;
+
+/// The rule; it comes before those that give types, which find none for the two.
+#[derive(Debug)]
+pub(crate) struct Truths;
+
+impl AnalyzerRule for Truths {
+    fn name(&self) -> &'static str {
+        "truths"
+    }
+
+    fn analyze(&self, plan: LogicalPlan, _: &ConfigOptions) -> Result<LogicalPlan> {
+        let changed = plan.transform_up_with_subqueries(|node| {
+            if !has_texts(&node)? {
+                return Ok(Transformed::no(node));
+            }
+            let schema = merge_schema(&node.inputs());
+            let names = NamePreserver::new(&node);
+            node.map_expressions(|expr| {
+                let name = names.save(&expr);
+                let changed = expr.transform_up(|e| Ok(read(e, &schema)))?;
+                Ok(if changed.transformed { changed.update_data(|e| name.restore(e)) } else { changed })
+            })
+        });
+        Ok(changed?.data)
+    }
+}
+
+/// Whether a node has a list with such a text.
+fn has_texts(node: &LogicalPlan) -> Result<bool> {
+    for expr in node.expressions() {
+        let has = |e: &Expr| matches!(e, Expr::InList(of) if of.list.iter().any(|item| truth(item).is_some()));
+        if expr.exists(|e| Ok(has(e)))? {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A list of what texts say, where it is a condition that is looked for in it.
+fn read(expr: Expr, schema: &DFSchema) -> Transformed<Expr> {
+    let is_condition = |e: &Expr| e.get_type(schema).is_ok_and(|kind| kind == DataType::Boolean);
+    match expr {
+        Expr::InList(mut of) if is_condition(&of.expr) => {
+            let mut is_changed = false;
+            for item in &mut of.list {
+                if let Some(value) = truth(item) {
+                    *item = lit(value);
+                    is_changed = true;
+                }
+            }
+            Transformed::new_transformed(Expr::InList(of), is_changed)
+        }
+        other => Transformed::no(other),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::logical_expr::{col, in_list};
+
+    use super::*;
+
+    #[test]
+    fn conditions_are_looked_for_among_texts() {
+        let schema = DFSchema::empty();
+        let holds = || lit(1).eq(lit(1));
+        let found = read(in_list(holds(), vec![lit("t"), lit("No"), lit("other")], false), &schema);
+        assert_eq!(found.data, in_list(holds(), vec![lit(true), lit(false), lit("other")], false));
+        for other in [in_list(lit("x"), vec![lit("t")], false), in_list(holds(), vec![lit("other")], true), col("a")] {
+            assert!(!read(other, &schema).transformed);
+        }
+    }
+}

@@ -1,0 +1,120 @@
+//! What is kept of resources and relationships between two looks: few fields of each, since there are as many as senders
+//! tell of.
+
+use std::collections::{HashMap, HashSet};
+
+use quiver_config::families::{RELATIONSHIP_TYPES, RELATIONSHIPS, RESOURCE_TYPES, RESOURCES};
+use quiver_config::{Entity, Result, Seen};
+
+use super::found::Key;
+use super::{health, text};
+use crate::state::AppState;
+
+/// What is known at one revision.
+#[derive(Default)]
+pub(super) struct Known {
+    pub(super) revision: Option<u64>,
+    pub(super) types: Vec<Entity>,
+    pub(super) by_key: HashMap<Key, Kept>,
+    pub(super) relationship_types: HashMap<String, String>,
+    pub(super) relationships: HashSet<(String, String, String)>,
+    /// What rows say of health, by ids of resources.
+    pub(super) noted: HashMap<String, health::Noted>,
+}
+
+/// What is kept of a resource beside its key.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) id: String,
+    /// Empty: none.
+    pub(super) service: String,
+    pub(super) state: &'static str,
+    pub(super) health: &'static str,
+    pub(super) is_discovered: bool,
+    pub(super) seen_ms: Option<i64>,
+}
+
+/// The word among these, empty where it is another.
+fn word(of: &str, words: &[&'static str]) -> &'static str {
+    words.iter().find(|word| **word == of).copied().unwrap_or_default()
+}
+
+impl Kept {
+    pub(super) fn of(entity: &Entity) -> Self {
+        let part = |key: &str| text(&entity.body, key);
+        Self {
+            id: entity.id.clone(),
+            service: part("service").to_owned(),
+            state: word(part("state"), &["active", "inactive", "retired"]),
+            health: word(part("health"), &["ok", "warning", "critical", "unknown"]),
+            is_discovered: part("source") == "discovered",
+            seen_ms: quiver_config::json::time_of(part("lastSeen")),
+        }
+    }
+
+    /// Notes what was written of it.
+    pub(super) fn note(&mut self, seen: &Seen) {
+        self.seen_ms = seen.last_ms.or(self.seen_ms);
+        self.health = seen.health;
+    }
+}
+
+pub(super) fn key_of(entity: &Entity) -> Key {
+    Key { kind: text(&entity.body, "typeId").to_owned(), key: text(&entity.body, "key").to_owned() }
+}
+
+impl Known {
+    /// Reads what changed since the last look.
+    pub(super) async fn refresh(&mut self, state: &AppState) -> Result<()> {
+        let revision = state.config.revision();
+        if self.revision == Some(revision) {
+            return Ok(());
+        }
+        self.types = state.config.all(&RESOURCE_TYPES).await?;
+        let mut by_key = HashMap::new();
+        let keep = |entity: Entity| drop(by_key.insert(key_of(&entity), Kept::of(&entity)));
+        state.config.each(&RESOURCES, keep).await?;
+        self.by_key = by_key;
+        let kinds = state.config.all(&RELATIONSHIP_TYPES).await?;
+        self.relationship_types = kinds.iter().map(|e| (text(&e.body, "key").to_owned(), e.id.clone())).collect();
+        let mut triples = HashSet::new();
+        let keep = |entity: Entity| {
+            let part = |key: &str| text(&entity.body, key).to_owned();
+            triples.insert((part("typeId"), part("sourceId"), part("targetId")));
+        };
+        state.config.each(&RELATIONSHIPS, keep).await?;
+        self.relationships = triples;
+        self.revision = Some(revision);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn what_is_kept_follows_what_is_written() {
+        let entity = |body| Entity::for_tests("one", body);
+        let mut kept = Kept::of(&entity(json!({"service": "cart", "state": "inactive", "health": "warning",
+            "source": "discovered", "lastSeen": "1970-01-01T00:00:05.000Z", "attributes": {"a": "b"}})));
+        assert_eq!((&*kept.id, &*kept.service, kept.state, kept.health), ("one", "cart", "inactive", "warning"));
+        assert!(kept.is_discovered);
+        assert_eq!(kept.seen_ms, Some(5000));
+        kept.note(&Seen { id: "one".to_owned(), last_ms: None, health: "ok" });
+        assert_eq!((kept.seen_ms, kept.health), (Some(5000), "ok"));
+        kept.note(&Seen { id: "one".to_owned(), last_ms: Some(7000), health: "unknown" });
+        assert_eq!((kept.seen_ms, kept.health), (Some(7000), "unknown"));
+        let bare = Kept::of(&entity(json!({"source": "api", "service": null})));
+        assert_eq!((&*bare.service, bare.state, bare.health, bare.seen_ms), ("", "", "", None));
+        assert!(!bare.is_discovered);
+    }
+
+    /// As many resources as there may be are no more than a few dozens of megabytes.
+    #[test]
+    fn little_is_kept_of_each() {
+        assert!(size_of::<(Key, Kept)>() <= 192, "{} bytes", size_of::<(Key, Kept)>());
+    }
+}

@@ -1,0 +1,8 @@
+//! Who may see and do what: rights that end, hostile callers, what may be written, what must not be learnt.
+
+mod hostile;
+mod ingest_rights;
+mod later;
+mod unlearnt;
+mod walk;
+mod walk_posts;

@@ -1,0 +1,212 @@
+//! Live tail: rows arrive as they are written, in the order of time; the connection ends with its reader.
+
+use std::io::{BufRead, BufReader, Write};
+use std::time::{Duration, Instant};
+
+use quiver_tests::server::{Options, Server};
+use quiver_types::{Clock, SystemClock};
+use serde_json::Value;
+
+use crate::logs::query::{API, ask, open, send};
+
+/// Reads rows of a tail until so many came; the head and empty lines are left out.
+fn follow(reader: &mut impl BufRead, count: usize) -> Vec<Value> {
+    let mut found = Vec::new();
+    let began = Instant::now();
+    while found.len() < count {
+        assert!(began.elapsed() < Duration::from_mins(5), "only {found:?}");
+        let mut line = String::new();
+        assert!(reader.read_line(&mut line).expect("an open connection") > 0, "the tail ended");
+        // Between head, sizes of chunks and empty lines, rows are the lines that are objects.
+        if line.starts_with('{') {
+            found.push(serde_json::from_str(&line).expect("a row"));
+        }
+    }
+    found
+}
+
+fn sockets(server: &Server) -> usize {
+    let files = std::fs::read_dir(format!("/proc/{}/fd", server.pid())).expect("the server runs");
+    let is_socket = |link: &std::path::Path| link.to_string_lossy().starts_with("socket:");
+    files.flatten().filter_map(|f| std::fs::read_link(f.path()).ok()).filter(|link| is_socket(link)).count()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_arrive_as_they_are_written() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    send(&server, "app", "{\"_msg\":\"long ago\",\"_time\":\"2025-01-01T00:00:00Z\",\"level\":\"error\"}\n".into())
+        .await;
+    // Rows that nobody asks for are there as well. Rows may be older than they are visible, on a machine that stands still
+    // in between; those that become visible behind a look that passed their time are not seen.
+    let noise = "{\"_msg\":\"noise\",\"level\":\"info\"}\n";
+    let target = format!(
+        "{API}/tail?query=level:error%20%7C%20format%20%27%3C_msg%3E!%27%20as%20x\
+                          &refresh_interval=100ms&offset=12s"
+    );
+    let before = sockets(&server);
+    let mut reader = BufReader::new(open(&server, &target));
+    for round in 0..5 {
+        let row = |n: usize| format!("{{\"_msg\":\"m{n}\",\"level\":\"error\"}}\n{noise}");
+        send(&server, "app", row(2 * round)).await;
+        if round == 2 {
+            server.flush().await;
+        }
+        send(&server, "app", row(2 * round + 1)).await;
+        // More than one look of the tail apart.
+        tokio::time::sleep(Duration::from_millis(150)).await;
+    }
+    let reading = tokio::task::spawn_blocking(move || {
+        let found = follow(&mut reader, 10);
+        (reader, found)
+    });
+    let (reader, found) = reading.await.expect("no panic");
+    for (n, row) in found.iter().enumerate() {
+        assert_eq!((&row["_msg"], &row["x"]), (&format!("m{n}").into(), &format!("m{n}!").into()), "{found:?}");
+    }
+    // The client that writes may have opened another one meanwhile.
+    let with_reader = sockets(&server);
+    assert!(with_reader > before);
+    drop(reader);
+    let began = Instant::now();
+    while sockets(&server) >= with_reader {
+        assert!(began.elapsed() < Duration::from_mins(5), "the connection of a reader that left stays");
+        tokio::time::sleep(Duration::from_millis(50)).await;
+    }
+    // With rows of before.
+    let target = format!("{API}/tail?query=level:error&refresh_interval=100ms&offset=0s&start_offset=1h");
+    let found = tokio::task::spawn_blocking(move || {
+        let found = follow(&mut BufReader::new(open(&server, &target)), 10);
+        (server, found)
+    });
+    let (server, found) = found.await.expect("no panic");
+    let order: Vec<&str> = found.iter().map(|row| row["_msg"].as_str().unwrap_or_default()).collect();
+    assert_eq!(order, ["m0", "m1", "m2", "m3", "m4", "m5", "m6", "m7", "m8", "m9"], "in the order of time");
+    assert_eq!(server.stop(), Some(0));
+}
+
+/// Reads a packed tail until a row came.
+async fn first_row<W: Write>(mut answer: reqwest::Response, mut unpack: W, text: impl Fn(&W) -> Vec<u8>) -> Value {
+    let began = Instant::now();
+    loop {
+        // Empty lines keep the connection busy.
+        assert!(began.elapsed() < Duration::from_mins(5), "no row");
+        let piece = answer.chunk().await.expect("an open connection").expect("it goes on");
+        unpack.write_all(&piece).expect("packed as it says");
+        unpack.flush().expect("in memory");
+        let text = String::from_utf8(text(&unpack)).expect("text");
+        if let Some(row) = text.split_inclusive('\n').find(|line| line.starts_with('{') && line.ends_with('\n')) {
+            return serde_json::from_str(row).expect("a row");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn packed_rows_do_not_wait_for_more() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let client = reqwest::Client::new();
+    for encoding in ["gzip", "zstd"] {
+        // Rows may be a moment older than they are visible.
+        let url = server.url(&format!("{API}/tail?query=*&refresh_interval=100ms&offset=2s&start_offset=0s"));
+        let answer = client.get(url).header("accept-encoding", encoding).send().await.expect("an answer");
+        assert_eq!(answer.headers()["content-encoding"], encoding);
+        let row = async {
+            if encoding == "gzip" {
+                first_row(answer, flate2::write::GzDecoder::new(Vec::new()), |d| d.get_ref().clone()).await
+            } else {
+                let decoder = zstd::stream::write::Decoder::new(Vec::new()).expect("a decoder");
+                first_row(answer, decoder, |d| d.get_ref().clone()).await
+            }
+        };
+        // Another one follows only where the first became visible too late.
+        let writing = async {
+            loop {
+                send(&server, "app", format!("{{\"_msg\":\"over {encoding}\"}}\n")).await;
+                tokio::time::sleep(Duration::from_secs(6)).await;
+            }
+        };
+        let row = tokio::select! {
+            row = row => row,
+            () = writing => unreachable!("it writes on"),
+        };
+        assert_eq!(row["_msg"], format!("over {encoding}"));
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_tail_begins_a_moment_before_itself() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let began = Instant::now();
+    // Another row and another tail, where more than that moment passed between the two.
+    loop {
+        assert!(began.elapsed() < Duration::from_mins(5), "no tail shows rows of before");
+        let hour_ago_ms = SystemClock.now_ms() - 3_600_000;
+        send(&server, "app", format!("{{\"_msg\":\"before\",\"_time\":{hour_ago_ms}}}\n")).await;
+        let url = server.url(&format!("{API}/tail?query=*&offset=1h"));
+        let mut answer = reqwest::get(url).await.expect("an answer");
+        let first = answer.chunk().await.expect("an open connection").expect("a first look");
+        if first.starts_with(b"{") {
+            break;
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_stopping_server_ends_tails() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let target = format!("{API}/tail?query=*&refresh_interval=100ms");
+    let mut reader = BufReader::new(open(&server, &target));
+    let mut line = String::new();
+    reader.read_line(&mut line).expect("a head");
+    assert!(line.starts_with("HTTP/1.1 200"), "{line}");
+    let began = Instant::now();
+    assert_eq!(server.stop(), Some(0));
+    assert!(began.elapsed() < Duration::from_secs(30), "{:?}", began.elapsed());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_followed_is_refused() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default()).await;
+    let pipes = [
+        "stats count() n",
+        "sort by (n)",
+        "limit 5",
+        "offset 5",
+        "uniq by (n)",
+        "top 5 by (n)",
+        "first 3 by (n)",
+        "last",
+        "facets",
+        "field_names",
+        "field_values n",
+        "union (*)",
+        "stream_context after 1",
+        "block_stats",
+        "running_stats count() n",
+        "generate_sequence 5",
+    ];
+    for pipe in pipes {
+        let answer = ask(&server, "tail", &[("query", &format!("* | {pipe}"))]).await;
+        assert_eq!(answer.status, 400, "{pipe}: {}", answer.text());
+        assert!(answer.text().contains("cannot be followed"), "{pipe}: {}", answer.text());
+    }
+    let parameters = [
+        ("refresh_interval", "0"),
+        ("refresh_interval", "-1s"),
+        ("refresh_interval", "2h"),
+        ("refresh_interval", "x"),
+        ("offset", "x"),
+        ("offset", "-1s"),
+        ("start_offset", "x"),
+        ("start_offset", "-5m"),
+    ];
+    for (name, value) in parameters {
+        let answer = ask(&server, "tail", &[("query", "*"), (name, value)]).await;
+        assert_eq!(answer.status, 400, "{name}={value}: {}", answer.text());
+        assert!(answer.text().contains(name), "{name}={value}: {}", answer.text());
+    }
+}

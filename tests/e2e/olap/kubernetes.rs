@@ -1,0 +1,145 @@
+//! Models over Kubernetes and file systems: what holds of a pod or a node at the end of a bucket, what pods tell of
+//! workloads and nodes, and when a file system is full.
+
+use quiver_tests::server::{Options, Server};
+use serde_json::{Value, json};
+use std::fmt::Write as _;
+
+use crate::olap::found::is_near;
+use crate::olap::spans::load;
+
+/// 2025-03-10T00:00:00Z.
+const START_S: i64 = 1_741_564_800;
+
+/// Samples of six minutes, the first at the start of the first.
+struct Samples(String);
+
+impl Samples {
+    fn series(&mut self, series: &str, values: [f64; 6]) {
+        for (minute, value) in (0_i64..).zip(values) {
+            let _ = writeln!(self.0, "{series} {value} {}", (START_S + 60 * minute) * 1000);
+        }
+    }
+
+    /// A pod with its phases, whether its container was ready, and how often it had been started anew.
+    fn pod(&mut self, labels: &str, phases: [&str; 6], ready: [f64; 6], restarts: [f64; 6]) {
+        for phase in ["Running", "Pending", "Failed"] {
+            let is = phases.map(|p| f64::from(u8::from(p == phase)));
+            self.series(&format!("k8s_pod_status_phase{{{labels},k8s_pod_status_phase=\"{phase}\"}}"), is);
+        }
+        self.series(&format!("k8s_container_ready{{{labels},k8s_container_name=\"main\"}}"), ready);
+        self.series(&format!("k8s_container_restart_count{{{labels},k8s_container_name=\"main\"}}"), restarts);
+        self.series(&format!("k8s_pod_cpu_usage{{{labels}}}"), [0.5; 6]);
+    }
+}
+
+async fn fill(server: &Server) {
+    let mut all = Samples(String::new());
+    let labels = |pod: &str, node: &str, deployment: &str| {
+        format!(
+            "k8s_cluster_name=\"c1\",k8s_namespace_name=\"shop\",k8s_pod_name=\"{pod}\",k8s_pod_uid=\"{pod}\",\
+            k8s_node_name=\"{node}\",k8s_deployment_name=\"{deployment}\""
+        )
+    };
+    let (p, r, f) = ("Pending", "Running", "Failed");
+    all.pod(
+        &labels("p1", "n1", "web"),
+        [p, r, r, r, r, r],
+        [0.0, 1.0, 1.0, 1.0, 1.0, 1.0],
+        [0.0, 0.0, 1.0, 1.0, 2.0, 2.0],
+    );
+    all.pod(&labels("p2", "n1", "web"), [r, r, r, f, f, f], [1.0, 1.0, 1.0, 0.0, 0.0, 0.0], [0.0; 6]);
+    all.pod(&labels("p3", "n2", "api"), [p; 6], [0.0; 6], [0.0; 6]);
+    // Whoever sends this one names no cluster, and no owner.
+    all.pod("k8s_namespace_name=\"lost\",k8s_pod_name=\"p4\",k8s_node_name=\"n3\"", [r; 6], [1.0; 6], [0.0; 6]);
+    for (node, ready) in [("n1", [1.0; 6]), ("n2", [1.0, 1.0, 1.0, 1.0, 0.0, 0.0])] {
+        let of = format!("k8s_cluster_name=\"c1\",k8s_node_name=\"{node}\"");
+        let name = format!("k8s_node_condition_status{{{of},k8s_node_condition_type=\"Ready\"");
+        all.series(&format!("{name},k8s_node_condition_status=\"condition_true\"}}"), ready);
+        all.series(&format!("{name},k8s_node_condition_status=\"condition_false\"}}"), ready.map(|is| 1.0 - is));
+    }
+    for deployment in ["web", "api"] {
+        let of = format!("k8s_cluster_name=\"c1\",k8s_namespace_name=\"shop\",k8s_deployment_name=\"{deployment}\"");
+        all.series(&format!("k8s_deployment_pod_desired{{{of}}}"), [2.0; 6]);
+    }
+    let disk =
+        |state: &str| format!("system_filesystem_usage_bytes{{host_name=\"h1\",device=\"sda\",state=\"{state}\"}}");
+    all.series(&disk("used"), [100.0, 110.0, 120.0, 130.0, 140.0, 150.0]);
+    all.series(&disk("free"), [900.0, 890.0, 880.0, 870.0, 860.0, 850.0]);
+    let answer = server.post("/metrics-api/api/v1/import/prometheus", &[], all.0.into_bytes()).await;
+    assert!(answer.status < 300, "{}", answer.text());
+}
+
+/// Rows of some members of a model, in order of the dimensions; with buckets of a minute, or over all six.
+async fn rows(server: &Server, model: &str, by: &[&str], measures: &[&str], more: &Value, buckets: bool) -> Value {
+    let full = |name: &&str| format!("{model}.{name}");
+    let (dimensions, measures) =
+        (by.iter().map(full).collect::<Vec<_>>(), measures.iter().map(full).collect::<Vec<_>>());
+    let time = format!("{model}.time");
+    let mut range = json!({"dimension": time, "dateRange": ["2025-03-10T00:00:00.000", "2025-03-10T00:05:59.999"]});
+    let mut order: Vec<Value> = dimensions.iter().map(|d| json!([d, "asc"])).collect();
+    if buckets {
+        range["granularity"] = json!("minute");
+        order.insert(0, json!([time, "asc"]));
+    }
+    let mut query = json!({"measures": measures, "dimensions": dimensions, "order": order, "timeDimensions": [range]});
+    more.as_object().into_iter().flatten().for_each(|(key, value)| query[key] = value.clone());
+    let answer = load(server, &[], &query).await;
+    assert_eq!(answer.status, 200, "{query}: {}", answer.text());
+    let names: Vec<String> = dimensions.into_iter().chain(measures).collect();
+    let rows = answer.json()["data"].take();
+    rows.as_array().expect("rows").iter().map(|row| names.iter().map(|n| row[n].clone()).collect::<Value>()).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn entities_at_the_end_of_a_bucket() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = Server::start(dir.path(), &Options::default().args(&["--retention", "none"])).await;
+    fill(&server).await;
+    let none = json!({});
+    for flushed in [false, true] {
+        if flushed {
+            server.flush().await;
+        }
+        let check = async |model: &str, by: &[&str], measures: &[&str], more: &Value, buckets: bool, wanted: Value| {
+            let got = rows(&server, model, by, measures, more, buckets).await;
+            assert!(is_near(&got, &wanted), "{model} {by:?} {measures:?}, flushed: {flushed}: {got}, not {wanted}");
+        };
+        let states = ["podCount", "runningCount", "pendingCount", "failedCount", "notReadyCount"];
+        check("KubernetesPods", &[], &states, &none, false, json!([["4", "2", "1", "1", "3"]])).await;
+        let minutes = json!([
+            ["4", "2", "2", "0", "2"],
+            ["4", "3", "1", "0", "1"],
+            ["4", "3", "1", "0", "1"],
+            ["4", "2", "1", "1", "2"],
+            ["4", "2", "1", "1", "2"],
+            ["4", "2", "1", "1", "2"]
+        ]);
+        check("KubernetesPods", &[], &states, &none, true, minutes).await;
+        let phases =
+            json!([["p1", "Running", "1"], ["p2", "Failed", "0"], ["p3", "Pending", "0"], ["p4", "Running", "1"]]);
+        check("KubernetesPods", &["pod", "phase"], &["runningCount"], &none, false, phases).await;
+        let of_one = json!({"filters": [{"member": "KubernetesPods.pod", "operator": "equals", "values": ["p2"]}]});
+        let (runs, failed) = (json!(["p2", "Running", "1"]), json!(["p2", "Failed", "0"]));
+        let minutes = json!([runs, runs, runs, failed, failed, failed]);
+        check("KubernetesPods", &["pod", "phase"], &["runningCount"], &of_one, true, minutes).await;
+        let not_running = json!({"segments": ["KubernetesPods.notRunning"]});
+        check("KubernetesPods", &["pod"], &[], &not_running, false, json!([["p2"], ["p3"]])).await;
+        let nodes = json!([["n1", true, "1", "1", 2], ["n2", false, "1", "0", 1], ["n3", null, "0", "0", 1]]);
+        let of_nodes = ["nodeCount", "readyCount", "podCount"];
+        check("KubernetesNodes", &["node", "isReady"], &of_nodes, &none, false, nodes).await;
+        let minutes = json!([["2", "2"], ["2", "2"], ["2", "2"], ["2", "2"], ["2", "1"], ["2", "1"]]);
+        check("KubernetesNodes", &[], &["nodeCount", "readyCount"], &none, true, minutes).await;
+        let of_one = json!({"filters": [{"member": "KubernetesNodes.node", "operator": "equals", "values": ["n2"]}]});
+        let (is, is_not) = (json!(["n2", true, "1"]), json!(["n2", false, "0"]));
+        let minutes = json!([is, is, is, is, is_not, is_not]);
+        check("KubernetesNodes", &["node", "isReady"], &["readyCount"], &of_one, true, minutes).await;
+        let not_ready = json!({"segments": ["KubernetesNodes.notReady"]});
+        check("KubernetesNodes", &["node"], &[], &not_ready, false, json!([["n2"]])).await;
+        let workloads = json!([["api", "1", 2, 0, 0.5], ["web", "1", 2, 2, 1]]);
+        let of_workloads = ["workloadCount", "desired", "restarts", "cpuUsage"];
+        check("KubernetesWorkloads", &["workload"], &of_workloads, &none, false, workloads).await;
+        // 850 bytes are left, ten more are used each minute.
+        check("HostFilesystems", &["host"], &["daysUntilFull"], &none, false, json!([["h1", 85.0 / 1440.0]])).await;
+    }
+}
