@@ -69,7 +69,7 @@ impl fmt::Display for Refused {
 
 impl std::error::Error for Refused {}
 
-fn denied(why: Refused) -> std::io::Error {
+fn refused(why: Refused) -> std::io::Error {
     std::io::Error::new(std::io::ErrorKind::PermissionDenied, why)
 }
 
@@ -194,7 +194,7 @@ impl Egress {
         }
         match (open.is_empty(), closed) {
             (false, _) => Ok(open),
-            (true, Some(e)) => Err(denied(e)),
+            (true, Some(e)) => Err(refused(e)),
             (true, None) => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address")),
         }
     }
@@ -206,10 +206,10 @@ impl Egress {
     /// An address is refused; the name is not known.
     pub async fn check_beyond(&self, url: &url::Url) -> std::io::Result<()> {
         let Some(url::Host::Domain(name)) = url.host() else {
-            return self.check_url(url).map_err(denied);
+            return self.check_url(url).map_err(refused);
         };
         match tokio::net::lookup_host((name, 0)).await {
-            Ok(mut addresses) => addresses.try_for_each(|address| self.check(address.ip())).map_err(denied),
+            Ok(mut addresses) => addresses.try_for_each(|address| self.check(address.ip())).map_err(refused),
             Err(_) if self.allow.iter().any(|network| network.bits == 0) => Ok(()),
             Err(e) => Err(e),
         }
