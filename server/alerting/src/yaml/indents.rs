@@ -1,7 +1,8 @@
-//! Lines within quotes and brackets that stand no deeper than the key.
+//! Lines within quotes and brackets that stand no deeper than the key, and tabs between a key and its value.
 //!
 //! YAML 1.2 wants them deeper, and so does the parser; readers that follow libyaml, Go's among them, do not, and rule files
-//! that people write rely on it. Blanks at the start of such a line mean nothing: the lines are moved to the right.
+//! that people write rely on it. Blanks at the start of such a line mean nothing: the lines are moved to the right. A tab
+//! behind a colon parts as a blank does, in YAML, too; the parser takes it before some values only.
 
 use crate::problem::{Place, Problem};
 
@@ -10,6 +11,9 @@ const QUOTED: &str = "invalid indentation in quoted scalar";
 
 /// What it says of a line between brackets, at the first word of it; of other lines it says neither.
 const BETWEEN: [&str; 2] = ["invalid indentation", "invalid indentation in flow construct"];
+
+/// What it says of a tab behind a colon, at the value behind that.
+const COLON: &str = "':' must be followed by a valid YAML whitespace";
 
 /// Blanks that a line between brackets is moved by; where they are too few, it is moved again.
 const BLANKS: &str = "                ";
@@ -25,9 +29,18 @@ pub(super) fn moved(text: &str, problem: &Problem) -> Option<String> {
     };
     match problem.message.as_str() {
         QUOTED => quoted(text, line_at, problem.place),
+        COLON => parted(text, line_at, problem.place),
         told if BETWEEN.contains(&told) => Some([&text[..line_at], BLANKS, &text[line_at..]].concat()),
         _ => None,
     }
+}
+
+/// Puts blanks where tabs part a value from its key.
+fn parted(text: &str, line_at: usize, value: Place) -> Option<String> {
+    let at = line_at + text[line_at..].char_indices().nth((value.column as usize).checked_sub(1)?)?.0;
+    let from = text[..at].trim_end_matches(['\t', ' ']).len();
+    let blanks = " ".repeat(at - from);
+    text[from..at].contains('\t').then(|| [&text[..from], blanks.as_str(), &text[at..]].concat())
 }
 
 /// Moves the further lines of a quoted scalar behind its first quote.
@@ -88,6 +101,18 @@ mod tests {
         many.push_str("  k0: 1\n");
         let wrong = read(&many).expect_err("twice");
         assert_eq!((wrong.place.line, wrong.place.column), (402, 3));
+    }
+
+    #[test]
+    fn tabs_part_keys_and_values() {
+        let text = "a:\tb\nü:\t -1\n\"d\":\t\tx # c\nf: {g:\th}\nt: |\n  k:\tv\n";
+        let root = read(text).expect("valid").remove(0);
+        let got = ["a", "ü", "d", "t"].map(|name| root.get(name).and_then(Node::text).unwrap_or_default());
+        assert_eq!(got, ["b", "-1", "x", "k:\tv\n"]);
+        assert_eq!(root.get("f").and_then(|f| f.get("g")).and_then(Node::text), Some("h"));
+        for text in ["a:\tb: c\n", "a:\t- x\n", "a:\n\tb: c\n"] {
+            assert!(read(text).is_err(), "{text}");
+        }
     }
 
     #[test]
