@@ -94,9 +94,9 @@ fn priority(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::super::tests::{integration, told};
     use serde_json::json;
 
+    use super::super::super::tests::{integration, told};
     use super::*;
 
     #[test]
