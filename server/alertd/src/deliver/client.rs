@@ -28,6 +28,9 @@ const CLIENTS_MAX: usize = 64;
 /// How long a connection may take.
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
+/// What there is to do about names that only a proxy knows.
+const UNKNOWN: &str = "for names that only the proxy knows all must be open (`egress.allow = [\"0.0.0.0/0\"]`)";
+
 /// What tells clients apart: options, the contents of the files that they name, and the host that `server_name` stands for.
 type Key = (Option<Options>, Vec<String>, Option<String>);
 
@@ -94,7 +97,7 @@ impl Clients {
             self.egress.check_url(proxy).map_err(lasting)?;
             self.egress.check_beyond(url).await.map_err(|e| match e.kind() {
                 std::io::ErrorKind::PermissionDenied => lasting(e),
-                _ => Failure::passing(format!("nobody here knows where the proxy would go: {e}")),
+                _ => Failure::passing(format!("nobody here knows where the proxy would go: {e}; {UNKNOWN}")),
             })?;
         }
         let Some(name) = named else { return Ok(way.client.request(method, url.clone())) };
