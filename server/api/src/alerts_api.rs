@@ -106,14 +106,12 @@ struct Filter {
     receiver_matchers: Option<Matchers>,
 }
 
-fn truth(params: &Params, name: &str) -> Result<bool> {
-    // Of several the last one counts, as in Alertmanager, and these words are true there. All others are false there; what
-    // may be a mistake is told.
-    match params.all(name).last().map(str::to_lowercase).as_deref() {
-        None | Some("true" | "1" | "t" | "yes" | "y" | "ok" | "on" | "selected" | "checked" | "enabled") => Ok(true),
-        Some("false" | "0" | "f" | "no" | "n" | "off" | "disabled") => Ok(false),
-        Some(other) => Err(Error::invalid(format!("{name} in query must be of type boolean: {other:?}"))),
-    }
+fn truth(params: &Params, name: &str) -> bool {
+    // Of several the last one counts, as in Alertmanager, and these words are true there, none is, too; others are false.
+    let last = params.all(name).last().map(str::to_lowercase);
+    last.is_none_or(|word| {
+        matches!(&*word, "" | "true" | "1" | "t" | "yes" | "y" | "ok" | "on" | "selected" | "checked" | "enabled")
+    })
 }
 
 pub(crate) fn read_matchers<'a>(texts: impl Iterator<Item = &'a str>) -> Result<Matchers> {
@@ -143,10 +141,10 @@ impl Filter {
         let by_labels: Vec<&str> = params.all("receiver_matchers").collect();
         Ok(Self {
             shown: Shown {
-                active: truth(params, "active")?,
-                silenced: truth(params, "silenced")?,
-                inhibited: truth(params, "inhibited")?,
-                muted: truth(params, "muted")?,
+                active: truth(params, "active"),
+                silenced: truth(params, "silenced"),
+                inhibited: truth(params, "inhibited"),
+                muted: truth(params, "muted"),
             },
             matchers: read_filters(params.all("filter"))?,
             receiver: receiver.transpose()?,
@@ -325,10 +323,10 @@ mod tests {
         assert!(comma.matchers.matches(&set(&[("a", "1,b=2")])));
         let twice = read("active=true&active=false").expect("valid");
         assert!(!twice.shown.active);
-        let words = read("active=no&silenced=ON&inhibited=off").expect("valid");
+        let words = read("active=maybe&silenced=ON&inhibited=off").expect("valid");
         assert!(!words.shown.active && words.shown.silenced && !words.shown.inhibited);
         let filters = ["filter=%3D", "filter=%7Ba%3D%22b%22%7D", "filter=a%3D%22b%22%2Cc%3D%22d%22", "filter=a%3D%7D"];
-        let others = ["active=maybe", "receiver=(", "receiver_matchers=%3D"];
+        let others = ["receiver=(", "receiver_matchers=%3D"];
         for bad in filters.into_iter().chain(others) {
             assert_eq!(read(bad).err().map(|e| e.kind), Some(ErrorKind::Invalid), "{bad}");
         }

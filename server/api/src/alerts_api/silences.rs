@@ -62,11 +62,16 @@ pub(crate) fn matchers_shown(silence: &Silence) -> Vec<Value> {
 
 pub(crate) fn shown(silence: &Silence, now: i64) -> Value {
     let matchers = matchers_shown(silence);
-    json!({
+    let mut out = json!({
         "id": silence.id, "status": {"state": silence.state(now).as_str()}, "updatedAt": time(silence.updated_at),
         "matchers": matchers, "startsAt": time(silence.starts_at), "endsAt": time(silence.ends_at),
-        "createdBy": silence.created_by, "comment": silence.comment, "annotations": silence.annotations,
-    })
+        "createdBy": silence.created_by, "comment": silence.comment,
+    });
+    // Only where there are any, as in Alertmanager.
+    if !silence.annotations.is_empty() {
+        out["annotations"] = json!(silence.annotations);
+    }
+    out
 }
 
 pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -> Response {
@@ -74,9 +79,9 @@ pub(super) async fn list(State(state): State<Arc<AppState>>, request: Request) -
         let params = params_of(&state, request).await?;
         let filter = read_filters(params.all("filter"))?;
         let wanted = [
-            (SilenceState::Active, truth(&params, "active")?),
-            (SilenceState::Pending, truth(&params, "pending")?),
-            (SilenceState::Expired, truth(&params, "expired")?),
+            (SilenceState::Active, truth(&params, "active")),
+            (SilenceState::Pending, truth(&params, "pending")),
+            (SilenceState::Expired, truth(&params, "expired")),
         ];
         let (access, now) = (state.access(Domain::Alerts), state.alertd.router.now());
         let fits = |s: &Silence| {
@@ -203,10 +208,10 @@ pub(super) async fn set(State(state): State<Arc<AppState>>, request: Request) ->
         let (_, body) = body_of(&state, request).await?;
         let mut silence = read(&body)?;
         if silence.ends_at <= silence.starts_at {
-            return Err(Error::invalid("failed to create silence: start time must be before end time"));
+            return Err(Error::invalid("Failed to create silence: start time must be before end time"));
         }
         if silence.ends_at < state.alertd.router.now() {
-            return Err(Error::invalid("failed to create silence: end time can't be in the past"));
+            return Err(Error::invalid("Failed to create silence: end time can't be in the past"));
         }
         let access = state.identity().rights.access(Right::Operate, Domain::Alerts);
         let id = silence.id.clone();
@@ -257,7 +262,7 @@ mod tests {
         let silence = read(GOOD.as_bytes()).expect("valid");
         assert_eq!(silence.matchers.to_string(), "{a=\"b\"}");
         let answer = shown(&silence, 0);
-        assert_eq!((&answer["status"]["state"], &answer["annotations"]), (&json!("pending"), &json!({})));
+        assert_eq!((&answer["status"]["state"], answer.get("annotations")), (&json!("pending"), None));
         let two = GOOD.replace("\"matchers\":[", "\"matchers\":[{\"name\":\"z\",\"value\":\"1\",\"isRegex\":false},");
         let names = shown(&read(two.as_bytes()).expect("valid"), 0)["matchers"].clone();
         assert_eq!((&names[0]["name"], &names[1]["name"]), (&json!("z"), &json!("a")), "in the order of the body");
