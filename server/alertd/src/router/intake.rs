@@ -125,15 +125,17 @@ fn text<'a>(item: &'a Value, name: &str) -> Result<Option<&'a str>, String> {
     }
 }
 
+/// Reads texts by name; null stands for the empty one.
 fn texts(item: &Value, name: &str) -> Result<BTreeMap<String, String>, String> {
     let map = match item.get(name) {
         None | Some(Value::Null) => return Ok(BTreeMap::new()),
         Some(Value::Object(map)) => map,
         Some(_) => return Err(format!("`{name}` is no mapping")),
     };
-    let pair = |(key, value): (&String, &Value)| match value.as_str() {
-        Some(text) => Ok((key.clone(), text.to_owned())),
-        None => Err(format!("`{name}.{key}` is no text")),
+    let pair = |(key, value): (&String, &Value)| match value {
+        Value::String(text) => Ok((key.clone(), text.clone())),
+        Value::Null => Ok((key.clone(), String::new())),
+        _ => Err(format!("`{name}.{key}` is no text")),
     };
     map.iter().map(pair).collect()
 }
@@ -178,6 +180,9 @@ fn read(item: &Value, now: i64, ended: Option<i64>, timeout: i64) -> Result<Aler
     }
     if labels.contains_key("") {
         return Err("invalid label set: a label has no name".to_owned());
+    }
+    if annotations.contains_key("") {
+        return Err("invalid annotations: invalid name \"\"".to_owned());
     }
     let (starts, ends) = (time(item, "startsAt")?, time(item, "endsAt")?);
     let starts_at = starts.or(ends).unwrap_or(now);
@@ -289,6 +294,11 @@ mod tests {
         check("{}", "at least one label");
         check("{\"labels\":{\"a\":\"\"}}", "at least one label");
         check("{\"labels\":{\"a\":1}}", "`labels.a` is no text");
+        check("{\"labels\":{\"a\":null}}", "at least one label");
+        check("{\"labels\":{\"a\":\"1\"},\"annotations\":{\"\":\"x\"}}", "invalid annotations");
+        assert!(
+            read_one(AlertForm::Flat, "{\"labels\":{\"a\":\"1\",\"b\":null},\"annotations\":{\"c\":null}}").is_ok()
+        );
         for time in ["soon", "2026-11-26", "2026-11-26T09:00:00+0100", "2026-11-26T09:00:00 x"] {
             check(&format!("{{\"labels\":{{\"a\":\"1\"}},\"startsAt\":\"{time}\"}}"), "`startsAt`");
         }
