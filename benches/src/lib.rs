@@ -1,8 +1,8 @@
 //! What the benches share: one deterministic data set, its bodies on the wire, a store filled with it, and a look at
-//! the CPU clock. `cargo bench -p quiver-benches` runs them; figures stand in `docs/benchmarks.md`.
+//! the CPU clock. `cargo bench -p quiver-benches` runs them; `docs/benchmarks.md` has the figures.
 //!
-//! The data set is that of the issue: 10,000 counters of one metric, a sample every 15 s, 1,000 samples each: 10 M. The
-//! allocator is the product's.
+//! The data set is 10,000 counters of one metric with 1,000 samples each, 15 s apart: 10 million. The allocator is the
+//! product's.
 
 pub mod cpu;
 pub mod data;

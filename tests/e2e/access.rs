@@ -1,8 +1,9 @@
-//! Who may see and do what: rights that end, hostile callers, what may be written, what must not be learnt.
+//! Who may see and do what: rights that end, hostile callers, what and how much may be written, what must not be learnt.
 
 mod hostile;
 mod ingest_rights;
 mod later;
+mod rates;
 mod unlearnt;
 mod walk;
 mod walk_posts;

@@ -4,8 +4,6 @@ use quiver_tests::server::{Answer, Options, Server};
 use serde_json::{Value, json};
 use std::fmt::Write as _;
 
-use crate::seen::grpc_answers;
-
 pub(crate) const PASSWORD: &str = "correct horse battery";
 const TOKEN: &str = "/realms/platform/protocol/openid-connect/token";
 /// The time of all data, in Unix seconds.
@@ -48,31 +46,6 @@ pub(crate) async fn ingest_key(server: &Server, admin: &str, name: &str) -> Stri
     let id = account["id"].as_str().expect("an id");
     let key = made(server, admin, &format!("service-accounts/{id}/keys"), json!({"name": name})).await;
     format!("Bearer {}", key["key"].as_str().expect("a key"))
-}
-
-#[tokio::test(flavor = "multi_thread")]
-async fn keys_send_no_more_than_they_may() {
-    let options = with_password().env("QUIVER_RBAC__KEY_INGEST_RECORDS_PER_SECOND", "5");
-    let dir = tempfile::tempdir().expect("a folder");
-    let server = Server::start(dir.path(), &options).await;
-    let admin = bearer(&login(&server, "admin", PASSWORD).await);
-    let (fast, slow) = (ingest_key(&server, &admin, "fast").await, ingest_key(&server, &admin, "slow").await);
-    let lines = |n: i64| (0..n).map(|i| format!("{{\"_time\":{},\"_msg\":\"m\"}}\n", AT + i)).collect::<String>();
-    let send = async |who: &str, n: i64| {
-        let headers = [("authorization", who), ("content-type", "application/x-ndjson")];
-        server.post("/insert/jsonline", &headers, lines(n).into_bytes()).await
-    };
-    // What comes at once is taken whole; what it is more than ten rows is made up for at five a second.
-    assert_eq!(send(&fast, 260).await.status, 200);
-    let refused = send(&fast, 1).await;
-    assert_eq!(refused.status, 429, "{}", refused.text());
-    let wait_s: u64 = refused.headers["retry-after"].to_str().unwrap().parse().expect("seconds");
-    assert!((10..=50).contains(&wait_s), "{wait_s}");
-    let refused = server.post("/v1/traces", &[("authorization", &fast[..])], Vec::new()).await;
-    assert_eq!(refused.status, 429, "all signals share it: {}", refused.text());
-    grpc_answers(&server, &admin, &fast).await;
-    assert_eq!(send(&slow, 10).await.status, 200);
-    assert_eq!(send(&slow, 1).await.status, 200);
 }
 
 /// Calls as somebody, with a JSON body where there is one.

@@ -1,8 +1,12 @@
 //! Analytics: measures by dimensions over all telemetry, in the wire format of Cube (`olap-api.md`).
 //!
-//! `model` is the data model, `dates` time as queries speak of it, `query` a checked query, `plan` turns it into a plan of
-//! DataFusion's nodes, `rollup` are groups of rows that are kept for that, `engine` runs it, `answer` and `meta` write what clients read. `tables` are those of the operator;
-//! `models` gives models as tables of SQL.
+//! | Module | What |
+//! |---|---|
+//! | `model`, `dates` | the data model · time as queries speak of it |
+//! | `query`, `plan` | a checked query · the plan of DataFusion's nodes that it becomes |
+//! | `engine`, `answer`, `meta` | runs a query · what clients read |
+//! | `rollup` | groups of rows that are kept, and the queries that they serve |
+//! | `tables`, `models` | tables of the operator · models as tables of SQL |
 //!
 //! Invariants: no HTTP, no store; every answer comes out of plans that [`quiver_query::QueryEngine`] runs; no row that the
 //! caller may not see is scanned above its filter.

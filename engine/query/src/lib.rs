@@ -10,6 +10,7 @@
 //! | `relational`, `functions`, `tables` | the session of SQL and analytics, its functions, what its statements may name |
 //! | `explain`, `explaining` | plans made visible · those of a request noted |
 //! | `rows` | what a query finds, batch by batch |
+//! | `durations`, `moments`, `quoted` | intervals and times as people write them · names and texts of statements |
 //!
 //! Invariant: knows no query language and no store.
 

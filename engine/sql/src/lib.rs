@@ -1,9 +1,14 @@
 //! SQL over all telemetry: a statement becomes one plan over the named tables of `quiver_query::tables`.
 //!
-//! `parse` reads a statement and says what is not allowed, `scope` finds which column names it speaks of and of which
-//! table, `wording` knows words that the parser does not, `calls` evaluates table functions (PromQL and LogsQL as tables), `catalog` is `information_schema` and
-//! `pg_catalog`, `dialect` puts what clients of PostgreSQL write as the planner knows it, `settings` finds what they set, `models` are those of analytics,
-//! `engine` plans and runs. `error` turns what DataFusion says into errors with a place and a suggestion.
+//! | Module | What |
+//! |---|---|
+//! | `parse`, `wording` | text → statement, and what is not allowed · words that the parser does not know |
+//! | `scope` | which column names a statement speaks of, and of which table |
+//! | `calls` | table functions: PromQL and LogsQL as tables |
+//! | `catalog` | `information_schema` and `pg_catalog` |
+//! | `dialect`, `settings` | what clients of PostgreSQL write as the planner knows it · what they set |
+//! | `models` | models of analytics as tables |
+//! | `engine`, `error` | plans and runs · what DataFusion says as errors with a place and a suggestion |
 //!
 //! Invariant: statements only read, and know no store: tables and languages come in through traits.
 

@@ -1,7 +1,9 @@
 //! The store: what is written, where it lies, and what a query may see of it.
 //!
 //! A batch goes WAL → generation (visible at once) → part (Parquet on object storage) → compacted part; the catalog
-//! says which parts exist, and a query reads one snapshot of parts and generations (`architecture` 4 to 8).
+//! says which parts exist, and a query reads one snapshot of parts and generations. `docs/internals/write-path.md` has a
+//! table of the modules.
+//!
 //! Invariant: this crate knows no query language and no engine; it meets them in `quiver_types::source` and
 //! `quiver_types::scan`.
 

@@ -1,11 +1,13 @@
 //! The only crate that knows HTTP, gRPC and JSON envelopes.
 //!
-//! `router` lists the families, `state` holds the handles that they share, `error` maps error kinds to statuses once,
-//! `params` reads parameters, `encode` writes answers. `serve` runs listeners with limits on connections, heads and the pace of bodies.
-//!
-//! `around` stands around every request: its id (`request`), who may not ask (`guard`), what is counted (`metrics`), the
-//! access log. `live` are the settings that may change meanwhile,
-//! `starting` answers before the store is open.
+//! | Module | What |
+//! |---|---|
+//! | `router`, `rights` | one line per family of endpoints · what each endpoint needs |
+//! | `around`, `request`, `guard`, `metrics` | what stands around every request: its id, who may not ask, what is counted, the access log |
+//! | `serve`, `bodies`, `answers` | listeners with limits on connections, heads and pace · memory of bodies and of answers |
+//! | `state`, `live`, `starting` | the handles that handlers share · settings that may change meanwhile · answers before the store is open |
+//! | `params`, `encode`, `error` | parameters in · answers out · kinds of errors → statuses, once |
+//! | `…_api`, `…_ingest` | the families |
 //!
 //! Invariant: no handler computes an answer; it reads parameters, calls one function of a lower layer, encodes.
 
@@ -36,13 +38,12 @@ mod logs_api;
 pub mod logs_ingest;
 pub mod metrics;
 mod metrics_api;
-mod nowhere;
 pub mod olap_api;
 mod openapi;
-pub mod others;
 mod otlp_grpc;
 mod params;
 mod partial;
+pub mod peers;
 mod policy_api;
 pub mod postgres;
 mod rbac_api;
@@ -70,6 +71,7 @@ mod traces_compat;
 mod traces_grpc;
 mod traces_ingest;
 pub mod unit_test_api;
+mod unrouted;
 pub mod usage;
 mod watch;
 pub mod withdrawn;

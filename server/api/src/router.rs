@@ -19,8 +19,8 @@ use tower_http::compression::CompressionLayer;
 
 use crate::around::around;
 use crate::error::plain;
-use crate::nowhere::{not_allowed, not_found};
 use crate::state::AppState;
+use crate::unrouted::{not_allowed, not_found};
 use crate::{
     admin, alerts_api, config_api, explained, grpc_api, import_api, ingest_api, jobs, logs_api, logs_ingest,
     metrics_api, olap_api, openapi, otlp_grpc, partial, policy_api, rbac_api, rules_api, rules_test_api, segments,

@@ -332,7 +332,7 @@ fn follow(app: &Arc<AppState>, settings: &Settings, serving: &CancellationToken)
     tokio::spawn(quiver_api::discovery::follow(Arc::clone(app), every, serving.clone()));
     let every = settings.usage.interval.0.unwrap_or_default();
     let usage = tokio::spawn(quiver_api::usage::follow(Arc::clone(app), every, serving.clone()));
-    tokio::spawn(quiver_api::others::follow(app.config.clone(), app.identities.clone(), serving.clone()));
+    tokio::spawn(quiver_api::peers::follow(app.config.clone(), app.identities.clone(), serving.clone()));
     tokio::spawn(quiver_api::withdrawn::follow(Arc::clone(app), serving.clone()));
     if let Some(identities) = &app.identities {
         tokio::spawn(Arc::clone(identities).follow(serving.clone()));

@@ -116,8 +116,7 @@ settings! {
         /// Whether to listen on other than loopback addresses while there is no access control. For containers.
         rbac_off_on_network: bool = "false";
     }
-    /// TLS on every port, with a certificate and its key. What stands in the files is read anew when it changes, by SIGHUP
-    /// and by `POST /admin/reload`; connections that are there stay.
+    /// TLS on every port. Files that change are read anew, also on SIGHUP and `POST /admin/reload`; open connections stay.
     tls: Tls {
         /// File (PEM) with the certificate of this server, then those that lead to its authority; empty: no TLS.
         certificate_file: String = "\"\"";
@@ -133,7 +132,7 @@ settings! {
         /// Whether the server refuses to listen on other than loopback addresses without TLS.
         required: bool = "false";
     }
-    /// OTLP ports and rules.
+    /// Ports of OTLP, and how its metrics become series.
     otlp: Otlp {
         /// Address and port of OTLP over HTTP; empty switches it off.
         http_listen: String = "\"127.0.0.1:4318\"";
@@ -164,7 +163,7 @@ settings! {
             'server.address', 'server.port', \
             'postgresql.*', 'mysql.*', 'redis.*', 'mongodb.*', 'sqlserver.*', 'oracledb.*']";
     }
-    /// Traces.
+    /// Bounds of traces, and the port of Zipkin.
     traces: Traces {
         /// Most spans that one trace may have in an answer.
         export_spans_max: usize = "500000";
@@ -223,7 +222,7 @@ settings! {
         /// Whether columns of logs that are used again are kept decoded, within the memory of caches.
         decoded_cache: bool = "true";
     }
-    /// What is taken in.
+    /// What is accepted from senders.
     ingest: Ingest {
         /// How old a sample may be when it arrives; `none`: as old as the retention allows.
         accept_past: Span = "\"none\"";
@@ -384,7 +383,7 @@ settings! {
         /// How often resources and their relationships are looked for in what came in; `0s`: never.
         discovery_interval: Span = "\"30s\"";
     }
-    /// What the server is asked and keeps, as rows.
+    /// Tables of what the server is asked and of what it keeps.
     usage: Usage {
         /// How often queries that ended get rows in `query_log`, and what came in in `ingest_usage_1m`; `0s`: never,
         /// and none in `storage_stats` and `resource_health` either.
