@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use quiver_alertd::router::{Asked, Shown};
 use quiver_config::families::{RELATIONSHIPS, RESOURCES};
-use quiver_config::{Caller, Condition as If, Op, Place, Result, Seen, System};
+use quiver_config::{Caller, Condition as If, Op, Place, Result, Seen, ServiceAlerts, System};
 use quiver_types::label::LabelSet;
 use serde_json::{Map, Value, json};
 use tokio_util::sync::CancellationToken;
@@ -167,12 +167,12 @@ fn entity_body(key: &Key, one: &found::Resource) -> Map<String, Value> {
     body
 }
 
-/// The worst alert of each service that fires.
-fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
+/// The worst alert of each service that fires here.
+fn alerts_by_service(state: &AppState) -> ServiceAlerts {
     let labels = state.alertd.router.service_labels();
     let shown = Shown { active: true, silenced: true, inhibited: true, muted: true };
     let asked = Asked { shown, labels: &|_: &LabelSet| true, receiver: &|_| true };
-    let mut worst: HashMap<String, bool> = HashMap::new();
+    let mut worst = ServiceAlerts::new();
     for row in state.alertd.router.alerts(&asked) {
         let service = row.alert.labels.service(labels);
         if !service.is_empty() {
@@ -185,7 +185,8 @@ fn alerts_by_service(state: &AppState) -> HashMap<String, bool> {
 
 /// Notes when resources were seen and how they are, and which ones nothing tells of any more; gives how they are.
 async fn keep_alive(state: &AppState, known: &mut Known, found: &Found, now_ms: i64) -> Result<health::Healths> {
-    let alerts = alerts_by_service(state);
+    let server = state.store.installation().to_string();
+    let alerts = state.config.share_alerts(&server, alerts_by_service(state), now_ms - UNKNOWN_MS).await?;
     let (mut seen, mut gone, mut healths) = (Vec::new(), Vec::new(), health::Healths::new());
     for (key, kept) in &known.by_key {
         if kept.state == "retired" {

@@ -18,6 +18,7 @@ pub(crate) const MIGRATIONS: &[(&str, &str)] = &[
     ("0010_job_server", include_str!("../../../schemas/entities/0010_job_server.sql")),
     ("0011_routes_in_order", include_str!("../../../schemas/entities/0011_routes_in_order.sql")),
     ("0012_job_held", include_str!("../../../schemas/entities/0012_job_held.sql")),
+    ("0013_service_alerts", include_str!("../../../schemas/entities/0013_service_alerts.sql")),
 ];
 
 /// Brings the tables of a part of the server up to date. Where several servers start at once, one does.

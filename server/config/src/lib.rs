@@ -58,7 +58,7 @@ pub use problem::{FieldError, Problem, ProblemKind, Result};
 pub use query::ListQuery;
 pub use quiver_database::Schema;
 pub use saved::{Loaded, Saved};
-pub use seen::Seen;
+pub use seen::{Seen, ServiceAlerts};
 pub use staged::{Area, Release};
 pub use tables::SCHEMA;
 pub use usage::KeyUse;

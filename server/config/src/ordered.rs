@@ -34,8 +34,6 @@ pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
 const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 250) };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
-/// Of so many entities that are read one at least has to pass a filter that the indexes know.
-const SPARSE: usize = 4;
 /// Rows that are filled in with one transaction.
 const FILLED_AT_ONCE: usize = 1000;
 
@@ -346,7 +344,8 @@ impl Config {
         let wanted = query.limit + 1;
         let most = match narrowed {
             _ if plain => wanted,
-            Some(_) => TRIED.max(SPARSE * wanted),
+            // Where the database can gather what passes the walk ends sooner.
+            Some(_) => TRIED.max(4 * wanted),
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, Vec::new());
@@ -378,9 +377,9 @@ impl Config {
                 break;
             }
             let after = last.and_then(|(keys, id)| Some((ordered.column.value(&keys)?, id)));
-            // Where so few pass the database finds them sooner.
-            let is_sparse = narrowed.is_some() && read > SPARSE * kept.len();
-            if read == most || is_sparse || after.is_none() {
+            // At this rate it would come too far: the database finds what passes sooner.
+            let is_late = narrowed.is_some() && read * wanted / kept.len().max(1) > most;
+            if read == most || is_late || after.is_none() {
                 return Ok(None);
             }
             ordered.after = after;

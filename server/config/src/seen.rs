@@ -1,9 +1,10 @@
 //! When resources were seen, and how they are: told by telemetry all the time, so that it makes no version, no history, no
 //! audit row and no revision, after which all servers would read all configuration anew.
 
+use std::collections::HashMap;
 use std::sync::atomic::Ordering;
 
-use quiver_database::statement;
+use quiver_database::{Row, Statement, statement};
 use serde_json::{Map, Value, json};
 
 use crate::db;
@@ -26,6 +27,13 @@ pub struct Seen {
 
 /// Resources that are written in one transaction.
 const AT_ONCE: usize = 500;
+/// Services that are written with one statement.
+const SERVICES_AT_ONCE: usize = 100;
+/// Longest name of a service that a resource may have.
+const SERVICE_CHARS_MAX: usize = 200;
+
+/// Services with alerts that fire: whether one of these is critical.
+pub type ServiceAlerts = HashMap<String, bool>;
 
 impl Seen {
     /// Puts it into a resource.
@@ -60,5 +68,35 @@ impl Config {
             self.noted.fetch_max(noted as u64, Ordering::Relaxed);
         }
         Ok(())
+    }
+
+    /// Tells the other servers over the same database of the alerts that fire at one, and gives those of all: of each service
+    /// the worst. What others told before `since_ms` counts no more.
+    ///
+    /// # Errors
+    /// `STORE_BUSY`, `INTERNAL`.
+    pub async fn share_alerts(&self, server: &str, own: ServiceAlerts, since_ms: i64) -> Result<ServiceAlerts> {
+        if !self.is_shared() {
+            return Ok(own);
+        }
+        let now_ms = self.clock.now_ms();
+        let mut tx = db::begin(&self.pool).await?;
+        let sql = "DELETE FROM service_alert WHERE server = ? OR at_ms < ?";
+        statement(sql).bind(server).bind(since_ms).execute(&mut *tx).await?;
+        let named: Vec<_> = own.iter().filter(|(name, _)| name.chars().count() <= SERVICE_CHARS_MAX).collect();
+        for some in named.chunks(SERVICES_AT_ONCE) {
+            let rows = vec!["(?, ?, ?, ?)"; some.len()].join(", ");
+            let insert =
+                statement(format!("INSERT INTO service_alert (server, service, critical, at_ms) VALUES {rows}"));
+            let row = |insert: Statement, (name, critical): &(&String, &bool)| {
+                insert.bind(server).bind(*name).bind(i64::from(**critical)).bind(now_ms)
+            };
+            some.iter().fold(insert, row).execute(&mut *tx).await?;
+        }
+        let sql = "SELECT service, max(critical) FROM service_alert GROUP BY service";
+        let rows = statement(sql).fetch_all(&mut *tx).await?;
+        tx.commit().await?;
+        let read = |row: &Row| -> Result<(String, bool)> { Ok((row.try_get(0)?, row.try_get::<i64>(1)? > 0)) };
+        rows.iter().map(read).collect()
     }
 }

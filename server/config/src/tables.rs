@@ -102,6 +102,12 @@ const TABLES: &[Table] = &[
         sealed: false,
     },
     Table {
+        name: "service_alert",
+        columns: &[("server", Text), ("service", Text), ("critical", Number), ("at_ms", Number)],
+        key: "server, service",
+        sealed: false,
+    },
+    Table {
         name: "job",
         columns: &[
             ("id", Text),

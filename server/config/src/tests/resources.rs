@@ -12,6 +12,28 @@ async fn keys(fx: &Fixture) -> Vec<String> {
     page.items.iter().map(|item| item["key"].as_str().unwrap().to_owned()).collect()
 }
 
+/// Of servers over one database each knew its own alerts alone, and noted as `ok` what another noted as `critical`.
+#[tokio::test]
+async fn alerts_of_all_servers_count() {
+    let fx = fixture().await;
+    let alerts =
+        |all: &[(&str, bool)]| all.iter().map(|(name, bad)| ((*name).to_owned(), *bad)).collect::<ServiceAlerts>();
+    let share = async |server: &str, own: &[(&str, bool)], since_ms: i64| {
+        fx.config.share_alerts(server, alerts(own), since_ms).await.unwrap()
+    };
+    let (a, b) = ([("cart", false), ("pay", true)], [("cart", true), ("web", false)]);
+    let expect =
+        |of_all: &[(&str, bool)], own: &[(&str, bool)]| alerts(if fx.config.is_shared() { of_all } else { own });
+    assert_eq!(share("a", &a, NOW).await, alerts(&a));
+    let of_both = [("cart", true), ("pay", true), ("web", false)];
+    assert_eq!(share("b", &b, NOW).await, expect(&of_both, &b));
+    assert_eq!(share("a", &[], NOW).await, expect(&b, &[]), "what ended here fires there");
+    let many: Vec<String> = (0..250).map(|n| format!("s{n}")).collect();
+    let many: Vec<(&str, bool)> = many.iter().map(|name| (name.as_str(), false)).collect();
+    fx.clock.0.fetch_add(10, SeqCst);
+    assert_eq!(share("a", &many, NOW + 1).await, alerts(&many), "the other one says nothing any more");
+}
+
 /// What is noted of resources is no change, after which everybody reads all configuration anew.
 #[tokio::test]
 async fn what_is_seen_changes_nothing() {
