@@ -1,5 +1,6 @@
 //! From text to one statement that only reads, with its parameters in place.
 
+mod behind;
 mod explained;
 mod repeated;
 
@@ -8,8 +9,8 @@ use std::ops::ControlFlow;
 
 use datafusion::sql::parser::{DFParserBuilder, Statement as DfStatement};
 use datafusion::sql::sqlparser::ast::{
-    Array, CastKind, DataType as SqlType, Expr, Query, SetExpr, Statement as SqlStatement, TimezoneInfo, Value,
-    ValueWithSpan, Visitor, VisitorMut,
+    Array, CastKind, DataType as SqlType, Expr, Query, SetExpr, Statement as SqlStatement, TableFactor, TimezoneInfo,
+    Value, ValueWithSpan, Visitor, VisitorMut,
 };
 use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
 use datafusion::sql::sqlparser::keywords::Keyword;
@@ -26,7 +27,7 @@ pub(crate) use explained::Explained;
 /// Longest text of a statement, in bytes.
 pub const TEXT_BYTES_MAX: usize = 256 << 10;
 /// Most operators of a statement: a chain of them nests as deeply as it is long, and whoever plans it calls himself.
-const OPERATORS_MAX: usize = 1_000;
+pub(crate) const OPERATORS_MAX: usize = 1_000;
 /// Most tables that a statement names.
 const TABLES_MAX: usize = 100;
 /// `CASE` within `CASE`, as deep as the parser goes.
@@ -231,6 +232,7 @@ fn bounded(text: &str) -> Result<()> {
             "a statement with {operators} operators is too deep, at most {OPERATORS_MAX} are allowed; `IN (…)` takes long lists"
         ));
     }
+    behind::few(&tokens)?;
     // The parser takes back what it tried where it gives up for want of levels, and then tells of a word that is well there.
     let (mut cases, mut deepest) = (0_usize, 0);
     for token in &tokens {
@@ -296,8 +298,12 @@ pub(crate) fn normal(ident: &datafusion::sql::sqlparser::ast::Ident) -> String {
     if ident.quote_style.is_some() { ident.value.clone() } else { ident.value.to_lowercase() }
 }
 
-/// Looks for parts of a query that write.
-struct Writes(usize);
+/// Looks for parts of a query that write, and counts the tables: those that have a name, and those that are written out.
+#[derive(Default)]
+struct Writes {
+    named: usize,
+    written: usize,
+}
 
 impl Visitor for Writes {
     type Break = Box<Error>;
@@ -323,17 +329,29 @@ impl Visitor for Writes {
     }
 
     fn pre_visit_relation(&mut self, _: &datafusion::sql::sqlparser::ast::ObjectName) -> ControlFlow<Self::Break> {
-        self.0 += 1;
-        if self.0 <= TABLES_MAX {
-            return ControlFlow::Continue(());
+        self.named += 1;
+        few(self.named, "names")
+    }
+
+    fn pre_visit_table_factor(&mut self, factor: &TableFactor) -> ControlFlow<Self::Break> {
+        if !matches!(factor, TableFactor::Table { .. } | TableFactor::NestedJoin { .. }) {
+            self.written += 1;
         }
-        let text = format!("a statement names at most {TABLES_MAX} tables");
-        ControlFlow::Break(Box::new(Error::new(ErrorKind::LimitExceeded, text)))
+        few(self.written, "writes out")
     }
 }
 
+/// Goes on while a statement has few tables.
+fn few(tables: usize, how: &str) -> ControlFlow<Box<Error>> {
+    if tables <= TABLES_MAX {
+        return ControlFlow::Continue(());
+    }
+    let text = format!("a statement {how} at most {TABLES_MAX} tables");
+    ControlFlow::Break(Box::new(Error::new(ErrorKind::LimitExceeded, text)))
+}
+
 fn only_reads(query: &Query) -> Result<()> {
-    match walk(query, &mut Writes(0)) {
+    match walk(query, &mut Writes::default()) {
         ControlFlow::Continue(()) => repeated::few_tables(query),
         ControlFlow::Break(error) => Err(*error),
     }
@@ -543,6 +561,11 @@ mod tests {
         check(format!("select 1{}", " union all select 1".repeat(5_000)));
         check(format!("select 1 from {}a", "a, ".repeat(5_000)));
         check(format!("select {}", "not ".repeat(5_000)));
+        check(format!("select 1 from {}(values (1)) z", "(values (1)) a, ".repeat(5_000)));
+        check(format!("select 1 from unnest(array[1]) a{}", " cross join unnest(array[1]) b".repeat(5_000)));
+        for chain in ["is null", "is not true", "at time zone 'UTC'", "notnull", "in (true)", "like 'a'", "collate x"] {
+            check(format!("select a {}", format!("{chain} ").repeat(5_000)));
+        }
         check("x".repeat(TEXT_BYTES_MAX + 1));
     }
 }

@@ -5,6 +5,7 @@ use quiver_types::{Error, ErrorKind, Result};
 
 use super::queries::unsupported;
 use super::{arguments, bare, boolean, call, expr, number, patterns, take, types};
+use crate::parse::OPERATORS_MAX;
 
 /// Most bytes that copies of one part of a statement may add to it.
 const COPIES_MAX: usize = 64 << 10;
@@ -111,7 +112,15 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
     };
     let Some((is_any, found)) = patterns_of(*any, pattern) else { return Ok(false) };
     let found = found.ok_or_else(|| unsupported("`LIKE ANY` and `LIKE ALL` take a list that is written out"))?;
+    if found.len() > OPERATORS_MAX {
+        let text = format!("`LIKE` of {} patterns is too long, at most {OPERATORS_MAX} are allowed", found.len());
+        return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
     copied(expr, found.len())?;
+    // Each comparison is a copy without the list.
+    if let Expr::Like { pattern, .. } | Expr::ILike { pattern, .. } = &mut *place {
+        **pattern = boolean(is_any);
+    }
     let one = |item: Expr| -> Result<Expr> {
         let mut one = place.clone();
         if let Expr::Like { any, pattern, .. } | Expr::ILike { any, pattern, .. } = &mut one {
@@ -122,15 +131,20 @@ pub(super) fn like_several(place: &mut Expr) -> Result<bool> {
         Ok(one)
     };
     let op = if is_any { BinaryOperator::Or } else { BinaryOperator::And };
-    let mut whole: Option<Expr> = None;
-    for item in found {
-        let next = one(item)?;
-        whole = Some(match whole {
-            Some(before) => binary(before, op.clone(), next),
-            None => next,
-        });
+    let mut all = found.into_iter().map(one).collect::<Result<Vec<_>>>()?;
+    // Joined by halves: a chain nests as deeply as it is long, and whoever plans it looks at each part from each level.
+    while all.len() > 1 {
+        let mut rest = all.into_iter();
+        let mut pairs = Vec::new();
+        while let Some(left) = rest.next() {
+            pairs.push(match rest.next() {
+                Some(right) => nested(binary(left, op.clone(), right)),
+                None => left,
+            });
+        }
+        all = pairs;
     }
-    *place = whole.map_or_else(|| boolean(!is_any), |whole| Expr::Nested(Box::new(whole)));
+    *place = all.pop().map_or_else(|| boolean(!is_any), nested);
     Ok(true)
 }
 

@@ -454,6 +454,9 @@ fn operators_of_postgresql() {
          THEN least((a), (b)) < greatest((c), ((c) + (INTERVAL '1 day'))) \
          ELSE least((c), ((c) + (INTERVAL '1 day'))) < greatest((a), (b)) END)",
     );
+    let patterns = |count: usize| format!("select a like any (array[{}'z'])", "'x', ".repeat(count - 1));
+    assert!(translated(&patterns(1_000)).is_ok());
+    assert_eq!(translated(&patterns(1_001)).unwrap_err().kind, ErrorKind::LimitExceeded);
     for wrong in ["select a like any (b)", "select a like all (b)", "select a overlaps b"] {
         assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
     }
