@@ -36,6 +36,7 @@ mod queries;
 mod ranks;
 mod records;
 mod rows;
+mod series;
 mod sets;
 mod sums;
 mod ties;

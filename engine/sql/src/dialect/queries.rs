@@ -2,7 +2,7 @@
 
 use datafusion::sql::sqlparser::ast::{
     BinaryOperator, Expr, GroupByExpr, Ident, LimitClause, Query, Select, SelectItem, SetExpr, SetOperator,
-    SetQuantifier, TableFactor,
+    SetQuantifier, TableFactor, Value,
 };
 use quiver_types::{Error, ErrorKind, Result};
 
@@ -15,6 +15,12 @@ pub(super) fn unsupported(text: impl Into<String>) -> Error {
 /// Writes `FETCH FIRST n ROWS ONLY` as `LIMIT n`, and numbers the rows of sets that count.
 pub(super) fn translate(query: &mut Query) -> Result<()> {
     counted(&mut query.body)?;
+    if let Some(LimitClause::LimitOffset { limit, offset, .. }) = &mut query.limit_clause {
+        let bounds = limit.iter_mut().chain(offset.as_mut().map(|offset| &mut offset.value));
+        for bound in bounds {
+            whole(bound);
+        }
+    }
     let Some(fetch) = query.fetch.take() else { return Ok(()) };
     if fetch.percent {
         return Err(unsupported("`FETCH` with `PERCENT` is not supported: write `FETCH FIRST n ROWS ONLY`"));
@@ -26,6 +32,19 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
         none => *none = Some(LimitClause::LimitOffset { limit: Some(rows), offset: None, limit_by: Vec::new() }),
     }
     Ok(())
+}
+
+/// A number of rows that is written as a text, or with a fraction, as a whole one.
+fn whole(bound: &mut Expr) {
+    let Expr::Value(value) = &mut *bound else { return };
+    let written = match &value.value {
+        Value::SingleQuotedString(text) => text.trim().parse::<u64>().ok().map(|rows| rows.to_string()),
+        Value::Number(text, _) if text.contains('.') => text.parse::<f64>().ok().map(|rows| rows.round().to_string()),
+        _ => None,
+    };
+    if let Some(rows) = written {
+        value.value = Value::Number(rows, false);
+    }
 }
 
 /// `EXCEPT ALL` and `INTERSECT ALL` as sets of rows that are numbered among their like: the planner joins, and a join

@@ -10,7 +10,7 @@ use datafusion::sql::sqlparser::ast::{
 };
 use quiver_query::durations::worded;
 
-use super::{arguments, bare, call, expr, patterns, quoted, take, times};
+use super::{arguments, bare, call, expr, patterns, quoted, series, take, times};
 use crate::parse::normal;
 
 /// Names of the functions, of those that give lists, and of their column; without one it is called as their alias.
@@ -48,6 +48,9 @@ pub(super) fn gives_rows(name: &str) -> bool {
 /// A call among outputs, whose rows stand beside the others; none: it gives no rows.
 pub(super) fn output(name: &str, args: &[Expr]) -> Option<Expr> {
     if name == "generate_series" && matches!(args.len(), 2 | 3) {
+        if let Some(list) = series::of_fractions(args) {
+            return Some(call("unnest", vec![list]));
+        }
         let mut args = args.to_vec();
         bounds(&mut args.iter_mut().collect::<Vec<_>>());
         return Some(call("unnest", vec![call(name, args)]));
@@ -257,14 +260,15 @@ pub(super) fn series(factor: &mut TableFactor) {
         _ => None,
     };
     let Some(bounds) = args.args.iter().map(plain).collect::<Option<Vec<Expr>>>() else { return };
-    if !*with_ordinality && !bounds.iter().any(reads_columns) {
+    let fractions = series::of_fractions(&bounds);
+    if fractions.is_none() && !*with_ordinality && !bounds.iter().any(reads_columns) {
         return;
     }
     let word = || Ident::with_quote('"', "generate_series");
     let named = || TableAlias { explicit: true, name: word(), columns: Vec::new(), at: None };
     *factor = TableFactor::UNNEST {
         alias: Some(alias.take().unwrap_or_else(named)),
-        array_exprs: vec![call("generate_series", bounds)],
+        array_exprs: vec![fractions.unwrap_or_else(|| call("generate_series", bounds))],
         with_offset: false,
         with_offset_alias: None,
         with_ordinality: *with_ordinality,

@@ -157,7 +157,16 @@ impl Translator<'_> {
             *place = rounded;
             return Ok(());
         }
-        if matches!(data_type, DataType::Array(_)) {
+        if let DataType::Array(item) = data_type {
+            if let (Expr::Array(list), ArrayElemTypeDef::SquareBracket(item, _)) = (&mut **inner, item)
+                && is_whole(item)
+            {
+                // Halves are rounded as those that stand alone.
+                for value in list.elem.iter_mut().filter(|value| may_have_fraction(value)) {
+                    let rounds = if is_written(value) { "round" } else { "to_whole" };
+                    *value = call(rounds, vec![take(value)]);
+                }
+            }
             self.listed(inner);
         }
         if let DataType::Numeric(_) | DataType::Decimal(_) = data_type

@@ -61,6 +61,11 @@ fn texts_become_rows() {
         ),
         ("select x from generate_series(5, 1, -2) as g (x)", &["5", "3", "1"]),
         ("select count(*) from generate_series(5, 1)", &["0"]),
+        ("select x::text from generate_series(1.5, 3, 0.5) as g (x)", &["1.5", "2", "2.5", "3"]),
+        ("select g::text from generate_series(0.3, 0, -0.1) g", &["0.3", "0.2", "0.1", "0"]),
+        ("select generate_series(-0.5, 1) as x", &["-0.5", "0.5"]),
+        ("select count(*) from generate_series(1.5, 0)", &["0"]),
+        ("select x from generate_series(1, 5) as g (x) order by x limit '2' offset 1.5", &["3", "4"]),
     ]);
 }
 

@@ -6,6 +6,7 @@ use super::gives;
 fn items_of_lists() {
     gives(&[
         ("(array[10, 20, 30])[2]", "20"),
+        ("array[1.5, 2.5, 3]::int[]", "{2,3,3}"),
         ("(array[10, 20, 30])[0]", "NULL"),
         ("(array[10, 20, 30])[-1]", "NULL"),
         ("(array[10, 20, 30])[4]", "NULL"),

@@ -1,0 +1,59 @@
+//! `generate_series(0, 1, 0.1)`: the planner makes series of whole numbers and times. One of numbers that are written out is
+//! the list of these; each has all of its digits, and none the errors of those before it.
+
+use datafusion::sql::sqlparser::ast::{Expr, UnaryOperator, Value};
+
+use super::{call, expr};
+
+/// Most numbers of a series: it is a part of the statement.
+const NUMBERS_MAX: usize = 10_000;
+/// Most digits of a number.
+const DIGITS_MAX: usize = 18;
+
+/// The list of a series whose numbers have fractions; none: it is another one, or too long.
+pub(super) fn of_fractions(args: &[Expr]) -> Option<Expr> {
+    let numbers = args.iter().map(number).collect::<Option<Vec<(i128, usize)>>>()?;
+    let scale = numbers.iter().map(|(_, scale)| *scale).max().filter(|scale| *scale > 0)?;
+    let one = 10_i128.pow(u32::try_from(scale).ok()?);
+    let mut scaled = Vec::with_capacity(3);
+    for (digits, own) in numbers {
+        scaled.push(digits.checked_mul(10_i128.pow(u32::try_from(scale - own).ok()?))?);
+    }
+    let (first, last, step) = match scaled[..] {
+        [first, last] => (first, last, one),
+        [first, last, step] if step != 0 => (first, last, step),
+        _ => return None,
+    };
+    let count = if (last - first).signum() == -step.signum() { 0 } else { (last - first) / step + 1 };
+    let count = usize::try_from(count).ok().filter(|count| *count <= NUMBERS_MAX)?;
+    if count == 0 {
+        return expr("CAST(make_array() AS DOUBLE PRECISION[])").ok();
+    }
+    let values = std::iter::successors(Some(first), |value| Some(value + step)).take(count);
+    let items = values.map(|value| {
+        let sign = if value < 0 { "-" } else { "" };
+        let (whole, fraction) = (value.abs() / one, value.abs() % one);
+        Expr::Value(Value::Number(format!("{sign}{whole}.{fraction:0scale$}"), false).into())
+    });
+    Some(call("make_array", items.collect()))
+}
+
+/// The digits of a number that is written out, and how many of them are behind the point.
+fn number(value: &Expr) -> Option<(i128, usize)> {
+    match value {
+        Expr::Nested(inner) => number(inner),
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } => number(expr).map(|(digits, scale)| (-digits, scale)),
+        Expr::Value(value) => match &value.value {
+            Value::Number(text, _) => {
+                let (whole, fraction) = text.split_once('.').unwrap_or((text, ""));
+                let digits = format!("{whole}{fraction}");
+                if digits.len() > DIGITS_MAX {
+                    return None;
+                }
+                digits.parse().ok().map(|digits| (digits, fraction.len()))
+            }
+            _ => None,
+        },
+        _ => None,
+    }
+}
