@@ -125,7 +125,7 @@ async fn built_in_members_run() {
     let dir = tempfile::tempdir().expect("a folder");
     let server = Server::start(dir.path(), &Options::default()).await;
     fill(&server).await;
-    crate::olap::spans::fill(&server, &[]).await;
+    spans::fill(&server, &[]).await;
     let meta = server.get("/olap-api/v1/meta").await.json();
     let names = |list: &Value| -> Vec<String> {
         list.as_array().into_iter().flatten().filter_map(|m| Some(m["name"].as_str()?.to_owned())).collect()

@@ -65,7 +65,6 @@ pub use names::Names;
 pub use operator::{Operator, coalesced, gathered, operator_plan, write_operator};
 pub use pace::Pace;
 pub use rehearsal::PlanRun;
-pub use relational::untyped::with_seconds;
 pub use running::{Asked, Observer, Permit, Phase, Query, Running, Served, TEXT_BYTES_MAX, WITHDRAWN};
 pub use samples::{SampleRequest, SampleTables};
 pub use spans::SpanTables;

@@ -22,7 +22,7 @@ pub(crate) mod slices;
 mod subscripts;
 mod truths;
 pub(crate) mod unkeyed;
-pub(crate) mod untyped;
+mod untyped;
 pub(crate) mod windows;
 
 use std::sync::Arc;

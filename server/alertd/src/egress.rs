@@ -184,15 +184,15 @@ impl Egress {
     /// # Errors
     /// The name is not known, or all its addresses are refused.
     pub async fn resolve(&self, host: &str, port: u16) -> std::io::Result<Vec<SocketAddr>> {
-        let mut refused = None;
+        let mut closed = None;
         let mut open = Vec::new();
         for address in tokio::net::lookup_host((host, port)).await? {
             match self.check(address.ip()) {
                 Ok(()) => open.push(address),
-                Err(e) => refused = Some(e),
+                Err(e) => closed = Some(e),
             }
         }
-        match (open.is_empty(), refused) {
+        match (open.is_empty(), closed) {
             (false, _) => Ok(open),
             (true, Some(e)) => Err(refused(e)),
             (true, None) => Err(std::io::Error::new(std::io::ErrorKind::NotFound, "the name has no address")),

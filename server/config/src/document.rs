@@ -355,14 +355,18 @@ impl Config {
             let asked = self.asked(place, query.filter.as_ref()).await?;
             let narrowed = Narrowed::of(query.filter.as_ref(), query.contains.as_deref(), place, caller, &asked);
             let share = match &narrowed {
-                Some(narrowed) => self.share(narrowed).await?,
+                Some(narrowed) => self.share(narrowed, query.only_field()).await?,
                 None => Share::Many,
             };
             let left = if let Share::Few(few) = share {
                 Some(few)
             } else {
-                let (known, within) = (narrowed.as_ref(), matches!(share, Share::Part));
-                if let Some(page) = self.page_by_index(place, query, caller, &beside, known, within).await? {
+                let known = narrowed.as_ref();
+                let page = match (share, known) {
+                    (Share::Part, Some(within)) => self.page_within(place, query, caller, &beside, within).await?,
+                    _ => self.page_by_index(place, query, caller, &beside, known).await?,
+                };
+                if let Some(page) = page {
                     return Ok(page);
                 }
                 if let Some(page) = self.page_by_groups(place, query, caller, &beside, known).await? {

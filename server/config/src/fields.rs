@@ -282,6 +282,7 @@ impl Kind {
                 value.clone()
             }
             Self::Object(fields) => nested::object(fields, value, place, errors),
+            Self::Subject => subject(value, place, errors),
             Self::List { of, max } => match list(value, max, "objects") {
                 Ok(items) => {
                     let each = items.iter().enumerate();
@@ -334,7 +335,6 @@ impl Kind {
                 None => wrong_type("a time"),
             },
             Self::Id => id(value).map(Value::String),
-            Self::Subject => subject(value),
             Self::Word(words) => nested::word(value, words),
             Self::Int { min, max } => nested::int(value, min, max),
             Self::Number { min, max } => nested::number(value, min, max),
@@ -371,19 +371,24 @@ fn labels(value: &Value, place: &str, put: &mut dyn FnMut(String, (&'static str,
     value.clone()
 }
 
-fn subject(value: &Value) -> Checked {
-    let Value::Object(map) = value else { return wrong_type("an object with `type` and `id`") };
-    if let Some(other) = map.keys().find(|k| !matches!(k.as_str(), "type" | "id")) {
-        return Err(("UNKNOWN_FIELD", format!("unknown field `{}`", shown(other))));
+/// Whom a binding may be about.
+const SUBJECT: &[Field] = &[
+    Field::required("type", Kind::Word(&["user", "serviceAccount", "group", EXTERNAL_ROLE])),
+    Field::required("id", Kind::Text { min: 1, max: 200 }),
+];
+/// What is named by its name instead of by an id.
+const EXTERNAL_ROLE: &str = "externalRole";
+
+fn subject(value: &Value, place: &str, errors: &mut Vec<FieldError>) -> Value {
+    let mut whole = nested::object(SUBJECT, value, place, errors);
+    let is_ours = whole["type"].as_str().is_some_and(|kind| kind != EXTERNAL_ROLE);
+    if is_ours && whole["id"].is_string() {
+        match id(&whole["id"]) {
+            Ok(id) => whole["id"] = json!(id),
+            Err((code, message)) => errors.push(FieldError::new(format!("{place}/id"), code, message)),
+        }
     }
-    let kind = map.get("type").and_then(Value::as_str).unwrap_or_default();
-    let named = map.get("id").unwrap_or(&Value::Null);
-    let id = match kind {
-        "user" | "serviceAccount" | "group" => id(named)?,
-        "externalRole" => text(named, 1, 200)?,
-        _ => return Err(("INVALID_VALUE", "`type` must be user, serviceAccount, group or externalRole".to_owned())),
-    };
-    Ok(json!({"type": kind, "id": id}))
+    whole
 }
 
 /// Puts defaults where a body says nothing.
@@ -435,8 +440,12 @@ mod tests {
             json!({"type": "externalRole", "id": "ops"}),
             Ok(json!({"type": "externalRole", "id": "ops"})),
         );
-        check(Kind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f", "INVALID_VALUE")));
-        check(Kind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f", "UNKNOWN_FIELD")));
+        check(Kind::Subject, json!({"type": "user", "id": "ops"}), Err(("/f/id", "INVALID_VALUE")));
+        check(Kind::Subject, json!({"type": "user", "id": 5}), Err(("/f/id", "INVALID_TYPE")));
+        check(Kind::Subject, json!({"type": "user"}), Err(("/f/id", "REQUIRED")));
+        check(Kind::Subject, json!({"type": "role", "id": "ops"}), Err(("/f/type", "INVALID_VALUE")));
+        check(Kind::Subject, json!({"type": "user", "name": "ops"}), Err(("/f/name", "UNKNOWN_FIELD")));
+        check(Kind::Subject, json!("ops"), Err(("/f", "INVALID_TYPE")));
         check(Kind::Labels, json!({"b": "x", "a/b": 1}), Err(("/f/a~1b", "INVALID_TYPE")));
         check(Kind::Labels, json!({"a": "x".repeat(1001)}), Err(("/f/a", "TOO_LONG")));
         check(Kind::Labels, json!({"": "x"}), Err(("/f/", "REQUIRED")));

@@ -178,7 +178,8 @@ impl<'a> Walk<'a> {
                 format!(" AND {name} {sign}{} ?", if *with { "=" } else { "" })
             }
         };
-        let (within, values) = level.within.as_ref().map(Narrowed::on_the_way).unwrap_or_default();
+        let within = level.within.as_ref().map(|within| within.on_the_way(column.field()));
+        let (within, values) = within.unwrap_or_default();
         let (table, field) = match column {
             Column::Field(field) => ("entity_value", Some(field)),
             _ => ("entity", None),

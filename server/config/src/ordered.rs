@@ -2,6 +2,7 @@
 //! several fields, and pages of what is rare in an order, come from `grouped`; all other lists read the whole family
 //! (`document`).
 
+use std::collections::HashMap;
 use std::fmt::Write;
 
 use quiver_database::{Argument, Connection, Statement, statement};
@@ -33,6 +34,8 @@ pub(crate) const TRIED: usize = if cfg!(test) { 20 } else { 2000 };
 const PIECE: (usize, usize) = if cfg!(test) { (3, 7) } else { (100, 250) };
 /// Values of a filter that the database looks up.
 const LOOKED_UP_MAX: usize = 500;
+/// Of so many entities that are read one at least has to pass a filter that the indexes know.
+const SPARSE: usize = 4;
 /// Rows that are filled in with one transaction.
 const FILLED_AT_ONCE: usize = 1000;
 
@@ -55,6 +58,14 @@ impl Column {
             Self::Updated => "updated_ms",
             Self::Text => "sort_text",
             Self::Field(_) => "value",
+        }
+    }
+
+    /// The field whose values it has.
+    pub(crate) fn field(&self) -> Option<&str> {
+        match self {
+            Self::Field(field) => Some(field.as_str()),
+            Self::Id | Self::Created | Self::Updated | Self::Text => None,
         }
     }
 
@@ -155,14 +166,15 @@ struct Ordered {
 }
 
 impl Ordered {
-    /// The order of a list, if an index has it.
-    fn of(query: &ListQuery, family: &Family) -> Option<Self> {
+    /// The order of a list, if an index has it; `by_value`: rather that of values, where several have.
+    fn of(query: &ListQuery, family: &Family, by_value: bool) -> Option<Self> {
         let fields: Vec<&str> = query.sort.iter().map(|(field, _)| field.as_str()).collect();
         let descending = query.sort.first()?.1;
         let column = match fields.as_slice() {
             ["id"] => Column::Id,
             ["createdAt"] => Column::Created,
             ["updatedAt"] => Column::Updated,
+            [field] if by_value && family.sorts_by(field) => Column::Field((*field).to_owned()),
             _ if fields == family.indexed() && query.sort.iter().all(|(_, down)| *down == descending) => Column::Text,
             [field] if family.sorts_by(field) => Column::Field((*field).to_owned()),
             _ => return None,
@@ -174,52 +186,68 @@ impl Ordered {
         Some(Self { column, descending, after })
     }
 
-    /// The next rows, of those that pass a condition.
-    fn statement(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> Statement {
+    /// The next rows.
+    fn statement(&self, place: &Place, rows: usize) -> Statement {
         let (columns, column) = (Entity::COLUMNS, self.column.name());
+        let (rest, values) = self.rest(place, None, rows);
+        let select = |sql: String| values.into_iter().fold(statement(sql), Statement::bind);
+        if self.column.field().is_none() {
+            return select(format!("SELECT {columns} {rest}"));
+        }
         let way = if self.descending { " DESC" } else { "" };
+        let sql = format!(
+            "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
+            CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value{way}, found"
+        );
+        select(sql).bind(place.family.name)
+    }
+
+    /// The ids of the next entities that pass a condition, by the indexes alone.
+    fn ids(&self, place: &Place, within: &Narrowed, rows: usize) -> Statement {
+        let (rest, values) = self.rest(place, Some(within), rows);
+        values.into_iter().fold(statement(format!("SELECT id {rest}")), Statement::bind)
+    }
+
+    /// What follows the columns of a statement, and its values.
+    fn rest(&self, place: &Place, within: Option<&Narrowed>, rows: usize) -> (String, Vec<Argument>) {
+        let (column, field) = (self.column.name(), self.column.field());
+        let way = if self.descending { " DESC" } else { "" };
+        let (table, by_field) = if field.is_some() { ("entity_value", " AND field = ?") } else { ("entity", "") };
+        let mut values: Vec<Argument> = vec![place.family.name.into(), place.owner.as_str().into()];
+        values.extend(field.map(Argument::from));
         let from = match (&self.after, self.descending) {
             (None, _) => String::new(),
-            (Some(_), false) => format!(" AND ({column}, id) > (?, ?)"),
+            (Some((value, id)), false) => {
+                values.extend([value.clone(), id.as_str().into()]);
+                format!(" AND ({column}, id) > (?, ?)")
+            }
             // The first comparison is the one by which the index is entered; the other leaves out what has the same
             // value and came before.
-            (Some(_), true) => format!(" AND {column} <= ? AND NOT ({column} = ? AND id <= ?)"),
-        };
-        // Where some of the rows are left out only the index is read for these.
-        let index_first = within.is_some() || matches!(self.column, Column::Field(_));
-        let (within, values) = within.map(Narrowed::on_the_way).unwrap_or_default();
-        let (table, by_field) = match &self.column {
-            Column::Field(_) => ("entity_value", " AND field = ?"),
-            _ => ("entity", ""),
-        };
-        let rest = format!(
-            "FROM {table} WHERE family = ? AND owner = ?{by_field}{from}{within} ORDER BY {column}{way}, id LIMIT ?"
-        );
-        let sql = if index_first {
-            format!(
-                "SELECT {columns} FROM (SELECT {column} AS value, id AS found {rest}) AS ordered \
-                CROSS JOIN entity WHERE family = ? AND id = found ORDER BY value{way}, found"
-            )
-        } else {
-            format!("SELECT {columns} {rest}")
-        };
-        let mut select = statement(sql).bind(place.family.name).bind(&place.owner);
-        if let Column::Field(field) = &self.column {
-            select = select.bind(field);
-        }
-        if let Some((value, id)) = &self.after {
-            select = select.bind(value.clone());
-            if self.descending {
-                select = select.bind(value.clone());
+            (Some((value, id)), true) => {
+                values.extend([value.clone(), value.clone(), id.as_str().into()]);
+                format!(" AND {column} <= ? AND NOT ({column} = ? AND id <= ?)")
             }
-            select = select.bind(id);
-        }
-        select = values.into_iter().fold(select, Statement::bind).bind(rows as i64);
-        if index_first { select.bind(place.family.name) } else { select }
+        };
+        let (within, of_these) = within.map(|within| within.on_the_way(field)).unwrap_or_default();
+        values.extend(of_these);
+        values.push((rows as i64).into());
+        let rest = format!(
+            "FROM {table} AS walked WHERE family = ? AND owner = ?{by_field}{from}{within} \
+            ORDER BY {column}{way}, id LIMIT ?"
+        );
+        (rest, values)
     }
 }
 
 impl ListQuery {
+    /// The only field of its order.
+    pub(crate) fn only_field(&self) -> Option<&str> {
+        match self.sort.as_slice() {
+            [(field, _)] => Some(field.as_str()),
+            _ => None,
+        }
+    }
+
     /// Whether each entity of a family is asked for.
     pub(crate) fn is_plain(&self, family: &Family, caller: &Caller) -> bool {
         self.filter.is_none() && self.contains.is_none() && family.shows_all(caller)
@@ -248,9 +276,59 @@ impl ListQuery {
 }
 
 impl Config {
-    /// Gives a page without reading the whole family, where no filter is that narrow by itself; `within`: what is known of
-    /// it is asked on the way, so that no entity is read that does not pass. None: no index has its order, or what it shows
-    /// is rare.
+    /// Gives a page of what is known to pass without reading other entities: the indexes give its ids at once, since what
+    /// they are asked may take as long for each piece of it. None: no index has its order, or what it shows is rare.
+    pub(crate) async fn page_within(
+        &self,
+        place: &Place,
+        query: &ListQuery,
+        caller: &Caller,
+        beside: &Beside,
+        within: &Narrowed,
+    ) -> Result<Option<Page>> {
+        if !query.can_be_cut(false, Some(within)) {
+            return Ok(None);
+        }
+        let by_value = query.only_field().is_some_and(|field| within.asks(field));
+        let Some(ordered) = Ordered::of(query, place.family, by_value) else { return Ok(None) };
+        // One more than the page tells that there is a next one.
+        let wanted = query.limit + 1;
+        let most = if within.exact { wanted } else { TRIED.max(2 * wanted) };
+        // Several statements see one state.
+        let mut db = self.pool.snapshot().await?;
+        let rows = ordered.ids(place, within, most).fetch_packed("id", &mut db).await?;
+        let ids: Vec<String> = rows.iter().map(|row| row.try_get(0)).collect::<Result<_, _>>()?;
+        let mut kept = Vec::new();
+        for some in ids.chunks(PIECE.1) {
+            let places = vec!["?"; some.len()].join(", ");
+            let sql = format!("SELECT {} FROM entity WHERE family = ? AND id IN ({places})", Entity::COLUMNS);
+            let select = some.iter().fold(statement(sql).bind(place.family.name), Statement::bind);
+            let mut found = HashMap::new();
+            for row in select.fetch_packed(Entity::COLUMNS, &mut db).await? {
+                let entity = Entity::read(&row)?;
+                found.insert(entity.id.clone(), entity);
+            }
+            for mut entity in some.iter().filter_map(|id| found.remove(id)) {
+                let is_listed = is_listed(place, &entity, caller);
+                let mut map = entity.take_shown();
+                beside.add(&entity, &mut map);
+                if is_listed && query.wants(place.family, &map) {
+                    kept.push((entity.id, map));
+                }
+            }
+            if kept.len() >= wanted {
+                break;
+            }
+        }
+        drop(db);
+        if kept.len() < wanted && ids.len() == most {
+            return Ok(None);
+        }
+        self.page_of(kept, place, query, Some(within)).await.map(Some)
+    }
+
+    /// Gives a page without reading the whole family, where no filter is that narrow by itself. None: no index has its
+    /// order, or what it shows is rare.
     pub(crate) async fn page_by_index(
         &self,
         place: &Place,
@@ -258,22 +336,17 @@ impl Config {
         caller: &Caller,
         beside: &Beside,
         narrowed: Option<&Narrowed>,
-        within: bool,
     ) -> Result<Option<Page>> {
         let plain = query.is_plain(place.family, caller);
         if !query.can_be_cut(plain, narrowed) {
             return Ok(None);
         }
-        let Some(mut ordered) = Ordered::of(query, place.family) else { return Ok(None) };
+        let Some(mut ordered) = Ordered::of(query, place.family, false) else { return Ok(None) };
         // One more than the page tells that there is a next one.
         let wanted = query.limit + 1;
-        let within = narrowed.filter(|_| within);
-        let most = match within {
-            Some(within) if within.exact => wanted,
-            Some(_) => TRIED.max(2 * wanted),
-            None if plain => wanted,
-            // Where the database can gather what passes the walk ends sooner.
-            None if narrowed.is_some() => TRIED.max(4 * wanted),
+        let most = match narrowed {
+            _ if plain => wanted,
+            Some(_) => TRIED.max(SPARSE * wanted),
             None => TRIED.max(8 * wanted),
         };
         let (mut read, mut kept) = (0, Vec::new());
@@ -282,7 +355,7 @@ impl Config {
         let mut db = if most <= piece { self.pool.acquire().await? } else { self.pool.snapshot().await? };
         loop {
             let piece = piece.min(most - read);
-            let rows = ordered.statement(place, within, piece).fetch_packed(Entity::COLUMNS, &mut db).await?;
+            let rows = ordered.statement(place, piece).fetch_packed(Entity::COLUMNS, &mut db).await?;
             let is_end = rows.len() < piece;
             read += rows.len();
             let mut last = None;
@@ -305,7 +378,9 @@ impl Config {
                 break;
             }
             let after = last.and_then(|(keys, id)| Some((ordered.column.value(&keys)?, id)));
-            if read == most || after.is_none() {
+            // Where so few pass the database finds them sooner.
+            let is_sparse = narrowed.is_some() && read > SPARSE * kept.len();
+            if read == most || is_sparse || after.is_none() {
                 return Ok(None);
             }
             ordered.after = after;

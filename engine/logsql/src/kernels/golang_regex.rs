@@ -6,7 +6,8 @@ use regex::Regex;
 /// Longest expression, in bytes: reading one takes some thousand times its size.
 const PATTERN_BYTES_MAX: usize = 16 << 10;
 
-/// Compiles an expression.
+/// Compiles an expression. `.` matches line breaks, too, unless the expression says otherwise (`(?-s)`): what is looked
+/// for in a message may stand in any of its lines.
 ///
 /// # Errors
 /// The reason why it is none, or that it is too large.
@@ -14,7 +15,8 @@ pub fn compile(pattern: &str) -> Result<Regex, String> {
     if pattern.len() > PATTERN_BYTES_MAX {
         return Err(format!("the regular expression has {} bytes, more than {PATTERN_BYTES_MAX}", pattern.len()));
     }
-    let text = translate(pattern)?;
+    // As part of its text: whoever else reads the expression has nothing but that.
+    let text = format!("(?s){}", translate(pattern)?);
     affordable(&text).map_err(|e| e.message)?;
     builder(&text).octal(true).build().map_err(|e| match e {
         regex::Error::CompiledTooBig(_) => format!("the regular expression `{pattern}` is too large"),
@@ -54,8 +56,13 @@ mod tests {
         check(r"^[a&&b]+$", "a&b", true);
         check(r"^[[:alpha:]]+$", "abc", true);
         check(r"\<b\>", "<b>", true);
-        check(r"a.b", "a\nb", false);
-        check(r"(?s)a.b", "a\nb", true);
+        check(r"a.b", "a\nb", true);
+        check(r"(?i)A.*C", "a\nb\nc", true);
+        check(r"^a.+b$", "a\n\nb", true);
+        check(r"(?-s)a.b", "a\nb", false);
+        check(r"a(?-s:.)b", "a\nb", false);
+        check(r"^b", "a\nb", false);
+        check(r"(?m)^b", "a\nb", true);
         check(r"(?i)ERR", "err", true);
         check(r"\bfoo\b", "a foo b", true);
         check(r"\/x\-y", "/x-y", true);

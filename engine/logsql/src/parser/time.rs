@@ -175,13 +175,9 @@ impl Parser<'_> {
         let close = if self.skip("]") { ']' } else { self.expect(")").map(|()| ')')? };
         let mut text = format!("week_range{open}{first_text}, {last_text}{close}");
         let offset_ns = self.time_offset(&mut text)?;
-        let first_day = first + u8::from(open == '(');
-        // No day before Sunday: the range is empty, which no last day below the first can say for Sunday itself.
-        let (first_day, last_day) = match (close == ')', last) {
-            (false, last) => (first_day, last),
-            (true, 0) => (7, 0),
-            (true, last) => (first_day, last - 1),
-        };
+        // Saturday is before Sunday as well as after it.
+        let first_day = (first + u8::from(open == '(')) % 7;
+        let last_day = (last + 7 - u8::from(close == ')')) % 7;
         Ok(TimeFilter::WeekRange { first_day, last_day, offset_ns, text })
     }
 

@@ -61,6 +61,8 @@ mod tests {
         check("ip=(?P<ip>([0-9]+[.]){3}[0-9]+) ", "request from ip=1.2.3.4 xxx", &[("ip", "1.2.3.4")]);
         check("foo=(?P<bar>.*) baz=(?P<xx>.*)", "a foo=cc baz=aa b", &[("bar", "cc"), ("xx", "aa b")]);
         check("foo=(?P<bar>.*)", "", &[("bar", "")]);
+        check("foo=(?P<bar>.*)", "foo=a\nb", &[("bar", "a\nb")]);
+        check("foo=(?P<bar>[^\n]*)", "foo=a\nb", &[("bar", "a")]);
         check("(?P<a>x)|(?P<b>y)", "y", &[("a", ""), ("b", "y")]);
         assert!(ExtractRegexp::new("foo").is_err() && ExtractRegexp::new("(").is_err());
     }

@@ -83,5 +83,7 @@ mod tests {
         check("afoo abc barz", "a([^ ]+)", "b${1}x", 0, "bfoox bbcx bbrzx");
         check("ab", "(?P<x>a)(b)", "$2${x}$3$$", 0, "ba$");
         check("", "^", "x", 0, "");
+        check("a\nb\nc", "a.*b", "x", 0, "x\nc");
+        check("a\nb", "(?-s).", "x", 0, "x\nx");
     }
 }

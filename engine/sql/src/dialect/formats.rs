@@ -29,16 +29,15 @@ const WORDS: [(&str, &str, &str); 24] = [
     ("PM", "%p", "%p"),
     ("am", "%P", "%P"),
     ("pm", "%P", "%P"),
-    // PostgreSQL fills these up with blanks, unless `FM` is before them.
-    ("Month", "", "%B"),
-    ("Day", "", "%A"),
+    ("Month", "%B", "%B"),
+    ("Day", "%A", "%A"),
     ("Mon", "%b", "%b"),
     ("Dy", "%a", "%a"),
     // `TH` behind a number makes it an ordinal.
     ("TH", "", ""),
 ];
-/// Words whose case says how what they give is written.
-const OF_CASE: [&str; 8] = ["AM", "PM", "am", "pm", "Mon", "Dy", "Month", "Day"];
+/// Words whose case counts: names of months and days are read in any.
+const OF_CASE: [&str; 4] = ["AM", "PM", "am", "pm"];
 
 /// Words of patterns of numbers, and those that are not known here.
 const NUMBERS: [&str; 13] = ["FM", "MI", "PL", "SG", "PR", "S", "D", "G", "L", ".", ",", "9", "0"];
@@ -148,6 +147,7 @@ mod tests {
         check("yyyy-mm-dd\"T\"hh24:mi:ssZ", Some("%Y-%m-%dT%H:%M:%SZ"));
         check("DD Mon YYYY HH12:MI AM", Some("%d %b %Y %I:%M %p"));
         check("FMMonth FMDD, DDD", Some("%B %-d, %j"));
+        check("Day, MONTH DD mon YYYY", Some("%A, %B %d %b %Y"));
         check("999.00", None);
         check("other", None);
         for (pattern, expected) in [
@@ -164,7 +164,7 @@ mod tests {
         for wrong in ["9.99EEEE", "RN", "999TH", "9V9"] {
             assert_eq!(is_of_numbers(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
         }
-        for wrong in ["Month YYYY", "DDTH", "YYYY-Q", "YYYY \"open"] {
+        for wrong in ["DDTH", "YYYY-Q", "YYYY \"open"] {
             assert_eq!(translated(wrong).unwrap_err().kind, ErrorKind::Unsupported, "{wrong}");
         }
     }

@@ -3,7 +3,7 @@
 use datafusion::sql::sqlparser::ast::{DataType, Expr};
 use quiver_types::{Error, Result};
 
-use super::{call, expr, literal, operators, quoted, types};
+use super::{call, expr, literal, operators, quoted, text, types};
 
 /// What a call is for the planner; none: it knows the function, or there is none.
 pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
@@ -24,6 +24,10 @@ pub(super) fn written(name: &str, args: &[Expr]) -> Result<Option<Expr>> {
         ("sha224" | "sha256" | "sha384" | "sha512", [bytes]) => {
             let Some(digits) = literal(bytes).and_then(|text| text.strip_prefix("\\x")) else { return Ok(None) };
             expr(&format!("{name}(decode({}, 'hex'))", quoted(digits)))?
+        }
+        // The planner leaves out what fills it up, unless it is asked for.
+        ("encode", [bytes, form]) if literal(form).is_some_and(|form| form.eq_ignore_ascii_case("base64")) => {
+            call("encode", vec![bytes.clone(), text("base64pad")])
         }
         ("regexp_replace", [_, _, _, from, rest @ ..]) if rest.len() < 3 && literal(from).is_some_and(is_whole) => {
             return replaced(args);

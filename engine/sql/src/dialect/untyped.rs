@@ -78,10 +78,10 @@ fn of_rows(body: &mut SetExpr) {
     while let Some(body) = open.pop() {
         match body {
             SetExpr::SetOperation { op: SetOperator::Union, left, right, .. } => {
-                open.extend([&mut **left, &mut **right])
+                open.extend([&mut **left, &mut **right]);
             }
             SetExpr::Values(values) => {
-                rows.extend(values.rows.iter_mut().map(|row| row.iter_mut().collect::<Vec<_>>()))
+                rows.extend(values.rows.iter_mut().map(|row| row.iter_mut().collect::<Vec<_>>()));
             }
             SetExpr::Select(select) => match select.projection.iter_mut().map(output_of).collect::<Option<Vec<_>>>() {
                 Some(outputs) => rows.push(outputs),

@@ -1,14 +1,18 @@
 //! `VALUES` with subqueries: the planner takes constants alone there, so that rows with subqueries are selects without
 //! tables, put together with the others. They are numbered, since a list of rows comes in the order it is written in.
+//!
+//! And rows of constants that are written as selects, `SELECT 1 UNION ALL SELECT 2`: as `VALUES` they are one table in that
+//! order, where the planner would make a part of each, takes the parts for sorted, and refuses some joins of them.
 
 use std::ops::ControlFlow;
 
 use datafusion::sql::sqlparser::ast::{
-    Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, SetExpr, Values, Visitor,
+    Expr, Ident, OrderBy, OrderByExpr, OrderByKind, Query, Select, SelectItem, SetExpr, SetOperator, SetQuantifier,
+    UnaryOperator, Value, Values, Visitor,
 };
 use quiver_types::{Error, Result};
 
-use super::expr;
+use super::{empty, expr, outputs};
 use crate::walk::walk;
 
 /// The column with the numbers of rows.
@@ -20,12 +24,15 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
     let mut is_ordered = false;
     let mut open = vec![&mut *query.body];
     while let Some(body) = open.pop() {
+        if let Some(sql) = of_constants(body) {
+            *body = body_of(&sql)?;
+            continue;
+        }
         match body {
             SetExpr::SetOperation { left, right, .. } => open.extend([&mut **left, &mut **right]),
             SetExpr::Values(values) => {
                 let Some(sql) = united(values) else { continue };
-                let Expr::Subquery(rows) = expr(&sql)? else { return Err(Error::internal("no subquery of ours")) };
-                *body = *rows.body;
+                *body = body_of(&sql)?;
                 is_ordered = is_whole;
             }
             _ => {}
@@ -36,6 +43,95 @@ pub(super) fn translate(query: &mut Query) -> Result<()> {
         query.order_by = Some(OrderBy { kind: OrderByKind::Expressions(vec![order]), interpolate: None });
     }
     Ok(())
+}
+
+fn body_of(sql: &str) -> Result<SetExpr> {
+    match expr(sql)? {
+        Expr::Subquery(rows) => Ok(*rows.body),
+        _ => Err(Error::internal("no subquery of ours")),
+    }
+}
+
+/// Rows of constants as a select from `VALUES`; none: there are others, or columns of several types, of which the planner
+/// says one.
+fn of_constants(body: &SetExpr) -> Option<String> {
+    let (mut rows, mut open) = (Vec::new(), vec![body]);
+    while let Some(body) = open.pop() {
+        match body {
+            SetExpr::SetOperation { op: SetOperator::Union, set_quantifier: SetQuantifier::All, left, right } => {
+                open.extend([&**left, &**right]);
+            }
+            SetExpr::Select(select) if is_row(select) => rows.push(items_of(select)?),
+            _ => return None,
+        }
+    }
+    rows.reverse();
+    let first = rows.first()?;
+    let width = first.len();
+    if rows.len() < 2 || rows.iter().any(|row| row.len() != width) {
+        return None;
+    }
+    for column in 0..width {
+        let mut types = Vec::with_capacity(rows.len());
+        for row in &rows {
+            types.push(constant(row.get(column)?.0)?);
+        }
+        types.retain(|kind| !kind.is_empty());
+        types.dedup();
+        if types.len() > 1 {
+            return None;
+        }
+    }
+    let columns: Vec<String> = (1..=width).map(|at| format!("\"column{at}\"")).collect();
+    let named = columns.iter().zip(first).map(|(column, (_, name))| format!("{column} AS {name}"));
+    let written = rows.iter().map(|row| {
+        let items: Vec<String> = row.iter().map(|(value, _)| value.to_string()).collect();
+        format!("({})", items.join(", "))
+    });
+    Some(format!(
+        "(SELECT {} FROM (VALUES {}) AS \"values\" ({}))",
+        named.collect::<Vec<_>>().join(", "),
+        written.collect::<Vec<_>>().join(", "),
+        columns.join(", ")
+    ))
+}
+
+/// Whether a select gives one row of its outputs.
+fn is_row(select: &Select) -> bool {
+    select.from.is_empty()
+        && select.distinct.is_none()
+        && select.selection.is_none()
+        && select.having.is_none()
+        && select.qualify.is_none()
+        && empty::is_ungrouped(select)
+}
+
+/// Outputs with their names.
+fn items_of(select: &Select) -> Option<Vec<(&Expr, Ident)>> {
+    fn named(item: &SelectItem) -> Option<(&Expr, Ident)> {
+        match item {
+            SelectItem::UnnamedExpr(value) => Some((value, outputs::name(value))),
+            SelectItem::ExprWithAlias { expr: value, alias } => Some((value, alias.clone())),
+            _ => None,
+        }
+    }
+    select.projection.iter().map(named).collect()
+}
+
+/// What a constant says of its type: nothing of NULL; none: it is no constant.
+fn constant(value: &Expr) -> Option<String> {
+    match value {
+        Expr::Nested(inner) => constant(inner),
+        Expr::Value(value) => match &value.value {
+            Value::Null => Some(String::new()),
+            Value::Placeholder(_) => None,
+            _ => Some("literal".to_owned()),
+        },
+        Expr::UnaryOp { op: UnaryOperator::Minus, expr } if matches!(&**expr, Expr::Value(_)) => constant(expr),
+        Expr::TypedString(typed) => Some(typed.data_type.to_string()),
+        Expr::Cast { expr, data_type, .. } => constant(expr).map(|_| data_type.to_string()),
+        _ => None,
+    }
 }
 
 /// Rows with and without subqueries as one select; none: none has any, or they differ in length, of which the planner says

@@ -18,7 +18,7 @@ pub(super) fn ids_in(body: &Map<String, Value>, member: &str) -> Result<Option<V
         Some(Value::Array(items)) => items,
         Some(_) => return Err(Problem::field(format!("/{member}"), "INVALID_TYPE", "must be a list of ids")),
     };
-    let no_id = |n| Problem::field(format!("/{member}/{n}"), "INVALID_TYPE", "must be an id");
+    let no_id = |n: usize| Problem::field(format!("/{member}/{n}"), "INVALID_TYPE", "must be an id");
     let ids = items.iter().enumerate().map(|(n, item)| item.as_str().map(id_of).ok_or_else(|| no_id(n)));
     ids.collect::<Result<_>>().map(Some)
 }

@@ -348,7 +348,7 @@ mod tests {
     fn codings_are_one_list() {
         let check = |codings: &[&'static str], expected: &str| {
             let mut headers = HeaderMap::new();
-            for coding in codings {
+            for &coding in codings {
                 headers.append(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
             }
             join_codings(&mut headers);

@@ -74,11 +74,6 @@ fn rules(body: &Map<String, Value>, errors: &mut Vec<FieldError>) {
             put("identity".to_owned(), "REQUIRED", format!("must say where `{key}` comes from"));
         }
     }
-    let mut keys: Vec<&str> = texts(body, "identityKeys").collect();
-    keys.sort_unstable();
-    if let Some(pair) = keys.windows(2).find(|pair| pair[0] == pair[1]) {
-        errors.push(FieldError::new("/identityKeys", "INVALID_VALUE", format!("`{}` stands twice", pair[0])));
-    }
     if !discovery.is_empty() && texts(body, "identityKeys").next().is_none() {
         errors.push(FieldError::new("/identityKeys", "REQUIRED", "what is discovered needs an identity"));
     }

@@ -32,7 +32,7 @@ impl Config {
         dry_run: bool,
     ) -> Result<(Vec<String>, Vec<Failed>)> {
         let op = |id| Op::Delete { id, condition: Condition::None };
-        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
     }
 
     /// Changes many, each by itself.
@@ -53,10 +53,10 @@ impl Config {
             return Err(Problem::field(format!("/patch/{}", field.name), "UNSUPPORTED", text));
         }
         let op = |id| Op::Patch { id, patch: patch.clone(), condition: Condition::None };
-        self.each(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
+        self.one_by_one(place, caller, distinct(ids).into_iter().map(op).collect(), dry_run).await
     }
 
-    async fn each(
+    async fn one_by_one(
         &self,
         place: &Place,
         caller: &Caller,

@@ -184,11 +184,12 @@ async fn several_fields_give_an_order() {
         "managedBy,-key",
         "-key",
     ];
-    let found: [&[(&str, &str)]; 4] = [
+    let found: [&[(&str, &str)]; 5] = [
         &[],
         &[("q", "shop"), ("count", "true")],
         &[("filter", r#"service pr and tags co "t""#)],
         &[("filter", r#"attributes.service.name co "1""#)],
+        &[("filter", r#"displayName co "op" and not (state eq "active") and key co "1""#)],
     ];
     for (sort, more) in sorts.iter().flat_map(|sort| found.iter().map(move |more| (sort, more))) {
         same_as_whole(&fx, &RESOURCES, &system, sort, more).await;
@@ -251,6 +252,11 @@ async fn lists_read_the_entities_that_they_give() {
             let given = [("filter", filter), ("sort", sort), ("limit", "3"), ("count", "true")];
             check(&given, &[("filter", filter), ("sort", sort), ("limit", "4")]).await;
         }
+    }
+    // A part of what the list is sorted by is looked for in the index that is walked.
+    for (filter, sort) in [(r#"displayName co "op 3""#, "displayName"), (r#"displayName ew "3""#, "-displayName")] {
+        let given = [("filter", filter), ("sort", sort), ("limit", "3"), ("count", "true")];
+        check(&given, &[("filter", filter), ("sort", sort), ("limit", "4")]).await;
     }
     for n in 0..3 {
         let body = json!({

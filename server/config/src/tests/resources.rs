@@ -89,17 +89,6 @@ async fn restored_resources_follow_the_identity_of_today() {
     assert_eq!(restore().await.unwrap().after.unwrap().body["key"], "a");
 }
 
-/// A key of the same value twice says no more than one.
-#[tokio::test]
-async fn identity_keys_stand_once() {
-    let fx = fixture().await;
-    let attributes = json!([{"key": "a"}, {"key": "b"}]);
-    let body = |keys: Value| json!({"key": "disk", "name": "Disk", "attributes": attributes, "identityKeys": keys});
-    let problem = fx.create(&RESOURCE_TYPES, body(json!(["a", "b", "a"]))).await.unwrap_err();
-    assert_eq!((problem.errors[0].field.as_str(), problem.errors[0].code), ("/identityKeys", "INVALID_VALUE"));
-    fx.create(&RESOURCE_TYPES, body(json!(["b", "a"]))).await.unwrap();
-}
-
 /// A change of what makes identity changes the key; one that is given has to be right.
 #[tokio::test]
 async fn keys_follow_attributes() {

@@ -146,7 +146,7 @@ async fn keys_make_no_wider_ones() {
     let admin = fx.admin().await;
     let end = "2028-01-02T00:00:00Z";
     let networks = ["10.0.0.0/8", "192.0.2.1"].map(str::to_owned).to_vec();
-    let bounds = KeyBounds { expires_ms: crate::json::time_of(end), networks };
+    let bounds = KeyBounds { expires_ms: json::time_of(end), networks };
     let person = Caller { subject: format!("user:{}", admin.id), ..caller(&["{admin, *, *}"]) };
     let by_key = Caller { key: Some(bounds), ..person.clone() };
     let keys = Place { family: &KEYS, owner: format!("rbac/users/{}", admin.id) };

@@ -99,7 +99,7 @@ async fn figures_are_for_who_sees_the_records() {
     for (name, logs) in [("bob", "pay"), ("eve", "*")] {
         let permissions = json!(["{view, extraction, *}", format!("{{view, logs, {logs}}}")]);
         identity::made(&server, &admin, "roles", json!({"name": name, "permissions": permissions})).await;
-        identity::user(&server, &admin, name, name, Value::Null).await;
+        user(&server, &admin, name, name, Value::Null).await;
     }
     let (bob, eve) = (identity::login(&server, "bob", PASSWORD).await, identity::login(&server, "eve", PASSWORD).await);
     let (bob, eve) = (identity::bearer(&bob), identity::bearer(&eve));

@@ -315,6 +315,21 @@ mod tests {
     }
 
     #[test]
+    fn values_of_many_lines() {
+        let trace = format!("panic: lost\n{}\tat Pool.run", "\tat Main.main\n".repeat(1000));
+        for pattern in ["panic.*Pool", "^panic.+run$", "(?i)PANIC.*pool", "lost.\tat", "main.+pool|main.+Pool"] {
+            let regexp = regexp(pattern);
+            // Once as a short text, and again when its machine is made.
+            for value in ["panic: lost\n\tat main\n\tat Pool.run", &trace, &trace] {
+                assert!(regexp.matches(value), "{pattern}");
+            }
+        }
+        for pattern in ["(?-s)panic.*Pool", "(?-s)^panic.+run$", "^\tat", "lost$"] {
+            assert!(!regexp(pattern).matches(&trace), "{pattern}");
+        }
+    }
+
+    #[test]
     fn hints_of_expressions() {
         let check = |pattern: &str, words: &[&[&str]], substring: Option<&str>| {
             let hints = regexp(pattern).hints();

@@ -62,8 +62,12 @@ fn times_of_the_day_and_days_of_the_week() {
     };
     week("week_range[mon, fri]", 1, 5);
     week("week_range(Monday, FRI)", 2, 4);
-    // Nothing lies before Sunday.
-    week("week_range[sun, sunday)", 7, 0);
+    // After Saturday comes Sunday, and before Sunday is Saturday.
+    week("week_range(Sat, Tue]", 0, 2);
+    week("week_range[Fri, Sun)", 5, 6);
+    week("week_range(sat, sunday)", 0, 6);
+    // No day is after Saturday and before it.
+    week("week_range(Fri, Sat)", 6, 5);
 }
 
 #[test]

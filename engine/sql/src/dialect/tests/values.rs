@@ -267,6 +267,28 @@ fn rows_with_subqueries_are_selects() {
 }
 
 #[test]
+fn rows_of_constants_are_values() {
+    check(
+        "select 1 as a, date '2024-01-01' as b union all select -2, null union all (values (3, null))",
+        "SELECT \"column1\" AS a, \"column2\" AS b FROM (VALUES (1, DATE '2024-01-01'), (-2, NULL)) \
+         AS \"values\" (\"column1\", \"column2\") UNION ALL (VALUES (3, NULL))",
+    );
+    check(
+        "select x from (select 'a' as x union all select 'b' union all select 'c') as v",
+        "SELECT x FROM (SELECT \"column1\" AS x FROM (VALUES ('a'), ('b'), ('c')) AS \"values\" (\"column1\")) AS v",
+    );
+    for same in [
+        "SELECT 1 AS a UNION ALL SELECT DATE '2024-01-01'",
+        "SELECT 1 AS a UNION SELECT 2",
+        "SELECT 1 AS a UNION ALL SELECT b FROM t",
+        "SELECT 1 AS a UNION ALL SELECT 2, 3",
+        "SELECT 1 AS a UNION ALL SELECT DISTINCT 2",
+    ] {
+        check(same, same);
+    }
+}
+
+#[test]
 fn ranks_of_values_are_counts() {
     check(
         "select rank(a) within group (order by b) filter (where c) from t",
@@ -407,7 +429,7 @@ fn lists_are_in_the_order_of_their_query() {
         "SELECT DISTINCT a FROM t ORDER BY a",
         "SELECT a FROM t GROUP BY a",
         "SELECT count(*) FROM t",
-        "SELECT 1 UNION ALL SELECT 2 ORDER BY 1",
+        "SELECT 1 UNION ALL SELECT a FROM t ORDER BY 1",
         "SELECT row_number() OVER () FROM t",
         "SELECT unnest(a) FROM t",
     ] {

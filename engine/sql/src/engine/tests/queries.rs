@@ -167,6 +167,12 @@ fn rows_at_hand_are_compared_with_others() {
 fn sets_of_rows() {
     answers_are(&[
         ("select 1 as x union select 1 union select 2 order by x", &["1", "2"]),
+        ("select 2 as x, 'b' as y union all select 1, null union all select 3, 'a'", &["2|b", "1|-", "3|a"]),
+        (
+            "with t as (select 1 as a union all select 2), u as (select a * 2 as b from t) \
+             select t.a, u.b from t join u on u.b = t.a * 2 order by 1",
+            &["1|2", "2|4"],
+        ),
         (
             "select x from (values (1), (1), (2), (3)) a (x) intersect select y from (values (1), (2)) b (y) \
          order by x",

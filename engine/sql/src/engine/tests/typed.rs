@@ -55,6 +55,7 @@ fn values_are_cast() {
         ("'A0EEBC99-9C0B-4EF8-BB6D-6BB9BD380A11'::uuid", "a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11"),
         (r"encode('\x4142'::bytea, 'hex')", "4142"),
         ("encode('abc'::bytea, 'base64')", "YWJj"),
+        ("encode('a', 'base64')", "YQ=="),
         ("cast('12' as int) + 1", "13"),
         ("'12' + 1", "13"),
         ("'2024-01-01' < date '2024-01-02'", "true"),

@@ -2,7 +2,7 @@
 
 use quiver_alerting::config::Options;
 use quiver_alerting::receivers::Integration;
-use serde_json::{Map, Value as Json, json};
+use serde_json::{Map, Value as Json};
 
 use super::super::text::{Texts, cut_chars};
 use super::super::{Call, Failure, Files, Message};
@@ -94,6 +94,8 @@ fn priority(options: &Options, texts: &Texts<'_>) -> Result<Json, Failure> {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::super::super::tests::{integration, told};
     use super::*;
 
