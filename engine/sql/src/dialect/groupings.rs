@@ -11,13 +11,34 @@ use super::bare;
 /// Most parts of a `CUBE`, as in PostgreSQL: each doubles the sets.
 const CUBE_MAX: usize = 12;
 
+/// Most bytes of keys that are written out for the sets of a select.
+const KEYS_BYTES_MAX: usize = 64 << 10;
+/// What a key takes beside its text.
+const KEY_BYTES: usize = 16;
+
 /// Keys that are one part of a set.
 type Part = Vec<Expr>;
+
+/// Bytes of keys that are written out: each part of a `CUBE` stands in half of its sets.
+#[derive(Default)]
+struct Written(usize);
+
+impl Written {
+    fn add(&mut self, keys: &[Expr], times: usize) -> Result<()> {
+        let bytes = keys.iter().map(|key| key.to_string().len() + KEY_BYTES).sum::<usize>();
+        self.0 = self.0.saturating_add(bytes.saturating_mul(times));
+        if self.0 <= KEYS_BYTES_MAX {
+            return Ok(());
+        }
+        let text = format!("the keys of all sets of groups come to more than {KEYS_BYTES_MAX} bytes: write fewer sets");
+        Err(Error::new(ErrorKind::LimitExceeded, text))
+    }
+}
 
 /// Writes sets and places out.
 ///
 /// # Errors
-/// Limit exceeded: a `CUBE` has too many parts.
+/// Limit exceeded: a `CUBE` has too many parts, or all sets together too many keys.
 pub(super) fn translate(select: &mut Select) -> Result<()> {
     let Select { group_by, distinct, projection, .. } = select;
     if let Some(Distinct::On(ons)) = distinct {
@@ -30,12 +51,13 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
         }
     }
     let GroupByExpr::Expressions(keys, _) = group_by else { return Ok(()) };
+    let mut written = Written::default();
     for key in keys {
         let single = |parts: &[Part]| parts.iter().all(|part| part.len() == 1);
         let sets = match &*key {
-            Expr::Rollup(parts) if !single(parts) => Some(rolled(parts)),
-            Expr::Cube(parts) if !single(parts) => Some(cubed(parts)?),
-            Expr::GroupingSets(sets) => Some(flattened(sets)?),
+            Expr::Rollup(parts) if !single(parts) => Some(rolled(parts, &mut written)?),
+            Expr::Cube(parts) if !single(parts) => Some(cubed(parts, &mut written)?),
+            Expr::GroupingSets(sets) => Some(flattened(sets, &mut written)?),
             _ => None,
         };
         if let Some(sets) = sets {
@@ -46,6 +68,7 @@ pub(super) fn translate(select: &mut Select) -> Result<()> {
             if let Some(SelectItem::ExprWithAlias { expr, .. } | SelectItem::UnnamedExpr(expr)) =
                 item_at(part, projection)
             {
+                written.add(std::slice::from_ref(expr), 1)?;
                 *part = expr.clone();
             }
         }
@@ -63,15 +86,21 @@ fn item_at<'s>(place: &Expr, projection: &'s [SelectItem]) -> Option<&'s SelectI
 }
 
 /// All parts, all but the last one, and so on.
-fn rolled(parts: &[Part]) -> Vec<Part> {
-    (0..=parts.len()).rev().map(|count| parts.iter().take(count).flatten().cloned().collect()).collect()
+fn rolled(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
+    for (at, part) in parts.iter().enumerate() {
+        written.add(part, parts.len() - at)?;
+    }
+    Ok((0..=parts.len()).rev().map(|count| parts.iter().take(count).flatten().cloned().collect()).collect())
 }
 
 /// All choices of parts.
-fn cubed(parts: &[Part]) -> Result<Vec<Part>> {
+fn cubed(parts: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     if parts.len() > CUBE_MAX {
         let text = format!("a `CUBE` of {} parts is too large, at most {CUBE_MAX} are allowed", parts.len());
         return Err(Error::new(ErrorKind::LimitExceeded, text));
+    }
+    for part in parts {
+        written.add(part, 1 << (parts.len() - 1))?;
     }
     let chosen = |choice: usize| -> Part {
         let parts = parts.iter().enumerate().filter(|(at, _)| choice & (1 << at) == 0);
@@ -81,12 +110,12 @@ fn cubed(parts: &[Part]) -> Result<Vec<Part>> {
 }
 
 /// Sets with those of `ROLLUP` and `CUBE` among them, which the parser takes for functions there.
-fn flattened(sets: &[Part]) -> Result<Vec<Part>> {
+fn flattened(sets: &[Part], written: &mut Written) -> Result<Vec<Part>> {
     let mut out = Vec::with_capacity(sets.len());
     for set in sets {
         match nested(set) {
-            Some((name, parts)) if name == "rollup" => out.extend(rolled(&parts)),
-            Some((_, parts)) => out.extend(cubed(&parts)?),
+            Some((name, parts)) if name == "rollup" => out.extend(rolled(&parts, written)?),
+            Some((_, parts)) => out.extend(cubed(&parts, written)?),
             None => out.push(set.clone()),
         }
     }

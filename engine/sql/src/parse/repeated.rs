@@ -1,15 +1,20 @@
 //! How many tables a statement comes to when each name of a `WITH` stands for what its query names. Plans hold that query
 //! once for each use: thirty names that each use the one before twice are a billion tables, out of two kilobytes of text.
-//! Sets of groups are counted, too: `CUBE` of sixteen keys has 65,536, and each row is held under all of them.
+//! Sets of groups are counted, too: `CUBE` of sixteen keys has 65,536, and each row is held under all of them. So are outputs
+//! that groups and orders name again: plans hold the whole of one in the place of each of its names.
 
 use std::collections::HashMap;
 use std::ops::ControlFlow;
 
-use datafusion::sql::sqlparser::ast::{Expr, GroupByExpr, GroupByWithModifier, ObjectName, Query, Select, Visitor};
+use datafusion::sql::sqlparser::ast::{
+    Expr, FunctionArguments, GroupByExpr, GroupByWithModifier, ObjectName, Query, Select, SetExpr, Visitor,
+};
 use quiver_types::{Error, ErrorKind, Result};
 
 use super::{normal, parts};
 use crate::walk::walk;
+
+mod outputs;
 
 /// Most tables, with those of each use of a name.
 const TABLES_MAX: usize = 500;
@@ -34,6 +39,14 @@ pub(super) fn few_tables(query: &Query) -> Result<()> {
             let text = format!("`GROUP BY` comes to more than {SETS_MAX} sets of groups (`CUBE`, `GROUPING SETS`)");
             Err(Error::new(ErrorKind::LimitExceeded, text))
         }
+        ControlFlow::Break(Many::Outputs) => {
+            let text = format!(
+                "groups and orders name the same outputs again and again: with each name standing for the whole output \
+                 they come to more than {} bytes",
+                outputs::NAMED_AGAIN_MAX
+            );
+            Err(Error::new(ErrorKind::LimitExceeded, text))
+        }
     }
 }
 
@@ -42,6 +55,7 @@ pub(super) fn few_tables(query: &Query) -> Result<()> {
 enum Many {
     Tables,
     Sets,
+    Outputs,
 }
 
 /// The sets of groups that an expression of `GROUP BY` stands for.
@@ -52,6 +66,12 @@ fn sets(expr: &Expr) -> usize {
         Expr::Rollup(keys) => keys.len().saturating_add(1),
         Expr::GroupingSets(each) => each.iter().map(of_all).fold(0, usize::saturating_add),
         Expr::Nested(inner) => sets(inner),
+        // Within `GROUPING SETS` the parser takes these for functions.
+        Expr::Function(call) => match (parts(&call.name).as_slice(), &call.args) {
+            ([name], FunctionArguments::List(list)) if name == "cube" => cubed(list.args.len()),
+            ([name], FunctionArguments::List(list)) if name == "rollup" => list.args.len().saturating_add(1),
+            _ => 1,
+        },
         _ => 1,
     }
 }
@@ -98,7 +118,10 @@ impl Visitor for Counter {
         for named in query.with.iter().flat_map(|with| &with.cte_tables) {
             self.named.insert(place(&named.query), normal(&named.alias.name));
         }
-        ControlFlow::Continue(())
+        match &*query.body {
+            SetExpr::Select(select) => outputs::in_order(select, query.order_by.as_ref()),
+            _ => ControlFlow::Continue(()),
+        }
     }
 
     fn post_visit_query(&mut self, _: &Query) -> ControlFlow<Many> {
@@ -123,7 +146,7 @@ impl Visitor for Counter {
         if each.fold(1, usize::saturating_mul) > SETS_MAX {
             return ControlFlow::Break(Many::Sets);
         }
-        ControlFlow::Continue(())
+        outputs::in_groups(select)
     }
 
     fn pre_visit_relation(&mut self, name: &ObjectName) -> ControlFlow<Many> {
@@ -153,6 +176,11 @@ mod tests {
         check(&format!("rollup({}), cube(b, c, d), e", keys(40)), false);
         check("grouping sets ((a), (b, c), ())", true);
         check(&format!("cube({0}), cube({0})", keys(5)), false);
+        check(&format!("grouping sets (cube({}), (a, b))", keys(7)), true);
+        check(&format!("grouping sets (cube({0}), Cube({0}), cube({0}))", keys(7)), false);
+        check(&format!("grouping sets (cube({}))", keys(9)), false);
+        check(&format!("grouping sets (rollup({}), rollup(a, b))", keys(252)), true);
+        check(&format!("grouping sets (rollup({}), rollup(a, b))", keys(255)), false);
     }
 
     /// Each name uses the one before twice.
