@@ -361,6 +361,12 @@ async fn wrong_values_are_told() {
             }
         }
     }
+    // A tag of Jaeger's is a pair: a key alone asks for nothing there.
+    for tag in ["a", ":b"] {
+        let answer = server.get_with("/api/traces", &[("service", "front"), ("tag", tag)]).await;
+        let text = format!("parameter 'tag': expected key:value, got `{tag}`");
+        assert_eq!((answer.status, &answer.json()["errors"]), (400, &json!([{"code": 400, "msg": text}])));
+    }
 }
 
 /// Each span has keys that no other has: a list of them all is refused in clear words, other questions are answered.

@@ -101,7 +101,14 @@ impl Unpacked {
         // Of equal keys the last one is taken.
         let mut seen = (self.overwrite == Overwrite::KeepOriginal).then(HashSet::new);
         for i in 0..found.len() {
-            let (key, value) = found.at(if seen.is_some() { found.len() - 1 - i } else { i });
+            let at = if seen.is_some() { found.len() - 1 - i } else { i };
+            let (key, value) = found.at(at);
+            // What stands behind `=` alone is no message: the prefix is its name, and without one it has none.
+            let is_nameless = self.format == Format::Logfmt && found.is_nameless(at);
+            if is_nameless && self.result_prefix.is_empty() {
+                continue;
+            }
+            let key = if is_nameless { "" } else { key };
             if seen.as_mut().is_some_and(|seen| !seen.insert(key)) {
                 continue;
             }

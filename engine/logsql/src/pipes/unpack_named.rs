@@ -107,5 +107,9 @@ mod tests {
         refuses(&[("unpack_logfmt preserve_keys (a)", "`|` or the end of the pipe expected")]);
         gives("unpack_logfmt a | delete a", &["a='x=1 y=\"b c\"'"], &["x=1 y='b c'"]);
         gives("unpack_logfmt a result_prefix p_ | fields p_x", &["a='x=1'"], &["p_x=1"]);
+        // What is compared in a message does not take its place.
+        gives("unpack_logfmt | fields _msg", &["_msg='if a == 1 b=2'"], &["_msg='if a == 1 b=2'"]);
+        gives("unpack_logfmt a result_prefix p_ | fields p_", &["a='x=1 =z'"], &["p_=z"]);
+        gives("unpack_logfmt a | fields _msg", &["a='_msg=x' _msg=y"], &["_msg=x"]);
     }
 }

@@ -1,5 +1,7 @@
 //! Names and values that an unpacker finds, in one buffer.
 
+use quiver_types::logs::MSG;
+
 /// A list of fields; cleared and filled again for each row without allocation.
 #[derive(Debug, Clone, Default)]
 pub struct Fields {
@@ -22,7 +24,7 @@ impl Fields {
 
     /// Appends a field whose value is written by a function.
     pub fn push_with(&mut self, name: &str, write: impl FnOnce(&mut String)) {
-        self.text.push_str(if name.is_empty() { quiver_types::logs::MSG } else { name });
+        self.text.push_str(name);
         let name_end = self.text.len();
         write(&mut self.text);
         self.ends.push((name_end, self.text.len()));
@@ -58,7 +60,14 @@ impl Fields {
     pub fn at(&self, i: usize) -> (&str, &str) {
         let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
         let (name_end, value_end) = self.ends[i];
-        (&self.text[start..name_end], &self.text[name_end..value_end])
+        let name = if name_end == start { MSG } else { &self.text[start..name_end] };
+        (name, &self.text[name_end..value_end])
+    }
+
+    /// Says whether the field at a place below [`Fields::len`] was found without a name.
+    pub fn is_nameless(&self, i: usize) -> bool {
+        let start = if i == 0 { 0 } else { self.ends[i - 1].1 };
+        self.ends[i].0 == start
     }
 
     /// Appends the values under some names to as many texts; nothing where there is none.

@@ -285,6 +285,15 @@ fn code_point(tail: &str) -> Option<(char, usize)> {
 
 /// Gives the items of a JSON array as texts: strings without quotes, other items without blanks. `None`: not an array.
 pub fn array_items(text: &str) -> Option<Vec<String>> {
+    items(text, true)
+}
+
+/// The same of those items that are neither arrays nor objects.
+pub(crate) fn plain_items(text: &str) -> Option<Vec<String>> {
+    items(text, false)
+}
+
+fn items(text: &str, nested: bool) -> Option<Vec<String>> {
     let mut reader = Reader { text, at: 0, preserve: &[], wanted: &[] };
     if !reader.take(b'[') {
         return None;
@@ -293,11 +302,15 @@ pub fn array_items(text: &str) -> Option<Vec<String>> {
     let mut first = true;
     while reader.follows(b']', &mut first)? {
         let mut item = String::new();
-        match reader.token()? {
+        let token = reader.token()?;
+        let is_wanted = nested || !matches!(token, Token::Array | Token::Object);
+        match token {
             Token::Text(raw) => unescape(raw, &mut item),
             token => reader.compact(token, 1, &mut item)?,
         }
-        items.push(item);
+        if is_wanted {
+            items.push(item);
+        }
     }
     reader.at_end().then_some(items)
 }

@@ -2,11 +2,10 @@
 
 use super::unpack_words::push_array;
 
-/// Writes the array. With an empty separator the pieces are the characters; an empty value has no pieces.
+/// Writes the array. With an empty separator the pieces are the characters; with another one an empty value is one
+/// empty piece.
 pub fn split(value: &str, separator: &str, out: &mut String) {
-    if value.is_empty() {
-        out.push_str("[]");
-    } else if separator.is_empty() {
+    if separator.is_empty() {
         let mut buffer = [0; 4];
         out.push('[');
         for (i, c) in value.chars().enumerate() {
@@ -35,6 +34,8 @@ mod tests {
         check("GET", "", r#"["G","E","T"]"#);
         check("a b  c", " ", r#"["a","b","","c"]"#);
         check("a", ", ", r#"["a"]"#);
-        check("", ",", "[]");
+        check("a,", ",", r#"["a",""]"#);
+        check("", ",", r#"[""]"#);
+        check("", "", "[]");
     }
 }

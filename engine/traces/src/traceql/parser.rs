@@ -14,7 +14,7 @@ use quiver_types::spans::{AttributeTest, KIND_NAMES, Place, TextTest};
 
 pub(super) use self::math::numbers;
 pub(super) use self::query::parse;
-use self::term::Node;
+use self::term::{Node, always_there};
 use super::{
     Check, Compare, Expr, Field, Fixed, Intrinsic, Query, Relation, Spanset, Stage, Structure, Term, TraceqlError,
 };
@@ -403,7 +403,9 @@ impl<'a> Parser<'a> {
         let text = &self.text[begin..self.at];
         let wrong = || self.error_at(begin, format!("`{text}` is neither a number nor a duration"));
         if unit.is_empty() {
-            let value = text.parse::<f64>().ok().filter(|n| n.is_finite() && !digits.is_empty());
+            // Whole numbers have 64 bits.
+            let fits = exponent || digits.contains('.') || digits.parse::<i64>().is_ok();
+            let value = text.parse::<f64>().ok().filter(|n| fits && n.is_finite());
             return value.map(|v| Literal::Number(v, text.to_owned())).ok_or_else(wrong);
         }
         let nanos = duration(text.trim_start_matches('-')).ok_or_else(wrong)?;
@@ -442,7 +444,10 @@ impl<'a> Parser<'a> {
         };
         let equals = |test: AttributeTest| if is_equal { Check::Passes(test) } else { Check::Fails(test) };
         let check = match (&field, literal) {
-            (_, Literal::Nil) if is_equal => Check::Missing,
+            (field, Literal::Nil) if is_equal => match always_there(field) {
+                Some(what) => return wrong(format!("{field}=nil is not valid because {what} cannot be nil")),
+                None => Check::Missing,
+            },
             (_, Literal::Nil) => Check::There,
             (Field::Intrinsic(Intrinsic::Status), Literal::Word(word)) if is_status(&word) => {
                 equals(AttributeTest::equals(&word))

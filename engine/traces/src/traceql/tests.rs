@@ -89,7 +89,7 @@ fn what_queries_want() {
     check("{ event:timeSinceStart < 1ms }", &[4]);
     check("{ event:timeSinceStart > 1ms }", &[]);
     check("{ nestedSetParent < 0 }", &[1]);
-    check("{ span:parentID = nil }", &[1]);
+    check("{ !(span:parentID != nil) }", &[1]);
     check(r#"{ span:parentID = "0000000000000004" }"#, &[6]);
     check(r#"{ trace:id = "01010101010101010101010101010101" && span:id =~ ".*5" }"#, &[5]);
     // What is worked out.
@@ -222,6 +222,14 @@ fn errors_name_what_is_wrong() {
     check("{ kind = \"server\" }", "1, col 10: binary operations must operate on the same type: kind = \"server\"");
     check("{ kind > client }", "1, col 10: illegal operation for the given types: kind > client");
     check("{ .a > true }", "1, col 8: illegal operation for the given types: .a > true");
+    check("{ span:status = nil }", "1, col 17: status=nil is not valid because intrinsics cannot be nil");
+    check("{ nil = name }", "1, col 3: name=nil is not valid because intrinsics cannot be nil");
+    check(
+        "{ resource.service.name = nil }",
+        "1, col 27: resource.service.name=nil is not valid because resource.service.name cannot be nil",
+    );
+    check("coalesce() | { true }", "1, col 1: syntax error: unexpected coalesce");
+    check("{ .a = 9223372036854775808 }", "1, col 8: `9223372036854775808` is neither a number nor a duration");
     check("{ .a =~ 5 }", "1, col 9: illegal operation for the given types: .a =~ 5");
     check("{ 1 }", "1, col 3: span filter field expressions must resolve to a boolean: { 1 }");
     check("{ name }", "1, col 3: span filter field expressions must resolve to a boolean: { name }");

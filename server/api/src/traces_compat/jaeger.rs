@@ -14,7 +14,7 @@ use quiver_query::QueryContext;
 use quiver_traces::assemble::assemble_all;
 use quiver_traces::export::ExportOptions;
 use quiver_traces::export::traceobject::{DAMAGED_CODE, write_wrapped};
-use quiver_traces::params::{kind, tag};
+use quiver_traces::params::kind;
 use quiver_traces::{
     Closed, JsonWriter, Listing, ParamError, Params, Search, Selection, Trace, TraceError, spans_bytes,
 };
@@ -209,10 +209,9 @@ fn search(call: &Call) -> Result<Search, TraceError> {
         search.conditions.extend(tag_map("tags", text)?);
     }
     for text in params.all("tag") {
-        search.conditions.push(match text.split_once(':') {
-            Some((key, value)) if !key.is_empty() => condition(key.to_owned(), value),
-            _ => tag("tag", text)?,
-        });
+        let pair = text.split_once(':').filter(|(key, _)| !key.is_empty());
+        let (key, value) = pair.ok_or_else(|| ParamError::new("tag", format!("expected key:value, got `{text}`")))?;
+        search.conditions.push(condition(key.to_owned(), value));
     }
     search.limit = params.number("limit", 1..=1500)?.unwrap_or(20) as usize;
     Ok(search)

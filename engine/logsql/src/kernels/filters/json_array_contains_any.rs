@@ -3,10 +3,10 @@
 use quiver_types::logs::{MatcherForm, ValueMatcher};
 
 use super::{InList, describe_list, form};
-use crate::rowfn::json::array_items;
+use crate::rowfn::json::plain_items;
 
-/// An item of a JSON array as text: strings without quotes, other items as they are written. Items may be written
-/// with escapes, so words do not prune.
+/// An item of a JSON array as text: strings without quotes, numbers, `true`, `false` and `null` as they are written;
+/// arrays and objects in it are none. Items may be written with escapes, so words do not prune.
 #[derive(Debug, Clone)]
 pub struct JsonArrayContainsAny {
     list: InList,
@@ -22,7 +22,7 @@ impl JsonArrayContainsAny {
 impl ValueMatcher for JsonArrayContainsAny {
     fn matches(&self, value: &str) -> bool {
         let trimmed = value.trim_ascii_start();
-        trimmed.starts_with('[') && array_items(trimmed).is_some_and(|items| items.iter().any(|i| self.list.matches(i)))
+        trimmed.starts_with('[') && plain_items(trimmed).is_some_and(|items| items.iter().any(|i| self.list.matches(i)))
     }
 
     fn describe(&self) -> String {

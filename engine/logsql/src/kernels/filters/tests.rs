@@ -75,6 +75,8 @@ fn lists() {
     check(&EqualsCommonCase::new(texts(&["Error"])), &["Error", "error", "ERROR"], &["eRROR", "Errors"]);
     check(&ContainsCommonCase::new(texts(&["Error"])), &["an error", "ERROR!"], &["errors"]);
     check(&JsonArrayContainsAny::new(texts(&["a", "1"])), &[r#"["b","a"]"#, "[1]", r#"["\u0061"]"#], &["a", "[2]", ""]);
+    let nested = JsonArrayContainsAny::new(texts(&["[1]", r#"{"a":1}"#, "null"]));
+    check(&nested, &[r#"["[1]"]"#, "[[2],null]"], &["[[1]]", r#"[{"a":1}]"#]);
 }
 
 #[test]
@@ -86,7 +88,7 @@ fn ranges() {
     check(&TextCompare::new(TextOp::Gt, "foo"), &["fooa", "z"], &["foo", ""]);
     check(&TextCompare::new(TextOp::Le, "foo"), &["foo", ""], &["fooa"]);
     check(&Ipv4Range::new(0x7f00_0000, 0x7fff_ffff), &["127.0.0.1"], &["1.2.3.4", "127.0.0.1 ", "", "2130706433"]);
-    check(&Ipv6Range::new(0, 0xffff_ffff_ffff), &["1.2.3.4", "::1"], &["2001:db8::", "", "x"]);
+    check(&Ipv6Range::new(0, 0xffff_ffff_ffff), &["1.2.3.4", "::1"], &["2001:db8::", "", "x", "1.2.3.04"]);
     check(&StringRange::new("a", "b"), &["a", "azz"], &["b", "", "foo"]);
     check(&LenRange::new(0, 1), &["", "Ф"], &["ab"]);
     check(&LenRange::new(3, 4), &["ФЫВА", "abc"], &["", "ab", "абвгд"]);

@@ -1,7 +1,7 @@
 //! Addresses.
 
 use std::fmt::Write;
-use std::net::Ipv6Addr;
+use std::net::{Ipv4Addr, Ipv6Addr};
 
 /// Reads a whole text as an IPv4 address.
 pub fn parse_ipv4(text: &str) -> Option<u32> {
@@ -55,7 +55,8 @@ pub fn parse_ipv6(text: &str) -> Option<u128> {
         return None;
     }
     if memchr::memchr(b':', bytes).is_none_or(|at| at >= 5) {
-        return parse_ipv4(text).map(|v4| 0xffff_0000_0000 | u128::from(v4));
+        // Zeros at the front of a number are for octal ones in some places: here they are of no address.
+        return text.parse::<Ipv4Addr>().ok().map(|v4| 0xffff_0000_0000 | u128::from(u32::from(v4)));
     }
     text.parse::<Ipv6Addr>().ok().map(u128::from)
 }

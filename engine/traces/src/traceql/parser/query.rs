@@ -23,6 +23,10 @@ impl<'a> Parser<'a> {
     pub(super) fn query(&mut self) -> Result<Query> {
         // What is done with all spans may stand alone.
         let is_stage = self.rest().starts_with(char::is_alphabetic) && !self.is_hint();
+        // But for what joins sets, of which there are none yet.
+        if self.rest().starts_with("coalesce") {
+            return Err(self.unexpected());
+        }
         let spans = if self.is_end() || is_stage { Spanset::Filter(Expr::True) } else { self.spanset()? };
         let mut query = Query { spans, stages: Vec::new(), metric: None, exemplars: None };
         if is_stage {

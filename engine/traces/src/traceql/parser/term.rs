@@ -1,5 +1,7 @@
 //! Sides of comparisons: a field, a literal, arithmetic with these; what is in parentheses may be a condition, too.
 
+use quiver_types::spans::Place;
+
 use super::super::{Compare, Expr, Field, Fixed, Sign, Term};
 use super::{CONDITIONS_MAX, Literal, Op, Parser, Result, turned};
 
@@ -18,6 +20,15 @@ impl Node {
             Self::Side(side) => Some(side),
             Self::Condition(_) => None,
         }
+    }
+}
+
+/// Says of what is never `nil`, as each span has it, what it is.
+pub(super) fn always_there(field: &Field) -> Option<&'static str> {
+    match field {
+        Field::Intrinsic(_) => Some("intrinsics"),
+        Field::Attribute(Some(Place::Resource), key) if key == "service.name" => Some("resource.service.name"),
+        Field::Attribute(..) => None,
     }
 }
 
