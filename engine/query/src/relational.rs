@@ -6,6 +6,7 @@
 
 mod arithmetic;
 mod beside;
+mod bounds;
 mod distinct_counts;
 pub(crate) mod grouping;
 mod inner_order;
@@ -31,25 +32,23 @@ use std::time::Instant;
 use chrono::{DateTime, Utc};
 use datafusion::common::alias::AliasGenerator;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TreeNode as _, TreeNodeRecursion};
 use datafusion::execution::runtime_env::RuntimeEnv;
 use datafusion::execution::session_state::{SessionState, SessionStateBuilder};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::logical_expr::registry::FunctionRegistry;
 use datafusion::logical_expr::{LogicalPlan, ScalarUDF};
 use datafusion::optimizer::{Analyzer, AnalyzerRule, OptimizerConfig};
-use datafusion::physical_plan::aggregates::AggregateExec;
-use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::physical_planner::PhysicalPlanner as _;
 use datafusion::prelude::SessionConfig;
 use futures::StreamExt as _;
 use quiver_types::logs::read_matchers;
-use quiver_types::{Error, ErrorKind, Result, RunShared};
+use quiver_types::{Result, RunShared};
 use serde_json::Value;
 
 use self::arithmetic::Arithmetic;
 use self::beside::Beside;
+use self::bounds::{few_keys, few_products, giving_way};
 use self::distinct_counts::DistinctCounts;
 use self::inner_order::InnerOrder;
 use self::lengths::{Lengths, WindowLengths};
@@ -109,63 +108,6 @@ pub(crate) fn session(
     state
 }
 
-/// Nodes that may give many batches for one that they take, or out of nothing.
-const MULTIPLYING: [&str; 10] = [
-    "CrossJoinExec",
-    "NestedLoopJoinExec",
-    "HashJoinExec",
-    "SortMergeJoinExec",
-    "PiecewiseMergeJoinExec",
-    "SymmetricHashJoinExec",
-    "UnnestExec",
-    "WindowsExec",
-    "RecursiveQueryExec",
-    "LazyMemoryExec",
-];
-
-/// Nodes that put each row of one side beside each of the other, and how many of them a plan may have: each holds a batch of
-/// what it gives, of all columns so far, which no budget counts.
-const PRODUCTS: [&str; 3] = ["CrossJoinExec", "NestedLoopJoinExec", "PiecewiseMergeJoinExec"];
-const PRODUCTS_MAX: usize = 16;
-
-/// Whether a plan gives one row, as subqueries that stand for a value do.
-fn gives_one_row(plan: &Arc<dyn ExecutionPlan>) -> bool {
-    match plan.downcast_ref::<AggregateExec>() {
-        Some(aggregate) => aggregate.group_expr().expr().is_empty(),
-        None if MULTIPLYING.contains(&plan.name()) => false,
-        None => matches!(plan.children().as_slice(), [one] if gives_one_row(one)),
-    }
-}
-
-/// Refuses a plan with too many products of tables.
-fn few_products(plan: &Arc<dyn ExecutionPlan>) -> Result<()> {
-    let mut products = 0;
-    let counted = plan.apply(|node| {
-        let multiplies = PRODUCTS.contains(&node.name()) && !node.children().into_iter().any(gives_one_row);
-        products += usize::from(multiplies);
-        Ok(TreeNodeRecursion::Continue)
-    });
-    counted.map_err(from_datafusion)?;
-    if products <= PRODUCTS_MAX {
-        return Ok(());
-    }
-    let text = format!("a statement has {products} joins without `=`, at most {PRODUCTS_MAX} are allowed");
-    Err(Error::new(ErrorKind::LimitExceeded, text))
-}
-
-/// Lets nodes that multiply rows give way between batches. DataFusion's own rule sees to leaves alone, and a cross join
-/// takes from these so seldom that a query would hold its thread long after its deadline.
-fn giving_way(plan: Arc<dyn ExecutionPlan>) -> Result<Arc<dyn ExecutionPlan>> {
-    let wrapped = plan.transform_up(|node| {
-        Ok(if MULTIPLYING.contains(&node.name()) {
-            Transformed::yes(Arc::new(CooperativeExec::new(node)) as Arc<dyn ExecutionPlan>)
-        } else {
-            Transformed::no(node)
-        })
-    });
-    wrapped.map(|wrapped| wrapped.data).map_err(from_datafusion)
-}
-
 /// The session at the time of a plan. Without one, `now()` and `current_date` stay in the plan, where they cannot run; a copy
 /// of the session for each plan, as DataFusion's own contexts make it, would copy all tables of functions.
 struct Moment<'s> {
@@ -203,6 +145,7 @@ impl QueryEngine {
     /// # Errors
     /// Those of the rules and of the planners.
     pub async fn plan_relational(&self, plan: &LogicalPlan) -> Result<(LogicalPlan, Arc<dyn ExecutionPlan>)> {
+        few_keys(plan)?;
         let moment = Moment { state: &self.relational, options: &self.planning.options, now: Utc::now() };
         let analyzed = self.relational.analyzer().execute_and_check(plan.clone(), &moment.options(), |_, _| {});
         let optimized = analyzed.and_then(|plan| {

@@ -2,7 +2,7 @@ use std::time::Duration;
 
 use arrow::datatypes::{DataType, TimeUnit};
 use datafusion::physical_plan::displayable;
-use quiver_types::Access;
+use quiver_types::{Access, ErrorKind};
 
 use super::*;
 use crate::names::Names;

@@ -68,8 +68,6 @@ mod tests {
     use datafusion::sql::sqlparser::dialect::PostgreSqlDialect;
     use datafusion::sql::sqlparser::tokenizer::Tokenizer;
 
-    use super::*;
-
     #[test]
     fn operators_behind_one_operand() {
         let most = |text: &str| super::most(&Tokenizer::new(&PostgreSqlDialect {}, text).tokenize().unwrap());

@@ -201,12 +201,14 @@ fn functions_of_metrics() {
     }
 }
 
+/// Holds what is said of a query that nobody can read against this.
+fn check(text: &str, expected: &str) {
+    let error = Query::parse(text).err().unwrap_or_else(|| panic!("{text} is read"));
+    assert_eq!(error.to_string(), format!("parse error at line {expected}"), "{text}");
+}
+
 #[test]
 fn errors_name_what_is_wrong() {
-    let check = |text: &str, expected: &str| {
-        let error = Query::parse(text).err().unwrap_or_else(|| panic!("{text} is read"));
-        assert_eq!(error.to_string(), format!("parse error at line {expected}"), "{text}");
-    };
     check("{ broken", "1, col 3: unknown identifier: broken");
     check("{", "1, col 2: syntax error: unexpected $end");
     check("{ name = }", "1, col 10: syntax error: unexpected }");
@@ -278,7 +280,11 @@ fn errors_name_what_is_wrong() {
     check("{} | count()", "1, col 13: syntax error: unexpected $end");
     check("{} {}", "1, col 4: syntax error: unexpected {, expecting with");
     check("{} | rate() | count() > 1", "1, col 15: syntax error: unexpected count, expecting topk or bottomk");
-    // The words of Tempo, as its own tests have them.
+}
+
+/// The words of Tempo, as its own tests have them.
+#[test]
+fn errors_of_syntax_are_worded_as_by_tempo() {
     check("{ .a } | { .b", "1, col 14: syntax error: unexpected $end");
     check("{ .a | .b }", "1, col 6: syntax error: unexpected |");
     check("({ .a } | { .b }) + ({ .a } | { .b })", "1, col 19: syntax error: unexpected +, expecting with");
@@ -295,6 +301,10 @@ fn errors_name_what_is_wrong() {
     check("select()", "1, col 8: syntax error: unexpected )");
     check("{} | topk(10)", "1, col 6: syntax error: unexpected topk");
     check("{} | rate() | topk(-1)", "1, col 20: syntax error: unexpected -, expecting INTEGER");
+}
+
+#[test]
+fn queries_are_bounded() {
     let many = format!("{{}}{}", " | count() > 1".repeat(33));
     assert!(Query::parse(&many).unwrap_err().reason.contains("more than 32 stages"));
     let many = format!("{{}}{}", " | by(name)".repeat(4));
