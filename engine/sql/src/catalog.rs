@@ -79,8 +79,13 @@ impl Catalog {
     pub(crate) fn unknown(&self, name: &str) -> Error {
         let (schema, bare) = name.rsplit_once('.').map_or(("", name), |(schema, bare)| (schema, bare));
         let of_schema = self.entries.iter().any(|entry| entry.schema == schema);
-        let near = self.entries.iter().filter(|entry| !of_schema || entry.schema == schema);
-        let meant = nearest(bare, near.map(|entry| entry.name.as_str()));
+        // Tables before models, whose names are theirs in another case.
+        let near = |is_model: bool| {
+            let near = self.entries.iter().filter(|entry| !of_schema || entry.schema == schema);
+            let near = near.filter(|entry| (entry.schema == OLAP_SCHEMA) == is_model);
+            nearest(bare, near.map(|entry| entry.name.as_str()))
+        };
+        let meant = near(false).or_else(|| near(true));
         let meant =
             meant.map_or_else(String::new, |meant| format!("; did you mean `{}`?", self.written(meant, schema)));
         Error::invalid(format!("{NO_TABLE} `{name}`{meant}"))

@@ -61,7 +61,7 @@ pub(super) async fn run(state: &AppState, probe: &Probe, (since, now): (i64, i64
         Signal::Metrics => ("metric_series", "first_time", "last_time"),
     };
     let groups: Vec<String> = (1..=columns.len()).map(|n| n.to_string()).collect();
-    let ms = |what: &str| format!("CAST(CAST({what} AS TIMESTAMP(3)) AS BIGINT)");
+    let ms = |what: &str| format!("CAST(arrow_cast({what}, 'Timestamp(Millisecond, Some(\"UTC\"))') AS BIGINT)");
     let text = format!(
         "SELECT {}, {}, {} FROM quiver.{table} WHERE {last} >= {} AND {first} <= {} GROUP BY {} LIMIT {ROWS_MAX}",
         columns.join(", "),
